@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import planner
-from planner.decide.improve import best_changes
-from planner.launch.assumed import evaluate_launch
-from planner.launch.read import read_launch
-from planner.launch.write import launch_of
+from planner.decide.suggestions.launch_changes import best_changes
+from planner.launch.launch_file import evaluate_launch
+from planner.launch.read_launch import read_launch
+from planner.launch.write_launch import launch_of
 
 SAMPLE = Path(__file__).parents[1] / "docs" / "samples" / "pretrain.sh"
 RUNS = 9

@@ -13,7 +13,7 @@ import statistics
 import time
 
 import planner
-from planner.workloads.plan import make_plan
+from planner.workloads.make_plan import make_plan
 
 GPUS = ("a100-sxm-80gb", "h100-sxm-80gb", "h200-sxm-141gb", "b200-180gb", "l40s-48gb")
 COUNTS = (256, 512, 1024, 2048, 4096, 8192)

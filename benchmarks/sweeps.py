@@ -25,10 +25,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from planner.sweeps.parts import ScenarioBatch, run_part
 from planner.sweeps.plan import SweepPlan
-from planner.sweeps.read import make_sweep
-from planner.sweeps.run import Done, Run, in_this_process, on_cores, run_sweep
+from planner.sweeps.read_plan import make_sweep
+from planner.sweeps.run_sweep import Done, Run, in_this_process, on_cores, run_sweep
+from planner.sweeps.scenario_batches import ScenarioBatch, run_part
 
 ROUNDS = 3
 GPUS = ["a100-sxm-80gb", "h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "mi300x-192gb"]

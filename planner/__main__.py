@@ -14,8 +14,8 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from planner.base.distribution import warn_of_conflicts
-from planner.base.interrupts import INTERRUPTED, install_handlers
+from planner.base.install_conflicts import warn_of_conflicts
+from planner.base.signals import INTERRUPTED, install_handlers
 
 _CLOSED_PIPE = 141
 # What a standard stream fails with; a file is named in its error.
@@ -71,7 +71,7 @@ def _invoke(arguments: list[str]) -> int:
     from planner.cli.app import Interrupted, PipeClosed, command_line
 
     if "_PLANNER_COMPLETE" in os.environ:
-        from planner.cli.complete import mend_words
+        from planner.cli.completion import mend_words
 
         mend_words()
     try:
@@ -87,7 +87,7 @@ def _invoke(arguments: list[str]) -> int:
 
 
 def _fail(message: str, exit_code: int, debug: bool) -> int:
-    from planner.base.text import agreed, printable
+    from planner.base.formatting import agreed, printable
 
     if debug:
         import traceback

@@ -9,26 +9,28 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from planner.base.processes import num_cores
-from planner.decide.explaining.against import replace_answers
-from planner.decide.explaining.largest import LargestFit, Methods, methods_of_layouts
-from planner.decide.explaining.largest import largest_batch as _largest_batch
-from planner.decide.explaining.largest import largest_length as _largest_length
-from planner.decide.explaining.operators import read_question, time_operators
+from planner.base.worker_processes import num_cores
+from planner.decide.explain.largest_fit import LargestFit, Methods, methods_of_layouts
+from planner.decide.explain.largest_fit import largest_batch as _largest_batch
+from planner.decide.explain.largest_fit import largest_length as _largest_length
+from planner.decide.explain.operators import read_question, time_operators
+from planner.decide.explain.plan_comparison import replace_answers
 from planner.decide.predictor import Predictor
-from planner.decide.sizing.by_length import pools_by_length, read_pools
-from planner.decide.sizing.envelope import read_budget
-from planner.decide.sizing.load import load_of, read_load
-from planner.decide.sizing.scaling import read_startup
-from planner.decide.sizing.services import Service, read_services, read_stock, share_gpus
-from planner.decide.sizing.size import parse_contracts, size_all, without_contract
+from planner.decide.sizing.autoscaling import read_startup
+from planner.decide.sizing.budget import read_budget
+from planner.decide.sizing.length_pools import pools_by_length, read_pools
+from planner.decide.sizing.load_profile import load_of, read_load
+from planner.decide.sizing.shared_services import Service, read_services, read_stock, share_gpus
+from planner.decide.sizing.size_all import parse_contracts, size_all, without_contract
 from planner.errors import InfeasibleError, SearchSpaceError
-from planner.launch.assumed import LaunchFile
-from planner.launch.write import WrittenLaunch, for_target, launch_of, save_launch
+from planner.launch.launch_file import LaunchFile
+from planner.launch.write_launch import WrittenLaunch, for_target, launch_of, save_launch
 from planner.optimize.exhaustive import Progress, Sink, exhaustive_search
-from planner.question.inputs import format_input, parse_int
+from planner.question.parse_values import format_input, parse_int
 from planner.question.request import Request
-from planner.show.answers import (
+from planner.show.presenters.comparison import compared_plans, has_question, things_of
+from planner.show.presenters.explanation import explained_plan
+from planner.show.results import (
     CompareAnswer,
     EstimateAnswer,
     ExplainAnswer,
@@ -40,26 +42,24 @@ from planner.show.answers import (
     evaluate_request,
     recommended_of,
 )
-from planner.show.views.comparison import compared_plans, has_question, things_of
-from planner.show.views.explanation import explained_plan
 from planner.specs.catalogue import Catalogue
-from planner.sweeps.any_plan import pinned_in, request_in
-from planner.sweeps.read import make_sweep, read_plan
-from planner.sweeps.run import on_cores, run_sweep
-from planner.sweeps.store import Sweep
-from planner.workloads.base import Evaluation
-from planner.workloads.given import (
+from planner.sweeps.find_plan import pinned_in, request_in
+from planner.sweeps.read_plan import make_sweep, read_plan
+from planner.sweeps.run_sweep import on_cores, run_sweep
+from planner.sweeps.sweep_folder import Sweep
+from planner.workloads.build_request import (
     make_request,
     read_burst,
     read_driver,
     read_request,
     search_request,
 )
-from planner.workloads.pinned import SavedPlan
-from planner.workloads.plan import Plan, evaluate, make_plan, make_single_plan
+from planner.workloads.make_plan import Plan, evaluate, make_plan, make_single_plan
+from planner.workloads.saved_plan import SavedPlan
+from planner.workloads.workload import Evaluation
 
 if TYPE_CHECKING:
-    from planner.validation.logs.compare import Comparison
+    from planner.validation.logs.log_comparison import Comparison
 
 
 def search(
@@ -177,11 +177,11 @@ def size(
     ----------
     contract : one or several, or ``all``; default: the usual one of each GPU
     load : to serve: CSV file of the request rates of a day, in place of ``request_rate``; see
-        `planner.decide.sizing.load.read_load`. ``contract`` are the
+        `planner.decide.sizing.load_profile.read_load`. ``contract`` are the
         contracts that its GPUs may have
     startup_time : with a ``load``, or a ``trace``, whose load by the minute is taken then: seconds,
         text with a unit, or parts from asking for GPUs to their first request, as
-        `planner.decide.sizing.scaling.read_startup` takes them
+        `planner.decide.sizing.autoscaling.read_startup` takes them
     budget : USD that may be spent: in total on a run (``"2MUSD"``), on a service by the time
         (``"50kUSD/month"``). Without a rate a service is as large as it, or a limit of power, lets
         it be
@@ -358,7 +358,7 @@ def operators(
 
     Parameters
     ----------
-    operator : one or more of `planner.decide.explaining.operators.KINDS`: ``gemm``, ``send`` ...
+    operator : one or more of `planner.decide.explain.operators.KINDS`: ``gemm``, ``send`` ...
     specs : folder of own spec files
     asked : ``gpu``, ``cluster``, ``framework``, ``num_gpus``, ``precision``, and sizes: ``rows``,
         ``columns``, ``depth``, ``num_bytes`` ... of which each may be several
@@ -459,8 +459,8 @@ def validate_log(
         its prediction and 90 % interval; ``notes``; the ``cells`` of the run's row.
     """
     from planner.logs.formats import read_log
-    from planner.validation.logs.compare import compare
-    from planner.validation.logs.planned import PredictedRun
+    from planner.validation.logs.log_comparison import compare
+    from planner.validation.logs.predicted_run import PredictedRun
 
     planned = PredictedRun.read(Path(plan), None if specs is None else Path(specs))
     return compare(read_log(Path(log), log_format), planned, Path(log).name)

@@ -3,7 +3,7 @@
 ``published/accuracy_targets.csv`` has a row for each figure. Empty cells leave nothing out; the
 others are patterns of the columns of their name, ``where`` has those of other columns, ``kind`` is
 dense or moe, and ``rated`` 1 are runs with a stated rate of requests. Figures: *mean* and *median*
-of |predicted / measured - 1|, *regret* as `planner.validation.compare`, the share *answered* of
+of |predicted / measured - 1|, *regret* as `planner.validation.accuracy`, the share *answered* of
 measured runs, the share *refused* of those that ran, the share *said to fit* of those that ran out,
 the *gap* between predicted and measured weak scaling, the share *inside* the intervals and their
 *width*: the median of upper over lower end, less 1. Recipes, deployments (the share *judged
@@ -21,8 +21,8 @@ from statistics import fmean, median
 
 from target_sets import SETS, scaling_gaps
 
-from planner.confidence.software import read_table
-from planner.validation.compare import ComparedQuantity, ComparedRun, group_errors, memory_verdicts
+from planner.confidence.profile_rules import read_table
+from planner.validation.accuracy import ComparedQuantity, ComparedRun, group_errors, memory_verdicts
 
 _FOLDER = Path(__file__).parent / "published"
 _TABLES = ("training", "static", "serving")

@@ -19,8 +19,8 @@ from published.inference import inference_cells
 from published.tables import AS_PUBLISHED, DETAILS, changed, original, source_columns
 from published.training import training_cells
 
-from planner.validation.library import Library
-from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, Run, TableKind, read_runs
+from planner.validation.run_tables import SHIPPED, SHIPPED_INFERENCE, Run, TableKind, read_runs
+from planner.validation.spec_library import Library
 
 COLLECTION = "serving"
 """Publisher of the collections of one benchmark, whose files name none of their own."""

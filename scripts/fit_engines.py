@@ -29,10 +29,10 @@ from planner.validation.calibration import (
     measured_runs,
     thinned,
 )
-from planner.validation.fit import best_point
+from planner.validation.fit_parameters import best_point
 from planner.validation.inference.cases import InferenceCase, inference_case
-from planner.validation.library import Library, NotPredicted
-from planner.validation.runs import SHIPPED_INFERENCE, Runs, read_runs
+from planner.validation.run_tables import SHIPPED_INFERENCE, Runs, read_runs
+from planner.validation.spec_library import Library, NotPredicted
 
 PROFILES = Path(planner.__file__).parent / "engine_profiles"
 DIGITS = 3

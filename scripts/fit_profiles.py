@@ -25,9 +25,9 @@ from planner.validation.calibration import (
     unit_of,
     with_values,
 )
-from planner.validation.fit import best_point
-from planner.validation.library import Library
-from planner.validation.runs import Run, read_runs
+from planner.validation.fit_parameters import best_point
+from planner.validation.run_tables import Run, read_runs
+from planner.validation.spec_library import Library
 
 PROFILES = Path(planner.__file__).parent / "framework_profiles"
 CLASSES = Path(planner.__file__).parents[1] / "hardware_specs" / "efficiency"

@@ -22,9 +22,9 @@ import planner
 from planner.confidence.intervals import LEVEL
 from planner.confidence.rl import RL_TABLES
 from planner.specs.catalogue import Catalogue
-from planner.validation.library import Library, NotPredicted
 from planner.validation.rl import RlCase, predict_rl_group, rl_case, tuned
-from planner.validation.runs import SHIPPED_RL, Run, read_runs
+from planner.validation.run_tables import SHIPPED_RL, Run, read_runs
+from planner.validation.spec_library import Library, NotPredicted
 
 ROOT = Path(planner.__file__).parent
 _GRID = {

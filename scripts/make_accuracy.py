@@ -21,10 +21,10 @@ from accuracy_targets import reached
 from spec_pages import plain, table
 
 import planner
-from planner.base.text import format_count, format_significant
+from planner.base.formatting import format_count, format_significant
 from planner.confidence.intervals import LEVEL
 from planner.specs.catalogue import Catalogue
-from planner.validation.compare import (
+from planner.validation.accuracy import (
     ComparedQuantity,
     ComparedRun,
     Errors,
@@ -33,8 +33,8 @@ from planner.validation.compare import (
     memory_verdicts,
     predict,
 )
-from planner.validation.library import Library
-from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, SHIPPED_RL, read_runs
+from planner.validation.run_tables import SHIPPED, SHIPPED_INFERENCE, SHIPPED_RL, read_runs
+from planner.validation.spec_library import Library
 
 ROOT = Path(planner.__file__).parents[1]
 FILE = ROOT / "docs" / "accuracy_tables.md"

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import planner
 from planner.specs.api_price import COLUMNS
-from planner.specs.paths import SpecKind, aliases_of, names
+from planner.specs.spec_paths import SpecKind, aliases_of, names
 
 FILE = Path(planner.__file__).parents[1] / "hardware_specs" / "api_prices.csv"
 

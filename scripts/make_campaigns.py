@@ -22,7 +22,7 @@ from statistics import median
 from pooling import student
 
 import planner
-from planner.base.cells import number_or_nan
+from planner.base.csv_cells import number_or_nan
 from planner.confidence.intervals import SUREST
 
 ROOT = Path(__file__).parents[1]

@@ -22,9 +22,9 @@ from make_accuracy import shipped_rows
 from spec_pages import table
 
 import planner
-from planner.base.text import format_count
-from planner.confidence.software import read_table
-from planner.validation.compare import ComparedRun
+from planner.base.formatting import format_count
+from planner.confidence.profile_rules import read_table
+from planner.validation.accuracy import ComparedRun
 
 ROOT = Path(planner.__file__).parents[1]
 FILE = ROOT / "docs" / "causes.md"

@@ -19,9 +19,9 @@ from residuals import Cell, Held, cells, held_when_left_out, layout_factors, res
 
 import planner.confidence
 from planner.confidence.intervals import LEVEL, WORK, ErrorTables
-from planner.confidence.software import read_table
-from planner.validation.compare import ComparedRun, joined, predict
-from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
+from planner.confidence.profile_rules import read_table
+from planner.validation.accuracy import ComparedRun, joined, predict
+from planner.validation.run_tables import SHIPPED, SHIPPED_INFERENCE, read_runs
 
 FOLDER = Path(planner.confidence.__file__).parent
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from planner.confidence.classes import architecture_of, tool_of
-from planner.confidence.software import engine_rule
-from planner.validation.library import Library, spelled, without_variant
+from planner.confidence.error_classes import architecture_of, tool_of
+from planner.confidence.profile_rules import engine_rule
+from planner.validation.spec_library import Library, spelled, without_variant
 
 # What runs call an engine, and the tool whose files name its version. Runs that state the version
 # of the tool that collected them tell none of the engine's.

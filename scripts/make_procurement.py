@@ -20,13 +20,13 @@ from spec_pages import table
 
 import planner
 from planner.__main__ import run
-from planner.base import text
-from planner.base.cells import Row, number_or_nan
+from planner.base import formatting
+from planner.base.csv_cells import Row, number_or_nan
 from planner.sweeps.columns import COST, TIME
-from planner.sweeps.read import read_plan
-from planner.sweeps.screen import format_measure, headlines, plan_in_short, where
-from planner.sweeps.store import Sweep
+from planner.sweeps.read_plan import read_plan
 from planner.sweeps.summary import Summary, summarize
+from planner.sweeps.summary_blocks import format_measure, headlines, plan_in_short, where
+from planner.sweeps.sweep_folder import Sweep
 
 ROOT = Path(planner.__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -124,7 +124,7 @@ def _answers(summary: Summary) -> Iterator[tuple[str, ...]]:
 
 
 def _place(row: Row) -> str:
-    return f"{text.format_count(number_or_nan(row['num_gpus']))} x {where(row)}"
+    return f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {where(row)}"
 
 
 def _reached(row: Row) -> tuple[str, str]:

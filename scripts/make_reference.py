@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import planner
-from planner.base import text
+from planner.base import formatting
 from planner.cli.app import app, command_line
 from planner.cli.help import TITLES
 from planner.question.terms import Term, glossary
@@ -220,7 +220,7 @@ def _limits(terms: Iterable[Term]) -> str:
             _code(term.option_name),
             _of(term),
             f"at {'most' if term.sign > 0 else 'least'}, {_values(term)}",
-            text.format_limit(float(term.default), term.type) if term.default else "",
+            formatting.format_limit(float(term.default), term.type) if term.default else "",
             term.description,
         )
         for term in terms

@@ -16,15 +16,15 @@ import numpy as np
 
 import planner
 from planner.base.arrays import first
-from planner.base.text import format_duration
-from planner.decide.replayed import ReplayLatencies, replay_trace
+from planner.base.formatting import format_duration
+from planner.decide.trace_replay import ReplayLatencies, replay_trace
 from planner.logs.traces import read_trace
 from planner.optimize.exhaustive import exhaustive_search
+from planner.show.presenters.plots.curves import Curve, Curves, draw_curves
+from planner.show.presenters.plots.picture import Picture
 from planner.show.theme import axis_label
-from planner.show.views.plots.curves import Curve, Curves, draw_curves
-from planner.show.views.plots.picture import Picture
-from planner.workloads.given import make_request
-from planner.workloads.plan import make_plan
+from planner.workloads.build_request import make_request
+from planner.workloads.make_plan import make_plan
 
 PAGE = Path(planner.__file__).parents[1] / "docs" / "traffic.md"
 PICTURE = PAGE.with_name("static") / "pictures" / "waits.png"

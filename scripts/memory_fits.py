@@ -19,10 +19,10 @@ from start_logs import logged_errors
 
 from planner.base.arrays import BoolArray, FloatArray
 from planner.base.units import GIB
-from planner.confidence.classes import batching
-from planner.validation.compare import ComparedRun
+from planner.confidence.error_classes import batching
+from planner.validation.accuracy import ComparedRun
+from planner.validation.case_prediction import MEMORY
 from planner.validation.inference.cases import InferenceCase
-from planner.validation.prediction import MEMORY
 
 FEWEST_RAN_OUT = 50
 """Runs that ran out, below which a table says too little to balance verdicts by."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from planner.confidence.software import read_table
-from planner.validation.compare import ComparedRun
+from planner.confidence.profile_rules import read_table
+from planner.validation.accuracy import ComparedRun
 
 _FOLDER = Path(__file__).parent / "published"
 

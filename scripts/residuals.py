@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 from pooling import Errors, Keys, group_factor, left_out, pooled
 from publishers import publisher
 
-from planner.confidence.classes import ARCHITECTURE, LACKS, RELEASE, architecture_of, has_experts
+from planner.confidence.error_classes import (
+    ARCHITECTURE,
+    LACKS,
+    RELEASE,
+    architecture_of,
+    has_experts,
+)
 from planner.confidence.intervals import (
     FEWEST_ROWS,
     INFERENCE_TABLES,
@@ -24,7 +30,7 @@ from planner.confidence.intervals import (
     ErrorTables,
     quantile,
 )
-from planner.validation.compare import (
+from planner.validation.accuracy import (
     STEP_TIME,
     TOKEN_TIME,
     TRAINING_KIND,
@@ -32,8 +38,8 @@ from planner.validation.compare import (
     ComparedRun,
     layout_problems,
 )
+from planner.validation.case_prediction import Case
 from planner.validation.inference.cases import InferenceCase, Mode
-from planner.validation.prediction import Case
 
 # Orders of magnitude are no residuals but rows that say something else than they seem to.
 LARGEST = math.log(10)

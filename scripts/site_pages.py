@@ -68,27 +68,27 @@ Results
 
 .. autoclass:: planner.optimize.result.SearchResult
    :members:
-.. autoclass:: planner.workloads.base.Evaluation
+.. autoclass:: planner.workloads.workload.Evaluation
    :members:
-.. autoclass:: planner.decide.sizing.size.Sizes
+.. autoclass:: planner.decide.sizing.size_all.Sizes
    :members:
 .. autoclass:: planner.decide.sizing.fleet.Size
    :members:
 .. autoclass:: planner.decide.sizing.fleet.Fleet
    :members:
-.. autoclass:: planner.sweeps.store.Sweep
+.. autoclass:: planner.sweeps.sweep_folder.Sweep
    :members:
-.. autoclass:: planner.decide.explaining.explanation.Explanation
+.. autoclass:: planner.decide.explain.explanation.Explanation
    :members:
-.. autoclass:: planner.decide.explaining.against.ComparedPlans
+.. autoclass:: planner.decide.explain.plan_comparison.ComparedPlans
    :members:
-.. autoclass:: planner.decide.explaining.largest.Largest
+.. autoclass:: planner.decide.explain.largest_fit.Largest
    :members:
-.. autoclass:: planner.decide.explaining.largest.Methods
+.. autoclass:: planner.decide.explain.largest_fit.Methods
    :members:
-.. autoclass:: planner.decide.explaining.largest.Method
+.. autoclass:: planner.decide.explain.largest_fit.Method
    :members:
-.. autoclass:: planner.decide.explaining.operators.OperatorTimes
+.. autoclass:: planner.decide.explain.operators.OperatorTimes
    :members:
 .. autoclass:: planner.decide.api_comparison.ApiComparison
    :members:

@@ -9,18 +9,18 @@ from typing import Any
 from planner.base.enums import (
     Precision,
 )
-from planner.base.text import format_count
+from planner.base.formatting import format_count
 from planner.base.units import GIB, GIGA, HOUR, TERA
 from planner.layers.model import count_parameters
 from planner.specs.catalogue import Catalogue
-from planner.specs.checked import field_words
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import with_defaults
-from planner.specs.load import read_toml
 from planner.specs.model import ModelSpec
-from planner.specs.paths import SpecKind
-from planner.specs.profile import profile_table
+from planner.specs.software_profile import profile_table
+from planner.specs.spec_files import read_toml
+from planner.specs.spec_paths import SpecKind
+from planner.specs.validated import field_words
 
 _PEAKS = (Precision.BF16, Precision.FP8, Precision.FP4)
 _GPUS = """# GPUs

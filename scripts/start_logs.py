@@ -20,13 +20,13 @@ from planner.base.enums import (
     Quantization,
 )
 from planner.base.units import GIB
-from planner.configurations.table import ServingConfigurations
+from planner.configurations.configuration_tables import ServingConfigurations
+from planner.estimators.inference.context import ServingSetting
 from planner.estimators.inference.memory import ServingMemory, sequence_bytes, serving_memory
-from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.specs.catalogue import Catalogue, default_cluster
-from planner.specs.profile import engine_on
-from planner.specs.serving import ServingWorkload
+from planner.specs.serving_workload import ServingWorkload
+from planner.specs.software_profile import engine_on
 
 CATALOGUE = Catalogue(None)
 LONG = 2**16

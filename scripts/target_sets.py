@@ -15,8 +15,8 @@ from make_recipes import layout_of, question_of, recipes
 from start_logs import predicted, start_logs
 
 import planner
-from planner.validation.compare import ComparedQuantity, ComparedRun
-from planner.validation.prediction import RATES
+from planner.validation.accuracy import ComparedQuantity, ComparedRun
+from planner.validation.case_prediction import RATES
 
 Numbers = list[tuple[float, bool]]
 

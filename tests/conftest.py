@@ -16,8 +16,8 @@ from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
 from planner.__main__ import _OBJECTS_BETWEEN_COLLECTIONS, run
-from planner.base import processes
-from planner.validation.compare import ComparedRun
+from planner.base import worker_processes
+from planner.validation.accuracy import ComparedRun
 
 GIVEN_SEED = os.environ.get("PLANNER_SEED")
 SEED = int(GIVEN_SEED or "1")
@@ -36,7 +36,7 @@ settings.load_profile("drawn")
 
 
 # Other tests run on the other cores; where several processes matter, a test says how many.
-processes.num_cores = lambda: 1
+worker_processes.num_cores = lambda: 1
 
 
 # These take the predictions of all published runs, which a process makes once.

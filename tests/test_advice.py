@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from planner.decide.advice import rounded_outward, suggest_feasible
+from planner.decide.suggestions.infeasible import rounded_outward, suggest_feasible
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.problem import constraints
 from planner.question.request import Request
-from planner.workloads.plan import make_plan
+from planner.workloads.make_plan import make_plan
 
 TIGHT = Request(model="llama-65b", num_gpus=8, space="small", framework="deepspeed")
 

@@ -11,8 +11,8 @@ from rows import each
 
 import planner
 from planner.errors import SearchSpaceError
-from planner.show.answers import notebook
-from planner.show.page import make_lines
+from planner.show.output_blocks import make_lines
+from planner.show.results import notebook
 
 QUESTIONS: dict[str, dict[str, Any]] = {
     "train": {"model": "llama-7b", "num_gpus": (8, 16), "space": "small"},
@@ -128,7 +128,7 @@ def test_an_estimate_shows_itself() -> None:
 
 def test_what_does_not_fit_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     # What helps is told below it, and takes longer to find out.
-    monkeypatch.setattr("planner.show.views.infeasible.remedies", lambda *asked: [])
+    monkeypatch.setattr("planner.show.presenters.infeasible.remedies", lambda *asked: [])
     one = planner.estimate(model="llama-65b", num_gpus=1, settings={"zero_stage": 0})
     assert "does not fit" in one.summary()
     assert "does not fit" in one._repr_html_()

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import planner as planning
-from planner.decide.levers import contract_levers
+from planner.decide.suggestions.cost_levers import contract_levers
 from planner.errors import PlannerError, SearchSpaceError
 from planner.optimize.exhaustive import exhaustive_search
 from planner.question.prices import checked_price, price_of_contract
 from planner.specs.catalogue import Catalogue
-from planner.workloads.given import make_request
-from planner.workloads.pinned import SavedPlan
-from planner.workloads.plan import make_plan
+from planner.workloads.build_request import make_request
+from planner.workloads.make_plan import make_plan
+from planner.workloads.saved_plan import SavedPlan
 from tests.rows import each
 
 TRAIN = {"model": "llama-7b", "gpu": "h100", "num_gpus": 64, "total_tokens": "100B",

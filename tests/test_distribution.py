@@ -13,8 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from planner.base import distribution
-from planner.base.distribution import conflicting_distributions, version_line, warn_of_conflicts
+from planner.base import install_conflicts
+from planner.base.install_conflicts import (
+    conflicting_distributions,
+    version_line,
+    warn_of_conflicts,
+)
 from planner.base.version import DISTRIBUTION, __version__
 
 ROOT = Path(__file__).parents[1]
@@ -111,9 +115,9 @@ def test_a_command_reads_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     for number in range(3):
         site = site_of(tmp_path, f"package{number}-1.0", RECORD="package/a.py,,\n")
-    read_lines, listdir = distribution.read_lines, os.listdir
+    read_lines, listdir = install_conflicts.read_lines, os.listdir
     monkeypatch.setattr(
-        distribution, "read_lines", lambda path: read.append(path) or read_lines(path)
+        install_conflicts, "read_lines", lambda path: read.append(path) or read_lines(path)
     )
     monkeypatch.setattr(os, "listdir", lambda path: read.append(path) or listdir(path))
     conflicting_distributions([str(site)], cache)

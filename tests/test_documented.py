@@ -18,14 +18,14 @@ import pytest
 
 import planner
 import planner.specs
-from planner.specs.checked import parameter_texts
+from planner.specs.validated import parameter_texts
 
 # Where results are: other classes that a result refers to are parts of searches and predictions.
-RESULTS = """planner.show.answers planner.decide planner.confidence.intervals
+RESULTS = """planner.show.results planner.decide planner.confidence.intervals
     planner.confidence.ranking planner.optimize.result planner.optimize.collector
-    planner.sweeps.store planner.sweeps.summary planner.launch.write
-    planner.validation.logs.compare"""
-EVALUATION = "planner.workloads.base.Evaluation"
+    planner.sweeps.sweep_folder planner.sweeps.summary planner.launch.write_launch
+    planner.validation.logs.log_comparison"""
+EVALUATION = "planner.workloads.workload.Evaluation"
 FUNCTIONS = [name for name in planner.__all__ if not name.startswith("__") and name != "Request"]
 
 
@@ -110,7 +110,7 @@ def results() -> list[type]:
     """The classes of results that the functions of `planner.__all__` lead to."""
     others = named_results()
     api = importlib.import_module("planner.api")
-    compare = importlib.import_module("planner.validation.logs.compare")
+    compare = importlib.import_module("planner.validation.logs.log_comparison")
     returned = [getattr(planner, name).__annotations__["return"] for name in FUNCTIONS]
     following = [kind for text in returned for kind in classes_in(text, api, others)]
     following += [compare.Comparison]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import planner
-from planner.decide.levers import CostLever, cost_levers
+from planner.decide.suggestions.cost_levers import CostLever, cost_levers
 from planner.optimize.exhaustive import exhaustive_search
 from planner.question.request import Request
-from planner.workloads.plan import make_plan
+from planner.workloads.make_plan import make_plan
 
 TRAIN = Request(
     model="llama-3.1-70b",

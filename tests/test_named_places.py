@@ -237,7 +237,7 @@ def is_module(name: str) -> bool:
 @each(
     "span, is_there",
     [
-        ("planner/specs/site.py", True),
+        ("planner/specs/operating_terms.py", True),
         ("planner/specs/sites.py", False),
         ("layers/model.py", True),
         ("planner/launch/options/<target>.csv", True),

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import planner
-from planner.decide.open_facts import MOVES, sensitive_assumptions
+from planner.decide.assumptions import MOVES, sensitive_assumptions
 from planner.optimize.result_columns import intervals
 from planner.optimize.source import first_row
-from planner.workloads.open_facts import EvaluatedChoice, open_network
+from planner.workloads.assumptions import EvaluatedChoice, open_network
 
 LAYOUT = {"recompute": "full", "precision": "bf16", "zero_stage": 3}
 ACROSS: dict[str, Any] = {

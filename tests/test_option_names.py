@@ -9,7 +9,7 @@ import pytest
 import planner as planning
 from planner.question.request import Request
 from planner.question.terms import glossary
-from planner.workloads.given import make_request
+from planner.workloads.build_request import make_request
 
 QUESTIONS = {
     name: term for name, term in glossary().items() if {"question", "sizing"} & {*term.kind}

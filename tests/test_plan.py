@@ -8,7 +8,7 @@ import planner
 from planner.errors import SearchSpaceError, SpecError
 from planner.question.request import Request
 from planner.specs.catalogue import names
-from planner.workloads.plan import make_plan
+from planner.workloads.make_plan import make_plan
 
 
 def _workload(model: str) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from rows import each
 import planner
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
 from planner.question.terms import terms_of
-from planner.workloads.given import make_request
+from planner.workloads.build_request import make_request
 
 TRAIN = {"model": "llama-7b", "num_gpus": 8}
 SERVE = {"workload": "serve", "model": "llama-7b", "num_gpus": 1, "gpu": "h100"}
@@ -219,10 +219,10 @@ def test_every_short_name_is_of_one_term():
 
 def test_the_words_of_optuna_are_its_own():
     from planner.optimize import optuna_search
-    from planner.workloads import given
+    from planner.workloads import build_request
 
-    assert given.SAMPLERS == optuna_search.SAMPLERS
-    asked = given.read_driver({"driver": "optuna"})
+    assert build_request.SAMPLERS == optuna_search.SAMPLERS
+    asked = build_request.read_driver({"driver": "optuna"})
     plain = inspect.signature(optuna_search.sample).parameters
     assert {name: plain[name].default for name in asked if name != "driver"} == {
         name: value for name, value in asked.items() if name != "driver"

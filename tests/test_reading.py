@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from planner import errors
-from planner.base import reading
+from planner.base import read_files
 from planner.errors import LaunchError, SpecError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -19,23 +19,23 @@ def test_a_pipe_without_a_writer_and_a_device_are_not_waited_for(tmp_path: Path)
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", tmp_path, Path("/dev/zero"), Path("/dev/null")):
         with pytest.raises(LaunchError, match="is not a regular file"):
-            reading.read_bytes(path, error=LaunchError)
+            read_files.read_bytes(path, error=LaunchError)
 
 
 def test_what_cannot_be_opened_says_why(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     for name in ("x" * 300, "loop", "loop/x", "none", "a\0b", "\ud800"):
         with pytest.raises(SpecError, match="cannot be read"):
-            reading.read_text(tmp_path / name)
+            read_files.read_text(tmp_path / name)
 
 
 def test_a_file_is_no_larger_than_such_files_are(tmp_path: Path) -> None:
     path = tmp_path / "large"
     with path.open("wb") as file:
-        file.truncate(reading.MEBIBYTE + 1)
-    assert len(reading.read_bytes(path, reading.MEBIBYTE + 1)) == reading.MEBIBYTE + 1
+        file.truncate(read_files.MEBIBYTE + 1)
+    assert len(read_files.read_bytes(path, read_files.MEBIBYTE + 1)) == read_files.MEBIBYTE + 1
     with pytest.raises(SpecError, match="is larger than 1 MiB"):
-        reading.read_bytes(path, reading.MEBIBYTE)
+        read_files.read_bytes(path, read_files.MEBIBYTE)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_json_is_shallow_and_finite(tmp_path: Path, text: str, said: str) -> Non
     path = tmp_path / "a.json"
     path.write_text(text)
     with pytest.raises(SpecError, match=rf"a\.json: .*{said}"):
-        reading.read_json(path)
+        read_files.read_json(path)
 
 
 @pytest.mark.parametrize(
@@ -71,29 +71,29 @@ def test_json_is_shallow_and_finite(tmp_path: Path, text: str, said: str) -> Non
 )
 def test_toml_is_shallow_and_finite(text: str, said: str) -> None:
     with pytest.raises(SpecError, match=said):
-        reading.parse_toml(text, "a.toml")
+        read_files.parse_toml(text, "a.toml")
 
 
 def test_a_mark_of_the_byte_order_is_no_part_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes("\ufeffa = 1\r\nb = 2\r".encode())
-    assert reading.read_toml(path) == {"a": 1, "b": 2}
+    assert read_files.read_toml(path) == {"a": 1, "b": 2}
     path.write_bytes("\ufeffa,b\r\n1,2\r\n".encode())
-    assert [*reading.read_csv(path)] == [(1, ["a", "b"]), (2, ["1", "2"])]
+    assert [*read_files.read_csv(path)] == [(1, ["a", "b"]), (2, ["1", "2"])]
     path.write_bytes("a".encode("utf-16"))
-    for read in (reading.read_text, lambda one: [*reading.read_csv(one)]):
+    for read in (read_files.read_text, lambda one: [*read_files.read_csv(one)]):
         with pytest.raises(SpecError, match="is not UTF-8 text"):
             read(path)
 
 
 def test_a_line_of_a_table_is_bounded(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    path.write_text("x" * (reading.LONGEST_LINE + 1))
+    path.write_text("x" * (read_files.LONGEST_LINE + 1))
     with pytest.raises(SpecError, match="has a line of more than 1,048,576 characters"):
-        [*reading.read_csv(path)]
+        [*read_files.read_csv(path)]
     path.write_text('a\n"b')
     with pytest.raises(SpecError, match=r"a\.csv:2: is not valid CSV"):
-        [*reading.read_csv(path)]
+        [*read_files.read_csv(path)]
 
 
 # Files of the package itself, texts of its own, and streams that are written.
@@ -112,7 +112,7 @@ def test_files_are_read_in_one_place() -> None:
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if _READS.search(line) and not _OTHERS.search(f"{path}{line}")
     ]
-    assert found == [], "read files by planner.base.reading"
+    assert found == [], "read files by planner.base.read_files"
 
 
 def test_the_table_of_exit_codes_is_that_of_the_errors() -> None:

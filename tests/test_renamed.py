@@ -18,17 +18,17 @@ from rows import each
 from planner.base.version import __version__
 from planner.errors import SearchSpaceError, SpecError
 from planner.question import renamed
-from planner.question.inputs import full_name
+from planner.question.parse_values import full_name
 from planner.question.terms import terms_of
 from planner.specs.catalogue import load_framework
-from planner.specs.load import Column, read_records, read_toml
+from planner.specs.spec_files import Column, read_records, read_toml
 from planner.sweeps.columns import check_column
 from planner.sweeps.plan import SweepPlan
-from planner.sweeps.read import make_sweep, read_plan
-from planner.sweeps.store import Sweep
-from planner.validation.runs import SHIPPED, read_runs
-from planner.workloads.given import make_request
-from planner.workloads.pinned import SavedPlan
+from planner.sweeps.read_plan import make_sweep, read_plan
+from planner.sweeps.sweep_folder import Sweep
+from planner.validation.run_tables import SHIPPED, read_runs
+from planner.workloads.build_request import make_request
+from planner.workloads.saved_plan import SavedPlan
 
 OPTIONS = {"--old-gpus": "--gpus", "--old-length": "--sequence-length"}
 COLUMNS = {"old_gpu": "gpu", "old_model": "model"}
@@ -174,7 +174,7 @@ def test_a_plan_file_with_old_keys_is_the_same_plan(planner: Command, tmp_path: 
 def test_a_row_of_a_result_with_an_old_column_is_the_same_plan(
     planner: Command, tmp_path: Path
 ) -> None:
-    from planner.sweeps.any_plan import plan_in
+    from planner.sweeps.find_plan import plan_in
 
     path = tmp_path / "front.csv"
     planner(

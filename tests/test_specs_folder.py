@@ -14,8 +14,8 @@ from planner.base.enums import (
 from planner.errors import SpecError
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue, find
-from planner.validation.library import Library, replacing
-from planner.workloads.plan import make_plan
+from planner.validation.spec_library import Library, replacing
+from planner.workloads.make_plan import make_plan
 
 GPU = "a100-sxm-80gb"
 

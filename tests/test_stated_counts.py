@@ -13,7 +13,7 @@ from rows import each
 
 from planner.cli.app import COMMANDS
 from planner.specs.catalogue import Catalogue
-from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, SHIPPED_RL
+from planner.validation.run_tables import SHIPPED, SHIPPED_INFERENCE, SHIPPED_RL
 
 ROOT = Path(__file__).parents[1]
 ACCURACY = "docs/accuracy_tables.md"

@@ -12,8 +12,8 @@ from planner.decide.near import SURE
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.result_columns import fit_probability, full_row
 from planner.question.request import Request
-from planner.workloads.pinned import SavedPlan
-from planner.workloads.plan import Plan, evaluate, make_plan, make_single_plan
+from planner.workloads.make_plan import Plan, evaluate, make_plan, make_single_plan
+from planner.workloads.saved_plan import SavedPlan
 
 LORA: dict[str, Any] = {
     "model": "llama-3.1-70b", "gpu": "a100", "num_gpus": 2, "adapter": "lora",

@@ -10,14 +10,14 @@ from functools import cache
 import pytest
 from syntax import nodes
 
-from planner.configurations.enumerate import AXES
-from planner.configurations.rl import RlConfigurations
-from planner.configurations.table import (
+from planner.configurations.configuration_tables import (
     PoolConfigurations,
     ServingConfigurations,
     TrainingConfigurations,
 )
-from planner.question import inputs
+from planner.configurations.enumerate import AXES
+from planner.configurations.rl_configurations import RlConfigurations
+from planner.question import parse_values
 from planner.question.request import Request
 from planner.question.terms import (
     _rows,
@@ -29,9 +29,9 @@ from planner.question.terms import (
     terms_about,
     terms_of,
 )
-from planner.workloads.batches import Batches
-from planner.workloads.pools import PoolDeployments
+from planner.workloads.prefill_decode_pools import PoolDeployments
 from planner.workloads.replicas import Replicas
+from planner.workloads.static_batches import Batches
 from planner.workloads.training_runs import TrainingRuns
 
 TABLES = {
@@ -102,7 +102,7 @@ def test_rows_are_complete():
     for term in glossary().values():
         assert set(term.kind) <= KINDS
         assert term.kind
-        assert term.type.partition(":")[0] in {"", *inputs._READERS}
+        assert term.type.partition(":")[0] in {"", *parse_values._READERS}
 
 
 def test_every_option_is_unique():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import planner
-from planner.base.training_names import parse_adapter_targets, saved_modules
+from planner.base.training_aliases import parse_adapter_targets, saved_modules
 from planner.errors import SearchSpaceError
 
 TUNED = {"model": "llama-3.1-8b", "gpu": "h100-sxm", "num_gpus": 8, "adapter": "lora"}

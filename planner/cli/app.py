@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from planner.base.text import printable
+from planner.base.formatting import printable
 from planner.errors import REMOVED_OPTIONS, did_you_mean
 from planner.question.renamed import current_name
 
@@ -82,7 +82,7 @@ def _explain(error: Any) -> None:
 
 def _suggest_option(option: str, known: Iterable[str], command: str | None) -> str:
     """A hint for an unknown option: one that is like it, or the parameter of its name."""
-    from planner.question.inputs import full_name
+    from planner.question.parse_values import full_name
     from planner.question.terms import glossary
 
     if removed := REMOVED_OPTIONS.get(f"{command} {option.lstrip('-')}"):
@@ -269,7 +269,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from planner.base.distribution import version_line
+        from planner.base.install_conflicts import version_line
 
         typer.echo(version_line())
         raise typer.Exit

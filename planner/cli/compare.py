@@ -7,7 +7,7 @@ from pathlib import Path
 
 from planner.cli import options
 from planner.cli.options import option_of, split_answers
-from planner.workloads.given import parse_settings
+from planner.workloads.build_request import parse_settings
 
 
 @options.with_term_options(
@@ -20,9 +20,8 @@ from planner.workloads.given import parse_settings
 )  # fmt: skip
 def compare(values: options.OptionValues) -> None:
     """Compare plans, specs or sweeps: what differs, which is better, what is tied."""
-    from planner.base.files import check_outputs
-    from planner.show.terminal import make_console, print_blocks
-    from planner.show.views.comparison import (
+    from planner.base.atomic_write import check_outputs
+    from planner.show.presenters.comparison import (
         compared_plans,
         compared_specs,
         comparison_blocks,
@@ -31,8 +30,9 @@ def compare(values: options.OptionValues) -> None:
         specs_blocks,
         things_of,
     )
-    from planner.show.views.documents import command_manifest, write_document
-    from planner.sweeps.any_plan import request_in
+    from planner.show.presenters.json_files import command_manifest, write_document
+    from planner.show.terminal import make_console, print_blocks
+    from planner.sweeps.find_plan import request_in
 
     json = values["json"]
     check_outputs(None, json)

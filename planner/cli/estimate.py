@@ -30,16 +30,16 @@ from planner.cli.options import draw_plan, make_request, picture_of
 def estimate(values: options.OptionValues) -> None:
     """Show one configuration in full."""
     request = make_request(values)
-    from planner.base.files import check_outputs
+    from planner.base.atomic_write import check_outputs
     from planner.decide.api_comparison import compare_with_apis
     from planner.decide.fitting import MEMORIES
     from planner.errors import InfeasibleError
+    from planner.show.presenters.api_comparison import api_comparison_blocks
+    from planner.show.presenters.infeasible import infeasible_message
+    from planner.show.presenters.load_check import refuse_overload
+    from planner.show.presenters.search import estimate_blocks, misfit_blocks, write_estimate
     from planner.show.terminal import make_console, print_blocks
-    from planner.show.views.api_comparison import api_comparison_blocks
-    from planner.show.views.infeasible import infeasible_message
-    from planner.show.views.load import refuse_overload
-    from planner.show.views.search import estimate_blocks, misfit_blocks, write_estimate
-    from planner.workloads.plan import evaluate, make_single_plan, result_of
+    from planner.workloads.make_plan import evaluate, make_single_plan, result_of
 
     if values.get("imported") is not None:
         from planner.cli.launch import estimate_imported

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from planner.cli import options
 from planner.cli.options import OptionValues, apply_engine_start, make_request, option_name
-from planner.workloads.given import parse_settings
+from planner.workloads.build_request import parse_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from planner.question.request import Request
 from planner.cli.help import command_texts
-from planner.question.inputs import split_items
+from planner.question.parse_values import split_items
 
 
 @options.with_term_options(
@@ -26,12 +26,16 @@ from planner.question.inputs import split_items
 def explain(values: options.OptionValues) -> None:
     """Explain a plan, or the recommended one: what bounds it, what would change it."""
     request = make_request(values)
-    from planner.base.files import check_outputs
-    from planner.show.answers import recommended_of
+    from planner.base.atomic_write import check_outputs
+    from planner.show.presenters.explanation import (
+        explained_plan,
+        explanation_blocks,
+        explanation_dict,
+    )
+    from planner.show.presenters.json_files import plan_manifest, write_document
+    from planner.show.presenters.load_check import refuse_overload
+    from planner.show.results import recommended_of
     from planner.show.terminal import make_console, print_blocks
-    from planner.show.views.documents import plan_manifest, write_document
-    from planner.show.views.explanation import explained_plan, explanation_blocks, explanation_dict
-    from planner.show.views.load import refuse_overload
 
     json = values["json"]
     check_outputs(None, json)
@@ -55,10 +59,10 @@ def against_request(given: OptionValues, base: Request) -> Request | None:
     holds no plan.
     """
     from planner.cli.options import option_of
-    from planner.decide.explaining.against import replace_answers
+    from planner.decide.explain.plan_comparison import replace_answers
     from planner.errors import SearchSpaceError
-    from planner.show.views.comparison import file_and_row
-    from planner.sweeps.any_plan import request_in
+    from planner.show.presenters.comparison import file_and_row
+    from planner.sweeps.find_plan import request_in
 
     texts: list[str] = given["against"] or []
     files = [text for text in texts if _is_file(text)]
@@ -78,7 +82,7 @@ def against_request(given: OptionValues, base: Request) -> Request | None:
 
 def _is_file(text: str) -> bool:
     """Whether a text names a plan: it sets nothing, or there is such a file."""
-    from planner.show.views.comparison import file_and_row
+    from planner.show.presenters.comparison import file_and_row
 
     return "=" not in text or os.path.exists(file_and_row(text)[0])
 
@@ -89,11 +93,11 @@ _HOW = ("operators", "num_gpus", "precision", "csv", "json", "specs", "quiet")
 @options.with_term_options("operator", how=_HOW, texts=command_texts("operators"))
 def operators(values: options.OptionValues) -> None:
     """Show how long one kernel, collective or copy takes, and what bounds it."""
-    from planner.base.files import check_outputs
-    from planner.decide.explaining.operators import read_question, time_operators
+    from planner.base.atomic_write import check_outputs
+    from planner.decide.explain.operators import read_question, time_operators
+    from planner.show.presenters.explanation import add_operators, operators_blocks
+    from planner.show.presenters.row_files import row_files
     from planner.show.terminal import make_console, print_blocks
-    from planner.show.views.explanation import add_operators, operators_blocks
-    from planner.show.views.rows import row_files
     from planner.specs.catalogue import Catalogue
 
     others = {"context", "operators", "csv", "json", "specs", "quiet"}

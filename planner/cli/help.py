@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from planner.base.enums import TemplateKind
-from planner.cli import complete
+from planner.cli import completion
 from planner.cli.app import HELP, TextOptionCommand
-from planner.confidence.software import read_table
+from planner.confidence.profile_rules import read_table
 from planner.errors import did_you_mean
 from planner.launch import WRAPPERS
 from planner.question.names import GPU, MODEL, NUM_GPUS
 from planner.question.terms import Term, glossary, terms_about, terms_of
-from planner.show.page import PICTURES, USUAL_WIDTH
-from planner.workloads.given import DRIVERS, EXHAUSTIVE, NSGA2, SAMPLERS, TRIALS
+from planner.show.output_blocks import PICTURES, USUAL_WIDTH
+from planner.workloads.build_request import DRIVERS, EXHAUSTIVE, NSGA2, SAMPLERS, TRIALS
 from planner.workloads.registry import workload_names
 
 if TYPE_CHECKING:
@@ -64,7 +64,9 @@ def _taken(row: Mapping[str, str]) -> OptionSpec:
         "metavar": row["metavar"].format(**_WORDS) or None,
         "min": int(least) if least else None,
         "max": int(most) if most else None,
-        "autocompletion": (complete.for_words(word) or getattr(complete, word)) if word else None,
+        "autocompletion": (completion.for_words(word) or getattr(completion, word))
+        if word
+        else None,
     }
     if name == "flag":
         names = names or ["--" + row["name"].replace("_", "-")]
@@ -85,7 +87,7 @@ HOW: Mapping[str, tuple[str, object, object]] = {
 }
 """Those that several commands take, by name: their group, their type and their usual value.
 
-Numbers are text here: `planner.question.inputs` reads them.
+Numbers are text here: `planner.question.parse_values` reads them.
 """
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.base.cells import Row
+from planner.base.csv_cells import Row
 from planner.cli import options
 from planner.cli.options import draw_plan, make_request, picture_of
 from planner.launch import SCRIPT
@@ -16,14 +16,14 @@ from planner.launch import SCRIPT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from planner.decide.improve import Attempts
     from planner.decide.near import Change
-    from planner.launch.imported import ImportedLaunch
-    from planner.launch.rewrite import RewriteResult
+    from planner.decide.suggestions.launch_changes import Attempts
+    from planner.launch.import_launch import ImportedLaunch
+    from planner.launch.rewrite_launch import RewriteResult
     from planner.question.request import Request
-    from planner.show.page import Block
-    from planner.workloads.base import Evaluation
-    from planner.workloads.plan import Plan
+    from planner.show.output_blocks import Block
+    from planner.workloads.make_plan import Plan
+    from planner.workloads.workload import Evaluation
 
 
 @options.with_term_options(
@@ -43,13 +43,13 @@ def launch(values: options.OptionValues) -> None:
         values["workload"] = usual_workload(values["target"], values["workload"])
     request = make_request(values)
     if values["plan"] is None and values["from_file"] is None:
-        from planner.launch.write import for_target
-        from planner.show.answers import recommended_of
+        from planner.launch.write_launch import for_target
+        from planner.show.results import recommended_of
 
         request = recommended_of(for_target(request, values["target"])).request()
     elif values.get("imported") is not None:
-        from planner.launch.assumed import apply_engine_start
-        from planner.launch.write import translate_request
+        from planner.launch.launch_file import apply_engine_start
+        from planner.launch.write_launch import translate_request
 
         file_request, _ = apply_engine_start(request)
         request = translate_request(file_request, values["target"])
@@ -62,12 +62,12 @@ def launch(values: options.OptionValues) -> None:
 def _compare(own_request: Request, other: Request) -> None:
     """Say how fast a user's launch file is, and the same plan in the other tool."""
     from planner.errors import InfeasibleError
-    from planner.launch.assumed import evaluate_launch, full_row
-    from planner.show.page import make_lines
+    from planner.launch.launch_file import evaluate_launch, full_row
+    from planner.show.output_blocks import make_lines
+    from planner.show.presenters.infeasible import infeasible_message
+    from planner.show.presenters.launch_file import translation_text
     from planner.show.terminal import make_console, print_blocks
-    from planner.show.views.imported import translation_text
-    from planner.show.views.infeasible import infeasible_message
-    from planner.workloads.plan import result_of
+    from planner.workloads.make_plan import result_of
 
     plan, found, _ = evaluate_launch(other)
     if found.rejected_by:
@@ -112,9 +112,9 @@ def write_launch(
     stdout_taken: bool = False,
 ) -> None:
     """Write the files of a request and say what they are."""
-    from planner.launch.write import launch_of, save_launch
+    from planner.launch.write_launch import launch_of, save_launch
+    from planner.show.presenters.launch_file import launch_blocks
     from planner.show.terminal import make_console, print_blocks
-    from planner.show.views.imported import launch_blocks
 
     made = launch_of(request, target, wrapper)
     folder: Path = values["launch_output"]
@@ -127,8 +127,8 @@ def _list(values: options.OptionValues) -> None:
     """All targets; options that ask for a plan need one."""
     from planner.cli.options import is_set
     from planner.errors import LaunchError
+    from planner.show.presenters.launch_file import targets_blocks
     from planner.show.terminal import make_console, print_blocks
-    from planner.show.views.imported import targets_blocks
 
     if any(is_set(values, name) for name in values if name not in ("context", "quiet")):
         raise LaunchError("Name the target first: planner launch TARGET; without options all show.")
@@ -137,18 +137,18 @@ def _list(values: options.OptionValues) -> None:
 
 def estimate_imported(values: options.OptionValues, request: Request) -> None:
     """Say what the file means, how it runs, and what to change in it."""
-    from planner.base.files import check_outputs
+    from planner.base.atomic_write import check_outputs
     from planner.decide.fitting import MEMORIES
-    from planner.decide.improve import allowed, attempts_of, best_changes
+    from planner.decide.suggestions.launch_changes import allowed, attempts_of, best_changes
     from planner.errors import InfeasibleError, LaunchError
-    from planner.launch.assumed import evaluate_launch, full_row
-    from planner.launch.rewrite import can_say
+    from planner.launch.launch_file import evaluate_launch, full_row
+    from planner.launch.rewrite_launch import can_say
+    from planner.show.presenters.infeasible import headline, infeasible_message
+    from planner.show.presenters.load_check import refuse_overload
+    from planner.show.presenters.search import write_estimate
     from planner.show.terminal import make_console, print_blocks
-    from planner.show.views.infeasible import headline, infeasible_message
-    from planner.show.views.load import refuse_overload
-    from planner.show.views.search import write_estimate
-    from planner.workloads.given import parse_settings
-    from planner.workloads.plan import result_of
+    from planner.workloads.build_request import parse_settings
+    from planner.workloads.make_plan import result_of
 
     imported: ImportedLaunch = values["imported"]
     check_outputs(None, values["json"], values.get("mocker_profile"))
@@ -199,7 +199,7 @@ def _chosen(
 
     The best one whose file reads back as the configuration that was promised; else the best.
     """
-    from planner.decide.improve import recommended_change
+    from planner.decide.suggestions.launch_changes import recommended_change
     from planner.errors import LaunchError
 
     best = recommended_change(changes)
@@ -223,7 +223,7 @@ def _reads_as(values: options.OptionValues, made: RewriteResult, change: Change)
     """Whether the changed file starts the configuration of the change."""
     from planner.cli.options import make_request
     from planner.errors import PlannerError
-    from planner.launch.assumed import evaluate_launch, full_row
+    from planner.launch.launch_file import evaluate_launch, full_row
     from planner.question.terms import terms_of
 
     imported: ImportedLaunch = values["imported"]
@@ -254,10 +254,10 @@ def _rewritten(
     """The user's file with a change."""
     from dataclasses import replace
 
-    from planner.launch.rewrite import rewrite_launch
+    from planner.launch.rewrite_launch import rewrite_launch
     from planner.launch.target import LaunchJob
-    from planner.workloads.pinned import SavedPlan
-    from planner.workloads.plan import evaluate, make_single_plan
+    from planner.workloads.make_plan import evaluate, make_single_plan
+    from planner.workloads.saved_plan import SavedPlan
 
     request = SavedPlan.of(plan, change.row).request()
     if "concurrency" in change.changed:
@@ -303,8 +303,8 @@ def _blocks(
     change: Iterator[Block],
 ) -> Iterator[Block]:
     from planner.decide.fitting import MEMORIES
-    from planner.show.page import GAP, make_lines
-    from planner.show.views.imported import (
+    from planner.show.output_blocks import GAP, make_lines
+    from planner.show.presenters.launch_file import (
         misfit_blocks,
         other_counts_blocks,
         shorter_blocks,
@@ -312,8 +312,8 @@ def _blocks(
         understood_blocks,
         wasted_blocks,
     )
-    from planner.show.views.search import estimate_blocks, one_blocks
-    from planner.show.views.search import misfit_blocks as all_misfit_blocks
+    from planner.show.presenters.search import estimate_blocks, one_blocks
+    from planner.show.presenters.search import misfit_blocks as all_misfit_blocks
 
     yield from understood_blocks(values["imported"], is_full=values["full"])
     yield make_lines(*(f"  {note}" for note in notes))
@@ -348,7 +348,12 @@ def _change_blocks(
 ) -> Iterator[Block]:
     """The change, what it costs and the next best one, and how the file says it."""
     from planner.optimize.result_columns import fit_probability
-    from planner.show.views.imported import by_hand_blocks, change_blocks, diff_blocks, next_blocks
+    from planner.show.presenters.launch_file import (
+        by_hand_blocks,
+        change_blocks,
+        diff_blocks,
+        next_blocks,
+    )
 
     is_running, fits = not evaluation.rejected_by, fit_probability(row)
     yield from change_blocks(
@@ -364,7 +369,7 @@ def _change_blocks(
 
 def _write(path: Path, rewritten: RewriteResult, *, quiet: bool) -> None:
     """Put the change into the user's file; its text before stays in a file beside it."""
-    from planner.base.files import write_atomically
+    from planner.base.atomic_write import write_atomically
     from planner.errors import OutputError
     from planner.show.terminal import make_console
 

@@ -10,10 +10,10 @@ from planner.cli import options
 from planner.cli.options import apply_engine_start, make_request, split_answers
 
 if TYPE_CHECKING:
-    from planner.decide.explaining.largest import LargestFit
+    from planner.decide.explain.largest_fit import LargestFit
     from planner.question.request import Request
-    from planner.workloads.base import Evaluation
-    from planner.workloads.plan import Plan
+    from planner.workloads.make_plan import Plan
+    from planner.workloads.workload import Evaluation
 
 _HOW = (
     "plan", "from_file", "row", "num_gpus", "workload", "settings", "precision", "json", "specs",
@@ -24,7 +24,7 @@ _HOW = (
 @options.with_term_options("question", "limit", without=("space",), how=(*_HOW, "csv"))
 def max_batch(values: options.OptionValues) -> None:
     """Find the largest micro-batch, or the most concurrent requests, within memory and limits."""
-    from planner.decide.explaining.largest import has_several, largest_batch
+    from planner.decide.explain.largest_fit import has_several, largest_batch
     from planner.errors import SearchSpaceError
 
     request = make_request(values)
@@ -41,7 +41,7 @@ def max_batch(values: options.OptionValues) -> None:
 @options.with_term_options("question", "limit", without=("space",), how=_HOW)
 def max_length(values: options.OptionValues) -> None:
     """Find the longest sequence, prompt or answer that fits and keeps the limits."""
-    from planner.decide.explaining.largest import largest_length
+    from planner.decide.explain.largest_fit import largest_length
 
     _show(
         values,
@@ -61,12 +61,12 @@ def _is_open(values: options.OptionValues) -> bool:
 
 def _show_methods(values: options.OptionValues, request: Request) -> None:
     """A row for each method that the question lists."""
-    from planner.base.files import check_outputs
-    from planner.decide.explaining.largest import methods_of_layouts
+    from planner.base.atomic_write import check_outputs
+    from planner.decide.explain.largest_fit import methods_of_layouts
     from planner.errors import SearchSpaceError
+    from planner.show.presenters.largest_fit import add_methods, check_some, methods_blocks
+    from planner.show.presenters.row_files import row_files
     from planner.show.terminal import make_console, print_blocks
-    from planner.show.views.largest import add_methods, check_some, methods_blocks
-    from planner.show.views.rows import row_files
 
     if values.get("imported") is not None:
         raise SearchSpaceError("A launch file has one method: give one value of each parameter.")
@@ -86,16 +86,16 @@ def _show(
     find: Callable[[Plan, Evaluation], Sequence[LargestFit]],
 ) -> None:
     request = _with_limits(values, apply_engine_start(values, asked))
-    from planner.base.files import check_outputs
+    from planner.base.atomic_write import check_outputs
     from planner.errors import InfeasibleError
     from planner.optimize.source import first_row
-    from planner.show.answers import evaluate_request
+    from planner.show.presenters.infeasible import missed_words, no_start
+    from planner.show.presenters.json_files import plan_manifest, write_document
+    from planner.show.presenters.largest_fit import largest_blocks, largest_lines
+    from planner.show.presenters.load_check import refuse_overload
+    from planner.show.results import evaluate_request
     from planner.show.terminal import make_console, print_blocks
-    from planner.show.views.documents import plan_manifest, write_document
-    from planner.show.views.infeasible import missed_words, no_start
-    from planner.show.views.largest import largest_blocks, largest_lines
-    from planner.show.views.load import refuse_overload
-    from planner.workloads.plan import result_of
+    from planner.workloads.make_plan import result_of
 
     json = values["json"]
     check_outputs(None, json)
@@ -121,7 +121,7 @@ def _show(
 
 def _with_limits(values: options.OptionValues, request: Request) -> Request:
     """The request with the limits of the command line, beside a plan of a file too."""
-    from planner.workloads.given import make_request as read_request
+    from planner.workloads.build_request import make_request as read_request
 
     _, limits = split_answers(values)
     if not limits:

@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 
-from planner.base.cells import Value
-from planner.cli import complete
+from planner.base.csv_cells import Value
+from planner.cli import completion
 from planner.cli.help import HOW, OptionSpec, PlanningCommand, command_options
-from planner.question.inputs import parse_int, parse_value
+from planner.question.parse_values import parse_int, parse_value
 from planner.question.request import Request
 from planner.question.terms import Term, glossary
-from planner.specs.cache import snapshot_files
-from planner.workloads.given import (
+from planner.specs.file_cache import snapshot_files
+from planner.workloads.build_request import (
     EXHAUSTIVE,
     parse_settings,
     read_burst,
     read_driver,
     search_request,
 )
-from planner.workloads.given import make_request as _make_request
+from planner.workloads.build_request import make_request as _make_request
 
 if TYPE_CHECKING:
     from planner.optimize.source import Candidates
-    from planner.show.views.plots.picture import Picture
-    from planner.workloads.pinned import SavedPlan
-    from planner.workloads.plan import Plan
+    from planner.show.presenters.plots.picture import Picture
+    from planner.workloads.make_plan import Plan
+    from planner.workloads.saved_plan import SavedPlan
 
 
 OptionValues: TypeAlias = dict[str, Any]
@@ -143,7 +143,7 @@ def _of_term(term: Term, also: Iterable[str] = (), several: bool = False) -> Opt
     if term.takes_several or (several and term.type != "text"):
         word = f"{word}[,{word}...]"
     option = typer.Option(
-        *term.options, *also, help=text, metavar=word, autocompletion=complete.for_term(term)
+        *term.options, *also, help=text, metavar=word, autocompletion=completion.for_term(term)
     )
     return Annotated[str | None, option], None
 
@@ -186,7 +186,7 @@ def picture_of(command: str, values: OptionValues) -> Picture | None:
     timeline = values.get("timeline")
     if not any((plot, name, dark, width, timeline)):
         return None
-    from planner.show.views.plots.picture import check_picture, read_width, requested_picture
+    from planner.show.presenters.plots.picture import check_picture, read_width, requested_picture
 
     others = [values.get(other) for other in ("csv", "json", "output", "save_plan")]
     if timeline is not None:
@@ -207,12 +207,12 @@ def draw_plan(
     timeline, or no batches of an engine.
     """
     if picture is not None:
-        from planner.show.views.plots.picture import draw
+        from planner.show.presenters.plots.picture import draw
 
         draw(picture, plan, candidates)
     path: Path | None = values.get("timeline")
     if path is not None:
-        from planner.show.views.plots.timeline import write_timeline
+        from planner.show.presenters.plots.timeline import write_timeline
 
         write_timeline(path, plan, candidates, dark=values["dark"], width=values["picture_width"])
     profile: Path | None = values.get("mocker_profile")
@@ -239,10 +239,10 @@ def plan_file_of(values: OptionValues) -> tuple[Path, Request] | None:
     if path is None:
         return None
     number = None if row is None else parse_int(row, "--row")
-    from planner.sweeps.any_plan import is_launch_file, pinned_in
+    from planner.sweeps.find_plan import is_launch_file, pinned_in
 
     if source is not None and is_launch_file(source):
-        from planner.launch.assumed import LaunchFile
+        from planner.launch.launch_file import LaunchFile
 
         asked = {**split_answers(values).questions, **parse_settings(values["settings"] or [])}
         asked |= values.get("launch_assumed") or {}
@@ -267,7 +267,7 @@ def plan_file_of(values: OptionValues) -> tuple[Path, Request] | None:
 
 def _warn_defaulted(path: Path, pinned: SavedPlan) -> None:
     """Say on stderr which parameters a plan of an older version leaves to their defaults."""
-    from planner.show.page import make_lines
+    from planner.show.output_blocks import make_lines
     from planner.show.terminal import make_console, print_blocks
 
     if names := pinned.defaulted:
@@ -351,8 +351,8 @@ def apply_engine_start(values: OptionValues, request: Request) -> Request:
     that changes on stderr. Others stay as they are."""
     if values.get("imported") is None:
         return request
-    from planner.launch.assumed import apply_engine_start as started_by_engine
-    from planner.show.page import make_lines
+    from planner.launch.launch_file import apply_engine_start as started_by_engine
+    from planner.show.output_blocks import make_lines
     from planner.show.terminal import make_console, print_blocks
 
     started, notes = started_by_engine(request, values.get("burst"))

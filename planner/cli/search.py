@@ -6,22 +6,22 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from planner.base.cells import Value, number_or_nan
+from planner.base.csv_cells import Value, number_or_nan
 from planner.cli import options
 from planner.cli.options import make_request, picture_of
-from planner.workloads.given import EXHAUSTIVE
+from planner.workloads.build_request import EXHAUSTIVE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from planner.decide.api_comparison import ApiComparison
-    from planner.decide.levers import CostLever
+    from planner.decide.suggestions.cost_levers import CostLever
     from planner.optimize.exhaustive import Sink
     from planner.optimize.problem import Problem
     from planner.optimize.result import SearchResult
     from planner.question.request import Request
-    from planner.show.page import Block
-    from planner.workloads.plan import Plan
+    from planner.show.output_blocks import Block
+    from planner.workloads.make_plan import Plan
 
 
 @options.with_term_options(
@@ -45,14 +45,14 @@ def search(values: options.OptionValues) -> None:
             values["workload"] = usual_workload(values["launch"], values["workload"])
     request = make_request(values, is_search=True)
     if values["launch"] is not None:
-        from planner.launch.write import for_target
+        from planner.launch.write_launch import for_target
 
         request = for_target(request, values["launch"])
-    from planner.base.files import check_outputs
-    from planner.show.views.documents import finish_search
-    from planner.show.views.rows import result_blocks, row_files
-    from planner.show.views.search import answer_blocks
-    from planner.workloads.plan import make_plan, with_assumption_notes
+    from planner.base.atomic_write import check_outputs
+    from planner.show.presenters.json_files import finish_search
+    from planner.show.presenters.row_files import result_blocks, row_files
+    from planner.show.presenters.search import answer_blocks
+    from planner.workloads.make_plan import make_plan, with_assumption_notes
 
     csv, json, all_rows = values["csv"], values["json"], values["all_rows"]
     check_outputs(csv, json, values["save_plan"])
@@ -74,11 +74,11 @@ def search(values: options.OptionValues) -> None:
             raise KeyboardInterrupt
         if not result.table:
             from planner.errors import InfeasibleError
-            from planner.show.views.infeasible import infeasible_message
+            from planner.show.presenters.infeasible import infeasible_message
 
             raise InfeasibleError(infeasible_message(plan, result))
         if not all_rows and (csv or json):
-            from planner.show.views.front import marked_rows
+            from planner.show.presenters.pareto_front import marked_rows
 
             add(marked_rows(plan, result))
         compared = _compared(plan, result) if values["compare_api"] else None
@@ -87,7 +87,7 @@ def search(values: options.OptionValues) -> None:
         more["levers"] = [one.to_dict() for one in found]
         finish_search(files, plan, result, values["context"].obj, how, **more)
     if picture is not None:
-        from planner.show.views.plots.picture import draw
+        from planner.show.presenters.plots.picture import draw
 
         draw(picture, plan, result if picture.name == "front" else result.recommended)
     if not values["quiet"]:
@@ -104,17 +104,17 @@ def search(values: options.OptionValues) -> None:
         if values.get("own") is not None:
             _show_starting_plan(plan, result, values["own"], stdout_taken=taken)
     if values["save_plan"] is not None:
-        from planner.show.views.documents import save_plan
+        from planner.show.presenters.json_files import save_plan
 
         save_plan(values["save_plan"], plan, result.recommended)
     if wrapper is not None and result.recommended is not None:
         from planner.cli.launch import write_launch
-        from planner.workloads.pinned import SavedPlan
+        from planner.workloads.saved_plan import SavedPlan
 
         chosen = SavedPlan.of(plan, result.recommended.row).request()
         write_launch(values, chosen, values["launch"], wrapper, stdout_taken=_takes_stdout(values))
     if result.interrupted:
-        from planner.show.views.search import interrupted_message
+        from planner.show.presenters.search import interrupted_message
 
         raise KeyboardInterrupt(interrupted_message(plan, result))
 
@@ -124,10 +124,10 @@ def _show_starting_plan(
 ) -> None:
     """The plan that the search started from, beside what it found."""
     from planner.errors import PlannerError
-    from planner.launch.assumed import evaluate_launch, full_row
-    from planner.show.page import GAP, make_lines
+    from planner.launch.launch_file import evaluate_launch, full_row
+    from planner.show.output_blocks import GAP, make_lines
+    from planner.show.presenters.search import held_line, starting_plan_line
     from planner.show.terminal import make_console, print_blocks
-    from planner.show.views.search import held_line, starting_plan_line
 
     try:
         _, found, _ = evaluate_launch(own_request)
@@ -178,7 +178,7 @@ def _levers(plan: Plan, result: SearchResult, values: options.OptionValues) -> l
     is_read = values["json"] is not None or (values["full"] and not values["quiet"])
     if result.interrupted or not is_read or options.driver_settings(values)["driver"] != EXHAUSTIVE:
         return []
-    from planner.decide.levers import cost_levers
+    from planner.decide.suggestions.cost_levers import cost_levers
 
     return cost_levers(plan, result)
 
@@ -191,6 +191,6 @@ def _show(
     console = make_console(stderr=stdout_taken)
     print_blocks(console, blocks)
     if compared is not None:
-        from planner.show.views.api_comparison import api_comparison_blocks
+        from planner.show.presenters.api_comparison import api_comparison_blocks
 
         print_blocks(console, api_comparison_blocks(compared, is_full=is_full))

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from planner.cli import options
 from planner.cli.options import make_request, picture_of, split_answers
 from planner.errors import SearchSpaceError
-from planner.question.inputs import parse_int
 from planner.question.names import BUDGET, SERVICES
+from planner.question.parse_values import parse_int
 from planner.question.request import Request
-from planner.workloads.given import parse_settings
+from planner.workloads.build_request import parse_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.decide.near import MayBe
-    from planner.decide.sizing.size import Sizes
+    from planner.decide.sizing.size_all import Sizes
 
 
 @options.with_term_options(
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 )  # fmt: skip
 def size(values: options.OptionValues) -> None:
     """Find the fewest and the cheapest GPUs of each type and contract that keep the limits."""
-    from planner.base.files import check_outputs
-    from planner.decide.sizing.envelope import read_budget
+    from planner.base.atomic_write import check_outputs
+    from planner.decide.sizing.autoscaling import read_startup
+    from planner.decide.sizing.budget import read_budget
     from planner.decide.sizing.fits import is_only_to_fit
-    from planner.decide.sizing.load import load_of
-    from planner.decide.sizing.scaling import read_startup
-    from planner.decide.sizing.size import parse_contracts, without_contract
+    from planner.decide.sizing.load_profile import load_of
+    from planner.decide.sizing.size_all import parse_contracts, without_contract
+    from planner.show.presenters.row_files import row_files
+    from planner.show.presenters.sizes import add_sizes, sizes_blocks
     from planner.show.terminal import make_console, print_blocks
-    from planner.show.views.rows import row_files
-    from planner.show.views.sizes import add_sizes, sizes_blocks
 
     csv, json = values["csv"], values["json"]
     contracts = parse_contracts(
@@ -64,7 +64,7 @@ def size(values: options.OptionValues) -> None:
     check_outputs(csv, json)
     picture = picture_of("size", values)
     if picture is not None and picture.name == "day" and load is None:
-        from planner.show.views.plots.curves import NO_DAY
+        from planner.show.presenters.plots.curves import NO_DAY
 
         raise SearchSpaceError(NO_DAY)
     if of_file and is_only_to_fit(request, load, budget):
@@ -73,15 +73,15 @@ def size(values: options.OptionValues) -> None:
         sizes = _sized(values, request, contracts, load=load, startup=startup, budget=budget)
     if sizes.best is None:
         from planner.errors import InfeasibleError
-        from planner.show.views.sizes import question_lines, reason_lines
+        from planner.show.presenters.sizes import question_lines, reason_lines
 
         lines = [*question_lines(sizes), *filter(None, reason_lines(sizes))]
         raise InfeasibleError("\n".join(lines))
     with row_files(values["csv"], values["json"]) as files:
         add_sizes(files, sizes, values["context"].obj)
     if picture is not None:
-        from planner.show.views.plots.curves import size_picture
-        from planner.show.views.plots.picture import draw
+        from planner.show.presenters.plots.curves import size_picture
+        from planner.show.presenters.plots.picture import draw
 
         draw(picture, *size_picture(picture.name, sizes))
     if not values["quiet"]:
@@ -90,8 +90,8 @@ def size(values: options.OptionValues) -> None:
 
 def _requests_of_file(values: options.OptionValues) -> list[tuple[Request, MayBe]]:
     """The plan of a file on each GPU: of the user, of the file, or else each current one."""
-    from planner.decide.sizing.size import gpus_of
-    from planner.question.inputs import split_items
+    from planner.decide.sizing.size_all import gpus_of
+    from planner.question.parse_values import split_items
 
     if options.is_set(values, "gpu"):
         gpus = gpus_of(tuple(map(str, split_items(values["gpu"], "--gpu"))), specs=values["specs"])
@@ -112,7 +112,7 @@ def _requests_of_file(values: options.OptionValues) -> list[tuple[Request, MayBe
 
 def _can_say(values: options.OptionValues) -> MayBe:
     """Whether the launch file has words for a value; a plan of planner's has all."""
-    from planner.launch.rewrite import can_say
+    from planner.launch.rewrite_launch import can_say
 
     imported = values.get("imported")
     return (lambda *_: True) if imported is None else partial(can_say, imported)
@@ -137,7 +137,7 @@ def _fitting(
     """The fewest GPUs on which the plan of a file fits."""
     from planner.decide.sizing.fits import fewest_that_fit
     from planner.show.terminal import progress_bar
-    from planner.workloads.place import gpu_counts
+    from planner.workloads.priced_hardware import gpu_counts
 
     counts = gpu_counts(of_file[0][0].num_gpus) if options.is_set(values, "num_gpus") else ()
     with progress_bar(len(of_file), "GPUs", quiet=values["quiet"]) as progress:
@@ -146,18 +146,18 @@ def _fitting(
 
 def _share(values: options.OptionValues, contracts: Sequence[str | None]) -> None:
     """Size several services that share GPUs."""
-    from planner.base.files import check_outputs
-    from planner.base.processes import num_cores
-    from planner.decide.sizing.scaling import read_startup
-    from planner.decide.sizing.services import (
+    from planner.base.atomic_write import check_outputs
+    from planner.base.worker_processes import num_cores
+    from planner.decide.sizing.autoscaling import read_startup
+    from planner.decide.sizing.shared_services import (
         read_services,
         read_stock,
         refuse_single_service_options,
         share_gpus,
     )
+    from planner.show.presenters.row_files import row_files
+    from planner.show.presenters.services import add_services, services_blocks
     from planner.show.terminal import make_console, print_blocks, progress_bar
-    from planner.show.views.rows import row_files
-    from planner.show.views.services import add_services, services_blocks
 
     refuse_single_service_options(
         [n for n in values if options.is_set(values, n)], options.option_name
@@ -189,21 +189,21 @@ def _share(values: options.OptionValues, contracts: Sequence[str | None]) -> Non
 
 def _pools(values: options.OptionValues, contracts: Sequence[str | None]) -> None:
     """Size a service in pools by the length of its prompts."""
-    from planner.base.files import check_outputs
-    from planner.base.processes import num_cores
-    from planner.decide.sizing.by_length import (
+    from planner.base.atomic_write import check_outputs
+    from planner.base.worker_processes import num_cores
+    from planner.decide.sizing.autoscaling import read_startup
+    from planner.decide.sizing.length_pools import (
         candidate_cuts,
         num_sizings,
         pools_by_length,
         read_pools,
     )
-    from planner.decide.sizing.load import read_load
-    from planner.decide.sizing.scaling import read_startup
-    from planner.decide.sizing.services import Service, read_stock
-    from planner.decide.sizing.size import without_contract
+    from planner.decide.sizing.load_profile import read_load
+    from planner.decide.sizing.shared_services import Service, read_stock
+    from planner.decide.sizing.size_all import without_contract
+    from planner.show.presenters.row_files import row_files
+    from planner.show.presenters.services import add_length_pools, length_pools_blocks
     from planner.show.terminal import make_console, print_blocks, progress_bar
-    from planner.show.views.rows import row_files
-    from planner.show.views.services import add_length_pools, length_pools_blocks
 
     for name in (SERVICES, BUDGET, "num_gpus", "plot"):
         if options.is_set(values, name):
@@ -234,8 +234,8 @@ def _pools(values: options.OptionValues, contracts: Sequence[str | None]) -> Non
 def _sized(
     values: options.OptionValues, request: Request, contracts: Sequence[str | None], **asked: Any
 ) -> Sizes:
-    from planner.base.processes import num_cores
-    from planner.decide.sizing.size import size_all, sizing_tasks
+    from planner.base.worker_processes import num_cores
+    from planner.decide.sizing.size_all import size_all, sizing_tasks
     from planner.show.terminal import progress_bar
 
     workers = parse_int(values["workers"] or num_cores(), "--workers", 1)

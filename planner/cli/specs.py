@@ -20,8 +20,8 @@ specs = typer.Typer(
 @options.with_command_options("specs list")
 def list_specs(values: options.OptionValues) -> None:
     """Show all specs of a kind with key figures, or the kinds."""
+    from planner.show.presenters.spec_numbers import kinds_blocks, list_blocks, spec_kind
     from planner.show.terminal import make_console, print_blocks
-    from planner.show.views.spec_numbers import kinds_blocks, list_blocks, spec_kind
     from planner.specs.catalogue import Catalogue
 
     catalogue = Catalogue(values["specs"])
@@ -36,8 +36,8 @@ def list_specs(values: options.OptionValues) -> None:
 @options.with_command_options("specs show")
 def show(values: options.OptionValues) -> None:
     """Show every number of a spec with its unit and its source."""
+    from planner.show.presenters.spec_numbers import spec_blocks, spec_kind
     from planner.show.terminal import make_console, print_blocks
-    from planner.show.views.spec_numbers import spec_blocks, spec_kind
     from planner.specs.catalogue import Catalogue
 
     catalogue = Catalogue(values["specs"])
@@ -49,7 +49,7 @@ def show(values: options.OptionValues) -> None:
 def validate(values: options.OptionValues) -> None:
     """Check spec files and print every fault of every one."""
     from planner.errors import SpecError
-    from planner.show.views.spec_numbers import check_files, files_to_check
+    from planner.show.presenters.spec_numbers import check_files, files_to_check
     from planner.specs.catalogue import Catalogue
 
     catalogue = Catalogue(values["specs"])
@@ -66,9 +66,9 @@ def add(values: options.OptionValues) -> None:
     """Keep a model, or a GPU by its datasheet, in a folder of own specs."""
     from planner.errors import SpecError
     from planner.layers.model import count_parameters
-    from planner.show.views.spec_numbers import spec_kind
-    from planner.specs.paths import SpecKind
-    from planner.specs.written import Datasheet, add_gpu, add_model
+    from planner.show.presenters.spec_numbers import spec_kind
+    from planner.specs.spec_paths import SpecKind
+    from planner.specs.spec_writer import Datasheet, add_gpu, add_model
 
     kind, folder, replaces = values["kind"], values["specs"], values["replaces"]
     kept = spec_kind(kind)

@@ -12,15 +12,15 @@ from planner.cli import options
 from planner.cli.app import TextOptionCommand, TextOptionGroup
 from planner.cli.help import PlanningCommand
 from planner.cli.options import OptionValues, picture_of, split_answers
-from planner.question.inputs import parse_int
-from planner.workloads.given import parse_settings
+from planner.question.parse_values import parse_int
+from planner.workloads.build_request import parse_settings
 
 if TYPE_CHECKING:
     from typer._click import Context, HelpFormatter
 
-    from planner.show.views.plots.picture import Picture
+    from planner.show.presenters.plots.picture import Picture
     from planner.sweeps.plan import SweepPlan
-    from planner.sweeps.run import Run
+    from planner.sweeps.run_sweep import Run
 
 
 EPILOG = """Names are columns of DIR/scenarios.csv; --where is an expression of pandas over them,
@@ -33,10 +33,10 @@ planner sweep show DIR --pivot gpu,num_gpus --value time; planner sweep show DIR
 @options.with_command_options("sweep show")
 def show(values: OptionValues) -> None:
     """Show what a sweep found: a summary, or the rows, matrix or differences asked for."""
-    from planner.base.files import check_outputs
+    from planner.base.atomic_write import check_outputs
     from planner.errors import SearchSpaceError
     from planner.show.terminal import make_console, print_blocks
-    from planner.sweeps.show import SweepQuery, shown_blocks
+    from planner.sweeps.query import SweepQuery, shown_blocks
 
     check_outputs(values["csv"], values["json"])
     drawn = picture_of("sweep", values)
@@ -45,7 +45,7 @@ def show(values: OptionValues) -> None:
     names = (field.name for field in fields(SweepQuery))
     asked = SweepQuery(**{name: values[name] for name in names if values[name] is not None})
     if drawn is not None:
-        from planner.sweeps.show import draw_shown
+        from planner.sweeps.query import draw_shown
 
         draw_shown(drawn, asked)
     print_blocks(make_console(), shown_blocks(asked))
@@ -102,8 +102,8 @@ sweep.command("show", cls=TextOptionCommand, epilog=EPILOG)(show)
 )  # fmt: skip
 def run(values: options.OptionValues) -> None:
     """Run every combination of what a plan lists, each one search; go on where one was ended."""
-    from planner.base.files import check_path
-    from planner.sweeps.run import run_sweep
+    from planner.base.atomic_write import check_path
+    from planner.sweeps.run_sweep import run_sweep
 
     if values["save_sweep"] is not None:
         check_path(values["save_sweep"])
@@ -111,7 +111,7 @@ def run(values: options.OptionValues) -> None:
     workers = _workers(values)
     plan = _plan(values)
     if values["save_sweep"] is not None:
-        from planner.base.files import write_atomically
+        from planner.base.atomic_write import write_atomically
 
         with write_atomically(values["save_sweep"]) as file:
             file.write(plan.to_toml())
@@ -129,11 +129,11 @@ def run(values: options.OptionValues) -> None:
 
 def _show_result(values: options.OptionValues, picture: Picture | None) -> None:
     """What the sweep found: a picture, and in words."""
-    from planner.sweeps.show import SweepQuery, requested_summary
+    from planner.sweeps.query import SweepQuery, requested_summary
 
     asked = SweepQuery(folder=values["output"])
     if picture is not None:
-        from planner.sweeps.show import draw_shown
+        from planner.sweeps.query import draw_shown
 
         draw_shown(picture, asked)
     if not values["quiet"]:
@@ -145,7 +145,7 @@ def _show_result(values: options.OptionValues, picture: Picture | None) -> None:
 def _refuse_none(folder: Path) -> None:
     """A sweep without a single plan ends as a search without one does."""
     from planner.errors import InfeasibleError
-    from planner.sweeps.store import Sweep
+    from planner.sweeps.sweep_folder import Sweep
 
     sweep = Sweep(folder)
     if not any(row["feasible"] for row in sweep.rows()):
@@ -156,8 +156,8 @@ def _refuse_none(folder: Path) -> None:
 
 def _workers(values: options.OptionValues) -> Run:
     """Where the work is done: on the cores here, or on a cluster."""
-    from planner.base.processes import num_cores
-    from planner.sweeps.run import on_cores
+    from planner.base.worker_processes import num_cores
+    from planner.sweeps.run_sweep import on_cores
 
     if values["dask"] is None:
         return on_cores(parse_int(values["workers"] or num_cores(), "--workers", 1))
@@ -174,7 +174,7 @@ def _say(line: str) -> None:
 
 def _plan(values: options.OptionValues) -> SweepPlan:
     """The plan of a file, or the one that the options make."""
-    from planner.sweeps.read import make_sweep, read_plan
+    from planner.sweeps.read_plan import make_sweep, read_plan
 
     answers = split_answers(values)
     words = values["objective"] or []

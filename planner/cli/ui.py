@@ -16,8 +16,8 @@ def ui(values: options.OptionValues) -> None:
     """Ask in a browser: forms, pages and a JSON API, on this machine only by default."""
     require_installed("planner ui needs", "ui", "fastapi", "jinja2", "uvicorn")
     from planner.specs.catalogue import Catalogue
-    from planner.ui.guard import Limits
-    from planner.ui.serve import serve
+    from planner.ui.request_limits import Limits
+    from planner.ui.server import serve
 
     Catalogue(values["specs"])  # a folder that is none is told now
     limits = Limits(seconds=values["time_limit"], **_workers(values))
@@ -36,8 +36,8 @@ def mcp(values: options.OptionValues) -> None:
     for module in ("mcp", "jinja2"):
         require_installed("planner mcp needs", "mcp", module)
     from planner.specs.catalogue import Catalogue
-    from planner.ui.guard import Limits
-    from planner.ui.tools import serve
+    from planner.ui.mcp_server import serve
+    from planner.ui.request_limits import Limits
 
     Catalogue(values["specs"])
     serve(Limits(seconds=values["time_limit"], **_workers(values)), values["specs"])
@@ -50,11 +50,11 @@ def _workers(values: options.OptionValues) -> dict[str, int]:
 @options.with_command_options("report")
 def report(values: options.OptionValues) -> None:
     """Write a result as one page: the answer, alternatives, the front, sources."""
-    from planner.base.files import check_path
+    from planner.base.atomic_write import check_path
     from planner.errors import SearchSpaceError
     from planner.show.html import markdown as as_markdown
     from planner.show.html import page_html
-    from planner.ui.pages.read import page_of
+    from planner.ui.pages.page_of_file import page_of
 
     output, markdown, result = values["output"], values["markdown"], values["result"]
     targets = [path for path in (output, markdown) if path is not None]
@@ -76,7 +76,7 @@ def report(values: options.OptionValues) -> None:
 
 
 def _write(path: Path, words: str, quiet: bool) -> None:
-    from planner.base.files import STDOUT, write_atomically
+    from planner.base.atomic_write import STDOUT, write_atomically
 
     with write_atomically(path) as file:
         file.write(words)

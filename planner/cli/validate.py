@@ -13,9 +13,9 @@ from planner.cli.options import OptionValues, picture_of
 
 if TYPE_CHECKING:
     from planner.base.enums import TemplateKind
-    from planner.validation.compare import ComparedRun
-    from planner.validation.library import Library
-    from planner.validation.runs import Runs
+    from planner.validation.accuracy import ComparedRun
+    from planner.validation.run_tables import Runs
+    from planner.validation.spec_library import Library
 
 
 def validate_log(values: OptionValues) -> None:
@@ -24,14 +24,14 @@ def validate_log(values: OptionValues) -> None:
     Raises LaunchError if the log cannot be read, or is of another run than the plan's.
     Raises CalibrationError if nothing of it is predicted, or no row can tell it.
     """
-    from planner.base.files import STDOUT, check_path
+    from planner.base.atomic_write import STDOUT, check_path
     from planner.errors import CalibrationError, SpecError
     from planner.logs.formats import read_log
+    from planner.show.presenters.validation import add_row, comparison_blocks
     from planner.show.terminal import make_console, print_blocks
-    from planner.show.views.validation import add_row, comparison_blocks
     from planner.validation.inference.cases import Mode
-    from planner.validation.logs.compare import compare
-    from planner.validation.logs.planned import PredictedRun
+    from planner.validation.logs.log_comparison import compare
+    from planner.validation.logs.predicted_run import PredictedRun
 
     log, plan, output = values["log"], values["plan"], values["output"]
     for name in ("runs", "template", "profile", "plot"):
@@ -76,19 +76,19 @@ def validate(values: options.OptionValues) -> None:
     """
     if any(values[name] is not None for name in ("log", "plan", "log_format")):
         return validate_log(values)
-    from planner.base.files import STDOUT, check_path
+    from planner.base.atomic_write import STDOUT, check_path
     from planner.errors import CalibrationError, SpecError
-    from planner.show.terminal import make_console, print_blocks
-    from planner.show.views.validation import (
+    from planner.show.presenters.validation import (
         not_understood,
         nothing_compared,
         validation_blocks,
         write_predictions,
     )
+    from planner.show.terminal import make_console, print_blocks
     from planner.specs.catalogue import Catalogue
-    from planner.validation.compare import kind_of
-    from planner.validation.library import Library, replacing
-    from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, SHIPPED_RL, read_runs
+    from planner.validation.accuracy import kind_of
+    from planner.validation.run_tables import SHIPPED, SHIPPED_INFERENCE, SHIPPED_RL, read_runs
+    from planner.validation.spec_library import Library, replacing
 
     catalogue, quiet = Catalogue(values["specs"]), values["quiet"]
     runs, output, profile = values["runs"], values["output"], values["profile"]
@@ -106,7 +106,7 @@ def validate(values: options.OptionValues) -> None:
     if output is not None:
         write_predictions(output, found)
     if picture is not None and any(row.compared for _, rows in found for row in rows):
-        from planner.show.views.plots.picture import draw
+        from planner.show.presenters.plots.picture import draw
 
         what = "Published runs" if runs is None else files[0].name
         draw(picture, f"{what} and predictions", [rows for _, rows in found])
@@ -124,8 +124,8 @@ def validate(values: options.OptionValues) -> None:
 def _write_template(kind: TemplateKind, path: Path) -> None:
     import csv
 
-    from planner.base.files import write_atomically
-    from planner.validation.runs import template
+    from planner.base.atomic_write import write_atomically
+    from planner.validation.run_tables import template
 
     with write_atomically(path) as stream:
         csv.writer(stream, lineterminator="\n").writerows(template(kind))
@@ -133,7 +133,7 @@ def _write_template(kind: TemplateKind, path: Path) -> None:
 
 def _rows(table: Runs, library: Library, *, quiet: bool) -> Sequence[ComparedRun]:
     from planner.show.terminal import progress_bar
-    from planner.validation.compare import joined, predict
+    from planner.validation.accuracy import joined, predict
 
     with progress_bar(len(table.rows), "runs", quiet=quiet) as progress:
         return joined(table, predict(table, library, progress=progress))
@@ -142,7 +142,7 @@ def _rows(table: Runs, library: Library, *, quiet: bool) -> Sequence[ComparedRun
 @options.with_command_options("calibrate")
 def calibrate(values: options.OptionValues) -> None:
     """Fit a framework or engine profile to measured runs."""
-    from planner.base.files import check_path, write_atomically
+    from planner.base.atomic_write import check_path, write_atomically
     from planner.show.terminal import make_console, print_blocks
     from planner.specs.catalogue import Catalogue
     from planner.validation.calibration import profile_text, require_fitting
@@ -150,12 +150,12 @@ def calibrate(values: options.OptionValues) -> None:
     require_fitting()
     catalogue, output = Catalogue(values["specs"]), values["output"]
     check_path(output)
+    from planner.show.presenters.validation import calibration_blocks
     from planner.show.terminal import progress_bar
-    from planner.show.views.validation import calibration_blocks
     from planner.validation.calibration import CALIBRATED, chosen_parameters, measured_runs
-    from planner.validation.fit import fit, number_of_fits
-    from planner.validation.library import Library
-    from planner.validation.runs import read_runs
+    from planner.validation.fit_parameters import fit, number_of_fits
+    from planner.validation.run_tables import read_runs
+    from planner.validation.spec_library import Library
 
     table, library = read_runs(values["runs"]), Library(catalogue=catalogue)
     kind = CALIBRATED[table.kind]

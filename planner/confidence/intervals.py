@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
-from planner.confidence.software import read_table
+from planner.confidence.profile_rules import read_table
 from planner.errors import SearchSpaceError
 from planner.formulas.power import range_of_product
 
@@ -196,7 +196,7 @@ def interval_of(
     further those runs are, the wider it is: less evidence never makes it narrower. ``profile`` is
     the software's, whose calibration runs are such runs, too. Where kernels are assumed, the
     intervals of all software on any number of GPUs count. ``lacks``: what else no run was measured
-    with (`planner.confidence.classes`); of a software without runs on a GPU those of wider
+    with (`planner.confidence.error_classes`); of a software without runs on a GPU those of wider
     kinds, whatever the software, count, too.
     """
     place = tables.keys.index(_GPU_CLASS)
@@ -430,8 +430,8 @@ def memory_errors(tables: ErrorTables, software: str, kind: str, scale: str) -> 
     """Those of the most specific runs that there are enough of.
 
     ``software`` is the name of a framework or engine. ``kind`` is dense or moe, of an engine
-    `planner.confidence.classes.batching`, ``scale`` that of training as
-    `planner.confidence.classes.scale` has it.
+    `planner.confidence.error_classes.batching`, ``scale`` that of training as
+    `planner.confidence.error_classes.scale` has it.
     """
     known = _errors(tables.fits)
     asked = (kind, software, scale)

@@ -12,9 +12,9 @@ import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray, Values, sorted_unique
 from planner.base.records import record
-from planner.configurations.table import ConfigurationTable, TrainingConfigurations
+from planner.configurations.configuration_tables import ConfigurationTable, TrainingConfigurations
 from planner.errors import SearchSpaceError
-from planner.question.inputs import LARGEST, parse_value, suggestion
+from planner.question.parse_values import LARGEST, parse_value, suggestion
 from planner.question.terms import glossary, terms_about, terms_of
 from planner.specs.search_space import Dense, Divisors, Multiples, PowersOfTwo, SearchSpace, expand
 

@@ -9,9 +9,7 @@ import numpy as np
 from planner.base.arrays import BoolArray, Values
 from planner.base.records import record
 from planner.base.software_enums import Placement
-from planner.configurations.rl import RlConfigurations
-from planner.configurations.serving_rules import SERVING_RULES
-from planner.configurations.table import (
+from planner.configurations.configuration_tables import (
     OUT_OF_HOST_MEMORY,
     Reason,
     Rule,
@@ -19,6 +17,8 @@ from planner.configurations.table import (
     indivisible,
     prediction_rule,
 )
+from planner.configurations.rl_configurations import RlConfigurations
+from planner.configurations.serving_rules import SERVING_RULES
 from planner.configurations.training_rules import OUT_OF_MEMORY, RULES
 from planner.specs.rollouts import RlWorkload, RolloutProfile
 

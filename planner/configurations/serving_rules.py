@@ -9,7 +9,7 @@ import numpy as np
 from planner.base.arrays import BoolArray, CodeArray
 from planner.base.enums import AttentionKind, CacheType, Precision, Quantization
 from planner.base.records import record
-from planner.configurations.table import (
+from planner.configurations.configuration_tables import (
     OUT_OF_HOST_MEMORY,
     Reason,
     Rule,
@@ -25,7 +25,7 @@ from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import GGUF_BITS, compute_precision
-from planner.specs.serving import ServingWorkload, redundant_experts
+from planner.specs.serving_workload import ServingWorkload, redundant_experts
 
 # Of the experts of a layer, where nobody asked for copies; published deployments have a quarter.
 _MOST_COPIES = 0.5

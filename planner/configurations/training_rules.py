@@ -30,8 +30,7 @@ from planner.base.software_enums import (
     RecomputedModules,
     TorchCompile,
 )
-from planner.configurations.enumerate import NOTHING_SPECIFIED, SpecifiedValues
-from planner.configurations.table import (
+from planner.configurations.configuration_tables import (
     OUT_OF_HOST_MEMORY,
     Reason,
     Rule,
@@ -42,12 +41,13 @@ from planner.configurations.table import (
     prediction_rule,
     uneven_widths,
 )
+from planner.configurations.enumerate import NOTHING_SPECIFIED, SpecifiedValues
 from planner.question.terms import terms_about
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import NARROW
-from planner.specs.workload import TrainingWorkload, layers_of_chunks
+from planner.specs.training_workload import TrainingWorkload, layers_of_chunks
 
 # cuDNN's attention in 8 bit: 128, or 192 for the keys of latent attention.
 WIDEST_FP8_HEAD = 192

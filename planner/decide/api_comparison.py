@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from planner.base.arrays import first
-from planner.base.cells import Row, Value, number_or_nan
+from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.base.records import record
 from planner.base.units import HOUR
 from planner.errors import SearchSpaceError, did_you_mean
-from planner.estimators.inference.serving import cached_tokens
-from planner.formulas.money import break_even_rate, cost_per_request, request_cost
+from planner.estimators.inference.continuous_batching import cached_tokens
+from planner.formulas.cost import break_even_rate, cost_per_request, request_cost
 from planner.optimize.collector import value_or_none
 from planner.optimize.result_columns import ends_of, full_columns
 from planner.optimize.source import Candidates, first_row
 from planner.specs.api_price import ApiPrice, api_prices, of_release, priced_models
 from planner.workloads.deployments import as_candidates
-from planner.workloads.plan import Plan
+from planner.workloads.make_plan import Plan
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from planner.base.arrays import BoolArray
-from planner.base.cells import Row, Value, number_or_nan
+from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.base.records import record
 from planner.confidence.intervals import MEDIAN
-from planner.configurations.table import (
+from planner.configurations.configuration_tables import (
     OUT_OF_HOST_MEMORY,
     ConfigurationTable,
     ServingConfigurations,
@@ -37,15 +37,15 @@ from planner.decide.near import (
     with_most_requests,
 )
 from planner.errors import PlannerError
-from planner.estimators.training.share import Setting
+from planner.estimators.training.micro_batch_share import Setting
 from planner.optimize.collector import full_rows
 from planner.optimize.problem import Problem
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import Candidates, Source
 from planner.question.terms import glossary, remedies_of, terms_about
-from planner.workloads.base import Evaluation
-from planner.workloads.pinned import SavedPlan
-from planner.workloads.plan import Plan, evaluate, make_single_plan
+from planner.workloads.make_plan import Plan, evaluate, make_single_plan
+from planner.workloads.saved_plan import SavedPlan
+from planner.workloads.workload import Evaluation
 
 MEMORIES = (OUT_OF_MEMORY.name, OUT_OF_HOST_MEMORY.name)
 MOST_GPUS = 1024

@@ -9,18 +9,18 @@ from types import MappingProxyType
 import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray, IndexArray
-from planner.base.cells import Row, Value, number_or_nan
+from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.base.records import record
 from planner.errors import PlannerError
-from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.inference.context import ServingSetting
 from planner.optimize.collector import full_rows
 from planner.optimize.pareto import FURTHEST
 from planner.optimize.problem import Problem
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import Candidates
 from planner.question.terms import Term, glossary, terms_about, terms_of
-from planner.workloads.open_facts import assumed_limits
-from planner.workloads.plan import Plan, make_plan
+from planner.workloads.assumptions import assumed_limits
+from planner.workloads.make_plan import Plan, make_plan
 from planner.workloads.serving_space import with_max_num_seqs
 
 SURE = 0.9

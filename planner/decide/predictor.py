@@ -9,16 +9,16 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from planner.base.arrays import FloatArray, first
-from planner.base.files import check_path, write_bytes_atomically
+from planner.base.atomic_write import check_path, write_bytes_atomically
 from planner.base.records import record
-from planner.configurations.table import ServingConfigurations
+from planner.configurations.configuration_tables import ServingConfigurations
 from planner.errors import SearchSpaceError
-from planner.estimators.inference.drafts import drafted_prompt_time, drafting_time
+from planner.estimators.inference.context import Batch, ServingSetting
 from planner.estimators.inference.memory import longest_request, sequence_bytes
-from planner.estimators.inference.setting import Batch, ServingSetting
+from planner.estimators.inference.speculative_decoding import drafted_prompt_time, drafting_time
 from planner.estimators.inference.step import step_time
 from planner.optimize.source import Candidates
-from planner.question.inputs import parse_int
+from planner.question.parse_values import parse_int
 from planner.workloads.replicas import Replicas
 
 Batched: TypeAlias = Sequence[tuple[int, int]]

@@ -321,7 +321,7 @@ _TRAINING = KernelVisibility(permutes=False)
 class Machine(Links):
     """A GPU in a cluster.
 
-    ``ideal`` says that the specs and profiles are those of `planner.estimators.ideal`: the
+    ``ideal`` says that the specs and profiles are those of `planner.estimators.ideal_hardware`: the
     roofline bound. ``memory_efficiency`` replaces the reached share of the memory bandwidth,
     ``flops_efficiency`` that of the peak in an ideal machine.
     """

@@ -6,7 +6,7 @@ import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric
 from planner.base.enums import ZeroStage
-from planner.formulas.reuse import above_normal
+from planner.formulas.prefix_cache import above_normal
 
 _BLOCK = 64
 _DOUBLE_BLOCK = 256

@@ -22,9 +22,10 @@ from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
-from planner.documents.shell.text import ParsedOption, implied_option
+from planner.documents.shell.edits import ParsedOption, implied_option
 from planner.errors import LaunchError, did_you_mean
 from planner.launch.option_table import ParameterNote, ParserOption, ParserOptions, shipped_rows
+from planner.launch.parsed_launch import LENGTHS, ONGOING, ParsedCommand
 from planner.launch.target import (
     CommandWords,
     LaunchDraft,
@@ -34,7 +35,6 @@ from planner.launch.target import (
     ShellVariable,
     filled,
 )
-from planner.launch.understood import LENGTHS, ONGOING, ParsedCommand
 
 _ROOT = math.sqrt(3)
 # The tools refuse 1, at which a length could be 0.

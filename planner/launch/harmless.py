@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from planner.base import reading
+from planner.base import read_files
 from planner.errors import LaunchError
 
 _OFF = ("", "false", "none", "null", "no", "off", "disabled")
@@ -48,7 +48,7 @@ def harmless_reason(
 @cache
 def _table(family: str) -> tuple[tuple[str, re.Pattern[str], frozenset[str]], ...]:
     path = Path(__file__).parent / "harmless.toml"
-    rows: Any = reading.read_toml(path, LaunchError)["harmless"]
+    rows: Any = read_files.read_toml(path, LaunchError)["harmless"]
     table: list[tuple[str, re.Pattern[str], frozenset[str]]] = []
     for row in rows:
         if row.get("of", family) != family:

@@ -8,12 +8,12 @@ from dataclasses import replace
 from enum import StrEnum
 
 from planner.base.records import record
-from planner.documents.shell.text import ParsedOption
+from planner.documents.shell.edits import ParsedOption
 from planner.errors import LaunchError, did_you_mean
 from planner.launch.harmless import harmless_reason
 from planner.launch.option_table import is_among
+from planner.launch.parsed_launch import LaunchSettings, OptionReader, ParsedCommand
 from planner.launch.target import LaunchTarget
-from planner.launch.understood import LaunchSettings, OptionReader, ParsedCommand
 
 
 class Status(StrEnum):

@@ -38,9 +38,9 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TypeAlias
 
-from planner.base import reading
+from planner.base import read_files
 from planner.base.records import record
-from planner.documents.shell.text import ParsedOption
+from planner.documents.shell.edits import ParsedOption
 from planner.question.terms import terms_of
 
 Quantity: TypeAlias = str | int | float
@@ -337,7 +337,7 @@ def word_of(value: Quantity) -> str:
 
 def shipped_rows(name: str, delimiter: str = ",") -> list[dict[str, str]]:
     """The rows of a table that is shipped there."""
-    return reading.packaged_rows(Path(__file__).parent / name, delimiter)
+    return read_files.packaged_rows(Path(__file__).parent / name, delimiter)
 
 
 def is_command(name: str, words: Sequence[str]) -> bool:

@@ -19,10 +19,10 @@ from typing import Any, Self, TypeAlias
 from planner.base import software_enums
 from planner.base.records import record
 from planner.base.software_enums import AttentionKernel
-from planner.base.training_names import TrainingObjective
+from planner.base.training_aliases import TrainingObjective
 from planner.base.units import ceil_div
-from planner.configurations.table import PREFILL
-from planner.documents.shell.text import Changes
+from planner.configurations.configuration_tables import PREFILL
+from planner.documents.shell.edits import Changes
 from planner.errors import InfeasibleError, LaunchError
 from planner.launch.option_table import (
     OptionRole,
@@ -38,7 +38,7 @@ from planner.launch.option_table import (
     parse_parameters,
     tool_row,
 )
-from planner.launch.understood import (
+from planner.launch.parsed_launch import (
     LaunchSettings,
     OptionReader,
     ParsedCommand,
@@ -51,10 +51,10 @@ from planner.question.terms import glossary, terms_about, terms_of
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import ClusterSpec, GpuSpec
 from planner.specs.model import ModelSpec
-from planner.workloads.base import Evaluation
 from planner.workloads.deployments import DISAGGREGATED
-from planner.workloads.pinned import SavedPlan
-from planner.workloads.plan import Plan, evaluate, make_single_plan
+from planner.workloads.make_plan import Plan, evaluate, make_single_plan
+from planner.workloads.saved_plan import SavedPlan
+from planner.workloads.workload import Evaluation
 
 _AUTO = "auto"
 _NOT_STARTED = ("adapter", "both_splits", "no_such_file", "kv_cache")

@@ -33,6 +33,16 @@ from dataclasses import replace
 
 from planner.base.enums import AdapterTargets, AttentionKind
 from planner.base.software_enums import CONTEXT, OUT_PROJ, QKV_PROJ
+from planner.layers.feed_forward import (
+    GATED,
+    ROTARY,
+    added,
+    laurel,
+    norm,
+    predicted,
+    sources,
+    streams,
+)
 from planner.layers.operators import (
     AttentionCore,
     BlockExchange,
@@ -55,7 +65,6 @@ from planner.layers.operators import (
     saved_tensor,
     unsharded_product,
 )
-from planner.layers.residual import GATED, ROTARY, added, laurel, norm, predicted, sources, streams
 from planner.specs.attention import AttentionSpec
 from planner.specs.model import LayerGroup
 

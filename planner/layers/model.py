@@ -10,6 +10,17 @@ from typing import TypeAlias, TypeVar
 from planner.base.enums import PositionEmbedding
 from planner.base.records import record
 from planner.layers.attention import attention_block
+from planner.layers.feed_forward import (
+    altup_ends,
+    corrected,
+    feed_forward_block,
+    norm,
+    norm_weights,
+    one_of_streams,
+    per_layer_block,
+    per_layer_embedding,
+    sources,
+)
 from planner.layers.operators import (
     AttentionCore,
     ColumnPart,
@@ -27,17 +38,6 @@ from planner.layers.operators import (
     Weights,
     columns,
     even_columns,
-)
-from planner.layers.residual import (
-    altup_ends,
-    corrected,
-    feed_forward_block,
-    norm,
-    norm_weights,
-    one_of_streams,
-    per_layer_block,
-    per_layer_embedding,
-    sources,
 )
 from planner.specs.model import AudioTower, LayerGroup, ModelSpec, VisionTower
 

@@ -258,7 +258,7 @@ class Elementwise(LayerOperator):
 
     ``forward`` and ``backward`` are how many 16-bit tensors of that size a fused kernel reads and
     writes; ``eager`` the same, forward and backward, of PyTorch's kernels for each operation, where
-    these are not one kernel too (`planner.layers.residual`).
+    these are not one kernel too (`planner.layers.feed_forward`).
     """
 
     columns: Columns

@@ -12,10 +12,10 @@ from typing import Any
 
 from planner.base.records import record
 from planner.errors import LaunchError, did_you_mean
-from planner.logs import serving
-from planner.logs.reading import OUT_OF_MEMORY, Log, LogSummary
-from planner.logs.rollouts import ROLLOUT_TRAINERS
-from planner.logs.trainers import (
+from planner.logs import benchmark_results
+from planner.logs.log_reader import OUT_OF_MEMORY, Log, LogSummary
+from planner.logs.rl_logs import ROLLOUT_TRAINERS
+from planner.logs.training_logs import (
     HUGGING_FACE,
     TRAINERS,
     is_state,
@@ -70,25 +70,25 @@ TEXTS = (
     ),
     Format(HUGGING_FACE, "{'train_runtime': ..., 'train_steps_per_second': ...}",
            reads_hugging_face, read_trainer_log),
-    Format(serving.BENCH, "==== Serving Benchmark Result ====",
-           serving.reads_bench, serving.read_bench_table),
-    Format(serving.TRTLLM, "= PERFORMANCE OVERVIEW",
-           serving.reads_trtllm, serving.read_trtllm_table),
-    Format(serving.AIPERF, "Metric,avg,...", serving.reads_aiperf, serving.read_aiperf_table),
-    Format(serving.LLAMA_BENCH, "| ... | pp512 | ... |",
-           serving.reads_llama_bench, serving.read_llama_table),
-    Format(serving.SERVER, "prompt eval time = ... ms / ... tokens",
-           serving.reads_server, serving.read_server),
+    Format(benchmark_results.BENCH, "==== Serving Benchmark Result ====",
+           benchmark_results.reads_bench, benchmark_results.read_bench_table),
+    Format(benchmark_results.TRTLLM, "= PERFORMANCE OVERVIEW",
+           benchmark_results.reads_trtllm, benchmark_results.read_trtllm_table),
+    Format(benchmark_results.AIPERF, "Metric,avg,...", benchmark_results.reads_aiperf, benchmark_results.read_aiperf_table),
+    Format(benchmark_results.LLAMA_BENCH, "| ... | pp512 | ... |",
+           benchmark_results.reads_llama_bench, benchmark_results.read_llama_table),
+    Format(benchmark_results.SERVER, "prompt eval time = ... ms / ... tokens",
+           benchmark_results.reads_server, benchmark_results.read_server),
 )  # fmt: skip
 FILES = (
     Format(HUGGING_FACE, "log_history or train_runtime", is_state, read_state),
-    Format(serving.BENCH, "mean_ttft_ms and request_throughput",
-           serving.is_bench, serving.read_bench),
-    Format(serving.TRTLLM, "performance.request_throughput_req_s",
-           serving.is_trtllm, serving.read_trtllm),
-    Format(serving.AIPERF, "request_throughput.avg", serving.is_aiperf, serving.read_aiperf),
-    Format(serving.LLAMA_BENCH, "avg_ts",
-           serving.is_llama_bench, serving.read_llama_bench, takes_all=True),
+    Format(benchmark_results.BENCH, "mean_ttft_ms and request_throughput",
+           benchmark_results.is_bench, benchmark_results.read_bench),
+    Format(benchmark_results.TRTLLM, "performance.request_throughput_req_s",
+           benchmark_results.is_trtllm, benchmark_results.read_trtllm),
+    Format(benchmark_results.AIPERF, "request_throughput.avg", benchmark_results.is_aiperf, benchmark_results.read_aiperf),
+    Format(benchmark_results.LLAMA_BENCH, "avg_ts",
+           benchmark_results.is_llama_bench, benchmark_results.read_llama_bench, takes_all=True),
 )  # fmt: skip
 NAMES = tuple(dict.fromkeys(one.name for one in (*TEXTS, *FILES)))
 

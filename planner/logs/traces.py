@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.base import reading
+from planner.base import read_files
 from planner.base.arrays import FloatArray, IndexArray
 from planner.base.records import record
 from planner.errors import SpecError, did_you_mean
@@ -42,7 +42,7 @@ _SINCE_1970 = {"ns": 1e17, "us": 1e14, "ms": 1e11}
 @cache
 def _names() -> Mapping[str, tuple[str, ...]]:
     """What columns are called, by what they hold: ours first."""
-    rows = reading.packaged_rows(Path(__file__).with_name("trace_columns.csv"))
+    rows = read_files.packaged_rows(Path(__file__).with_name("trace_columns.csv"))
     return {row["quantity"]: (*row["names"].split(),) for row in rows}
 
 
@@ -174,10 +174,12 @@ def _rows(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[object]]]
     if first.lstrip().startswith("["):
         raise SpecError(f"{path}: is a list of JSON: write an object a line, as jq -c '.[]' does.")
     if not first.lstrip().startswith("{"):
-        names = [_plain(name) for _, row in reading.parse_csv([first], path) for name in row]
+        names = [_plain(name) for _, row in read_files.parse_csv([first], path) for name in row]
         if len(names) == 1 and (other := re.search(r"[;\t|]", first)):
             raise SpecError(f"{path}: has {other[0]!r} between columns: separate them by commas.")
-        return names, ((number + line, row) for line, row in reading.parse_csv(text, path) if row)
+        return names, (
+            (number + line, row) for line, row in read_files.parse_csv(text, path) if row
+        )
     names = list(_object(first, path, number))
     plain = [_plain(name) for name in names]
 
@@ -192,11 +194,11 @@ def _rows(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[object]]]
 
 def _lines(path: Path) -> Iterator[str]:
     try:
-        with reading.open_regular_file(path) as file:
+        with read_files.open_regular_file(path) as file:
             stream = GzipFile(fileobj=file) if file.peek(2)[:2] == _PACKED else file
-            yield from reading.read_lines(stream, path, most=4 * reading.MEBIBYTE)
+            yield from read_files.read_lines(stream, path, most=4 * read_files.MEBIBYTE)
     except (EOFError, zlib.error) as failure:
-        raise reading.read_error(path, failure) from failure
+        raise read_files.read_error(path, failure) from failure
 
 
 def _objects(

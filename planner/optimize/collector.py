@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, IndexArray, sorted_unique
-from planner.base.cells import Row, Value
+from planner.base.csv_cells import Row, Value
 from planner.base.records import record
 from planner.confidence.ranking import (
     RankedPlan,
@@ -20,7 +20,7 @@ from planner.confidence.ranking import (
     evidence_rank,
     regrets,
 )
-from planner.configurations.table import OUT_OF_HOST_MEMORY, ConfigurationTable
+from planner.configurations.configuration_tables import OUT_OF_HOST_MEMORY, ConfigurationTable
 from planner.optimize.pareto import (
     ComplexityTieBreaker,
     RankedConfiguration,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric
-from planner.base.cells import Value
-from planner.configurations.table import ConfigurationTable, format_value
+from planner.base.csv_cells import Value
+from planner.configurations.configuration_tables import ConfigurationTable, format_value
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.optimize.collector import Collector, grouped
 from planner.optimize.exhaustive import Progress, StopSearch, relaxing, search_source

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from planner.base.arrays import BoolArray, FloatArray, IndexArray, rank_values
 from planner.base.records import record
-from planner.configurations.table import ConfigurationTable
+from planner.configurations.configuration_tables import ConfigurationTable
 from planner.optimize.source import Candidates, Source
 
 _PROBES = 8

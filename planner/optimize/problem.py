@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray, Numeric
-from planner.base.cells import Value
+from planner.base.csv_cells import Value
 from planner.base.records import record
 from planner.confidence.intervals import BAD_CASE, FIXED, MEDIAN, Confidence, chance_below, quantile
 from planner.errors import SearchSpaceError, did_you_mean

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from planner.base.cells import Value, number_of_row
+from planner.base.csv_cells import Value, number_of_row
 from planner.base.records import record
 from planner.optimize.collector import (
     CellResult,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from planner.base.arrays import FloatArray, IndexArray, Numeric, rank_values
-from planner.base.cells import Value, number_of_row, number_or_nan
+from planner.base.csv_cells import Value, number_of_row, number_or_nan
 from planner.confidence.intervals import BAD_CASE, FIXED, Confidence, quantile
 from planner.confidence.ranking import RankedPlan, evidence_rank
 from planner.formulas.power import ranges_of_products

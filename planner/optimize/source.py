@@ -14,19 +14,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray, Item, Numeric, Values
-from planner.base.cells import Row, Value
+from planner.base.csv_cells import Row, Value
 from planner.base.records import record
 from planner.confidence.intervals import FIXED, Confidence
+from planner.configurations.configuration_tables import (
+    ConfigurationTable,
+    Reason,
+    pick,
+    positions_at,
+)
 from planner.configurations.enumerate import Factor, Table, block_steps
-from planner.configurations.table import ConfigurationTable, Reason, pick, positions_at
 from planner.estimators.machine import Machine
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import ModelSpec
+from planner.specs.operating_terms import OperatingTerms
 from planner.specs.rollouts import RlWorkload
-from planner.specs.serving import ServingWorkload
-from planner.specs.site import OperatingTerms
-from planner.specs.workload import TrainingWorkload
+from planner.specs.serving_workload import ServingWorkload
+from planner.specs.training_workload import TrainingWorkload
 
 if TYPE_CHECKING:
     from planner.optimize.problem import Constraint, Objective

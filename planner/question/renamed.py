@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from planner.base.reading import packaged_rows
+from planner.base.read_files import packaged_rows
 from planner.errors import SpecError
 
 Kind = Literal["option", "column", "key"]

@@ -66,8 +66,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
-from planner.base import enums, software_enums, training_names
-from planner.base.cells import Value
+from planner.base import enums, software_enums, training_aliases
+from planner.base.csv_cells import Value
 from planner.base.records import record
 from planner.base.units import DAY, GIB, HOUR, KILOWATT, KILOWATT_HOUR, TERA
 from planner.question.names import GroupName
@@ -137,7 +137,7 @@ class Term:
     @property
     def choices(self) -> tuple[str, ...]:
         """The values that a question takes; empty if they are not of an enumeration."""
-        home = enums if hasattr(enums, self.choice_enum) else training_names
+        home = enums if hasattr(enums, self.choice_enum) else training_aliases
         return tuple(map(str, getattr(home, self.choice_enum))) if self.choice_enum else ()
 
     @property

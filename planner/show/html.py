@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from planner.base.version import __version__
-from planner.show.page import (
+from planner.show.output_blocks import (
     BEST,
     Bars,
     Cell,

@@ -19,19 +19,22 @@ from rich.segment import Segment
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from planner.base.interrupts import defer_interrupt, is_stop_requested
-from planner.base.text import printable
+from planner.base.formatting import printable
+from planner.base.signals import defer_interrupt, is_stop_requested
 from planner.base.units import ceil_div
 from planner.errors import OutputError
 from planner.optimize.exhaustive import StopSearch
-from planner.show import page
+from planner.show import output_blocks
 
 _PIPED_WIDTH = 80
 _NARROW, _ROOMY, _SIDE_BY_SIDE = 60, 72, 78
 # Read on a light and on a dark ground.
 _STYLES: Mapping[str, str] = {
-    page.BEST: "bold green", page.TIE: "magenta", page.BAD: "red", page.TOTAL: "bold",
-    page.FAINT: "dim",
+    output_blocks.BEST: (
+        "bold "
+        "green"
+    ), output_blocks.TIE: "magenta", output_blocks.BAD: "red", output_blocks.TOTAL: "bold",
+    output_blocks.FAINT: "dim",
 }  # fmt: skip
 _PLAIN_HEAD = Box(str(SIMPLE_HEAD).replace("─", "-"), ascii=True)
 
@@ -82,7 +85,7 @@ def make_console(*, stderr: bool = False) -> Console:
     return _Console(file=file, width=width, highlight=False, emoji=False, markup=False)
 
 
-def terminal_text(blocks: Iterable[page.Block], width: int) -> str:
+def terminal_text(blocks: Iterable[output_blocks.Block], width: int) -> str:
     """Blocks as plain text of a width."""
     stream = io.StringIO()
     console = _Console(
@@ -92,18 +95,18 @@ def terminal_text(blocks: Iterable[page.Block], width: int) -> str:
     return stream.getvalue().rstrip("\n")
 
 
-def print_blocks(console: Console, blocks: Iterable[page.Block]) -> None:
+def print_blocks(console: Console, blocks: Iterable[output_blocks.Block]) -> None:
     """Print blocks one after the other."""
     for block in blocks:
         _WRITERS[type(block)](console, block)
 
 
-def _write_title(console: Console, title: page.Title) -> None:
+def _write_title(console: Console, title: output_blocks.Title) -> None:
     console.print()
     console.print(title.text, style="bold")
 
 
-def _write_lines(console: Console, lines: page.Lines) -> None:
+def _write_lines(console: Console, lines: output_blocks.Lines) -> None:
     """Sentences over as many lines as they take; words stay whole."""
     for line in lines.lines:
         folded = textwrap.wrap(
@@ -119,7 +122,7 @@ def _write_lines(console: Console, lines: page.Lines) -> None:
             console.print(words, style=_STYLES.get(lines.mark), soft_wrap=True)
 
 
-def _write_code(console: Console, code: page.Code) -> None:
+def _write_code(console: Console, code: output_blocks.Code) -> None:
     is_command = "\n" not in code.text
     text = folded(code.text, console.width) if is_command else code.text
     console.print(text, soft_wrap=True)
@@ -142,7 +145,7 @@ def folded(command: str, width: int) -> str:
     return " \\\n    ".join(lines)
 
 
-def _write_pairs(console: Console, pairs: page.KeyValues) -> None:
+def _write_pairs(console: Console, pairs: output_blocks.KeyValues) -> None:
     """Names and values in aligned columns."""
     listed = [*pairs.pairs.items()]
     half = ceil_div(len(listed), 2)
@@ -161,7 +164,7 @@ def _write_pairs(console: Console, pairs: page.KeyValues) -> None:
     console.print(table)
 
 
-def _write_table(console: Console, table: page.Table) -> None:
+def _write_table(console: Console, table: output_blocks.Table) -> None:
     console.print(_made(console, table))
     if table.is_whole:
         names = {head.name for head in _fitting(table, console.width)[0]}
@@ -172,7 +175,7 @@ def _write_table(console: Console, table: page.Table) -> None:
         console.print(note)
 
 
-def _made(console: Console, table: page.Table) -> RichTable:
+def _made(console: Console, table: output_blocks.Table) -> RichTable:
     """A table that leaves out columns, or folds words where it has no room for them."""
     heads, gap = [*table.heads], 2
     if table.is_whole:
@@ -203,7 +206,7 @@ def _made(console: Console, table: page.Table) -> RichTable:
         )
     for number, row in enumerate(table.rows):
         mark = table.mark_of(number)
-        if mark == page.TOTAL and number and not table.is_whole:
+        if mark == output_blocks.TOTAL and number and not table.is_whole:
             made.add_section()
         cells = [Text(row[at].text, _STYLES.get(row[at].mark, "")) for at in kept]
         made.add_row(*cells, style=_STYLES.get(mark))
@@ -222,13 +225,15 @@ def _empty_table(console: Console, *, gap: int = 2, has_head: bool = True) -> Ri
     )
 
 
-def _fitting(table: page.Table, width: int) -> tuple[list[page.ColumnHead], int]:
+def _fitting(table: output_blocks.Table, width: int) -> tuple[list[output_blocks.ColumnHead], int]:
     """The columns that fit, at best all with whole heads, and the gap between them."""
     cells = zip(*([cell.text for cell in row] for row in table.rows), strict=True)
     widest = [max(map(len, column), default=0) for column in cells] or [0] * len(table.heads)
-    short = [page.ColumnHead(**{**vars(h), "text": h.short or h.text}) for h in table.heads]
+    short = [
+        output_blocks.ColumnHead(**{**vars(h), "text": h.short or h.text}) for h in table.heads
+    ]
 
-    def total(heads: Sequence[page.ColumnHead], gap: int) -> int:
+    def total(heads: Sequence[output_blocks.ColumnHead], gap: int) -> int:
         words = (max(map(len, head.text.split()), default=0) for head in heads)
         own = (widest[place[head.name]] for head in heads)
         return sum(map(max, words, own)) + gap * (len(heads) - 1)
@@ -245,7 +250,7 @@ def _fitting(table: page.Table, width: int) -> tuple[list[page.ColumnHead], int]
     return [head for head in short if head.name in kept], 1
 
 
-def _write_beside(console: Console, block: page.SideBySide) -> None:
+def _write_beside(console: Console, block: output_blocks.SideBySide) -> None:
     """Tables beside each other, or one below the other."""
     parts = [
         Group(Text(title, style="bold"), _made(console, table))
@@ -262,20 +267,20 @@ def _write_beside(console: Console, block: page.SideBySide) -> None:
         console.print(part)
 
 
-def _write_drawn(console: Console, drawn: page.TextChart) -> None:
+def _write_drawn(console: Console, drawn: output_blocks.TextChart) -> None:
     is_plain = not console.is_terminal or console.options.ascii_only
     for line in drawn.lines(console.width, is_plain):
         console.print(line, soft_wrap=True)
 
 
 _WRITERS: Mapping[type[Any], Callable[[Console, Any], None]] = {
-    page.Title: _write_title,
-    page.Lines: _write_lines,
-    page.Code: _write_code,
-    page.KeyValues: _write_pairs,
-    page.Table: _write_table,
-    page.SideBySide: _write_beside,
-    page.TextChart: _write_drawn,
+    output_blocks.Title: _write_title,
+    output_blocks.Lines: _write_lines,
+    output_blocks.Code: _write_code,
+    output_blocks.KeyValues: _write_pairs,
+    output_blocks.Table: _write_table,
+    output_blocks.SideBySide: _write_beside,
+    output_blocks.TextChart: _write_drawn,
 }
 
 

@@ -10,9 +10,9 @@ from datetime import date
 from pathlib import Path
 
 from planner.base.records import record
-from planner.specs.cache import cache_by_files
-from planner.specs.load import Column, Row, nonempty_text, number, optional, read_records
-from planner.specs.paths import SpecKind, aliases_of, api_price_files, names
+from planner.specs.file_cache import cache_by_files
+from planner.specs.spec_files import Column, Row, nonempty_text, number, optional, read_records
+from planner.specs.spec_paths import SpecKind, aliases_of, api_price_files, names
 
 _MILLION = 1e6
 _MOST = 1e6

@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Annotated
 
 from planner.base.enums import AttentionKind
-from planner.specs.checked import Interval, Strict, validated
+from planner.specs.validated import Interval, Strict, validated
 
 WIDEST_HEAD = 8192
 LINEAR_FIELDS = (

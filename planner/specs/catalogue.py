@@ -10,8 +10,8 @@ from pathlib import Path
 from planner.base.enums import LinkKind
 from planner.base.records import record
 from planner.errors import SpecError
-from planner.specs.cache import cache_by_files
 from planner.specs.engine import EngineProfile
+from planner.specs.file_cache import cache_by_files
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import ClusterSpec, CollectiveEfficiency, GpuSpec, collectives
 from planner.specs.hardware import (
@@ -24,15 +24,15 @@ from planner.specs.hardware import (
     load_gpu,
     load_gpu_with_provenance,
 )
-from planner.specs.load import check_spec, digest, read_spec, read_toml
 from planner.specs.model import ModelSpec
-from planner.specs.paths import SpecKind, aliased, find, names, price_files, spec_folders
+from planner.specs.operating_terms import ReliabilitySpec, load_reliability
 from planner.specs.power import PowerProfile, Region, find_region, load_power
 from planner.specs.price import Price, offers_of, price_of
-from planner.specs.profile import load_engine, load_framework
 from planner.specs.quantization import checkpoint_of, format_of
 from planner.specs.search_space import SearchSpace
-from planner.specs.site import ReliabilitySpec, load_reliability
+from planner.specs.software_profile import load_engine, load_framework
+from planner.specs.spec_files import check_spec, digest, read_spec, read_toml
+from planner.specs.spec_paths import SpecKind, aliased, find, names, price_files, spec_folders
 
 _SIXTEEN_BIT = "w16a16"
 

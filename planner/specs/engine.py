@@ -8,8 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 from planner.base.enums import AttentionKernels, CacheType, Quantization
-from planner.specs.checked import Interval, Strict, validated
-from planner.specs.load import (
+from planner.specs.spec_files import (
     BytesOrZero,
     BytesPerSecondOrZero,
     Fraction,
@@ -18,6 +17,7 @@ from planner.specs.load import (
     Seconds,
     Share,
 )
+from planner.specs.validated import Interval, Strict, validated
 
 if TYPE_CHECKING:
     from planner.base.arrays import FloatArray

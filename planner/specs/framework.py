@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from planner.base.enums import AdapterKind, AttentionKernels, Fp8Recipe
-from planner.base.training_names import ExpertAdapters
+from planner.base.training_aliases import ExpertAdapters
 from planner.question.terms import terms_about
-from planner.specs.checked import Interval, PostValidator, validated
-from planner.specs.load import Bytes, BytesOrZero, Fraction, Numbers, Ratio, Seconds, Share
 from planner.specs.rollouts import RolloutProfile
+from planner.specs.spec_files import Bytes, BytesOrZero, Fraction, Numbers, Ratio, Seconds, Share
+from planner.specs.validated import Interval, PostValidator, validated
 
 
 @validated

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Annotated
 
 from planner.base.enums import LinkKind, Precision
-from planner.base.reading import require_table
+from planner.base.read_files import require_table
 from planner.errors import SpecError, did_you_mean
-from planner.specs.cache import cache_by_files, stamp
-from planner.specs.checked import Interval, validated
-from planner.specs.load import (
+from planner.specs.file_cache import cache_by_files, stamp
+from planner.specs.spec_files import (
     Bytes,
     BytesPerSecond,
     FlopPerSecond,
@@ -30,7 +29,8 @@ from planner.specs.load import (
     check_spec,
     read_toml,
 )
-from planner.specs.paths import SpecKind, listing, spec_folders
+from planner.specs.spec_paths import SpecKind, listing, spec_folders
+from planner.specs.validated import Interval, validated
 
 Count = Annotated[int, Interval(ge=1, le=1_000_000)]
 

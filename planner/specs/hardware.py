@@ -11,14 +11,14 @@ import numpy as np
 
 from planner.base.arrays import FloatArray
 from planner.base.enums import LinkKind
-from planner.base.reading import TABLE
+from planner.base.read_files import TABLE
 from planner.base.records import record
 from planner.base.units import UNITS
 from planner.errors import SpecError, did_you_mean
-from planner.specs.cache import cache_by_files, stamp
+from planner.specs.file_cache import cache_by_files, stamp
 from planner.specs.gpu import ClusterSpec, GpuSpec, ScaleOut, ScaleUp, with_defaults
-from planner.specs.load import check_spec, digest, provenance, read_text, read_toml
-from planner.specs.paths import SpecKind, find, kernel_folders, listing
+from planner.specs.spec_files import check_spec, digest, provenance, read_text, read_toml
+from planner.specs.spec_paths import SpecKind, find, kernel_folders, listing
 
 Spec = TypeVar("Spec")
 

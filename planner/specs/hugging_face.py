@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from planner.base.reading import parse_json
+from planner.base.read_files import parse_json
 from planner.errors import MissingDependencyError, SpecError, did_you_mean
 from planner.specs.hugging_face_families import FAMILIES, UNMODELLED
 from planner.specs.hugging_face_reader import ConfigReader
-from planner.specs.load import check_spec, read_text
 from planner.specs.model import ModelSpec
+from planner.specs.spec_files import check_spec, read_text
 
 _BITS_OF_WEIGHTS: Mapping[float, str] = {4: "w4a16", 8: "w8a16"}
 # quant_algo of ModelOpt, and the methods whose name says all.

@@ -43,16 +43,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from planner.base.cells import number_of_row
+from planner.base.csv_cells import number_of_row
 from planner.errors import did_you_mean
 from planner.specs import hugging_face_rules as rules
 from planner.specs import hugging_face_sparse_rules as sparse_rules
 from planner.specs.attention import AttentionSpec
-from planner.specs.checked import field_types
 from planner.specs.hugging_face_reader import ConfigReader
 from planner.specs.hugging_face_rules import Kind, Rule, Table
-from planner.specs.load import read_toml
 from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
+from planner.specs.spec_files import read_toml
+from planner.specs.validated import field_types
 
 _Tower = dict[str, object]
 _SOURCE = "vision_config of config.json"

@@ -20,7 +20,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
-from planner.base.cells import number_of_row
+from planner.base.csv_cells import number_of_row
 from planner.specs.hugging_face_reader import ConfigReader
 from planner.specs.model import MOST_LAYERS
 

@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 
 from planner.base.enums import AttentionKind, PositionEmbedding
 from planner.specs.attention import AttentionSpec, Size, SizeOrZero, refuse
-from planner.specs.checked import Interval, MinLen, PostValidator, Strict, validated
-from planner.specs.images import Resizing, tower_faults
+from planner.specs.image_processing import Resizing, tower_faults
 from planner.specs.quantization import Checkpoint, quantization_word
+from planner.specs.validated import Interval, MinLen, PostValidator, Strict, validated
 
 MOST_LAYERS = 10_000
 WIDEST_TO_HIDDEN = 256
@@ -295,7 +295,7 @@ class ModelSpec:
     num_nextn_predict_layers : published modules of multi-token prediction, not among
         ``layer_groups``
     mtp_num_layers : modules of multi-token prediction among ``layer_groups``
-        (`planner.specs.serving`)
+        (`planner.specs.serving_workload`)
     num_labels : outputs of a classifier or reward model in place of logits; 0: logits
     training : published training run
     quantization : type of the published weights; None: 16 bit. Training ignores it

@@ -12,10 +12,9 @@ from typing import Annotated
 from planner.base.records import record
 from planner.base.units import to_si
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
-from planner.specs.cache import cache_by_files
-from planner.specs.checked import MaxLen, validated
+from planner.specs.file_cache import cache_by_files
 from planner.specs.hardware import LoadedSpec, load_spec
-from planner.specs.load import (
+from planner.specs.spec_files import (
     Column,
     Ratio,
     Row,
@@ -25,7 +24,8 @@ from planner.specs.load import (
     read_records,
     read_toml,
 )
-from planner.specs.paths import extra_files
+from planner.specs.spec_paths import extra_files
+from planner.specs.validated import MaxLen, validated
 
 REGIONS = "regions.csv"
 CARBON, PUE, ELECTRICITY = "carbon_intensity", "pue", "electricity_price"

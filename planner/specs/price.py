@@ -25,8 +25,8 @@ from planner.base.records import record
 from planner.base.units import DAY, HOUR, YEAR, to_si
 from planner.errors import SpecError, did_you_mean
 from planner.question.terms import terms_about
-from planner.specs.cache import cache_by_files
-from planner.specs.load import (
+from planner.specs.file_cache import cache_by_files
+from planner.specs.spec_files import (
     UNDATED,
     Column,
     Row,
@@ -38,7 +38,7 @@ from planner.specs.load import (
     parse_date,
     read_records,
 )
-from planner.specs.paths import SpecKind, extra_files, find, price_files
+from planner.specs.spec_paths import SpecKind, extra_files, find, price_files
 
 OWNERSHIP = "ownership.csv"
 ASSUMED = "assumed"

@@ -15,8 +15,8 @@ from planner.base.arrays import CodeArray
 from planner.base.enums import CacheType, ComputePrecision, Fp8Recipe, Precision, Quantization
 from planner.base.records import record
 from planner.errors import did_you_mean
-from planner.specs.checked import Interval, MinLen, PostValidator, Strict, validated
-from planner.specs.paths import SpecKind, aliases_of, names
+from planner.specs.spec_paths import SpecKind, aliases_of, names
+from planner.specs.validated import Interval, MinLen, PostValidator, Strict, validated
 
 GGUF_BITS: Mapping[Quantization, float] = {
     Quantization.Q8_0: 8.5008,

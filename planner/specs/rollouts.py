@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Annotated
 
 from planner.base.enums import AdapterKind
-from planner.base.reading import packaged_rows
+from planner.base.read_files import packaged_rows
 from planner.base.records import record
 from planner.base.software_enums import Placement, WeightSync
-from planner.base.training_names import AdapterSync, Algorithm
+from planner.base.training_aliases import AdapterSync, Algorithm
 from planner.base.units import UNITS
-from planner.specs.checked import Interval, PostValidator, validated
-from planner.specs.load import Ratio, Seconds, Share
-from planner.specs.workload import AdapterSetup
+from planner.specs.spec_files import Ratio, Seconds, Share
+from planner.specs.training_workload import AdapterSetup
+from planner.specs.validated import Interval, PostValidator, validated
 
 _GIGABYTE = UNITS["byte"]["GB"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
-from planner.specs.checked import Interval, Strict, validated
+from planner.specs.validated import Interval, Strict, validated
 
 PositiveInt = Annotated[int, Strict(), Interval(ge=1, le=10**9)]
 Share = Annotated[float, Interval(ge=0, le=1e9)]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from planner.base.cells import Row, number_or_nan
+from planner.base.csv_cells import Row, number_or_nan
 from planner.base.units import DAY, GIB, HOUR
-from planner.decide.explaining.against import is_better_high
+from planner.decide.explain.plan_comparison import is_better_high
 from planner.errors import SearchSpaceError, did_you_mean
 from planner.optimize.result_columns import ends_of
 from planner.question.renamed import current_name
 from planner.question.terms import glossary, term_of_column, terms_about
-from planner.show.views.told import ends_in
+from planner.show.presenters.format_results import ends_in
 from planner.specs.catalogue import Catalogue
 
 COST, TIME, VALUE = "cost", "time", "value"

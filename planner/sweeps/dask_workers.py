@@ -13,14 +13,14 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Protocol
 
-from planner.base.interrupts import is_stop_requested
 from planner.base.records import record
+from planner.base.signals import is_stop_requested
 from planner.errors import MissingDependencyError, WorkersLost
 from planner.optimize.exhaustive import StopSearch
-from planner.sweeps.parts import ScenarioBatch, run_part
 from planner.sweeps.plan import SweepPlan
-from planner.sweeps.run import Done, Run
-from planner.sweeps.store import differences, identity
+from planner.sweeps.run_sweep import Done, Run
+from planner.sweeps.scenario_batches import ScenarioBatch, run_part
+from planner.sweeps.sweep_folder import differences, identity
 
 _PATIENCE_S = 10.0
 _LOOK_S = 0.2

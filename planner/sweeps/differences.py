@@ -6,15 +6,25 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from planner.base import text
-from planner.base.cells import Row, number_or_nan
+from planner.base import formatting
+from planner.base.csv_cells import Row, number_or_nan
 from planner.base.records import record
-from planner.show.page import BAD, BEST, GAP, TOTAL, Block, Cell, Column, fit_table, make_lines
-from planner.show.views.told import format_in_common_unit, label, share
+from planner.show.output_blocks import (
+    BAD,
+    BEST,
+    GAP,
+    TOTAL,
+    Block,
+    Cell,
+    Column,
+    fit_table,
+    make_lines,
+)
+from planner.show.presenters.format_results import format_in_common_unit, label, share
 from planner.sweeps.columns import COST, MEASURES, TIME, VALUE, better, measure_values
 from planner.sweeps.plan import SweepPlan
-from planner.sweeps.screen import plan_in_short
-from planner.sweeps.store import Sweep
+from planner.sweeps.summary_blocks import plan_in_short
+from planner.sweeps.sweep_folder import Sweep
 
 _NO_PLAN = "no plan"
 _MOST_NAMED = 4
@@ -29,12 +39,16 @@ def differences_blocks(
     both = comparison.same + len(comparison.changes)
     yield make_lines(f"{after.folder} against {before.folder}", mark=TOTAL, indent="")
     counts = [
-        f"{text.format_count(comparison.same)} the same",
-        f"{text.format_count(len(comparison.changes))} changed",
+        f"{formatting.format_count(comparison.same)} the same",
+        f"{formatting.format_count(len(comparison.changes))} changed",
     ]
-    counts += [f"{text.format_count(comparison.won)} have a plan now"] if comparison.won else []
-    counts += [f"{text.format_count(comparison.lost)} have none now"] if comparison.lost else []
-    yield make_lines(f"{text.format_count(both)} scenarios in both: {', '.join(counts)}")
+    counts += (
+        [f"{formatting.format_count(comparison.won)} have a plan now"] if comparison.won else []
+    )
+    counts += (
+        [f"{formatting.format_count(comparison.lost)} have none now"] if comparison.lost else []
+    )
+    yield make_lines(f"{formatting.format_count(both)} scenarios in both: {', '.join(counts)}")
     for name, (old, new) in comparison.answer_changes.items():
         words = [_answer(value) for value in (old, new)]
         yield make_lines(f"Asked otherwise: {label(name)} {words[0]}, now {words[1]}")
@@ -42,21 +56,23 @@ def differences_blocks(
         if keys:
             more, some = len(keys) - _MOST_NAMED, keys[:_MOST_NAMED]
             named = [" ".join(map(_answer, key)) or "its one scenario" for key in some]
-            told = "; ".join([*named, f"and {text.format_count(more)} more"] if more > 0 else named)
+            told = "; ".join(
+                [*named, f"and {formatting.format_count(more)} more"] if more > 0 else named
+            )
             yield make_lines(
-                f"Only in {sweep.folder}: {text.format_count(len(keys))} ({told})", most=3
+                f"Only in {sweep.folder}: {formatting.format_count(len(keys))} ({told})", most=3
             )
     if comparison.changes:
         yield GAP
         yield from _changes_blocks(comparison, measure, comparison.changes[:top])
     if len(comparison.changes) > top:
         yield make_lines(
-            f"and {text.format_count(len(comparison.changes) - top)} more: --top", indent=""
+            f"and {formatting.format_count(len(comparison.changes) - top)} more: --top", indent=""
         )
 
 
 def _answer(value: object) -> str:
-    return "not asked" if value is None else text.format_parameter(value)
+    return "not asked" if value is None else formatting.format_parameter(value)
 
 
 def _changes_blocks(

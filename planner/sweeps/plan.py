@@ -12,24 +12,24 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TypeAlias
 
-from planner.base.reading import require_entry
+from planner.base.formatting import format_count
+from planner.base.read_files import require_entry
 from planner.base.records import record
-from planner.base.text import format_count
 from planner.errors import PlannerError, SearchSpaceError
 from planner.optimize.problem import constraints
-from planner.question.inputs import Answer, limit_column, parse_value
+from planner.question.parse_values import Answer, limit_column, parse_value
 from planner.question.prices import checked_price, price_of_contract
 from planner.question.renamed import current_keys
 from planner.question.request import ALL, Request
 from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.specs.catalogue import Catalogue
-from planner.specs.paths import SpecKind
-from planner.workloads.given import NEEDS, OptionNamer, make_request
-from planner.workloads.open_facts import PlanNotes
-from planner.workloads.pinned import toml_value
-from planner.workloads.place import read_priced_hardware
-from planner.workloads.plan import make_plan
+from planner.specs.spec_paths import SpecKind
+from planner.workloads.assumptions import PlanNotes
+from planner.workloads.build_request import NEEDS, OptionNamer, make_request
+from planner.workloads.make_plan import make_plan
+from planner.workloads.priced_hardware import read_priced_hardware
 from planner.workloads.registry import as_workload_name, workload_of
+from planner.workloads.saved_plan import toml_value
 
 MOST_SCENARIOS = 1_000_000
 """More than that nobody reads, and a slip of the keyboard asks for soon."""

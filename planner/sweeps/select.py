@@ -7,11 +7,11 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from planner.base.cells import Row, Value
+from planner.base.csv_cells import Row, Value
 from planner.errors import SearchSpaceError
-from planner.question.inputs import format_input
+from planner.question.parse_values import format_input
 from planner.sweeps.columns import check_column, column_hint
-from planner.sweeps.store import Sweep
+from planner.sweeps.sweep_folder import Sweep
 
 if TYPE_CHECKING:
     import pandas as pd

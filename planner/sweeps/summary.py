@@ -9,11 +9,11 @@ from functools import partial
 from itertools import combinations, pairwise
 from typing import TypeAlias
 
-from planner.base.cells import Row, Value, number_or_nan
+from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.base.records import record
 from planner.confidence.ranking import RankedPlan, are_plans_tied, best_supported, regrets
 from planner.optimize.result_columns import evidence_rank_of, standing_of
-from planner.show.views.told import label
+from planner.show.presenters.format_results import label
 from planner.sweeps.columns import (
     COST,
     MEASURES,

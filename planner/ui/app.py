@@ -17,14 +17,12 @@ from starlette.requests import ClientDisconnect
 
 from planner.base.records import record
 from planner.base.version import __version__
-from planner.confidence.software import read_table
+from planner.confidence.profile_rules import read_table
 from planner.errors import InfeasibleError, PlannerError, SearchSpaceError
 from planner.launch import WRAPPERS
 from planner.show.html import environment, static, style
-from planner.show.page import OF_A_LOAD, PICTURES
+from planner.show.output_blocks import OF_A_LOAD, PICTURES
 from planner.ui.form import choices, groups_of, sliders_of
-from planner.ui.guard import Limits, RequestGuard, RequestRefused
-from planner.ui.pool import Answer, AnswerCache, AnswerFile, Job, Pool, Uploads, WatchedJob
 from planner.ui.question import (
     COMMANDS,
     SUMMARIES,
@@ -34,6 +32,8 @@ from planner.ui.question import (
     fixes_of,
     question_schema,
 )
+from planner.ui.request_limits import Limits, RequestGuard, RequestRefused
+from planner.ui.worker_pool import Answer, AnswerCache, AnswerFile, Job, Pool, Uploads, WatchedJob
 from planner.workloads.registry import workload_names
 
 _STATUSES = {

@@ -12,8 +12,8 @@ from planner.base.records import record
 from planner.launch import SCRIPT, TARGETS, WRAPPERS
 from planner.question.terms import Term, terms_of
 from planner.specs.catalogue import Catalogue
-from planner.specs.paths import SpecKind
 from planner.specs.price import CONTRACTS
+from planner.specs.spec_paths import SpecKind
 from planner.sweeps.plan import SPECS
 from planner.ui.question import (
     AGAINST,

@@ -13,15 +13,15 @@ from planner.base.enums import Contract
 from planner.base.records import record
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.launch import TARGETS, WRAPPERS
-from planner.question.inputs import format_input, full_name
 from planner.question.names import BUDGET, CONTRACT, GPU, SERVICES
+from planner.question.parse_values import format_input, full_name
 from planner.question.request import Request
 from planner.question.terms import Term, glossary, terms_of
-from planner.show.views.comparison import kinds_named
+from planner.show.presenters.comparison import kinds_named
 from planner.specs.catalogue import Catalogue
 from planner.specs.price import CONTRACTS
 from planner.sweeps.plan import SPECS
-from planner.workloads.given import make_request, parse_settings
+from planner.workloads.build_request import make_request, parse_settings
 from planner.workloads.registry import as_workload_name, workload_names
 
 COMMANDS = (

@@ -21,27 +21,27 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from planner.base.arrays import FloatArray
-from planner.base.reading import read_text
+from planner.base.read_files import read_text
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.errors import CalibrationError, MissingDependencyError, did_you_mean
 from planner.specs.engine import EngineExecution, EngineProfile
 from planner.specs.framework import Execution, FrameworkProfile, Memory, Overlap
 from planner.specs.gpu import GpuSpec
-from planner.specs.paths import SpecKind
-from planner.validation.compare import KINDS, THROUGHPUT
+from planner.specs.spec_paths import SpecKind
+from planner.validation.accuracy import KINDS, THROUGHPUT
+from planner.validation.case_prediction import MEMORY, RATES, Case, Prediction
 from planner.validation.inference.cases import InferenceCase, Mode
 from planner.validation.inference.evaluate import predict_inference_group
-from planner.validation.library import Library, NotPredicted
-from planner.validation.prediction import MEMORY, RATES, Case, Prediction
 from planner.validation.rl import RlCase, predict_rl_group, tuned
-from planner.validation.runs import Run, Runs, TableKind
+from planner.validation.run_tables import Run, Runs, TableKind
+from planner.validation.spec_library import Library, NotPredicted
 from planner.validation.training.cases import TrainingCase, predict_training_group
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
 
-    from planner.validation.fit import Fit
+    from planner.validation.fit_parameters import Fit
 
 SECTIONS = {"execution": Execution, "overlap": Overlap, "memory": Memory}
 _SHARES = ("selective_share", "fragmentation", "hidden_copies")

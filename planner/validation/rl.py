@@ -14,21 +14,21 @@ from planner.base.software_enums import Placement
 from planner.base.units import GIB
 from planner.confidence.intervals import MemoryErrors
 from planner.confidence.rl import RlRule
-from planner.configurations.rl import RlConfigurations
+from planner.configurations.rl_configurations import RlConfigurations
 from planner.errors import SpecError
 from planner.estimators.machine import Machine
-from planner.estimators.rl.setting import RlSetting
+from planner.estimators.rl.context import RlSetting
 from planner.estimators.rl.step import RlStep, evaluate_rl
-from planner.question.inputs import parse_value
+from planner.question.parse_values import parse_value
 from planner.question.terms import glossary
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
-from planner.specs.profile import engine_on
 from planner.specs.rollouts import RlWorkload
-from planner.validation.library import Library, NotPredicted, model_of, run_cluster
-from planner.validation.prediction import MEMORY, Case, Prediction
-from planner.validation.runs import Run
-from planner.workloads.rl import generating
+from planner.specs.software_profile import engine_on
+from planner.validation.case_prediction import MEMORY, Case, Prediction
+from planner.validation.run_tables import Run
+from planner.validation.spec_library import Library, NotPredicted, model_of, run_cluster
+from planner.workloads.rl_workload import generating
 
 _TOKENS, _CAP = 256, 4
 _VARIATION = 0.8

@@ -12,12 +12,14 @@ from typing import ClassVar, Self
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, IndexArray, add
-from planner.base.cells import Value
+from planner.base.csv_cells import Value
 from planner.base.records import record
 from planner.base.units import GIB, HOUR, KILOWATT, KILOWATT_HOUR
 from planner.confidence.intervals import Confidence
+from planner.configurations.configuration_tables import SERVING_NAMES, ServingConfigurations
 from planner.configurations.serving_rules import SERVING_REJECTING, SERVING_RULES
-from planner.configurations.table import SERVING_NAMES, ServingConfigurations
+from planner.estimators.inference.context import PrefixHits, ServingSetting
+from planner.estimators.inference.continuous_batching import cached_tokens
 from planner.estimators.inference.memory import (
     SERVING_MEMORY_PARTS,
     ServingMemory,
@@ -26,22 +28,30 @@ from planner.estimators.inference.memory import (
     preempted_share,
     sequence_bytes,
 )
-from planner.estimators.inference.prefixes import PrefixCaches
-from planner.estimators.inference.serving import cached_tokens
-from planner.estimators.inference.setting import PrefixHits, ServingSetting
-from planner.estimators.inference.tower import encoded, encoder_time
-from planner.estimators.inference.waits import OfferedLoad
-from planner.estimators.power import PowerDraw, power_draw
+from planner.estimators.inference.modality_towers import encoded, encoder_time
+from planner.estimators.inference.prefix_cache import PrefixCaches
+from planner.estimators.inference.queueing_delay import OfferedLoad
+from planner.estimators.power_draw import PowerDraw, power_draw
+from planner.formulas.cost import cost_per_million
 from planner.formulas.draining import longest_answer
-from planner.formulas.money import cost_per_million
 from planner.formulas.power import board_share, carbon
 from planner.optimize.source import Candidates, Column, Columns, Need, Source
 from planner.question.names import KV_CACHE_SIZE, KV_CACHE_TOKENS, MAX_CONCURRENCY, MOST_SEQUENCES
 from planner.question.terms import glossary, is_of_answers, percentile_of, terms_about, terms_of
+from planner.specs.operating_terms import OperatingTerms
 from planner.specs.power import PowerProfile
-from planner.specs.site import OperatingTerms
-from planner.workloads.base import counts, floats, format_parameter_column, repeated, term_columns
-from planner.workloads.confidence import serving_confidence, serving_memory_errors, with_energy
+from planner.workloads.prediction_confidence import (
+    serving_confidence,
+    serving_memory_errors,
+    with_energy,
+)
+from planner.workloads.workload import (
+    counts,
+    floats,
+    format_parameter_column,
+    repeated,
+    term_columns,
+)
 
 MILLION = 1e6
 AGGREGATED, DISAGGREGATED = "aggregated", "disaggregated"

@@ -10,7 +10,7 @@ import numpy as np
 from planner.base.arrays import FloatArray, IndexArray
 from planner.base.units import ceil_div
 from planner.formulas.queueing import queued_wait
-from planner.formulas.sample_paths import ServerPath, drifting_counts
+from planner.formulas.trace_queueing import ServerPath, drifting_counts
 from planner.specs.arrivals import (
     LOADS,
     PLACES,

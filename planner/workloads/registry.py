@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from planner.errors import SearchSpaceError, did_you_mean
 
 if TYPE_CHECKING:
-    from planner.workloads.base import Workload
+    from planner.workloads.workload import Workload
 
 # Each is read when it is asked for: a search of training needs no module of serving.
 _SHIPPED = {
-    "train": ("planner.workloads.training", "TRAIN"),
-    "inference": ("planner.workloads.serving", "INFERENCE"),
-    "serve": ("planner.workloads.serving", "SERVE"),
-    "rl": ("planner.workloads.rl", "RL"),
+    "train": ("planner.workloads.training_workload", "TRAIN"),
+    "inference": ("planner.workloads.serving_workload", "INFERENCE"),
+    "serve": ("planner.workloads.serving_workload", "SERVE"),
+    "rl": ("planner.workloads.rl_workload", "RL"),
 }
 _REGISTERED: dict[str, Workload] = {}
 

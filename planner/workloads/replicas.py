@@ -8,25 +8,27 @@ from dataclasses import replace
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, IndexArray
-from planner.base.cells import Value
+from planner.base.csv_cells import Value
 from planner.base.records import record
+from planner.configurations.configuration_tables import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.configurations.enumerate import OpenMesh
-from planner.configurations.table import OF_PREFILL, PREFILL, ServingConfigurations
 from planner.estimators.inference.burst import emptying_answer, share_until_the_end
+from planner.estimators.inference.closed_loop import (
+    served_at_concurrency,
+    served_at_rate,
+    token_time_at_rate,
+)
+from planner.estimators.inference.context import PrefixHits, ServingSetting
+from planner.estimators.inference.continuous_batching import prefix_share
 from planner.estimators.inference.estimate import (
     ServingEstimate,
     broken_serving_rule,
     evaluate_serving,
     serving_rejections,
 )
-from planner.estimators.inference.loop import (
-    served_at_concurrency,
-    served_at_rate,
-    token_time_at_rate,
-)
 from planner.estimators.inference.memory import serving_memory
 from planner.estimators.inference.percentiles import percentile
-from planner.estimators.inference.prefixes import (
+from planner.estimators.inference.prefix_cache import (
     ROUNDS,
     PrefixCaches,
     ReplicaLoad,
@@ -35,13 +37,11 @@ from planner.estimators.inference.prefixes import (
     in_agreement,
     prefixes_at,
 )
-from planner.estimators.inference.serving import prefix_share
-from planner.estimators.inference.setting import PrefixHits, ServingSetting
-from planner.estimators.ownership import outlay
-from planner.estimators.power import PowerDraw
+from planner.estimators.ownership_cost import outlay
+from planner.estimators.power_draw import PowerDraw
 from planner.optimize.source import Columns, Need, possible_mesh
-from planner.specs.site import OperatingTerms
-from planner.workloads.base import counts, floats, repeated
+from planner.specs.operating_terms import OperatingTerms
+from planner.workloads.complexity import replica_complexity
 from planner.workloads.deployments import (
     AGGREGATED,
     PARAMETERS,
@@ -57,8 +57,8 @@ from planner.workloads.deployments import (
     reuse_columns,
     rounded_up,
 )
-from planner.workloads.room import with_filled_cache
-from planner.workloads.simplicity import replica_complexity
+from planner.workloads.max_concurrency import with_filled_cache
+from planner.workloads.workload import counts, floats, repeated
 
 _BLOCK_ROWS = 2**16
 

@@ -9,31 +9,31 @@ from functools import cached_property
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, IndexArray, Values, broadcast_flat, first
-from planner.base.cells import Value
+from planner.base.csv_cells import Value
 from planner.base.records import record
 from planner.base.software_enums import Placement
 from planner.base.units import GIB, ceil_div
-from planner.confidence.classes import gpu_class, has_experts
+from planner.confidence.error_classes import gpu_class, has_experts
 from planner.confidence.intervals import Confidence
 from planner.confidence.rl import FittedSteps, rl_confidence
+from planner.configurations.configuration_tables import first_broken
 from planner.configurations.enumerate import OpenMesh
-from planner.configurations.rl import RlConfigurations
+from planner.configurations.rl_configurations import RlConfigurations
 from planner.configurations.rl_rules import RL_ONLY_RULES, RL_REJECTING, RL_RULES, RlContext
-from planner.configurations.table import first_broken
 from planner.configurations.training_rules import RULES
 from planner.estimators.inference.estimate import broken_serving_rule
-from planner.estimators.rl.setting import RlSetting
+from planner.estimators.rl.context import RlSetting
 from planner.estimators.rl.step import HIDDEN, MEMORY_PHASES, PHASES, RlStep, evaluate_rl
 from planner.estimators.rl.trainer import full_batches
-from planner.estimators.training.cost import RunCost, calendar_factors, run_cost
 from planner.estimators.training.estimate import broken_rule
+from planner.estimators.training.run_cost import RunCost, calendar_factors, run_cost
 from planner.formulas.power import range_of_product
 from planner.optimize.source import Candidates, Columns, Need, Source
 from planner.question.terms import terms_of
-from planner.specs.site import OperatingTerms
-from planner.specs.workload import AdapterSetup
-from planner.workloads.base import format_parameter_column, repeated, term_columns
-from planner.workloads.simplicity import packed
+from planner.specs.operating_terms import OperatingTerms
+from planner.specs.training_workload import AdapterSetup
+from planner.workloads.complexity import packed
+from planner.workloads.workload import format_parameter_column, repeated, term_columns
 
 _BLOCK_ROWS = 2**20
 _CACHE, _HOST, _FULL = (np.int8(len(RL_RULES) + more) for more in range(3))

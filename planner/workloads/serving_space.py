@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 
 from planner.base.enums import AdapterTargets, CacheType, Quantization
-from planner.base.training_names import served_targets
+from planner.base.training_aliases import served_targets
+from planner.configurations.configuration_tables import (
+    SERVING_NAMES,
+    ServingConfigurations,
+    format_value,
+)
 from planner.configurations.enumerate import (
     Factor,
     OpenMesh,
@@ -20,28 +25,33 @@ from planner.configurations.enumerate import (
     refuse_unknown,
     single_axis,
 )
-from planner.configurations.table import SERVING_NAMES, ServingConfigurations, format_value
 from planner.errors import SearchSpaceError, SpecError
-from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.inference.context import ServingSetting
 from planner.formulas.routing import characteristic_draws, zipf_shares
 from planner.question.request import Request
 from planner.question.terms import plain_values, terms_about, terms_of
 from planner.specs.catalogue import Catalogue, in_format, stored_types
-from planner.specs.checked import replace_unvalidated
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
-from planner.specs.images import audio_tokens
-from planner.specs.load import check_spec, text_digest
+from planner.specs.image_processing import audio_tokens
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import FORMATS, SIXTEEN_BIT_BYTES, Checkpoint, compute_precision
 from planner.specs.search_space import SearchSpace
-from planner.specs.serving import DraftMethod, ServingWorkload, acceptance, embedder_of, head_of
-from planner.workloads.base import HardwareScenario, WorkloadQuestion
-from planner.workloads.images import image_fields, image_tokens
-from planner.workloads.open_facts import PlanNotes
-from planner.workloads.place import gpu_counts
-from planner.workloads.reuse import hit_rate_curve_of, is_drawn
+from planner.specs.serving_workload import (
+    DraftMethod,
+    ServingWorkload,
+    acceptance,
+    embedder_of,
+    head_of,
+)
+from planner.specs.spec_files import check_spec, text_digest
+from planner.specs.validated import replace_unvalidated
+from planner.workloads.assumptions import PlanNotes
+from planner.workloads.image_inputs import image_fields, image_tokens
+from planner.workloads.prefix_cache import hit_rate_curve_of, is_drawn
+from planner.workloads.priced_hardware import gpu_counts
 from planner.workloads.traffic import arrivals_of, traffic_defaults
+from planner.workloads.workload import HardwareScenario, WorkloadQuestion
 
 _ALL = "all"
 _LARGEST_REPLICA = 64

@@ -16,11 +16,11 @@ import numpy as np
 from planner.base.arrays import FloatArray
 from planner.base.records import record
 from planner.base.units import HOUR
-from planner.confidence.software import read_table
+from planner.confidence.profile_rules import read_table
 from planner.errors import SearchSpaceError, SpecError, did_you_mean
 from planner.logs.traces import Trace, read_trace
-from planner.question.inputs import format_input, parse_int, parse_value
 from planner.question.names import ACTIVE_SHARE, REQUESTS_PER_USER, USERS
+from planner.question.parse_values import format_input, parse_int, parse_value
 from planner.question.request import Request
 from planner.question.terms import glossary, terms_about
 from planner.specs.arrivals import Arrivals

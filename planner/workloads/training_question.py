@@ -7,10 +7,10 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import TypeVar
 
-from planner.base.cells import Value
+from planner.base.csv_cells import Value
 from planner.base.enums import AdapterKind, AdapterTargets, ComputePrecision, Padding, Precision
-from planner.base.text import format_large
-from planner.base.training_names import (
+from planner.base.formatting import format_large
+from planner.base.training_aliases import (
     ExpertAdapters,
     SavedModules,
     TrainingObjective,
@@ -22,9 +22,8 @@ from planner.base.training_names import (
 )
 from planner.configurations.enumerate import global_batch_of
 from planner.errors import PlannerError, SearchSpaceError, SpecError, did_you_mean
-from planner.estimators.training.share import tokens_of_sample
+from planner.estimators.training.micro_batch_share import tokens_of_sample
 from planner.layers.model import count_parameters
-from planner.question.inputs import parse_int
 from planner.question.names import (
     DOUBLE_QUANTIZATION,
     MEAN_SAMPLE_LENGTH,
@@ -36,25 +35,31 @@ from planner.question.names import (
     TOTAL_TOKENS,
     VIRTUAL_TOKENS,
 )
+from planner.question.parse_values import parse_int
 from planner.question.request import ALL, Request
 from planner.question.terms import glossary, terms_about
 from planner.specs.catalogue import Catalogue
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
-from planner.specs.load import check_spec, text_digest
 from planner.specs.model import MOST_MODULES, ModelSpec
-from planner.specs.serving import with_mtp
-from planner.specs.workload import USUAL_DEVIATION, AdapterSetup, TrainingWorkload, layers_of_chunks
-from planner.workloads.base import WorkloadQuestion
-from planner.workloads.images import image_fields
-from planner.workloads.open_facts import PlanNotes
-from planner.workloads.place import gpu_counts
+from planner.specs.serving_workload import with_mtp
+from planner.specs.spec_files import check_spec, text_digest
+from planner.specs.training_workload import (
+    USUAL_DEVIATION,
+    AdapterSetup,
+    TrainingWorkload,
+    layers_of_chunks,
+)
+from planner.workloads.assumptions import PlanNotes
+from planner.workloads.image_inputs import image_fields
+from planner.workloads.priced_hardware import gpu_counts
+from planner.workloads.workload import WorkloadQuestion
 
 # Where nobody says so, and the most: the rank of MLPerf's task, the tokens of PEFT's examples.
 _BITS = (4, 8)
 _COUNTS = {"lora_rank": (16, 100_000), VIRTUAL_TOKENS: (20, 100_000)}
 
-# Beside the words of a set: what names of modules stand for it (`planner.base.training_names`).
+# Beside the words of a set: what names of modules stand for it (`planner.base.training_aliases`).
 _ALSO = {
     "lora_targets": ("names of modules such as q_proj,v_proj",),
     MODULES_TO_SAVE: ("names of modules such as embed_tokens,lm_head",),

@@ -9,35 +9,35 @@ from functools import cached_property
 import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray, IndexArray, Numeric, broadcast_flat, is_among
-from planner.base.cells import Value
+from planner.base.csv_cells import Value
 from planner.base.enums import Contract, Offload, Recompute, ZeroStage
 from planner.base.records import record
-from planner.base.training_names import TrainingObjective
+from planner.base.training_aliases import TrainingObjective
 from planner.base.units import GIB
 from planner.confidence.intervals import Confidence, chance
+from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.configurations.enumerate import OpenMesh
-from planner.configurations.table import TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, RULES
-from planner.estimators.power import PowerDraw, power_draw
-from planner.estimators.training.cost import RunCost, calendar_factors, training_cost
+from planner.estimators.power_draw import PowerDraw, power_draw
 from planner.estimators.training.estimate import Estimate, broken_rule, evaluate, host_need
 from planner.estimators.training.flops import most_utilization
 from planner.estimators.training.memory import MEMORY_PARTS
-from planner.estimators.training.share import Setting
-from planner.formulas.money import cost_per_pflop_day
+from planner.estimators.training.micro_batch_share import Setting
+from planner.estimators.training.run_cost import RunCost, calendar_factors, training_cost
+from planner.formulas.cost import cost_per_pflop_day
 from planner.formulas.power import board_share, carbon, energy, range_of_product
 from planner.optimize.source import Candidates, Columns, Need, Source
 from planner.question.terms import terms_about
+from planner.specs.operating_terms import OperatingTerms
 from planner.specs.power import PowerProfile
-from planner.specs.site import OperatingTerms
-from planner.workloads.base import format_parameter_column, repeated, term_columns
-from planner.workloads.confidence import (
+from planner.workloads.complexity import ComplexityLevel, packed, total
+from planner.workloads.prediction_confidence import (
     training_confidence,
     training_memory_errors,
     training_share,
     with_energy,
 )
-from planner.workloads.simplicity import ComplexityLevel, packed, total
+from planner.workloads.workload import format_parameter_column, repeated, term_columns
 
 FEWEST_TOKENS = 4096
 """Context parallelism leaves a rank at least so many tokens of a sequence."""
@@ -101,7 +101,7 @@ class TrainingSource(Source):
 
     ``flops_efficiency`` as `planner.estimators.training.estimate.evaluate` takes it;
     ``site`` says on what terms its GPUs run. ``fit_confidence`` is how surely a plan must fit, as
-    `planner.workloads.confidence.training_share` takes it.
+    `planner.workloads.prediction_confidence.training_share` takes it.
     """
 
     setting: Setting

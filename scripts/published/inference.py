@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from planner.confidence.classes import has_experts
+from planner.confidence.error_classes import has_experts
 from planner.validation.inference.cases import served_model
-from planner.validation.library import Library, NotPredicted
-from planner.validation.runs import Run
+from planner.validation.run_tables import Run
+from planner.validation.spec_library import Library, NotPredicted
 from published.launch import launch_settings
 from published.layouts import split_of
 from published.offline import offline_benchmark

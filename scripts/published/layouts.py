@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from planner.validation.runs import Run
+from planner.validation.run_tables import Run
 from published.setups import PUBLISHED
 from published.tables import convention
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from planner.validation.runs import SCHEDULED, Run
+from planner.validation.run_tables import SCHEDULED, Run
 from published.setups import benchmark_model
 from published.tables import read_table, source_text
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
-from planner.validation.runs import SCHEDULED, SHIPPED_INFERENCE, Run, read_runs
+from planner.validation.run_tables import SCHEDULED, SHIPPED_INFERENCE, Run, read_runs
 from published.tables import (
     DETAILS,
     measured_by,

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from planner.validation.runs import Run, Runs
+from planner.validation.run_tables import Run, Runs
 
 _FOLDER = Path(__file__).parent
 _TEXTS = ("framework", "notes", "gpu", "mode", "framework_version")

@@ -8,8 +8,8 @@ from functools import cache
 from planner.base.enums import (
     Precision,
 )
-from planner.validation.library import Library
-from planner.validation.runs import Run
+from planner.validation.run_tables import Run
+from planner.validation.spec_library import Library
 from published.tables import read_table
 
 _RELEASE = re.compile(r"performance summary (\d\d\.\d\d)|(MLPerf Training v\d\.\d)")

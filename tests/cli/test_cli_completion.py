@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from planner.cli import complete
+from planner.cli import completion
 from planner.question.terms import terms_of
 from planner.specs.catalogue import names
 from planner.workloads.deployments import MODES
@@ -105,9 +105,9 @@ def test_own_specs_are_completed(capsys, monkeypatch, tmp_path):
 
 
 def test_the_words_are_those_of_the_package():
-    assert complete.MODES == MODES
-    assert all(names(kind) for kind in complete.KINDS)
-    assert all(complete._values(term) for term in terms_of("train", "parameter").values())
+    assert completion.MODES == MODES
+    assert all(names(kind) for kind in completion.KINDS)
+    assert all(completion._values(term) for term in terms_of("train", "parameter").values())
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")

@@ -28,7 +28,7 @@ def test_a_plan_becomes_files_that_say_it(planner, tmp_path) -> None:
     planner("search", *DENSE, "--framework", "megatron-lm", "--save-plan", saved, "--quiet")
     done = planner("launch", "megatron-lm", "--plan", saved, "--output", folder)
     assert done.exit_code == 0
-    from planner.workloads.pinned import SavedPlan
+    from planner.workloads.saved_plan import SavedPlan
 
     plan, words = SavedPlan.read(saved).parameters, arguments(folder / "train.sh")
     assert value(words, "--tensor-model-parallel-size") == str(plan["tensor_parallel"])

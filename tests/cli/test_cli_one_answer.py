@@ -15,7 +15,7 @@ from commands import Command
 
 import planner as package
 from planner.specs.catalogue import Catalogue
-from planner.specs.profile import runs_on
+from planner.specs.software_profile import runs_on
 
 CATALOGUE = Catalogue(None)
 PACKAGE = Path(package.__file__).parent

@@ -20,7 +20,7 @@ VALIDATE = ("validate",)
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A few measured runs."""
-    from planner.validation.runs import SHIPPED
+    from planner.validation.run_tables import SHIPPED
 
     lines = SHIPPED.read_text(encoding="utf-8").splitlines(keepends=True)
     path = tmp_path_factory.mktemp("runs") / "runs.csv"
@@ -111,7 +111,7 @@ def test_faults_are_told_before_the_work_starts(
     planner, tmp_path, monkeypatch, command, options, code, words
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("planner.workloads.plan.Plan.__init__", None)  # no plan is made
+    monkeypatch.setattr("planner.workloads.make_plan.Plan.__init__", None)  # no plan is made
     ran = planner(*command, *options)
     assert ran.exit_code == code, ran.err
     assert words in " ".join(ran.err.split())

@@ -126,7 +126,7 @@ def test_a_second_interrupt_ends_it_at_once(tmp_path):
     path = tmp_path / "a.tmp"
     code = f"""
 import os, signal
-from planner.base.interrupts import install_handlers, is_asked_to_stop, patient, removed_if_ended
+from planner.base.signals import install_handlers, is_asked_to_stop, patient, removed_if_ended
 signal.signal(signal.SIGINT, signal.default_int_handler)
 install_handlers()
 with removed_if_ended({str(path)!r}), open({str(path)!r}, "w"), patient():

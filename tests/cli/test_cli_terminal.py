@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.base.text import printable
-from planner.show.page import TOTAL, make_lines, text_table
+from planner.base.formatting import printable
+from planner.show.output_blocks import TOTAL, make_lines, text_table
 from planner.show.terminal import make_console, print_blocks
 
 EVIL = "x\x1b]0;owned\x07\x1b[31m\x9b2J\r\u202e"

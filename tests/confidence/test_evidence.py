@@ -11,7 +11,7 @@ import pytest
 
 import planner
 from planner.confidence import intervals
-from planner.confidence.classes import gpu_class
+from planner.confidence.error_classes import gpu_class
 from planner.confidence.intervals import (
     INFERENCE_TABLES,
     PLACE,
@@ -22,7 +22,7 @@ from planner.confidence.intervals import (
     interval_of,
     runs_at,
 )
-from planner.confidence.software import (
+from planner.confidence.profile_rules import (
     engine_labels,
     engine_rule,
     first_run_slowdown,
@@ -35,7 +35,7 @@ from planner.errors import PlannerError
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
 from planner.specs.gpu import is_assumed
-from planner.workloads.plan import make_plan
+from planner.workloads.make_plan import make_plan
 
 BASES = ("measured", "transferred", "roofline", "assumed")
 KINDS = ("dense", "moe")

@@ -15,7 +15,7 @@ from planner.confidence.intervals import (
     default_fit_confidence,
     memory_errors,
 )
-from planner.confidence.software import read_table
+from planner.confidence.profile_rules import read_table
 
 TRAIN = {"model": "llama-65b", "num_gpus": 512, "framework": "megatron-lm"}
 SERVE = {"workload": "serve", "model": "llama-3.1-8b", "gpu": "h100", "num_gpus": 4}

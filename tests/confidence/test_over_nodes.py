@@ -9,7 +9,7 @@ import pytest
 
 import planner
 from planner.specs.catalogue import load_gpu
-from planner.workloads.confidence import _MEASURED_OVER_NODES
+from planner.workloads.prediction_confidence import _MEASURED_OVER_NODES
 
 RUNS = Path(planner.__file__).parent / "validation" / "measurements"
 

@@ -12,9 +12,9 @@ import pytest
 from draws import examples
 
 import planner
-from planner.confidence.classes import Release, unmeasured_features
+from planner.confidence.error_classes import Release, unmeasured_features
 from planner.confidence.intervals import INFERENCE_TABLES, interval_of
-from planner.confidence.software import read_table
+from planner.confidence.profile_rules import read_table
 from planner.specs.catalogue import Catalogue
 
 QUANTITIES = ("throughput", "time_to_first_token", "time_per_output_token", "peak_memory")

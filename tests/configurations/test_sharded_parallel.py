@@ -11,7 +11,7 @@ import planner
 from planner.base.enums import (
     OptimizerKind,
 )
-from planner.configurations.table import TrainingConfigurations
+from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.configurations.training_rules import unsupported
 from planner.specs.catalogue import Catalogue
 

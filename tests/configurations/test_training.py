@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.base.enums import ZeroStage
+from planner.configurations.configuration_tables import NAMES, TrainingConfigurations, format_value
 from planner.configurations.enumerate import training_mesh
-from planner.configurations.table import NAMES, TrainingConfigurations, format_value
 
 PLAIN = {name: [value] for name, value in TrainingConfigurations.plain().items()}
 VALUES: dict[str, list[Any]] = {

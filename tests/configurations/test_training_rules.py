@@ -9,11 +9,11 @@ import pytest
 from rows import each
 
 from planner import Request
+from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.configurations.enumerate import SpecifiedValues
-from planner.configurations.table import TrainingConfigurations
 from planner.configurations.training_rules import RULES, Context, first_broken_rule
 from planner.estimators.training.sharding import logits_in_layers
-from planner.workloads.plan import make_plan
+from planner.workloads.make_plan import make_plan
 
 ONE = {"num_gpus": 1, "global_batch_size": 1, "zero_stage": 0}
 FOUR = {"num_gpus": 4, "global_batch_size": 4}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from planner.documents.prose import blocks_of, without_prompts
-from planner.documents.yaml_places import documents
+from planner.documents.code_blocks import blocks_of, without_prompts
+from planner.documents.yaml_positions import documents
 
 
 def _blocks(text: str, *languages: str) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ import json
 import pytest
 from rows import each
 
-from planner.documents.python import (
+from planner.documents.python_calls import (
     Call,
     UnknownValue,
     cells_of,

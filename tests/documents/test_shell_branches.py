@@ -10,7 +10,7 @@ import pytest
 from commands import Command
 
 from planner.launch.option_lines import Status
-from planner.launch.read import read_launch
+from planner.launch.read_launch import read_launch
 
 # How a script adds to its options where text alone does not tell whether it does.
 FORMS = {

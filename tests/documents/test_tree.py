@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import each
 
-from planner.documents import tree as nodes
-from planner.documents.tree import key_path, path_keys, read_tree, read_trees
-from planner.documents.writing import yaml_scalar
+from planner.documents import yaml_tree as nodes
+from planner.documents.yaml_tree import key_path, path_keys, read_tree, read_trees
+from planner.documents.yaml_writer import yaml_scalar
 from planner.errors import LaunchError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=6)

@@ -6,9 +6,9 @@ from functools import cache
 from typing import Any
 
 from planner import Request
-from planner.configurations.table import TrainingConfigurations
-from planner.estimators.training.share import Setting
-from planner.workloads.plan import make_plan
+from planner.configurations.configuration_tables import TrainingConfigurations
+from planner.estimators.training.micro_batch_share import Setting
+from planner.workloads.make_plan import make_plan
 
 ONE = {"zero_stage": 0}
 

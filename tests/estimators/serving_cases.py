@@ -8,13 +8,13 @@ from planner.base.enums import (
     CacheType,
     Quantization,
 )
-from planner.configurations.table import ServingConfigurations
-from planner.estimators.ideal import ideal_engine, ideal_hardware
-from planner.estimators.inference.setting import ServingSetting
+from planner.configurations.configuration_tables import ServingConfigurations
+from planner.estimators.ideal_hardware import ideal_engine, ideal_hardware
+from planner.estimators.inference.context import ServingSetting
 from planner.estimators.machine import Machine
 from planner.specs.catalogue import default_cluster, load_gpu, load_model
-from planner.specs.profile import load_engine
-from planner.specs.serving import ServingWorkload
+from planner.specs.serving_workload import ServingWorkload
+from planner.specs.software_profile import load_engine
 
 
 def serving_setting(

@@ -14,14 +14,14 @@ from planner.base.enums import (
 from planner.base.software_enums import (
     AttentionKernel,
 )
-from planner.configurations.table import TrainingConfigurations
-from planner.estimators.ideal import ideal_hardware
+from planner.configurations.configuration_tables import TrainingConfigurations
+from planner.estimators.ideal_hardware import ideal_hardware
 from planner.estimators.kernel_work import rate_of_class, rates
 from planner.estimators.training.layer_operators import layer_operators
-from planner.estimators.training.share import MicroBatchShare
+from planner.estimators.training.micro_batch_share import MicroBatchShare
 from planner.layers.model import layer_of
 from planner.specs.catalogue import Catalogue
-from planner.workloads.plan import evaluate, make_plan, make_single_plan
+from planner.workloads.make_plan import evaluate, make_plan, make_single_plan
 
 
 def _row(**asked: Any) -> dict[str, Any]:

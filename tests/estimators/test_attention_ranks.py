@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from serving_cases import replicas, serving_setting
 
+from planner.estimators.inference.continuous_batching import phases
 from planner.estimators.inference.disaggregated import prefill_workers
-from planner.estimators.inference.serving import phases
-from planner.estimators.inference.static import StaticBatch, static_batch
+from planner.estimators.inference.static_batch import StaticBatch, static_batch
 from planner.estimators.inference.step import InferenceStep
 
 PROMPT = 8192

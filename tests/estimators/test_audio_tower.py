@@ -11,10 +11,10 @@ import pytest
 import planner
 from planner.errors import PlannerError
 from planner.layers.model import tower_parameters
-from planner.show.views.documents import save_plan
+from planner.show.presenters.json_files import save_plan
 from planner.specs.catalogue import load_model
-from planner.specs.images import audio_tokens
-from planner.workloads.pinned import SavedPlan
+from planner.specs.image_processing import audio_tokens
+from planner.workloads.saved_plan import SavedPlan
 
 LAYERS = 32 * (4 * 1280 * 1281 + 2 * 1280 * 5120 + 5120 + 1280 + 4 * 1280)
 STEM = 3 * 128 * 1280 + 3 * 1280 * 1280

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from planner import Request
-from planner.launch.assumed import full_row
-from planner.launch.read import read_launch
-from planner.workloads.plan import evaluate, make_single_plan
+from planner.launch.launch_file import full_row
+from planner.launch.read_launch import read_launch
+from planner.workloads.make_plan import evaluate, make_single_plan
 
 # Llama 3 8B: 32 layers of 218.1 million, embedding and logits of 525.3 million each.
 LAYERS = 32 * 218_112_000 / 2**30

@@ -19,7 +19,7 @@ from planner.estimators.inference.percentiles import (
     request_latency_percentile,
     time_per_output_token_percentile,
 )
-from planner.specs.serving import ServingWorkload
+from planner.specs.serving_workload import ServingWorkload
 
 CLIENTS: FloatArray = np.array([1.0, 2.0, 3.0, 7.0, 40.0, 256.0, 3000.0])
 ENGINES = ("vllm", "sglang", "tensorrt-llm", "tgi", "lmdeploy", "vllm-v0")

@@ -10,9 +10,9 @@ import pytest
 from planner import Request
 from planner.layers.model import layer_of
 from planner.specs.catalogue import load_model
-from planner.validation.compare import predict
-from planner.validation.runs import SHIPPED, Runs, read_runs
-from planner.workloads.plan import evaluate, make_plan, make_single_plan
+from planner.validation.accuracy import predict
+from planner.validation.run_tables import SHIPPED, Runs, read_runs
+from planner.workloads.make_plan import evaluate, make_plan, make_single_plan
 
 # Llama 3.1 8B: 4,096 wide, feed-forward 14,336, 32 + 8 heads of 128, 32 layers.
 HIDDEN, WIDTH, ROTATED, LAYERS = 4096, 14_336, 40 * 128, 32

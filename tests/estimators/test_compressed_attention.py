@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from serving_cases import replicas, serving_setting
 
+from planner.estimators.inference.context import ServingSetting
 from planner.estimators.inference.memory import sequence_bytes
-from planner.estimators.inference.setting import ServingSetting
 from planner.layers.model import count_parameters, layer_of
 from planner.specs.catalogue import load_model
 from planner.specs.model import LayerGroup, ModelSpec

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from planner.base.units import DAY, HOUR, YEAR
-from planner.estimators.ownership import charge, outlay
+from planner.estimators.ownership_cost import charge, outlay
+from planner.specs.operating_terms import OperatingTerms
 from planner.specs.price import Price, one_price
-from planner.specs.site import OperatingTerms
 
 USD_PER_HOUR = 3.0
 DAYS = 41

@@ -9,14 +9,14 @@ import pytest
 from serving_cases import replicas, serving_setting
 
 from planner.errors import PlannerError
-from planner.estimators.inference.drafts import draft_weights, drafting_time
+from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.continuous_batching import decode_batch, tokens_per_step
 from planner.estimators.inference.memory import sequence_bytes
-from planner.estimators.inference.serving import decode_batch, tokens_per_step
-from planner.estimators.inference.setting import ServingSetting
-from planner.specs.serving import DraftMethod, acceptance, head_of
-from planner.workloads.given import make_request
-from planner.workloads.open_facts import EvaluatedChoice, open_serving
-from planner.workloads.plan import Plan, evaluate, make_plan, make_single_plan
+from planner.estimators.inference.speculative_decoding import draft_weights, drafting_time
+from planner.specs.serving_workload import DraftMethod, acceptance, head_of
+from planner.workloads.assumptions import EvaluatedChoice, open_serving
+from planner.workloads.build_request import make_request
+from planner.workloads.make_plan import Plan, evaluate, make_plan, make_single_plan
 
 
 def setting_of(model: str = "llama-3.1-8b", engine: str = "sglang", **work: Any) -> ServingSetting:

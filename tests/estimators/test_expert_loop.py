@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner import Request
-from planner.workloads.plan import evaluate, make_plan, make_single_plan
+from planner.workloads.make_plan import evaluate, make_plan, make_single_plan
 
 ASKED: dict[str, Any] = {
     "model": "qwen3-30b-a3b",

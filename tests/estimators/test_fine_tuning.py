@@ -12,7 +12,7 @@ from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.flops import adapter_parameter_count, matmul_parameters
 from planner.formulas.memory import NF4_BYTES
 from planner.question.request import Request
-from planner.workloads.plan import make_plan
+from planner.workloads.make_plan import make_plan
 
 
 def tuned(**request: Any) -> Estimate:

@@ -10,9 +10,9 @@ from planner.base.enums import (
     ComputePrecision,
     Recompute,
 )
-from planner.configurations.table import TrainingConfigurations
+from planner.configurations.configuration_tables import TrainingConfigurations
+from planner.estimators.training.bytes_per_element import GradientBytes
 from planner.estimators.training.estimate import Estimate, evaluate
-from planner.estimators.training.number_bytes import GradientBytes
 
 BLOOM = {
     "num_gpus": 384,

@@ -7,10 +7,10 @@ import pytest
 from planner.base.enums import (
     Precision,
 )
-from planner.estimators.ideal import ideal_framework, ideal_hardware
+from planner.estimators.ideal_hardware import ideal_framework, ideal_hardware
 from planner.estimators.machine import CommunicationGroup, Machine
 from planner.specs.catalogue import default_cluster, load_gpu
-from planner.specs.profile import load_framework
+from planner.specs.software_profile import load_framework
 
 GPUS = ("a100-sxm-80gb", "h100-sxm-80gb", "b200-sxm-180gb", "mi300x-192gb")
 

@@ -14,14 +14,14 @@ from planner.base.enums import (
     Quantization,
 )
 from planner.base.units import GIB
+from planner.estimators.inference.closed_loop import served_at_concurrency
 from planner.estimators.inference.estimate import SERVING_REJECTIONS, evaluate_serving
-from planner.estimators.inference.loop import served_at_concurrency
 from planner.estimators.inference.memory import (
     SERVING_MEMORY_PARTS,
     sequence_bytes,
     serving_memory,
 )
-from planner.estimators.inference.static import static_batch
+from planner.estimators.inference.static_batch import static_batch
 from planner.estimators.inference.weights import weight_bytes
 from planner.specs.quantization import FORMATS
 

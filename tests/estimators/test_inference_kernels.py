@@ -14,9 +14,9 @@ from planner.base.enums import (
     Precision,
     Quantization,
 )
+from planner.estimators.inference.context import ServingSetting
 from planner.estimators.inference.kernels import Kernels
-from planner.estimators.inference.setting import ServingSetting
-from planner.estimators.inference.static import static_batch
+from planner.estimators.inference.static_batch import static_batch
 from planner.estimators.inference.step import InferenceStep
 from planner.specs.quantization import FORMATS
 from planner.workloads.serving_space import eager

@@ -12,8 +12,8 @@ from planner.base.enums import (
     CacheType,
     Quantization,
 )
-from planner.estimators.inference.setting import ServingSetting
-from planner.estimators.inference.static import static_batch
+from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.static_batch import static_batch
 from planner.estimators.inference.step import InferenceStep
 
 # Two bytes of keys and values of 32 layers with 4,096 elements each: of OPT-6.7B.

@@ -16,12 +16,12 @@ from planner.base.enums import (
     Precision,
     Quantization,
 )
-from planner.estimators.ideal import ideal_engine, ideal_hardware
+from planner.estimators.ideal_hardware import ideal_engine, ideal_hardware
 from planner.estimators.inference.kernels import Kernels
 from planner.estimators.machine import Machine
 from planner.specs.catalogue import load_gpu
-from planner.specs.profile import load_framework
 from planner.specs.quantization import training_format
+from planner.specs.software_profile import load_framework
 
 NEUTRAL = {
     "sustained_clock": 1.0,

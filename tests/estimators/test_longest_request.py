@@ -11,11 +11,11 @@ from commands import Command
 from serving_cases import replicas, serving_setting
 
 from planner.errors import SpecError
+from planner.estimators.inference.context import ServingSetting
 from planner.estimators.inference.estimate import evaluate_serving
 from planner.estimators.inference.memory import longest_that_fits, needed_to_start, serving_memory
-from planner.estimators.inference.setting import ServingSetting
 from planner.question.request import Request
-from planner.workloads.plan import evaluate, make_single_plan
+from planner.workloads.make_plan import evaluate, make_single_plan
 
 
 def setting_of(most: int | None, gpu: str = "l4", engine: str = "vllm") -> ServingSetting:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner import Request
-from planner.workloads.plan import evaluate, make_plan, make_single_plan
+from planner.workloads.make_plan import evaluate, make_plan, make_single_plan
 
 # Qwen2.5-7B: 152,064 entries of the vocabulary, at 8,192 tokens 1.246 billion logits.
 LOGITS = 152_064 * 8_192

@@ -8,11 +8,11 @@ from serving_cases import replicas, serving_setting
 
 from planner.base.units import GIB
 from planner.errors import PlannerError
+from planner.estimators.inference.context import ServingSetting
 from planner.estimators.inference.estimate import evaluate_serving
 from planner.estimators.inference.memory import ServingMemory, serving_memory
-from planner.estimators.inference.setting import ServingSetting
 from planner.question.request import Request
-from planner.workloads.plan import evaluate, make_single_plan
+from planner.workloads.make_plan import evaluate, make_single_plan
 
 
 def setting_of(engine: str, model: str = "llama-3.1-8b", gpu: str = "h100-sxm") -> ServingSetting:

@@ -15,8 +15,8 @@ from planner.estimators.training.estimate import evaluate
 from planner.estimators.training.sharding import chunk_sizes, stage_layers
 from planner.layers.model import count_parameters
 from planner.specs.catalogue import find, load_model
-from planner.specs.serving import with_mtp
-from planner.workloads.plan import Plan, make_plan
+from planner.specs.serving_workload import with_mtp
+from planner.workloads.make_plan import Plan, make_plan
 
 
 def made(**request: Any) -> Plan:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import planner
 from planner.errors import SearchSpaceError
-from planner.estimators.inference.waits import OfferedLoad
+from planner.estimators.inference.queueing_delay import OfferedLoad
 
 ONE: dict[str, Any] = {
     "workload": "serve", "model": "llama-3.1-8b", "gpu": "h100", "num_gpus": 1,

@@ -12,12 +12,12 @@ from rich.console import Console
 
 import planner
 from planner.base.units import GIB
-from planner.configurations.table import OUT_OF_HOST_MEMORY
+from planner.configurations.configuration_tables import OUT_OF_HOST_MEMORY
 from planner.estimators.training.estimate import REJECTIONS, Estimate, evaluate
 from planner.layers.model import count_parameters
 from planner.optimize.source import first_row
+from planner.show.presenters.format_results import memory_table
 from planner.show.terminal import print_blocks
-from planner.show.views.told import memory_table
 from planner.specs.catalogue import load_model
 
 PARAMETERS = count_parameters(load_model("llama-2-7b")).total

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.base.training_names import parse_optimizer
+from planner.base.training_aliases import parse_optimizer
 from planner.base.units import GIB
 from planner.formulas.memory import newton_schulz_flops
 

@@ -9,7 +9,7 @@ import pytest
 
 from planner import Request, search
 from planner.errors import SearchSpaceError
-from planner.workloads.plan import evaluate, make_single_plan
+from planner.workloads.make_plan import evaluate, make_single_plan
 
 GIB = 2**30
 # Llama 3.1 8B; a moment in blocks of 256 has 1 + 4 / 256 bytes.

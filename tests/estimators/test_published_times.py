@@ -14,11 +14,11 @@ from planner.base.enums import (
 from planner.base.software_enums import (
     RecomputedModules,
 )
-from planner.estimators.training.cost import training_cost
 from planner.estimators.training.estimate import Estimate, evaluate
 from planner.estimators.training.flops import model_flops_per_token, recomputed_flops_per_token
 from planner.estimators.training.recomputation import Recomputation
-from planner.specs.site import OperatingTerms
+from planner.estimators.training.run_cost import training_cost
+from planner.specs.operating_terms import OperatingTerms
 
 NO = np.bool_(False)
 NONE_KEPT = {"saved": np.zeros((), np.int8), "offloaded": np.zeros((), np.int8)}

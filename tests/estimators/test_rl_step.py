@@ -10,12 +10,12 @@ import pytest
 
 from planner.base.enums import AdapterKind, AdapterTargets, Quantization
 from planner.base.software_enums import Placement, WeightSync
-from planner.base.training_names import AdapterSync, SavedModules
-from planner.configurations.rl import RlConfigurations
+from planner.base.training_aliases import AdapterSync, SavedModules
+from planner.configurations.rl_configurations import RlConfigurations
 from planner.estimators.machine import Machine
-from planner.estimators.rl.setting import RlSetting
+from planner.estimators.rl.context import RlSetting
 from planner.estimators.rl.step import MEMORY_PHASES, evaluate_rl
-from planner.estimators.timeline.steps import rl_timeline
+from planner.estimators.timeline.step_timelines import rl_timeline
 from planner.specs.catalogue import Catalogue
 from planner.specs.hardware import default_cluster
 from planner.specs.rollouts import RlWorkload, transfers

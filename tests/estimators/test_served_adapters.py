@@ -14,14 +14,14 @@ from planner.base.enums import (
 )
 from planner.errors import PlannerError
 from planner.estimators.inference.adapters import adapter_launches
+from planner.estimators.inference.context import Batch, ServingSetting
 from planner.estimators.inference.estimate import evaluate_serving
 from planner.estimators.inference.memory import needed_to_start, serving_memory
-from planner.estimators.inference.setting import Batch, ServingSetting
 from planner.estimators.inference.step import step_time
 from planner.formulas.memory import served_adapter_bytes
 from planner.layers.model import layer_of
-from planner.workloads.given import make_request
-from planner.workloads.plan import make_plan
+from planner.workloads.build_request import make_request
+from planner.workloads.make_plan import make_plan
 
 # Llama 3.1 8B: 32 layers, 4,096 wide, 32 heads of 128 and 8 key-value heads, 14,336 between.
 HIDDEN, QUERIES, KEYS, WIDTH, LAYERS = 4096, 4096, 1024, 14_336, 32

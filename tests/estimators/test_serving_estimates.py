@@ -11,15 +11,15 @@ from planner.base.enums import (
     CacheType,
 )
 from planner.errors import InfeasibleError, SearchSpaceError
+from planner.estimators.inference.closed_loop import served_at_concurrency
+from planner.estimators.inference.continuous_batching import decode_batch
 from planner.estimators.inference.disaggregated import (
     cache_transfer_time,
     decode_workers,
     prefill_workers,
 )
 from planner.estimators.inference.kernels import Kernels
-from planner.estimators.inference.loop import served_at_concurrency
 from planner.estimators.inference.memory import serving_memory
-from planner.estimators.inference.serving import decode_batch
 from planner.estimators.inference.step import step_time
 
 SERVE = {"model": "llama-3.1-70b", "gpu": "h200-sxm-141gb", "num_gpus": 8}

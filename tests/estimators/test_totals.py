@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from published_runs import configuration, setting
 
-from planner.configurations.table import TrainingConfigurations
-from planner.estimators.ideal import ideal_framework, ideal_hardware
+from planner.configurations.configuration_tables import TrainingConfigurations
+from planner.estimators.ideal_hardware import ideal_framework, ideal_hardware
 from planner.estimators.machine import Machine
 from planner.estimators.training.estimate import evaluate
 from planner.estimators.training.memory import MEMORY_PARTS
+from planner.estimators.training.micro_batch_share import Setting
 from planner.estimators.training.operators import TIME_PARTS
-from planner.estimators.training.share import Setting
 from planner.specs.catalogue import names
 
 MODELS = ("llama-65b", "gpt-3-175b", "mixtral-8x7b", "deepseek-v3", "gemma-2-9b", "falcon-40b")

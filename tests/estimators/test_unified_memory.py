@@ -7,7 +7,7 @@ import pytest
 from planner import estimate
 from planner.errors import SearchSpaceError
 from planner.specs.catalogue import Catalogue
-from planner.specs.paths import SpecKind
+from planner.specs.spec_paths import SpecKind
 
 _TRAIN = {"model": "llama-3.2-1b", "num_gpus": 1, "sequence_length": 2048}
 _TRAIN |= {"global_batch_size": 4, "framework": "deepspeed"}

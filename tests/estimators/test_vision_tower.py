@@ -14,10 +14,10 @@ from planner.errors import SpecError
 from planner.estimators.training.estimate import Estimate
 from planner.estimators.training.flops import model_flops_per_token
 from planner.layers.model import count_parameters, tower_parameters
-from planner.show.views.documents import save_plan
+from planner.show.presenters.json_files import save_plan
 from planner.specs.catalogue import load_model
-from planner.specs.paths import SpecKind, spec_folders
-from planner.workloads.pinned import SavedPlan
+from planner.specs.spec_paths import SpecKind, spec_folders
+from planner.workloads.saved_plan import SavedPlan
 
 TOWER = 676_550_144
 """Qwen2.5-VL-7B: 8,292,166,656 parameters less the 7,615,616,512 of Qwen2.5-7B."""

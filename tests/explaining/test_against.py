@@ -99,7 +99,7 @@ def test_serving_is_compared_step_by_step():
 
 def test_a_file_is_the_other_plan(tmp_path):
     path = tmp_path / "plan.toml"
-    from planner.workloads.pinned import SavedPlan
+    from planner.workloads.saved_plan import SavedPlan
 
     found = against(tp=4, pp=2, vp=20)
     path.write_text(SavedPlan.of(found.difference.other.plan, found.difference.other.row).to_toml())

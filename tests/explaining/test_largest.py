@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import planner
-from planner.decide.explaining.largest import largest_batch, largest_length
-from planner.show.views.largest import largest_lines
+from planner.decide.explain.largest_fit import largest_batch, largest_length
+from planner.show.presenters.largest_fit import largest_lines
 
 TRAINED: dict[str, Any] = {
     "model": "llama-65b",

@@ -10,9 +10,9 @@ import pytest
 from rows import each
 
 import planner
-from planner.cli.complete import OPERATORS
-from planner.decide.explaining.operators import KINDS
-from planner.decide.explaining.steps import explained_steps
+from planner.cli.completion import OPERATORS
+from planner.decide.explain.operators import KINDS
+from planner.decide.explain.step_breakdown import explained_steps
 from planner.errors import SearchSpaceError, SpecError
 
 # A100: 2.039 TB/s of memory, of which 78 % are reached after 2 us; 300 GB/s of NVLink.

@@ -10,7 +10,7 @@ import pytest
 from rows import each
 
 import planner
-from planner.decide.explaining.steps import (
+from planner.decide.explain.step_breakdown import (
     FORMULAS,
     UNITS,
     SpecSources,
@@ -21,10 +21,10 @@ from planner.decide.explaining.steps import (
     step_dict,
 )
 from planner.formulas.roofline import roofline_time
+from planner.show.presenters.explanation import explanation_blocks
 from planner.show.terminal import terminal_text
-from planner.show.views.explanation import explanation_blocks
-from planner.workloads.base import Evaluation
-from planner.workloads.plan import Plan
+from planner.workloads.make_plan import Plan
+from planner.workloads.workload import Evaluation
 
 LLAMA = {
     "model": "llama-65b",

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import planner
-from planner.decide.explaining.what_if import predict_outcome, relative_change, with_scaled_specs
-from planner.specs.checked import replace_unvalidated
+from planner.decide.explain.sensitivity import predict_outcome, relative_change, with_scaled_specs
+from planner.specs.validated import replace_unvalidated
 
 LLAMA: dict[str, Any] = {
     "model": "llama-65b",
@@ -184,7 +184,7 @@ def test_numbers_that_a_plan_does_not_have_are_not_tried(monkeypatch: pytest.Mon
         tried.append(changed(plan).problem.sources)
         return predict_outcome(plan, changed, burst)
 
-    monkeypatch.setattr("planner.decide.explaining.explanation.outcome", told)
+    monkeypatch.setattr("planner.decide.explain.explanation.outcome", told)
     found = planner.explain(**SERVED)
     assert found.assumptions
     assert len(tried) > 4

@@ -11,11 +11,11 @@ from planner import Request
 from planner.base.enums import (
     Recompute,
 )
-from planner.configurations.table import TrainingConfigurations
+from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.estimators.training.estimate import Estimate, evaluate
+from planner.estimators.training.micro_batch_share import MicroBatchShare
 from planner.estimators.training.saved_activations import layer_bytes
-from planner.estimators.training.share import MicroBatchShare
-from planner.workloads.plan import make_plan
+from planner.workloads.make_plan import make_plan
 
 S = 2048
 # Table 3: attention heads, hidden size, layers, pipeline stages, chunks, micro-batch, batch.

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from planner.base.arrays import FloatArray
-from planner.estimators.inference.replay import Requests, StepCosts, replay
-from planner.formulas.sample_paths import filled_by_drift
+from planner.estimators.inference.replica_simulation import Requests, StepCosts, replay
+from planner.formulas.trace_queueing import filled_by_drift
 
 FIXED, SLOPE, PROMPT, STEPS, ROOM = 0.01, 1e-4, 0.02, 100, 0.1
 

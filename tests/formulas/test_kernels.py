@@ -14,7 +14,7 @@ from planner.formulas.attention import (
     wave_fill_factor,
 )
 from planner.formulas.collectives import exposed_time, partly_hidden
-from planner.formulas.money import gpu_seconds, time_to_train
+from planner.formulas.cost import gpu_seconds, time_to_train
 from planner.formulas.power import energy
 from planner.formulas.roofline import (
     gemm_flops,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.formulas.money import (
+from planner.formulas.cost import (
     break_even_rate,
     cost_per_million,
     cost_per_pflop_day,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.base.units import HOUR, KILOWATT_HOUR, MONTH, YEAR
-from planner.formulas.money import capital_cost, owned_price, residual_share
+from planner.formulas.cost import capital_cost, owned_price, residual_share
 
 FREE = {"network_and_storage_share": 0, "lifetime": 3 * YEAR, "residual_after_3_years": 0,
         "financing_rate": 0, "power_per_gpu": 0, "power_share": 1, "pue": 1,

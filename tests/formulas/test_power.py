@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import planner
 from planner.estimators.machine import Machine
-from planner.estimators.power import PARTS, power_draw, power_range
+from planner.estimators.power_draw import PARTS, power_draw, power_range
 from planner.formulas.power import (
     board_share,
     carbon,

@@ -150,8 +150,8 @@ def _sweeps(seeds: Seeds, place: Path) -> list[Seed]:
     if not seeds.ran("sweep", *words, "--output", place / "whole" / "s"):
         raise AssertionError("no sweep")
     shutil.copytree(place / "whole", place / "part")
-    from planner.sweeps.parts import parts_of, run_part
-    from planner.sweeps.store import Sweep
+    from planner.sweeps.scenario_batches import parts_of, run_part
+    from planner.sweeps.sweep_folder import Sweep
 
     part = place / "part" / "s"
     plan = Sweep(part).plan

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.base.reading import parse_csv, parse_toml
-from planner.documents.prose import blocks_of
+from planner.base.read_files import parse_csv, parse_toml
+from planner.documents.code_blocks import blocks_of
 from planner.documents.shell import read_shell
 from planner.errors import LaunchError, SpecError
 

@@ -12,7 +12,7 @@ import planner
 from planner.errors import LaunchError
 from planner.launch.benchmark import length_notes, serving_benchmark, training_benchmark
 from planner.launch.target import Process, ShellVariable
-from planner.launch.write import WrittenLaunch, launch_of
+from planner.launch.write_launch import WrittenLaunch, launch_of
 from planner.question.request import Request
 
 ACCEPTED = Path(planner.__file__).parent / "launch" / "accepted"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from planner.base import reading
+from planner.base import read_files
 from planner.errors import LaunchError
-from planner.launch import charts
-from planner.launch.read import read_launch
+from planner.launch import helm_charts
+from planner.launch.read_launch import read_launch
 
 _TEMPLATE = "containers:\n- image: {{ .Values.image }}\n  args: [{{ .Values.tp }}]\n"
 _RENDERED = """\
@@ -140,7 +140,7 @@ def test_a_template_alone_is_named_as_one(tmp_path: Path) -> None:
 
 def test_no_program_is_started_for_files_from_a_browser(chart: Path, arguments: Path) -> None:
     with (
-        reading.restrict_to_folders([chart]),
+        read_files.restrict_to_folders([chart]),
         pytest.raises(LaunchError, match="This is a Helm chart"),
     ):
         read_launch(chart)
@@ -159,6 +159,6 @@ def test_helm_is_stopped_after_a_time(
     chart: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _install(monkeypatch, tmp_path / "bin", "import time; time.sleep(5)")
-    monkeypatch.setattr(charts, "_HELM_SECONDS", 0.1)
+    monkeypatch.setattr(helm_charts, "_HELM_SECONDS", 0.1)
     with pytest.raises(LaunchError, match="did not end within"):
         read_launch(chart)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from planner.launch.shape import config_json, family_of
+from planner.launch.model_shape import config_json, family_of
 from planner.specs.catalogue import load_model
 from planner.specs.hugging_face import read_config
-from planner.specs.serving import with_mtp
+from planner.specs.serving_workload import with_mtp
 
 _SPECS = Path(__file__).parents[2] / "planner" / "model_specs"
 _NAMES = [path.stem for path in sorted(_SPECS.glob("*.toml"))]

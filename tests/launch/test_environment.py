@@ -9,7 +9,7 @@ import pytest
 
 from planner.launch.target import LaunchJob, Process
 from planner.launch.targets import target_of
-from planner.launch.write import environment_of, fabric
+from planner.launch.write_launch import environment_of, fabric
 from planner.question.request import Request
 
 PROCESS = Process(name="train", arguments=(), num_nodes=1, gpus_per_node=8)

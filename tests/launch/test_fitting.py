@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.base.cells import Value
+from planner.base.csv_cells import Value
 from planner.decide.fitting import MEMORIES, changes_that_fit, gpus_that_fit
-from planner.decide.improve import best_other_plan
 from planner.decide.near import distances
+from planner.decide.suggestions.launch_changes import best_other_plan
 from planner.errors import PlannerError
 from planner.question.request import Request
-from planner.workloads.base import Evaluation
-from planner.workloads.pinned import non_default_parameters
-from planner.workloads.plan import Plan, evaluate, make_plan, make_single_plan
+from planner.workloads.make_plan import Plan, evaluate, make_plan, make_single_plan
+from planner.workloads.saved_plan import non_default_parameters
+from planner.workloads.workload import Evaluation
 
 FRAMEWORKS = (
     "deepspeed", "hf-trainer", "hf-trainer-fsdp", "fsdp", "unsloth", "megatron-lm", "torchtitan",

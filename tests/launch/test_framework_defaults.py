@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from planner import estimate, read_launch
-from planner.show.views.search import estimate_command
+from planner.show.presenters.search import estimate_command
 
 _MODEL = "meta-llama/Llama-3.1-8B"
 _SFT = "SFTTrainer(model=model, args=SFTConfig(per_device_train_batch_size=1)).train()"

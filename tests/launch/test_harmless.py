@@ -13,14 +13,14 @@ from commands import Command
 from make_public_launches import Case, cases
 from rows import each
 
-from planner.base import reading
+from planner.base import read_files
 from planner.errors import LaunchError
 from planner.launch import harmless
 from planner.launch.harmless import harmless_reason
-from planner.launch.imported import import_launch
+from planner.launch.import_launch import import_launch
 from planner.launch.option_lines import Status
 from planner.launch.option_table import is_among
-from planner.launch.read import read_launch
+from planner.launch.read_launch import read_launch
 from planner.launch.target import LaunchTarget
 from planner.launch.targets import readers
 
@@ -90,7 +90,7 @@ def test_no_pattern_catches_what_changes_time_or_memory() -> None:
 
 
 def test_no_row_is_without_a_reason_or_an_option() -> None:
-    rows: Any = reading.read_toml(TABLE, LaunchError)["harmless"]
+    rows: Any = read_files.read_toml(TABLE, LaunchError)["harmless"]
     assert rows
     for row in rows:
         assert row["why"]

@@ -10,12 +10,16 @@ import pandas as pd
 import pytest
 
 import planner
-from planner.decide.improve import best_changes, best_other_plan, recommended_change
 from planner.decide.near import SURE
+from planner.decide.suggestions.launch_changes import (
+    best_changes,
+    best_other_plan,
+    recommended_change,
+)
 from planner.question.request import Request
 from planner.question.terms import glossary, terms_of
-from planner.workloads.pinned import non_default_parameters
-from planner.workloads.plan import evaluate, make_plan, make_single_plan
+from planner.workloads.make_plan import evaluate, make_plan, make_single_plan
+from planner.workloads.saved_plan import non_default_parameters
 
 ASKED: dict[str, dict[str, Any]] = {
     "runs": {
@@ -143,7 +147,7 @@ def test_a_served_plan_is_not_made_slower_for_its_users() -> None:
 def test_where_no_change_fits_another_framework_may(
     profiles: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("planner.decide.improve.relief_values", lambda *_: {})
+    monkeypatch.setattr("planner.decide.suggestions.launch_changes.relief_values", lambda *_: {})
     monkeypatch.setattr("planner.decide.fitting.relief_values", lambda *_: {})
     request = Request(
         model="qwen3-8b", gpu="h100", num_gpus=8, framework="hf-trainer-bf16",

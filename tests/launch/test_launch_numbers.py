@@ -16,13 +16,13 @@ from worked.said import said
 from planner.launch.target import LaunchJob
 from planner.launch.targets import target_of
 from planner.logs.formats import read_log
-from planner.logs.reading import SAMPLES, STEP_TIME, TOKENS, LoggedStep, LogSummary, steady_state
+from planner.logs.log_reader import SAMPLES, STEP_TIME, TOKENS, LoggedStep, LogSummary, steady_state
 from planner.optimize.source import first_row
 from planner.question.request import Request
-from planner.validation.logs.compare import compare
-from planner.validation.logs.planned import PredictedRun
-from planner.workloads.pinned import SavedPlan
-from planner.workloads.plan import evaluate, make_single_plan
+from planner.validation.logs.log_comparison import compare
+from planner.validation.logs.predicted_run import PredictedRun
+from planner.workloads.make_plan import evaluate, make_single_plan
+from planner.workloads.saved_plan import SavedPlan
 
 GIB = 2**30
 ALIKE = {"input_variation": 0.0, "output_variation": 0.0}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.errors import LaunchError
-from planner.launch.shape import find_model, shape_of
+from planner.launch.model_shape import find_model, shape_of
 from planner.launch.targets.megatron_shape import strange_parts
 from planner.specs.catalogue import Catalogue, load_model
 

@@ -9,10 +9,10 @@ import pytest
 from make_public_launches import Case, cases
 from rows import each
 
-from planner.documents.shell.text import ParsedOption
+from planner.documents.shell.edits import ParsedOption
 from planner.errors import PlannerError
-from planner.launch.imported import ImportedLaunch, import_launch
-from planner.launch.read import read_launch
+from planner.launch.import_launch import ImportedLaunch, import_launch
+from planner.launch.read_launch import read_launch
 
 DOCUMENTS = [
     case

@@ -11,11 +11,11 @@ import pytest
 from commands import Command
 from make_public_launches import MODEL, cases
 
-from planner.launch.assumed import LaunchFile
+from planner.launch.launch_file import LaunchFile
 from planner.launch.option_table import OptionAliasTable, OptionTable, ParserOptions
-from planner.launch.read import read_launch
+from planner.launch.parsed_launch import ParsedCommand
+from planner.launch.read_launch import read_launch
 from planner.launch.targets import target_of
-from planner.launch.understood import ParsedCommand
 
 SMALL = Path(__file__).parent / "small"
 ANSWERS = {

@@ -12,9 +12,9 @@ from rows import each
 
 from planner.launch.option_lines import Status
 from planner.launch.option_table import word_of
-from planner.launch.read import read_launch
+from planner.launch.read_launch import read_launch
 from planner.launch.targets import readers
-from planner.question.inputs import parse_value
+from planner.question.parse_values import parse_value
 from planner.question.terms import glossary
 from planner.specs.catalogue import load_model
 

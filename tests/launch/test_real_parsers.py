@@ -16,10 +16,10 @@ from real import derive, missing
 from real.plans import CONFIGS, HF, MEGATRON, SERVING, TITAN, Plan
 from real.written import Started, commands
 
-from planner.launch.shape import config_json
+from planner.launch.model_shape import config_json
 from planner.launch.target import LaunchJob
 from planner.launch.targets import target_of
-from planner.launch.write import launch_of
+from planner.launch.write_launch import launch_of
 from planner.layers.model import count_parameters
 from planner.question.request import Request
 

@@ -10,7 +10,7 @@ from rows import each
 
 from planner.errors import LaunchError
 from planner.launch.option_table import shipped_rows
-from planner.launch.read import read_launch
+from planner.launch.read_launch import read_launch
 from planner.launch.targets import target_of
 from planner.launch.wrappers import wrapper_of
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from planner.documents.shell.text import Changes
+from planner.documents.shell.edits import Changes
 from planner.errors import LaunchError
-from planner.launch.trainer.said import in_words_of_program, scripts
+from planner.launch.hf_trainer.option_sources import in_words_of_program, scripts
 
 OF = {script.dialect: script for script in scripts()}
 HALF: Changes = {"per_device_train_batch_size": ("2",), "gradient_accumulation_steps": ("8",)}

@@ -21,11 +21,11 @@ from worked.asked import job
 from worked.plans import PLANS
 from worked.said import FLAG, said
 
-from planner.documents.shell.text import ParsedOption
+from planner.documents.shell.edits import ParsedOption
 from planner.launch.option_table import OptionRole, OptionRow, OptionTable
+from planner.launch.parsed_launch import JobResources, ParsedCommand
 from planner.launch.target import LaunchDraft
 from planner.launch.targets import readers, target_of, targets
-from planner.launch.understood import JobResources, ParsedCommand
 
 FOLDER = Path(__file__).parent / "worked"
 ELSEWHERE = "~"

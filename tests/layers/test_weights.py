@@ -3,9 +3,9 @@
 import pytest
 
 from planner.layers.attention import attention_block
+from planner.layers.feed_forward import feed_forward_block
 from planner.layers.model import embedding, held_by, logits
 from planner.layers.operators import ParameterPart
-from planner.layers.residual import feed_forward_block
 from planner.specs.attention import AttentionSpec
 from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
 

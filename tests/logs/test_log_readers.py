@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 
 from planner.errors import LaunchError
 from planner.logs.formats import NAMES, TEXTS, read_log
-from planner.logs.reading import SAMPLES, STEP_TIME, TOKENS, LogSummary, SteadyValue, steady_state
+from planner.logs.log_reader import (
+    SAMPLES,
+    STEP_TIME,
+    TOKENS,
+    LogSummary,
+    SteadyValue,
+    steady_state,
+)
 
 EXAMPLES = examples(300, 15)
 LOGS = Path(__file__).parent / "printed"

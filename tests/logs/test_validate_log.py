@@ -13,11 +13,11 @@ import pytest
 import planner
 from planner.__main__ import run
 from planner.optimize.source import first_row
-from planner.validation.compare import joined, predict
-from planner.validation.runs import read_runs
-from planner.workloads.given import make_request
-from planner.workloads.pinned import SavedPlan
-from planner.workloads.plan import evaluate, make_single_plan
+from planner.validation.accuracy import joined, predict
+from planner.validation.run_tables import read_runs
+from planner.workloads.build_request import make_request
+from planner.workloads.make_plan import evaluate, make_single_plan
+from planner.workloads.saved_plan import SavedPlan
 
 LOGS = Path(__file__).parent / "printed"
 TRAINED: dict[str, Any] = {

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from planner.base.units import GIB
-from planner.configurations.table import NAMES
+from planner.configurations.configuration_tables import NAMES
 from planner.optimize.problem import Problem
 from planner.optimize.source import Candidates, to_python_values
 from planner.question.request import Request
-from planner.workloads.plan import make_plan
+from planner.workloads.make_plan import make_plan
 
 COLUMNS = {
     "throughput": ("tokens_per_s", -1),

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import configurations, front_values, judged, problem
 
+from planner.configurations.configuration_tables import NAMES, TrainingConfigurations
 from planner.configurations.enumerate import training_mesh
-from planner.configurations.table import NAMES, TrainingConfigurations
 from planner.configurations.training_rules import RULES
 from planner.optimize.exhaustive import StopSearch, exhaustive_search
 from planner.optimize.pareto import pareto_front
 from planner.question.terms import terms_of
-from planner.specs.site import OperatingTerms
+from planner.specs.operating_terms import OperatingTerms
 
 NARROW = {"micro_batch_size": [1, 4], "pipeline_parallel": [1, 2, 3], "tensor_parallel": [2, 8]}
 

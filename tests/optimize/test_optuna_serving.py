@@ -7,7 +7,7 @@ from planner.optimize.collector import grouped
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.optuna_search import SAMPLERS, SampledSpace, optuna_search
 from planner.question.request import Request
-from planner.workloads.plan import make_plan
+from planner.workloads.make_plan import make_plan
 
 # Of ties a sampled search may recommend another one: its rate is compared.
 RATE = "output_tokens_per_s_per_gpu"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import planner
 from planner.optimize.pareto import ComplexityTieBreaker, reach
 from planner.question.request import Request
-from planner.workloads.plan import make_plan
+from planner.workloads.make_plan import make_plan
 
 
 @dataclass

@@ -20,7 +20,7 @@ from planner.optimize.result_columns import (
 )
 from planner.question.request import Request
 from planner.question.terms import term_of_column
-from planner.workloads.plan import make_plan
+from planner.workloads.make_plan import make_plan
 
 TRAIN = Request(model="llama-7b", num_gpus=(8, 16), space="small", framework="megatron-lm")
 SERVE = Request(

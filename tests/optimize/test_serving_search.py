@@ -9,7 +9,7 @@ import planner
 from planner.errors import SearchSpaceError, SpecError
 from planner.optimize.exhaustive import exhaustive_search, without_assumed
 from planner.question.request import Request
-from planner.workloads.plan import make_plan
+from planner.workloads.make_plan import make_plan
 
 SMALL = {
     "model": "llama-3.1-8b",
@@ -96,7 +96,7 @@ def test_dominated_workers_are_missed_in_no_plan_by_much(monkeypatch, objectives
     """
     request = {"mode": "disaggregated", "objectives": objectives, "constraints": limits}
     filtered, _ = all_rows(**request)
-    monkeypatch.setattr("planner.workloads.pool_search._fronts", allowed_workers)
+    monkeypatch.setattr("planner.workloads.prefill_decode_search._fronts", allowed_workers)
     everything, _ = all_rows(**request)
     mine, all_plans = (table[columns].to_numpy() for table in (filtered, everything))
     signs = np.array([1 if name in SMALLER_IS_BETTER else -1 for name in columns])

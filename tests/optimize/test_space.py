@@ -4,9 +4,9 @@ import pytest
 from problems import problem
 from rows import each
 
-from planner.configurations.table import NAMES
+from planner.configurations.configuration_tables import NAMES
 from planner.errors import SearchSpaceError
-from planner.workloads.given import parse_settings
+from planner.workloads.build_request import parse_settings
 
 
 def choices(**request):

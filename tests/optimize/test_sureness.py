@@ -11,8 +11,8 @@ from planner.confidence.intervals import MEDIAN, SUREST, checked_confidence, qua
 from planner.errors import SearchSpaceError
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.problem import constraints, sure_factor
-from planner.workloads.given import make_request
-from planner.workloads.plan import make_plan
+from planner.workloads.build_request import make_request
+from planner.workloads.make_plan import make_plan
 
 TRAINING = {"model": "llama-7b", "gpu": "h100", "total_tokens": "100B", "framework": "megatron-lm"}
 SERVING = {

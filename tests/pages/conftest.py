@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from planner.__main__ import run
-from planner.show.page import Page
-from planner.ui.pages.read import page_of
+from planner.show.output_blocks import Page
+from planner.ui.pages.page_of_file import page_of
 
 TRAIN = ("--model", "llama-7b", "--gpus", "8", "--space", "small")
 SERVE = (

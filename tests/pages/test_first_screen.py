@@ -11,11 +11,11 @@ import pytest
 from planner.errors import SpecError
 from planner.question.terms import glossary
 from planner.show.html import explained, page_html
-from planner.show.page import BEST, Bars, RankingChart, RankingRow, Table
+from planner.show.output_blocks import BEST, Bars, RankingChart, RankingRow, Table
 from planner.show.theme import shades
-from planner.ui.pages.first import evidence
-from planner.ui.pages.read import page_of
-from planner.ui.pages.table import MOST_ROWS
+from planner.ui.pages.headline import evidence
+from planner.ui.pages.page_of_file import page_of
+from planner.ui.pages.result_tables import MOST_ROWS
 
 ANSWERS = ("train.json", "serve.json", "size.json", "sweep", "compare.json")
 EVERY = (*ANSWERS, "estimate.json", "explain.json", "plan.toml")

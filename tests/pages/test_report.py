@@ -8,7 +8,7 @@ import re
 import pytest
 
 from planner.show.html import markdown, page_html
-from planner.show.page import (
+from planner.show.output_blocks import (
     BEST,
     GAP,
     Bars,
@@ -21,10 +21,10 @@ from planner.show.page import (
     make_lines,
     text_table,
 )
+from planner.show.presenters.format_results import format_result
 from planner.show.terminal import terminal_text
-from planner.show.views.told import format_result
-from planner.ui.pages.read import page_of
-from planner.ui.pages.table import breakdowns
+from planner.ui.pages.page_of_file import page_of
+from planner.ui.pages.result_tables import breakdowns
 
 NAMES = (
     "train.json", "serve.json", "estimate.json", "size.json", "plan.toml", "explain.json", "sweep",

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from planner.show.html import page_html
-from planner.ui.pages.read import page_of
+from planner.ui.pages.page_of_file import page_of
 
 NAMES = (
     "train.json", "serve.json", "estimate.json", "size.json", "compare.json", "explain.json",

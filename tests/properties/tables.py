@@ -7,10 +7,10 @@ from functools import cache
 from typing import Any
 
 from planner import Request
+from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.configurations.enumerate import OpenMesh, training_mesh
-from planner.configurations.table import TrainingConfigurations
-from planner.estimators.training.share import Setting
-from planner.workloads.plan import make_plan
+from planner.estimators.training.micro_batch_share import Setting
+from planner.workloads.make_plan import make_plan
 
 MODELS = ("llama-65b", "gpt-3-175b", "mixtral-8x7b", "deepseek-v3", "gemma-2-9b")
 GPUS = ("a100-sxm-80gb", "h100-sxm-80gb", "b200-sxm-180gb", "rtx4090-24gb")

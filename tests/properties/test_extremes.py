@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 from tables import ONE, setting, table
 
-from planner.estimators.training.cost import training_cost
 from planner.estimators.training.estimate import evaluate
 from planner.estimators.training.flops import model_flops_per_token
 from planner.estimators.training.memory import MEMORY_PARTS
-from planner.estimators.training.share import Setting
+from planner.estimators.training.micro_batch_share import Setting
+from planner.estimators.training.run_cost import training_cost
 from planner.layers.model import count_parameters
 from planner.specs.attention import AttentionSpec
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
+from planner.specs.operating_terms import OperatingTerms
 from planner.specs.price import one_price
-from planner.specs.site import OperatingTerms
-from planner.specs.workload import TrainingWorkload
+from planner.specs.training_workload import TrainingWorkload
 
 HIDDEN, LAYERS = 65_536, 200
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from rows import each
 from tables import FRAMEWORKS, GPUS, MODELS, mesh, setting, table, with_gpu, with_links
 
-from planner.configurations.table import TrainingConfigurations
+from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.estimators.training.estimate import Estimate, evaluate
+from planner.estimators.training.micro_batch_share import Setting
 from planner.estimators.training.sharding import data_parallel_time, stage_parameters
-from planner.estimators.training.share import Setting
 
 SLOW = settings(max_examples=examples(20, 4))
 SOME_MODEL, SOME_FRAMEWORK = st.sampled_from(MODELS), st.sampled_from(FRAMEWORKS)

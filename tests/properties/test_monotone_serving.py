@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner import Request
-from planner.configurations.table import ServingConfigurations
+from planner.configurations.configuration_tables import ServingConfigurations
+from planner.estimators.inference.closed_loop import RequestMeans
 from planner.estimators.inference.estimate import evaluate_serving
-from planner.estimators.inference.loop import RequestMeans
-from planner.workloads.plan import make_plan
+from planner.workloads.make_plan import make_plan
 from planner.workloads.replicas import ReplicaSource
 
 SLOW = settings(max_examples=examples(25, 5))

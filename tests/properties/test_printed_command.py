@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from planner.__main__ import run
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
 from planner.question.request import Request
-from planner.show.views.search import estimate_command
+from planner.show.presenters.search import estimate_command
 from planner.specs.catalogue import find
-from planner.workloads.plan import Plan, make_plan
+from planner.workloads.make_plan import Plan, make_plan
 
 SOME = settings(
     max_examples=examples(16, 2),
@@ -162,7 +162,7 @@ def check(question: Words, capsys: pytest.CaptureFixture[str], data: st.DataObje
         return plans[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("planner.workloads.plan.make_plan", noted)
+        patch.setattr("planner.workloads.make_plan.make_plan", noted)
         code = run(["search", *question, "--json", "found.json"])
     out = capsys.readouterr().out
     assume(code not in (InfeasibleError.exit_code, SpecError.exit_code, SearchSpaceError.exit_code))

@@ -31,13 +31,13 @@ from planner.base.software_enums import (
     RecomputedModules,
     TorchCompile,
 )
-from planner.configurations.table import NAMES, TrainingConfigurations
-from planner.estimators.training.share import Setting
+from planner.configurations.configuration_tables import NAMES, TrainingConfigurations
+from planner.estimators.training.micro_batch_share import Setting
 from planner.specs.catalogue import Catalogue, names
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
-from planner.specs.workload import TrainingWorkload
-from planner.workloads.plan import make_plan
+from planner.specs.training_workload import TrainingWorkload
+from planner.workloads.make_plan import make_plan
 
 MODELS = {
     "llama-7b": {},

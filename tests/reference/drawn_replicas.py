@@ -8,13 +8,13 @@ from typing import Any
 
 from scalar_serving_kernels import Replica, ServingWorld
 
-from planner.configurations.table import ServingConfigurations
-from planner.estimators.inference.setting import ServingSetting
+from planner.configurations.configuration_tables import ServingConfigurations
+from planner.estimators.inference.context import ServingSetting
 from planner.estimators.machine import Machine
 from planner.question.terms import glossary
 from planner.specs.catalogue import default_cluster, load_gpu, load_model
-from planner.specs.profile import load_engine
-from planner.specs.serving import ServingWorkload
+from planner.specs.serving_workload import ServingWorkload
+from planner.specs.software_profile import load_engine
 
 DENSE = [
     Replica(concurrency=1),

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import islice
 
-from planner.estimators.inference.replay import StepCosts
+from planner.estimators.inference.replica_simulation import StepCosts
 
 
 def step_time(costs: StepCosts, decoding: int, tokens: float) -> float:

@@ -1,4 +1,4 @@
-"""GPU-hours of a day, minute by minute: the twin of `planner.decide.sizing.day`."""
+"""GPU-hours of a day, minute by minute: the twin of `planner.decide.sizing.daily_schedule`."""
 
 from __future__ import annotations
 

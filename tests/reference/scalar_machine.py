@@ -17,7 +17,7 @@ from planner.specs.attention import AttentionSpec
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import ClusterSpec, GpuSpec
 from planner.specs.model import ModelSpec
-from planner.specs.workload import TrainingWorkload
+from planner.specs.training_workload import TrainingWorkload
 
 # The kernel of fp8 products by recipe, that of experts, bytes of a weight and of an activation,
 # and what casts move for a number; the kernel of blocks contains its casts, that of experts none.

@@ -16,7 +16,7 @@ from scalar_attention import kernel_rates
 
 from planner.specs.engine import EngineProfile
 from planner.specs.model import ModelSpec
-from planner.specs.serving import ServingWorkload
+from planner.specs.serving_workload import ServingWorkload
 
 # Bytes of a weight and of an activation that a product moves, scales included, and the words
 # of its rows in a GPU's efficiencies: dense and grouped.

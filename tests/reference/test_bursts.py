@@ -12,17 +12,17 @@ import pytest
 from event_replica import Lengths, Replica
 
 import planner
-from planner.decide.replayed import LATENCIES, SHARES, ReplayLatencies, replay_trace
+from planner.decide.trace_replay import LATENCIES, SHARES, ReplayLatencies, replay_trace
 from planner.errors import PlannerError
-from planner.estimators.inference.replay import Requests, StepCosts, replay
+from planner.estimators.inference.replica_simulation import Requests, StepCosts, replay
 from planner.formulas.queueing import arrival_noise, mean_wait, queued_wait
 from planner.logs.traces import read_trace
 from planner.optimize.exhaustive import exhaustive_search
-from planner.show.views.load import replay_blocks
+from planner.show.presenters.load_check import replay_blocks
 from planner.specs.arrivals import LOADS, Arrivals
-from planner.workloads.given import make_request
+from planner.workloads.build_request import make_request
+from planner.workloads.make_plan import make_plan
 from planner.workloads.measured_arrivals import measured_arrivals
-from planner.workloads.plan import make_plan
 from planner.workloads.traffic import shipped_lengths
 
 
@@ -289,7 +289,7 @@ def test_why_a_replay_differs_is_said(
         predicted=seconds,
         seen=seconds | {FIRST: dict.fromkeys((None, *SHARES), 0.5)},
     )
-    monkeypatch.setattr("planner.decide.replayed.replayed", lambda *_: found)
+    monkeypatch.setattr("planner.decide.trace_replay.replayed", lambda *_: found)
     told = [str(block) for block in replay_blocks(SimpleNamespace(request=None), None)]
     assert "mean TTFT" in told[-1]
     assert why in told[-1]

@@ -15,19 +15,19 @@ from planner.base.enums import (
     CacheType,
     Quantization,
 )
-from planner.configurations.table import ServingConfigurations
+from planner.configurations.configuration_tables import ServingConfigurations
+from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.continuous_batching import Phases
 from planner.estimators.inference.estimate import ServingEstimate, evaluate_serving
 from planner.estimators.inference.percentiles import (
     request_latency_percentile,
     time_per_output_token_percentile,
     time_to_first_token_percentile,
 )
-from planner.estimators.inference.serving import Phases
-from planner.estimators.inference.setting import ServingSetting
 from planner.estimators.machine import Machine
 from planner.specs.catalogue import default_cluster, load_gpu, load_model
-from planner.specs.profile import load_engine
-from planner.specs.serving import ServingWorkload
+from planner.specs.serving_workload import ServingWorkload
+from planner.specs.software_profile import load_engine
 
 STEP_TOKENS = 8192
 REQUESTS = 20_000

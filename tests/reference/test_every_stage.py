@@ -23,8 +23,8 @@ from scalar_parameters import stages
 
 from planner.estimators.training import sharding
 from planner.estimators.training.estimate import evaluate
+from planner.estimators.training.micro_batch_share import Setting
 from planner.estimators.training.sharding import StageLayers
-from planner.estimators.training.share import Setting
 from planner.specs.attention import AttentionSpec
 from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
 

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 import planner
-from planner.decide.replayed import replay_trace
+from planner.decide.trace_replay import replay_trace
 from planner.errors import PlannerError
-from planner.estimators.inference.replay import PrefixCache
-from planner.formulas.reuse import cache_filled, earlier_uses, stack_distances
+from planner.estimators.inference.replica_simulation import PrefixCache
+from planner.formulas.prefix_cache import cache_filled, earlier_uses, stack_distances
 from planner.logs.traces import Trace
 from planner.optimize.exhaustive import exhaustive_search
-from planner.specs.reuse import HitRateCurve
-from planner.workloads.given import make_request
-from planner.workloads.plan import make_plan
-from planner.workloads.reuse import measured_reuse
+from planner.specs.prefix_cache import HitRateCurve
+from planner.workloads.build_request import make_request
+from planner.workloads.make_plan import make_plan
+from planner.workloads.prefix_cache import measured_reuse
 
 BLOCK = 256
 ASKED = {

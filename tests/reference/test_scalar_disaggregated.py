@@ -13,17 +13,17 @@ from scalar_disaggregated import Deployment
 from scalar_serving_kernels import Replica
 
 import planner
+from planner.estimators.inference.context import ServingSetting
 from planner.estimators.inference.disaggregated import (
     Pools,
     decode_workers,
     disaggregated_run,
     prefill_workers,
 )
-from planner.estimators.inference.setting import ServingSetting
 from planner.specs.catalogue import load_model
-from planner.specs.site import OperatingTerms
-from planner.workloads.pool_search import PoolSpace
-from planner.workloads.pools import PoolSource
+from planner.specs.operating_terms import OperatingTerms
+from planner.workloads.prefill_decode_pools import PoolSource
+from planner.workloads.prefill_decode_search import PoolSpace
 
 WORKLOADS: list[dict[str, Any]] = [
     {},

@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 from scalar_machine import Layout, World
 
 from planner.estimators.training.estimate import REJECTIONS, Estimate, evaluate
-from planner.estimators.training.share import Setting
+from planner.estimators.training.micro_batch_share import Setting
 
 FRAMEWORKS_OF_ADAPTERS = ["hf-trainer", "unsloth", "nemo", "megatron-bridge", "fsdp", "torchtitan"]
 MODELS_OF_ADAPTERS = [

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import planner
-from planner.estimators.inference.serving import prefix_share, prompt_batch
+from planner.estimators.inference.continuous_batching import prefix_share, prompt_batch
 from planner.estimators.inference.step import step_time
 
 KINDS = ("input", "cached_input", "output")

@@ -15,12 +15,12 @@ import pytest
 
 import planner
 from planner.__main__ import run
-from planner.base.text import format_probability
+from planner.base.formatting import format_probability
 from planner.base.units import GIB
 from planner.optimize.result_columns import intervals
-from planner.show.views.overview import question_lines
-from planner.show.views.search import recommended_pairs, without_plan_lines
-from planner.show.views.told import format_result, label
+from planner.show.presenters.format_results import format_result, label
+from planner.show.presenters.question_summary import question_lines
+from planner.show.presenters.search import recommended_pairs, without_plan_lines
 
 QUESTIONS = {
     "train": ("--model", "llama-65b", "--gpus", "512"),

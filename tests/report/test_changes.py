@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from planner.decide.explaining.against import PartDifference
+from planner.decide.explain.plan_comparison import PartDifference
 from planner.decide.near import Change
-from planner.show.views.explanation import against_lines
-from planner.show.views.imported import change_text
+from planner.show.presenters.explanation import against_lines
+from planner.show.presenters.launch_file import change_text
 
 OWN = {"time_to_first_token_s": 0.2, "time_per_output_token_s": 0.00867}
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner.base import text
-from planner.show.page import KeyValues, make_lines
-from planner.show.views.sure import evidence
+from planner.base import formatting
+from planner.show.output_blocks import KeyValues, make_lines
+from planner.show.presenters.uncertainty import evidence
 from tests.rows import each
 
-NOUNS = text.NOUNS.split("|")
+NOUNS = formatting.NOUNS.split("|")
 SOURCE = Path(planner.__file__).parent
 
 
@@ -26,7 +26,7 @@ def expected(number: int, noun: str) -> str:
 
 @each(("number", "noun"), [(n, noun) for n in (0, 1, 2) for noun in NOUNS])
 def test_a_number_of_things_agrees_with_its_noun(number: int, noun: str) -> None:
-    assert text.agreed(f"{number} {noun}, of 21 {noun}") == (
+    assert formatting.agreed(f"{number} {noun}, of 21 {noun}") == (
         f"{expected(number, noun)}, of 21 {noun}"
     )
 
@@ -46,18 +46,18 @@ def test_a_number_of_things_agrees_with_its_noun(number: int, noun: str) -> None
     ],
 )
 def test_nothing_else_changes(words: str, agreed: str) -> None:
-    assert text.agreed(words) == agreed
+    assert formatting.agreed(words) == agreed
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_what_is_shown_agrees(number: int) -> None:
     words = f"{number} requests in each replica"
-    shown = text.agreed(words)
+    shown = formatting.agreed(words)
     assert make_lines(words).lines == (shown,)
     assert KeyValues(pairs={"load": words}).pairs == {"load": shown}
     counted = "no runs" if not number else expected(number, "runs")
     assert evidence("measured", number).endswith(f"{counted} on this GPU")
-    assert text.format_gpus(number) == expected(number, "GPUs")
+    assert formatting.format_gpus(number) == expected(number, "GPUs")
 
 
 def counted_nouns() -> Iterator[tuple[str, str]]:

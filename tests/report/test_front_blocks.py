@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import planner
+from planner.show.presenters.pareto_front import FrontPoints, Points, block_lines, points_blocks
 from planner.show.terminal import terminal_text
-from planner.show.views.front import FrontPoints, Points, block_lines, points_blocks
 
 
 def _points(column: str, values: list[float]) -> Points:

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from planner import Request, estimate
 from planner.optimize.source import first_row
+from planner.show.presenters.serving_details import latency_blocks, latency_distribution
 from planner.show.terminal import print_blocks
-from planner.show.views.serving_details import latency_blocks, latency_distribution
 
 
 @pytest.fixture(scope="module")

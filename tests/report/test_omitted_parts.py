@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from planner import Request
-from planner.show.views.overview import omitted_lines
-from planner.workloads.plan import make_plan
+from planner.show.presenters.question_summary import omitted_lines
+from planner.workloads.make_plan import make_plan
 
 _TEXT = {
     "model_type": "llama",

@@ -4,11 +4,11 @@ import doctest
 
 import pytest
 
-from planner.base import text
+from planner.base import formatting
 
 
 def test_the_examples_hold():
-    assert doctest.testmod(text).failed == 0
+    assert doctest.testmod(formatting).failed == 0
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_the_examples_hold():
     ],
 )
 def test_durations_come_in_the_unit_that_suits(seconds, words):
-    assert text.format_duration(seconds) == words
+    assert formatting.format_duration(seconds) == words
 
 
 @pytest.mark.parametrize(
@@ -36,4 +36,4 @@ def test_durations_come_in_the_unit_that_suits(seconds, words):
     ],
 )
 def test_limits_carry_their_unit(amount, unit, words):
-    assert text.format_limit(amount, unit) == words
+    assert formatting.format_limit(amount, unit) == words

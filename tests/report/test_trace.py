@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import planner
-from planner.estimators.timeline.placed import STREAMS
-from planner.show.views.details import details_of
-from planner.show.views.plots.timeline import write_trace
+from planner.estimators.timeline.pipeline_schedule import STREAMS
+from planner.show.presenters.plots.timeline import write_trace
+from planner.show.presenters.workload_details import details_of
 
 
 def _written(path: Path, **asked: Any) -> tuple[Any, dict[str, Any]]:

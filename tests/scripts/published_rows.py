@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.validation.runs import Run
+from planner.validation.run_tables import Run
 
 ROW = {
     "source": "a source",

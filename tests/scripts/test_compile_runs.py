@@ -5,8 +5,8 @@ import csv
 import pytest
 from compile_runs import AS_PUBLISHED, compiled, original
 
-from planner.validation.library import Library
-from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, Run
+from planner.validation.run_tables import SHIPPED, SHIPPED_INFERENCE, Run
+from planner.validation.spec_library import Library
 
 SERVING = SHIPPED_INFERENCE[1]
 

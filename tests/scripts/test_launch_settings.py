@@ -5,8 +5,8 @@ from published.inference import inference_cells
 from published.tables import read_table
 from published_rows import run_of
 
-from planner.validation.library import Library
-from planner.validation.runs import SHIPPED_INFERENCE, read_runs
+from planner.validation.run_tables import SHIPPED_INFERENCE, read_runs
+from planner.validation.spec_library import Library
 
 INFERENCEX = {
     "source": "db-dump/2026-04-27",

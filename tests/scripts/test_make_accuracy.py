@@ -7,7 +7,7 @@ from pathlib import Path
 
 from make_accuracy import accuracy_tables
 
-from planner.validation.compare import ComparedRun
+from planner.validation.accuracy import ComparedRun
 
 ROOT = Path(__file__).parents[2]
 TABLES = (ROOT / "docs" / "accuracy_tables.md").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ import struct
 import make_pictures
 import make_traffic
 
-from planner.show.page import PICTURES
+from planner.show.output_blocks import PICTURES
 
 
 def test_every_picture_of_the_page_is_made_by_a_command_above_it() -> None:

@@ -7,9 +7,9 @@ from published.tables import changed
 from published_rows import run_of
 from rows import each
 
-from planner.validation.compare import predict
-from planner.validation.library import Library
-from planner.validation.runs import Run, Runs
+from planner.validation.accuracy import predict
+from planner.validation.run_tables import Run, Runs
+from planner.validation.spec_library import Library
 
 
 @pytest.fixture(scope="module")

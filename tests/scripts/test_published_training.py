@@ -3,8 +3,8 @@
 import pytest
 from published.training import training_cells
 
-from planner.validation.library import Library
-from planner.validation.runs import Run
+from planner.validation.run_tables import Run
+from planner.validation.spec_library import Library
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ import site_pages
 import spec_pages
 
 from planner.specs.catalogue import Catalogue
-from planner.specs.load import read_toml
-from planner.specs.paths import SpecKind
+from planner.specs.spec_files import read_toml
+from planner.specs.spec_paths import SpecKind
 
 ROOT = Path(__file__).parents[2]
 FORMULAS = sorted(path.stem for path in ROOT.glob("planner/formulas/[a-z]*.py"))

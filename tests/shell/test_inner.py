@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.documents.shell import Script, read_shell
-from planner.documents.shell.inner import read_inner
-from planner.documents.shell.text import Span, apply_edits
-from planner.documents.shell.values import TextPiece
+from planner.documents.shell.edits import Span, apply_edits
+from planner.documents.shell.nested_scripts import read_inner
+from planner.documents.shell.syntax import TextPiece
 from planner.errors import LaunchError
 
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import each
 
-from planner.documents.shell import Script, Word, expand, read_shell
-from planner.documents.shell.text import Span, apply_edits
+from planner.documents.shell import Script, Word, expansion, read_shell
+from planner.documents.shell.edits import Span, apply_edits
 from planner.errors import LaunchError
 
 
@@ -255,8 +255,8 @@ REFUSED = {
 
 @pytest.mark.parametrize("text", REFUSED, ids=lambda text: str(text)[:16].encode().hex())
 def test_hostile_scripts_are_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expand, "MOST_WORDS", 5_000)
-    monkeypatch.setattr(expand, "LONGEST_WORD", 50_000)
+    monkeypatch.setattr(expansion, "MOST_WORDS", 5_000)
+    monkeypatch.setattr(expansion, "LONGEST_WORD", 50_000)
     start = time.process_time()
     with pytest.raises(LaunchError, match=REFUSED[text]):
         read_shell(text, name="run.sh")

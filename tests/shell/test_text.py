@@ -14,8 +14,8 @@ from draws import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.documents.shell.text import Span, apply_edits, make_patch, shell_word
-from planner.documents.writing import json_scalar, yaml_scalar
+from planner.documents.shell.edits import Span, apply_edits, make_patch, shell_word
+from planner.documents.yaml_writer import json_scalar, yaml_scalar
 from planner.errors import LaunchError
 
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))

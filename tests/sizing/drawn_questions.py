@@ -9,7 +9,7 @@ from typing import Any
 import planner
 from planner.base.units import DAY
 from planner.decide.sizing.fleet import Size
-from planner.decide.sizing.size import SURELY
+from planner.decide.sizing.size_all import SURELY
 from planner.errors import PlannerError
 
 Question = Mapping[str, Any]

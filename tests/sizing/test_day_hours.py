@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import planner
-from planner.decide.sizing import day as day_module
-from planner.decide.sizing.day import (
+from planner.decide.sizing import daily_schedule as day_module
+from planner.decide.sizing.daily_schedule import (
     DailySchedule,
     HourlyPrices,
     cheapest_base,
@@ -20,9 +20,9 @@ from planner.decide.sizing.day import (
     request_with_layout,
 )
 from planner.decide.sizing.fleet import FeasiblePlan
-from planner.decide.sizing.load import LoadPeriod, LoadProfile
+from planner.decide.sizing.load_profile import LoadPeriod, LoadProfile
 from planner.question.request import Request
-from planner.workloads.given import make_request
+from planner.workloads.build_request import make_request
 from tests.reference.scalar_day import paid_hours, rises
 
 HOURLY = HourlyPrices(base=2 / 3600, base_contract="", hourly=2 / 3600, hourly_contract="")

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import planner as planning
-from planner.decide.sizing.load import LoadPeriod, LoadProfile, traced_load
-from planner.decide.sizing.scaling import HOLD, USUAL, Startup, read_startup, size_autoscaled
+from planner.decide.sizing.autoscaling import HOLD, USUAL, Startup, read_startup, size_autoscaled
+from planner.decide.sizing.load_profile import LoadPeriod, LoadProfile, traced_load
 from planner.errors import SearchSpaceError
-from planner.workloads.given import make_request
+from planner.workloads.build_request import make_request
 
 FLEETS = [(10.0 * n, 2 * n, 11.0 * n) for n in range(1, 21)]
 STEP = 10.0

@@ -3,7 +3,7 @@
 import pytest
 
 import planner
-from planner.decide.sizing.scaling import backlog_over_time, least_before, rolling_maximum
+from planner.decide.sizing.autoscaling import backlog_over_time, least_before, rolling_maximum
 from planner.errors import SearchSpaceError
 
 QUIET = [14, 10, 8, 7, 7, 9, 14, 22, 33, 42, 47, 49, 48, 50, 50, 48, 45, 41, 37, 35, 33, 29, 24, 18]

@@ -5,7 +5,7 @@ import math
 import pytest
 
 import planner
-from planner.decide.sizing.envelope import read_budget
+from planner.decide.sizing.budget import read_budget
 from planner.errors import PlannerError, SearchSpaceError
 from planner.specs.api_price import api_prices
 
@@ -228,7 +228,7 @@ def test_a_run_within_watts_or_dollars():
 
 
 def test_the_picture_has_tokens_over_cost():
-    from planner.show.views.plots.curves import size_curves
+    from planner.show.presenters.plots.curves import size_curves
 
     answer = planner.size(
         **{**SERVICE, "gpu": ["h100", "b200"]}, constraints={"power": "100kW"}, price=3

@@ -9,9 +9,9 @@ from itertools import pairwise
 import pytest
 
 import planner
-from planner.decide.sizing.by_length import MOST_POOLS, candidate_cuts, read_pools
+from planner.decide.sizing.length_pools import MOST_POOLS, candidate_cuts, read_pools
 from planner.errors import SearchSpaceError
-from planner.workloads.given import make_request
+from planner.workloads.build_request import make_request
 
 ASKED = {
     "workload": "serve", "model": "llama-3.1-70b", "gpu": "h100", "price": 2, "engine": "vllm",
@@ -30,7 +30,7 @@ SMALL = {
 @pytest.fixture
 def few_cuts(monkeypatch):
     """Two are enough to tell the best: each pool of each cut is sized."""
-    monkeypatch.setattr("planner.decide.sizing.by_length._SHARES", (0.3, 0.5))
+    monkeypatch.setattr("planner.decide.sizing.length_pools._SHARES", (0.3, 0.5))
 
 
 def gpus(found):

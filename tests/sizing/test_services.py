@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import planner
-from planner.decide.sizing.services import (
+from planner.decide.sizing.shared_services import (
     GpuType,
     cheapest_allocation,
     held_and_cost,

@@ -9,14 +9,14 @@ import pandas as pd
 import pytest
 
 import planner
-from planner.decide.sizing.day import (
+from planner.decide.sizing.daily_schedule import (
     DayPeriod,
     HourlyPrices,
     LoadPeriod,
     cheapest_base,
     day_cost,
 )
-from planner.decide.sizing.load import read_load
+from planner.decide.sizing.load_profile import read_load
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
 from planner.optimize.problem import sure_factor
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from planner.base.processes import TRIES, WorkersEnded, run_on_workers
-from planner.decide.sizing import size as sizing
+from planner.base.worker_processes import TRIES, WorkersEnded, run_on_workers
+from planner.decide.sizing import size_all as sizing
 from planner.errors import WorkersLost
-from planner.workloads.given import make_request
+from planner.workloads.build_request import make_request
 
 SIZE = (
     "size", "--model", "llama-65b", "--tokens", "1T", "--deadline", "30d",
@@ -112,7 +112,7 @@ _LARGE = """
 import time
 from multiprocessing.connection import Connection
 
-from planner.base.processes import on_workers
+from planner.base.worker_processes import on_workers
 
 send = Connection._send
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import planner
-from planner.base import text
+from planner.base import formatting
 from planner.base.units import DAY
 from planner.decide.sizing.searches import evenly_spaced, node_multiples, one_per_doubling
 from planner.errors import SearchSpaceError, SpecError
@@ -146,7 +146,7 @@ def test_the_limit_that_binds_is_told_at_the_number_that_comes_nearest():
     }
     limits = {"calendar_time": "5d"}
     (size,) = planner.size(**asked, constraints=limits, num_gpus=[16, 32]).sizes
-    told = text.format_duration(days[32])
+    told = formatting.format_duration(days[32])
     assert size.reason == f"calendar time {told} with 32 GPUs, above 5.00 days"
     (size,) = planner.size(**asked, constraints={"calendar_time": "1s"}).sizes
     (fastest,) = planner.size(**asked, constraints={"cost": 1e9}).sizes
@@ -224,8 +224,8 @@ def test_without_a_gpu_the_current_ones_of_data_centers_are_sized():
 
 
 def _tasks():
-    from planner.decide.sizing.size import sizing_tasks
-    from planner.workloads.given import make_request
+    from planner.decide.sizing.size_all import sizing_tasks
+    from planner.workloads.build_request import make_request
 
     return sizing_tasks(make_request({**RUN, "constraints": {"cost": 1e6}}))
 

@@ -11,7 +11,7 @@ import pytest
 from planner.errors import SpecError
 from planner.specs.api_price import COLUMNS, api_prices, of_release, priced_models, read_api_prices
 from planner.specs.catalogue import names
-from planner.specs.paths import api_price_files
+from planner.specs.spec_paths import api_price_files
 
 HEADER = "provider,model,input_usd_per_mtok,cached_input_usd_per_mtok,output_usd_per_mtok"
 

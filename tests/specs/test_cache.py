@@ -13,13 +13,13 @@ import pytest
 
 from planner.errors import SpecError
 from planner.question.request import Request
-from planner.specs import cache, load
-from planner.specs.cache import cache_by_files, cache_on_disk, snapshot_files, stamp
+from planner.specs import file_cache, spec_files
 from planner.specs.catalogue import find, load_gpu, load_model, names
+from planner.specs.file_cache import cache_by_files, cache_on_disk, snapshot_files, stamp
 from planner.specs.hardware import read_gemm_table
 from planner.specs.price import price_of
-from planner.specs.profile import load_framework
-from planner.workloads.plan import make_plan
+from planner.specs.software_profile import load_framework
+from planner.workloads.make_plan import make_plan
 
 GPU = "h100-sxm-80gb"
 
@@ -27,7 +27,7 @@ GPU = "h100-sxm-80gb"
 @pytest.fixture(autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Files that a test has just written count as settled.
-    monkeypatch.setattr(cache, "_SETTLED_AFTER_NS", -(10**9))
+    monkeypatch.setattr(file_cache, "_SETTLED_AFTER_NS", -(10**9))
     monkeypatch.chdir(tmp_path)
 
 
@@ -35,13 +35,13 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that are read from now on."""
     found: list[str] = []
-    read = load.read_bytes
+    read = spec_files.read_bytes
 
-    def noted(path: Path, limit: int = load.SMALL) -> bytes:
+    def noted(path: Path, limit: int = spec_files.SMALL) -> bytes:
         found.append(path.name)
         return read(path, limit)
 
-    monkeypatch.setattr(load, "read_bytes", noted)
+    monkeypatch.setattr(spec_files, "read_bytes", noted)
     return found
 
 
@@ -155,10 +155,10 @@ def test_same_size_and_time_but_another_file(tmp_path: Path) -> None:
 
 
 def test_what_changed_just_now_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "_SETTLED_AFTER_NS", 50_000_000)
+    monkeypatch.setattr(file_cache, "_SETTLED_AFTER_NS", 50_000_000)
     path = written("a", "one")
     now, calls = max(path.stat().st_mtime_ns, path.stat().st_ctime_ns), []
-    monkeypatch.setattr(cache.time, "time_ns", lambda: now)
+    monkeypatch.setattr(file_cache.time, "time_ns", lambda: now)
 
     @cache_by_files
     def content(file: Path) -> str:
@@ -228,12 +228,12 @@ def next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
 
     def end() -> None:
-        cache._save()
-        cache._snapshot.cache_clear()
+        file_cache._save()
+        file_cache._snapshot.cache_clear()
 
-    cache._snapshot.cache_clear()
+    file_cache._snapshot.cache_clear()
     yield end
-    cache._snapshot.cache_clear()
+    file_cache._snapshot.cache_clear()
 
 
 def _parsed(path: Path) -> dict[str, Any]:
@@ -299,8 +299,8 @@ def test_many_answers_of_the_same_specs_look_at_a_file_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[str] = []
-    look = cache._looked
-    monkeypatch.setattr(cache, "_looked", lambda place: (looked.append(place), look(place))[1])
+    look = file_cache._looked
+    monkeypatch.setattr(file_cache, "_looked", lambda place: (looked.append(place), look(place))[1])
     path = tmp_path / "one"
     path.write_text("a")
     text = cache_by_files(lambda: (stamp(path), path.read_text())[1])

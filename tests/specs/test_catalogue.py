@@ -22,8 +22,8 @@ from planner.specs.catalogue import (
     load_gpu_with_provenance,
     names,
 )
-from planner.specs.load import read_toml
-from planner.specs.paths import spec_folders
+from planner.specs.spec_files import read_toml
+from planner.specs.spec_paths import spec_folders
 
 
 @pytest.mark.parametrize(

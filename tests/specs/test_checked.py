@@ -12,15 +12,15 @@ import pytest
 from annotated_types import Interval, MinLen
 from rows import each
 
-from planner.specs.checked import Strict, ValidationErrors, build_validated, validated
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import ClusterSpec
-from planner.specs.load import FileContext, read_toml
 from planner.specs.model import ModelSpec
 from planner.specs.search_space import PowersOfTwo, SearchSpace
-from planner.specs.serving import ServingWorkload
-from planner.specs.workload import TrainingWorkload
+from planner.specs.serving_workload import ServingWorkload
+from planner.specs.spec_files import FileContext, read_toml
+from planner.specs.training_workload import TrainingWorkload
+from planner.specs.validated import Strict, ValidationErrors, build_validated, validated
 
 ROOT = Path(__file__).parents[2]
 FOLDERS: dict[Any, str] = {

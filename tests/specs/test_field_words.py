@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from planner.specs.checked import field_words
 from planner.specs.engine import EngineProfile
 from planner.specs.framework import FrameworkProfile
-from planner.specs.load import field_names
+from planner.specs.spec_files import field_names
+from planner.specs.validated import field_words
 
 
 @pytest.mark.parametrize("profile", [FrameworkProfile, EngineProfile])

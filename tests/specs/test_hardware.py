@@ -27,8 +27,8 @@ from planner.specs.catalogue import (
     names,
 )
 from planner.specs.gpu import GpuSpec, collectives, gemm_key, is_measured, with_defaults
-from planner.specs.load import check_spec, provenance, read_toml
-from planner.specs.paths import spec_folders
+from planner.specs.spec_files import check_spec, provenance, read_toml
+from planner.specs.spec_paths import spec_folders
 
 GPUS = names("gpus")
 CLUSTERS = names("clusters")

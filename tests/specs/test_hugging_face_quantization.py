@@ -5,8 +5,8 @@ from rows import each
 
 from planner.errors import SpecError
 from planner.specs.hugging_face import published_types
-from planner.specs.load import check_spec
 from planner.specs.quantization import Checkpoint
+from planner.specs.spec_files import check_spec
 
 INT4 = {"weights": {"num_bits": 4, "type": "int"}, "input_activations": None}
 FP8 = {

@@ -19,10 +19,10 @@ from planner.errors import SpecError
 from planner.layers.model import count_parameters
 from planner.specs.attention import AttentionSpec
 from planner.specs.catalogue import load_model
-from planner.specs.checked import field_types
 from planner.specs.hugging_face import read_config
 from planner.specs.hugging_face_families import COMPOSITES, FAMILIES, ROWS, UNMODELLED, named
 from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
+from planner.specs.validated import field_types
 
 ROW_CONFIGS = DENSE_ROW_CONFIGS | EXPERT_ROW_CONFIGS | COMPOSITE_CONFIGS | NEWEST_CONFIGS
 # Parameters counted beyond those of transformers, which a note of the model explains.

@@ -10,10 +10,10 @@ import pytest
 
 import planner
 from planner.errors import PlannerError
-from planner.show.views.documents import save_plan
+from planner.show.presenters.json_files import save_plan
 from planner.specs.catalogue import load_model
-from planner.specs.images import count_image_tokens
-from planner.workloads.pinned import SavedPlan
+from planner.specs.image_processing import count_image_tokens
+from planner.workloads.saved_plan import SavedPlan
 
 SIZES = [
     # model, width, height, tiles, tokens

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from planner.base.reading import SMALL
+from planner.base.read_files import SMALL
 from planner.errors import SpecError
 from planner.specs.catalogue import load_gpu, load_model
-from planner.specs.load import read_bytes, read_text, read_toml
 from planner.specs.price import read_prices
+from planner.specs.spec_files import read_bytes, read_text, read_toml
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from rows import each
 from planner.errors import SpecError
 from planner.layers.model import count_parameters
 from planner.specs.catalogue import load_model, names
-from planner.specs.load import check_spec, read_spec, read_toml
 from planner.specs.model import ModelSpec
-from planner.specs.paths import SpecKind, spec_folders
+from planner.specs.spec_files import check_spec, read_spec, read_toml
+from planner.specs.spec_paths import SpecKind, spec_folders
 
 FILES = sorted(spec_folders(SpecKind.MODELS)[-1].glob("*.toml"))
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from planner.errors import SpecError
-from planner.estimators.ownership import assumed_figures, owned, used_figures
+from planner.estimators.ownership_cost import assumed_figures, owned, used_figures
 from planner.specs.catalogue import Catalogue, names
-from planner.specs.paths import extra_files
 from planner.specs.price import (
     DIMENSIONS,
     Price,
@@ -18,6 +17,7 @@ from planner.specs.price import (
     read_ownership,
     unknown_owned,
 )
+from planner.specs.spec_paths import extra_files
 
 H100 = "h100-sxm-80gb"
 HEADER = "quantity,gpu,value,low,high,unit,source,date,gpus,asked"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from planner.errors import SpecError
-from planner.specs import paths
+from planner.specs import spec_paths
 from planner.specs.catalogue import Catalogue, find
-from planner.specs.paths import SpecKind, price_files, spec_folders
+from planner.specs.spec_paths import SpecKind, price_files, spec_folders
 
 
 @pytest.mark.parametrize("kind", ["gpus", "clusters", "efficiency"])
@@ -70,7 +70,7 @@ def test_a_wheel_carries_the_data_inside_the_package(
     inside = tmp_path / "planner" / "data" / "hardware_specs"
     (inside / "gpus").mkdir(parents=True)
     (inside / "prices.csv").touch()
-    monkeypatch.setattr(paths, "_PACKAGE", tmp_path / "planner")
+    monkeypatch.setattr(spec_paths, "_PACKAGE", tmp_path / "planner")
     monkeypatch.chdir(tmp_path)
     assert spec_folders("gpus") == [inside / "gpus"]
     assert price_files() == [inside / "prices.csv"]

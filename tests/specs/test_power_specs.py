@@ -9,7 +9,6 @@ import pytest
 import planner
 from planner.errors import SearchSpaceError, SpecError
 from planner.question.request import Request
-from planner.specs.paths import extra_files
 from planner.specs.power import (
     CARBON,
     COLUMNS,
@@ -19,7 +18,8 @@ from planner.specs.power import (
     load_power,
     read_regions,
 )
-from planner.workloads.plan import make_plan
+from planner.specs.spec_paths import extra_files
+from planner.workloads.make_plan import make_plan
 
 QUESTION = {"model": "llama-7b", "num_gpus": 16, "gpu": "h100", "framework": "megatron-lm"}
 SPACE = {**QUESTION, "space": "small"}

@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 
 from planner.errors import SpecError
 from planner.specs.catalogue import names
-from planner.specs.load import are_old, month
-from planner.specs.paths import price_files
 from planner.specs.price import (
     COLUMNS,
     CONTRACTS,
@@ -29,6 +27,8 @@ from planner.specs.price import (
     typical,
     unknown_gpus,
 )
+from planner.specs.spec_files import are_old, month
+from planner.specs.spec_paths import price_files
 
 H100 = "h100-sxm-80gb"
 NOT_RENTED = ("a800-sxm-80gb", "h800-sxm-80gb", "h20-96gb", "h100-sxm-96gb", "gaudi2", "gaudi3",

@@ -12,8 +12,8 @@ import tomlkit
 
 from planner.errors import SpecError
 from planner.specs.catalogue import find, names
-from planner.specs.paths import SpecKind
-from planner.specs.profile import kind_of_profile, load_engine, load_framework
+from planner.specs.software_profile import kind_of_profile, load_engine, load_framework
+from planner.specs.spec_paths import SpecKind
 
 SECTIONS = ("execution", "overlap", "states", "memory", "offloading", "attention_split")
 

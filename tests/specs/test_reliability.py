@@ -10,7 +10,7 @@ import pytest
 from planner.base.units import HOUR
 from planner.errors import SpecError
 from planner.specs.catalogue import Catalogue
-from planner.specs.site import IDEAL, load_reliability
+from planner.specs.operating_terms import IDEAL, load_reliability
 
 RATE = '[gpu_hours_per_interruption]\ntypical = { value = 9600, unit = "h", source = "assumed" }\n'
 

@@ -7,7 +7,7 @@ from rows import each
 
 import planner
 from planner.specs.catalogue import load_gpu
-from planner.specs.profile import engine_on, load_engine, scheduler_default
+from planner.specs.software_profile import engine_on, load_engine, scheduler_default
 
 # GPU, release, sequences, tokens of a server, tokens of a program.
 KNOWN = [

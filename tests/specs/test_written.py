@@ -17,9 +17,9 @@ from planner.errors import SpecError
 from planner.specs.catalogue import Catalogue, load_model
 from planner.specs.gpu import is_assumed
 from planner.specs.hugging_face import read_config
-from planner.specs.load import read_spec
 from planner.specs.model import ModelSpec
-from planner.specs.written import file_name, keep_model, model_text
+from planner.specs.spec_files import read_spec
+from planner.specs.spec_writer import file_name, keep_model, model_text
 
 SHIPPED = [
     "gpt2",

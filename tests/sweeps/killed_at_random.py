@@ -29,7 +29,7 @@ from pathlib import Path
 import psutil
 
 from planner import __main__ as planner
-from planner.base.interrupts import install_handlers
+from planner.base.signals import install_handlers
 
 SEED = "PLANNER_SEED"
 PATIENCE_S = 120.0

@@ -20,15 +20,15 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import planner.sweeps.run as run_module
-from planner.launch.write import launch_of, save_launch
-from planner.show.views.rows import row_files
-from planner.sweeps import store
-from planner.sweeps.parts import ScenarioBatch, parts_of, run_part
+import planner.sweeps.run_sweep as run_module
+from planner.launch.write_launch import launch_of, save_launch
+from planner.show.presenters.row_files import row_files
+from planner.sweeps import sweep_folder
 from planner.sweeps.plan import SweepPlan
-from planner.sweeps.read import make_sweep
-from planner.sweeps.run import Done, Run, run_sweep
-from planner.workloads.given import make_request
+from planner.sweeps.read_plan import make_sweep
+from planner.sweeps.run_sweep import Done, Run, run_sweep
+from planner.sweeps.scenario_batches import ScenarioBatch, parts_of, run_part
+from planner.workloads.build_request import make_request
 
 # Who is killed at an fsync leaves what one leaves that is killed at the replace after it.
 WRITES = ((os, "replace"), (os, "unlink"))
@@ -77,16 +77,16 @@ def ended_at(
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file of a directory but the lock."""
-    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != store.LOCK)
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != sweep_folder.LOCK)
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 def main(folder: Path) -> None:
     """End it at the first write, at the second of what is left, and so on."""
     plan = make_sweep(TABLE)
-    same = store.identity(plan)  # which takes longer than all writes
-    store.identity = run_module.identity = lambda plan: same
-    store.parts_of = partial(parts_of, size=1)
+    same = sweep_folder.identity(plan)  # which takes longer than all writes
+    sweep_folder.identity = run_module.identity = lambda plan: same
+    sweep_folder.parts_of = partial(parts_of, size=1)
     known: dict[ScenarioBatch, bytes] = {}
 
     def run(plan: SweepPlan, parts: Iterable[ScenarioBatch]) -> Iterator[Done]:

@@ -9,9 +9,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from planner.show.views.rows import csv_cell
-from planner.sweeps.parts import parts_of
+from planner.show.presenters.row_files import csv_cell
 from planner.sweeps.plan import SweepPlan
+from planner.sweeps.scenario_batches import parts_of
 
 GPUS, COUNTS = ["a100", "b200", "h100"], [8, 16, 32]
 _LAYOUT = {

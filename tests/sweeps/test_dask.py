@@ -21,12 +21,12 @@ from distributed.comm import CommClosedError
 
 from planner.base.version import __version__
 from planner.errors import MissingDependencyError
-from planner.sweeps import dask_workers, store
+from planner.sweeps import dask_workers, sweep_folder
 from planner.sweeps.dask_workers import ClusterError, on_dask
-from planner.sweeps.parts import ScenarioBatch
 from planner.sweeps.plan import SweepPlan
-from planner.sweeps.read import make_sweep
-from planner.sweeps.run import Done, Stopped, run_sweep
+from planner.sweeps.read_plan import make_sweep
+from planner.sweeps.run_sweep import Done, Stopped, run_sweep
+from planner.sweeps.scenario_batches import ScenarioBatch
 
 PLAN = {
     "model": "llama-7b",
@@ -195,7 +195,7 @@ def test_workers_that_would_compute_something_else_are_named(
     changed: dict[str, str],
     words: str,
 ) -> None:
-    mine = {**store.identity(plan), **changed}
+    mine = {**sweep_folder.identity(plan), **changed}
     monkeypatch.setattr(dask_workers, "identity", lambda plan: mine)
     with pytest.raises(ClusterError, match=rf"worker tcp://\S+ has another {words}"):
         run_sweep(plan, tmp_path, run=on_dask(cluster.scheduler_address))
@@ -214,7 +214,7 @@ def test_a_worker_without_planner_is_named(
 
 
 def test_a_worker_that_comes_later_is_checked_too(plan: SweepPlan) -> None:
-    mine = {**store.identity(plan), "program": "other"}
+    mine = {**sweep_folder.identity(plan), "program": "other"}
     task = dask_workers._Task(plan=plan, identity=mine, token="of this test")
     with pytest.raises(ClusterError, match="came that has another program"):
         dask_workers.run_there(task, ScenarioBatch(0, 0, 1))
@@ -299,7 +299,7 @@ def test_a_scheduler_that_ends_in_the_middle_is_one_error(
 ) -> None:
     monkeypatch.setattr(dask_workers, "_connected", lambda address: nullcontext(_Gone(at, error)))
     monkeypatch.setattr(dask_workers, "identity", lambda plan: {})
-    monkeypatch.setattr(store, "identity", lambda plan: {})
+    monkeypatch.setattr(sweep_folder, "identity", lambda plan: {})
     with pytest.raises(
         ClusterError,
         match=r"Lost .* tcp://10\.0\.0\.1:8786\. .*to continue",

@@ -18,12 +18,12 @@ import psutil
 import pytest
 
 from planner.errors import OutputError
-from planner.sweeps import store
-from planner.sweeps.parts import ScenarioBatch, is_whole
+from planner.sweeps import sweep_folder
 from planner.sweeps.plan import SweepPlan
-from planner.sweeps.read import read_plan
-from planner.sweeps.run import on_cores, run_sweep
-from planner.sweeps.store import Store
+from planner.sweeps.read_plan import read_plan
+from planner.sweeps.run_sweep import on_cores, run_sweep
+from planner.sweeps.scenario_batches import ScenarioBatch, is_whole
+from planner.sweeps.sweep_folder import Store
 
 PLAN = """
 model = "llama-7b"
@@ -58,7 +58,9 @@ def whole(plan: SweepPlan, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file of a directory but the lock."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != store.LOCK)
+    files = sorted(
+        path for path in folder.rglob("*") if path.is_file() and path.name != sweep_folder.LOCK
+    )
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
@@ -226,8 +228,8 @@ def test_a_part_with_other_bytes_is_not_whole(tmp_path: Path) -> None:
 def test_results_of_something_else_are_not_gone_on_with(
     plan: SweepPlan, part_done: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    other = {**store.identity(plan), name: "other"}
-    monkeypatch.setattr(store, "identity", lambda plan: other)
+    other = {**sweep_folder.identity(plan), name: "other"}
+    monkeypatch.setattr(sweep_folder, "identity", lambda plan: other)
     with (
         pytest.raises(OutputError, match=f"another {name}.*--fresh"),
         Store.opened(part_done, plan),

@@ -25,11 +25,11 @@ from planner.sweeps.columns import (
     measured_ends,
     only_column,
 )
-from planner.sweeps.read import make_sweep
-from planner.sweeps.run import run_sweep
-from planner.sweeps.show import SweepQuery, shown_blocks
-from planner.sweeps.store import Sweep, front_across
+from planner.sweeps.query import SweepQuery, shown_blocks
+from planner.sweeps.read_plan import make_sweep
+from planner.sweeps.run_sweep import run_sweep
 from planner.sweeps.summary import CHOSEN_BY
+from planner.sweeps.sweep_folder import Sweep, front_across
 from planner.workloads.registry import workload_names
 
 PLACES: dict[str, Any] = {"model": "llama-7b", "gpu": ["a100", "h100"], "num_gpus": [8, 16]}

@@ -10,8 +10,8 @@ from made import plan_of, row_of
 
 import planner as planning
 from planner.errors import SearchSpaceError
-from planner.sweeps.screen import headlines, money_lines, price_difference_lines
 from planner.sweeps.summary import WorkloadGroup, summarize
+from planner.sweeps.summary_blocks import headlines, money_lines, price_difference_lines
 
 OWNED = {"contract": "owned", "price_date": "old: 2024", "price_offers": 1}
 PLAN = plan_of(gpu=["a100", "b200"], num_gpus=[8], contract=["on-demand", "owned"])

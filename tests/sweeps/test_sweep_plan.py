@@ -12,7 +12,7 @@ import pytest
 from planner.errors import SearchSpaceError, SpecError
 from planner.specs.catalogue import names
 from planner.sweeps.plan import MOST_SCENARIOS, SweepPlan
-from planner.sweeps.read import make_sweep, read_plan
+from planner.sweeps.read_plan import make_sweep, read_plan
 
 TABLE = {
     "model": ["llama-7b", "llama-13b"],

@@ -17,11 +17,11 @@ import planner
 from planner.errors import OutputError
 from planner.optimize.pareto import front_of_many
 from planner.optimize.result_columns import full_columns
-from planner.sweeps.parts import joint_kind, parts_of, run_scenarios
 from planner.sweeps.plan import SweepPlan
-from planner.sweeps.read import make_sweep
-from planner.sweeps.run import in_this_process, on_cores, run_sweep
-from planner.sweeps.store import front_across
+from planner.sweeps.read_plan import make_sweep
+from planner.sweeps.run_sweep import in_this_process, on_cores, run_sweep
+from planner.sweeps.scenario_batches import joint_kind, parts_of, run_scenarios
+from planner.sweeps.sweep_folder import front_across
 from planner.workloads.registry import workload_of
 
 TABLE = {

@@ -14,7 +14,7 @@ from planner.errors import SearchSpaceError
 from planner.sweeps.columns import check_columns
 from planner.sweeps.differences import compare
 from planner.sweeps.select import parse_order, select_scenarios
-from planner.sweeps.store import Sweep, cell_value
+from planner.sweeps.sweep_folder import Sweep, cell_value
 
 SPOTS = [*product(GPUS, COUNTS)]
 PLAN = plan_of(gpu=GPUS, num_gpus=COUNTS)

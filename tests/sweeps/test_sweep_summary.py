@@ -13,8 +13,8 @@ from rows import each
 from planner.confidence.intervals import chance_below, quantile
 from planner.confidence.ranking import RankedPlan, are_plans_tied
 from planner.sweeps.plan import work_questions
-from planner.sweeps.screen import overtaking_line, tie_lines, winner_lines
 from planner.sweeps.summary import reason_mark, summarize
+from planner.sweeps.summary_blocks import overtaking_line, tie_lines, winner_lines
 
 SPOTS = [*product(GPUS, COUNTS)]
 PLAN = plan_of(gpu=GPUS, num_gpus=COUNTS)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from served import PATIENCE_S, Served, server
 
-from planner.ui.guard import Limits
+from planner.ui.request_limits import Limits
 
 
 @pytest.fixture(scope="session")

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from planner.ui.guard import Limits
-from planner.ui.pool import Pool
+from planner.ui.request_limits import Limits
+from planner.ui.worker_pool import Pool
 
 SMALL = "model=llama-7b&num_gpus=8&space=small"
 LONG = "size?model=llama-65b&gpu=all&num_gpus=256,512,1024&total_tokens=1T&calendar_time=60d"
@@ -72,7 +72,7 @@ def until(is_so: Callable[[], object]) -> None:
 @contextmanager
 def server(limits: Limits, token: str = "", specs: Path | None = None) -> Iterator[Served]:
     """A server that runs in a thread."""
-    from planner.ui.serve import listening, make_server
+    from planner.ui.server import listening, make_server
 
     with listening("127.0.0.1", 0) as listens:
         made = make_server(limits, specs, token)

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from served import OWN_HOST, PATIENCE_S, SMALL, Served, read, server, until
 from uvicorn.server import ServerState
 
-from planner.ui.guard import Limits, within_files
-from planner.ui.serve import Connection, network_of
+from planner.ui.request_limits import Limits, within_files
+from planner.ui.server import Connection, network_of
 
 HOST = b"host: localhost\r\n"
 BEGUN = b"GET /search HTTP/1.1\r\n"

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from served import PATIENCE_S, Served, server
 
-from planner.ui.guard import Limits, is_loopback
+from planner.ui.request_limits import Limits, is_loopback
 
 TOKEN = "a long; token=ü"
 
@@ -102,7 +102,7 @@ def test_without_a_token_one_asks_by_a_name_of_this_machine(served, host, status
 def test_ipv6_is_listened_on_and_asked_by_its_address():
     import socket
 
-    from planner.ui.serve import link, listening
+    from planner.ui.server import link, listening
 
     if not socket.has_ipv6:
         pytest.skip("there is no IPv6 here")

@@ -44,7 +44,7 @@ def in_process(pool: Any, calls: Mapping[str, Mapping[str, object]]) -> dict[str
     """Answers of the tools of a pool to a client that holds each to the schema of its tool."""
     from mcp import Client
 
-    from planner.ui.tools import make_server
+    from planner.ui.mcp_server import make_server
 
     async def ask() -> dict[str, Any]:
         async with Client(make_server(pool), read_timeout_seconds=120) as client:
@@ -59,8 +59,8 @@ def in_process(pool: Any, calls: Mapping[str, Mapping[str, object]]) -> dict[str
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[Any]:
-    from planner.ui.guard import Limits
-    from planner.ui.pool import Pool
+    from planner.ui.request_limits import Limits
+    from planner.ui.worker_pool import Pool
 
     made = Pool(Limits(workers=1, seconds=600))
     yield made
@@ -202,7 +202,7 @@ def test_long_parts_are_named_and_what_is_required_stays(pool: Any) -> None:
 
 
 def test_an_object_loses_its_longest_entries_first() -> None:
-    from planner.ui.tools import _without_long_parts
+    from planner.ui.mcp_server import _without_long_parts
 
     long = "x" * 9000
     found = {"manifest": {"version": 1, "assumed": long}, "row": {"a": 1}, "rows": long, "o": long}

@@ -8,8 +8,8 @@ import pytest
 
 from planner.errors import PlannerError, SearchSpaceError
 from planner.ui.form import groups_of
-from planner.ui.guard import is_loopback
 from planner.ui.question import COMMANDS, PLACED, Question, fields_of, option_of
+from planner.ui.request_limits import is_loopback
 from planner.workloads.registry import workload_names
 
 

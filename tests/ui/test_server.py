@@ -12,8 +12,8 @@ import httpx
 import pytest
 from served import LONG, OWN_HOST, PATIENCE_S, SMALL, server, until
 
-from planner.ui.guard import Limits
 from planner.ui.question import COMMANDS
+from planner.ui.request_limits import Limits
 
 
 def _answered(asks, path):
@@ -187,7 +187,7 @@ def test_who_leaves_before_the_question_has_come_is_not_a_fault_of_the_server(se
 
 
 def test_a_port_in_use_a_folder_that_is_none_and_what_is_missing(planner, tmp_path, monkeypatch):
-    from planner.ui.serve import listening
+    from planner.ui.server import listening
 
     with listening("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
@@ -202,7 +202,7 @@ def test_a_port_in_use_a_folder_that_is_none_and_what_is_missing(planner, tmp_pa
     monkeypatch.setattr("importlib.util.find_spec", lambda name, package=None: None)
     # What the server imports is not there either.
     monkeypatch.setitem(sys.modules, "h11", None)
-    monkeypatch.delitem(sys.modules, "planner.ui.serve", raising=False)
+    monkeypatch.delitem(sys.modules, "planner.ui.server", raising=False)
     ran = planner("ui")
     assert ran.exit_code == 7
     assert "pip install 'llm-gpu-planner[ui]'" in ran.err
@@ -211,7 +211,7 @@ def test_a_port_in_use_a_folder_that_is_none_and_what_is_missing(planner, tmp_pa
 def test_beyond_this_machine_there_is_a_token(monkeypatch):
     import uvicorn
 
-    from planner.ui.serve import serve
+    from planner.ui.server import serve
 
     said = []
     monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: None)

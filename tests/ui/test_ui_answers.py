@@ -15,9 +15,9 @@ import pytest
 from planner.errors import InfeasibleError, LaunchError, PlannerError, SearchSpaceError, SpecError
 from planner.optimize.exhaustive import StopSearch
 from planner.ui.form import FIRST, groups_of, sliders_of
-from planner.ui.guard import Limits, RequestRefused
-from planner.ui.pool import Uploads, answer, file_of
 from planner.ui.question import COMMANDS, Question, fixes_of
+from planner.ui.request_limits import Limits, RequestRefused
+from planner.ui.worker_pool import Uploads, answer, file_of
 
 SMALL = "model=llama-7b&num_gpus=8&space=small"
 ASKED = {
@@ -136,7 +136,7 @@ def test_nothing_of_the_server_is_read_for_a_question(tmp_path):
     secret.write_text(json.dumps({"zero_optimization": {"stage": 3}, "train_batch_size": 4321}))
     own = tmp_path / "run.sh"
     own.write_text(SCRIPT.format(secret))
-    from planner.launch.read import read_launch
+    from planner.launch.read_launch import read_launch
 
     assert read_launch(own).values["global_batch_size"] == 4321
     for name in (str(secret), f"../../../../..{secret}"):

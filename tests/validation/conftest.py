@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.validation.library import Library
-from planner.validation.runs import Runs, read_runs
+from planner.validation.run_tables import Runs, read_runs
+from planner.validation.spec_library import Library
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from planner.validation.runs import Run, Runs
+from planner.validation.run_tables import Run, Runs
 
 ROW = {
     "source": "a source",

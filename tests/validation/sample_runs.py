@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from planner.validation.library import Library
-from planner.validation.runs import Run, Runs
+from planner.validation.run_tables import Run, Runs
+from planner.validation.spec_library import Library
 from planner.validation.training.cases import TrainingCase, training_case
 
 MODEL = {

@@ -11,8 +11,8 @@ from planner.base.units import GIB
 from planner.errors import CalibrationError
 from planner.specs.catalogue import find
 from planner.specs.framework import Execution
-from planner.specs.profile import load_framework
-from planner.validation import fit as fitting
+from planner.specs.software_profile import load_framework
+from planner.validation import fit_parameters as fitting
 from planner.validation.calibration import (
     CALIBRATED,
     chosen_parameters,
@@ -23,7 +23,7 @@ from planner.validation.calibration import (
     unit_of,
     with_values,
 )
-from planner.validation.fit import fit, number_of_fits
+from planner.validation.fit_parameters import fit, number_of_fits
 from planner.validation.training.cases import predict_training_group
 
 ROWS = [

@@ -14,9 +14,9 @@ from planner.base.enums import (
 from planner.base.software_enums import (
     RecomputedModules,
 )
-from planner.confidence.software import framework_rule
-from planner.validation.library import NotPredicted
-from planner.validation.runs import MemoryKind
+from planner.confidence.profile_rules import framework_rule
+from planner.validation.run_tables import MemoryKind
+from planner.validation.spec_library import NotPredicted
 from planner.validation.training.cases import memory_kind, predict_training_group, training_case
 
 

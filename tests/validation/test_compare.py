@@ -4,9 +4,9 @@ import pytest
 from rich.console import Console
 from sample_runs import row, run_of, runs_of
 
+from planner.show.presenters.validation import reasons_blocks
 from planner.show.terminal import print_blocks
-from planner.show.views.validation import reasons_blocks
-from planner.validation.compare import (
+from planner.validation.accuracy import (
     STEP_TIME,
     TRAINING_KIND,
     TRAINING_MEMORY,
@@ -17,7 +17,7 @@ from planner.validation.compare import (
     ranges,
     regrets,
 )
-from planner.validation.prediction import MEMORY, Prediction
+from planner.validation.case_prediction import MEMORY, Prediction
 from planner.validation.training.cases import training_case
 
 

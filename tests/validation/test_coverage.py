@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from residuals import Residual, residuals, shares_within
 
-from planner.validation.compare import ComparedRun
+from planner.validation.accuracy import ComparedRun
 
 
 @pytest.fixture(scope="module")

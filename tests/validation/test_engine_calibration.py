@@ -9,6 +9,7 @@ from sample_inference import DISAGGREGATED, row, runs_of
 from planner.__main__ import run
 from planner.errors import CalibrationError
 from planner.specs.engine import EngineExecution
+from planner.validation.accuracy import predict
 from planner.validation.calibration import (
     chosen_parameters,
     log_ratios,
@@ -17,8 +18,7 @@ from planner.validation.calibration import (
     thinned,
     unit_of,
 )
-from planner.validation.compare import predict
-from planner.validation.fit import fit
+from planner.validation.fit_parameters import fit
 
 TIMES = ("_time", "_overhead")
 QUANTITY = "time_per_output_token_s"

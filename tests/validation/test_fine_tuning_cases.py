@@ -3,7 +3,7 @@
 import pytest
 from sample_runs import MODEL, case
 
-from planner.validation.library import NotPredicted
+from planner.validation.spec_library import NotPredicted
 
 ALONE = {"num_gpus": "1", "zero_stage": "", "tensor_parallel": "1", "data_parallel": ""}
 

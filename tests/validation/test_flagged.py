@@ -7,7 +7,7 @@ import math
 import pytest
 from sample_runs import row, runs_of
 
-from planner.validation.compare import IMPOSSIBLE, STEP_TIME, errors, joined, predict
+from planner.validation.accuracy import IMPOSSIBLE, STEP_TIME, errors, joined, predict
 
 MEASURED = "measured_step_time_s"
 

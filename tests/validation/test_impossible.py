@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from planner.confidence.software import engine_rule
-from planner.validation.compare import kind_of, why_impossible
-from planner.validation.library import Library
-from planner.validation.runs import read_runs
+from planner.confidence.profile_rules import engine_rule
+from planner.validation.accuracy import kind_of, why_impossible
+from planner.validation.run_tables import read_runs
+from planner.validation.spec_library import Library
 
 LIBRARY = Library()
 SERVED = {

@@ -8,10 +8,10 @@ from planner.base.enums import (
     CacheType,
     Quantization,
 )
-from planner.confidence.software import engine_rule
+from planner.confidence.profile_rules import engine_rule
 from planner.validation.inference.cases import Mode, inference_case
-from planner.validation.library import NotPredicted
-from planner.validation.runs import read_runs
+from planner.validation.run_tables import read_runs
+from planner.validation.spec_library import NotPredicted
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ import pytest
 from sample_inference import DISAGGREGATED, row, run_of, runs_of
 
 import planner
-from planner.show.views.validation import write_predictions
-from planner.validation.compare import INFERENCE_KIND, joined, predict, ranges
-from planner.validation.runs import INFERENCE, SHIPPED_INFERENCE, Runs, read_runs
+from planner.show.presenters.validation import write_predictions
+from planner.validation.accuracy import INFERENCE_KIND, joined, predict, ranges
+from planner.validation.run_tables import INFERENCE, SHIPPED_INFERENCE, Runs, read_runs
 
 
 @pytest.fixture(scope="module")

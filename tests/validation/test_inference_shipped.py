@@ -10,11 +10,11 @@ from shipped_intervals import assert_layouts_shipped, assert_shipped, assert_wid
 from planner.base.enums import (
     LinkKind,
 )
-from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.inference.context import ServingSetting
 from planner.estimators.machine import Machine
 from planner.specs.catalogue import default_cluster
-from planner.specs.serving import ServingWorkload
-from planner.validation.compare import (
+from planner.specs.serving_workload import ServingWorkload
+from planner.validation.accuracy import (
     FIRST_TOKEN_TIME,
     INFERENCE_KIND,
     REQUESTS,
@@ -23,9 +23,9 @@ from planner.validation.compare import (
     errors,
     memory_verdicts,
 )
-from planner.validation.library import Library
-from planner.validation.runs import SHIPPED_INFERENCE
-from planner.workloads.confidence import serving_confidence
+from planner.validation.run_tables import SHIPPED_INFERENCE
+from planner.validation.spec_library import Library
+from planner.workloads.prediction_confidence import serving_confidence
 
 SERVING, STATIC = "serving", "inference"
 

@@ -4,7 +4,7 @@ import pytest
 from sample_inference import DISAGGREGATED, row, runs_of
 
 import planner
-from planner.validation.compare import predict
+from planner.validation.accuracy import predict
 from planner.validation.inference import cases
 
 QUESTION = {

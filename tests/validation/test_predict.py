@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_runs import row, run_of, runs_of
 
-from planner.show.views.validation import write_predictions
-from planner.validation.compare import TRAINING_KIND, joined, predict, ranges
-from planner.validation.runs import TRAINING, Run, Runs, read_runs
+from planner.show.presenters.validation import write_predictions
+from planner.validation.accuracy import TRAINING_KIND, joined, predict, ranges
+from planner.validation.run_tables import TRAINING, Run, Runs, read_runs
 from planner.validation.training.cases import PREFERENCE
 
 

@@ -20,7 +20,7 @@ from make_recipes import (
 
 from planner import Request
 from planner.configurations.enumerate import coded_values
-from planner.workloads.plan import make_plan
+from planner.workloads.make_plan import make_plan
 
 # What was reached: more is welcome, less is a step back.
 ACCEPTED = 103

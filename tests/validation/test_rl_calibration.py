@@ -22,10 +22,10 @@ from planner.validation.calibration import (
     rollout_parameters,
     with_rollout_values,
 )
-from planner.validation.fit import Fit, fit
-from planner.validation.library import Library
+from planner.validation.fit_parameters import Fit, fit
 from planner.validation.rl import predict_rl_group, rl_case
-from planner.validation.runs import RL, Run, Runs, TableKind
+from planner.validation.run_tables import RL, Run, Runs, TableKind
+from planner.validation.spec_library import Library
 
 _TRUE = {"decode_factor": 1.9, "step_overhead": 8.0}
 _OFF = (0.98, 1.02, 1.0)

@@ -7,15 +7,15 @@ import csv
 import numpy as np
 import pytest
 
-from planner.show.views.rl_details import ASYNC_ACCURACY_NOTE
-from planner.validation.compare import (
+from planner.show.presenters.rl_details import ASYNC_ACCURACY_NOTE
+from planner.validation.accuracy import (
     RL_PHASES,
     RL_STEP,
     joined,
     memory_verdicts,
     predict,
 )
-from planner.validation.runs import SHIPPED_RL, TableKind, read_runs
+from planner.validation.run_tables import SHIPPED_RL, TableKind, read_runs
 
 
 @pytest.fixture(scope="module")

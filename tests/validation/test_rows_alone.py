@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 from draws import examples
 
-from planner.validation.compare import kind_of, predict, ranges
-from planner.validation.library import Library
-from planner.validation.prediction import Prediction
-from planner.validation.runs import SHIPPED, Run, Runs, read_runs
+from planner.validation.accuracy import kind_of, predict, ranges
+from planner.validation.case_prediction import Prediction
+from planner.validation.run_tables import SHIPPED, Run, Runs, read_runs
+from planner.validation.spec_library import Library
 
 LOADS: tuple[dict[str, str], ...] = (
     {},

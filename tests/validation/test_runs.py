@@ -6,7 +6,7 @@ import pytest
 from sample_runs import row
 
 from planner.errors import SpecError
-from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
+from planner.validation.run_tables import SHIPPED, SHIPPED_INFERENCE, read_runs
 
 
 def faults(path):

@@ -6,7 +6,7 @@ import pytest
 from residuals import cells, held_when_left_out, residuals
 from shipped_intervals import assert_shipped
 
-from planner.validation.compare import (
+from planner.validation.accuracy import (
     STEP_TIME,
     TRAINING_KIND,
     TRAINING_MEMORY,

@@ -8,7 +8,7 @@ from planner.__main__ import run
 from planner.base.enums import (
     TemplateKind,
 )
-from planner.validation.runs import INFERENCE, RL, TRAINING, ColumnType, read_runs, template
+from planner.validation.run_tables import INFERENCE, RL, TRAINING, ColumnType, read_runs, template
 
 SCHEMAS = {TemplateKind.TRAINING: TRAINING, TemplateKind.RL: RL}
 

@@ -13,8 +13,8 @@ import planner
 from planner.optimize.exhaustive import exhaustive_search, without_assumed
 from planner.question.request import Request
 from planner.question.terms import glossary
-from planner.workloads.given import make_request
-from planner.workloads.plan import make_plan, with_assumption_notes
+from planner.workloads.build_request import make_request
+from planner.workloads.make_plan import make_plan, with_assumption_notes
 
 SMALL: dict[str, Any] = {
     "workload": "serve", "model": "llama-3.1-8b", "gpu": "h100", "num_gpus": 1,

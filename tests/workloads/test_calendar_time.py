@@ -11,7 +11,7 @@ import pytest
 import planner
 from planner.base.units import DAY, GIB
 from planner.errors import SearchSpaceError, SpecError
-from planner.estimators.training.cost import (
+from planner.estimators.training.run_cost import (
     LOSSES,
     calendar_factors,
     campaign_of,
@@ -22,9 +22,9 @@ from planner.estimators.training.cost import (
 from planner.layers.model import count_parameters
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
-from planner.specs.site import NO_CAMPAIGN, OperatingTerms
-from planner.workloads.given import make_request
-from planner.workloads.plan import make_plan
+from planner.specs.operating_terms import NO_CAMPAIGN, OperatingTerms
+from planner.workloads.build_request import make_request
+from planner.workloads.make_plan import make_plan
 
 RUN = {
     "model": "llama-65b",

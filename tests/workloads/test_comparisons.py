@@ -13,8 +13,8 @@ from planner.errors import SearchSpaceError
 from planner.optimize.pareto import pareto_front
 from planner.optimize.result_columns import full_columns
 from planner.question.request import Request
-from planner.workloads.pinned import SavedPlan
-from planner.workloads.plan import make_plan
+from planner.workloads.make_plan import make_plan
+from planner.workloads.saved_plan import SavedPlan
 
 GPUS = ("h100-sxm-80gb", "a100-sxm-80gb")
 QUESTION: dict[str, Any] = {"model": "llama-2-13b", "num_gpus": 16, "space": "small"}

@@ -9,7 +9,7 @@ import pytest
 
 import planner
 from planner.errors import SearchSpaceError, SpecError
-from planner.specs.profile import load_engine
+from planner.specs.software_profile import load_engine
 from planner.workloads.serving_space import eager, limited
 
 ASKED: dict[str, Any] = {

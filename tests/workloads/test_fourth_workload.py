@@ -16,14 +16,14 @@ import pytest
 
 import planner
 from planner.base.arrays import CodeArray, FloatArray
-from planner.configurations.enumerate import OpenMesh, as_values, coded_values, single_axis
-from planner.configurations.table import (
+from planner.configurations.configuration_tables import (
     ConfigurationTable,
     Rule,
     first_broken,
     indivisible,
     prediction_rule,
 )
+from planner.configurations.enumerate import OpenMesh, as_values, coded_values, single_axis
 from planner.errors import SearchSpaceError
 from planner.estimators.machine import Machine
 from planner.layers.model import count_parameters
@@ -34,7 +34,9 @@ from planner.specs.catalogue import Catalogue
 from planner.specs.engine import EngineProfile
 from planner.specs.model import ModelSpec
 from planner.workloads import registry
-from planner.workloads.base import (
+from planner.workloads.assumptions import PlanNotes
+from planner.workloads.priced_hardware import gpu_counts
+from planner.workloads.workload import (
     HardwareScenario,
     ResultWording,
     Workload,
@@ -45,8 +47,6 @@ from planner.workloads.base import (
     format_parameter_column,
     repeated,
 )
-from planner.workloads.open_facts import PlanNotes
-from planner.workloads.place import gpu_counts
 
 NAME = "score"
 # Scoring knows these names of the table; a workload that is shipped stands in its column "of".

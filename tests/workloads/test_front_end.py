@@ -14,7 +14,7 @@ import planner
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.pareto import useful
 from planner.question.request import Request
-from planner.workloads.plan import make_plan
+from planner.workloads.make_plan import make_plan
 
 SIZED: dict[str, Any] = {
     "workload": "serve", "model": "llama-3.1-8b", "gpu": "h100", "request_rate": 200.0,

@@ -11,13 +11,13 @@ import pytest
 import planner
 from planner.errors import PlannerError, SearchSpaceError, SpecError
 from planner.optimize.source import first_row
-from planner.show.views.search import assumed_line
+from planner.show.presenters.search import assumed_line
 from planner.specs.catalogue import find
+from planner.specs.operating_terms import OperatingTerms
 from planner.specs.price import price_of
-from planner.specs.site import OperatingTerms
-from planner.workloads.given import make_request
-from planner.workloads.pinned import SavedPlan
-from planner.workloads.plan import Plan, evaluate, make_plan, make_single_plan
+from planner.workloads.build_request import make_request
+from planner.workloads.make_plan import Plan, evaluate, make_plan, make_single_plan
+from planner.workloads.saved_plan import SavedPlan
 
 H100, B200, H800 = "h100-sxm-80gb", "b200-sxm-180gb", "h800-sxm-80gb"
 QUESTION = {"model": "llama-7b", "num_gpus": 8, "space": "small"}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from planner.errors import SearchSpaceError, SpecError
-from planner.workloads.given import make_request, read_request
+from planner.workloads.build_request import make_request, read_request
 from planner.workloads.measured_arrivals import measured_arrivals
 from planner.workloads.traffic import (
     LengthRange,

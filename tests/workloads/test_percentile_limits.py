@@ -11,7 +11,7 @@ import planner
 from planner.question.request import Request
 from planner.question.terms import glossary, percentile_of
 from planner.workloads.deployments import PERCENTILES
-from planner.workloads.plan import make_plan
+from planner.workloads.make_plan import make_plan
 
 SERVICE: dict[str, Any] = {
     "model": "llama-3.1-8b",

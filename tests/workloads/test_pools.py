@@ -11,7 +11,7 @@ import pytest
 import planner
 from planner.errors import SearchSpaceError
 from planner.question.request import Request
-from planner.workloads.plan import make_plan
+from planner.workloads.make_plan import make_plan
 
 QUESTION: dict[str, Any] = {
     "workload": "serve",

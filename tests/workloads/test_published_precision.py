@@ -8,12 +8,12 @@ import planner
 from planner.base.enums import (
     ComputePrecision,
 )
-from planner.show.page import Table
-from planner.show.views.sizes import note_lines
-from planner.show.views.sure import other_formats
-from planner.ui.pages.table import facts_section
-from planner.workloads.given import make_request
-from planner.workloads.plan import Plan, make_plan, make_single_plan
+from planner.show.output_blocks import Table
+from planner.show.presenters.sizes import note_lines
+from planner.show.presenters.uncertainty import other_formats
+from planner.ui.pages.result_tables import facts_section
+from planner.workloads.build_request import make_request
+from planner.workloads.make_plan import Plan, make_plan, make_single_plan
 
 
 def plan(**request: Any) -> Plan:
@@ -106,7 +106,7 @@ def test_explanations_compare_precisions_by_time_and_not_by_shares_of_two_peaks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # What is assumed of specs is predicted number by number, of which none is looked at.
-    monkeypatch.setattr("planner.decide.explaining.explanation._number", lambda *asked: None)
+    monkeypatch.setattr("planner.decide.explain.explanation._number", lambda *asked: None)
     explained = planner.explain(
         model="deepseek-v3",
         gpu="h800",

@@ -5,9 +5,9 @@ import pytest
 
 from planner.optimize.exhaustive import exhaustive_search
 from planner.question.request import Request
-from planner.workloads import pool_search
-from planner.workloads.plan import make_plan
-from planner.workloads.pool_search import numbers_of_prefill
+from planner.workloads import prefill_decode_search
+from planner.workloads.make_plan import make_plan
+from planner.workloads.prefill_decode_search import numbers_of_prefill
 
 
 @pytest.mark.few(60)
@@ -45,7 +45,7 @@ def test_thinning_loses_next_to_nothing(monkeypatch):
     request = Request(workload="serve", model="llama-3.1-8b", gpu="h100", num_gpus=20_000, **words)
     problem = make_plan(request).problem
     thinned = exhaustive_search(problem)
-    monkeypatch.setattr(pool_search, "_EVERY_WAY_UP_TO", 10**9)
+    monkeypatch.setattr(prefill_decode_search, "_EVERY_WAY_UP_TO", 10**9)
     every = exhaustive_search(problem)
     assert thinned.configurations_evaluated < every.configurations_evaluated / 2
     best = [max(found.table["tokens_per_s_per_gpu"]) for found in (thinned, every)]

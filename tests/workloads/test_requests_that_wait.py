@@ -10,7 +10,7 @@ import pytest
 from planner.estimators.inference.memory import serving_memory
 from planner.optimize.source import first_row
 from planner.question.request import Request
-from planner.workloads.plan import evaluate, make_plan, make_single_plan
+from planner.workloads.make_plan import evaluate, make_plan, make_single_plan
 
 
 @pytest.mark.parametrize("asked", [11, 12, 64, 500, 5000])

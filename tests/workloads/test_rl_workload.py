@@ -13,13 +13,13 @@ from planner.__main__ import run
 from planner.errors import SearchSpaceError, SpecError
 from planner.optimize.source import in_parts
 from planner.question.terms import terms_of
-from planner.show.views.plots.parts import part_bars
+from planner.show.presenters.plots.stacked_bars import part_bars
 from planner.specs.catalogue import Catalogue
-from planner.ui.pages.table import breakdowns
-from planner.workloads.open_facts import PlanNotes
-from planner.workloads.plan import make_plan
-from planner.workloads.rl import RL, ask_rl, layout, plan_words
+from planner.ui.pages.result_tables import breakdowns
+from planner.workloads.assumptions import PlanNotes
+from planner.workloads.make_plan import make_plan
 from planner.workloads.rl_runs import RlRuns
+from planner.workloads.rl_workload import RL, ask_rl, layout, plan_words
 
 ASKED = {
     "workload": "rl",
@@ -173,7 +173,7 @@ def test_a_plan_is_explained_against_another_length(planner):
 )  # fmt: skip
 def test_what_is_impossible_is_said_with_the_nearest(planner, monkeypatch, more, told):
     # What else helps takes longer to find out, and is told below.
-    monkeypatch.setattr("planner.show.views.infeasible.remedies", lambda *asked: [])
+    monkeypatch.setattr("planner.show.presenters.infeasible.remedies", lambda *asked: [])
     ran = planner(*words("estimate", *more))
     assert ran.exit_code != 0
     assert told in " ".join(ran.err.split()), ran.err

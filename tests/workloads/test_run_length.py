@@ -8,12 +8,12 @@ import pytest
 
 import planner
 from planner.errors import SpecError
-from planner.launch.read import read_launch
+from planner.launch.read_launch import read_launch
 from planner.optimize.source import first_row
-from planner.show.views.search import estimate_command
-from planner.workloads.given import make_request
-from planner.workloads.pinned import SavedPlan
-from planner.workloads.plan import evaluate, make_single_plan
+from planner.show.presenters.search import estimate_command
+from planner.workloads.build_request import make_request
+from planner.workloads.make_plan import evaluate, make_single_plan
+from planner.workloads.saved_plan import SavedPlan
 
 
 def row(**request: Any) -> dict[str, Any]:

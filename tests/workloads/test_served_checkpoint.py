@@ -6,8 +6,8 @@ import pytest
 
 import planner
 from planner.specs.catalogue import in_format, load_model
-from planner.specs.load import read_toml
-from planner.specs.paths import SpecKind, spec_folders
+from planner.specs.spec_files import read_toml
+from planner.specs.spec_paths import SpecKind, spec_folders
 
 
 def served(model: str, gpu: str, **more: Any) -> Any:

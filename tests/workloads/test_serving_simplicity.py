@@ -13,20 +13,20 @@ from planner.base.enums import (
     CacheType,
     Quantization,
 )
-from planner.configurations.table import PoolConfigurations, ServingConfigurations
-from planner.estimators.inference.setting import ServingSetting
+from planner.configurations.configuration_tables import PoolConfigurations, ServingConfigurations
+from planner.estimators.inference.context import ServingSetting
 from planner.optimize.exhaustive import exhaustive_search
 from planner.optimize.pareto import ComplexityTieBreaker
 from planner.question.request import Request
-from planner.workloads.plan import make_plan
-from planner.workloads.pools import PoolSource
-from planner.workloads.simplicity import (
+from planner.workloads.complexity import (
     HIGHEST_LOAD,
     LONGEST_BATCH,
     batch_complexity,
     pool_complexity,
     replica_complexity,
 )
+from planner.workloads.make_plan import make_plan
+from planner.workloads.prefill_decode_pools import PoolSource
 
 SERVE: dict[str, Any] = {
     "workload": "serve", "model": "llama-3.1-70b", "gpu": "h100", "num_gpus": 16,

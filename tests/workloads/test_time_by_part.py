@@ -8,7 +8,7 @@ import pytest
 
 import planner
 from planner.optimize.source import first_row
-from planner.show.views.training_details import TRAINING
+from planner.show.presenters.training_details import TRAINING
 
 LAYOUT = {"tensor_parallel": 8, "pipeline_parallel": 8, "sequence_parallel": True}
 

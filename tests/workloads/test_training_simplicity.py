@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from planner import Request, search
-from planner.workloads.plan import make_plan, make_single_plan
+from planner.workloads.make_plan import make_plan, make_single_plan
 from planner.workloads.training_runs import complexity
 
 PLAIN = {"tensor_parallel": 2, "sequence_parallel": True, "recompute": "none"}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from planner import Request
-from planner.workloads.plan import make_plan
+from planner.workloads.make_plan import make_plan
 
 
 def _stages(framework: str, **request: Any) -> list[int]:

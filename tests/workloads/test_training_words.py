@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.configurations.table import format_layout
+from planner.configurations.configuration_tables import format_layout
 from planner.question.terms import terms_of
 
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from planner.base import text
-from planner.base.cells import Row, number_or_nan
+from planner.base import formatting
+from planner.base.csv_cells import Row, number_or_nan
 from planner.decide.fitting import MEMORIES, MOST_GPUS, change_on
 from planner.decide.near import Change, MayBe
-from planner.decide.sizing.envelope import POWER, Budget
+from planner.decide.sizing.budget import POWER, Budget
 from planner.decide.sizing.fleet import FeasiblePlan, Size
-from planner.decide.sizing.load import LoadProfile
+from planner.decide.sizing.load_profile import LoadProfile
 from planner.decide.sizing.searches import node_multiples, one_per_doubling
-from planner.decide.sizing.size import Progress, Sizes, ordered, with_default_confidence
+from planner.decide.sizing.size_all import Progress, Sizes, ordered, with_default_confidence
 from planner.errors import PlannerError
 from planner.question.request import Request
 from planner.question.terms import terms_about
-from planner.workloads.base import Evaluation
-from planner.workloads.pinned import non_default_parameters
-from planner.workloads.place import gpu_counts
-from planner.workloads.plan import Plan, evaluate, make_single_plan
+from planner.workloads.make_plan import Plan, evaluate, make_single_plan
+from planner.workloads.priced_hardware import gpu_counts
+from planner.workloads.saved_plan import non_default_parameters
+from planner.workloads.workload import Evaluation
 
 
 def is_only_to_fit(request: Request, load: LoadProfile | None, budget: Budget | None) -> bool:
@@ -100,8 +100,8 @@ def _description(evaluation: Evaluation) -> str:
 
 def _span(counts: Sequence[int]) -> str:
     """``1 to 1,024 GPUs``, or the one number of GPUs that was tried."""
-    last = text.format_gpus(counts[-1])
-    return last if len(counts) == 1 else f"{text.format_count(counts[0])} to {last}"
+    last = formatting.format_gpus(counts[-1])
+    return last if len(counts) == 1 else f"{formatting.format_count(counts[0])} to {last}"
 
 
 def _with(change: Change | None) -> str:
@@ -109,8 +109,12 @@ def _with(change: Change | None) -> str:
     if change is None:
         return ""
     names = change.changed.keys() - {"global_batch_size"}
-    words = ", ".join(f"{name} {text.format_parameter(change.row[name])}" for name in sorted(names))
-    return f"; it fits on {text.format_gpus(number_or_nan(change.row['num_gpus']))} with {words}"
+    words = ", ".join(
+        f"{name} {formatting.format_parameter(change.row[name])}" for name in sorted(names)
+    )
+    return (
+        f"; it fits on {formatting.format_gpus(number_or_nan(change.row['num_gpus']))} with {words}"
+    )
 
 
 def _plan_of(request: Request, row: Row) -> Plan:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from planner.base import text
+from planner.base import formatting
 from planner.base.arrays import first
-from planner.base.cells import Row, Value, number_or_nan
+from planner.base.csv_cells import Row, Value, number_or_nan
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.confidence.intervals import MEDIAN
 from planner.confidence.ranking import RankedPlan, are_plans_tied, best_supported
-from planner.configurations.table import PREFILL
-from planner.decide.open_facts import SensitiveAssumption
+from planner.configurations.configuration_tables import PREFILL
+from planner.decide.assumptions import SensitiveAssumption
 from planner.optimize.collector import NearestMiss, why
 from planner.optimize.problem import Constraint, factor_at, is_unknown, sure_value
 from planner.optimize.result import SearchResult
@@ -33,11 +33,11 @@ from planner.optimize.result_columns import (
 )
 from planner.optimize.source import Candidates, Source
 from planner.question.terms import ENDINGS, glossary, terms_about
-from planner.workloads.plan import EACH_ITS_DEFAULT, Plan
+from planner.workloads.make_plan import EACH_ITS_DEFAULT, Plan
 
 if TYPE_CHECKING:
-    from planner.decide.sizing.day import DailySchedule
-    from planner.decide.sizing.envelope import BudgetResult
+    from planner.decide.sizing.budget import BudgetResult
+    from planner.decide.sizing.daily_schedule import DailySchedule
 
 AnyRow = TypeVar("AnyRow", bound=Mapping[str, object])
 RATE = "request_rate"
@@ -378,7 +378,7 @@ def _grounds(plan: Plan, candidates: Candidates, num_gpus: int) -> dict[str, Val
     return {
         BASIS: None if sure is None else sure.basis,
         TIE_FACTOR: None if sure is None else float(sure.layout),
-        "assumed": text.summarize_assumed(plan.assumed),
+        "assumed": formatting.summarize_assumed(plan.assumed),
     }
 
 
@@ -564,7 +564,9 @@ def _limit_words(limits: Sequence[Constraint], miss: NearestMiss, num_gpus: int)
     name = _words(limit)
     if not math.isfinite(miss.value):
         return f"{name} is unknown: give --price"
-    value, bound = (text.format_limit(number, limit.unit) for number in (miss.value, miss.bound))
+    value, bound = (
+        formatting.format_limit(number, limit.unit) for number in (miss.value, miss.bound)
+    )
     side = "above" if limit.sign > 0 else "below"
     side = f"just {side}" if value == bound else side
     words = f"{name} {value}{limit.format_confidence}{_on(num_gpus)}, {side} {bound}"
@@ -577,4 +579,4 @@ def _words(limit: Constraint) -> str:
 
 
 def _on(num_gpus: int) -> str:
-    return f" with {text.format_gpus(num_gpus)}" if num_gpus else ""
+    return f" with {formatting.format_gpus(num_gpus)}" if num_gpus else ""

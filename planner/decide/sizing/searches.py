@@ -7,8 +7,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from planner.base.cells import number_or_nan
-from planner.decide.open_facts import SensitiveAssumption, sensitive_assumptions
+from planner.base.csv_cells import number_or_nan
+from planner.decide.assumptions import SensitiveAssumption, sensitive_assumptions
 from planner.decide.sizing.fleet import (
     MORE_EFFICIENT,
     FeasiblePlan,
@@ -17,20 +17,20 @@ from planner.decide.sizing.fleet import (
     Size,
     closest_reason,
 )
-from planner.estimators.rl.setting import RlSetting
-from planner.estimators.training.share import Setting
+from planner.estimators.rl.context import RlSetting
+from planner.estimators.training.micro_batch_share import Setting
 from planner.optimize.exhaustive import doubled
-from planner.optimize.other_terms import searched
 from planner.optimize.pareto import FURTHEST
 from planner.optimize.problem import Constraint, Problem
+from planner.optimize.reprice import searched
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Candidates
 from planner.question.request import ALL, Request
 from planner.specs.gpu import ClusterSpec
 from planner.specs.rollouts import RlWorkload
 from planner.workloads.deployments import DISAGGREGATED
-from planner.workloads.place import LARGEST_OF_ALL, every_count, gpu_counts
-from planner.workloads.plan import Plan, make_plan
+from planner.workloads.make_plan import Plan, make_plan
+from planner.workloads.priced_hardware import LARGEST_OF_ALL, every_count, gpu_counts
 
 
 @dataclass

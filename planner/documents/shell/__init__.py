@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from planner.documents.shell.follow import Follower, variable_word
-from planner.documents.shell.parsing import MOST_COMMANDS, Parser, too_many
-from planner.documents.shell.text import LARGEST
-from planner.documents.shell.values import Command as Command
-from planner.documents.shell.values import Directive as Directive
-from planner.documents.shell.values import HereDocument as HereDocument
-from planner.documents.shell.values import Script as Script
-from planner.documents.shell.values import Source, directives
-from planner.documents.shell.values import Word as Word
+from planner.documents.shell.control_flow import Follower, variable_word
+from planner.documents.shell.edits import LARGEST
+from planner.documents.shell.parser import MOST_COMMANDS, Parser, too_many
+from planner.documents.shell.syntax import Command as Command
+from planner.documents.shell.syntax import Directive as Directive
+from planner.documents.shell.syntax import HereDocument as HereDocument
+from planner.documents.shell.syntax import Script as Script
+from planner.documents.shell.syntax import Source, directives
+from planner.documents.shell.syntax import Word as Word
 from planner.errors import LaunchError
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})

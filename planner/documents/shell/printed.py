@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from planner.documents.shell.values import Pieces, TextPiece, Word, computed_text
+from planner.documents.shell.syntax import Pieces, TextPiece, Word, computed_text
 
 _ECHO_OPTION = re.compile(r"-[neE]+")
 _ESCAPE = re.compile(r"\\([nt\\\"'])")

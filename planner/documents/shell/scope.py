@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from planner.documents.shell.values import (
+from planner.documents.shell.syntax import (
     MISSING_ARGUMENT,
     Element,
     TextPiece,

@@ -20,9 +20,9 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.enums import AdapterTargets
-from planner.configurations.table import ServingConfigurations
+from planner.configurations.configuration_tables import ServingConfigurations
+from planner.estimators.inference.context import BatchShare, ServingSetting
 from planner.estimators.inference.operators import LayerContext, StepOperator
-from planner.estimators.inference.setting import BatchShare, ServingSetting
 from planner.estimators.inference.weights import held_experts
 from planner.formulas.memory import served_adapter_bytes
 from planner.formulas.routing import experts_touched

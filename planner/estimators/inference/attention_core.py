@@ -8,8 +8,8 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.enums import AttentionKernels
+from planner.estimators.inference.context import BatchShare, ServingSetting
 from planner.estimators.inference.operators import LayerContext, StepOperator
-from planner.estimators.inference.setting import BatchShare, ServingSetting
 from planner.estimators.kernel_work import scan_work
 from planner.formulas.attention import attention_core_bytes, attention_core_flops
 from planner.formulas.memory import cache_bytes_per_token, latent_cache_bytes_per_token

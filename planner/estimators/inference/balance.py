@@ -8,8 +8,9 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
-from planner.configurations.table import ServingConfigurations
-from planner.estimators.inference.serving import (
+from planner.configurations.configuration_tables import ServingConfigurations
+from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.continuous_batching import (
     Phases,
     decode_steps,
     gathered,
@@ -17,8 +18,7 @@ from planner.estimators.inference.serving import (
     outside_engine,
     prompt_room,
 )
-from planner.estimators.inference.setting import ServingSetting
-from planner.estimators.inference.waits import (
+from planner.estimators.inference.queueing_delay import (
     QueueState,
     StepDemand,
     queue_of,

@@ -8,10 +8,10 @@ import numpy as np
 
 from planner.base.arrays import FloatArray
 from planner.base.records import record
+from planner.estimators.inference.closed_loop import RequestMeans
+from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.continuous_batching import decode_steps
 from planner.estimators.inference.disaggregated import Pools
-from planner.estimators.inference.loop import RequestMeans
-from planner.estimators.inference.serving import decode_steps
-from planner.estimators.inference.setting import ServingSetting
 from planner.formulas.draining import emptying_steps, whole_waves_share
 
 

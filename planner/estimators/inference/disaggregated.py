@@ -8,12 +8,10 @@ import numpy as np
 
 from planner.base.arrays import BoolArray, CodeArray, FloatArray
 from planner.base.records import record
-from planner.configurations.table import ServingConfigurations
+from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.inference.balance import together_share
-from planner.estimators.inference.drafts import drafted_prompt_time
-from planner.estimators.inference.estimate import serving_rejections
-from planner.estimators.inference.memory import ServingMemory, sequence_bytes, serving_memory
-from planner.estimators.inference.serving import (
+from planner.estimators.inference.context import PrefixHits, ServingSetting
+from planner.estimators.inference.continuous_batching import (
     decode_line,
     decode_steps,
     new_tokens,
@@ -23,11 +21,13 @@ from planner.estimators.inference.serving import (
     tokens_per_step,
     two_sizes,
 )
-from planner.estimators.inference.setting import PrefixHits, ServingSetting
+from planner.estimators.inference.estimate import serving_rejections
+from planner.estimators.inference.memory import ServingMemory, sequence_bytes, serving_memory
+from planner.estimators.inference.modality_towers import encoder_time
+from planner.estimators.inference.speculative_decoding import drafted_prompt_time
 from planner.estimators.inference.step import step_time
-from planner.estimators.inference.tower import encoder_time
 from planner.formulas.queueing import crowded_step, pools_rate, pools_requests
-from planner.specs.checked import replace_unvalidated
+from planner.specs.validated import replace_unvalidated
 
 HIGHEST_PREFILL_LOAD = 0.9
 _BEYOND_ANY_DOMAIN = 1e9

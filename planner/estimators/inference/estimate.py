@@ -6,15 +6,15 @@ import numpy as np
 
 from planner.base.arrays import CodeArray, FloatArray
 from planner.base.records import record
+from planner.configurations.configuration_tables import ServingConfigurations
 from planner.configurations.serving_rules import (
     SERVING_REJECTING,
     ServingContext,
     first_broken_serving_rule,
 )
-from planner.configurations.table import ServingConfigurations
-from planner.estimators.inference.loop import RequestMeans, served_at_concurrency
+from planner.estimators.inference.closed_loop import RequestMeans, served_at_concurrency
+from planner.estimators.inference.context import ServingSetting
 from planner.estimators.inference.memory import ServingMemory, serving_memory, starts_surely
-from planner.estimators.inference.setting import ServingSetting
 
 SERVING_REJECTIONS = tuple(rule.name for rule in SERVING_REJECTING)
 

@@ -10,7 +10,7 @@ import numpy as np
 from planner.base.arrays import BoolArray, FloatArray, Numeric, add
 from planner.base.enums import LinkKind
 from planner.base.records import record
-from planner.configurations.table import ServingConfigurations
+from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.inference.adapters import adapter_bytes
 from planner.estimators.inference.attention_core import (
     cached_bytes,
@@ -18,9 +18,9 @@ from planner.estimators.inference.attention_core import (
     state_bytes,
     window,
 )
-from planner.estimators.inference.drafts import draft_weights, drafter
-from planner.estimators.inference.setting import Batch, BatchShare, ServingSetting
-from planner.estimators.inference.tower import encoder_memory, tower_weights
+from planner.estimators.inference.context import Batch, BatchShare, ServingSetting
+from planner.estimators.inference.modality_towers import encoder_memory, tower_weights
+from planner.estimators.inference.speculative_decoding import draft_weights, drafter
 from planner.estimators.inference.weights import weight_bytes
 from planner.formulas.memory import beyond_room, paged_tokens, typical_cache_bytes
 from planner.formulas.queueing import residual_mean

@@ -10,8 +10,8 @@ import numpy as np
 from planner.base.arrays import CodeArray, FloatArray, Numeric
 from planner.base.enums import Quantization
 from planner.base.records import record
+from planner.estimators.inference.context import BatchShare
 from planner.estimators.inference.kernels import Kernels
-from planner.estimators.inference.setting import BatchShare
 from planner.estimators.inference.weights import weight_formats
 from planner.estimators.kernel_work import KernelWork
 from planner.estimators.machine import CommunicationGroup

@@ -12,10 +12,14 @@ import numpy as np
 
 from planner.base.arrays import FloatArray
 from planner.base.records import record
+from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.continuous_batching import (
+    decode_steps,
+    request_overhead,
+    tokens_per_step,
+)
 from planner.estimators.inference.disaggregated import DisaggregatedRun
 from planner.estimators.inference.estimate import ServingEstimate
-from planner.estimators.inference.serving import decode_steps, request_overhead, tokens_per_step
-from planner.estimators.inference.setting import ServingSetting
 from planner.formulas.queueing import (
     averaged_share,
     first_token_variance,
@@ -25,7 +29,7 @@ from planner.formulas.queueing import (
     step_variances,
     wait_variance,
 )
-from planner.formulas.sample_paths import weighted_quantile
+from planner.formulas.trace_queueing import weighted_quantile
 from planner.question.names import REQUEST_LATENCY, TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN
 from planner.specs.arrivals import CLASSES, POINT_WEIGHTS, POINTS
 

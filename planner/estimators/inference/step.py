@@ -12,7 +12,7 @@ import numpy as np
 from planner.base.arrays import CodeArray, FloatArray, Numeric, add
 from planner.base.enums import CacheType, Quantization
 from planner.base.records import record
-from planner.configurations.table import ServingConfigurations
+from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.inference.adapters import adapter_launches, adapters
 from planner.estimators.inference.attention_core import (
     attention_core,
@@ -21,9 +21,9 @@ from planner.estimators.inference.attention_core import (
     scan,
     visible,
 )
+from planner.estimators.inference.context import Batch, BatchShare, ServingSetting
 from planner.estimators.inference.kernels import SIXTEEN_BIT
 from planner.estimators.inference.operators import LayerContext, StepOperator
-from planner.estimators.inference.setting import Batch, BatchShare, ServingSetting
 from planner.estimators.inference.weights import held_experts, weight_bytes
 from planner.estimators.kernel_work import KernelWork, attributed
 from planner.formulas.collectives import distinct_share

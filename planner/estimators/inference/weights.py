@@ -9,12 +9,12 @@ import numpy as np
 from planner.base.arrays import CodeArray, FloatArray, Numeric, add
 from planner.base.enums import Quantization
 from planner.base.records import record
-from planner.configurations.table import ServingConfigurations
-from planner.estimators.inference.setting import ServingSetting
+from planner.configurations.configuration_tables import ServingConfigurations
+from planner.estimators.inference.context import ServingSetting
 from planner.layers.model import Layer, count_parameters, layer_of, layer_parameters
 from planner.layers.operators import MatrixProduct, MatrixSplit
 from planner.specs.quantization import FORMATS, SIXTEEN_BIT_BYTES, Checkpoint
-from planner.specs.serving import redundant_experts
+from planner.specs.serving_workload import redundant_experts
 
 
 @record(kw_only=True)

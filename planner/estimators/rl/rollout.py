@@ -8,11 +8,11 @@ import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray
 from planner.base.records import record
-from planner.configurations.rl import RlConfigurations
-from planner.configurations.table import ServingConfigurations
+from planner.configurations.configuration_tables import ServingConfigurations
+from planner.configurations.rl_configurations import RlConfigurations
+from planner.estimators.inference.continuous_batching import decode_line, phases
 from planner.estimators.inference.memory import ServingMemory, sequence_bytes, serving_memory
-from planner.estimators.inference.serving import decode_line, phases
-from planner.estimators.rl.setting import RlSetting
+from planner.estimators.rl.context import RlSetting
 from planner.formulas.rollout import (
     expected_longest,
     full_steps,

@@ -12,9 +12,9 @@ from planner.base.arrays import BoolArray, CodeArray, FloatArray, add
 from planner.base.enums import Quantization
 from planner.base.records import record
 from planner.base.software_enums import Placement, WeightSync
-from planner.configurations.rl import RlConfigurations
+from planner.configurations.rl_configurations import RlConfigurations
+from planner.estimators.rl.context import RlSetting
 from planner.estimators.rl.rollout import Rollout, generated
-from planner.estimators.rl.setting import RlSetting
 from planner.estimators.rl.trainer import Trainer, trained
 from planner.estimators.training.flops import adapter_parameter_count
 from planner.formulas.rollout import balanced_share, sync_time

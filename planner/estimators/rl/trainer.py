@@ -8,12 +8,12 @@ import numpy as np
 
 from planner.base.arrays import FloatArray, add
 from planner.base.records import record
-from planner.configurations.rl import RlConfigurations
-from planner.configurations.table import TrainingConfigurations
-from planner.estimators.rl.setting import RlSetting
+from planner.configurations.configuration_tables import TrainingConfigurations
+from planner.configurations.rl_configurations import RlConfigurations
+from planner.estimators.rl.context import RlSetting
 from planner.estimators.training.estimate import Estimate, evaluate
+from planner.estimators.training.micro_batch_share import fullest_and_mean_share
 from planner.estimators.training.operators import StepTime
-from planner.estimators.training.share import fullest_and_mean_share
 
 _STATES = ("weights", "optimizer_states")
 _BYTES = 2.0

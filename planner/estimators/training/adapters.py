@@ -10,9 +10,9 @@ import numpy as np
 from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.enums import AdapterKind, AdapterTargets
 from planner.base.records import record
-from planner.base.training_names import ExpertAdapters
+from planner.base.training_aliases import ExpertAdapters
+from planner.estimators.training.micro_batch_share import MicroBatchShare, Setting
 from planner.estimators.training.operators import Operator, expert_pairs
-from planner.estimators.training.share import MicroBatchShare, Setting
 from planner.formulas.memory import adapter_parameters, dequantize_bytes, quantized_bytes
 from planner.layers.model import Layer, layer_of, layer_parameters
 from planner.layers.operators import MatrixProduct, MatrixSplit

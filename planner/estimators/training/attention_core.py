@@ -11,8 +11,8 @@ from planner.base.enums import AttentionKernels, ContextExchange
 from planner.estimators.kernel_work import rates, scan_work
 from planner.estimators.machine import CommunicationGroup
 from planner.estimators.training.compilation import layer_launch_time
+from planner.estimators.training.micro_batch_share import MicroBatchShare
 from planner.estimators.training.operators import Operator, timed
-from planner.estimators.training.share import MicroBatchShare
 from planner.formulas.attention import (
     attention_core_bytes,
     attention_core_flops,

@@ -2,7 +2,7 @@
 
 A profile is of one of the two. The other way, the traffic of elementwise kernels, what they keep
 for the backward pass and their launches differ, each counted of the operators themselves
-(`planner.layers.residual`).
+(`planner.layers.feed_forward`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from planner.base.arrays import BoolArray, Numeric
-from planner.estimators.training.share import MicroBatchShare
+from planner.estimators.training.micro_batch_share import MicroBatchShare
 from planner.layers.operators import Elementwise
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric, add, largest
 from planner.base.enums import PipelineSchedule, ZeroStage
 from planner.base.records import record
-from planner.configurations.table import OUT_OF_HOST_MEMORY, TrainingConfigurations
+from planner.configurations.configuration_tables import OUT_OF_HOST_MEMORY, TrainingConfigurations
 from planner.configurations.training_rules import REJECTING, Context, first_broken_rule
 from planner.estimators.kernel_work import attributed
 from planner.estimators.training.adapters import adapter_block, adapter_launches, without_adapters
@@ -27,6 +27,12 @@ from planner.estimators.training.flat_step import (
 from planner.estimators.training.flops import model_flops_per_token
 from planner.estimators.training.layer_operators import layer_operators
 from planner.estimators.training.memory import Memory, peak_memory
+from planner.estimators.training.micro_batch_share import (
+    MicroBatchShare,
+    Setting,
+    fullest_and_mean_share,
+    tokens_of_sample,
+)
 from planner.estimators.training.model_states import (
     HostCopies,
     ModelStates,
@@ -55,13 +61,7 @@ from planner.estimators.training.sharding import (
     logits_in_layers,
     stage_parameters,
 )
-from planner.estimators.training.share import (
-    MicroBatchShare,
-    Setting,
-    fullest_and_mean_share,
-    tokens_of_sample,
-)
-from planner.estimators.training.tower import TowerShare
+from planner.estimators.training.vision_tower import TowerShare
 from planner.formulas.collectives import exposed_time, partly_hidden
 from planner.formulas.pipeline import (
     bubble_time,

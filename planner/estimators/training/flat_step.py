@@ -10,7 +10,7 @@ import numpy as np
 from planner.base.arrays import FloatArray, Numeric, add
 from planner.base.enums import ComputePrecision
 from planner.base.records import record
-from planner.configurations.table import TrainingConfigurations
+from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.estimators.training.flops import (
     HEAD,
     forward_flops_by_part,
@@ -20,7 +20,7 @@ from planner.estimators.training.flops import (
     repeated_modules_flops,
     tower_flops_per_token,
 )
-from planner.estimators.training.share import Setting, tokens_of_sample
+from planner.estimators.training.micro_batch_share import Setting, tokens_of_sample
 
 PASSES = ("forward", "backward", "recompute", "reference")
 TENSOR_PARALLEL = "tensor_parallel"

@@ -9,12 +9,12 @@ import numpy as np
 
 from planner.base.arrays import BoolArray, FloatArray, Numeric, add
 from planner.base.enums import AdapterKind
-from planner.base.training_names import ExpertAdapters
+from planner.base.training_aliases import ExpertAdapters
 from planner.errors import PlannerError
 from planner.estimators.training.adapters import layer_adapter_parameters, layer_expert_parameters
+from planner.estimators.training.micro_batch_share import Setting, trained_length
 from planner.estimators.training.recomputation import Recomputation
 from planner.estimators.training.saved_activations import spared
-from planner.estimators.training.share import Setting, trained_length
 from planner.formulas.attention import attention_core_flops, recurrence_flops
 from planner.layers.model import (
     Layer,
@@ -33,7 +33,7 @@ from planner.layers.operators import (
     Scan,
 )
 from planner.specs.gpu import AttentionEfficiency, GemmEfficiency, is_assumed
-from planner.specs.images import tiles_of
+from planner.specs.image_processing import tiles_of
 from planner.specs.model import ModelSpec
 
 

@@ -13,6 +13,7 @@ from planner.base.software_enums import LossKernel
 from planner.estimators.machine import CommunicationGroup
 from planner.estimators.training.attention_core import attention_core, index_scores, scan
 from planner.estimators.training.compilation import elementwise_tensors
+from planner.estimators.training.micro_batch_share import MicroBatchShare
 from planner.estimators.training.operators import (
     Operator,
     expert_bias,
@@ -22,7 +23,6 @@ from planner.estimators.training.operators import (
     timed,
 )
 from planner.estimators.training.saved_activations import spared
-from planner.estimators.training.share import MicroBatchShare
 from planner.layers import operators as ops
 from planner.layers.model import Layer
 from planner.layers.operators import Columns, RankSpread

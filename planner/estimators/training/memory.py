@@ -13,8 +13,10 @@ from planner.base.arrays import FloatArray, Numeric, add, is_among, largest
 from planner.base.enums import ComputePrecision, OptimizerKind, StatePrecision, ZeroStage
 from planner.base.records import record
 from planner.base.units import GIB
-from planner.configurations.table import TrainingConfigurations
+from planner.configurations.configuration_tables import TrainingConfigurations
+from planner.estimators.training.bytes_per_element import WIDE_BYTES, GradientBytes, is_wide
 from planner.estimators.training.layer_operators import logit_bytes
+from planner.estimators.training.micro_batch_share import MicroBatchShare, Setting
 from planner.estimators.training.model_states import (
     HOST_GRADIENT_BYTES,
     ModelStates,
@@ -27,7 +29,6 @@ from planner.estimators.training.model_states import (
     moved_activations,
     moved_away,
 )
-from planner.estimators.training.number_bytes import WIDE_BYTES, GradientBytes, is_wide
 from planner.estimators.training.saved_activations import (
     all_bytes,
     layer_bytes,
@@ -42,8 +43,7 @@ from planner.estimators.training.sharding import (
     sharded,
     stage_gathered_bytes,
 )
-from planner.estimators.training.share import MicroBatchShare, Setting
-from planner.estimators.training.tower import TowerShare, frozen_tower_bytes
+from planner.estimators.training.vision_tower import TowerShare, frozen_tower_bytes
 from planner.formulas.pipeline import micro_batches_in_flight
 
 _LOGIT_GRADIENT = 4.0

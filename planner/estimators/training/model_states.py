@@ -16,8 +16,8 @@ from planner.base.enums import (
     ZeroStage,
 )
 from planner.base.records import record
-from planner.configurations.table import TrainingConfigurations
-from planner.estimators.training.number_bytes import (
+from planner.configurations.configuration_tables import TrainingConfigurations
+from planner.estimators.training.bytes_per_element import (
     WIDE_BYTES,
     GradientBytes,
     compute_bytes,
@@ -25,13 +25,13 @@ from planner.estimators.training.number_bytes import (
     is_wide,
     widened,
 )
+from planner.estimators.training.micro_batch_share import MicroBatchShare, Setting, recipe_of
 from planner.estimators.training.saved_activations import (
     layer_bytes,
     layer_input_bytes,
     offloaded_bytes,
 )
 from planner.estimators.training.sharding import StageParameters, gathered_bytes
-from planner.estimators.training.share import MicroBatchShare, Setting, recipe_of
 from planner.formulas.memory import block_scaled_bytes, newton_schulz_flops
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import Experts, MatrixProduct, MatrixSplit

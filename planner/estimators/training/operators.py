@@ -12,11 +12,11 @@ from planner.base.arrays import CodeArray, FloatArray, Numeric, add
 from planner.base.enums import TokenDispatcher, ZeroStage
 from planner.base.records import record
 from planner.base.software_enums import ExpertCompute
-from planner.configurations.table import TrainingConfigurations
+from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.estimators.kernel_work import KernelWork
 from planner.estimators.machine import CommunicationGroup
+from planner.estimators.training.micro_batch_share import MicroBatchShare
 from planner.estimators.training.recomputation import Recomputation
-from planner.estimators.training.share import MicroBatchShare
 from planner.formulas.collectives import distinct_share, partly_hidden
 from planner.layers.model import Layer
 from planner.layers.operators import ExpertBias, ExpertExchange, Experts, LayerOperator, Permute

@@ -11,7 +11,7 @@ from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric
 from planner.base.enums import Recompute
 from planner.base.records import record
 from planner.base.software_enums import KeptTensors, RecomputedModules
-from planner.configurations.table import TrainingConfigurations
+from planner.configurations.configuration_tables import TrainingConfigurations
 
 _CORE, _FEED_FORWARD, _CHEAP = (
     int(RecomputedModules[RecomputedModules.meant(word).upper()])

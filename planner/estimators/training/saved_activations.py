@@ -19,11 +19,11 @@ from planner.base.arrays import CodeArray, FloatArray, Numeric, add
 from planner.base.enums import AdapterTargets
 from planner.base.software_enums import LAYER_INPUT, MLPWI, MLPWO, KeptTensors
 from planner.estimators.training.adapters import adapted_matrices, expert_matrices
+from planner.estimators.training.bytes_per_element import is_narrow, widened
 from planner.estimators.training.compilation import keeps_eager_copies, kept_activations
-from planner.estimators.training.number_bytes import is_narrow, widened
+from planner.estimators.training.micro_batch_share import MicroBatchShare
 from planner.estimators.training.operators import expert_pairs
 from planner.estimators.training.recomputation import Recomputation
-from planner.estimators.training.share import MicroBatchShare
 from planner.formulas.memory import dropout_mask_bytes, kept_bytes, score_bytes
 from planner.layers.model import Layer, layer_of
 from planner.layers.operators import (

@@ -13,12 +13,12 @@ from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric, add
 from planner.base.enums import AdapterKind, ZeroStage
 from planner.base.records import record
 from planner.base.units import ceil_div
-from planner.configurations.table import TrainingConfigurations
+from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.configurations.training_rules import END_CHUNKS
 from planner.estimators.machine import CommunicationGroup
 from planner.estimators.training.adapters import layer_adapter_parameters, layer_expert_parameters
-from planner.estimators.training.number_bytes import GradientBytes, compute_bytes, widened
-from planner.estimators.training.share import Setting
+from planner.estimators.training.bytes_per_element import GradientBytes, compute_bytes, widened
+from planner.estimators.training.micro_batch_share import Setting
 from planner.formulas.memory import quantized_bytes, sharded_bytes
 from planner.layers.model import (
     Layer,
@@ -32,7 +32,7 @@ from planner.layers.model import (
 )
 from planner.layers.operators import Experts, MatrixProduct
 from planner.specs.model import LayerGroup, ModelSpec, Placement
-from planner.specs.workload import TrainingWorkload, layers_of_chunks
+from planner.specs.training_workload import TrainingWorkload, layers_of_chunks
 
 
 @record(kw_only=True)

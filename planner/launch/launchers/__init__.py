@@ -7,19 +7,19 @@ from dataclasses import replace
 
 from planner.base.records import record
 from planner.documents.shell import Script, Word, read_shell
-from planner.documents.shell.text import ParsedOption, implied_option
+from planner.documents.shell.edits import ParsedOption, implied_option
 from planner.errors import LaunchError
-from planner.launch.launchers.peel import UnwrappedCommand, unwrap
-from planner.launch.launchers.recipes import unwrap_frontend
-from planner.launch.launchers.world import (
+from planner.launch.launchers.job_resources import (
     combine_resources,
     conflict_of,
     scheduler_resources,
     visible_device_count,
 )
+from planner.launch.launchers.serving_recipes import unwrap_frontend
+from planner.launch.launchers.unwrap import UnwrappedCommand, unwrap
 from planner.launch.option_table import option_aliases
-from planner.launch.understood import JobResources
-from planner.launch.write import WRITTEN
+from planner.launch.parsed_launch import JobResources
+from planner.launch.write_launch import WRITTEN
 
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
             "NVIDIA_VISIBLE_DEVICES")  # fmt: skip

@@ -12,9 +12,9 @@ from dataclasses import field, replace
 
 from planner.base.records import record
 from planner.documents.shell import HereDocument
-from planner.documents.shell.inner import read_inner
-from planner.documents.shell.text import ParsedOption, Span, implied_option
-from planner.documents.shell.values import (
+from planner.documents.shell.edits import ParsedOption, Span, implied_option
+from planner.documents.shell.nested_scripts import read_inner
+from planner.documents.shell.syntax import (
     Command,
     Pieces,
     Script,
@@ -23,11 +23,11 @@ from planner.documents.shell.values import (
     computed_text,
     unknown_text,
 )
-from planner.documents.yaml_places import YamlValue, documents
+from planner.documents.yaml_positions import YamlValue, documents
+from planner.launch.launchers.job_resources import parse_gpu_name
 from planner.launch.launchers.kubeflow import command_of
-from planner.launch.launchers.world import parse_gpu_name
 from planner.launch.option_table import option_aliases
-from planner.launch.understood import JobResources
+from planner.launch.parsed_launch import JobResources
 from planner.specs.quantization import checkpoint_of
 
 

@@ -6,35 +6,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from planner.documents.shell.text import implied_option
-from planner.documents.writing import yaml_text
+from planner.documents.shell.edits import implied_option
+from planner.documents.yaml_writer import yaml_text
 from planner.errors import LaunchError, SpecError
 from planner.launch.benchmark import training_draft
-from planner.launch.option_table import (
-    OptionAliasTable,
-    OptionTable,
-    OptionTexts,
-    ParameterNote,
-    Quantities,
-    Words,
-)
-from planner.launch.target import (
-    CommandWords,
-    LaunchDraft,
-    LaunchJob,
-    LaunchOutputFile,
-    LaunchTarget,
-    plan_words,
-)
-from planner.launch.targets.trainers import DEEPSPEED_FILE, by_deepspeed, deepspeed_file
-from planner.launch.trainer.reading import answers_of, gather
-from planner.launch.trainer.said import (
+from planner.launch.hf_trainer.option_sources import (
     OptionSources,
     apply_program_defaults,
     keep_loaded_weights,
     text_of,
 )
-from planner.launch.trainer.writing import (
+from planner.launch.hf_trainer.read_script import answers_of, gather
+from planner.launch.hf_trainer.write_script import (
     LEFT,
     OUTPUT,
     RATE,
@@ -48,7 +31,24 @@ from planner.launch.trainer.writing import (
     optimizer_name,
     unnamed_optimizer,
 )
-from planner.launch.understood import LaunchSettings, OptionReader, ParsedCommand
+from planner.launch.option_table import (
+    OptionAliasTable,
+    OptionTable,
+    OptionTexts,
+    ParameterNote,
+    Quantities,
+    Words,
+)
+from planner.launch.parsed_launch import LaunchSettings, OptionReader, ParsedCommand
+from planner.launch.target import (
+    CommandWords,
+    LaunchDraft,
+    LaunchJob,
+    LaunchOutputFile,
+    LaunchTarget,
+    plan_words,
+)
+from planner.launch.targets.hf_trainer import DEEPSPEED_FILE, by_deepspeed, deepspeed_file
 from planner.question.request import Request
 
 _DIALECT = OptionAliasTable.load("axolotl")

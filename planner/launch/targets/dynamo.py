@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base.records import record
-from planner.documents.writing import yaml_text
+from planner.documents.yaml_writer import yaml_text
 from planner.errors import LaunchError
 from planner.launch.option_table import (
     OptionTable,
@@ -18,7 +18,8 @@ from planner.launch.option_table import (
     option_aliases,
     tool_row,
 )
-from planner.launch.serving import (
+from planner.launch.parsed_launch import LaunchSettings, OptionReader
+from planner.launch.serving_writer import (
     AGGREGATED,
     PREFILL_POOL,
     ServerCommand,
@@ -39,8 +40,7 @@ from planner.launch.target import (
     ShellVariable,
 )
 from planner.launch.targets import sglang, tensorrt_llm, vllm
-from planner.launch.understood import LaunchSettings, OptionReader
-from planner.launch.write import heading
+from planner.launch.write_launch import heading
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:

@@ -9,11 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from planner.documents.shell.text import ParsedOption
+from planner.documents.shell.edits import ParsedOption
 from planner.errors import LaunchError
 from planner.launch.option_table import Words
-from planner.launch.targets.trained import make_reader_target, put_batch, put_tokens, ranks_of
-from planner.launch.understood import OptionReader, ParsedCommand, SettingsBuilder, flag, total_gpus
+from planner.launch.parsed_launch import (
+    OptionReader,
+    ParsedCommand,
+    SettingsBuilder,
+    flag,
+    total_gpus,
+)
+from planner.launch.targets.training_reader import (
+    make_reader_target,
+    put_batch,
+    put_tokens,
+    ranks_of,
+)
 
 _SHAPE = {"num_layers", "hidden_size", "num_attention_heads"}
 _VOCABULARIES = {"gpt2bpetokenizer": 50257, "hfgpt2tokenizer": 50257, "hftokenizer": 50277,

@@ -6,8 +6,9 @@ import re
 
 from planner.errors import LaunchError
 from planner.launch.option_table import OptionTable, Quantities, option_aliases
-from planner.launch.served import ServerSettings, find_model_by_name, parse_size
-from planner.launch.serving import (
+from planner.launch.parsed_launch import ONGOING, LaunchSettings, OptionReader
+from planner.launch.serving_reader import ServerSettings, find_model_by_name, parse_size
+from planner.launch.serving_writer import (
     DRAFT_MODEL,
     ServerCommand,
     ServerGroup,
@@ -18,7 +19,6 @@ from planner.launch.serving import (
 )
 from planner.launch.target import CommandWords, LaunchTarget, Process, ShellVariable
 from planner.launch.targets.tgi import with_variables
-from planner.launch.understood import ONGOING, LaunchSettings, OptionReader
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import GGUF_BITS, checkpoint_of, gguf_word
 

@@ -12,12 +12,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePath
 
-from planner.documents.shell.text import ParsedOption
+from planner.documents.shell.edits import ParsedOption
+from planner.launch.hf_trainer.derive_settings import UNPACKED
+from planner.launch.model_shape import model_named
 from planner.launch.option_table import Words
-from planner.launch.shape import model_named
-from planner.launch.targets.trained import identity, make_reader_target, ranks_of
-from planner.launch.trainer.answers import UNPACKED
-from planner.launch.understood import (
+from planner.launch.parsed_launch import (
     OptionReader,
     ParsedCommand,
     SettingsBuilder,
@@ -26,6 +25,7 @@ from planner.launch.understood import (
     option_text,
     with_unknown_options,
 )
+from planner.launch.targets.training_reader import identity, make_reader_target, ranks_of
 
 _DURATION = re.compile(r"(\d+)\s*(ba|ep|tok|sp|dur)")
 _INTERPOLATED = re.compile(r"\$\{([\w.]+)\}")

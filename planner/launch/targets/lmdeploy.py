@@ -6,7 +6,8 @@ ranks of the attention, lmdeploy/pytorch/config.py (`DistConfig`) of InternLM/lm
 
 from __future__ import annotations
 
-from planner.launch.served import (
+from planner.launch.parsed_launch import LaunchSettings, OptionReader
+from planner.launch.serving_reader import (
     DraftSettings,
     EngineReader,
     ServerSettings,
@@ -14,9 +15,8 @@ from planner.launch.served import (
     parse_size,
     read_server,
 )
-from planner.launch.serving import AGGREGATED
+from planner.launch.serving_writer import AGGREGATED
 from planner.launch.target import LaunchTarget
-from planner.launch.understood import LaunchSettings, OptionReader
 from planner.specs.model import ModelSpec
 
 NAME = "lmdeploy"

@@ -20,8 +20,9 @@ from planner.base.software_enums import (
 )
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
+from planner.launch.model_shape import model_named, shape_of
 from planner.launch.option_table import OptionTexts, ParameterNote, Quantities, Words, shipped_rows
-from planner.launch.shape import model_named, shape_of
+from planner.launch.parsed_launch import LaunchSettings, OptionReader, parse_int, total_gpus
 from planner.launch.target import (
     MASTER_ADDR,
     NODE_RANK,
@@ -37,7 +38,6 @@ from planner.launch.target import (
     overrides,
 )
 from planner.launch.targets import megatron_lm
-from planner.launch.understood import LaunchSettings, OptionReader, parse_int, total_gpus
 from planner.specs.model import ModelSpec
 
 AXES = ("tensor", "tensor_sequence", "context", "expert", "fsdp", "data", "pipeline")

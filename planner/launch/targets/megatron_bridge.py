@@ -14,11 +14,12 @@ from functools import cache
 from itertools import pairwise
 
 from planner.base.records import record
-from planner.documents.shell.text import Changes, ParsedOption, implied_option
+from planner.documents.shell.edits import Changes, ParsedOption, implied_option
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
-from planner.launch.imported import require_counts
-from planner.launch.launchers.world import parse_gpu_name
+from planner.launch.import_launch import require_counts
+from planner.launch.launchers.job_resources import parse_gpu_name
+from planner.launch.model_shape import model_named, shape_of
 from planner.launch.option_table import (
     FLAG,
     OptionAliasTable,
@@ -31,8 +32,8 @@ from planner.launch.option_table import (
     parse_parameters,
     shipped_rows,
 )
-from planner.launch.served import find_model_by_name
-from planner.launch.shape import model_named, shape_of
+from planner.launch.parsed_launch import LaunchSettings, OptionReader, ParsedCommand, total_gpus
+from planner.launch.serving_reader import find_model_by_name
 from planner.launch.target import (
     CommandWords,
     LaunchDraft,
@@ -46,9 +47,8 @@ from planner.launch.target import (
     overrides,
 )
 from planner.launch.targets import megatron_lm
-from planner.launch.targets.megatron_read import read_megatron, without_experts
+from planner.launch.targets.megatron_reader import read_megatron, without_experts
 from planner.launch.targets.megatron_shape import is_hybrid, shape_words, strange_parts
-from planner.launch.understood import LaunchSettings, OptionReader, ParsedCommand, total_gpus
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
 

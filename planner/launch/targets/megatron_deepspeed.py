@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from planner.documents.shell.text import ParsedOption, implied_option
+from planner.documents.shell.edits import ParsedOption, implied_option
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
+from planner.launch.hf_trainer.write_script import json_file, nested
 from planner.launch.option_table import (
     OptionAliasTable,
     OptionTable,
@@ -15,12 +16,11 @@ from planner.launch.option_table import (
     ParameterNote,
     Quantities,
 )
+from planner.launch.parsed_launch import LaunchSettings, OptionReader, ParsedCommand, parse_int
 from planner.launch.target import CommandWords, LaunchDraft, LaunchJob, LaunchTarget, ShellVariable
 from planner.launch.targets import megatron_lm
-from planner.launch.targets.megatron_read import is_deepspeed, read_megatron
+from planner.launch.targets.megatron_reader import is_deepspeed, read_megatron
 from planner.launch.targets.megatron_shape import shape_words, strange_parts
-from planner.launch.trainer.writing import json_file, nested
-from planner.launch.understood import LaunchSettings, OptionReader, ParsedCommand, parse_int
 
 _PROGRAMS = ("pretrain_gpt.py", "finetune_llama.py", "pretrain_llama.py")
 _DIALECT = OptionAliasTable.load("megatron-deepspeed")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from planner.launch.benchmark import training_draft
 from planner.launch.option_table import OptionTexts, ParameterNote, Quantities, Words, is_command
 from planner.launch.target import CommandWords, LaunchDraft, LaunchJob, LaunchTarget, ShellVariable
-from planner.launch.targets.megatron_read import is_deepspeed, is_swift_document, read_settings
+from planner.launch.targets.megatron_reader import is_deepspeed, is_swift_document, read_settings
 from planner.launch.targets.megatron_shape import (
     PROGRAM,
     hybrid_words,

@@ -11,14 +11,14 @@ from typing import TypeVar
 from planner.base.enums import AttentionKind
 from planner.errors import LaunchError, SpecError
 from planner.estimators.training.sharding import chunk_split, layer_kinds
+from planner.launch.model_shape import shape_of
 from planner.launch.option_table import ParameterNote, Quantities, Words
-from planner.launch.shape import shape_of
+from planner.launch.parsed_launch import OptionReader
 from planner.launch.target import LaunchJob
-from planner.launch.understood import OptionReader
 from planner.specs.attention import AttentionSpec
 from planner.specs.catalogue import Catalogue
 from planner.specs.model import FeedForwardSpec, LayerGroup, ModelSpec
-from planner.specs.workload import chunks_of
+from planner.specs.training_workload import chunks_of
 
 PROGRAM = "pretrain_hybrid.py"
 Block = TypeVar("Block")

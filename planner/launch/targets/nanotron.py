@@ -9,11 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from planner.documents.shell.text import ParsedOption
+from planner.documents.shell.edits import ParsedOption
 from planner.errors import LaunchError
 from planner.launch.option_table import Words
-from planner.launch.targets.trained import make_reader_target, put_batch, put_tokens, ranks_of
-from planner.launch.understood import OptionReader, ParsedCommand, SettingsBuilder, total_gpus
+from planner.launch.parsed_launch import OptionReader, ParsedCommand, SettingsBuilder, total_gpus
+from planner.launch.targets.training_reader import (
+    make_reader_target,
+    put_batch,
+    put_tokens,
+    ranks_of,
+)
 
 _MODEL = "model.model_config."
 _NOTHING = ("", "null", "none", "~")

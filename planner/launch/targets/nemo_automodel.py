@@ -11,13 +11,12 @@ import math
 from collections.abc import Mapping
 from math import prod
 
-from planner.documents.shell.text import ParsedOption
+from planner.documents.shell.edits import ParsedOption
 from planner.errors import LaunchError, PlannerError
-from planner.launch.imported import MODEL_SPLITS, SPLITS
-from planner.launch.launchers.world import parse_gpu_name
-from planner.launch.targets.trained import make_reader_target, put_tokens, strip_dashes
-from planner.launch.trainer.answers import UNPACKED
-from planner.launch.understood import (
+from planner.launch.hf_trainer.derive_settings import UNPACKED
+from planner.launch.import_launch import MODEL_SPLITS, SPLITS
+from planner.launch.launchers.job_resources import parse_gpu_name
+from planner.launch.parsed_launch import (
     OptionReader,
     ParsedCommand,
     SettingsBuilder,
@@ -27,6 +26,7 @@ from planner.launch.understood import (
     require_split,
     total_gpus,
 )
+from planner.launch.targets.training_reader import make_reader_target, put_tokens, strip_dashes
 from planner.specs.catalogue import load_model
 
 _RECIPES = ("FinetuneRecipeForNextTokenPrediction", "FinetuneRecipeForVLM",

@@ -13,12 +13,25 @@ from dataclasses import replace
 from math import prod
 
 from planner.base.software_enums import Placement
-from planner.base.training_names import Algorithm, TrainingObjective
-from planner.documents.shell.text import ParsedOption
-from planner.documents.writing import yaml_text
+from planner.base.training_aliases import Algorithm, TrainingObjective
+from planner.documents.shell.edits import ParsedOption
+from planner.documents.yaml_writer import yaml_text
 from planner.errors import LaunchError
-from planner.launch.imported import MODEL_SPLITS
+from planner.launch.hf_trainer.option_sources import TEACHER
+from planner.launch.hf_trainer.write_script import nested
+from planner.launch.import_launch import MODEL_SPLITS
 from planner.launch.option_table import OptionTexts, ParameterNote, Quantities
+from planner.launch.parsed_launch import (
+    NOTHING,
+    LaunchSettings,
+    OptionReader,
+    ParsedCommand,
+    SettingsBuilder,
+    flag,
+    number,
+    option_text,
+    with_unknown_options,
+)
 from planner.launch.target import (
     CommandWords,
     LaunchDraft,
@@ -29,7 +42,7 @@ from planner.launch.target import (
     option_texts,
     override,
 )
-from planner.launch.targets.rl_steps import (
+from planner.launch.targets.rl_reader_writer import (
     OUTPUT,
     put_lengths,
     put_redrawn,
@@ -39,7 +52,7 @@ from planner.launch.targets.rl_steps import (
     step_words,
     words_of_fsdp,
 )
-from planner.launch.targets.trained import (
+from planner.launch.targets.training_reader import (
     fsdp_profile,
     note_updates,
     put_lora,
@@ -49,19 +62,6 @@ from planner.launch.targets.trained import (
     put_token_budget,
     require_ranks,
     unread_of_sections,
-)
-from planner.launch.trainer.said import TEACHER
-from planner.launch.trainer.writing import nested
-from planner.launch.understood import (
-    NOTHING,
-    LaunchSettings,
-    OptionReader,
-    ParsedCommand,
-    SettingsBuilder,
-    flag,
-    number,
-    option_text,
-    with_unknown_options,
 )
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue

@@ -11,18 +11,18 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from planner.documents.shell.text import ParsedOption, implied_option
+from planner.documents.shell.edits import ParsedOption, implied_option
 from planner.launch.option_table import OptionTable, shipped_rows
-from planner.launch.served import find_model_by_name, parse_size
-from planner.launch.target import LaunchTarget
-from planner.launch.targets import llama_server
-from planner.launch.understood import (
+from planner.launch.parsed_launch import (
     ONGOING,
     JobResources,
     LaunchSettings,
     OptionReader,
     ParsedCommand,
 )
+from planner.launch.serving_reader import find_model_by_name, parse_size
+from planner.launch.target import LaunchTarget
+from planner.launch.targets import llama_server
 from planner.specs.quantization import checkpoint_of
 
 NAME = "ollama"

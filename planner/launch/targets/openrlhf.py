@@ -10,12 +10,23 @@ from collections.abc import Sequence
 from math import prod
 
 from planner.base.software_enums import Placement
-from planner.base.training_names import Algorithm
+from planner.base.training_aliases import Algorithm
 from planner.errors import LaunchError
 from planner.launch.benchmark import STEPS
 from planner.launch.option_table import OptionTexts, ParameterNote, Quantities
+from planner.launch.parsed_launch import (
+    LaunchSettings,
+    OptionReader,
+    SettingsBuilder,
+    flag,
+    number,
+    option_text,
+    require_split,
+    total_gpus,
+    with_unknown_options,
+)
 from planner.launch.target import CommandWords, LaunchDraft, LaunchJob, LaunchTarget, ShellVariable
-from planner.launch.targets.rl_steps import (
+from planner.launch.targets.rl_reader_writer import (
     MODEL,
     OUTPUT,
     has_separate_gpus,
@@ -27,23 +38,12 @@ from planner.launch.targets.rl_steps import (
     step_draft,
     step_words,
 )
-from planner.launch.targets.trained import (
+from planner.launch.targets.training_reader import (
     make_update_reader,
     note_updates,
     put_lora,
     put_objective,
     put_token_budget,
-)
-from planner.launch.understood import (
-    LaunchSettings,
-    OptionReader,
-    SettingsBuilder,
-    flag,
-    number,
-    option_text,
-    require_split,
-    total_gpus,
-    with_unknown_options,
 )
 
 _MODULE = "openrlhf.cli.train_"

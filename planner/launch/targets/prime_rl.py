@@ -8,15 +8,7 @@ those of its first releases: ``inference.parallel.tp``, ``rollouts_per_example``
 from __future__ import annotations
 
 from planner.base.software_enums import Placement
-from planner.launch.target import LaunchTarget
-from planner.launch.targets.rl_steps import put_lengths, put_split, reader_of_steps
-from planner.launch.targets.trained import (
-    make_update_reader,
-    put_lora,
-    put_objective,
-    require_ranks,
-)
-from planner.launch.understood import (
+from planner.launch.parsed_launch import (
     LaunchSettings,
     OptionReader,
     SettingsBuilder,
@@ -24,6 +16,14 @@ from planner.launch.understood import (
     number,
     option_text,
     with_unknown_options,
+)
+from planner.launch.target import LaunchTarget
+from planner.launch.targets.rl_reader_writer import put_lengths, put_split, reader_of_steps
+from planner.launch.targets.training_reader import (
+    make_update_reader,
+    put_lora,
+    put_objective,
+    require_ranks,
 )
 from planner.specs.quantization import checkpoint_of
 

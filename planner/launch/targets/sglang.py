@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from planner.base.units import GIB
 from planner.launch.option_table import Quantities
-from planner.launch.served import (
+from planner.launch.parsed_launch import LaunchSettings, OptionReader
+from planner.launch.serving_reader import (
     DraftSettings,
     EngineReader,
     ServerSettings,
@@ -16,7 +17,7 @@ from planner.launch.served import (
     read_server,
     with_config,
 )
-from planner.launch.serving import (
+from planner.launch.serving_writer import (
     AGGREGATED,
     DECODE_POOL,
     PREFILL_POOL,
@@ -40,7 +41,6 @@ from planner.launch.target import (
     Process,
     ShellVariable,
 )
-from planner.launch.understood import LaunchSettings, OptionReader
 from planner.specs.model import ModelSpec
 
 NAME = "sglang"

@@ -10,25 +10,30 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.base.software_enums import Placement
-from planner.documents.shell.text import implied_option
+from planner.documents.shell.edits import implied_option
 from planner.errors import LaunchError
 from planner.launch.option_table import OptionTable
-from planner.launch.target import LaunchTarget
-from planner.launch.targets.megatron_read import read_megatron
-from planner.launch.targets.rl_steps import put_lengths, put_redrawn, put_split, reader_of_steps
-from planner.launch.targets.trained import (
-    note_updates,
-    put_objective,
-    put_token_budget,
-    unread_of_sections,
-)
-from planner.launch.understood import (
+from planner.launch.parsed_launch import (
     JobResources,
     LaunchSettings,
     OptionReader,
     SettingsBuilder,
     number,
     with_unknown_options,
+)
+from planner.launch.target import LaunchTarget
+from planner.launch.targets.megatron_reader import read_megatron
+from planner.launch.targets.rl_reader_writer import (
+    put_lengths,
+    put_redrawn,
+    put_split,
+    reader_of_steps,
+)
+from planner.launch.targets.training_reader import (
+    note_updates,
+    put_objective,
+    put_token_budget,
+    unread_of_sections,
 )
 from planner.specs.quantization import checkpoint_of
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from planner.base.units import GIB
-from planner.documents.shell.text import Changes, ParsedOption
-from planner.documents.tree import flattened, plain_text
-from planner.documents.writing import yaml_text
+from planner.documents.shell.edits import Changes, ParsedOption
+from planner.documents.yaml_tree import flattened, plain_text
+from planner.documents.yaml_writer import yaml_text
+from planner.launch.hf_trainer.write_script import nested
 from planner.launch.option_table import (
     OptionTable,
     ParameterNote,
@@ -16,7 +17,8 @@ from planner.launch.option_table import (
     Quantity,
     option_aliases,
 )
-from planner.launch.served import (
+from planner.launch.parsed_launch import LaunchSettings, OptionReader, ParsedCommand
+from planner.launch.serving_reader import (
     DraftSettings,
     EngineReader,
     ServerSettings,
@@ -24,7 +26,7 @@ from planner.launch.served import (
     parse_size,
     read_server,
 )
-from planner.launch.serving import (
+from planner.launch.serving_writer import (
     AGGREGATED,
     DECODE_POOL,
     PREFILL_POOL,
@@ -44,8 +46,6 @@ from planner.launch.target import (
     Process,
     ShellVariable,
 )
-from planner.launch.trainer.writing import nested
-from planner.launch.understood import LaunchSettings, OptionReader, ParsedCommand
 from planner.specs.model import ModelSpec
 
 NAME = "tensorrt-llm"

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from planner.base.units import GIB
-from planner.launch.served import (
+from planner.launch.parsed_launch import LaunchSettings, OptionReader, parse_int, version_of
+from planner.launch.serving_reader import (
     DraftSettings,
     EngineReader,
     ServerSettings,
@@ -19,9 +20,8 @@ from planner.launch.served import (
     parse_size,
     read_server,
 )
-from planner.launch.serving import AGGREGATED
+from planner.launch.serving_writer import AGGREGATED
 from planner.launch.target import LaunchTarget
-from planner.launch.understood import LaunchSettings, OptionReader, parse_int, version_of
 from planner.specs.model import ModelSpec
 
 NAME = "tgi"

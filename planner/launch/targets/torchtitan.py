@@ -9,10 +9,12 @@ from itertools import count
 
 from planner.base.enums import AttentionKind
 from planner.base.records import record
-from planner.documents.shell.text import ParsedOption
+from planner.documents.shell.edits import ParsedOption
 from planner.errors import LaunchError, PlannerError
 from planner.estimators.training.sharding import chunk_split
 from planner.launch.benchmark import training_draft
+from planner.launch.hf_trainer.write_script import require_even_copies
+from planner.launch.model_shape import config_json, model_named, without_modules
 from planner.launch.option_table import (
     OptionAliasTable,
     OptionTexts,
@@ -20,7 +22,14 @@ from planner.launch.option_table import (
     Quantities,
     shipped_rows,
 )
-from planner.launch.shape import config_json, model_named, without_modules
+from planner.launch.parsed_launch import (
+    LaunchSettings,
+    OptionReader,
+    ParsedCommand,
+    SettingsBuilder,
+    parse_int,
+    total_gpus,
+)
 from planner.launch.target import (
     CommandWords,
     LaunchDraft,
@@ -33,15 +42,6 @@ from planner.launch.target import (
     option_texts,
 )
 from planner.launch.targets.megatron_lm import recipe_of
-from planner.launch.trainer.writing import require_even_copies
-from planner.launch.understood import (
-    LaunchSettings,
-    OptionReader,
-    ParsedCommand,
-    SettingsBuilder,
-    parse_int,
-    total_gpus,
-)
 from planner.specs.catalogue import load_model
 from planner.specs.model import ModelSpec
 
@@ -229,7 +229,7 @@ class _Options:
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """What the overrides say; see `planner.launch.understood`.
+    """What the overrides say; see `planner.launch.parsed_launch`.
 
     Raises LaunchError if the GPUs cannot be split as it says.
     """

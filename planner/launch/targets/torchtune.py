@@ -11,13 +11,12 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from planner.documents.shell.text import ParsedOption, implied_option
+from planner.documents.shell.edits import ParsedOption, implied_option
 from planner.errors import LaunchError
+from planner.launch.hf_trainer.derive_settings import UNPACKED
+from planner.launch.model_shape import model_named
 from planner.launch.option_table import shipped_rows
-from planner.launch.shape import model_named
-from planner.launch.targets.trained import identity, make_reader_target, put_batch, ranks_of
-from planner.launch.trainer.answers import UNPACKED
-from planner.launch.understood import (
+from planner.launch.parsed_launch import (
     OptionReader,
     ParsedCommand,
     SettingsBuilder,
@@ -26,6 +25,7 @@ from planner.launch.understood import (
     total_gpus,
     with_unknown_options,
 )
+from planner.launch.targets.training_reader import identity, make_reader_target, put_batch, ranks_of
 
 _UNREAD = ("qat_", "knowledge_distillation", "ppo_full", "grpo", "dev/")
 _UNREAD_KEYS = ("teacher_model._component_", "policy_model._component_", "quantizer._component_")

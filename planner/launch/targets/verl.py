@@ -16,12 +16,24 @@ from dataclasses import replace
 from math import ceil
 
 from planner.base.software_enums import Placement
-from planner.base.training_names import Algorithm
+from planner.base.training_aliases import Algorithm
 from planner.errors import LaunchError
 from planner.launch.benchmark import STEPS
+from planner.launch.hf_trainer.derive_settings import UNPACKED
 from planner.launch.option_table import OptionText, OptionTexts, ParameterNote, Quantities, Words
+from planner.launch.parsed_launch import (
+    LaunchSettings,
+    OptionReader,
+    SettingsBuilder,
+    flag,
+    has_unknown_value,
+    number,
+    option_text,
+    total_gpus,
+    with_unknown_options,
+)
 from planner.launch.target import CommandWords, LaunchDraft, LaunchJob, LaunchTarget, override
-from planner.launch.targets.rl_steps import (
+from planner.launch.targets.rl_reader_writer import (
     MODEL,
     OF_FSDP,
     OUTPUT,
@@ -35,7 +47,7 @@ from planner.launch.targets.rl_steps import (
     step_words,
     words_of_fsdp,
 )
-from planner.launch.targets.trained import (
+from planner.launch.targets.training_reader import (
     fsdp_profile,
     make_update_reader,
     note_updates,
@@ -44,18 +56,6 @@ from planner.launch.targets.trained import (
     put_objective,
     put_token_budget,
     require_ranks,
-)
-from planner.launch.trainer.answers import UNPACKED
-from planner.launch.understood import (
-    LaunchSettings,
-    OptionReader,
-    SettingsBuilder,
-    flag,
-    has_unknown_value,
-    number,
-    option_text,
-    total_gpus,
-    with_unknown_options,
 )
 
 _PROGRAMS = (

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from planner.launch.option_table import Quantities
-from planner.launch.served import (
+from planner.launch.parsed_launch import LaunchSettings, OptionReader, version_of
+from planner.launch.serving_reader import (
     DraftSettings,
     EngineReader,
     ServerSettings,
@@ -18,7 +19,7 @@ from planner.launch.served import (
     scheduler_default_of,
     with_config,
 )
-from planner.launch.serving import (
+from planner.launch.serving_writer import (
     AGGREGATED,
     DECODE_POOL,
     PREFILL_POOL,
@@ -44,7 +45,6 @@ from planner.launch.target import (
     Process,
     ShellVariable,
 )
-from planner.launch.understood import LaunchSettings, OptionReader, version_of
 from planner.specs.model import ModelSpec
 
 NAME = "vllm"

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from planner.documents.python import Call, Value
-from planner.documents.shell.text import ParsedOption
+from planner.documents.python_calls import Call, Value
+from planner.documents.shell.edits import ParsedOption
 from planner.errors import LaunchError
+from planner.launch.model_shape import with_sizes
 from planner.launch.option_table import Words, shipped_rows
-from planner.launch.shape import with_sizes
-from planner.launch.targets.trained import make_reader_target, put_tokens, ranks_of
-from planner.launch.understood import (
+from planner.launch.parsed_launch import (
     OptionReader,
     ParsedCommand,
     SettingsBuilder,
@@ -29,6 +28,7 @@ from planner.launch.understood import (
     option_text,
     with_unknown_options,
 )
+from planner.launch.targets.training_reader import make_reader_target, put_tokens, ranks_of
 from planner.specs.catalogue import load_model
 
 _ROWS = shipped_rows("models/xtuner.csv")

@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from planner.documents.shell.text import shell_word
-from planner.documents.writing import documents, yaml_scalar, yaml_text
+from planner.documents.shell.edits import shell_word
+from planner.documents.yaml_writer import documents, yaml_scalar, yaml_text
 from planner.errors import LaunchError
 from planner.launch.target import (
     CommandWords,
@@ -37,7 +37,7 @@ from planner.launch.wrappers.script import (
     runs_by_rank,
     uses,
 )
-from planner.launch.write import environment_of, heading, variables_of
+from planner.launch.write_launch import environment_of, heading, variables_of
 
 FOLDER = "/launch"
 """Where the files beside the commands are mounted."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from planner.base.records import record
-from planner.documents.shell.text import shell_word
+from planner.documents.shell.edits import shell_word
 from planner.errors import LaunchError
 from planner.launch.target import (
     CommandWords,
@@ -18,7 +18,7 @@ from planner.launch.target import (
     Value,
     filled,
 )
-from planner.launch.write import (
+from planner.launch.write_launch import (
     EnvironmentDefault,
     comment,
     environment_of,

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from planner.base.text import format_duration
+from planner.base.formatting import format_duration
 from planner.base.units import DAY, HOUR
 from planner.launch.benchmark import STEPS
 from planner.launch.launchers import GPUS_OF_COPY
@@ -37,7 +37,7 @@ from planner.launch.wrappers.script import (
     uses,
     visible_gpus,
 )
-from planner.launch.write import environment_of, heading, variables_of
+from planner.launch.write_launch import environment_of, heading, variables_of
 
 _ALL_CPUS = '--cpus-per-task="$SLURM_CPUS_ON_NODE"'
 _ALSO = (

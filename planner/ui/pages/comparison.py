@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from planner.base import text
-from planner.decide.sizing.day import DAYS_PER_MONTH
+from planner.base import formatting
+from planner.decide.sizing.daily_schedule import DAYS_PER_MONTH
 from planner.decide.sizing.fleet import order_by_cost
 from planner.errors import SpecError
 from planner.optimize.result_columns import evidence_rank_of
 from planner.question.names import CONTRACT, GPU, NUM_GPUS
 from planner.question.terms import term_of_column
-from planner.show.page import (
+from planner.show.output_blocks import (
     BEST,
     TIE,
     Bars,
@@ -33,7 +33,15 @@ from planner.show.page import (
     make_lines,
     text_table,
 )
-from planner.show.views.services import (
+from planner.show.presenters.format_results import (
+    common_scale,
+    format_result,
+    format_scaled,
+    label,
+    layout_of,
+    number_of,
+)
+from planner.show.presenters.services import (
     CUTS,
     MOST_TOKENS,
     PER_MEGAWATT,
@@ -44,7 +52,7 @@ from planner.show.views.services import (
     placed_columns,
     pool_columns,
 )
-from planner.show.views.sizes import (
+from planner.show.presenters.sizes import (
     A_DAY,
     BY_COST,
     COSTS,
@@ -55,17 +63,8 @@ from planner.show.views.sizes import (
     hour_columns,
     scaled_table,
 )
-from planner.show.views.told import (
-    common_scale,
-    format_result,
-    format_scaled,
-    label,
-    layout_of,
-    number_of,
-)
 from planner.specs.catalogue import Catalogue
-from planner.ui.pages.document import ResultDocument, ResultRow, read_row, version_notes
-from planner.ui.pages.first import (
+from planner.ui.pages.headline import (
     ends_of_row,
     evidence,
     figures,
@@ -76,7 +75,8 @@ from planner.ui.pages.first import (
     verb,
     with_meanings,
 )
-from planner.ui.pages.table import (
+from planner.ui.pages.result_json import ResultDocument, ResultRow, read_row, version_notes
+from planner.ui.pages.result_tables import (
     MOST_BARS,
     MOST_ROWS,
     PLACES,
@@ -89,7 +89,7 @@ from planner.ui.pages.table import (
     shown_columns,
     specs_of_rows,
 )
-from planner.workloads.base import Workload
+from planner.workloads.workload import Workload
 
 ResultObject = Mapping[str, Any]
 
@@ -128,7 +128,7 @@ def _specs_page(table: ResultObject) -> Page:
         title="In what do these specs differ?",
         question=[],
         answer=[],
-        headline=f"They differ in {text.format_count(count)} numbers."
+        headline=f"They differ in {formatting.format_count(count)} numbers."
         if count
         else "They do not differ.",
         sections=[Section(title=_DIFFERS, blocks=blocks)],
@@ -144,7 +144,7 @@ def _plans_page(table: ResultObject) -> Page:
     possible = [at for at, one in enumerate(table["plans"]) if not one["impossible"]]
     if results:
         of = [label(one["name"]) for one in results if one["best"] == best]
-        answer = f"{names[best]} is best in {text.join_words(of)}."
+        answer = f"{names[best]} is best in {formatting.join_words(of)}."
     else:
         answer = (
             "They do not differ." if len(possible) > 1 else "Fewer than two of them are possible."
@@ -160,12 +160,12 @@ def _plans_page(table: ResultObject) -> Page:
     ]
     if missing:
         no_plan = text_table(("plan", "why not"), missing, words=(0, 1), name="no_plan")
-        caption = f"{text.format_count(len(missing))} without a plan, and why"
+        caption = f"{formatting.format_count(len(missing))} without a plan, and why"
         folded = replace(no_plan, caption=caption, is_folded=True)
         sections.append(Section(title="What is not possible, and why?", blocks=[folded]))
     asked = table["plans"][best]["asked"]
     return Page(
-        title=f"Which of these {text.format_count(len(names))} plans is better?",
+        title=f"Which of these {formatting.format_count(len(names))} plans is better?",
         question=[
             f"{name}: {_asked(one['asked'])}"
             for name, one in zip(names, table["plans"], strict=True)
@@ -193,7 +193,9 @@ def _asked(answers: Mapping[str, Any]) -> str:
     count = answers.get("num_gpus")
     software = answers.get("framework") or answers.get("engine") or ""
     where = (
-        f"{text.format_count(count)} x {answers.get('gpu')}" if count else str(answers.get("gpu"))
+        f"{formatting.format_count(count)} x {answers.get('gpu')}"
+        if count
+        else str(answers.get("gpu"))
     )
     return ", ".join(filter(None, [str(answers.get("model") or ""), where, str(software)]))
 
@@ -255,7 +257,7 @@ def _settings(settings: Mapping[str, Sequence[Any]], names: Sequence[str]) -> Bl
     rows = [
         (
             name.replace("_", " "),
-            *("-" if value is None else text.format_parameter(value) for value in values),
+            *("-" if value is None else formatting.format_parameter(value) for value in values),
         )
         for name, values in settings.items()
     ]
@@ -290,22 +292,26 @@ def bounds_section(table: ResultObject, where: str) -> Section:
         for step in table["steps"]:
             whole = step["time_s"] or 1.0
             bounds = sorted(step["bounds_s"].items(), key=lambda one: -one[1])
-            by = [f"{name} {text.format_percent(time / whole)}" for name, time in bounds if time]
+            by = [
+                f"{name} {formatting.format_percent(time / whole)}" for name, time in bounds if time
+            ]
             rows = [
                 [
                     one["operator"].replace("_", " "),
-                    Cell(text=text.format_duration(one["time_s"]), number=one["time_s"]),
-                    Cell(text=text.format_percent(one["share"]), number=one["share"]),
+                    Cell(text=formatting.format_duration(one["time_s"]), number=one["time_s"]),
+                    Cell(text=formatting.format_percent(one["share"]), number=one["share"]),
                     one["bound"],
-                    "-" if one["of_roofline"] is None else text.format_percent(one["of_roofline"]),
+                    "-"
+                    if one["of_roofline"] is None
+                    else formatting.format_percent(one["of_roofline"]),
                 ]
                 for one in step["operators"][:_MOST_PARTS]
             ]
             heads = ("part", "time", "share", "bound by", "of roofline")
             made = text_table(heads, rows, words=(0, 3), name=f"bounds of {step['step']}")
             caption = (
-                f"The {step['step']} takes {text.format_duration(whole)}, bound by "
-                f"{text.join_words(by)}"
+                f"The {step['step']} takes {formatting.format_duration(whole)}, bound by "
+                f"{formatting.join_words(by)}"
             )
             blocks.append(replace(made, caption=caption))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -339,7 +345,7 @@ def sizes_page(document: ResultDocument, catalogue: Catalogue) -> Page:
     if others:
         why = [(_named(row), str(row.get("reason") or "no plan")) for row in others]
         no_plan = text_table(("GPU", "why not"), why, words=(0, 1), name="no_plan")
-        caption = f"{text.format_count(len(why))} GPUs that do not do, and why"
+        caption = f"{formatting.format_count(len(why))} GPUs that do not do, and why"
         folded = replace(no_plan, caption=caption, is_folded=True)
         sections.append(Section(title="What is not possible, and why?", blocks=[folded]))
     if notes:
@@ -379,7 +385,7 @@ def _of_choice(page: Page, document: ResultDocument, rows: Sequence[ResultRow]) 
     row, column = rows[0], next((name for name in COSTS if name in rows[0]), NUM_GPUS)
     sure = number_of(row, "confidence")
     kept = (
-        f" {text.format_probability(sure)} of runs like this keep the limits."
+        f" {formatting.format_probability(sure)} of runs like this keep the limits."
         if math.isfinite(sure)
         else ""
     )
@@ -398,7 +404,7 @@ def _of_choice(page: Page, document: ResultDocument, rows: Sequence[ResultRow]) 
         evidence=evidence(row.get("basis"), row.get("evidence_runs")),
         chart=ranking(
             document.workload, each, column,
-            lambda one: f"{text.format_count(one[NUM_GPUS])} x {_named(one)}",
+            lambda one: f"{formatting.format_count(one[NUM_GPUS])} x {_named(one)}",
             "The cost on each GPU, the best first",
         ),
     )  # fmt: skip
@@ -408,21 +414,22 @@ def _of_days(page: Page, document: ResultDocument, days: Sequence[object]) -> Pa
     """The page with the cheapest day on its first screen."""
     read = [ResultRow(read_row(document.where, day), document.row_name) for day in days]
     day, basis = read[0], [row.get("basis") for row in document.rows if row.get("basis")]
-    base, cost = text.format_count(day["base_gpus"]), format_result(_COST, day[_COST])
+    base, cost = formatting.format_count(day["base_gpus"]), format_result(_COST, day[_COST])
     return replace(
         page,
         headline=f"A day of {page.subject} is cheapest on {day[GPU]}: "
-        f"{text.format_count(day['most_gpus'])} GPUs at its peak, {base} held all day, {cost}.",
+        f"{formatting.format_count(day['most_gpus'])} GPUs at its peak, {base} held all "
+        f"day, {cost}.",
         figures=[
-            Figure(name="GPUs at the peak", text=text.format_count(day["most_gpus"])),
+            Figure(name="GPUs at the peak", text=formatting.format_count(day["most_gpus"])),
             Figure(
                 name="cost of a day",
                 text=cost,
-                between=f"{text.format_count(day['gpu_hours'])} GPU-hours",
+                between=f"{formatting.format_count(day['gpu_hours'])} GPU-hours",
             ),
             Figure(
                 name="used",
-                text=text.format_percent(day["utilization"]),
+                text=formatting.format_percent(day["utilization"]),
                 between="of what is paid for",
             ),
         ],
@@ -439,23 +446,23 @@ def _of_services(
     """The page with where all services run on its first screen, and what that costs."""
     read = [ResultRow(read_row(document.where, pool), document.row_name) for pool in pools]
     names = [*dict.fromkeys(str(row["service"]) for row in rows)]
-    where = text.join_words(
-        [f"{text.format_count(pool['most_gpus'])} x {pool[GPU]}" for pool in read]
+    where = formatting.join_words(
+        [f"{formatting.format_count(pool['most_gpus'])} x {pool[GPU]}" for pool in read]
     )
     total = sum(pool[_COST] for pool in read)
     gpus = sum(pool["most_gpus"] for pool in read)
-    hours = text.format_count(sum(pool["gpu_hours"] for pool in read))
+    hours = formatting.format_count(sum(pool["gpu_hours"] for pool in read))
     placed = [row for row in rows if number_of(row, "share") > 0]
     least = max(placed, key=evidence_rank_of, default=rows[0])
     return replace(
         page,
-        title=f"Where do {text.join_words(names)} run together?",
+        title=f"Where do {formatting.join_words(names)} run together?",
         headline=(
-            f"{text.format_count(len(names))} services run on {where}: "
+            f"{formatting.format_count(len(names))} services run on {where}: "
             f"{format_result(_COST, total)} a day."
         ),
         figures=[
-            Figure(name="GPUs at most", text=text.format_count(gpus), between=(
+            Figure(name="GPUs at most", text=formatting.format_count(gpus), between=(
                 f"{hours} "
                 "GPU-hours a day"
             )),

@@ -11,17 +11,26 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from planner.base import text
-from planner.base.cells import Row as SweepRow
-from planner.base.cells import Value
-from planner.question.inputs import limit_column
-from planner.show.page import BEST, Block, Figure, Page, RankingChart, Section, Table  # fmt: skip
-from planner.show.views.sure import fits_words
+from planner.base import formatting
+from planner.base.csv_cells import Row as SweepRow
+from planner.base.csv_cells import Value
+from planner.question.parse_values import limit_column
+from planner.show.output_blocks import (  # fmt: skip
+    BEST,
+    Block,
+    Figure,
+    Page,
+    RankingChart,
+    Section,
+    Table,
+)
+from planner.show.presenters.uncertainty import fits_words
 from planner.specs.catalogue import Catalogue
 from planner.sweeps.columns import COST, MEASURES, TIME, column_of_measure, measured, measured_ends
 from planner.sweeps.columns import PLACES as TERMS
 from planner.sweeps.plan import SweepPlan
-from planner.sweeps.screen import (
+from planner.sweeps.summary import Summary, WorkloadGroup, summarize
+from planner.sweeps.summary_blocks import (
     BRACKETS,
     best_words,
     by_group,
@@ -37,11 +46,10 @@ from planner.sweeps.screen import (
     proven_lines,
     where,
 )
-from planner.sweeps.store import Sweep
-from planner.sweeps.summary import Summary, WorkloadGroup, summarize
-from planner.ui.pages.document import ResultRow, version_notes
-from planner.ui.pages.first import evidence, figures, headline, hints, ranking, with_meanings
-from planner.ui.pages.table import (
+from planner.sweeps.sweep_folder import Sweep
+from planner.ui.pages.headline import evidence, figures, headline, hints, ranking, with_meanings
+from planner.ui.pages.result_json import ResultRow, version_notes
+from planner.ui.pages.result_tables import (
     AXES,
     MOST_ROWS,
     PLACES,
@@ -53,8 +61,8 @@ from planner.ui.pages.table import (
     shown_columns,
     specs_of_rows,
 )
-from planner.workloads.base import Workload
 from planner.workloads.registry import workload_of
+from planner.workloads.workload import Workload
 
 _MOST_WITHOUT = 200
 
@@ -94,14 +102,14 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
     how = {"version": sweep.version, "command": f"planner sweep show {where}"}
     asked = [*filter(None, [plan.description]), *counts_lines(sweep, summary)]
     varied = [AXES.get(name) or name.replace("_", " ") for name in plan.varied]
-    models = text.join_words(dict.fromkeys(group.model for group in groups)) or plan.name
+    models = formatting.join_words(dict.fromkeys(group.model for group in groups)) or plan.name
     priced = [
         (group, [row for measure, _, row in group.headlines if measure == COST][-1])
         for group in groups
         if COST in group.best
     ]  # the last is the one whose price nobody doubts
     page = Page(
-        title=f"Which {text.join_words(varied) or 'plan'} for {models}?",
+        title=f"Which {formatting.join_words(varied) or 'plan'} for {models}?",
         subject=plan.name,
         question=[*asked, *version_notes(sweep.version)],
         answer=lines or ["No scenario has a plan."],
@@ -157,9 +165,12 @@ def _figures(summary: Summary, row: SweepRow) -> list[Figure]:
     made = figures(row, ends, first=columns)
     if len(summary.groups) == 1:
         return made
-    planned = f"{text.format_count(summary.feasible)} of {text.format_count(summary.scenarios)}"
+    planned = (
+        f"{formatting.format_count(summary.feasible)} of "
+        f"{formatting.format_count(summary.scenarios)}"
+    )
     answered = sum(bool(group.best) for group in summary.groups)
-    works = f"{text.format_count(answered)} of {text.format_count(len(summary.groups))}"
+    works = f"{formatting.format_count(answered)} of {formatting.format_count(len(summary.groups))}"
     return [
         Figure(name="works with a plan", text=works),
         Figure(name="scenarios with a plan", text=planned),
@@ -174,15 +185,16 @@ def _headline(groups: Sequence[WorkloadGroup], row: SweepRow, cheapest: Sequence
         return headline(workload_of(groups[0].workload), row, wins)
     won = Counter(str(row["gpu"]) for row in cheapest)
     if not won:
-        return f"Plans for {text.format_count(len(groups))} works, none of them with a price."
+        return f"Plans for {formatting.format_count(len(groups))} works, none of them with a price."
     if len(won) == 1:
         return (
             f"The cheapest GPU is {next(iter(won))}, in each of "
-            f"{text.format_count(len(groups))} works."
+            f"{formatting.format_count(len(groups))} works."
         )
-    words = [f"{gpu} for {text.format_count(number)}" for gpu, number in won.most_common()]
+    words = [f"{gpu} for {formatting.format_count(number)}" for gpu, number in won.most_common()]
     return (
-        f"Of {text.format_count(len(groups))} works the cheapest GPU is {text.join_words(words)}."
+        f"Of {formatting.format_count(len(groups))} works the cheapest GPU is "
+        f"{formatting.join_words(words)}."
     )
 
 
@@ -210,7 +222,7 @@ def _ranking(
             places.setdefault(where(row), row)
     return ranking(
         workload, [*places.values()], column,
-        lambda row: f"{text.format_count(row['num_gpus'])} x {where(row)}",
+        lambda row: f"{formatting.format_count(row['num_gpus'])} x {where(row)}",
         "The cost on each GPU and contract with its cheapest number of GPUs, and 90 % intervals",
         float(priced[0][1].get("tie_factor") or 1.0), partial(measured_ends, COST),
     )  # fmt: skip
@@ -253,8 +265,8 @@ def _scenarios(
     shown = sum(bool(row["feasible"]) for row in rows)
     if shown < summary.feasible:
         notes.append(
-            f"The {text.format_count(shown)} that cost the least of "
-            f"{text.format_count(summary.feasible)} with a "
+            f"The {formatting.format_count(shown)} that cost the least of "
+            f"{formatting.format_count(summary.feasible)} with a "
             "plan; the files of the sweep have all."
         )
     without = summary.scenarios - summary.feasible
@@ -279,8 +291,8 @@ def _scenarios(
             blocks += [*front_chart(name, columns, goals), table]
         if others := [row for row in those if not row["feasible"]]:
             names = ["scenario", *dict.fromkeys([*varied, "gpu", "num_gpus", "reason"])]
-            some = f"{text.format_count(len(others))} of " if len(others) < without else ""
-            caption = f"{some}{text.format_count(without)} scenarios without a plan, and why"
+            some = f"{formatting.format_count(len(others))} of " if len(others) < without else ""
+            caption = f"{some}{formatting.format_count(without)} scenarios without a plan, and why"
             no_plan = make_table(f"no_plan_{workload.name}", caption, workload, others, names)
             blocks.append(replace(no_plan, is_folded=bool(found)))
     return blocks

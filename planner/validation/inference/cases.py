@@ -13,22 +13,24 @@ import numpy as np
 from planner.base.enums import CacheType
 from planner.base.records import record
 from planner.base.units import GIB
-from planner.confidence.classes import batching, stated_release, unmeasured_features
+from planner.confidence.error_classes import batching, stated_release, unmeasured_features
 from planner.confidence.intervals import INFERENCE_TABLES, MemoryErrors, memory_errors
-from planner.confidence.software import EngineRule, engine_rule
+from planner.confidence.profile_rules import EngineRule, engine_rule
 from planner.configurations.serving_rules import SERVING_RULES, ServingContext
-from planner.estimators.inference.setting import ServingSetting
+from planner.estimators.inference.context import ServingSetting
 from planner.estimators.inference.weights import weight_bytes
 from planner.estimators.machine import Machine
 from planner.question.terms import terms_about
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
-from planner.specs.profile import engine_on
 from planner.specs.quantization import FORMATS
-from planner.specs.serving import MOST_DRAFTED, ServingWorkload
+from planner.specs.serving_workload import MOST_DRAFTED, ServingWorkload
+from planner.specs.software_profile import engine_on
+from planner.validation.case_prediction import Case
 from planner.validation.inference.deployments import Deployment, configurations, deployment
-from planner.validation.library import (
+from planner.validation.run_tables import SCHEDULED, MemoryKind, Run
+from planner.validation.spec_library import (
     Library,
     NotPredicted,
     model_of,
@@ -36,8 +38,6 @@ from planner.validation.library import (
     spelled,
     without_variant,
 )
-from planner.validation.prediction import Case
-from planner.validation.runs import SCHEDULED, MemoryKind, Run
 from planner.workloads.serving_space import eager, limited
 
 

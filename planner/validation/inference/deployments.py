@@ -11,16 +11,16 @@ import numpy as np
 
 from planner.base.enums import CacheType, Quantization
 from planner.base.records import record
-from planner.confidence.classes import has_experts
-from planner.confidence.software import read_table
-from planner.configurations.table import ServingConfigurations
+from planner.confidence.error_classes import has_experts
+from planner.confidence.profile_rules import read_table
+from planner.configurations.configuration_tables import ServingConfigurations
 from planner.question.terms import terms_about, terms_of
 from planner.specs.engine import EngineProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
 from planner.specs.quantization import compute_precision
-from planner.validation.library import NotPredicted
-from planner.validation.runs import FOLDER, Run
+from planner.validation.run_tables import FOLDER, Run
+from planner.validation.spec_library import NotPredicted
 
 # Bits per weight from which a format of open size is nearer to 8 than to 4 bits.
 _NEARER_EIGHT = 6.0

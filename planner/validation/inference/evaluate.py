@@ -12,25 +12,29 @@ from planner.base.enums import CacheType
 from planner.base.records import record
 from planner.base.units import GIB
 from planner.confidence.intervals import INFERENCE_TABLES, default_fit_confidence
-from planner.configurations.table import ServingConfigurations
+from planner.configurations.configuration_tables import ServingConfigurations
 from planner.estimators.inference.burst import emptying_answer, share_until_the_end
+from planner.estimators.inference.closed_loop import (
+    RequestMeans,
+    served_at_concurrency,
+    served_at_rate,
+)
+from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.continuous_batching import decode_line, wave_time
 from planner.estimators.inference.disaggregated import (
     Pools,
     cache_transfer_time,
     disaggregated_run,
     prefill_times,
 )
-from planner.estimators.inference.loop import RequestMeans, served_at_concurrency, served_at_rate
 from planner.estimators.inference.memory import ServingMemory, serving_memory
-from planner.estimators.inference.serving import decode_line, wave_time
-from planner.estimators.inference.setting import ServingSetting
-from planner.estimators.inference.static import static_batch
-from planner.estimators.inference.waits import OfferedLoad
+from planner.estimators.inference.queueing_delay import OfferedLoad
+from planner.estimators.inference.static_batch import static_batch
 from planner.formulas.draining import longest_answer
+from planner.validation.case_prediction import MEMORY, RATES, Prediction
 from planner.validation.inference.cases import MICRO_BATCHES, WAVES, InferenceCase, Mode, setting_of
 from planner.validation.inference.deployments import configurations
-from planner.validation.prediction import MEMORY, RATES, Prediction
-from planner.workloads.room import with_filled_cache
+from planner.workloads.max_concurrency import with_filled_cache
 
 
 @record(kw_only=True)

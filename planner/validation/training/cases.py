@@ -21,32 +21,32 @@ from planner.base.enums import (
 )
 from planner.base.records import record
 from planner.base.software_enums import LossKernel
-from planner.base.training_names import SavedModules
+from planner.base.training_aliases import SavedModules
 from planner.base.units import GIB
-from planner.confidence.classes import scale_class, training_task
+from planner.confidence.error_classes import scale_class, training_task
 from planner.confidence.intervals import (
     TRAINING_TABLES,
     MemoryErrors,
     default_fit_confidence,
     memory_errors,
 )
-from planner.confidence.software import FrameworkRule, framework_rule
-from planner.configurations.table import NAMES, TrainingConfigurations
+from planner.confidence.profile_rules import FrameworkRule, framework_rule
+from planner.configurations.configuration_tables import NAMES, TrainingConfigurations
 from planner.configurations.training_rules import RULES
 from planner.errors import SpecError
 from planner.estimators.machine import Machine
 from planner.estimators.training.estimate import REJECTIONS, Estimate, evaluate
-from planner.estimators.training.share import Setting
+from planner.estimators.training.micro_batch_share import Setting
 from planner.layers.model import count_parameters
 from planner.question.terms import terms_about
-from planner.specs.checked import ValidationErrors
 from planner.specs.framework import FrameworkProfile
 from planner.specs.model import MOST_MODULES, ModelSpec
-from planner.specs.serving import with_mtp
-from planner.specs.workload import USUAL_DEVIATION, TrainingWorkload, layers_of_chunks
-from planner.validation.library import Library, NotPredicted, model_of, run_cluster
-from planner.validation.prediction import MEMORY, Case, Prediction
-from planner.validation.runs import MemoryKind, Run
+from planner.specs.serving_workload import with_mtp
+from planner.specs.training_workload import USUAL_DEVIATION, TrainingWorkload, layers_of_chunks
+from planner.specs.validated import ValidationErrors
+from planner.validation.case_prediction import MEMORY, Case, Prediction
+from planner.validation.run_tables import MemoryKind, Run
+from planner.validation.spec_library import Library, NotPredicted, model_of, run_cluster
 from planner.validation.training.layouts import ONCE_PER_NODE, Layout, LayoutChoice, layouts, since
 
 _NO_HOST_WAITS = ("full", "sync_free")

@@ -33,10 +33,10 @@ from planner.base.software_enums import (
     RecomputedModules,
     TorchCompile,
 )
-from planner.base.training_names import parse_optimizer
-from planner.confidence.classes import has_experts
-from planner.confidence.software import FrameworkRule
-from planner.configurations.table import TrainingConfigurations
+from planner.base.training_aliases import parse_optimizer
+from planner.confidence.error_classes import has_experts
+from planner.confidence.profile_rules import FrameworkRule
+from planner.configurations.configuration_tables import TrainingConfigurations
 from planner.configurations.training_rules import has_kernel
 from planner.formulas.memory import NF4_BYTES
 from planner.layers.model import count_parameters
@@ -51,8 +51,8 @@ from planner.question.terms import glossary, terms_about, terms_of
 from planner.specs.framework import FrameworkProfile
 from planner.specs.gpu import GpuSpec
 from planner.specs.model import ModelSpec
-from planner.validation.library import NotPredicted
-from planner.validation.runs import Run
+from planner.validation.run_tables import Run
+from planner.validation.spec_library import NotPredicted
 
 
 def options_of(

@@ -10,7 +10,7 @@ import pytest
 from planner.base.enums import (
     PipelineSchedule,
 )
-from planner.estimators.timeline.placed import (
+from planner.estimators.timeline.pipeline_schedule import (
     BACKWARD,
     FORWARD,
     WEIGHTS,

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import planner
-from planner.estimators.timeline.placed import BUBBLE, MORE, Timeline
-from planner.estimators.timeline.steps import ONCE, training_timeline
+from planner.estimators.timeline.pipeline_schedule import BUBBLE, MORE, Timeline
+from planner.estimators.timeline.step_timelines import ONCE, training_timeline
 from planner.estimators.training.estimate import evaluate
-from planner.show.views.details import details_of
+from planner.show.presenters.workload_details import details_of
 
 LLAMA = {"model": "llama-65b", "global_batch_size": 256}
 LAYOUTS: dict[str, dict[str, Any]] = {

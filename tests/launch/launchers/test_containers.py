@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 from make_public_launches import FOLDER
 
-from planner.documents.shell.text import ParsedOption, apply_edits
+from planner.documents.shell.edits import ParsedOption, apply_edits
 from planner.errors import LaunchError
 from planner.launch.launchers.containers import Container, containers_of, script_of
-from planner.launch.launchers.tasks import tasks_of
+from planner.launch.launchers.task_yaml import tasks_of
 
 
 def _read(name: str) -> tuple[str, tuple[Container, ...]]:

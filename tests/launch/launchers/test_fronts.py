@@ -8,7 +8,7 @@ import pytest
 
 from planner.errors import LaunchError
 from planner.launch.launchers import inner_commands, read_script
-from planner.launch.read import read_launch
+from planner.launch.read_launch import read_launch
 
 
 def _words(text: str) -> list[str | None]:

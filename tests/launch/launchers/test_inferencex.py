@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from planner.launch.launchers.recipes import entry_of
+from planner.launch.launchers.serving_recipes import entry_of
 from planner.launch.option_lines import Status
-from planner.launch.read import read_launch
+from planner.launch.read_launch import read_launch
 
 _CONFIG = """\
 # Two models on one machine.

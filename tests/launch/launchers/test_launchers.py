@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rows import each
 
-from planner.documents.shell.text import ParsedOption, apply_edits, shell_word
+from planner.documents.shell.edits import ParsedOption, apply_edits, shell_word
 from planner.errors import LaunchError
 from planner.launch.launchers import StartedProgram, inner_commands, read_script
 

@@ -6,7 +6,7 @@ import pytest
 
 from planner.documents.shell import read_shell
 from planner.launch.launchers import inner_commands
-from planner.launch.read import read_launch
+from planner.launch.read_launch import read_launch
 
 
 def _last(text: str, environment: dict[str, str] | None = None) -> list[str | None]:

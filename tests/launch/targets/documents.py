@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 from round_trip import found_of, stated
 
+from planner.launch.parsed_launch import ParsedCommand
 from planner.launch.target import LaunchDraft, LaunchOutputFile, LaunchTarget
-from planner.launch.understood import ParsedCommand
 
 
 def with_files(target: LaunchTarget, draft: LaunchDraft) -> ParsedCommand:

@@ -8,19 +8,19 @@ from typing import Any
 from hypothesis import reject
 from hypothesis import strategies as st
 
-from planner.documents.shell.text import ParsedOption
+from planner.documents.shell.edits import ParsedOption
 from planner.errors import InfeasibleError, SearchSpaceError, SpecError
 from planner.launch.option_table import OptionRole
+from planner.launch.parsed_launch import JobResources, LaunchSettings, ParsedCommand
 from planner.launch.target import LaunchDraft, LaunchJob, LaunchTarget, Process
-from planner.launch.understood import JobResources, LaunchSettings, ParsedCommand
 from planner.optimize.collector import rows_of, value_or_none
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import to_python_values
-from planner.question.inputs import parse_value
+from planner.question.parse_values import parse_value
 from planner.question.request import Request
 from planner.question.terms import terms_of
-from planner.workloads.pinned import SavedPlan
-from planner.workloads.plan import evaluate, make_single_plan
+from planner.workloads.make_plan import evaluate, make_single_plan
+from planner.workloads.saved_plan import SavedPlan
 
 MODELS = ("llama-2-7b", "llama-65b", "mixtral-8x7b", "deepseek-v3", "qwen3-30b-a3b", "gpt-3-175b")
 HYBRIDS = ("nemotron-h-8b", "qwen3-next-80b-a3b")

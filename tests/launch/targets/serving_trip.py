@@ -7,8 +7,8 @@ from typing import Any
 
 from round_trip import found_of, job_of, lost, stated
 
+from planner.launch.parsed_launch import LaunchSettings, ParsedCommand
 from planner.launch.target import LaunchDraft, LaunchJob, LaunchTarget, Process, ShellVariable
-from planner.launch.understood import LaunchSettings, ParsedCommand
 
 
 def answered(target: LaunchTarget, draft: LaunchDraft) -> LaunchSettings:

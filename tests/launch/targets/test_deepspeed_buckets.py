@@ -10,9 +10,9 @@ from documents import values_found
 from round_trip import stated
 
 import planner
-from planner.launch.read import read_launch
+from planner.launch.parsed_launch import JobResources
+from planner.launch.read_launch import read_launch
 from planner.launch.targets import target_of
-from planner.launch.understood import JobResources
 
 
 def test_buckets_of_deepspeed_are_read_and_auto_is_of_the_hidden_size() -> None:

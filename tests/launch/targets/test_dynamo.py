@@ -11,11 +11,11 @@ from round_trip import lost
 from serving_trip import planned
 
 from planner.errors import LaunchError
-from planner.launch.read import read_launch
+from planner.launch.parsed_launch import LaunchSettings
+from planner.launch.read_launch import read_launch
 from planner.launch.target import LaunchJob
 from planner.launch.targets.dynamo import TARGET
-from planner.launch.understood import LaunchSettings
-from planner.launch.write import launch_of
+from planner.launch.write_launch import launch_of
 from planner.question.request import Request
 
 POOLS = {

@@ -6,9 +6,9 @@ import pytest
 
 from planner.errors import LaunchError, SpecError
 from planner.launch.option_lines import Status
-from planner.launch.read import read_launch
+from planner.launch.parsed_launch import ParsedCommand
+from planner.launch.read_launch import read_launch
 from planner.launch.targets import target_of
-from planner.launch.understood import ParsedCommand
 
 ADAPTER = """\
 model_name_or_path: Qwen/Qwen2.5-7B-Instruct

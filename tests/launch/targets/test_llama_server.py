@@ -12,11 +12,11 @@ from round_trip import found_of, job_of, lost, stated
 from serving_trip import found, value_of
 
 from planner.errors import LaunchError
+from planner.launch.parsed_launch import ParsedCommand
 from planner.launch.target import LaunchJob
 from planner.launch.targets.llama_server import TARGET
-from planner.launch.understood import ParsedCommand
 from planner.question.request import Request
-from planner.workloads.plan import evaluate, make_single_plan
+from planner.workloads.make_plan import evaluate, make_single_plan
 
 OF_FILE = {"quantization", "expert_quantization"}
 

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from round_trip import found_of, job_of, round_trip, stated, training_jobs
 
 from planner.errors import LaunchError
+from planner.launch.model_shape import model_named
 from planner.launch.option_lines import Status
-from planner.launch.read import read_launch
-from planner.launch.shape import model_named
+from planner.launch.parsed_launch import JobResources, LaunchSettings, ParsedCommand
+from planner.launch.read_launch import read_launch
 from planner.launch.target import LaunchJob, ShellVariable
 from planner.launch.targets import target_of
-from planner.launch.understood import JobResources, LaunchSettings, ParsedCommand
 
 TARGET = target_of("megatron-bridge")
 SOME = settings(max_examples=examples(50, 6), suppress_health_check=list(HealthCheck))

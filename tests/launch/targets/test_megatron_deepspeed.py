@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from round_trip import found_of, job_of, lost, stated, training_jobs
 
 from planner.errors import LaunchError
+from planner.launch.parsed_launch import JobResources, LaunchSettings, ParsedCommand
 from planner.launch.target import LaunchJob
 from planner.launch.targets import target_of
-from planner.launch.understood import JobResources, LaunchSettings, ParsedCommand
 
 TARGET = target_of("megatron-deepspeed")
 MODELS = ("llama-2-7b", "llama-65b", "gpt-3-175b", "mixtral-8x7b")

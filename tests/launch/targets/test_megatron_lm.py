@@ -13,11 +13,11 @@ from rows import each
 
 from planner.errors import LaunchError
 from planner.estimators.training.sharding import chunk_split
-from planner.launch.shape import model_of, shape_of
+from planner.launch.model_shape import model_of, shape_of
+from planner.launch.parsed_launch import JobResources, LaunchSettings, ParsedCommand
 from planner.launch.target import LaunchJob, ShellVariable
 from planner.launch.targets import target_of
 from planner.launch.targets.megatron_shape import expert_layers, layout_of, stages_of
-from planner.launch.understood import JobResources, LaunchSettings, ParsedCommand
 
 TARGET = target_of("megatron-lm")
 SOME = settings(max_examples=examples(60, 8), suppress_health_check=list(HealthCheck))

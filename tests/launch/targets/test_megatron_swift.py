@@ -6,7 +6,7 @@ import pytest
 
 from planner.errors import SpecError
 from planner.launch.option_lines import Status
-from planner.launch.read import read_launch
+from planner.launch.read_launch import read_launch
 
 SIZES = "--expert_model_parallel_size 4 --max_length 4096"
 

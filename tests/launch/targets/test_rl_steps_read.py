@@ -7,15 +7,15 @@ import pytest
 from rows import each
 
 import planner
-from planner.decide.improve import allowed, best_changes
+from planner.decide.suggestions.launch_changes import allowed, best_changes
 from planner.errors import PlannerError
-from planner.launch.assumed import LaunchFile, evaluate_launch, full_row
-from planner.launch.imported import ImportedLaunch
+from planner.launch.import_launch import ImportedLaunch
+from planner.launch.launch_file import LaunchFile, evaluate_launch, full_row
 from planner.launch.option_lines import Status
-from planner.launch.read import read_launch
-from planner.launch.rewrite import can_say
-from planner.show.views.search import estimate_command
-from planner.sweeps.any_plan import request_in
+from planner.launch.read_launch import read_launch
+from planner.launch.rewrite_launch import can_say
+from planner.show.presenters.search import estimate_command
+from planner.sweeps.find_plan import request_in
 
 _VERL = (
     "actor_rollout_ref.model.path=Qwen/Qwen2-7B-Instruct algorithm.adv_estimator=grpo "

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from planner.launch.assumed import LaunchFile
-from planner.launch.imported import ImportedLaunch
+from planner.launch.import_launch import ImportedLaunch
+from planner.launch.launch_file import LaunchFile
 from planner.launch.option_lines import Status
-from planner.launch.read import read_launch
+from planner.launch.read_launch import read_launch
 from planner.question.request import Request
-from planner.workloads.plan import make_single_plan
+from planner.workloads.make_plan import make_single_plan
 
 _VERL = (
     "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=Qwen/Qwen2-7B-Instruct "

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from round_trip import found_of, job_of, lost, serving_jobs, stated
 from serving_trip import found, planned, process_of, together, value_of, words
 
-from planner.documents.shell.text import ParsedOption
+from planner.documents.shell.edits import ParsedOption
+from planner.launch.parsed_launch import LaunchSettings, ParsedCommand
 from planner.launch.target import LaunchDraft, LaunchJob, Process
 from planner.launch.targets.tensorrt_llm import TARGET, matches_command
-from planner.launch.understood import LaunchSettings, ParsedCommand
 
 # The target says these of the checkpoint.
 OF_CHECKPOINT = {

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from rows import each
 
-from planner.launch.assumed import LaunchFile, evaluate_launch, full_row
+from planner.launch.launch_file import LaunchFile, evaluate_launch, full_row
 from planner.launch.option_table import shipped_rows
-from planner.launch.read import read_launch
+from planner.launch.read_launch import read_launch
 
 WHOLE = {
     "ms-swift": "swift sft --model Qwen/Qwen2.5-7B-Instruct --train_type full --max_length 2048",

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from round_trip import lost, training_jobs
 
+from planner.launch.parsed_launch import LaunchSettings
 from planner.launch.target import LaunchJob, LaunchTarget
 from planner.launch.targets import target_of
-from planner.launch.understood import LaunchSettings
-from planner.question.inputs import parse_value
+from planner.question.parse_values import parse_value
 from planner.question.terms import glossary
 
 MODELS = ("llama-2-7b", "llama-65b", "mixtral-8x7b", "deepseek-v3", "gpt-3-175b", "bloom-176b")

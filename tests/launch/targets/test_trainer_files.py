@@ -14,11 +14,11 @@ from round_trip import job_of, stated
 
 import planner
 from planner.errors import LaunchError
-from planner.launch.read import read_launch
+from planner.launch.hf_trainer.write_script import lora_modules
+from planner.launch.parsed_launch import JobResources, LaunchSettings, ParsedCommand
+from planner.launch.read_launch import read_launch
 from planner.launch.target import LaunchDraft, LaunchJob
 from planner.launch.targets import target_of
-from planner.launch.trainer.writing import lora_modules
-from planner.launch.understood import JobResources, LaunchSettings, ParsedCommand
 
 _EIGHT = JobResources(gpus_per_node=stated("--nproc-per-node", "8"))
 

@@ -12,18 +12,18 @@ import pytest
 from round_trip import job_of, lost
 
 from planner.errors import LaunchError, PlannerError
-from planner.launch.read import read_launch
+from planner.launch.parsed_launch import LaunchSettings
+from planner.launch.read_launch import read_launch
 from planner.launch.target import LaunchJob, LaunchOutputFile, LaunchTarget
 from planner.launch.targets import targets
-from planner.launch.understood import LaunchSettings
 from planner.launch.wrappers import wrapper_of
-from planner.launch.write import WrittenLaunch, for_target, launch_of, save_launch
+from planner.launch.write_launch import WrittenLaunch, for_target, launch_of, save_launch
 from planner.question.request import Request
-from planner.show.answers import recommended_of
+from planner.show.results import recommended_of
 from planner.specs.catalogue import Catalogue
-from planner.specs.paths import SpecKind, names
-from planner.workloads.pinned import PLAN_FILE
+from planner.specs.spec_paths import SpecKind, names
 from planner.workloads.registry import workload_of
+from planner.workloads.saved_plan import PLAN_FILE
 
 MODELS = sorted(names(SpecKind.MODELS))
 SIZES = (8, 64, 256)

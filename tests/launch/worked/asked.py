@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.launch.target import LaunchJob
 from planner.question.request import Request
-from planner.workloads.plan import evaluate, make_single_plan
+from planner.workloads.make_plan import evaluate, make_single_plan
 
 SPECS = Path(__file__).parent / "specs"
 QUESTIONS = (

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from planner.launch.parsed_launch import LaunchSettings, OptionReader
 from planner.launch.target import (
     CommandWords,
     LaunchDraft,
@@ -17,7 +18,6 @@ from planner.launch.target import (
     LaunchTarget,
     Process,
 )
-from planner.launch.understood import LaunchSettings, OptionReader
 from planner.question.request import Request
 
 SAID = "said.jsonl"

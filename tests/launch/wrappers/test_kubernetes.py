@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from launched import TARGET, job_of, process, run
 
-from planner.documents.writing import documents
+from planner.documents.yaml_writer import documents
 from planner.errors import LaunchError
 from planner.launch.target import (
     MASTER_ADDR,

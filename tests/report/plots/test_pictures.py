@@ -13,13 +13,11 @@ import pytest
 from matplotlib.figure import Figure
 
 import planner
-from planner.decide.explaining.steps import explained_steps
+from planner.decide.explain.step_breakdown import explained_steps
 from planner.errors import SearchSpaceError
-from planner.show.theme import DARK, LIGHT, THEMES
-from planner.show.views.details import details_of
-from planner.show.views.front import front_points
-from planner.show.views.plots import picture as shown_pictures
-from planner.show.views.plots.curves import (
+from planner.show.presenters.pareto_front import front_points
+from planner.show.presenters.plots import picture as shown_pictures
+from planner.show.presenters.plots.curves import (
     Curve,
     Curves,
     Matrix,
@@ -27,15 +25,17 @@ from planner.show.views.plots.curves import (
     size_picture,
     size_title,
 )
-from planner.show.views.plots.parts import part_bars
-from planner.show.views.plots.picture import Picture, decades, draw
-from planner.show.views.plots.predicted import compared_quantities
-from planner.show.views.plots.roofline import kernels_of
+from planner.show.presenters.plots.picture import Picture, decades, draw
+from planner.show.presenters.plots.predicted_measured import compared_quantities
+from planner.show.presenters.plots.roofline import kernels_of
+from planner.show.presenters.plots.stacked_bars import part_bars
+from planner.show.presenters.workload_details import details_of
+from planner.show.theme import DARK, LIGHT, THEMES
 from planner.specs.catalogue import Catalogue
-from planner.validation.compare import ComparedRun, joined, predict
-from planner.validation.library import Library
-from planner.validation.runs import SHIPPED, SHIPPED_INFERENCE, read_runs
-from planner.workloads.base import Evaluation
+from planner.validation.accuracy import ComparedRun, joined, predict
+from planner.validation.run_tables import SHIPPED, SHIPPED_INFERENCE, read_runs
+from planner.validation.spec_library import Library
+from planner.workloads.workload import Evaluation
 
 TRAIN = {"model": "llama-7b", "gpu": "h100", "num_gpus": 16, "space": "small"}
 SERVE = {
@@ -81,7 +81,7 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
         "timeline",
         "roofline",
     ):
-        monkeypatch.setattr(f"planner.show.views.plots.{module}.drawing", kept)
+        monkeypatch.setattr(f"planner.show.presenters.plots.{module}.drawing", kept)
 
     def show(name: str, *subject: Any, width: int = 900, dark: bool = False) -> Any:
         path = tmp_path / "picture.png"

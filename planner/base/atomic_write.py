@@ -1,0 +1,178 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, TextIO, TypeVar
+
+from planner.base.signals import remove_on_exit
+from planner.errors import OutputError
+
+STDOUT = Path("-")
+TEMPORARY = ".planner-*.tmp"
+"""What files are called until they are whole; while their writer lives, they are locked."""
+
+Stream = TypeVar("Stream", TextIO, BinaryIO)
+_looked_into: set[Path] = set()
+
+
+def manifest_path(path: Path) -> Path:
+    """Where the manifest of a CSV file stands."""
+    return path.with_name(f"{path.stem}.manifest.json")
+
+
+def check_outputs(csv: Path | None, json: Path | None, *others: Path | None) -> None:
+    """Refuse paths that cannot be written, before any work is done.
+
+    Raises OutputError if two outputs are the same file, or a path is a folder, is in none, or is
+    protected.
+    """
+    if csv is not None and csv == json:
+        raise OutputError(f"--csv and --json both name {csv}: give two different files.")
+    for path in (csv, json, *others):
+        if path is not None:
+            check_path(path)
+    if csv is not None and json is not None and manifest_path(csv) == json:
+        raise OutputError(f"{json}: the manifest of {csv.name} goes there; give --json another.")
+
+
+def check_path(path: Path) -> None:
+    """Refuse a path that cannot be written. Raises OutputError with the reason and what to do."""
+    if path == STDOUT:
+        return
+    folder = path.parent
+    try:
+        if os.path.islink(os.path.realpath(path)):
+            raise OutputError(f"{path}: is a link that leads back to itself; give another file.")
+        if os.path.isdir(path):
+            raise OutputError(f"{path}: is a folder; give a file in it.")
+        if not os.path.isdir(folder):
+            raise OutputError(f"{path}: there is no folder {folder}; create it first.")
+        target = folder
+        with suppress(FileNotFoundError):
+            os.stat(path)  # a name that is too long fails here
+            target = path
+        if not os.access(target, os.W_OK) or not os.access(folder, os.X_OK):
+            raise OutputError(f"{path}: {target} may not be written to; choose another place.")
+    except (OSError, ValueError) as error:
+        raise _failed(path, error) from error
+
+
+@contextmanager
+def write_atomically(path: Path) -> Iterator[TextIO]:
+    """A stream whose text takes the place of ``path`` when all of it is on the disk.
+
+    ``-`` is stdout. Devices and pipes are written as they are.
+    Raises OutputError if the disk is full, or whatever else hinders; an earlier file is left as it
+    was.
+    """
+    try:
+        if path == STDOUT:
+            yield sys.stdout
+            sys.stdout.flush()
+            return
+        target = Path(os.path.realpath(path))
+        writer = _text(target) if _is_ordinary(target) else target.open("w", encoding="utf-8")
+        with writer as stream:
+            yield stream
+            stream.flush()
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise _failed(path, error) from error
+
+
+@contextmanager
+def write_bytes_atomically(path: Path) -> Iterator[BinaryIO]:
+    """A stream whose bytes take the place of ``path`` when all of them are on the disk.
+
+    Raises OutputError if the disk is full, or whatever else hinders; an earlier file is left as it
+    was.
+    """
+    try:
+        with _replaced(path, lambda temporary: temporary.open("xb")) as stream:
+            yield stream
+    except OSError as error:
+        raise _failed(path, error) from error
+
+
+def _text(target: Path) -> AbstractContextManager[TextIO]:
+    return _replaced(target, lambda temporary: temporary.open("x", encoding="utf-8", newline=""))
+
+
+@contextmanager
+def _replaced(target: Path, opened: Callable[[Path], Stream]) -> Iterator[Stream]:
+    if target.parent not in _looked_into:
+        _looked_into.add(target.parent)
+        remove_unfinished(target.parent)
+    with ExitStack() as stack:
+        while True:
+            temporary = target.with_name(TEMPORARY.replace("*", os.urandom(6).hex()))
+            stack.enter_context(remove_on_exit(str(temporary)))
+            stream = opened(temporary)
+            if _is_locked(stream, temporary):
+                break
+            stream.close()
+        try:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+            os.replace(temporary, target)  # before its lock goes
+            stream.close()
+        except BaseException:
+            with suppress(OSError):
+                stream.close()
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def _is_locked(stream: TextIO | BinaryIO, path: Path) -> bool:
+    """Lock a file; False where somebody took it for left behind before it was locked."""
+    try:
+        fcntl.flock(stream.fileno(), fcntl.LOCK_EX)
+    except OSError:
+        return True  # no locks on this file system: nobody removes it there
+    try:
+        return os.path.samestat(os.fstat(stream.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what killed writers left half-written in a folder: what nobody has locked."""
+    for path in folder.glob(TEMPORARY):
+        with suppress(OSError):  # another user's, or locked
+            number = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+            finally:
+                os.close(number)
+
+
+def _is_ordinary(target: Path) -> bool:
+    try:
+        return stat.S_ISREG(target.stat().st_mode)
+    except (OSError, ValueError):  # nothing is there; writing says what else is wrong
+        return True
+
+
+def is_device(path: Path) -> bool:
+    """Whether a path is stdout, a device or a pipe, beside which no file belongs."""
+    return path == STDOUT or not _is_ordinary(Path(os.path.realpath(path)))
+
+
+def _failed(path: Path, error: OSError | ValueError) -> OutputError:
+    reason = getattr(error, "strerror", None) or error
+    if path == STDOUT:
+        return OutputError(f"stdout: cannot be written ({reason}).")
+    return OutputError(
+        f"{path}: cannot be written ({reason}). "
+        "Make room or choose another path; a file that was there is unchanged."
+    )

@@ -1,0 +1,195 @@
+"""What a shell completes: names of specs, words of terms, parameters and their values.
+
+It imports no numbers: a shell asks at every press of a key.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import typer
+
+from planner.base.enums import ComputePrecision, Quantization
+from planner.launch import TARGETS, WRAPPERS
+from planner.question.parse_values import full_name
+from planner.question.request import ALL, Request
+from planner.question.terms import Term, terms_of
+from planner.show.output_blocks import PICTURES
+from planner.workloads.build_request import DRIVERS, SAMPLERS
+from planner.workloads.registry import workload_names
+
+Found: TypeAlias = list[tuple[str, str]]
+"""What may stand there, and what it means."""
+
+Completer: TypeAlias = Callable[[typer.Context, str], Found]
+
+KINDS = ("gpus", "clusters", "models", "spaces", "frameworks", "engines")
+MODES = ("aggregated", "disaggregated")
+OPERATORS = (
+    "gemm", "grouped-gemm", "attention", "elementwise", "all-reduce", "custom-all-reduce",
+    "all-gather", "reduce-scatter", "all-to-all", "send", "device-copy", "host-copy",
+    "host-memory", "drive-copy",
+)  # fmt: skip
+
+_SHELL = "_PLANNER_COMPLETE"
+_BASH = "complete_bash"
+# Where bash took `name=` off the word that is completed.
+_PREFIX = "_PLANNER_COMPLETE_PREFIX"
+_COUNTS = ("1", "2", "4", "8", "16", "32", "64")
+_SHARES = ("0", "0.25", "0.5", "0.75", "1")
+_WORDS: dict[str, Sequence[str]] = {
+    "operators": OPERATORS,
+    "mode": MODES,
+    "driver": DRIVERS,
+    "sampler": SAMPLERS,
+    "wrapper": WRAPPERS,
+    "target": TARGETS,
+    "picture": [name for names in PICTURES.values() for name in names],
+}
+
+
+def mend_words() -> None:
+    """Put together what bash took apart at ``=`` before it asks for completions."""
+    if os.environ.get(_SHELL) != _BASH:
+        return
+    words = os.environ.get("COMP_WORDS", "").split("\n")
+    place = int(os.environ.get("COMP_CWORD") or 0)
+    before, current = words[:place], words[place] if place < len(words) else ""
+    if current == "=":
+        before, current = [*before, "="], ""
+    if len(before) > 1 and before[-1] == "=":
+        before, name = before[:-2], before[-2]
+        if name.startswith("-"):
+            before = [*before, name]
+        else:
+            os.environ[_PREFIX] = f"{name}="
+    joined = "\n".join(before).replace("\n=\n", "=").split("\n")
+    os.environ["COMP_WORDS"] = "\n".join([*joined, current])
+    os.environ["COMP_CWORD"] = str(len(joined))
+
+
+def for_term(term: Term) -> Completer | None:
+    """The completions of a term's option; None where any number or file may stand."""
+    kinds = f"{term.term.rpartition('_')[2]}s"
+    kind = kinds if kinds in KINDS else None
+    if kind is not None:
+        return _several(lambda ctx: [*names(kind, ctx), *([ALL] if term.type == "names" else [])])
+    if term.choices:
+        every = [ALL] if term.type == "names" else []
+        return _several(lambda _: [*term.choices, *every])
+    return for_words(term.term)
+
+
+def for_words(name: str) -> Completer | None:
+    """The completions of an option that takes some of a few words."""
+    words = _WORDS.get(name)
+    return None if words is None else _several(lambda _: words)
+
+
+def workloads(ctx: typer.Context, incomplete: str) -> Found:
+    """Names of workloads."""
+    return _starting(workload_names(), incomplete)
+
+
+def objectives(ctx: typer.Context, incomplete: str) -> Found:
+    """Names of objectives of the workload."""
+    known = terms_of(_workload(ctx), "objective")
+    done, last = _split(incomplete)
+    return [
+        (done + name, term.description) for name, term in known.items() if name.startswith(last)
+    ]
+
+
+def precisions(ctx: typer.Context, incomplete: str) -> Found:
+    """Number formats to train in, types of weights to serve with."""
+    kind = ComputePrecision if _workload(ctx) == "train" else Quantization
+    return _several(lambda _: [*kind.words(), *kind.aliases(), ALL])(ctx, incomplete)
+
+
+def kinds(ctx: typer.Context, incomplete: str) -> Found:
+    """Kinds of specs."""
+    return _starting(KINDS, incomplete)
+
+
+def sweeps(ctx: typer.Context, incomplete: str) -> Found:
+    """The plans of sweeps that are shipped."""
+    return _starting(names("sweeps", ctx), incomplete)
+
+
+def of_kind(ctx: typer.Context, incomplete: str) -> Found:
+    """Specs of the kind that was named before."""
+    kind = ctx.params.get("kind") or ""
+    return _starting(names(kind if kind in KINDS else f"{kind}s", ctx), incomplete)
+
+
+def profiles(ctx: typer.Context, incomplete: str) -> Found:
+    """Frameworks and engines."""
+    return _starting([*names("frameworks", ctx), *names("engines", ctx)], incomplete)
+
+
+def settings(ctx: typer.Context, incomplete: str) -> Found:
+    """``name=`` of parameters, and their values."""
+    known = dict(terms_of(_workload(ctx), "parameter", "pool"))
+    del known["num_gpus"]
+    prefix = os.environ.get(_PREFIX, "")
+    name, equals, values = f"{prefix}{incomplete}".partition("=")
+    if equals:
+        return [
+            (f"{name}={value}"[len(prefix) :], "")
+            for value, _ in _starting(_values(known.get(full_name(name, known))), values)
+        ]
+    words = {**known, **{term.short: term for term in known.values() if term.short}}
+    found = {word: term for word, term in words.items() if word.startswith(name)}
+    if len(found) == 1:  # a shell would end the word behind the only name
+        return [(f"{word}={value}", "") for word, term in found.items() for value in _values(term)]
+    return [(f"{word}=", term.description) for word, term in found.items()]
+
+
+def names(kind: str, ctx: typer.Context) -> list[str]:
+    """Names of all specs of a kind, those of the folder that was named among them."""
+    if kind not in (*KINDS, "sweeps"):
+        return []
+    from planner.specs.spec_paths import listing, spec_folders
+
+    given = ctx.params.get("specs") or ctx.params.get("specs_folder")
+    folders = spec_folders(kind, None if given is None else Path(given))
+    return sorted({path.stem for folder in folders for path in listing(folder, ".toml")})
+
+
+def _workload(ctx: typer.Context) -> str:
+    given = ctx.params.get("workload")
+    return given if given in workload_names() else Request.workload
+
+
+def _several(words: Callable[[typer.Context], Iterable[str]]) -> Completer:
+    """Completions of the last of some words between commas."""
+
+    def complete(ctx: typer.Context, incomplete: str) -> Found:
+        return _starting(words(ctx), incomplete)
+
+    return complete
+
+
+def _starting(words: Iterable[str], incomplete: str) -> Found:
+    """The words that go on as what stands behind the last comma does."""
+    done, last = _split(incomplete)
+    given = done.split(",")
+    return [(done + word, "") for word in words if word.startswith(last) and word not in given]
+
+
+def _split(incomplete: str) -> tuple[str, str]:
+    before, comma, last = incomplete.rpartition(",")
+    return before + comma, last
+
+
+def _values(term: Term | None) -> Sequence[str]:
+    if term is None:
+        return ()
+    if term.codes is not None:
+        return [str(term.shown(code)) for code in term.codes]
+    if term.type == "flag":
+        return ("true", "false")
+    return _SHARES if term.type == "share" else _COUNTS

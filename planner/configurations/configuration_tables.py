@@ -1,0 +1,500 @@
+"""Configurations of training and serving as structs of arrays, in short words, and their rules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, replace
+from functools import cache
+from typing import ClassVar, Generic, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.base.arrays import (
+    BoolArray,
+    CodeArray,
+    FloatArray,
+    IndexArray,
+    Item,
+    Values,
+    first_true,
+)
+from planner.base.csv_cells import number_of_row
+from planner.base.enums import PipelineSchedule
+from planner.base.records import record
+from planner.base.software_enums import AttentionKernel
+from planner.question.terms import columns_about, glossary, plain_values, terms_of
+from planner.specs.model import ModelSpec
+
+_BYTE = 128  # Codes that a signed byte tells apart.
+
+
+class ConfigurationTable:
+    """A frozen dataclass of arrays that broadcast to one ``shape``.
+
+    A flat table holds equal-length vectors; an open mesh holds one axis per group of
+    parameters, so that a formula costs only the axes it depends on. Quantities are float64,
+    codes int8 (of many sets int16), flags bool; which is which, and what else is to be known of a
+    parameter, stands in the table of terms under ``workload``.
+    """
+
+    __slots__ = ("_shape",)  # beside ``vars``, which are the parameters alone
+
+    workload: ClassVar[str]
+    _shape: tuple[int, ...]
+    __dataclass_fields__: ClassVar[dict[str, Field[object]]]
+
+    @classmethod
+    def of(cls, **values: object) -> Self:
+        """Configurations from numbers, lists or arrays; each is cast to its type.
+
+        Parameters that are not given have the plain value of the table of terms.
+        """
+        given = {**cls.plain(), **values}
+        return cls(**{name: cls.cast(name, value) for name, value in given.items()})
+
+    @classmethod
+    @cache
+    def plain(cls) -> dict[str, float]:
+        """The plain value of every parameter that has one: a code, a flag or a number."""
+        words = plain_values(cls.workload)
+        return {name: glossary()[name].coded(words[name]) for name in cls.names() if name in words}
+
+    @classmethod
+    def cast(cls, name: str, value: object) -> Values:
+        """``value`` in the array type of the parameter ``name``."""
+        term = glossary()[name]
+        if term.codes is not None:
+            return np.asarray(value, dtype=np.int8 if len(term.codes) <= _BYTE else np.int16)
+        return np.asarray(value, dtype=np.bool_ if term.type == "flag" else np.float64)
+
+    @classmethod
+    @cache
+    def names(cls) -> tuple[str, ...]:
+        """The parameters, in order."""
+        return tuple(
+            name
+            for name, field in cls.__dataclass_fields__.items()
+            if not str(field.type).startswith("ClassVar")
+        )
+
+    def __getstate__(self) -> dict[str, object]:
+        return vars(self)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the whole table or mesh; worked out once."""
+        try:
+            return self._shape
+        except AttributeError:
+            shapes = {np.shape(getattr(self, name)) for name in self.names()}
+            object.__setattr__(self, "_shape", np.broadcast_shapes(*shapes))
+            return self._shape
+
+    @property
+    def size(self) -> int:
+        """Number of configurations."""
+        return math.prod(self.shape)
+
+    def rows(self, indices: IndexArray) -> Self:
+        """The flat table of the rows at these flat indices of the mesh."""
+        shape = self.shape
+        positions = positions_at(indices, shape)
+        return type(self)(
+            **{name: pick(getattr(self, name), shape, positions) for name in self.names()}
+        )
+
+    @classmethod
+    def stacked(cls, tables: Sequence[Self]) -> Self:
+        """Flat tables below each other."""
+        if len(tables) == 1:
+            return tables[0]
+        return cls(
+            **{
+                name: np.concatenate([np.broadcast_to(getattr(t, name), t.shape) for t in tables])
+                for name in cls.names()
+            }
+        )
+
+    def narrowed(self, kept: Sequence[IndexArray]) -> Self:
+        """The mesh of some indices of each axis."""
+        shape, is_empty = self.shape, not all(indices.size for indices in kept)
+
+        def narrow(values: Values) -> Values:
+            padded = np.reshape(values, (1,) * (len(shape) - np.ndim(values)) + np.shape(values))
+            if padded.size == 1 and not is_empty:
+                return padded
+            for axis, indices in enumerate(kept):
+                if padded.shape[axis] > 1 or not indices.size:
+                    padded = np.take(padded, indices, axis=axis)
+            return padded
+
+        return type(self)(**{name: narrow(getattr(self, name)) for name in self.names()})
+
+    def chosen(self, mask: BoolArray | IndexArray) -> Self:
+        """The rows of a flat table where ``mask`` (or at which indices) it is true."""
+        shape = self.shape
+        return type(self)(
+            **{name: np.broadcast_to(getattr(self, name), shape)[mask] for name in self.names()}
+        )
+
+
+def format_value(name: str, value: float) -> str | float:
+    """A value of the parameter ``name`` as it is shown: a word, a bool or a number."""
+    return glossary()[name].shown(value)
+
+
+def positions_at(indices: IndexArray, shape: tuple[int, ...]) -> tuple[IndexArray, ...]:
+    """Where flat indices are along each axis of a ``shape``."""
+    return (indices,) if len(shape) == 1 else np.unravel_index(indices, shape)
+
+
+def pick(
+    values: NDArray[Item], shape: tuple[int, ...], positions: Sequence[IndexArray]
+) -> NDArray[Item]:
+    """The entries of a broadcastable array at positions of the whole ``shape``."""
+    if values.size == 1 and positions:
+        return np.repeat(values, len(positions[0]))
+    # An index for each axis that it has costs less than a view of the whole shape.
+    own = positions[len(shape) - values.ndim :]
+    if values.ndim == 1:
+        return values.take(own[0])
+    index = tuple(at if n > 1 else 0 for n, at in zip(values.shape, own, strict=True))
+    return np.asarray(values[index])
+
+
+Judged = TypeVar("Judged", contravariant=True)
+Context = TypeVar("Context", contravariant=True)
+
+
+class _HasParallelism(Protocol):
+    """Configurations of training or of serving."""
+
+    @property
+    def data_parallel(self) -> FloatArray: ...
+
+    @property
+    def tensor_parallel(self) -> FloatArray: ...
+
+
+class _HasModel(Protocol):
+    """The context of either."""
+
+    @property
+    def model(self) -> ModelSpec: ...
+
+
+@record(kw_only=True)
+class Reason:
+    """What rejects a configuration, in a word and in a sentence."""
+
+    name: str
+    description: str
+
+
+@record(kw_only=True)
+class Rule(Reason, Generic[Judged, Context]):
+    """``violated`` is true where a configuration breaks the rule, in a context."""
+
+    violated: Callable[[Judged, Context], BoolArray]
+
+
+def indivisible(whole: FloatArray | float, part: FloatArray) -> BoolArray:
+    """Where ``part`` does not divide ``whole``."""
+    quotient = np.asarray(whole) / part
+    return np.asarray(quotient != np.floor(quotient))
+
+
+def left_over_gpus(c: _HasParallelism, _: object) -> BoolArray:
+    """Where the GPUs are no whole number of copies."""
+    return np.asarray((c.data_parallel < 1) | indivisible(c.data_parallel, np.ones(())))
+
+
+def uneven_widths(c: _HasParallelism, context: _HasModel) -> BoolArray:
+    """Where tensor parallelism does not divide the feed-forward widths of the context's model."""
+    violated = np.zeros((), dtype=np.bool_)
+    for mlp in context.model.feed_forwards:
+        violated = violated | indivisible(mlp.shared_width, c.tensor_parallel)
+    return violated
+
+
+def first_broken(
+    rules: Sequence[Rule[Judged, Context]], configurations: Judged, context: Context
+) -> CodeArray:
+    """One-based number of the first rule each configuration breaks, else 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return first_true(rule.violated(configurations, context) for rule in rules)
+
+
+def prediction_rule(name: str, description: str) -> Rule[object, object]:
+    """A rule that no configuration breaks by itself: predictions tell."""
+    return Rule(
+        name=name, description=description, violated=lambda *_: np.zeros((), dtype=np.bool_)
+    )
+
+
+OUT_OF_HOST_MEMORY = prediction_rule(
+    "out_of_host_memory", "what is offloaded or loads whole needs more than the host memory"
+)
+
+
+@record(kw_only=True)
+class TrainingConfigurations(ConfigurationTable):
+    """Layouts of a training step; every field broadcasts to ``shape``."""
+
+    workload = "train"
+
+    num_gpus: FloatArray
+    tensor_parallel: FloatArray
+    context_parallel: FloatArray
+    pipeline_parallel: FloatArray
+    virtual_pipeline: FloatArray
+    layer_split: BoolArray
+    expert_parallel: FloatArray
+    micro_batch_size: FloatArray
+    global_batch_size: FloatArray
+    zero_stage: CodeArray
+    data_parallel_replicas: FloatArray
+    recompute: CodeArray
+    recompute_num_layers: FloatArray
+    recompute_modules: CodeArray
+    saved_tensors: CodeArray
+    offloaded_tensors: CodeArray
+    offload: CodeArray
+    precision: CodeArray
+    sequence_parallel: BoolArray
+    flash_attention: BoolArray
+    attention_kernel: CodeArray
+    expert_compute: CodeArray
+    torch_compile: CodeArray
+    loss_kernel: CodeArray
+    loss_chunks: FloatArray
+    fp8_attention: BoolArray
+    fp8_recipe: CodeArray
+    optimizer: CodeArray
+    optimizer_state_precision: CodeArray
+    main_params_precision: CodeArray
+    main_grads_precision: CodeArray
+    optimizer_in_backward: BoolArray
+    paged_optimizer: BoolArray
+    reduce_bucket_size: FloatArray
+    sub_group_size: FloatArray
+    stage3_max_live_parameters: FloatArray
+    zero3_init: BoolArray
+    norm_input_bits: FloatArray
+    fc1_input_bits: FloatArray
+    activation_input_bits: FloatArray
+    fc2_input_bits: FloatArray
+    expert_tensor_parallel: FloatArray
+    overlap_expert_parallel: BoolArray
+    token_dispatcher: CodeArray
+    expert_capacity_factor: FloatArray
+    expert_imbalance: FloatArray
+    cp_comm_type: CodeArray
+    tp_comm_overlap: BoolArray
+    pipeline_schedule: CodeArray
+
+    @property
+    def data_parallel(self) -> FloatArray:
+        """GPUs over tensor, context and pipeline parallelism; a fraction if they do not fit."""
+        return self.num_gpus / (
+            self.tensor_parallel * self.context_parallel * self.pipeline_parallel
+        )
+
+    @property
+    def num_micro_batches(self) -> FloatArray:
+        """Micro-batches of a step (gradient accumulation steps)."""
+        return self.global_batch_size / (self.data_parallel * self.micro_batch_size)
+
+    @property
+    def fused_attention(self) -> BoolArray:
+        """Where one kernel computes attention."""
+        return np.asarray(self.flash_attention & (self.attention_kernel != AttentionKernel.EAGER))
+
+    @property
+    def has_custom_optimizer(self) -> bool:
+        """Whether any of them has another optimizer, or other formats, than its framework."""
+        own = (self.optimizer, self.optimizer_state_precision, self.main_params_precision)
+        return any(code.any() for code in (*own, self.main_grads_precision))
+
+    @property
+    def expert_ranks(self) -> FloatArray:
+        """GPUs that one copy of the routed experts is spread over."""
+        return self.expert_parallel * self.expert_tensor_parallel
+
+    @property
+    def expert_load(self) -> FloatArray:
+        """Tokens of the fullest rank of experts over the mean, those dropped left out.
+
+        A rank has all tokens at most, so many times the mean as ranks split the experts.
+        """
+        limit = np.where(self.expert_capacity_factor > 0, self.expert_capacity_factor, np.inf)
+        return np.minimum(np.minimum(self.expert_imbalance, self.expert_parallel), limit)
+
+    @property
+    def from_both_ends(self) -> BoolArray:
+        """Where micro-batches enter the pipeline at both ends, and a GPU has two stages."""
+        return np.asarray(self.pipeline_schedule == PipelineSchedule.DUALPIPE)
+
+    @property
+    def any_offload(self) -> bool:
+        """Whether any of them keeps something in host memory."""
+        return bool(self.offload.any() or self.offloaded_tensors.any())
+
+
+NAMES = TrainingConfigurations.names()
+cast = TrainingConfigurations.cast
+
+
+_PARAMETERS = terms_of("train", "parameter")
+_BATCHES = ("micro_batch_size", "global_batch_size")
+DEGREES = tuple(
+    name
+    for name, term in terms_of("train", "parameter", "derived").items()
+    if term.short and term.type == "count" and name not in _BATCHES
+)
+"""Tensor, context, pipeline, virtual pipeline, expert and data parallel."""
+
+IMPLIED_BY_OTHERS = {"pipeline_schedule": ("one_forward_one_backward", "interleaved")}
+"""Values that other parameters say too, by parameter."""
+
+SHOWN_COLUMNS = columns_about("training_summary")
+
+
+def format_layout(row: Mapping[str, object]) -> str:
+    """``tp4 pp4 vp20 dp128 mbs4 zero1, recompute full``: the degrees, and what is not plain.
+
+    Rows of older versions lack parameters, which then are plain.
+    """
+    known = terms_of("train", "parameter", "derived")
+    words = [
+        f"{known[name].short}{row[name]}"
+        for name in DEGREES
+        if row.get(name) and number_of_row(row, name) > 1
+    ]
+    words.append(f"{known['micro_batch_size'].short}{row['micro_batch_size']}")
+    words += [f"zero{row['zero_stage']}"] if row["zero_stage"] else []
+    others = [
+        f"{name} {row[name]}"
+        for name, term in _PARAMETERS.items()
+        if not term.short and not term.option and term.type != "flag"
+        if row.get(name, term.plain) not in (term.plain, *IMPLIED_BY_OTHERS.get(name, ()))
+    ]
+    return ", ".join([" ".join(words), *others])
+
+
+@record(kw_only=True)
+class ServingConfigurations(ConfigurationTable):
+    """Ways to serve a model; every field broadcasts to ``shape``.
+
+    A replica has tensor_parallel x attention_data_parallel x pipeline_parallel GPUs and
+    holds ``concurrency`` requests; ``max_num_batched_tokens`` bounds the tokens of a step of
+    one attention rank.
+    Experts are split over expert_parallel ranks, and each of them over what is left of the
+    replica's stage. ``weight_offload``, ``kv_offload``: shares kept in host memory.
+    ``gpu_memory_utilization``: the share of a GPU's memory as the engine is told it, see
+    `planner.specs.engine.MemoryShare`; 0: the engine's own default.
+    """
+
+    workload = "serve"
+
+    num_gpus: FloatArray
+    tensor_parallel: FloatArray
+    pipeline_parallel: FloatArray
+    attention_data_parallel: FloatArray
+    expert_parallel: FloatArray
+    concurrency: FloatArray
+    max_num_batched_tokens: FloatArray
+    quantization: CodeArray
+    expert_quantization: CodeArray
+    kv_cache: CodeArray
+    weight_offload: FloatArray
+    kv_offload: FloatArray
+    gpu_memory_utilization: FloatArray
+
+    @property
+    def stage_gpus(self) -> FloatArray:
+        """GPUs of one pipeline stage of a replica."""
+        return self.tensor_parallel * self.attention_data_parallel
+
+    @property
+    def replica_gpus(self) -> FloatArray:
+        """GPUs of one replica."""
+        return self.stage_gpus * self.pipeline_parallel
+
+    @property
+    def replica_step_tokens(self) -> FloatArray:
+        """Most tokens of a step of all attention ranks of a replica."""
+        return self.max_num_batched_tokens * self.attention_data_parallel
+
+    @property
+    def data_parallel(self) -> FloatArray:
+        """Replicas; a fraction if they do not fill the GPUs."""
+        return self.num_gpus / self.replica_gpus
+
+    @property
+    def expert_tensor_parallel(self) -> FloatArray:
+        """Ranks that split one expert."""
+        return self.stage_gpus / self.expert_parallel
+
+
+SERVING_NAMES = ServingConfigurations.names()
+
+
+@record(kw_only=True)
+class PoolConfigurations(ServingConfigurations):
+    """Pools of prefill and decode workers; the plain parameters are those of the decode workers.
+
+    ``num_gpus`` are those of all ``replicas`` (decode workers) and ``prefill_replicas``.
+    """
+
+    replicas: FloatArray
+    prefill_replicas: FloatArray
+    prefill_tensor_parallel: FloatArray
+    prefill_pipeline_parallel: FloatArray
+    prefill_attention_data_parallel: FloatArray
+    prefill_expert_parallel: FloatArray
+    prefill_max_num_batched_tokens: FloatArray
+    prefill_quantization: CodeArray
+    prefill_expert_quantization: CodeArray
+    prefill_kv_cache: CodeArray
+    prefill_weight_offload: FloatArray
+    prefill_kv_offload: FloatArray
+    prefill_gpu_memory_utilization: FloatArray
+
+    @classmethod
+    def pooled(
+        cls,
+        prefill: ServingConfigurations,
+        decode: ServingConfigurations,
+        prefill_replicas: FloatArray,
+        replicas: FloatArray,
+    ) -> PoolConfigurations:
+        """So many of two kinds of workers."""
+        gpus = prefill.replica_gpus * prefill_replicas + decode.replica_gpus * replicas
+        plain = {name: getattr(decode, name) for name in SERVING_NAMES}
+        return cls(
+            **{**plain, "num_gpus": gpus},
+            replicas=replicas,
+            prefill_replicas=prefill_replicas,
+            **{PREFILL + name: getattr(prefill, name) for name in OF_PREFILL},
+        )
+
+    @property
+    def decode(self) -> ServingConfigurations:
+        """One decode worker."""
+        values = {name: getattr(self, name) for name in SERVING_NAMES}
+        return ServingConfigurations(**{**values, "num_gpus": self.replica_gpus})
+
+    @property
+    def prefill(self) -> ServingConfigurations:
+        """One prefill worker; its concurrency follows from its steps."""
+        values = {name: getattr(self, PREFILL + name) for name in OF_PREFILL}
+        ones = np.ones_like(self.prefill_tensor_parallel)
+        alone = ServingConfigurations(num_gpus=ones, concurrency=ones, **values)
+        return replace(alone, num_gpus=alone.replica_gpus)
+
+
+PREFILL = "prefill_"
+OF_PREFILL = tuple(name for name in SERVING_NAMES if name not in ("num_gpus", "concurrency"))

@@ -1,0 +1,86 @@
+"""Configurations of reinforcement learning: a trainer, an engine, and where they run."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.base.arrays import BoolArray, CodeArray, FloatArray
+from planner.base.records import record
+from planner.base.software_enums import Placement
+from planner.configurations.configuration_tables import (
+    NAMES,
+    ServingConfigurations,
+    TrainingConfigurations,
+)
+
+ROLLOUT = "rollout_"
+
+
+@record(kw_only=True)
+class RlConfigurations(TrainingConfigurations):
+    """Ways to train on answers that are generated; the plain parameters are those of the trainer.
+
+    ``num_gpus`` are those of both sides, ``train_gpus`` those of the trainer; 0: as many as the
+    placement has where nobody says so. ``rollout_gpu_memory`` 0: as the framework has it.
+    """
+
+    workload = "rl"
+
+    placement: CodeArray
+    train_gpus: FloatArray
+    staleness: FloatArray
+    partial_rollout: BoolArray
+    rollout_tensor_parallel: FloatArray
+    rollout_expert_parallel: FloatArray
+    rollout_gpu_memory: FloatArray
+    rollout_quantization: CodeArray
+    offload_train: BoolArray
+    offload_rollout: BoolArray
+    weight_sync: CodeArray
+
+    @property
+    def colocated(self) -> BoolArray:
+        """Where both sides have the same GPUs."""
+        return np.asarray(self.placement == Placement.COLOCATED)
+
+    @property
+    def trainer_gpus(self) -> FloatArray:
+        """GPUs that train."""
+        open_share = np.where(self.colocated, self.num_gpus, np.floor(self.num_gpus / 2))
+        return np.where(self.train_gpus > 0, self.train_gpus, open_share)
+
+    @property
+    def rollout_gpus(self) -> FloatArray:
+        """GPUs that generate."""
+        return np.where(self.colocated, self.num_gpus, self.num_gpus - self.trainer_gpus)
+
+    @property
+    def replicas(self) -> FloatArray:
+        """Copies of the engine; a fraction if they do not fill its GPUs."""
+        return self.rollout_gpus / self.rollout_tensor_parallel
+
+    @property
+    def data_parallel(self) -> FloatArray:
+        """Copies of the model that train."""
+        return self.trainer.data_parallel
+
+    @property
+    def trainer(self) -> TrainingConfigurations:
+        """What trains, on its own GPUs."""
+        values = {name: getattr(self, name) for name in NAMES}
+        return TrainingConfigurations(**{**values, "num_gpus": self.trainer_gpus})
+
+    def engine(
+        self, memory_share: FloatArray, concurrency: FloatArray, step_tokens: float
+    ) -> ServingConfigurations:
+        """One replica of what generates; ``step_tokens``: most tokens of its step."""
+        return ServingConfigurations.of(
+            num_gpus=self.rollout_tensor_parallel,
+            tensor_parallel=self.rollout_tensor_parallel,
+            expert_parallel=self.rollout_expert_parallel,
+            concurrency=concurrency,
+            max_num_batched_tokens=step_tokens,
+            quantization=self.rollout_quantization,
+            expert_quantization=self.rollout_quantization,
+            gpu_memory_utilization=memory_share,
+        )

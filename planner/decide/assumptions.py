@@ -1,0 +1,154 @@
+"""Which facts that nobody gave move an answer, and how far."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from typing import Self
+
+import numpy as np
+
+from planner.base.csv_cells import Row, Value, number_or_nan
+from planner.base.read_files import require_entry
+from planner.base.records import record
+from planner.optimize.collector import value_or_none
+from planner.optimize.result_columns import FOLLOWING
+from planner.optimize.source import Candidates
+from planner.workloads.assumptions import Assumption, EvaluatedChoice
+from planner.workloads.make_plan import Plan
+
+MOVES = 0.1
+"""What a fact changes less than this share of is not told."""
+
+Ends = tuple[float, float]
+
+
+@record(kw_only=True)
+class SensitiveAssumption:
+    """An assumption that changes predictions by more than `MOVES`.
+
+    Parameters
+    ----------
+    name : question or parameter that is not specified
+    assumed : assumed value in words
+    tried : alternative values in words
+    moved : least and greatest prediction over assumption and alternatives, by result column
+    each : predictions by value and result column
+    does_not_fit : alternatives that do not fit in memory
+    """
+
+    name: str
+    assumed: str
+    tried: tuple[str, ...]
+    moved: Mapping[str, Ends]
+    each: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    does_not_fit: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, object]:
+        """The fact as a dictionary for JSON."""
+        return {
+            "fact": self.name,
+            "assumed": self.assumed,
+            "tried": list(self.tried),
+            "does_not_fit": list(self.does_not_fit),
+            "predictions": _plain(self.moved),
+            "each": {words: dict(values) for words, values in self.each.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, table: Mapping[str, object]) -> Self:
+        """The fact of a dictionary of `to_dict`; unknown ends are NaN.
+
+        Raises SpecError, TypeError, ValueError or AttributeError if the table is invalid.
+
+        Parameters
+        ----------
+        table : dictionary of `to_dict`
+        """
+        return cls(
+            name=require_entry(table, "fact", str),
+            assumed=require_entry(table, "assumed", str),
+            tried=tuple(map(str, require_entry(table, "tried", list))),
+            moved={
+                n: _known(ends) for n, ends in require_entry(table, "predictions", dict).items()
+            },
+            each={
+                words: {name: float(value) for name, value in values.items()}
+                for words, values in require_entry({"each": {}, **table}, "each", dict).items()
+            },
+            does_not_fit=tuple(map(str, require_entry(table, "does_not_fit", list))),
+        )
+
+
+def sensitive_assumptions(plan: Plan, candidates: Candidates) -> list[SensitiveAssumption]:
+    """The facts that a chosen plan assumes and that move it, each alone, the others as assumed.
+
+    The configuration stays what it is; of requests that lack room as many run as find it. An
+    alternative that is impossible on its GPUs is left out, and one without room only named.
+    """
+    if _code(candidates):
+        return []
+    chosen = EvaluatedChoice(request=plan.request, space=plan.space, candidates=candidates)
+    own = candidates.row
+    facts = (_moving(plan, fact, candidates, own) for fact in plan.workload.open_facts(chosen))
+    return [fact for fact in facts if fact.moved or fact.does_not_fit]
+
+
+def _moving(
+    plan: Plan, fact: Assumption, candidates: Candidates, base_row: Row
+) -> SensitiveAssumption:
+    """What a fact moves, of a plan with the row ``base_row``; nothing where it moves nothing."""
+    first_memory = candidates.source.num_rules + 1
+    possible = {words: judged for words, judged in fact.tried.items() if not _code(judged)}
+    rows = [base_row, *(judged.row for judged in possible.values())]
+    moved = {
+        name: (min(values), max(values))
+        for name in _columns(plan, base_row)
+        # Where an alternative finds nothing in a cache it has no column of that.
+        if all(name in row for row in rows)
+        and _is_moved(values := [number_or_nan(row[name]) for row in rows])
+    }
+    return SensitiveAssumption(
+        name=fact.name,
+        assumed=fact.assumed,
+        tried=tuple(possible),
+        moved=moved,
+        each={
+            words: {name: number_or_nan(values[name]) for name in moved}
+            for words, values in zip((fact.assumed, *possible), rows, strict=True)
+        }
+        if moved
+        else {},
+        does_not_fit=tuple(
+            words for words, judged in fact.tried.items() if _code(judged) >= first_memory
+        ),
+    )
+
+
+def _code(candidates: Candidates) -> int:
+    """The number of what rejects the one configuration, 0 where it is possible."""
+    return int(np.max(candidates.rejected_by))
+
+
+def _plain(ends: Mapping[str, Ends]) -> dict[str, list[Value]]:
+    return {name: [*map(value_or_none, each)] for name, each in ends.items()}
+
+
+def _known(ends: Iterable[object]) -> Ends:
+    low, high = map(number_or_nan, ends)
+    return low, high
+
+
+def _columns(plan: Plan, row: Mapping[str, object]) -> list[str]:
+    """The predictions that an answer shows first, then all others with published errors."""
+    followed = [name for same, inverse in FOLLOWING.values() for name in (*same, *inverse)]
+    shown = plan.workload.wording.shown_columns
+    return [name for name in dict.fromkeys((*shown, *followed)) if name in row]
+
+
+def _is_moved(values: list[float]) -> bool:
+    own, *others = values
+    if not all(map(math.isfinite, (own, *others))):
+        return False
+    return any(abs(other - own) > MOVES * abs(own) for other in others)

@@ -1,0 +1,245 @@
+"""Why a plan takes the time and the memory that it takes, and what would change that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from planner.base.csv_cells import Row, number_or_nan
+from planner.base.records import record
+from planner.decide.assumptions import SensitiveAssumption
+from planner.decide.explain.plan_comparison import Difference, PredictedPlan
+from planner.decide.explain.sensitivity import (
+    STEP,
+    Sensitivity,
+    plan_of_request,
+    predict_outcome,
+    relative_change,
+    sensitivities,
+    with_scaled_specs,
+)
+from planner.decide.explain.step_breakdown import (
+    ExplainedStep,
+    SpecSources,
+    spec_numbers,
+    step_dict,
+)
+from planner.errors import PlannerError
+from planner.optimize.collector import value_or_none
+from planner.optimize.source import first_row
+from planner.question.terms import terms_about
+from planner.workloads.make_plan import Plan, evaluate
+from planner.workloads.saved_plan import SavedPlan
+from planner.workloads.workload import Evaluation
+
+_OF_MEMORY = ("peak_memory_gib", "memory_headroom_gib")
+_PARTS_OF_KERNELS = 3  # efficiency.gemm.bf16
+_NOT_KERNELS = ("collective",)  # alternatives of which the faster is taken
+_KINDS = {*terms_about("spec"), "reliability", "power"} - {"model"}
+
+
+@record(kw_only=True)
+class RankedAssumption:
+    """An assumption of a plan, with its effect on the column that it changes most.
+
+    Parameters
+    ----------
+    name : question, parameter or number of a spec
+    assumed : assumed value in words
+    tried : alternatives in words
+    column : result column
+    low : least value of ``column`` over assumption and alternatives
+    high : greatest value of ``column`` over assumption and alternatives
+    """
+
+    name: str
+    assumed: str
+    tried: str
+    column: str
+    low: float
+    high: float
+
+    @property
+    def spread(self) -> float:
+        """The greatest value over the least, infinite where the least is 0."""
+        return self.high / self.low if self.low > 0 else math.inf
+
+    def to_dict(self) -> dict[str, object]:
+        """The assumption as a dictionary for JSON."""
+        return {**vars(self), "spread": self.spread if math.isfinite(self.spread) else None}
+
+
+def rank_assumptions(
+    seen: PredictedPlan, columns: Sequence[str], burst: int | None = None
+) -> list[RankedAssumption]:
+    """Open facts over what is usual, and assumed numbers of specs 10 % lower and higher.
+
+    The one that moves a column most comes first; those that move none are left out.
+    """
+    plan, row = seen.plan, seen.row
+    told = [name for name in columns if relative_change(row.get(name), row.get(name)) is not None]
+    facts = [
+        _assumption(fact.name, fact.assumed, ", ".join(fact.tried), moved)
+        for fact in seen.facts
+        if (moved := _told_of(fact, told))
+    ]
+    kernels = {
+        done.work.key
+        for step in seen.steps.values()
+        for part in step.parts
+        for done in part.part.done
+    }
+    moving = []
+    for name in plan.assumed:
+        table, _, _ = name.removeprefix("gpu ").rpartition(".")
+        parts = table.split(".")
+        is_kernel = len(parts) == _PARTS_OF_KERNELS and parts[1] not in _NOT_KERNELS
+        if kernels and is_kernel and table not in kernels:
+            continue  # none that the plan runs
+        one = _number(plan, name, row, told, burst)
+        if one is not None and one.spread > 1 + 1e-9:
+            moving.append(one)
+    return sorted([*facts, *moving], key=lambda one: -one.spread)
+
+
+def _told_of(fact: SensitiveAssumption, told: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """What a fact moves; of precisions no share of the peak, of which each has its own."""
+    is_precision = fact.name == "precision"
+    return {
+        name: ends
+        for name, ends in fact.moved.items()
+        if name in told and not (is_precision and name.endswith("_utilization"))
+    }
+
+
+def _number(
+    plan: Plan, name: str, row: Row, told: Sequence[str], burst: int | None
+) -> RankedAssumption | None:
+    """What an assumed number moves; None where it is of no spec that a prediction reads."""
+    kind, _, path = name.partition(" ")
+    if kind not in _KINDS:
+        return None
+    changes = [with_scaled_specs(kind, (path,), 1 + sign * STEP) for sign in (-1, 1)]
+    if changes[0](plan).problem.sources == plan.problem.sources:
+        return None  # the number is 0, or the specs have another in its place
+    reached = [predict_outcome(plan, one, burst) for one in changes]
+    rows = [row, *(one.row for one in reached if one.row is not None)]
+    ends = {column: [number_or_nan(one[column]) for one in rows] for column in told}
+    moved = {column: (min(values), max(values)) for column, values in ends.items()}
+    return _assumption(name, "", "10 % lower and higher", moved)
+
+
+def _assumption(
+    name: str, assumed: str, tried: str, ends: Mapping[str, tuple[float, float]]
+) -> RankedAssumption:
+    """What is told of the column with the greatest spread."""
+    spreads = {name: round(_spread(*both), 9) for name, both in ends.items()}
+    # Memory is no answer to a question of time or money where these move too.
+    of_answer = [name for name in ends if spreads[name] > 1 and name not in _OF_MEMORY]
+    column = max(of_answer or ends, key=lambda name: spreads[name])
+    low, high = ends[column]
+    return RankedAssumption(
+        name=name, assumed=assumed, tried=tried, column=column, low=low, high=high
+    )
+
+
+def _spread(low: float, high: float) -> float:
+    return high / low if low > 0 else (math.inf if high > low else 1.0)
+
+
+MEMORY = ("peak_memory_gib", "memory_headroom_gib")
+
+
+@record(kw_only=True)
+class Explanation:
+    """Explanation of one plan; each attribute is computed at its first use and cached.
+
+    Parameters
+    ----------
+    plan : plan of the question
+    evaluation : judged configuration
+    against : plan to compare with; None: none
+    burst : requests that arrive at once; None: none
+    """
+
+    plan: Plan
+    evaluation: Evaluation
+    against: PredictedPlan | None = None
+    burst: int | None = None
+
+    @cached_property
+    def seen(self) -> PredictedPlan:
+        """The plan with its results and steps."""
+        return PredictedPlan(plan=self.plan, evaluation=self.evaluation)
+
+    @property
+    def row(self) -> Row:
+        """Result columns of the plan."""
+        return self.seen.row
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the result columns that effects are reported in."""
+        names = (*self.plan.workload.wording.shown_columns, *MEMORY)
+        return tuple(name for name in dict.fromkeys(names) if name in self.row)
+
+    @property
+    def steps(self) -> list[ExplainedStep]:
+        """Every kind of step with its operators, longest first; predicts the plan again."""
+        return [*self.seen.steps.values()]
+
+    @cached_property
+    def memory(self) -> dict[str, float]:
+        """Memory of the fullest GPU by part, largest first [GiB]."""
+        parts = self.seen.memory.items()
+        return dict(sorted((part for part in parts if part[1]), key=lambda part: -part[1]))
+
+    @cached_property
+    def bound(self) -> Row | None:
+        """Result columns of the plan at the peaks of GPU and links; None: unknown."""
+        pinned = SavedPlan.of(self.plan, self.row).request()
+        try:
+            given = pinned.flops_efficiency if pinned.workload == "train" else None
+            bound = replace(pinned, ideal=True, flops_efficiency=given)
+            evaluation = evaluate(plan_of_request(bound), self.burst)
+        except PlannerError:
+            return None
+        return first_row(evaluation.table())
+
+    @cached_property
+    def sensitivities(self) -> list[Sensitivity]:
+        """Effects of changed hardware, terms, software and question; predicts each changed plan."""
+        return sensitivities(self.plan, self.evaluation, self.row, self.burst)
+
+    @cached_property
+    def assumptions(self) -> list[RankedAssumption]:
+        """Assumptions that change the predictions, largest effect first."""
+        return rank_assumptions(self.seen, self.columns, self.burst)
+
+    @cached_property
+    def difference(self) -> Difference | None:
+        """Gains and losses of the plan ``against``; None: there is no such plan."""
+        return None if self.against is None else Difference(first=self.seen, other=self.against)
+
+    def to_dict(self) -> dict[str, object]:
+        """The explanation as a dictionary for JSON; times in seconds, memory in GiB."""
+        sources = SpecSources(self.plan)
+        row = {name: value_or_none(value) for name, value in self.row.items()}
+        bound = self.bound
+        return {
+            "plan": SavedPlan.of(self.plan, self.row).to_dict(),
+            "row": row,
+            "intervals": {
+                name: [*map(value_or_none, both)] for name, both in self.seen.ends.items()
+            },
+            "at_the_peaks": bound
+            and {name: value_or_none(bound[name]) for name in self.columns if name in bound},
+            "steps": [step_dict(step, sources) for step in self.steps],
+            "memory_gib": self.memory,
+            "sensitivities": [one.to_dict(self.row, self.columns) for one in self.sensitivities],
+            "assumptions": [one.to_dict() for one in self.assumptions],
+            "sources": spec_numbers(self.steps, sources),
+            "against": None if self.difference is None else self.difference.to_dict(),
+        }

@@ -1,0 +1,376 @@
+"""The largest batch and the longest sequence that fit, of one layout and of each method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+
+import numpy as np
+
+from planner.base.arrays import CodeArray, FloatArray, first
+from planner.base.csv_cells import Row, Value
+from planner.base.records import record
+from planner.base.units import ceil_div
+from planner.configurations.configuration_tables import ConfigurationTable, TrainingConfigurations
+from planner.errors import SearchSpaceError
+from planner.optimize.collector import value_or_none
+from planner.optimize.source import Source
+from planner.question.request import ALL, Request
+from planner.question.terms import glossary
+from planner.specs.rollouts import RlWorkload
+from planner.specs.validated import replace_unvalidated
+from planner.workloads.make_plan import Plan, make_plan
+from planner.workloads.registry import workload_of
+from planner.workloads.workload import Evaluation, Workload, as_single_table
+
+_MOST_TOKENS = 2**20
+"""Tokens that are tried where nothing but memory ends a sequence."""
+
+_MOST_BATCH = 2**16
+_SHARE = "the sequences of a batch that a data-parallel rank has"
+_HALVES = 5
+_COARSE = 2**12
+"""Numbers that are judged at once; beyond them, those between the last that fits and the next."""
+
+SourceAtSize = Callable[[FloatArray], tuple[Source, ConfigurationTable]]
+"""The source and the configurations of a plan with each of some numbers."""
+
+
+@record(kw_only=True)
+class LargestFit:
+    """The largest batch or length with which a plan is feasible.
+
+    Parameters
+    ----------
+    name : parameter or question that grows
+    current : value of the plan
+    most : largest value that was tried
+    ends_at : name of what limits ``most``
+    largest : largest feasible value; None: none
+    following : next value that the rules allow; None: none
+    reason : what rejects ``following``
+    rows : result columns by value, for some values and the largest
+    """
+
+    name: str
+    current: int
+    most: int
+    ends_at: str
+    largest: int | None
+    following: int | None
+    reason: str
+    rows: Mapping[int, Row]
+
+    @property
+    def row(self) -> Row | None:
+        """Result columns at the largest value; None: nothing is feasible."""
+        return None if self.largest is None else self.rows[self.largest]
+
+    def to_dict(self) -> dict[str, object]:
+        """The largest value as a dictionary for JSON."""
+        rows = [
+            {self.name: number, **{name: value_or_none(value) for name, value in row.items()}}
+            for number, row in self.rows.items()
+        ]
+        told = {name: value for name, value in vars(self).items() if name != "rows"}
+        return {**told, "rows": rows}
+
+
+def largest_batch(plan: Plan, evaluation: Evaluation) -> LargestFit:
+    """The most sequences of a micro-batch, or requests at once of a replica or worker."""
+    return largest_batch_of(plan, evaluation.source, evaluation.candidates.configurations)
+
+
+def largest_batch_of(
+    plan: Plan, source: Source, configurations: ConfigurationTable, *, is_only: bool = False
+) -> LargestFit:
+    """The same of the one configuration of a source; ``is_only``: its row and no smaller ones."""
+    _check_batch(plan.workload)
+    name, most = plan.workload.batch, _MOST_BATCH
+    if isinstance(configurations, TrainingConfigurations):  # a rank's share of it
+        batch = first(configurations.global_batch_size)
+        most = max(int(batch // first(configurations.data_parallel)), 1)
+
+    def grown(numbers: FloatArray) -> tuple[Source, ConfigurationTable]:
+        rows = configurations.rows(np.zeros(numbers.size, dtype=np.intp))
+        return source.without_waiting, replace(rows, **{name: rows.cast(name, numbers)})
+
+    return _largest(
+        plan,
+        name,
+        own=int(np.ravel(getattr(configurations, name))[0]),
+        most=most,
+        grown=grown,
+        ends_at=_SHARE if most < _MOST_BATCH else "",
+        is_only=is_only,
+    )
+
+
+def _check_batch(workload: Workload) -> None:
+    """Refuse a workload whose micro-batches are as large as the longest sequence."""
+    if not workload.batch:
+        raise SearchSpaceError(
+            "Micro-batches have room for the longest sequence here: planner max-length says how "
+            "long that may be."
+        )
+
+
+def largest_length(plan: Plan, evaluation: Evaluation, name: str) -> LargestFit:
+    """The longest sequence, prompt or answer, the other lengths as they are.
+
+    All requests at once find room for it; of a plan with more than have room, as many as do.
+
+    Raises SearchSpaceError if samples have lengths of their own, or it is no length of the
+    workload.
+    """
+    work, workload = evaluation.source.setting.workload, plan.workload
+    known = workload.longest or workload.lengths
+    if name not in known:
+        raise SearchSpaceError(f"{name} is not a length: choose {' or '.join(known)}.")
+    if getattr(work, "mean_sample_length", 0):
+        raise SearchSpaceError("Samples of given lengths have no longest sequence: leave them out.")
+    own, least = int(getattr(work, name)), 1
+    others = sum(getattr(work, other) for other in known if other != name)
+    if isinstance(work, RlWorkload):  # a cap, which is the mean at least
+        others, least = work.longest - own, work.output_tokens
+    model, taken = evaluation.source.setting.model, getattr(work, "max_model_len", None)
+    serves = plan.workload.profile_kind == "engine"
+    positions = model.max_position_embeddings if serves else model.most_positions
+    budget = getattr(work, "micro_batch_tokens", None)
+    bound = min(filter(None, (taken, positions, budget)), default=None)
+    ends_at = {
+        taken: "the longest request that the engine takes",
+        budget: "micro_batch_tokens",
+        positions: "the positions of the model",
+    }.get(bound, "")
+    configurations = evaluation.candidates.held
+
+    def grown(numbers: FloatArray) -> tuple[Source, ConfigurationTable]:
+        lengths = int(numbers[0]) if numbers.size == 1 else numbers
+        source = evaluation.source.without_waiting.changed(
+            lambda setting: replace(
+                setting, workload=replace_unvalidated(setting.workload, **{name: lengths})
+            )
+        )
+        return source, configurations.rows(np.zeros(numbers.size, dtype=np.intp))
+
+    return _largest(
+        plan,
+        name,
+        own=own,
+        most=max(int((bound or _MOST_TOKENS) - others), least),
+        grown=grown,
+        ends_at=ends_at if bound else "",
+        least=least,
+    )
+
+
+def _largest(
+    plan: Plan,
+    name: str,
+    *,
+    own: int,
+    most: int,
+    grown: SourceAtSize,
+    ends_at: str,
+    is_only: bool = False,
+    least: int = 1,
+) -> LargestFit:
+    numbers = np.arange(float(least), most + 1)
+    if plan.workload.longest:
+        tried, codes = _bisected(plan, grown, numbers)
+    else:
+        source, configurations = grown(numbers)
+        broken = np.broadcast_to(source.broken(configurations), configurations.shape)
+        is_allowed = (broken == 0) | (broken >= plan.problem.first_soft)
+        # All where a rule forbids every one, which is told then.
+        numbers = numbers[is_allowed] if is_allowed.any() else numbers
+        tried, codes = _judged(plan, grown, numbers)
+    feasible = np.flatnonzero(codes == 0)
+    last = int(feasible[-1]) if feasible.size else -1
+    following = last + 1 if last + 1 < tried.size else None
+    largest = int(tried[last]) if feasible.size else None
+    # Where none is feasible the rule is told that the furthest of them break.
+    code = 0 if following is None else codes[following] if feasible.size else codes.max()
+    return LargestFit(
+        name=name,
+        current=own,
+        most=int(numbers[-1]),
+        ends_at=ends_at,
+        largest=largest,
+        following=None if following is None else int(tried[following]),
+        reason=_reason(plan, int(code)) if code else "",
+        rows={number: _row(grown, number) for number in _shown(numbers, largest, own, is_only)},
+    )
+
+
+def _judged(plan: Plan, grown: SourceAtSize, numbers: FloatArray) -> tuple[FloatArray, CodeArray]:
+    """Numbers in order and what rejects each; of very many those about the end of what fits."""
+    if numbers.size <= _COARSE:
+        return numbers, _codes(plan, grown, numbers)
+    step = ceil_div(numbers.size, _COARSE)
+    feasible = np.flatnonzero(_codes(plan, grown, numbers[::step]) == 0)
+    at = int(feasible[-1]) * step if feasible.size else 0
+    near = numbers[at : at + step + 1]
+    return near, _codes(plan, grown, near)
+
+
+def _bisected(plan: Plan, grown: SourceAtSize, numbers: FloatArray) -> tuple[FloatArray, CodeArray]:
+    """The last number that is feasible and the next, one after the other: more take more memory."""
+    low, high = 0, numbers.size - 1
+    codes = {at: int(_codes(plan, grown, numbers[at : at + 1])[0]) for at in (low, high)}
+    while high - low > 1 and codes[low] == 0 and codes[high]:
+        middle = (low + high) // 2
+        codes[middle] = int(_codes(plan, grown, numbers[middle : middle + 1])[0])
+        low, high = (low, middle) if codes[middle] else (middle, high)
+    at = sorted({low, high})
+    return numbers[at], np.array([codes[one] for one in at], dtype=np.int8)
+
+
+def _codes(plan: Plan, grown: SourceAtSize, numbers: FloatArray) -> CodeArray:
+    """0 or the number of what rejects each, the limits of the question among it."""
+    source, configurations = grown(numbers)
+    return plan.problem.codes(source.judged(configurations)).ravel()
+
+
+def _row(grown: SourceAtSize, number: int) -> Row:
+    """The result columns at one number."""
+    source, configurations = grown(np.array([float(number)]))
+    return source.judged(configurations).row
+
+
+def _reason(plan: Plan, code: int) -> str:
+    """What a rejection says."""
+    name = plan.problem.rejections[code - 1]
+    rules = {rule.name: rule.description for rule in plan.problem.sources[0].rules}
+    return rules.get(name, f"it misses the limit {name}")
+
+
+def _shown(numbers: FloatArray, largest: int | None, own: int, is_only: bool) -> list[int]:
+    """Some numbers up to the largest: about halves of it, and the plan's own, or it ``is_only``."""
+    if largest is None:
+        return []
+    if is_only:
+        return [largest]
+    known = numbers[numbers <= largest].astype(int)
+    halves = [known[np.searchsorted(known, largest / 2**power)] for power in range(_HALVES)]
+    return sorted({*map(int, halves), *({own} & set(known.tolist()))})
+
+
+MOST_METHODS = 2_000
+
+
+@record(kw_only=True)
+class Method:
+    """The largest batch of one method.
+
+    Parameters
+    ----------
+    values : values of the settings that differ between methods
+    largest : largest batch; None: the method is invalid
+    reason : what limits the batch, or why there is none
+    """
+
+    values: Row
+    largest: LargestFit | None
+    reason: str = ""
+
+    @property
+    def row(self) -> Row:
+        """Result columns at the largest batch; empty: nothing is feasible."""
+        found = None if self.largest is None else self.largest.row
+        return {} if found is None else found
+
+
+@record(kw_only=True)
+class Methods:
+    """The largest batch of each method, in the order of the listed values.
+
+    Parameters
+    ----------
+    plan : plan of the question
+    name : parameter that grows: ``micro_batch_size`` to train, ``concurrency`` to serve
+    methods : methods with their largest batches
+    """
+
+    plan: Plan
+    name: str
+    methods: Sequence[Method]
+
+    @property
+    def columns(self) -> dict[str, list[Value]]:
+        """Equally long columns: what methods differ by, the largest batch, its result columns.
+
+        None where nothing is feasible.
+        """
+        values = dict.fromkeys(name for method in self.methods for name in method.values)
+        results = dict.fromkeys(name for method in self.methods for name in method.row)
+        told = [name for name in results if name not in values and name != self.name]
+        return {
+            **{name: [method.values.get(name) for method in self.methods] for name in values},
+            self.name: [
+                method.largest.largest if method.largest else None for method in self.methods
+            ],
+            **{n: [value_or_none(method.row.get(n)) for method in self.methods] for n in told},
+            "ended_by": [method.reason for method in self.methods],
+        }
+
+
+def has_several(request: Request) -> bool:
+    """Whether a request lists several methods."""
+    answers = [getattr(request, field.name) for field in fields(request)]
+    lists = [one for one in answers if isinstance(one, tuple) and one != request.objectives]
+    is_all = any(one == ALL for one in answers)
+    return is_all or any(one == (ALL,) or _is_several(one) for one in lists) or bool(_set(request))
+
+
+def methods_of_layouts(request: Request) -> Methods:
+    """The largest batch of every combination of the lists of a request that sets its layout.
+
+    What is not set keeps its default, not that of a space.
+
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or there are
+    too many methods.
+    """
+    workload = workload_of(request.workload)
+    _check_batch(workload)
+    batch = request.settings.get(workload.batch)
+    if _is_several(batch):
+        raise SearchSpaceError(f"{workload.batch} is what grows: leave its list out.")
+    plan = make_plan(replace(request, space=workload.single))
+    problem = plan.problem
+    if any(source.mesh is None for source in problem.sources):
+        raise SearchSpaceError("Several methods are compared for --mode aggregated alone.")
+    if problem.num_rows > MOST_METHODS:
+        raise SearchSpaceError(
+            f"That is {problem.num_rows:,} methods: give lists of {MOST_METHODS:,} at most."
+        )
+    several = _set(request)
+    methods = [
+        Method(values={name: cell.get(name) for name in problem.axes}, largest=None, reason=why)
+        for cell, why in problem.refused
+    ]
+    for source, cell in zip(problem.sources, problem.cells, strict=True):
+        own = {name: cell.get(name) for name in problem.axes}
+        table = as_single_table(source)
+        # Those of the first name's first value first.
+        columns = [np.broadcast_to(getattr(table, name), table.size) for name in reversed(several)]
+        for place in np.lexsort(columns) if several else range(table.size):
+            one = table.rows(np.array([place]))
+            values = {name: glossary()[name].shown(getattr(one, name)[0]) for name in several}
+            largest = largest_batch_of(plan, source, one, is_only=True)
+            reason = largest.reason
+            if largest.largest is not None and largest.following is None:
+                ends = largest.ends_at
+                reason = f"it ends with {ends}" if ends else "more were not tried"
+            methods.append(Method(values=own | values, largest=largest, reason=reason))
+    return Methods(plan=plan, name=workload.batch, methods=methods)
+
+
+def _is_several(values: object) -> bool:
+    return isinstance(values, list | tuple) and len(values) > 1
+
+
+def _set(request: Request) -> list[str]:
+    """The settings that have several values."""
+    return [name for name, values in request.settings.items() if _is_several(values)]

@@ -1,0 +1,447 @@
+"""Plans side by side: what differs between them, step by step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from functools import cached_property
+
+from planner.base.csv_cells import Row, Value, number_or_nan
+from planner.base.records import record
+from planner.confidence.intervals import Confidence
+from planner.decide.assumptions import SensitiveAssumption, sensitive_assumptions
+from planner.decide.explain.sensitivity import rejection_reason, relative_change
+from planner.decide.explain.step_breakdown import ExplainedStep, explained_steps
+from planner.optimize.collector import value_or_none
+from planner.optimize.result_columns import FOLLOWING, intervals
+from planner.optimize.source import first_row
+from planner.question.parse_values import full_name
+from planner.question.request import Request
+from planner.question.terms import term_of_column, terms_about, terms_of
+from planner.workloads.build_request import OptionNamer, make_request
+from planner.workloads.make_plan import Plan
+from planner.workloads.saved_plan import SavedPlan
+from planner.workloads.workload import Evaluation
+
+_FIELDS = {field.name for field in fields(Request)}
+_NO_ANSWERS = {"settings", "constraints", "objectives", "workload"}
+
+
+def replace_answers(
+    base: Request, changes: Mapping[str, object], option_name: OptionNamer = str
+) -> Request:
+    """A request with other answers and settings, by their names or short names.
+
+    Raises SpecError or SearchSpaceError if a name is unknown, or a value is not what it takes.
+    """
+    known = terms_of(base.workload, "parameter", "question", "pool")
+    answers: dict[str, object] = {}
+    settings: dict[str, object] = {}
+    for given, value in changes.items():
+        name = full_name(given.replace("-", "_"), known)
+        is_question = name in _FIELDS - _NO_ANSWERS and name not in base.settings
+        (answers if is_question else settings)[name] = value
+    if settings:
+        answers["settings"] = settings
+    return make_request(answers, base=base, option_name=option_name)
+
+
+_MEMORY, _UNIT, _HEADROOM = "memory_", "_gib", "memory_headroom_gib"
+
+
+@record(kw_only=True)
+class PredictedPlan:
+    """One of the plans of a comparison; each attribute is computed at its first use and cached.
+
+    Parameters
+    ----------
+    plan : plan of the question
+    evaluation : judged configuration
+    name : name in the comparison
+    """
+
+    plan: Plan
+    evaluation: Evaluation
+    name: str = ""
+
+    @cached_property
+    def row(self) -> Row:
+        """Result columns of the plan."""
+        return first_row(self.evaluation.table())
+
+    @cached_property
+    def steps(self) -> dict[str, ExplainedStep]:
+        """Steps of the plan by kind; predicts the plan again."""
+        return {step.name: step for step in explained_steps(self.plan, self.evaluation)}
+
+    @property
+    def reason(self) -> str:
+        """Rule that the plan breaks, in words; empty: none."""
+        return rejection_reason(self.plan, self.evaluation) if self.evaluation.rejected_by else ""
+
+    @property
+    def sure(self) -> Confidence | None:
+        """90 % intervals of the predictions; None: unknown."""
+        return self.evaluation.source.confidence(number_or_nan(self.row["num_gpus"]))
+
+    @cached_property
+    def facts(self) -> list[SensitiveAssumption]:
+        """Assumptions that change the predictions of the plan."""
+        return sensitive_assumptions(self.plan, self.evaluation.candidates)
+
+    @cached_property
+    def ends(self) -> dict[str, tuple[float, float]]:
+        """90 % interval of each result column."""
+        return intervals(self.row, self.sure)
+
+    @cached_property
+    def memory(self) -> dict[str, float]:
+        """Memory of the fullest GPU by part [GiB]."""
+        return {
+            name.removeprefix(_MEMORY).removesuffix(_UNIT): number_or_nan(amount)
+            for name, amount in self.row.items()
+            if name.startswith(_MEMORY) and name.endswith(_UNIT) and name != _HEADROOM
+        }
+
+    @cached_property
+    def answers_and_parameters(self) -> dict[str, Value]:
+        """Every answer and parameter of the plan."""
+        pinned = SavedPlan.of(self.plan, self.row)
+        named = {name: self.row[name] for name in pinned.answers if name in self.row}
+        questions = terms_of(self.plan.workload.name, "question")
+        settled = {
+            name: value
+            for name, value in self.evaluation.source.question_columns.items()
+            if name in questions and value != ""
+        }
+        return {**pinned.answers, **settled, **named, **pinned.parameters}
+
+
+@record(kw_only=True)
+class PartDifference:
+    """A part of the time [s], of the memory [GiB] or a result column of two plans.
+
+    Parameters
+    ----------
+    name : name of the part or column
+    first : value of the first plan
+    other : value of the second plan
+    ends : 90 % interval of each value; None: unknown
+    """
+
+    name: str
+    first: float
+    other: float
+    ends: tuple[tuple[float, float] | None, tuple[float, float] | None] = (None, None)
+
+    @property
+    def gain(self) -> float:
+        """Value of the second plan less that of the first [s, GiB or unit of the column]."""
+        return self.other - self.first
+
+    def to_dict(self) -> dict[str, object]:
+        """The term as a dictionary for JSON."""
+        intervals = [None if ends is None else [*map(value_or_none, ends)] for ends in self.ends]
+        return {
+            "name": self.name,
+            "one": value_or_none(self.first),
+            "other": value_or_none(self.other),
+            "change": relative_change(self.other, self.first),
+            "intervals": intervals,
+        }
+
+
+@record(kw_only=True)
+class Difference:
+    """Two plans compared term by term.
+
+    Parameters
+    ----------
+    first : first plan
+    other : second plan (``against``)
+    """
+
+    first: PredictedPlan
+    other: PredictedPlan
+
+    @cached_property
+    def settings(self) -> dict[str, tuple[Value, Value]]:
+        """Settings and answers that differ, as values of the first and the second plan."""
+        names = dict.fromkeys(
+            (*self.first.answers_and_parameters, *self.other.answers_and_parameters)
+        )
+        both = {
+            name: (
+                self.first.answers_and_parameters.get(name),
+                self.other.answers_and_parameters.get(name),
+            )
+            for name in names
+        }
+        return {name: values for name, values in both.items() if values[0] != values[1]}
+
+    @cached_property
+    def results(self) -> list[PartDifference]:
+        """Main result columns of both plans."""
+        wording = self.first.plan.workload.wording
+        names = [*wording.shown_columns, "peak_memory_gib", _HEADROOM]
+        ends = self.first.ends, self.other.ends
+        return [
+            PartDifference(
+                name=name,
+                first=number_or_nan(self.first.row[name]),
+                other=number_or_nan(self.other.row[name]),
+                ends=(ends[0].get(name), ends[1].get(name)),
+            )
+            for name in dict.fromkeys(names)
+            if name in self.first.row and name in self.other.row
+        ]
+
+    @cached_property
+    def times(self) -> dict[str, list[PartDifference]]:
+        """Terms of the time of each kind of step [s], largest difference first."""
+        return {
+            name: _terms(self.first.steps[name].terms, self.other.steps[name].terms)
+            for name in self.first.steps
+            if name in self.other.steps
+        }
+
+    @cached_property
+    def memory(self) -> list[PartDifference]:
+        """Parts of the memory [GiB], largest difference first."""
+        return _terms(self.first.memory, self.other.memory)
+
+    @property
+    def tie_factor(self) -> float:
+        """Factor within which published runs do not distinguish the plans; 1: they do."""
+        factors = (seen.sure.layout for seen in self._both if seen.sure is not None)
+        return max(factors, default=1.0) if self.first.plan.problem.has_ties else 1.0
+
+    @property
+    def is_tie(self) -> bool:
+        """Whether published runs do not distinguish which plan is better."""
+        goal = self.first.plan.problem.objectives[0].name
+        one, other = (
+            float(seen.evaluation.candidates.value(goal).ravel()[0]) for seen in self._both
+        )
+        return 1 / self.tie_factor < other / one < self.tie_factor
+
+    @property
+    def _both(self) -> tuple[PredictedPlan, PredictedPlan]:
+        return self.first, self.other
+
+    def to_dict(self) -> dict[str, object]:
+        """The difference as a dictionary for JSON."""
+        told: dict[str, object] = {
+            "settings": {name: list(values) for name, values in self.settings.items()},
+            "impossible": self.other.reason,
+        }
+        if self.other.reason:
+            return told
+        return {
+            **told,
+            "is_tie": self.is_tie,
+            "tie_factor": self.tie_factor,
+            "results": [term.to_dict() for term in self.results],
+            "time_s": {name: [t.to_dict() for t in terms] for name, terms in self.times.items()},
+            "memory_gib": [term.to_dict() for term in self.memory],
+        }
+
+
+def _terms(one: Mapping[str, float], other: Mapping[str, float]) -> list[PartDifference]:
+    names = dict.fromkeys((*one, *other))
+    found = [PartDifference(name=n, first=one.get(n, 0.0), other=other.get(n, 0.0)) for n in names]
+    return sorted((term for term in found if term.first or term.other), key=lambda t: -abs(t.gain))
+
+
+_PEAK_MEMORY = "peak_memory_gib"
+_EQUAL = 1e-9
+
+
+@record(kw_only=True)
+class ComparedColumn:
+    """A result column of several plans.
+
+    Parameters
+    ----------
+    name : name of the column
+    values : value of each plan; NaN: infeasible or not known
+    ends : 90 % interval of each value; None: unknown
+    best : index of the best plan
+    ties : indices of the plans that are tied with the best
+    """
+
+    name: str
+    values: tuple[float, ...]
+    ends: tuple[tuple[float, float] | None, ...]
+    best: int
+    ties: tuple[int, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        """The column as a dictionary for JSON."""
+        return {
+            "name": self.name,
+            "values": [*map(value_or_none, self.values)],
+            "intervals": [e and [*map(value_or_none, e)] for e in self.ends],
+            "best": self.best,
+            "ties": list(self.ties),
+        }
+
+
+@record(kw_only=True)
+class ComparedPlans:
+    """Several plans compared, at least one of them feasible.
+
+    Parameters
+    ----------
+    seens : plans
+    missing : reason by name that has no plan
+    """
+
+    seens: tuple[PredictedPlan, ...]
+    missing: Mapping[str, str]
+
+    @cached_property
+    def settings(self) -> dict[str, tuple[Value, ...]]:
+        """Questions and parameters that differ, with the value of each plan."""
+        names = dict.fromkeys(name for seen in self.seens for name in seen.answers_and_parameters)
+        values = {
+            name: tuple(seen.answers_and_parameters.get(name) for seen in self.seens)
+            for name in names
+        }
+        return {name: each for name, each in values.items() if len(set(map(str, each))) > 1}
+
+    @cached_property
+    def results(self) -> list[ComparedColumn]:
+        """Main result columns that differ."""
+        shown = (
+            *self.seens[0].plan.workload.wording.shown_columns,
+            _PEAK_MEMORY,
+            "memory_headroom_gib",
+        )
+        names = [name for name in dict.fromkeys(shown) if any(name in s.row for s in self.seens)]
+        found = [self._result(name) for name in names]
+        return [one for one in found if one is not None]
+
+    @cached_property
+    def times(self) -> dict[str, dict[str, tuple[float, ...]]]:
+        """Seconds of each plan by kind of step and term [s]."""
+        kinds = dict.fromkeys(kind for seen in self._possible for kind in seen.steps)
+        return {
+            kind: _side_by_side(
+                [
+                    {} if seen.reason or kind not in seen.steps else seen.steps[kind].terms
+                    for seen in self.seens
+                ]
+            )
+            for kind in kinds
+        }
+
+    @cached_property
+    def memory(self) -> dict[str, tuple[float, ...]]:
+        """Memory of each plan by part [GiB]."""
+        return _side_by_side([seen.memory for seen in self.seens])
+
+    def tie_factor(self, one: int, other: int) -> float:
+        """Factor within which published runs do not distinguish two plans; 1: they do.
+
+        Parameters
+        ----------
+        one : index of a plan
+        other : index of another plan
+        """
+        plans = self.seens[one], self.seens[other]
+        factors = (seen.sure.layout for seen in plans if seen.sure is not None)
+        has_ties = all(seen.plan.problem.has_ties for seen in plans)
+        return max(factors, default=1.0) if has_ties else 1.0
+
+    @property
+    def wins(self) -> dict[int, list[str]]:
+        """Columns in which each plan alone is best, without ties, by index of the plan."""
+        wins: dict[int, list[str]] = {}
+        for result in self.results:
+            if not result.ties:
+                wins.setdefault(result.best, []).append(result.name)
+        return wins
+
+    def to_dict(self) -> dict[str, object]:
+        """The comparison as a dictionary for JSON; times in seconds, memory in GiB."""
+        return {
+            "plans": [
+                {
+                    "name": seen.name,
+                    "workload": seen.plan.workload.name,
+                    "impossible": seen.reason,
+                    "asked": seen.answers_and_parameters,
+                    "basis": None if seen.reason or seen.sure is None else seen.sure.basis,
+                }
+                for seen in self.seens
+            ],
+            "without_plan": dict(self.missing),
+            "settings": {name: list(values) for name, values in self.settings.items()},
+            "results": [result.to_dict() for result in self.results],
+            "times_s": {
+                kind: {term: list(values) for term, values in terms.items()}
+                for kind, terms in self.times.items()
+            },
+            "memory_gib": {part: list(values) for part, values in self.memory.items()},
+        }
+
+    @property
+    def _possible(self) -> list[PredictedPlan]:
+        return [seen for seen in self.seens if not seen.reason]
+
+    def _result(self, name: str) -> ComparedColumn | None:
+        values = tuple(
+            math.nan if seen.reason else number_or_nan(seen.row.get(name)) for seen in self.seens
+        )
+        known = [at for at, value in enumerate(values) if math.isfinite(value)]
+        if len(known) < 2 or _are_equal([values[at] for at in known]):
+            return None
+        best = (max if is_better_high(name) else min)(known, key=lambda at: values[at])
+        ties = [
+            at
+            for at in known
+            if at != best
+            and _is_published(name)
+            and _factor(values[at], values[best]) < self.tie_factor(best, at)
+        ]
+        ends = tuple(None if seen.reason else seen.ends.get(name) for seen in self.seens)
+        return ComparedColumn(name=name, values=values, ends=ends, best=best, ties=tuple(ties))
+
+
+def is_better_high(column: str) -> bool:
+    """Whether more of a result is better: of rates and of what stays free.
+
+    >>> is_better_high("tokens_per_s_per_gpu"), is_better_high("cost_usd")
+    (True, False)
+    """
+    term = term_of_column(column)
+    return term is not None and term.term in terms_about("higher_is_better")
+
+
+def _is_published(column: str) -> bool:
+    """Whether published runs tell how far apart plans must be in a column."""
+    return any(
+        column in columns
+        for quantity, both in FOLLOWING.items()
+        if quantity != "peak_memory"
+        for columns in both
+    )
+
+
+def _factor(one: float, other: float) -> float:
+    low, high = sorted((one, other))
+    return high / low if low > 0 else math.inf
+
+
+def _are_equal(values: Sequence[float]) -> bool:
+    return max(values) - min(values) <= _EQUAL * max(map(abs, values))
+
+
+def _side_by_side(each: Sequence[Mapping[str, float]]) -> dict[str, tuple[float, ...]]:
+    """Parts that differ, those that differ most first."""
+    names = dict.fromkeys(name for parts in each for name in parts)
+    found = {name: tuple(parts.get(name, 0.0) for parts in each) for name in names}
+    differing = {name: values for name, values in found.items() if not _are_equal(values)}
+    return dict(sorted(differing.items(), key=lambda item: min(item[1]) - max(item[1])))

@@ -1,0 +1,384 @@
+"""What a plan becomes where hardware, terms or the question are a little other than they are.
+
+Nothing is linearised: each change is a prediction of its own, of the same configuration.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar, cast
+
+import numpy as np
+
+from planner.base.csv_cells import Row, number_or_nan
+from planner.base.records import record
+from planner.errors import PlannerError
+from planner.optimize.collector import value_or_none
+from planner.optimize.source import Setting, Source, first_row
+from planner.question.prices import with_contract
+from planner.question.request import Request
+from planner.question.terms import glossary
+from planner.specs.price import CONTRACTS
+from planner.specs.validated import replace_unvalidated
+from planner.workloads.make_plan import Plan, evaluate, make_single_plan
+from planner.workloads.workload import Evaluation
+
+Made = TypeVar("Made")
+
+_SITES = ("site", "prefill_site")
+_SPECS_OF_SITES = ("reliability", "power", "offer")
+
+
+@record(kw_only=True)
+class Outcome:
+    """Outcome of a changed plan.
+
+    Parameters
+    ----------
+    row : result columns; None: infeasible
+    reason : why the changed plan is infeasible
+    """
+
+    row: Row | None
+    reason: str = ""
+
+
+PlanChange = Callable[[Plan], Plan]
+"""A change of a plan of one configuration."""
+
+
+def predict_outcome(plan: Plan, change: PlanChange, burst: int | None = None) -> Outcome:
+    """A plan predicted whole with a change; what is impossible with it is told, not raised."""
+    try:
+        other = change(plan)
+        evaluation = evaluate(other, burst)
+    except PlannerError as error:
+        return Outcome(row=None, reason=str(error))
+    if evaluation.rejected_by:
+        return Outcome(row=None, reason=rejection_reason(other, evaluation))
+    return Outcome(row=first_row(evaluation.table()))
+
+
+def rejection_reason(plan: Plan, evaluation: Evaluation) -> str:
+    """What rejects a configuration, in words, with what is to blame."""
+    name = evaluation.rejected_by
+    rules = {rule.name: rule.description for rule in evaluation.source.rules}
+    words = rules.get(name, f"it misses the limit {name}")
+    blamed = plan.workload.wording.blamed(evaluation.candidates, name)
+    return f"{words}: {blamed}" if blamed else words
+
+
+def with_answers(**answers: object) -> PlanChange:
+    """Other answers to questions: the specs are read and the plan is made anew."""
+
+    def change(plan: Plan) -> Plan:
+        return plan_of_request(plan.request.changed(**answers))
+
+    return change
+
+
+def plan_of_request(request: Request) -> Plan:
+    """The plan of a request for one configuration."""
+    return make_single_plan(request)
+
+
+def with_scaled_specs(kind: str, paths: Sequence[str], factor: float) -> PlanChange:
+    """Numbers of the specs of a kind times a factor: ``gpu``, ``cluster``, a profile, a site."""
+
+    def change(plan: Plan) -> Plan:
+        (source,) = plan.problem.sources
+        other = _of_source(source, kind, paths, factor)
+        return replace(plan, problem=replace(plan.problem, sources=(other,)))
+
+    return change
+
+
+def _of_source(source: Source, kind: str, paths: Sequence[str], factor: float) -> Source:
+    if kind in _SPECS_OF_SITES:
+        sites = {name: getattr(source, name) for name in _SITES if hasattr(source, name)}
+        return replace(
+            source,
+            **{
+                name: replace(site, **{kind: _scaled_specs(getattr(site, kind), paths, factor)})
+                for name, site in sites.items()
+                if getattr(site, kind) is not None
+            },
+        )
+    return source.changed(lambda setting: _of_setting(setting, kind, paths, factor))
+
+
+def _of_setting(setting: Setting, kind: str, paths: Sequence[str], factor: float) -> Setting:
+    machine = setting.machine
+    if kind == "gpu":
+        gpu, efficiency = machine.gpu, machine.gpu.efficiency
+        if efficiency.gemm_table and efficiency.gemm_table_bandwidth is None:
+            # Measured products say on which memory they were measured.
+            other = replace_unvalidated(efficiency, gemm_table_bandwidth=gpu.memory_bandwidth)
+            gpu = replace_unvalidated(gpu, efficiency=other)
+        gpu = _scaled_specs(gpu, paths, factor)
+        return replace(setting, machine=replace(machine, gpu=gpu))
+    if kind == "cluster":
+        cluster = _scaled_specs(machine.cluster, paths, factor)
+        return replace(setting, machine=replace(machine, cluster=cluster))
+    return replace(setting, **{kind: _scaled_specs(getattr(setting, kind), paths, factor)})
+
+
+def _scaled_specs(spec: Made, paths: Sequence[str], factor: float) -> Made:
+    for path in paths:
+        spec = cast(Made, _at(spec, path.split("."), factor))
+    return spec
+
+
+def _at(spec: object, keys: Sequence[str], factor: float) -> object:
+    """A spec with the numbers at a path times a factor; ``*`` stands for all of a table."""
+    if not keys:
+        return spec * factor if isinstance(spec, int | float) else spec
+    key, *others = keys
+    if isinstance(spec, Mapping):
+        names = spec if key == "*" else [name for name in spec if str(name) == key]
+        return {**spec, **{name: _at(spec[name], others, factor) for name in names}}
+    if spec is None or getattr(spec, key, None) is None:
+        return spec
+    return replace_unvalidated(spec, **{key: _at(getattr(spec, key), others, factor)})
+
+
+_COSTS = "cost_usd", "cost_per_million_tokens_usd"
+SOFTWARE = "software"
+"""The group of what the same software could do otherwise."""
+STEP = 0.1
+"""How much better or worse a number is tried."""
+
+_MOST_NODES = 512
+_SOFTWARE = ("launch_time", "overhead")
+
+
+@record(kw_only=True)
+class Sensitivity:
+    """Effect of a changed fact on a plan.
+
+    Parameters
+    ----------
+    name : fact
+    group : ``hardware``, ``terms``, ``software`` or ``question``
+    outcomes : outcome by change in words, such as ``10 % better``
+    """
+
+    name: str
+    group: str
+    outcomes: Mapping[str, Outcome]
+
+    def to_dict(self, base_row: Row, columns: tuple[str, ...]) -> dict[str, object]:
+        """The sensitivity as a dictionary for JSON; ``changes`` are relative to the unchanged plan.
+
+        Parameters
+        ----------
+        base_row : result columns of the unchanged plan
+        columns : columns to report
+        """
+        return {
+            "fact": self.name,
+            "group": self.group,
+            "outcomes": [
+                {
+                    "change": words,
+                    "impossible": found.reason,
+                    "predictions": None
+                    if found.row is None
+                    else {name: value_or_none(found.row[name]) for name in columns},
+                    "changes": _changes(found.row, base_row, columns),
+                }
+                for words, found in self.outcomes.items()
+            ],
+        }
+
+    def moved(self, base_row: Row, columns: tuple[str, ...]) -> float:
+        """The largest relative change of a column.
+
+        Parameters
+        ----------
+        base_row : result columns of the unchanged plan
+        columns : columns to look at
+        """
+        moves = (
+            abs(change)
+            for found in self.outcomes.values()
+            for change in _changes(found.row, base_row, columns).values()
+            if change is not None
+        )
+        return max(moves, default=0.0)
+
+
+@record()
+class _SpecNumber:
+    """Numbers of specs that are better when higher, or lower where ``low``."""
+
+    name: str
+    group: str
+    kind: str
+    paths: tuple[str, ...]
+    low: bool = False
+
+
+_FACTS = (
+    _SpecNumber("GPU: peak and memory bandwidth", "hardware", "gpu",
+          ("peak_flops.*", "fp16_accumulate_flops", "memory_bandwidth")),
+    _SpecNumber("peak FLOP/s", "hardware", "gpu", ("peak_flops.*", "fp16_accumulate_flops")),
+    _SpecNumber("memory bandwidth", "hardware", "gpu", ("memory_bandwidth",)),
+    _SpecNumber("memory capacity", "hardware", "gpu", ("memory_capacity",)),
+    _SpecNumber("link bandwidth", "hardware", "cluster", ("scale_up.bandwidth",)),
+    _SpecNumber("network bandwidth", "hardware", "cluster", ("scale_out.bandwidth",)),
+    _SpecNumber("network latency", "hardware", "cluster",
+          ("scale_out.base_latency", "scale_out.latency_per_doubling"), low=True),
+    _SpecNumber("host link", "hardware", "gpu", ("host.bandwidth", "host.memory_bandwidth")),
+    _SpecNumber("price", "terms", "offer", ("value", "low", "high"), low=True),
+)  # fmt: skip
+
+
+def sensitivities(
+    plan: Plan, evaluation: Evaluation, row: Row, burst: int | None = None
+) -> list[Sensitivity]:
+    """Each fact 10 % worse and better, other software, numbers of nodes and lengths."""
+    execution = plan.problem.setting.profile.execution
+    names = tuple(f"execution.{name}" for name in vars(execution) if name.endswith(_SOFTWARE))
+    kind = plan.workload.profile_kind
+    facts = [
+        *_FACTS,
+        _SpecNumber("launches and overheads of the software", "hardware", kind, names, low=True),
+    ]
+    changed = [_scaled(plan, fact, burst) for fact in facts]
+    others = _others(plan, evaluation, row, burst)
+    terms = [*_formats(plan, row, burst), *_contracts(plan, burst)]
+    return [
+        *changed,
+        *others,
+        *terms,
+        *_nodes(plan, evaluation, row, burst),
+        *_lengths(plan, burst),
+    ]
+
+
+def _formats(plan: Plan, row: Row, burst: int | None) -> Iterator[Sensitivity]:
+    """The same layout in the other number formats that runs of today have."""
+    name = plan.workload.precision
+    if name not in row:
+        return
+    others = [one for one in glossary()[name].common_values.split() if one != str(row.get(name))]
+    outcomes = {
+        f"{name} {other}": predict_outcome(
+            plan,
+            with_answers(precision=None, settings={**plan.request.settings, name: other}),
+            burst,
+        )
+        for other in others
+    }
+    yield Sensitivity(name=name, group="question", outcomes=outcomes)
+
+
+def contract_outcomes(plan: Plan, burst: int | None = None) -> dict[str, Outcome]:
+    """The same plan under each other contract that somebody sells its GPU under, as charged there.
+
+    A price of the request stays that of its own contract.
+    """
+    request, found = plan.request, dict[str, Outcome]()
+    own = plan.problem.sources[0].site.contract
+    price = with_contract(request.price, own)
+    for contract in CONTRACTS:
+        if contract == own:
+            continue
+        reached = predict_outcome(plan, with_answers(contract=contract, price=price), burst)
+        if reached.row is not None and any(
+            math.isfinite(number_or_nan(reached.row.get(name))) for name in _COSTS
+        ):
+            found[contract] = reached
+    return found
+
+
+def _contracts(plan: Plan, burst: int | None) -> Iterator[Sensitivity]:
+    outcomes = contract_outcomes(plan, burst)
+    if outcomes:
+        named = {f"contract {contract}": found for contract, found in outcomes.items()}
+        yield Sensitivity(name="contract", group="question", outcomes=named)
+
+
+def _others(
+    plan: Plan, evaluation: Evaluation, row: Row, burst: int | None
+) -> Iterator[Sensitivity]:
+    """Each way in which the same software could compute otherwise."""
+    for words, other in plan.workload.others(evaluation.source, row).items():
+        changed = with_answers(settings={**plan.request.settings, **other})
+        outcomes = {words: predict_outcome(plan, changed, burst)}
+        yield Sensitivity(name=next(iter(other)), group=SOFTWARE, outcomes=outcomes)
+
+
+def _scaled(plan: Plan, fact: _SpecNumber, burst: int | None) -> Sensitivity:
+    sign = -1 if fact.low else 1
+    factors = {"10 % worse": 1 - sign * STEP, "10 % better": 1 + sign * STEP}
+    outcomes = {
+        words: predict_outcome(plan, with_scaled_specs(fact.kind, fact.paths, factor), burst)
+        for words, factor in factors.items()
+    }
+    return Sensitivity(name=fact.name, group=fact.group, outcomes=outcomes)
+
+
+def _lengths(plan: Plan, burst: int | None) -> Iterator[Sensitivity]:
+    work = plan.problem.setting.workload
+    for name in plan.workload.lengths:
+        own = getattr(work, name)
+        if not own:  # prompts that are embedded or scored have no answer
+            continue
+        title = name.replace("_", " ")
+        tried = (max(own // 2, 1), 2 * own)
+        counts = {f"{title} {count:,} instead of {own:,}": count for count in tried}
+        outcomes = {
+            words: predict_outcome(plan, with_answers(**{name: count}), burst)
+            for words, count in counts.items()
+        }
+        yield Sensitivity(name=title, group="question", outcomes=outcomes)
+
+
+def _nodes(
+    plan: Plan, evaluation: Evaluation, row: Row, burst: int | None
+) -> Iterator[Sensitivity]:
+    """A node less and a node more; where rules forbid that, the next numbers that they allow."""
+    if (
+        not plan.counts or evaluation.source.mesh is None
+    ):  # pools would have other numbers of workers
+        return
+    node, own = (
+        plan.problem.setting.machine.cluster.gpus_per_node,
+        int(number_or_nan(row["num_gpus"])),
+    )
+    outcomes: dict[str, Outcome] = {}
+    sides = ((-1, "fewer"), (1, "more"))
+    for sign, side in sides if own > node else sides[1:]:
+        steps = {1: predict_outcome(plan, with_answers(num_gpus=own + sign * node), burst)}
+        if steps[1].row is None:
+            # The next number of GPUs that the rules allow, where it is near.
+            ahead = np.arange(1.0, min(_MOST_NODES, max(own // node, 2)) + 1)
+            tried = replace(
+                evaluation.candidates.configurations, num_gpus=own + sign * ahead * node
+            )
+            allowed = np.broadcast_to(evaluation.source.broken(tried), tried.shape) == 0
+            for further in map(int, ahead[allowed][:1]):
+                steps[further] = predict_outcome(
+                    plan, with_answers(num_gpus=own + sign * further * node), burst
+                )
+        for count, reached in steps.items():
+            noun = "node" if count == 1 else "nodes"
+            outcomes[f"{count} {noun} {side}: {own + sign * count * node:,} GPUs"] = reached
+    yield Sensitivity(name="number of nodes", group="question", outcomes=outcomes)
+
+
+def _changes(row: Row | None, base_row: Row, columns: tuple[str, ...]) -> dict[str, float | None]:
+    """By column the relative change; None where there is none to tell."""
+    if row is None:
+        return {}
+    return {name: relative_change(row[name], base_row[name]) for name in columns}
+
+
+def relative_change(value: object, own: object) -> float | None:
+    """The relative change from one value to another; None where one is unknown or 0."""
+    now, before = number_or_nan(value), number_or_nan(own)
+    return now / before - 1 if before and math.isfinite(now) and math.isfinite(before) else None

@@ -1,0 +1,272 @@
+"""GPUs that take time to start: what is paid before they serve, what waits where they are late."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+
+from planner.base.arrays import FloatArray
+from planner.base.csv_cells import number_or_nan
+from planner.base.records import record
+from planner.base.units import GIB, HOUR, MINUTE
+from planner.decide.sizing.load_profile import HOURS, LoadProfile
+from planner.errors import SearchSpaceError
+from planner.question.parse_values import format_input, parse_si
+
+_INSTANT = 1e-9
+HOLD = 5 * MINUTE
+"""For how long an autoscaler keeps what was needed [s]: Kubernetes' default for scaling down [1]_.
+
+.. [1] HorizontalPodAutoscaler, ``scaleDown.stabilizationWindowSeconds``: 300.
+"""
+LATE = 0.01
+"""The share of late requests up to which a spare is enough."""
+SPARES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
+"""Shares beyond what comes that are tried."""
+
+
+@record(kw_only=True)
+class Startup:
+    """What passes from asking for a replica to its first request.
+
+    ``provision`` until a machine is there [s], the weights of a replica at a ``bandwidth`` from
+    disk or network [bytes/s], ``engine`` for compiling, CUDA graphs and warming up [s].
+    """
+
+    provision: float = 0.0
+    bandwidth: float = math.inf
+    engine: float = 0.0
+
+    def seconds(self, row: Mapping[str, object]) -> float:
+        """Of a replica, or a worker, of a plan's row."""
+        replicas = sum(
+            number_or_nan(row.get(name) or 0) for name in ("replicas", "prefill_replicas")
+        )
+        gpus = number_or_nan(row["num_gpus"]) / max(replicas, 1.0)
+        weights = number_or_nan(row.get("memory_weights_gib") or 0) * GIB * gpus
+        return self.provision + weights / self.bandwidth + self.engine
+
+
+AT_ONCE = Startup()
+# Without a source: clouds answer within one to five minutes, node disks and object stores read
+# one to five GB/s, engines compile and capture graphs in 20 to 60 s.
+USUAL = Startup(provision=120.0, bandwidth=2e9, engine=40.0)
+_PARTS = {"provision": "second", "weights": "byte/s", "engine": "second"}
+
+
+def read_startup(given: object, option_name: str = "startup_time") -> Startup:
+    """A time, ``auto``, or its parts: ``provision=90s,weights=5GB/s,engine=30s``.
+
+    Parts that are not given are `USUAL`.
+
+    Raises SearchSpaceError if it is none of these.
+    """
+    if isinstance(given, Startup):
+        return given
+    words = str(given).strip()
+    if words != "auto" and "=" not in words:
+        return Startup(provision=parse_si(given, "second", option_name))
+    found = {"provision": USUAL.provision, "weights": USUAL.bandwidth, "engine": USUAL.engine}
+    for part in words.split(",") if words != "auto" else ():
+        name, _, value = (one.strip() for one in part.partition("="))
+        if name not in _PARTS:
+            raise SearchSpaceError(
+                f"{option_name} is a time, auto, or parts of {', '.join(_PARTS)}, such as "
+                f"provision=90s,weights=5GB/s,engine=30s, not {format_input(given)}."
+            )
+        found[name] = parse_si(value, _PARTS[name], f"{option_name} {name}")
+    if min(found.values()) < 0 or not found["weights"]:
+        raise SearchSpaceError(
+            f"{option_name}: its parts are at least 0, weights more, not {format_input(given)}."
+        )
+    return Startup(provision=found["provision"], bandwidth=found["weights"], engine=found["engine"])
+
+
+@record(kw_only=True)
+class Backlog:
+    """Requests that find others waiting, or more come than are served; the most that wait."""
+
+    late: float
+    longest: float
+
+
+@record(kw_only=True)
+class ValueSpans:
+    """Piecewise constant values over a load.
+
+    Parameters
+    ----------
+    starts : start of each part [h]
+    ends : end of each part [h]
+    values : value of each part
+    """
+
+    starts: FloatArray
+    ends: FloatArray
+    values: FloatArray
+
+    def mapped(self, values: FloatArray) -> ValueSpans:
+        """The parts with the values at their present values' indices.
+
+        Parameters
+        ----------
+        values : new values, indexed by the present values
+        """
+        each = values[self.values.astype(np.intp)]
+        return ValueSpans(starts=self.starts, ends=self.ends, values=each)
+
+    def split(self, places: Sequence[float]) -> ValueSpans:
+        """The parts, each split at the times within it.
+
+        Parameters
+        ----------
+        places : times at which parts are split [h]
+        """
+        bends = np.unique([*self.starts, *places])
+        bends = bends[np.diff(bends, prepend=-math.inf) > _INSTANT]
+        each = self.values[np.searchsorted(self.starts, bends + _INSTANT, side="right") - 1]
+        return ValueSpans(starts=bends, ends=np.append(bends[1:], self.ends[-1]), values=each)
+
+    def parts(self) -> Iterator[tuple[float, float, float]]:
+        """Start [h], end [h] and value of each part."""
+        yield from zip(*map(np.ndarray.tolist, (self.starts, self.ends, self.values)), strict=True)
+
+
+@record(kw_only=True)
+class ScaledFleet:
+    """Result of an autoscaler that follows the load.
+
+    Parameters
+    ----------
+    spare : capacity beyond the current load, as a share of the load
+    gpu_hours : GPU-hours of a day, paid from the request for a GPU
+    late : share of the day's requests that wait for GPUs to start
+    longest : most requests that wait at once
+    """
+
+    spare: float
+    gpu_hours: float
+    late: float
+    longest: float
+
+
+Fleets: TypeAlias = Sequence[tuple[float, int, float]]
+"""Rate [1/s], GPUs and capacity [1/s] of fleets, by rate; the last serves the peak."""
+
+
+def autoscaled_counts(
+    load: LoadProfile, fleets: Fleets, spare: float, startup_time: float
+) -> tuple[ValueSpans, ValueSpans]:
+    r"""The GPUs that an autoscaler asks for over a load, and the requests/s that it serves.
+
+    It asks for :math:`n(\max_{t - h \le u \le t} (1 + s) \lambda(u))`, up to what the peak takes,
+    h = `HOLD`, s the ``spare``; what it asks for serves ``startup_time`` seconds later (derived
+    here).
+    """
+    starts = [period.start for period in load.periods]
+    known, last = [rate for rate, _, _ in fleets], len(fleets) - 1
+    wanted = [
+        min(bisect_left(known, (1 + spare) * period.request_rate * (1 - 1e-12)), last)
+        for period in load.periods
+    ]
+    held = min(HOLD / HOUR, load.hours / 2)
+    asked = _within(starts, np.asarray(wanted, dtype=float), -held, load.hours)
+    begins, wants = asked.starts.tolist(), asked.values.tolist()
+    serving = least_before(begins, wants, startup_time / HOUR, load.hours)
+    gpus = np.array([float(one) for _, one, _ in fleets])
+    could = np.array([capacity for _, _, capacity in fleets])
+    return asked.mapped(gpus), serving.mapped(could)
+
+
+def size_autoscaled(
+    load: LoadProfile, fleets: Fleets, spare: float, startup_time: float
+) -> ScaledFleet:
+    """What an autoscaler takes that follows a load, and which requests are late."""
+    asked, served = autoscaled_counts(load, fleets, spare, startup_time)
+    starts = [period.start for period in load.periods]
+    queue = backlog_over_time(starts, [period.request_rate for period in load.periods], served)
+    return ScaledFleet(
+        spare=spare,
+        gpu_hours=float(asked.values @ (asked.ends - asked.starts)) * load.repeats,
+        late=queue.late * load.repeats / load.requests,
+        longest=queue.longest,
+    )
+
+
+def rolling_maximum(
+    starts: Sequence[float], values: Sequence[float], hours: float, total: float = HOURS
+) -> ValueSpans:
+    """The most of a value in each moment and the ``hours`` behind it (derived here).
+
+    What serves then must start now; and what rests for less than that is kept.
+
+    >>> spans = most_ahead([0, 8], [2, 5], 1)
+    >>> list(zip(spans.starts.tolist(), spans.values.tolist()))
+    [(0.0, 2.0), (7.0, 5.0), (8.0, 5.0), (23.0, 5.0)]
+    """
+    return _within(starts, np.asarray(values, dtype=float), hours, total)
+
+
+def least_before(
+    starts: Sequence[float], values: Sequence[float], hours: float, total: float = HOURS
+) -> ValueSpans:
+    """The least of a value in each moment and the ``hours`` before it (derived here).
+
+    What was asked for since then has not started.
+
+    >>> spans = least_before([0, 8], [2, 5], 1)
+    >>> list(zip(spans.starts.tolist(), spans.values.tolist()))
+    [(0.0, 2.0), (1.0, 2.0), (8.0, 2.0), (9.0, 5.0)]
+    """
+    spans = _within(starts, -np.asarray(values, dtype=float), -hours, total)
+    return ValueSpans(starts=spans.starts, ends=spans.ends, values=-spans.values)
+
+
+def _within(starts: Sequence[float], values: FloatArray, window: float, total: float) -> ValueSpans:
+    """The most of the values in a window that begins, or ends, in each moment of a load."""
+    changes = np.concatenate([[True], values[1:] != values[:-1]])
+    values, first = values[changes], np.asarray(starts, dtype=float)[changes].tolist()
+    bends = sorted({0.0, total, *first, *((start - window) % total for start in first)})
+    pairs = np.array([pair for pair in pairwise(bends) if pair[1] - pair[0] > _INSTANT])
+    middle = pairs.mean(axis=1)[:, None]
+    low, high = np.minimum(middle, middle + window), np.maximum(middle, middle + window)
+    begins, ends = np.asarray(first), np.asarray([*first[1:], total])
+    seen = np.zeros((len(pairs), len(begins)), dtype=bool)
+    for shift in (-total, 0.0, total):
+        seen |= (begins + shift <= high) & (ends + shift > low)
+    most = np.where(seen, values, -np.inf).max(axis=1)
+    return ValueSpans(starts=pairs[:, 0], ends=pairs[:, 1], values=most)
+
+
+def backlog_over_time(
+    starts: Sequence[float], rates: Sequence[float], served: ValueSpans
+) -> Backlog:
+    r"""What waits where requests come at ``rates`` [1/s] from ``starts`` [h].
+
+    .. math:: \dot q = \lambda - \mu
+
+    while something waits or more comes than is served (a fluid queue, derived here). Requests are
+    late that come meanwhile. The load is gone through twice: it begins with what the one before
+    left.
+    """
+    total = float(served.ends[-1])
+    bends = np.unique(np.concatenate([starts, served.starts, [total]]))
+    bends = bends[np.concatenate([[True], np.diff(bends) > _INSTANT])]
+    rate = np.asarray(rates)[np.searchsorted(np.asarray(starts), bends[:-1], side="right") - 1]
+    could = served.values[np.searchsorted(served.starts, bends[:-1], side="right") - 1]
+    each = [*zip(rate.tolist(), could.tolist(), (np.diff(bends) * HOUR).tolist(), strict=True)]
+    late = longest = waiting = 0.0
+    for _ in range(2):
+        late = longest = 0.0
+        for coming, capacity, time in each:
+            excess = coming - capacity
+            lasts = time if excess >= 0 else min(time, waiting / -excess)
+            late += coming * lasts if excess > 0 or waiting else 0.0
+            waiting = max(waiting + excess * time, 0.0)
+            longest = max(longest, waiting)
+    return Backlog(late=float(late), longest=float(longest))

@@ -1,0 +1,390 @@
+"""What a service carries within a number of watts or of dollars: the GPUs follow from them."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from planner.base import formatting
+from planner.base.csv_cells import Value, number_or_nan
+from planner.base.records import record
+from planner.base.units import DAY, HOUR, KILOWATT, MEGAWATT, MONTH, YEAR, parse_quantity
+from planner.decide.api_comparison import ApiComparison, Offer, compare_with_apis
+from planner.decide.sizing.daily_schedule import request_with_layout
+from planner.decide.sizing.fleet import (
+    RATE,
+    FeasiblePlan,
+    NearMiss,
+    closest_reason,
+    gpus_of_workers,
+)
+from planner.decide.sizing.searches import Searches, best_of_groups, fleet_of, serving_size
+from planner.errors import SearchSpaceError
+from planner.optimize.collector import value_or_none
+from planner.optimize.source import Candidates
+from planner.question.names import BUDGET
+from planner.question.request import Request
+from planner.specs.gpu import ClusterSpec
+from planner.workloads.deployments import DISAGGREGATED
+from planner.workloads.make_plan import Plan, make_plan
+from planner.workloads.priced_hardware import LARGEST_OF_ALL
+
+POWER, MOST_GPUS = "power", "max_gpus"
+NUMBERS = ("replicas", "prefill_replicas")
+_ROUNDED = 1e-9
+_PERIODS = {"h": HOUR, "hour": HOUR, "day": DAY, "d": DAY, "month": MONTH, "year": YEAR}
+_PER = re.compile(r"\s*(?:/|\bper\b|\ba\b)\s*")
+# So many nodes tell which layout makes the most of a watt and of a dollar.
+_NODES = 8
+# Pools of more GPUs are so many times those of a part of them.
+_MOST_AT_ONCE = 512
+# Layouts that are looked at on all GPUs, and how often their number is corrected.
+_LAYOUTS, _CORRECTIONS = 3, 8
+_THROUGHPUT = ("throughput", "request_latency")
+_PER_TOKEN = {POWER: "energy_per_million_tokens", BUDGET: "cost_per_million_tokens"}
+_COLUMN = {POWER: "energy_per_million_tokens_kwh", BUDGET: "cost_per_million_tokens_usd"}
+
+
+@record(kw_only=True)
+class Budget:
+    """Money to spend, in total or per period.
+
+    Parameters
+    ----------
+    amount : amount [USD]
+    period : duration of the period [s]; None: in total
+    """
+
+    amount: float
+    period: float | None = None
+
+    @property
+    def rate(self) -> float:
+        """Budget per second [USD/s]; NaN: in total."""
+        return math.nan if self.period is None else self.amount / self.period
+
+
+def read_budget(given: object, option_name: str = "budget") -> Budget:
+    """A budget in total, or with its period: ``2MUSD``, ``50kUSD/month``, ``100 per hour``.
+
+    Raises SearchSpaceError if it is no amount, or its period is none.
+
+    >>> read_budget("50k/month").period == 365 * 24 * 3600 / 12
+    True
+    """
+    words = _PER.split(str(given).strip().removeprefix("$"), maxsplit=1)
+    amount, period = words[0], words[1] if len(words) > 1 else None
+    if period is not None and period not in _PERIODS:
+        raise SearchSpaceError(
+            f"{option_name} {given}: {period!r} is no period; say per hour, day, month or year."
+        )
+    try:
+        value = parse_quantity(amount, "usd", "USD")
+    except ValueError as error:
+        raise SearchSpaceError(f"{option_name} {given}: {error}.") from error
+    if value <= 0:
+        raise SearchSpaceError(f"{option_name} {given}: is no money to spend.")
+    return Budget(amount=value, period=None if period is None else _PERIODS[period])
+
+
+@record(kw_only=True)
+class BudgetResult:
+    """Load that a fleet carries within a limit of power or a budget.
+
+    Parameters
+    ----------
+    fleet : fleet
+    api : published prices per token of the model
+    pue : power of the building over that of the IT equipment; None: unknown
+    """
+
+    fleet: FeasiblePlan
+    api: ApiComparison
+    pue: float | None = None
+
+    @property
+    def output_tokens(self) -> float:
+        """Generated tokens per second [1/s]."""
+        return number_or_nan(self.fleet.row["output_tokens_per_s"])
+
+    @property
+    def users(self) -> float:
+        """Requests in flight at once: by Little's law those of a second times their latency."""
+        row = self.fleet.row
+        return number_or_nan(row["requests_per_s"]) * number_or_nan(row["request_latency_s"])
+
+    @property
+    def megawatts(self) -> float:
+        """Power of the building [MW]; NaN: unknown power of the GPU."""
+        return number_or_nan(self.fleet.row["power_kw"]) * KILOWATT / MEGAWATT
+
+    @property
+    def offer(self) -> Offer | None:
+        """The offer with the median price of the model's tokens, current offers first."""
+        return self.api.marked.get("median")
+
+    @property
+    def revenue(self) -> float:
+        """Revenue at the median API price [USD/h]; NaN: no published price."""
+        if self.offer is None:
+            return math.nan
+        return self.offer.cost * number_or_nan(self.fleet.row["requests_per_s"]) * HOUR
+
+    @property
+    def profit(self) -> float:
+        """Revenue less the cost of the GPUs [USD/h]."""
+        return self.revenue - self.fleet.cost
+
+    @property
+    def columns(self) -> dict[str, Value]:
+        """Result columns in addition to those of the fleet."""
+        row, mega = self.fleet.row, self.megawatts
+        offer = self.offer
+        each = {
+            "gpus_per_megawatt": self.fleet.num_gpus / mega,
+            "output_tokens_per_s_per_megawatt": self.output_tokens / mega,
+            "requests_per_s_per_megawatt": number_or_nan(row["requests_per_s"]) / mega,
+            "users": self.users,
+            "users_per_megawatt": self.users / mega,
+            "cost_per_hour_per_megawatt_usd": self.fleet.cost / mega,
+            "revenue_per_hour_usd": self.revenue,
+            "profit_per_hour_usd": self.profit,
+            "profit_per_hour_per_megawatt_usd": self.profit / mega,
+            "break_even_utilization": math.nan if offer is None else offer.utilization,
+        }
+        return {
+            **{name: value_or_none(value) for name, value in each.items()},
+            "pue": self.pue,
+            "api_provider": None if offer is None else offer.price.provider,
+            "api_prices": len(self.api.current) or len(self.api.offers),
+        }
+
+
+@dataclass
+class BudgetSearch:
+    """The search of one GPU under one contract: the most tokens within watts, dollars or both.
+
+    ``request`` has the bound of power, ``budget`` [USD/s] that of the price of all GPUs.
+    """
+
+    request: Request
+    budget: float | None = None
+
+    def most(self) -> tuple[BudgetResult | None, str]:
+        """What carries most; without one, why there is none.
+
+        Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
+        """
+        most = self._affordable()
+        if isinstance(most, str):
+            return None, most
+        node = self._cluster.gpus_per_node
+        count = min(most // node, _NODES) * node or 2 ** (most.bit_length() - 1)
+        layouts, reason = self._layouts(count)
+        if not layouts:
+            return None, reason
+        grown = [self._grown(fleet, most) for fleet in layouts]
+        found = [one for one in grown if one is not None]
+        if self.budget is not None and self._power is None and found:
+            found += self._sized_by_rate(max(found, key=_most_tokens), most)
+        best = max(found, key=_most_tokens, default=None)
+        return best, "" if best is not None else self._too_little(layouts[0], min(node, count))
+
+    @cached_property
+    def _plan(self) -> Plan:
+        return make_plan(replace(self.request, num_gpus=1))
+
+    @property
+    def _cluster(self) -> ClusterSpec:
+        return self._plan.problem.setting.machine.cluster
+
+    @property
+    def _power(self) -> float | None:
+        return self.request.constraints.get(POWER)
+
+    def _affordable(self) -> int | str:
+        """GPUs that the budget, the cluster and max_gpus leave; or why there is none."""
+        machine = self._plan.problem.setting.machine
+        if self._power is not None and machine.gpu.thermal_design_power is None:
+            return f"the power of {self.request.gpu} is unknown"
+        bounds = [self._cluster.max_gpus, self.request.constraints.get(MOST_GPUS), LARGEST_OF_ALL]
+        if self.budget is not None:
+            site = self._plan.problem.sources[0].site
+            least = int(site.had(1))  # as few as are sold together
+            price = float(site.rate(least))
+            if math.isnan(price):
+                return "the price is unknown: give --price"
+            bounds.append(math.floor(self.budget / price + _ROUNDED) * least)
+            if not bounds[-1]:
+                budget, each = (
+                    formatting.format_usd(self.budget * HOUR),
+                    formatting.format_usd(price * HOUR),
+                )
+                gpus = "one GPU" if least == 1 else f"{least} GPUs, which are sold together,"
+                return f"a budget of {budget} an hour is below {gpus} at {each} an hour"
+        return int(min(bound for bound in bounds if bound is not None))
+
+    def _layouts(self, count: int) -> tuple[list[FeasiblePlan], str]:
+        """The layouts that make most of a watt or of a dollar on so many GPUs, or why none does."""
+        open_ones = {name for name in self.request.constraints if name not in (POWER, MOST_GPUS)}
+        bounds = {name: self.request.constraints[name] for name in open_ones}
+        asked = replace(self.request, num_gpus=count, constraints=bounds)
+        searches, found, missed = (
+            Searches((self.request.one_contract,)),
+            dict[str, FeasiblePlan](),
+            [],
+        )
+        for name, bound in ((POWER, self._power), (BUDGET, self.budget)):
+            if bound is None:
+                continue
+            plan, result = searches.of(replace(asked, objectives=(_PER_TOKEN[name],)))
+            missed.append(NearMiss.of(plan, result))
+            fleets = [FeasiblePlan.of(*pair) for pair in best_of_groups(plan, result)]
+            fleets.sort(key=lambda fleet: number_or_nan(fleet.row[_COLUMN[name]]))
+            found |= {str(request_with_layout(asked, one)): one for one in fleets[:_LAYOUTS]}
+        return [*found.values()], "" if found else closest_reason(missed)
+
+    def _grown(self, fleet: FeasiblePlan, most: int) -> BudgetResult | None:
+        """As many GPUs of a layout as are within all bounds; None where a step of them is not."""
+        step = self._step(fleet, most)
+        count = most // step * step
+        if self._power is not None:
+            each = number_or_nan(fleet.row["power_kw"]) * KILOWATT / fleet.num_gpus
+            count = min(count, math.floor(self._power / each / step) * step)
+        best: BudgetResult | None = None
+        tried = set[int]()
+        while count >= step and count not in tried and len(tried) < _CORRECTIONS:
+            tried.add(count)
+            found, share = self._at(fleet, count, step)
+            if found is not None:
+                best = found if best is None else max(best, found, key=_most_tokens)
+                share = 1.0 if math.isnan(share) else share
+                count = found.fleet.num_gpus
+                tried.add(count)
+            left = count - step if math.isnan(share) else math.floor(count / share / step) * step
+            count = min(left, most // step * step if found is not None else count - step)
+        return best
+
+    def _step(self, fleet: FeasiblePlan, most: int) -> int:
+        """GPUs by which a fleet grows: whole copies of the layout on whole nodes."""
+        is_pool = fleet.row.get("prefill_replicas") is not None
+        copy = 1 if is_pool else fleet.num_gpus // int(number_or_nan(fleet.row["replicas"]))
+        node = self._cluster.gpus_per_node
+        if most < node or self._power is None:
+            return fleet.num_gpus if is_pool and most < node else copy
+        return math.lcm(copy, node)
+
+    def _sized_by_rate(self, best: BudgetResult, most: int) -> list[BudgetResult]:
+        """The plans that a size for a rate finds where it costs what the budget allows.
+
+        A rate decides the replicas and what they meet, so that another layout may be the best.
+        """
+        rate = number_or_nan(best.fleet.row["requests_per_s"])
+        alike = self._scaled(best.fleet, rate, most)
+        rate = rate if alike is None else _sure_rate(alike) * most / alike.num_gpus
+        searches = Searches((self.request.one_contract,))
+        size = serving_size(replace(self.request, request_rate=rate), searches)
+        first = size.cheapest or size.fewest
+        if first is None:
+            return []
+        step = sum(gpus_of_workers(first.row)) or 1
+        rate = _sure_rate(first) * (most // step * step) / first.num_gpus * (1 - _ROUNDED)
+        fleets = {
+            one.num_gpus: one for one in (alike, first, self._scaled(first, rate, most)) if one
+        }
+        return [
+            carried
+            for num_gpus, fleet in fleets.items()
+            if num_gpus <= most and (carried := self._carried_by(fleet)) is not None
+        ]
+
+    def _scaled(self, fleet: FeasiblePlan, rate: float, most: int) -> FeasiblePlan | None:
+        """A layout for about a rate, or for as much less of it as so many GPUs serve."""
+        for _ in range(_CORRECTIONS):
+            asked = replace(self.request, num_gpus=None, request_rate=rate)
+            found = fleet_of(replace(request_with_layout(asked, fleet), request_rate=rate))
+            if found is None or found.num_gpus <= most:
+                return found
+            rate *= most / found.num_gpus * (1 - _ROUNDED)
+        return None
+
+    def _carried_by(self, fleet: FeasiblePlan) -> BudgetResult | None:
+        """What a fleet that keeps its limits at a rate carries at most; None above the power."""
+        asked = replace(self.request, num_gpus=fleet.num_gpus, objectives=_THROUGHPUT)
+        pinned = request_with_layout(asked, fleet)
+        numbers = {name: fleet.row[name] for name in NUMBERS if fleet.row.get(name) is not None}
+        power = {POWER: self._power} if self._power is not None else {}
+        is_pool = fleet.row.get("prefill_replicas") is not None
+        asked = replace(
+            pinned, settings={**pinned.settings, **(numbers if is_pool else {})}, constraints=power
+        )
+        plan, result = Searches((self.request.one_contract,)).of(asked)
+        best = next(best_of_groups(plan, result), None)
+        if best is None:
+            return None
+        margins = tuple(one for one in fleet.margins if one.name != RATE)
+        carried = _yield_of(*best)
+        return replace(carried, fleet=replace(carried.fleet, margins=margins))
+
+    def _at(self, fleet: FeasiblePlan, count: int, step: int) -> tuple[BudgetResult | None, float]:
+        """A layout on so many GPUs where it keeps all limits, and the share of the power it draws.
+
+        NaN where no power is asked for, or something else is missed.
+        """
+        pinned = request_with_layout(
+            replace(self.request, num_gpus=count, objectives=_THROUGHPUT), fleet
+        )
+        times = math.ceil(count / _MOST_AT_ONCE) if pinned.mode == DISAGGREGATED else 1
+        part = count // times // step * step
+        power = {POWER: self._power / times} if self._power is not None else {}
+        asked = replace(pinned, num_gpus=part, constraints={**self.request.constraints, **power})
+        plan, result = Searches((self.request.one_contract,)).of(asked)
+        best = next(best_of_groups(plan, result), None)
+        if best is not None and times > 1:
+            row = FeasiblePlan.of(*best).row
+            numbers = {name: times * int(number_or_nan(row[name])) for name in NUMBERS}
+            settings = {**pinned.settings, **numbers}
+            asked = replace(
+                asked,
+                num_gpus=part * times,
+                settings=settings,
+                constraints=self.request.constraints,
+            )
+            plan, result = Searches((self.request.one_contract,)).of(asked)
+            best = next(best_of_groups(plan, result), None)
+        if best is None:
+            misses = [one for one in result.nearest_misses if one.rejection == POWER]
+            return None, misses[0].value / misses[0].bound if misses else math.nan
+        carried = _yield_of(*best)
+        shares = [one.sure / one.bound for one in carried.fleet.margins if one.name == POWER]
+        return carried, shares[0] if shares else math.nan
+
+    def _too_little(self, fleet: FeasiblePlan, count: int) -> str:
+        """What one node of a layout draws."""
+        plain = BudgetSearch(request=replace(self.request, constraints={}), budget=self.budget)
+        one, _ = plain._at(fleet, count, count)
+        if one is None or self._power is None:
+            return f"nothing carries requests on {formatting.format_gpus(count)} within the limits"
+        draws = formatting.format_kw(KILOWATT * number_or_nan(one.fleet.row["power_kw"]))
+        return f"a node of {count} draws {draws}, above {formatting.format_kw(self._power)}"
+
+
+def _sure_rate(fleet: FeasiblePlan) -> float:
+    """Requests per second that a fleet for a rate serves at the confidence."""
+    return next(one.sure for one in fleet.margins if one.name == RATE)
+
+
+def _yield_of(plan: Plan, candidates: Candidates) -> BudgetResult:
+    """What one configuration of a plan carries."""
+    profile = plan.problem.sources[0].site.power
+    return BudgetResult(
+        fleet=FeasiblePlan.of(plan, candidates),
+        api=compare_with_apis(plan, candidates),
+        pue=None if profile is None else profile.pue.value,
+    )
+
+
+def _most_tokens(budget_result: BudgetResult) -> tuple[float, int]:
+    return budget_result.output_tokens, -budget_result.fleet.num_gpus

@@ -1,0 +1,529 @@
+"""The GPUs of a service whose load changes over a day: a reserved base, the peak on demand.
+
+The layout is the one whose day costs least, not the one of the fewest GPUs at the peak: what
+shrinks in smaller steps, or serves the night on fewer GPUs, may win.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, cached_property, partial
+
+import numpy as np
+
+from planner.base.csv_cells import Value, number_or_nan
+from planner.base.enums import Contract
+from planner.base.records import record
+from planner.base.units import DAY, HOUR
+from planner.decide.sizing.autoscaling import (
+    LATE,
+    SPARES,
+    Fleets,
+    ScaledFleet,
+    Startup,
+    ValueSpans,
+    autoscaled_counts,
+    rolling_maximum,
+    size_autoscaled,
+)  # fmt: skip
+from planner.decide.sizing.fleet import MORE_EFFICIENT, RATE, FeasiblePlan, gpus_of_workers
+from planner.decide.sizing.load_profile import HOURS, LoadPeriod, LoadProfile
+from planner.decide.sizing.searches import Searches, best_of_each, fleet_of
+from planner.errors import SearchSpaceError
+from planner.optimize.source import at_load
+from planner.question.names import GPU, NUM_GPUS, REQUEST_RATE, REQUESTS_PER_S, TIME
+from planner.question.request import Request
+from planner.question.terms import terms_of
+from planner.specs.price import TERMS
+from planner.workloads.make_plan import make_plan
+
+DAYS_PER_MONTH = 365 / 12
+
+# What is paid all day, whether it works or not, as opposed to what is had by the hour.
+COMMITTED = (
+    Contract.RESERVED_1Y,
+    Contract.RESERVED,
+    Contract.RESERVED_3Y,
+    Contract.RESERVED_5Y,
+    Contract.OWNED,
+)
+HOURLY = (Contract.ON_DEMAND, Contract.SPOT)
+# Where nobody names contracts: longer ones are decisions of their own.
+_USUAL = (Contract.RESERVED_1Y, Contract.ON_DEMAND)
+_NUMBERS = ("replicas", "prefill_replicas")
+# A service without requests still holds one replica.
+_LEAST_RATE = 1e-6
+# Of loads of more rates, as by the minute, so many levels are looked at.
+_MOST_RATES, _LEVELS = 24, 12
+# Of a bound on costs, what floats may add.
+_ROUNDING = 1e-9
+_GPUS, _CAPACITY = "num_gpus", "capacity_requests_per_s"
+
+
+@record(kw_only=True)
+class HourlyPrices:
+    """Price of a GPU all day and by the hour.
+
+    Parameters
+    ----------
+    base : price all day [USD/s]
+    base_contract : contract of this price
+    hourly : price by the hour [USD/s]
+    hourly_contract : contract of this price
+    """
+
+    base: float
+    base_contract: str
+    hourly: float
+    hourly_contract: str
+
+
+@record(kw_only=True)
+class DayPeriod:
+    """A period of the day and the GPUs that serve it.
+
+    Parameters
+    ----------
+    period : period with its request rate
+    num_gpus : GPUs that serve
+    base : of these, GPUs that are paid all day
+    capacity : request rate that the GPUs can serve [1/s]
+    paid : hours and running GPUs of each part of the period, with GPUs that start for a later one
+    """
+
+    period: LoadPeriod
+    num_gpus: int
+    base: int
+    capacity: float
+    paid: tuple[tuple[float, float], ...]
+
+    @property
+    def on_demand(self) -> int:
+        """GPUs beyond the base."""
+        return max(self.num_gpus - self.base, 0)
+
+    def hours_beyond(self, base: int) -> float:
+        """GPU-hours beyond a base in this period.
+
+        Parameters
+        ----------
+        base : number of GPUs
+        """
+        return sum(hours * max(gpus - base, 0) for hours, gpus in self.paid)
+
+
+@record(kw_only=True)
+class DailySchedule:
+    """A day of a service on one GPU type: one layout, with copies for each hour.
+
+    Parameters
+    ----------
+    load : request rate over the day
+    peak : fleet at the peak
+    hours : periods with their GPUs
+    base : GPUs that are paid all day
+    terms : price of the GPUs
+    startup_time : time from the start of a GPU to its first request [s]
+    """
+
+    load: LoadProfile
+    peak: FeasiblePlan
+    hours: tuple[DayPeriod, ...]
+    base: int
+    terms: HourlyPrices
+    startup_time: float = 0.0
+
+    @property
+    def gpu(self) -> str:
+        """Name of the GPU."""
+        return str(self.peak.row["gpu"])
+
+    @property
+    def gpu_hours(self) -> float:
+        """GPU-hours of a day that are paid."""
+        beyond = sum(hour.hours_beyond(self.base) for hour in self.hours)
+        return HOURS * self.base + self.load.repeats * beyond
+
+    @property
+    def starting_hours(self) -> float:
+        """GPU-hours of a day that are paid while GPUs start."""
+        serving = sum(hour.on_demand * hour.period.hours for hour in self.hours)
+        return self.gpu_hours - HOURS * self.base - self.load.repeats * serving
+
+    @property
+    def base_cost(self) -> float:
+        """Cost of the GPUs that are paid all day [USD/day]."""
+        return HOURS * self.base * HOUR * self.terms.base
+
+    @property
+    def signed(self) -> float:
+        """Cost of the base GPUs for the whole term of their contract [USD]; NaN: no term."""
+        base = self.terms.base_contract or Contract.ON_DEMAND
+        return self.base_cost * (TERMS.get(Contract(base), math.nan) or math.nan) / DAY
+
+    @property
+    def base_utilization(self) -> float:
+        """Share of the hours of the base GPUs in which they are needed; NaN: no base GPUs."""
+        needed = sum(min(hour.num_gpus, self.base) * hour.period.hours for hour in self.hours)
+        return needed / (self.load.hours * self.base) if self.base else math.nan
+
+    @cached_property
+    def scaled(self) -> tuple[ScaledFleet, ...]:
+        """Results of an autoscaler that reacts to the load, by its spare capacity."""
+        return tuple(
+            size_autoscaled(self.load, self._fleets, one, self.startup_time) for one in SPARES
+        )
+
+    def followed(self, spare: float) -> tuple[ValueSpans, ValueSpans]:
+        """GPUs that an autoscaler requests, and the request rate that they serve [1/s].
+
+        Parameters
+        ----------
+        spare : capacity beyond the current load, as a share of the load
+        """
+        return autoscaled_counts(self.load, self._fleets, spare, self.startup_time)
+
+    @property
+    def _fleets(self) -> Fleets:
+        """The fleets of its rates; what they serve is sure at the confidence of the size."""
+        sure = _sure_share(self.peak)
+        each = {hour.period.request_rate: hour for hour in self.hours}
+        return [(rate, each[rate].num_gpus, sure * each[rate].capacity) for rate in sorted(each)]
+
+    @property
+    def with_spare(self) -> ScaledFleet | None:
+        """The autoscaler with the least spare that delays at most `LATE` of the requests."""
+        return next((one for one in self.scaled if one.late <= LATE), None)
+
+    @property
+    def order(self) -> tuple[float, float]:
+        """Sort key of days: cost, then GPU-hours if no price is known."""
+        return math.inf if math.isnan(self.cost) else self.cost, self.gpu_hours
+
+    @property
+    def cost(self) -> float:
+        """Cost of a day [USD]; NaN: unknown price."""
+        return day_cost(self.hours, self.base, self.terms, self.load.repeats)
+
+    @property
+    def cost_per_month(self) -> float:
+        """Cost of a twelfth of a year [USD]."""
+        return self.cost * DAYS_PER_MONTH
+
+    @property
+    def cost_at_peak(self) -> float:
+        """Cost of a day that pays the GPUs of the peak all day, at the lower price [USD]."""
+        most = max(hour.num_gpus for hour in self.hours)
+        return most * HOURS * HOUR * min(self.terms.base, self.terms.hourly)
+
+    @property
+    def utilization(self) -> float:
+        """Request rate over the capacity of the running GPUs, in the mean of the day."""
+        could = sum(hour.capacity * hour.period.hours for hour in self.hours)
+        return self.load.requests / HOUR / (self.load.repeats * could) if could else math.nan
+
+    def rows(self) -> Iterator[dict[str, Value]]:
+        """A row of columns for each period."""
+        for hour in self.hours:
+            period = hour.period
+            yield {
+                GPU: self.gpu,
+                TIME: period.clock,
+                "hours": period.hours,
+                REQUEST_RATE: period.request_rate,
+                NUM_GPUS: hour.num_gpus,
+                "base_gpus": hour.base,
+                "on_demand_gpus": hour.on_demand,
+                REQUESTS_PER_S: hour.capacity,
+                "base_contract": self.terms.base_contract,
+                "hourly_contract": self.terms.hourly_contract,
+                "starting_gpu_hours": hour.hours_beyond(hour.base) - hour.on_demand * period.hours,
+                "cost_usd": HOUR
+                * (
+                    period.hours * hour.base * self.terms.base
+                    + hour.hours_beyond(hour.base) * self.terms.hourly
+                ),
+                "basis": self.peak.row.get("basis"),
+                "assumed": self.peak.row.get("assumed"),
+            }
+
+
+def day_cost(
+    hours: Sequence[DayPeriod], base: int, terms: HourlyPrices, repeats: float = 1.0
+) -> float:
+    """USD of a day with ``base`` GPUs held throughout and the others by the hour."""
+    beyond = repeats * sum(hour.hours_beyond(base) for hour in hours)
+    return HOUR * (base * HOURS * terms.base + beyond * terms.hourly)
+
+
+def cheapest_base(hours: Sequence[DayPeriod], terms: HourlyPrices, repeats: float = 1.0) -> int:
+    """How many GPUs to hold all day; where it makes no difference, those that never rest.
+
+    The cost is a broken line over this number that bends at the GPUs of an hour.
+    """
+    least = min(hour.num_gpus for hour in hours)
+    if terms.base == terms.hourly or math.isnan(terms.base + terms.hourly):
+        return least
+    numbers = sorted({0, *(hour.num_gpus for hour in hours)})
+    return min(numbers, key=lambda base: (day_cost(hours, base, terms, repeats), base))
+
+
+def daily_schedules(
+    request: Request,
+    fewest: FeasiblePlan,
+    load: LoadProfile,
+    contracts: Sequence[str | None],
+    searches: Searches,
+    startup: Startup,
+) -> tuple[DailySchedule, DailySchedule]:
+    """The day that costs least of those that serve each hour, and that of the ``fewest`` GPUs.
+
+    Layouts are the best of each mode and engine at the peak and on average.
+    One whose GPUs would cost as much even if they served as many requests as they can is left out.
+
+    Raises SpecError or SearchSpaceError if a price list is faulty.
+    """
+    terms = cheapest_contracts(request, contracts)
+    first = best = _day(request, fewest, load, terms, startup)
+    found: dict[Hashable, FeasiblePlan] = {}
+    for rate in dict.fromkeys((load.peak, max(load.mean, _LEAST_RATE))):
+        for fleet in best_of_each(replace(request, request_rate=rate), searches):
+            name = _layout(request, fleet)
+            # Of pools the numbers in which they are the most efficient.
+            both = (found.get(name, fleet), fleet)
+            found[name] = min(both, key=lambda one: _least_hours(one, load))
+    found.pop(_layout(request, fewest), None)
+    for fleet in sorted(found.values(), key=lambda one: _least_hours(one, load)):
+        if _least_order(fleet, load, terms) >= best.order:
+            continue
+        pinned = replace(request_with_layout(request, fleet), request_rate=load.peak)
+        if (peak := fleet_of(pinned)) is not None:
+            day = _day(request, peak, load, terms, startup)
+            best = min(best, day, key=lambda one: one.order)
+    return best, first
+
+
+def _layout(request: Request, fleet: FeasiblePlan) -> Hashable:
+    pinned = request_with_layout(request, fleet)
+    return pinned.mode, pinned.engine, tuple(sorted(map(str, pinned.settings.items())))
+
+
+def _least_hours(fleet: FeasiblePlan, load: LoadProfile) -> float:
+    """GPU-hours of a day if they followed the load without steps."""
+    return load.requests / HOUR * fleet.num_gpus / number_or_nan(fleet.row[_CAPACITY])
+
+
+def _least_order(
+    fleet: FeasiblePlan, load: LoadProfile, terms: HourlyPrices
+) -> tuple[float, float]:
+    """At least the `Day.order` of a layout: its workers serve what they can, and start at once."""
+    hours = []
+    for period in load.periods:
+        gpus = _least_gpus(fleet, period.request_rate)
+        paid = ((period.hours, gpus),)
+        hours.append(DayPeriod(period=period, num_gpus=gpus, base=0, capacity=math.nan, paid=paid))
+    base = cheapest_base(hours, terms, load.repeats)
+    return DailySchedule(load=load, peak=fleet, hours=tuple(hours), base=base, terms=terms).order
+
+
+def _least_gpus(fleet: FeasiblePlan, rate: float) -> int:
+    """At least the GPUs that serve a rate with workers like those of a fleet, in whole workers.
+
+    Pools may be more efficient in other numbers of workers.
+    """
+    workers = gpus_of_workers(fleet.row) or [1]
+    most = number_or_nan(fleet.row[_CAPACITY]) * _sure_share(fleet) * (1 + _ROUNDING)
+    if len(workers) > 1:
+        most *= MORE_EFFICIENT
+    step = math.gcd(*workers)
+    return max(step * math.ceil(rate * fleet.num_gpus / most / step), sum(workers))
+
+
+def _sure_share(fleet: FeasiblePlan) -> float:
+    """What of its predicted rate is sure at the confidence of the size."""
+    rates = (one for one in fleet.margins if one.name == RATE)
+    return next((one.sure / one.predicted for one in rates if one.predicted), 1.0)
+
+
+def _day(
+    request: Request, peak: FeasiblePlan, load: LoadProfile, terms: HourlyPrices, startup: Startup
+) -> DailySchedule:
+    """The day of a service whose peak is served by a fleet."""
+    fleets = fleets_by_rate(request_with_layout(request, peak), peak, load)
+    startup_time = startup.seconds(peak.row)
+    if startup_time >= HOUR * load.hours:
+        raise SearchSpaceError(
+            f"{load.name} lasts {load.hours:.3g} h: what starts in {startup_time / HOUR:.3g} h "
+            "serves none of it."
+        )
+    hours = hours_of(load, fleets, startup_time)
+    base = cheapest_base(hours, terms, load.repeats)
+    return DailySchedule(
+        load=load,
+        peak=peak,
+        hours=tuple(replace(hour, base=base) for hour in hours),
+        base=base,
+        terms=terms,
+        startup_time=startup_time,
+    )
+
+
+def hours_of(
+    load: LoadProfile, fleets: Mapping[float, FeasiblePlan], startup_time: float
+) -> list[DayPeriod]:
+    """Each period of a load with its fleet, and the GPUs that run in its parts.
+
+    A GPU starts ``startup_time`` seconds before a period that needs it. One that would be needed
+    again within that time keeps running.
+    """
+    starts = [period.start for period in load.periods]
+    serving = [fleets[period.request_rate] for period in load.periods]
+    gpus = [fleet.num_gpus for fleet in serving]
+    running = rolling_maximum(starts, gpus, startup_time / HOUR, load.hours).split(starts)
+    paid: list[list[tuple[float, float]]] = [[] for _ in starts]
+    for start, end, number_running in running.parts():
+        paid[bisect_right(starts, start) - 1].append((end - start, number_running))
+    return [
+        DayPeriod(
+            period=period,
+            num_gpus=fleet.num_gpus,
+            base=0,
+            capacity=number_or_nan(fleet.row[_CAPACITY]),
+            paid=tuple(parts),
+        )
+        for period, fleet, parts in zip(load.periods, serving, paid, strict=True)
+    ]
+
+
+def fleets_by_rate(
+    pinned: Request, peak: FeasiblePlan, load: LoadProfile
+) -> dict[float, FeasiblePlan]:
+    """The fleet of one layout for every rate of a load: the smallest that serves it or more.
+
+    A fleet that serves a higher rate serves a lower one too. Pools of a few workers may miss a
+    latency at a rate where one more of either kind keeps it, and so may every fleet of a quiet
+    minute; it then takes the smallest fleet of the busier ones. Of many rates some levels are
+    searched, and a rate between two levels takes workers in proportion.
+    """
+    requested = {period.request_rate for period in load.periods}
+    rates, found = sorted(requested), {load.peak: peak}
+    if len(rates) > _MOST_RATES:
+        rates = [load.peak * place / _LEVELS for place in range(1, _LEVELS)] + [load.peak]
+    workers, smallest = gpus_of_workers(peak.row) or [1], peak
+    for rate in reversed(rates[:-1]):
+        if smallest.num_gpus > _least_gpus(smallest, rate):
+            smallest = _at_most(pinned, rate, smallest)
+        found[rate] = smallest
+    step = math.gcd(*workers)
+    return {rate: _between(rates, found, rate, step) for rate in requested}
+
+
+def _between(
+    rates: Sequence[float], found: Mapping[float, FeasiblePlan], rate: float, step: int
+) -> FeasiblePlan:
+    """The fleet of a rate by those of the rates beside it, in whole steps of GPUs."""
+    place = bisect_left(rates, rate)
+    above = found[rates[place]]
+    below = found[rates[max(place - 1, 0)]]
+    more = above.num_gpus - below.num_gpus
+    if rate == rates[place] or not more:
+        return above
+    share = (rate - rates[place - 1]) / (rates[place] - rates[place - 1])
+    gpus = below.num_gpus + step * math.ceil(share * more / step)
+    low, high = (number_or_nan(fleet.row[_CAPACITY]) for fleet in (below, above))
+    capacity = low + (high - low) * (gpus - below.num_gpus) / more
+    return replace(above, row={**above.row, _GPUS: gpus, _CAPACITY: capacity})
+
+
+def _at_most(pinned: Request, rate: float, above: FeasiblePlan) -> FeasiblePlan:
+    """The smallest fleet of a rate, or that of a higher rate where it has no more GPUs."""
+    asked = replace(pinned, request_rate=max(rate, _LEAST_RATE))
+    fleet = fleet_of(asked)
+    if fleet is None:
+        fleet = _smallest_at_load(asked, above)
+    return fleet if fleet is not None and fleet.num_gpus < above.num_gpus else above
+
+
+def _smallest_at_load(request: Request, above: FeasiblePlan) -> FeasiblePlan | None:
+    """The smallest fleet that keeps the limits where its requests are shared by all its replicas.
+
+    A search takes as few replicas as the rate needs. Where a burst is too long for these, more
+    of them, each with fewer requests, may keep the limits.
+    """
+    step = math.gcd(*(gpus_of_workers(above.row) or [1]))
+    counts = range(step, above.num_gpus, step)
+    known = cache(partial(fleet_on, request))
+    place = bisect_left(counts, True, key=lambda count: known(count) is not None)
+    return known(counts[place]) if place < len(counts) else None
+
+
+def fleet_on(request: Request, num_gpus: int) -> FeasiblePlan | None:
+    """A fleet of so many GPUs that keeps the limits at the load; None where none does."""
+    plan = make_plan(replace(request, num_gpus=num_gpus, objectives=()))
+    for source in plan.problem.sources:
+        for block in source.blocks((), ()):
+            if block.candidates is None:
+                continue
+            loaded = at_load(block.candidates)
+            rows = np.flatnonzero(plan.problem.codes(loaded) == 0)
+            if rows.size:
+                first = loaded.configurations.rows(rows[:1])
+                return FeasiblePlan.of(plan, at_load(source.judged(first)))
+    return None
+
+
+def request_with_layout(request: Request, fleet: FeasiblePlan) -> Request:
+    """The request whose only layout is that of a fleet; the copies of it follow from the rate."""
+    row = fleet.row
+    names = [name for name in terms_of("serve", "parameter") if name != "num_gpus"]
+    if row.get("prefill_gpu") is not None:
+        names += [name for name in terms_of("serve", "pool") if name not in _NUMBERS]
+    settings = {name: row[name] for name in names if row.get(name) is not None}
+    engine = str(row["engine"])
+    words = make_plan(request).words.get("engine", {})
+    return replace(
+        request,
+        settings=settings,
+        precision=None,
+        mode=str(row["mode"]),
+        engine=words.get(engine, engine),
+    )
+
+
+def cheapest_contracts(request: Request, contracts: Sequence[str | None]) -> HourlyPrices:
+    """The cheapest contract to hold GPUs all day, and the cheapest by the hour.
+
+    ``contracts`` are those that may be used, a year's reservation and on demand where none is
+    named. With one price, GPUs by the hour are held all day too.
+
+    Raises SearchSpaceError if none of the named contracts has a price.
+    """
+    named = [contract for contract in contracts if contract is not None] or [*_USUAL]
+    prices = {name: _price(request, name) for name in named}
+    known = {name: price for name, price in prices.items() if not math.isnan(price)}
+    if not known:
+        usual = _price(request, None)
+        if math.isnan(usual) and any(contracts):
+            listed = ", ".join(map(str, named))
+            raise SearchSpaceError(f"{request.gpu}: no price is known under {listed}.")
+        return HourlyPrices(base=usual, base_contract="", hourly=usual, hourly_contract="")
+    hourly = _least(known, HOURLY) or min(known, key=known.__getitem__)
+    base = _least(known, COMMITTED) or hourly
+    return HourlyPrices(
+        base=known[base], base_contract=str(base), hourly=known[hourly], hourly_contract=str(hourly)
+    )
+
+
+def _least(prices: dict[str, float], among: Sequence[str]) -> str | None:
+    found = [name for name in prices if name in among]
+    return min(found, key=prices.__getitem__, default=None)
+
+
+def _price(request: Request, contract: str | None) -> float:
+    """USD per GPU-second under a contract; NaN where unknown."""
+    plan = make_plan(replace(request, contract=contract, constraints={}, objectives=()))
+    site = plan.problem.sources[0].site
+    return site.charged_price if contract in (None, site.contract) else math.nan

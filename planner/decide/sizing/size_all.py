@@ -1,0 +1,518 @@
+"""Size a run or a service on every GPU and contract that is asked for."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from planner.base import formatting
+from planner.base.csv_cells import Row, Value, rows_to_columns
+from planner.base.enums import Contract
+from planner.base.records import record
+from planner.base.units import DAY, GIB, HOUR
+from planner.base.worker_processes import TRIES, WorkersEnded, run_on_workers
+from planner.confidence.error_classes import gpu_class
+from planner.confidence.intervals import checked_confidence
+from planner.confidence.ranking import RankedPlan, are_plans_tied, best_supported, regrets
+from planner.decide.sizing.autoscaling import AT_ONCE, Startup
+from planner.decide.sizing.budget import POWER, Budget, BudgetSearch
+from planner.decide.sizing.daily_schedule import daily_schedules
+from planner.decide.sizing.fleet import DEADLINES, Size, cost_standing
+from planner.decide.sizing.load_profile import LoadProfile
+from planner.decide.sizing.searches import Searches, TrainingSizer, relaxed_size
+from planner.errors import PlannerError, SearchSpaceError, WorkersLost
+from planner.optimize.collector import value_or_none
+from planner.optimize.exhaustive import StopSearch
+from planner.question.names import CONTRACT
+from planner.question.parse_values import parse_value, split_items
+from planner.question.request import ALL, Request
+from planner.question.terms import glossary, terms_about, terms_of
+from planner.specs.catalogue import Catalogue
+from planner.specs.file_cache import snapshot_files
+from planner.specs.price import CONTRACTS
+from planner.workloads.build_request import OptionNamer
+from planner.workloads.make_plan import make_plan
+from planner.workloads.registry import workload_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Progress = Callable[[int], None]
+Sizing: TypeAlias = "list[tuple[str | None, Size | PlannerError]]"
+
+# Without any of them the fewest GPUs are those whose memory is large enough.
+_TRAINING = terms_about("training_target")
+SURELY = 0.9
+"""The confidence of sizes where none is given: what is bought is kept by 9 of 10 runs like it."""
+# A process takes as long to begin as a GPU to size.
+_FEW = 3
+COST, REGRET = "cost", "expected_regret"
+_NOT_REACHED = "not evaluated: the time ended first"
+_SMALLEST_GIB, _CLASSES = 60, ("ampere", "hopper", "blackwell", "amd")
+
+
+@record(kw_only=True, repr=False)
+class Sizes:
+    """Sizes of a run or a service on each GPU and contract, the recommended one first.
+
+    The others follow by cost in a bad case; those without a plan are last.
+
+    Parameters
+    ----------
+    request : planning question
+    sizes : size on each GPU and contract
+    load : request rate over a day; None: constant
+    budget : budget; None: none
+    fits_alone : no time, cost or rate was requested, so that the fewest GPUs that fit are the
+        answer
+    """
+
+    request: Request
+    sizes: tuple[Size, ...]
+    load: LoadProfile | None = None
+    budget: Budget | None = None
+    fits_alone: bool = False
+
+    def __repr__(self) -> str:
+        found = [size for size in self.sizes if size.fewest is not None]
+        best = f", cheapest {found[0].gpu}" if found else ""
+        without = len(self.sizes) - len(found)
+        return f"<Sizes to {self.request.workload}: {len(found)}{best}; {without} without a plan>"
+
+    @cached_property
+    def found(self) -> tuple[Size, ...]:
+        """The sizes that have a plan."""
+        return tuple(size for size in self.sizes if size.fewest is not None)
+
+    @cached_property
+    def best(self) -> Size | None:
+        """The recommended size: the cheapest in a bad case, or one tied with it that has more
+        evidence. None: no plan. Without prices the one with the fewest GPUs.
+
+        Within a limit of power or a budget the one that carries most.
+        """
+        return self.found[0] if self.found else None
+
+    @property
+    def is_cheapest(self) -> bool:
+        """Whether the recommended size is the cheapest in a bad case."""
+        return self.best is min(self.found, key=lambda size: size.order, default=None)
+
+    @property
+    def better_tied(self) -> Size | None:
+        """The cheapest size that is tied with the recommended one; None: none is cheaper."""
+        if self.best is None or self.best.carried is not None:
+            return None
+        own = self.best.standing
+        less = [candidate for candidate in self.found if candidate.standing.value < own.value]
+        candidates = (candidate for candidate in less if are_plans_tied(own, candidate.standing))
+        return min(candidates, key=lambda candidate: candidate.standing.value, default=None)
+
+    @property
+    def proven(self) -> Size | None:
+        """The cheapest size whose software was measured on its GPU; None: none was."""
+        return next((size for size in self.found if size.is_proven), None)
+
+    @cached_property
+    def hours(self) -> Mapping[str, list[Value]]:
+        """Periods of each GPU's day as columns; empty without a load."""
+        rows = [row for size in self.found if size.day for row in size.day.rows()]
+        return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
+
+    @cached_property
+    def table(self) -> Mapping[str, list[Value]]:
+        """Result columns, one row for each choice; None: not known."""
+        return rows_to_columns(self.rows)
+
+    @cached_property
+    def rows(self) -> Sequence[Row]:
+        """Result columns of each choice, with its expected loss against the others."""
+        rows = [row for size in self.sizes for row in size.rows(self.request.limit_confidence)]
+        costs = [cost_standing(row) if row["feasible"] else RankedPlan(math.nan) for row in rows]
+        if self.best is None or self.best.carried is not None or len(self.found) < 2:
+            return rows
+        lost = regrets(costs).tolist()
+        return [{**row, REGRET: value_or_none(one)} for row, one in zip(rows, lost, strict=True)]
+
+    @property
+    def regret(self) -> float:
+        """Expected loss of the recommended size against the others, as a share of its cost; NaN:
+        unknown."""
+        if len(self.found) < 2 or self.found[0].carried is not None:
+            return math.nan
+        return float(regrets([one.standing for one in self.found])[0])
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row for each choice: GPU, contract, margins, then the plan's columns in full.
+
+        Of a load a row for each GPU and period.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self.hours if self.load else self.table)
+
+
+def size_all(
+    request: Request,
+    contracts: Sequence[str | None] = (None,),
+    *,
+    load: LoadProfile | None = None,
+    startup: Startup = AT_ONCE,
+    budget: Budget | None = None,
+    option_name: OptionNamer = str,
+    progress: Progress | None = None,
+    workers: int = 1,
+) -> Sizes:
+    """Size for every GPU of a request under every contract.
+
+    Without a GPU and a cluster, the GPUs are those of data centers with 60 GiB or more that some
+    list has a current price of. ``progress`` is told how many are done and may raise `StopSearch`,
+    after which the others have no plan; ``workers`` processes.
+    With a ``load`` the service is sized for its peak, and its day is priced with the contracts;
+    GPUs that are had by the hour begin their ``startup`` before they serve. A service
+    without a rate is as large as a limit of power, or a ``budget``, lets it be; of a run the latter
+    is the limit of its cost, and both are kept by the fastest. Limits hold for `SURELY` of runs
+    like these where the request has no confidence.
+
+    Raises SpecError or SearchSpaceError if no limit says what must be reached, something is
+    unknown, faulty or impossible for all GPUs alike; WorkersLost if worker processes ended again
+    and again.
+    """
+    request = with_default_confidence(request)
+    tasks = sizing_tasks(
+        request, contracts, load=load, startup=startup, budget=budget, option_name=option_name
+    )
+    found, errors = list[Size](), list[PlannerError]()
+    for number, outcomes in enumerate(_run(tasks, workers), start=1):
+        for contract, outcome in outcomes:
+            if isinstance(outcome, PlannerError):
+                errors.append(outcome)
+                words = " ".join(str(outcome).split())
+                gpu = str(tasks[number - 1].request.gpu)
+                outcome = Size(gpu=gpu, contract=contract or "", reason=words)
+            found.append(outcome)
+        try:
+            if progress is not None:
+                progress(number)
+        except StopSearch:
+            left = [(task, contract) for task in tasks[number:] for contract in task.contracts]
+            found += [
+                Size(gpu=str(task.request.gpu), contract=contract or "", reason=_NOT_REACHED)
+                for task, contract in left
+            ]
+            break
+    if len(errors) == len(found) and len({str(error) for error in errors}) == 1:
+        raise errors[0]
+    asked = request if load is None else replace(request, request_rate=load.peak)
+    return Sizes(request=asked, sizes=ordered(found), load=load, budget=budget)
+
+
+def ordered(found: Sequence[Size]) -> tuple[Size, ...]:
+    """The one to take first, then in their order."""
+    sizes = sorted(found, key=lambda one: one.order)
+    priced = [one for one in sizes if one.fewest is not None and one.carried is None]
+    if not priced or not math.isfinite(priced[0].standing.value):
+        return tuple(sizes)
+    first = priced[best_supported([one.standing for one in priced])]
+    return (first, *(one for one in sizes if one is not first))
+
+
+@record(kw_only=True)
+class SizingTask:
+    """One GPU under each of some contracts, or of a load under the cheapest of them."""
+
+    request: Request
+    contracts: tuple[str | None, ...]
+    load: LoadProfile | None = None
+    startup: Startup = AT_ONCE
+    budget: Budget | None = None
+
+
+def sizing_tasks(
+    request: Request,
+    contracts: Sequence[str | None] = (None,),
+    *,
+    load: LoadProfile | None = None,
+    startup: Startup = AT_ONCE,
+    budget: Budget | None = None,
+    option_name: OptionNamer = str,
+) -> list[SizingTask]:
+    """What is to be sized: a task for each GPU.
+
+    Raises SpecError or SearchSpaceError as `size_all`, before any is sized.
+    """
+    request = with_default_confidence(request)
+    if budget is not None and _trains(request) and budget.period is None:
+        bounds = {**request.constraints, COST: budget.amount}
+        if COST in request.constraints:
+            raise SearchSpaceError(
+                f"{option_name('budget')} is {option_name(COST)} of a run: give one of them."
+            )
+        request, budget = replace(request, constraints=bounds), None
+    _check(request, load, startup, budget, option_name)
+    asked = _sizing_request(request)
+    if load is not None:
+        asked = replace(asked, request_rate=load.peak)
+    return [
+        SizingTask(
+            request=replace(asked, gpu=gpu, contract=None),
+            contracts=tuple(contracts),
+            load=load,
+            startup=startup,
+            budget=budget,
+        )
+        for gpu in gpus_of(request.gpu, request.cluster, request.specs)
+    ]
+
+
+def with_default_confidence(request: Request) -> Request:
+    """The request at the confidence that sizes have where it gives none."""
+    return request if request.confidence is not None else replace(request, confidence=SURELY)
+
+
+def _run(tasks: Sequence[SizingTask], workers: int) -> Iterator[Sizing]:
+    """The sizes of each, in their order; what cannot be planned is its error."""
+    if workers < 2 or len(tasks) < _FEW or "fork" not in multiprocessing.get_all_start_methods():
+        yield from map(_sizes, tasks)
+        return
+    numbers, found = range(len(tasks)), dict[int, Sizing]()
+    try:
+        shared = run_on_workers(partial(_numbered, tasks), numbers, min(workers, len(tasks)))
+        for number in numbers:
+            while number not in found:
+                done, size = next(shared)
+                found[done] = size
+            yield found.pop(number)
+    except WorkersEnded as error:
+        first = tasks[next(one for one in numbers if one in error.tasks)].request.gpu
+        raise WorkersLost(
+            f"Workers ended {TRIES} times without a result, at {first} or soon behind it: give "
+            "them more memory, or let one process size all."
+        ) from error
+
+
+def _numbered(tasks: Sequence[SizingTask], number: int) -> Sizing:
+    return _sizes(tasks[number])
+
+
+def without_contract(request: Request) -> Request:
+    """A request whose contracts are sized one by one: its price names the one that it is of."""
+    return replace(request, contract=None)
+
+
+def parse_contracts(value: object, option_name: str = "contract") -> list[str | None]:
+    """One contract, several, or all; the usual one where none is given.
+
+    Raises SearchSpaceError if one of them is none.
+    """
+    if value is None:
+        return [None]
+    term, words = glossary()[CONTRACT], split_items(value, option_name)
+    if words == [ALL]:
+        return [*CONTRACTS]
+    return [*dict.fromkeys(str(parse_value(term, word, option_name)) for word in words)]
+
+
+@snapshot_files()
+def _sizes(task: SizingTask) -> Sizing:
+    """The size under each contract; what they do not change is predicted once."""
+    contracts = task.contracts if task.load is None else (None,)
+    requests = [replace(task.request, contract=contract) for contract in contracts]
+    without = [_unpriced(request) for request in requests]
+    pairs = [*zip(requests, without, strict=True)]
+    searches = Searches(tuple(one.one_contract for one, unpriced in pairs if unpriced is None))
+    return [(one.one_contract, unpriced or _size(one, task, searches)) for one, unpriced in pairs]
+
+
+def _size(request: Request, task: SizingTask, searches: Searches) -> Size | PlannerError:
+    try:
+        if _trains(request):
+            found = TrainingSizer(request=request, searches=searches).size()
+        elif request.request_rate is None:
+            return _within(request, task.budget)
+        else:
+            found, request = relaxed_size(request, searches)
+            found = _affordable(found, task.budget)
+        if task.load is not None and found.fewest is not None:
+            best, of_fewest = daily_schedules(
+                request, found.fewest, task.load, task.contracts, searches, task.startup
+            )
+            found = replace(found, cheapest=best.peak, day=best, day_of_fewest=of_fewest)
+    except PlannerError as error:
+        return error
+    if found.fewest is None:
+        return found
+    row = found.fewest.row
+    contract = "" if task.load else str(row.get("contract", ""))
+    is_other = request.contract is None and contract not in ("", Contract.ON_DEMAND)
+    return replace(found, gpu=str(row["gpu"]), contract=contract, is_other_contract=is_other)
+
+
+def _within(request: Request, budget: Budget | None) -> Size:
+    """What a service carries within its limit of power and a budget."""
+    rate = None if budget is None else budget.rate
+    most, reason = BudgetSearch(request=request, budget=rate).most()
+    head = Size(gpu=str(request.gpu), contract=request.one_contract or "", reason=reason)
+    if most is None:
+        return head
+    row = most.fleet.row
+    contract = str(row.get("contract") or "")
+    is_other = request.contract is None and contract not in ("", Contract.ON_DEMAND)
+    return replace(
+        head,
+        gpu=str(row["gpu"]),
+        contract=contract,
+        is_other_contract=is_other,
+        fewest=most.fleet,
+        carried=most,
+    )
+
+
+def _affordable(size: Size, budget: Budget | None) -> Size:
+    """The same, or why it is too dear."""
+    best = size.cheapest or size.fewest
+    if budget is None or best is None or best.cost <= budget.rate * HOUR:
+        return size
+    cost, most = formatting.format_usd(best.cost), formatting.format_usd(budget.rate * HOUR)
+    words = f"costs {cost} an hour, above the budget of {most}"
+    if math.isnan(best.cost):
+        words = "costs an unknown price: give --price"
+    return Size(gpu=size.gpu, contract=size.contract, reason=words)
+
+
+def _unpriced(request: Request) -> Size | PlannerError | None:
+    """That nobody sells the GPU under the contract that is asked for; None where somebody does."""
+    if request.contract is None:
+        return None
+    try:
+        is_open = _trains(request) or request.request_rate is None
+        plan = make_plan(replace(request, num_gpus=1) if is_open else request)
+    except PlannerError as error:
+        return error
+    if any(source.site.offer is not None for source in plan.problem.sources):
+        return None
+    reason = f"no {request.contract} price is known: give --price"
+    return Size(gpu=str(request.gpu), contract=request.one_contract or "", reason=reason)
+
+
+def _sizing_request(request: Request) -> Request:
+    """The request with what sizing needs: the deadline in front, plans by the time of the run."""
+    if not _trains(request):
+        return request
+    goals = terms_of(request.workload, "objective")
+    bounds = dict(request.constraints)
+    first = {name: bounds.pop(name) for name in DEADLINES if name in bounds}
+    goal = next(name for name in DEADLINES if name in goals)
+    return replace(request, constraints={**first, **bounds}, objectives=(goal,))
+
+
+def current_gpus(catalogue: Catalogue) -> Iterator[str]:
+    """GPUs of data centers that some list has a current price of."""
+    for name in catalogue.names("gpus"):
+        gpu, price = catalogue.load_gpu(name).spec, catalogue.price(name)
+        is_large = gpu.allocatable_memory >= _SMALLEST_GIB * GIB
+        if is_large and gpu_class(gpu) in _CLASSES and price is not None and not price.is_old:
+            yield name
+
+
+def _trains(request: Request) -> bool:
+    return not terms_of(request.workload, "limit").keys().isdisjoint(DEADLINES)
+
+
+def _check(
+    request: Request,
+    load: LoadProfile | None,
+    startup: Startup,
+    budget: Budget | None,
+    option_name: OptionNamer,
+) -> None:
+    """Refuse questions that have no size as their answer, all faults at once."""
+    faults = []
+    try:
+        checked_confidence(request.limit_confidence, option_name("confidence"))
+    except SearchSpaceError as error:
+        faults.append(str(error))
+    faults += [
+        f"{option_name(name)}: size one at a time."
+        for name in ("model", "adapter")
+        if isinstance(getattr(request, name), tuple) or getattr(request, name) == ALL
+    ]
+    if load is not None and request.workload != "serve":
+        faults.append(
+            f"{option_name('load')} is for requests: give {option_name('workload')} serve."
+        )
+    if startup != AT_ONCE and load is None:
+        faults.append(f"{option_name('startup_time')} is of a load: give {option_name('load')}.")
+    if not 0 <= startup.provision < DAY:
+        faults.append(
+            f"{option_name('startup_time')} is less than a day, not {startup.provision:g} s."
+        )
+    if request.num_requests is not None and request.request_rate is not None:
+        faults.append(
+            f"GPUs are sized for a rate that lasts: leave out {option_name('num_requests')}."
+        )
+    if request.workload == "inference":
+        faults.append("A static batch has no rate or deadline: size `train` or `serve`.")
+    elif _trains(request):
+        known = [name for name in _TRAINING if name in terms_of(request.workload, "limit")]
+        if not set(known) & set(request.constraints):
+            listed = ", ".join(option_name(name) for name in known)
+            faults.append(f"Give what the GPUs must reach: one or more of {listed}.")
+        if budget is not None:
+            faults.append(f"A run is paid in total: give {option_name('budget')} without a period.")
+    else:
+        if request.space == workload_of(request.workload).single:
+            faults.append(
+                f"{option_name('space')} {request.space} is of one replica, however many "
+                "requests come: "
+                f"leave it out, and fix parameters with {option_name('settings')}."
+            )
+        if load is not None and request.request_rate is not None:
+            faults.append(
+                f"{option_name('load')} has the rates: leave out {option_name('request_rate')}."
+            )
+        elif not (load or budget or POWER in request.constraints) and request.request_rate is None:
+            faults.append(
+                f"Give what the GPUs must serve: {option_name('request_rate')}; or what they "
+                "may draw or "
+                f"cost: {option_name(POWER)}, {option_name('budget')}."
+            )
+        if budget is not None and budget.period is None:
+            faults.append(
+                f"A service is paid as long as it runs: say {option_name('budget')} per hour, "
+                "day, month "
+                "or year, such as 50kUSD/month."
+            )
+        if budget is not None and load is not None:
+            faults.append(f"The cost of a day is an answer: leave out {option_name('budget')}.")
+        if request.num_gpus is not None:
+            faults.append(
+                f"The number of GPUs is the answer: leave out {option_name('num_gpus')}, or give "
+                f"{option_name('max_gpus')}."
+            )
+    if request.objectives:
+        faults.append(f"Sizes are by GPUs and cost: leave out {option_name('objectives')}.")
+    if faults:
+        raise SearchSpaceError("\n".join(faults))
+
+
+def gpus_of(
+    gpu: str | tuple[str, ...] | None, cluster: object = None, specs: Path | None = None
+) -> list[str | None]:
+    """The GPUs that a question names; where it names none, those with a current price.
+
+    Raises SearchSpaceError if it names all of them, and a cluster.
+    """
+    catalogue = Catalogue(specs)
+    if gpu is None:
+        return [None] if cluster is not None else [*current_gpus(catalogue)]
+    if gpu in (ALL, (ALL,)):
+        if cluster is not None:
+            raise SearchSpaceError("All GPUs are compared on their own links: name no cluster.")
+        return [*catalogue.gpus_on_hand()]
+    return [gpu] if isinstance(gpu, str) else [*gpu]

@@ -1,0 +1,167 @@
+"""What a buyer can change, and what the answer then is: each lever searched anew."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from planner.base import formatting
+from planner.base.csv_cells import Row, number_or_nan
+from planner.base.enums import Contract
+from planner.base.records import record
+from planner.confidence.intervals import MEDIAN
+from planner.decide.assumptions import MOVES
+from planner.decide.explain.sensitivity import contract_outcomes, plan_of_request
+from planner.errors import PlannerError
+from planner.optimize.collector import value_or_none
+from planner.optimize.exhaustive import exhaustive_search
+from planner.optimize.result_columns import full_row
+from planner.question.request import ALL, Request
+from planner.question.terms import columns_about, glossary
+from planner.workloads.make_plan import Plan, make_plan
+from planner.workloads.registry import workload_of
+from planner.workloads.saved_plan import SavedPlan
+
+if TYPE_CHECKING:
+    from planner.optimize.result import SearchResult
+
+# Costs, of which a plan has one at least; by the load where there is one.
+_RUN_COST, _HOURLY_COST = "cost_usd", "cost_per_hour_usd"
+_TOKEN_COST = "cost_per_million_tokens_usd"
+_COSTS = _RUN_COST, _HOURLY_COST, _TOKEN_COST
+_HALVES = 0.5, 2.0
+_KEEP = "router", "host cache"
+_SURE = 0.9
+
+
+@record(kw_only=True)
+class CostLever:
+    """One answer of a question changed, and the plan that one would then launch.
+
+    ``name`` is the question, ``current`` and ``other`` its answers. ``row`` has the result columns
+    of the other plan; empty where there is none. ``change`` is that of ``column`` as a share.
+    """
+
+    name: str
+    current: str
+    other: str
+    column: str
+    row: Row
+    change: float
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain words and numbers, as JSON takes them."""
+        return {
+            "lever": self.name,
+            "own": self.current,
+            "other": self.other,
+            "column": self.column,
+            "value": value_or_none(self.row.get(self.column)),
+            "change": value_or_none(self.change),
+        }
+
+
+def cost_levers(plan: Plan, result: SearchResult) -> list[CostLever]:
+    """What moves the cost of a recommended plan by more than a tenth, most first.
+
+    Number formats, software, numbers of GPUs and the confidence are tried one at a time where the
+    question has one answer to each, by a search of its own; contracts by their prices. What cannot
+    be planned is left out.
+    """
+    if result.recommended is None:
+        return []
+    own = full_row(result.recommended, plan.problem.sources)
+    # The cost that levers are told by; the time where no price is known.
+    is_rated = plan.request.request_rate is not None
+    order = _COSTS if is_rated else (_RUN_COST, _TOKEN_COST, _HOURLY_COST)
+    known = (name for name in order if math.isfinite(number_or_nan(own.get(name))))
+    column = next(known, "time_to_train_days" if "time_to_train_days" in own else "num_gpus")
+    tried = [*contract_levers(plan, own, column)]
+    for name, mine, other, answers in (*_trials(plan.request, own), *_caches(plan, own)):
+        row = _searched(plan.request.changed(**answers))
+        words = (mine, own), (other, row)
+        first, second = (one + _prefix_hit_rate(of) if name in _KEEP else one for one, of in words)
+        tried.append(_lever((name, first, second), column, own, row))
+    found = [one for one in tried if math.isfinite(one.change) and abs(one.change) > MOVES]
+    return sorted(found, key=lambda one: -abs(math.log1p(max(one.change, -0.999))))
+
+
+def _trials(
+    request: Request, base_row: Row
+) -> Iterator[tuple[str, str, str, Mapping[str, object]]]:
+    """Each lever with the plan's answer, another one, and the fields of the request for it."""
+    workload = workload_of(request.workload)
+    parameter = workload.precision
+    mine = str(base_row.get(parameter, ""))
+    if parameter in base_row and parameter not in request.settings:
+        for other in glossary()[parameter].common_values.split():
+            if other != mine:
+                yield "precision", mine, other, {"precision": other}
+    software = workload.profile_kind
+    if isinstance(getattr(request, software), str) and getattr(request, software) != ALL:
+        yield software, str(base_row[software]), "any", {software: None}
+    count = request.num_gpus
+    if isinstance(count, int):
+        for factor in _HALVES:
+            other_count = int(count * factor)
+            if other_count >= 1 and other_count != count:
+                yield "number of GPUs", f"{count:,}", f"{other_count:,}", {"num_gpus": other_count}
+    if request.request_rate is not None or request.constraints:
+        sure = request.limit_confidence
+        other_sure = _SURE if sure == MEDIAN else MEDIAN
+        yield "confidence", f"{sure:g}", f"{other_sure:g}", {"confidence": other_sure}
+
+
+def _caches(plan: Plan, base_row: Row) -> Iterator[tuple[str, str, str, Mapping[str, object]]]:
+    """Where prompts are used again, the same of a router that knows it, and of half of the host."""
+    if not math.isfinite(number_or_nan(base_row.get("cache_residence_s"))):
+        return
+    request = plan.request
+    if not request.router.startswith("cache"):
+        yield "router", request.router, "cache_aware", {"router": "cache_aware"}
+    half = plan.source_of(base_row).setting.machine.host_memory / 2
+    if not request.host_cache and 0 < half < math.inf:
+        words = "none", formatting.format_gib(half)
+        yield "host cache", *words, {"host_cache": half}
+
+
+def _prefix_hit_rate(row: Row) -> str:
+    """What a plan finds of its prompts, all its caches together."""
+    shares = [
+        number_or_nan(row.get(name))
+        for name in columns_about("prefix_cache")
+        if name.endswith("rate")
+    ]
+    return f" finds {formatting.format_percent(sum(shares))}" if row else ""
+
+
+def contract_levers(plan: Plan, base_row: Row, column: str) -> Iterator[CostLever]:
+    """The same plan under other contracts, as `planner explain` has it."""
+    if column not in _COSTS:
+        return
+    mine = str(base_row.get("contract", Contract.ON_DEMAND))
+    try:
+        pinned = plan_of_request(SavedPlan.of(plan, base_row).request())
+    except PlannerError:
+        return
+    for contract, reached in contract_outcomes(pinned).items():
+        if reached.row is not None:
+            row = {**base_row, **reached.row}
+            yield _lever(("contract", mine, contract), column, base_row, row)
+
+
+def _searched(request: Request) -> Row:
+    """The result columns of the plan that a search recommends; empty without one."""
+    try:
+        best = exhaustive_search(make_plan(request).problem).recommended
+    except PlannerError:
+        return {}
+    return {} if best is None else best.row
+
+
+def _lever(words: tuple[str, str, str], column: str, base_row: Row, row: Row) -> CostLever:
+    name, mine, other = words
+    value, before = number_or_nan(row.get(column)), number_or_nan(base_row.get(column))
+    change = value / before - 1 if before > 0 else math.nan
+    return CostLever(name=name, current=mine, other=other, column=column, row=row, change=change)

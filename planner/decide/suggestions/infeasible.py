@@ -1,0 +1,226 @@
+"""What would help when nothing is feasible: each remedy is tried before it is named."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import compress
+
+from planner.base.records import record
+from planner.base.units import DAY, GIB, HOUR
+from planner.configurations.configuration_tables import format_value
+from planner.decide.fitting import MEMORIES, changes_that_fit, unsupported
+from planner.errors import PlannerError
+from planner.optimize.exhaustive import without_assumed
+from planner.optimize.problem import Constraint
+from planner.optimize.result import SearchResult
+from planner.question.request import Request
+from planner.question.terms import glossary, remedies_of
+from planner.specs.training_workload import TrainingWorkload
+from planner.workloads.make_plan import Plan, evaluate, make_plan, make_single_plan
+
+_MOST_DOUBLINGS = 12
+_MOST_REMEDIES = 5
+# Units in which the limit of a dimension is told, the largest first.
+_SCALES = {
+    "byte": ((GIB, "GiB"),),
+    "usd": ((1.0, "USD"),),
+    "watt": ((1e3, "kW"),),
+    "kg": ((1e3, "t"), (1.0, "kg"), (1e-3, "g")),
+    "1": ((1.0, ""),),
+    "count": ((1.0, ""),),
+    "1/s": ((1.0, ""),),
+    "second": ((DAY, "d"), (HOUR, "h"), (1.0, "s"), (1e-3, "ms")),
+}
+
+
+@record(kw_only=True)
+class _Suggestion:
+    """An option and the request with it; ``is_single``: it asks for one configuration."""
+
+    option: str
+    request: Request
+    is_single: bool
+
+
+def suggest_feasible(plan: Plan, result: SearchResult) -> list[str]:
+    """Options that make something feasible, each found so by a search of its own.
+
+    All of them together judge ``advice_rows`` of the workload at most.
+    """
+    found: list[str] = []
+    rows = plan.workload.advice_rows
+    for candidates in _families(plan, result):
+        for remedy in candidates:
+            helps, rows = _helps(remedy, rows)
+            if helps:
+                found.append(remedy.option)
+                break
+            if rows <= 0:
+                return found
+        if len(found) == _MOST_REMEDIES:
+            break
+    return found
+
+
+def _families(plan: Plan, result: SearchResult) -> Iterator[Iterator[_Suggestion]]:
+    """Families of remedies; of each the first that helps is enough."""
+    if "request_rate" in result.rejected_by:
+        yield _sized(plan)
+    yield _relaxed_limits(plan, result)
+    yield _fitting(plan, result)
+    meshes = [source.mesh for source in plan.problem.sources if source.mesh is not None]
+    lacking = {
+        name
+        for source in plan.problem.sources
+        for name in unsupported(source, max(source.counts, default=1))
+    }
+    for name, values in remedies_of(plan.workload.name).items():
+        if name in lacking:
+            continue
+        known = {
+            str(format_value(name, value)).lower() for mesh in meshes for value in mesh.values(name)
+        }
+        yield iter([_with_settings(plan, {name: value}) for value in values if value not in known])
+    yield _changed_together(plan, result)
+    yield _freed_settings(plan)
+    yield _more_gpus(plan)
+    if _is_single(plan):
+        yield _searches(plan)
+    if "global_batch_size" in result.rejected_by:
+        yield _other_batches(plan)
+
+
+def _helps(remedy: _Suggestion, rows: int) -> tuple[bool, int]:
+    """Whether something is feasible then, and how many of the ``rows`` are left."""
+    try:
+        plan = (make_single_plan if remedy.is_single else make_plan)(remedy.request)
+    except PlannerError:
+        return False, rows
+    problem = without_assumed(plan.problem)
+    for source in problem.sources:
+        for block in source.blocks(problem.objectives, problem.constraints):
+            if block.candidates is not None and (problem.codes(block.candidates) == 0).any():
+                return True, rows
+            size = 0 if block.candidates is None else block.candidates.configurations.size
+            rows -= max(block.num_rows, size)
+            if rows <= 0:
+                return False, rows
+    return False, rows
+
+
+def _is_single(plan: Plan) -> bool:
+    return plan.space.name == plan.workload.single
+
+
+def _changed(plan: Plan, option: str, **changes: object) -> _Suggestion:
+    request = plan.request.changed(**changes)
+    return _Suggestion(option=option, request=request, is_single=_is_single(plan))
+
+
+def _with_settings(plan: Plan, settings: Mapping[str, object]) -> _Suggestion:
+    option = " with ".join(f"--set {name}={value}" for name, value in settings.items())
+    given = {name: [value] for name, value in settings.items()}
+    return _changed(plan, option, settings={**plan.request.settings, **given})
+
+
+def _relaxed_limits(plan: Plan, result: SearchResult) -> Iterator[_Suggestion]:
+    """Limits that a nearest miss keeps: as few others as it takes are relaxed with it."""
+    for miss in result.nearest_misses:
+        if miss.rejection not in plan.request.constraints or not math.isfinite(miss.value):
+            continue
+        limits, options = dict(plan.request.constraints), []
+        violated = (one.violated(miss.candidates).all() for one in plan.problem.constraints)
+        for constraint in compress(plan.problem.constraints, violated):
+            value = float(constraint.judged(miss.candidates).ravel()[0])
+            if constraint.name not in limits or not math.isfinite(value):
+                break
+            option, limits[constraint.name] = rounded_outward(constraint, value)
+            options.append(option)
+        else:
+            yield _changed(plan, " with ".join(options), constraints=limits)
+
+
+def rounded_outward(constraint: Constraint, value: float) -> tuple[str, float]:
+    """A limit that ``value`` keeps, with two digits, as an option and in SI units."""
+    term = glossary()[constraint.name]
+    scale, unit = next(
+        (scale, unit)
+        for scale, unit in _SCALES[term.type]
+        if value >= 2 * scale or unit == _SCALES[term.type][-1][1]
+    )
+    amount = value / scale
+    step = 10.0 ** (math.floor(math.log10(max(amount, 1e-12))) - 1)
+    rounding = math.ceil if constraint.sign > 0 else math.floor
+    shown = f"{rounding(amount / step) * step:.12g}"
+    return f"{term.option_name} {shown}{unit}", float(shown) * scale
+
+
+def _fitting(plan: Plan, result: SearchResult) -> Iterator[_Suggestion]:
+    """For one configuration that is too large: as much of it as finds room."""
+    for miss in result.nearest_misses:
+        settings = plan.workload.fitting(miss.source, miss.configuration)
+        if _is_single(plan) and settings:
+            yield _with_settings(plan, settings)
+
+
+def _changed_together(plan: Plan, result: SearchResult) -> Iterator[_Suggestion]:
+    """For one configuration whose memory is too small: several settings at once."""
+    if not _is_single(plan) or not {*MEMORIES} & {*result.rejected_by}:
+        return
+    found = evaluate(plan)
+    if found.rejected_by not in MEMORIES or found.source.mesh is None:
+        return
+    for change in changes_that_fit(plan, found, lambda *_: True).changes:
+        settings = {name: str(value).lower() for name, (_, value) in change.changed.items()}
+        if len(settings) > 1:
+            yield _with_settings(plan, settings)
+
+
+def _freed_settings(plan: Plan) -> Iterator[_Suggestion]:
+    if _is_single(plan):
+        return
+    given = plan.request.settings
+    for name in given:
+        kept = {other: value for other, value in given.items() if other != name}
+        yield _changed(plan, f"leaving out --set {name}", settings=kept)
+
+
+def _searches(plan: Plan) -> Iterator[_Suggestion]:
+    """For one configuration: the whole default space, on as few GPUs as it takes."""
+    for count in plan.counts[:1]:
+        for power in range(_MOST_DOUBLINGS):
+            gpus = count * 2**power
+            wider = replace(plan.request, space=None, settings={}, num_gpus=gpus)
+            option = f"`planner search` with --gpus {gpus}"
+            yield _Suggestion(option=option, request=wider, is_single=False)
+
+
+def _sized(plan: Plan) -> Iterator[_Suggestion]:
+    """A rate that is too much for the GPUs: as many of them as it takes."""
+    yield _changed(plan, "leaving out --gpus", num_gpus=None)
+
+
+def _more_gpus(plan: Plan) -> Iterator[_Suggestion]:
+    if not plan.counts:
+        return
+    largest = max(plan.counts)
+    per_node = plan.problem.setting.machine.cluster.gpus_per_node
+    next_power = 2 ** math.ceil(math.log2(largest))
+    counts = {math.ceil(largest / per_node) * per_node}
+    for power in range(_MOST_DOUBLINGS):
+        counts |= {largest * 2**power, next_power * 2**power}
+    fewer = 2 ** math.floor(math.log2(largest))
+    for count in [*sorted(counts - {largest}), fewer]:
+        yield _changed(plan, f"--gpus {count}", num_gpus=count)
+
+
+def _other_batches(plan: Plan) -> Iterator[_Suggestion]:
+    work, gpus = plan.problem.setting.workload, max(plan.counts)
+    if not isinstance(work, TrainingWorkload):
+        return
+    batch = work.global_batch_size
+    for size in (math.ceil(batch / gpus) * gpus, 2 ** math.ceil(math.log2(batch))):
+        if size != batch:
+            yield _changed(plan, f"--global-batch-size {size}", global_batch_size=size)

@@ -1,0 +1,203 @@
+"""What to change in a configuration: the fewest parameters that make it best, or make it fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+
+import numpy as np
+
+from planner.base.csv_cells import Row, Value, number_or_nan
+from planner.base.records import record
+from planner.confidence.intervals import MEDIAN
+from planner.decide.fitting import (
+    MEMORIES,
+    MoreGpus,
+    adapter_that_fits,
+    changes_that_fit,
+    gpus_that_fit,
+    relief_values,
+    without_formats,
+)
+from planner.decide.near import (
+    SURE,
+    WORTH,
+    Change,
+    MayBe,
+    best_by_distance,
+    change_at,
+    plans_around,
+)
+from planner.estimators.training.micro_batch_share import Setting
+from planner.optimize.collector import full_rows
+from planner.optimize.problem import Problem
+from planner.optimize.result_columns import fit_probability
+from planner.question.request import Request
+from planner.workloads.make_plan import Plan
+from planner.workloads.workload import Evaluation
+
+_ENOUGH = 0.9
+_CAP = "concurrency"
+
+
+@record(kw_only=True)
+class Attempts:
+    """What was tried of a plan that no small change makes fit, and what fits.
+
+    ``tried`` has the values of small changes by parameter. ``other`` is another plan of the same
+    GPUs; ``adapter`` the kind of adapter with which the plan fits as it is, with its row;
+    ``unsaid`` a change that the launch file has no words for; ``gpus`` is None where another
+    plan fits.
+    """
+
+    tried: Mapping[str, Sequence[Value]]
+    other: tuple[Plan, Change] | None = None
+    adapter: tuple[str, Row] | None = None
+    unsaid: Change | None = None
+    gpus: MoreGpus | None = None
+
+
+def attempts_of(
+    plan: Plan, evaluation: Evaluation, may_be: MayBe, profiles: Iterable[str] = ()
+) -> Attempts:
+    """Look beyond small changes: other plans, adapters, more GPUs."""
+    if evaluation.source.mesh is None:
+        return Attempts(tried={})
+    tried = changes_that_fit(plan, evaluation, may_be).tried
+    other = best_other_plan(plan, evaluation, profiles, may_be)
+    return Attempts(
+        tried=tried,
+        other=other,
+        adapter=adapter_that_fits(plan),
+        unsaid=next(iter(changes_that_fit(plan, evaluation, lambda *_: True).changes), None),
+        gpus=None if other else gpus_that_fit(plan, evaluation, may_be),
+    )
+
+
+def allowed(
+    request: Request,
+    row: Row,
+    can_say: Callable[[str, str | int | float], bool],
+    defaults: Collection[str],
+) -> MayBe:
+    """What may change of a launch file: what can be said in it, and keeps its load.
+
+    The load, in requests of a replica at once, is one that no change raises: of a rate the number
+    that it keeps busy, which ``row`` has. ``defaults`` names what the file leaves to its engine,
+    and ``can_say`` tells whether it has words for a value.
+    """
+    most = math.inf
+    if request.workload == "serve":
+        cap = request.settings.get(_CAP) if _CAP not in defaults else None
+        if request.request_rate is not None:
+            most = number_or_nan(row[_CAP])
+        elif cap is not None:
+            most = float(str(cap[0] if isinstance(cap, tuple | list) else cap))
+
+    def may_be(name: str, value: Value) -> bool:
+        fits = name != _CAP or number_or_nan(value) <= most
+        return value is not None and can_say(name, value) and fits
+
+    return may_be
+
+
+def best_changes(
+    plan: Plan, evaluation: Evaluation, may_be: MayBe = lambda *_: True
+) -> list[Change]:
+    """For one, two and three changed parameters the best, as far as more of them gain more.
+
+    ``plan`` and ``evaluation`` are those of one configuration; ``may_be`` says whether a parameter
+    may get a value. Number formats and batch stay as they are, and no change makes it fit less
+    surely than now, or than 9 of 10 runs do; a plan whose memory is too small may get narrower
+    formats, too. Empty where nothing is better, or where its workers are of two kinds.
+    """
+    if evaluation.source.mesh is None:
+        return []
+    if evaluation.rejected_by in MEMORIES:
+        return [*changes_that_fit(plan, evaluation, may_be).changes]
+    own = evaluation.candidates.row
+    problem = plans_around(plan, own, may_be)
+    if problem is None:
+        return []
+    # Plans are compared by what they carry at most, also where a load is stated.
+    most = evaluation.source.judged(evaluation.candidates.configurations)
+    now = float(np.ravel(most.value(problem.objectives[0].name))[0])
+    if evaluation.rejected_by:
+        return _changes(problem, own, np.nan, SURE) or _changes(problem, own, np.nan, MEDIAN)
+    (row,) = full_rows(evaluation.table(), [evaluation.source])
+    fits = fit_probability(row)  # as surely as it fits now, where published runs tell
+    surely = max(min(SURE, fits), MEDIAN) if np.isfinite(fits) else SURE
+    return _changes(problem, own, now, surely)
+
+
+def best_other_plan(
+    plan: Plan,
+    evaluation: Evaluation,
+    profiles: Iterable[str] = (),
+    may_be: MayBe = lambda *_: True,
+) -> tuple[Plan, Change] | None:
+    """The best plan of these GPUs that fits, however much changes, and what does.
+
+    Of the framework or engine of the plan, at first without what saves memory at the cost of
+    time, or of formats; where it has none, of the best of ``profiles`` that keep weights and
+    optimizer states in as many bits. The batch stays. None where nothing fits.
+    """
+    if evaluation.source.mesh is None:
+        return None
+    own, name = evaluation.candidates.row, evaluation.source.profile
+    relief = relief_values(evaluation.source, own, may_be)
+    for more in ({}, without_formats(relief), relief):
+        if best := _best_of(name, plan, own, may_be, more):
+            return best
+    others = (_best_of(one, plan, own, may_be) for one in profiles if one != name)
+    fit = (one for one in others if one is not None)
+    return max(fit, key=lambda one: one[1].value, default=None)
+
+
+def _best_of(
+    profile: str,
+    plan: Plan,
+    base_row: Row,
+    may_be: MayBe,
+    more: Mapping[str, Sequence[Value]] = MappingProxyType({}),
+) -> tuple[Plan, Change] | None:
+    """The best that fits of a framework or engine that keeps states in no fewer bits."""
+    problem = plans_around(plan, base_row, may_be, profile, more)
+    if problem is None or _state_bytes(problem) < _state_bytes(plan.problem):
+        return None
+    for surely in (SURE, MEDIAN):
+        found = best_by_distance(problem, base_row, surely, range(len(base_row)))
+        if best := max(found.values(), key=lambda one: one[2], default=None):
+            return replace(plan, problem=problem), change_at(*best[:2], base_row, best[2], np.nan)
+    return None
+
+
+def _state_bytes(problem: Problem) -> float:
+    """Of weights and optimizer states per parameter; none where nothing is trained."""
+    setting = problem.sources[0].setting
+    if not isinstance(setting, Setting):
+        return 0.0
+    states = setting.framework.states
+    return states.weight + states.optimizer
+
+
+def _changes(problem: Problem, base_row: Row, before: float, surely: float) -> list[Change]:
+    """The best for each number of changed parameters that gains something over fewer."""
+    changes: list[Change] = []
+    reached = before if np.isfinite(before) else 0.0
+    for candidates, row, value in best_by_distance(problem, base_row, surely).values():
+        if value > reached * (1 + WORTH):
+            changes.append(change_at(candidates, row, base_row, value, value / before - 1))
+            reached = value
+    return changes
+
+
+def recommended_change(changes: list[Change]) -> Change | None:
+    """The one with the fewest changes that has nearly all there is to gain."""
+    if not changes:
+        return None
+    most = max((change.gain for change in changes if np.isfinite(change.gain)), default=np.nan)
+    enough = (change for change in changes if not change.gain < _ENOUGH * most)
+    return next(enough)

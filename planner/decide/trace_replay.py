@@ -1,0 +1,149 @@
+"""A plan against the very requests of a trace: what its replicas would show, event by event."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from planner.base.arrays import FloatArray, IndexArray, first
+from planner.base.records import record
+from planner.errors import SearchSpaceError
+from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.continuous_batching import new_tokens, request_overhead
+from planner.estimators.inference.prefix_cache import token_bytes
+from planner.estimators.inference.replica_simulation import PrefixCache, Requests, StepCosts, replay
+from planner.optimize.source import Candidates, at_load
+from planner.question.names import REQUEST_LATENCY, TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN
+from planner.question.request import Request
+from planner.question.terms import terms_about
+from planner.workloads.measured_arrivals import replica_of
+from planner.workloads.prefix_cache import is_drawn
+from planner.workloads.replicas import Replicas
+from planner.workloads.traffic import trace_of
+
+SHARES = (0.5, 0.9, 0.99)
+LATENCIES = terms_about("latency", "serve")
+
+
+@record(kw_only=True)
+class ReplayLatencies:
+    """The mean and the percentiles of each latency [s], by ``mean`` or share.
+
+    ``predicted`` in closed form, ``seen`` in the replay of ``requests``. ``hit_rates``: the share
+    of prompts that is found in the caches, predicted and seen; None where no blocks are named.
+    ``is_pipeline``: of replicas of several stages, which a replay takes for one.
+    """
+
+    requests: int
+    hit_rates: tuple[float, float] | None
+    is_pipeline: bool
+    predicted: Mapping[str, Mapping[float | None, float]]
+    seen: Mapping[str, Mapping[float | None, float]]
+
+    def differs(self, most: float) -> list[str]:
+        """The latencies whose mean the two tell apart by more than this share."""
+        return [
+            name
+            for name in LATENCIES
+            if abs(np.log(self.seen[name][None] / self.predicted[name][None])) > np.log1p(most)
+        ]
+
+
+def replay_trace(candidates: Candidates, request: Request) -> ReplayLatencies:
+    """The trace of a question on the first of some candidates; its times stretched to the rate.
+
+    Requests go to the replicas in turn, to any, or where most of their prompt was computed last,
+    as the router sends them.
+
+    Raises SearchSpaceError if the plan has pools of prefill and decode workers, which are not
+    replayed.
+    """
+    found = at_load(candidates)
+    if not isinstance(found, Replicas) or request.trace is None:
+        raise SearchSpaceError(
+            "--replay takes a plan whose replicas do prefill and decode: add --mode aggregated."
+        )
+    trace, setting = trace_of(Path(request.trace), request.prompt_range), found.setting
+    estimate, c = found.estimate, found.held
+    number = max(round(first(found.num_gpus / c.replica_gpus)), 1)
+    stretch = (trace.request_rate or 0.0) / (request.request_rate or 1.0)
+    scheduler = setting.engine.scheduler
+    ranks = first(c.attention_data_parallel)
+    places = min(first(estimate.memory.most_sequences), scheduler.max_num_seqs * ranks)
+    new, work = first(new_tokens(setting)), setting.workload
+    costs = StepCosts.of(estimate.served.phases, new, scheduler.chunked_prefill)
+    times = trace.times * stretch
+    prompts = trace.input_tokens * new / work.input_tokens
+    blocks: Sequence[Sequence[int]] = ()
+    owners = replica_of(times.size, number, is_drawn(request.router), seed=1)
+    if work.reuse is not None:
+        prompts, blocks = trace.input_tokens, trace.blocks_of_each
+        if not work.reuse.scatter:
+            owners = _sent_back(blocks, number)
+    room = first(estimate.memory.room.size / token_bytes(setting, estimate.memory)) * ranks
+    caches = list[PrefixCache]()
+    outside = request_overhead(setting)
+    seen: dict[str, list[FloatArray]] = {name: [] for name in LATENCIES}
+    for replica in range(number):
+        own = np.flatnonzero(owners == replica)
+        if not own.size:
+            continue
+        requests = Requests(
+            arrivals=times[own],
+            prompts=prompts[own],
+            answers=trace.output_tokens[own],
+            blocks=[blocks[place] for place in own.tolist()] if blocks else (),
+        )
+        if blocks:
+            caches.append(PrefixCache(int(room / trace.block_tokens), trace.block_tokens))
+        one = replay(
+            requests,
+            costs,
+            places=int(places),
+            step_tokens=int(first(c.replica_step_tokens)),
+            cache=caches[-1] if blocks else None,
+        )
+        latencies = {
+            TIME_TO_FIRST_TOKEN: one.first + outside,
+            TIME_PER_OUTPUT_TOKEN: one.per_token[~np.isnan(one.per_token)],
+            REQUEST_LATENCY: one.latency + outside,
+        }
+        for name, values in latencies.items():
+            seen[name].append(values)
+    return ReplayLatencies(
+        requests=trace.times.size,
+        hit_rates=_hit_rates(setting, caches),
+        is_pipeline=first(c.pipeline_parallel) > 1,
+        predicted={
+            name: {None: first(found.value(name))}
+            | {share: first(found.percentile(name, share)) for share in SHARES}
+            for name in LATENCIES
+        },
+        seen={
+            name: {None: float(values.mean())}
+            | {share: float(np.quantile(values, share)) for share in SHARES}
+            for name, values in ((name, np.concatenate(parts)) for name, parts in seen.items())
+        },
+    )
+
+
+def _sent_back(blocks: Sequence[Sequence[int]], number: int) -> IndexArray:
+    """The replica of each request: that which has most of its prompt, else the next in turn."""
+    known, owners = dict[int, int](), list[int]()
+    for place, prompt in enumerate(blocks):
+        half = prompt[len(prompt) // 2 :]
+        own = next((known[one] for one in reversed(half) if one in known), place % number)
+        known.update(dict.fromkeys(prompt, own))
+        owners.append(own)
+    return np.asarray(owners)
+
+
+def _hit_rates(
+    setting: ServingSetting, caches: Sequence[PrefixCache]
+) -> tuple[float, float] | None:
+    if setting.prefixes is None or not caches:
+        return None
+    found = sum(cache.found for cache in caches) / sum(cache.asked for cache in caches)
+    return first(setting.prefixes.gpu_cache_hit_rate), found

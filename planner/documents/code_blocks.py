@@ -1,0 +1,71 @@
+"""Blocks of code in texts for people: Markdown and reStructuredText."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from planner.base.read_files import MEBIBYTE
+from planner.errors import LaunchError
+
+_FENCE = re.compile(
+    r"^ *(?P<fence>```+|~~~+) *(?P<language>[\w+-]*)(?P<more>[^\n]*)\n?", re.MULTILINE
+)
+_DIRECTIVE = re.compile(
+    r"^\.\. code(?:-block)?:: *(?P<language>[\w+-]*)[^\n]*\n(?P<body>(?: *\n|[ \t]+[^\n]*\n)+)",
+    re.MULTILINE,
+)
+_PROMPT = re.compile(r"^( *)[$#>] (?=\S)", re.MULTILINE)
+# Each block is read with the whole text before it, as blanks.
+_MOST_CHARACTERS = 10 * MEBIBYTE
+_INDENTED = ("python", "py", "python3")
+
+
+def blocks_of(text: str, languages: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The blocks in one of these languages, with blanks in place of the text before.
+
+    Places in the code are those in the text. Python, whose indentation counts, begins in the first
+    column, so that its lines alone are those of the text.
+    """
+    blanks = re.sub(r"[^\n]", " ", text)
+    number = len(_FENCE.findall(text)) // 2 + len(_DIRECTIVE.findall(text))
+    if number * len(text) > _MOST_CHARACTERS:
+        raise LaunchError(
+            f"{number:,} blocks of code in {len(text):,} characters are more than is read: give "
+            "the part that starts the job."
+        )
+    directives = (
+        (one["language"], one.start("body"), one.end("body")) for one in _DIRECTIVE.finditer(text)
+    )
+    for word, start, end in (*_fenced(text), *directives):
+        language, body = word.lower(), text[start:end]
+        if language in languages:
+            code = textwrap.dedent(body) if language in _INDENTED else _separated(body)
+            yield language, blanks[:start] + code
+
+
+def _separated(body: str) -> str:
+    """A body whose documents are indented, with what separates them in the first column."""
+    indent = body[: len(body) - len(body.lstrip(" "))]
+    return re.sub(rf"^{indent}---(?=\s*$)", f"---{indent}", body, flags=re.MULTILINE)
+
+
+def _fenced(text: str) -> Iterator[tuple[str, int, int]]:
+    """The language of each block between fences, and where its code begins and ends.
+
+    A fence with a language begins a block, also where the one before it was never closed.
+    """
+    opening: re.Match[str] | None = None
+    for fence in _FENCE.finditer(text):
+        if opening is not None and not fence["fence"].startswith(opening["fence"]):
+            continue
+        begins = bool(fence["language"] or fence["more"].strip())
+        if opening is not None and (opening["language"] or not begins):
+            yield opening["language"], opening.end(), fence.start()
+        opening = fence if begins or opening is None else None
+
+
+def without_prompts(code: str) -> str:
+    """Commands of a shell with blanks in place of its prompts."""
+    return _PROMPT.sub(r"\1  ", code)

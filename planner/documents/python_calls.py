@@ -1,0 +1,681 @@
+"""Programs in Python as text: which functions they call with which values; nothing is run."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import TypeAlias
+
+from planner.base.read_files import parse_json
+from planner.base.records import record
+from planner.documents.unroll_loops import unroll_loops
+from planner.errors import LaunchError, PlannerError
+
+_MOST_STEPS = 200_000
+_LONGEST_TEXT = 10_000
+_LARGEST = 10**18
+
+
+@record(kw_only=True)
+class UnknownValue:
+    """A value that text alone does not tell, and why."""
+
+    why: str
+
+
+Value: TypeAlias = object
+"""None, a bool, number or text; a list or dict of values; `Untold`; `Call`."""
+
+
+@record(kw_only=True)
+class Call:
+    """A call: ``name`` with its module as it is imported, ``vllm.LLM``.
+
+    ``keywords`` are its keywords in order, those of ``**mapping`` among them; ``rest`` says why
+    some of these cannot be told, empty where all are.
+    """
+
+    name: str
+    line: int
+    positional: tuple[Value, ...] = ()
+    keywords: Mapping[str, Value] = field(default_factory=dict)
+    lines: Mapping[str, int] = field(default_factory=dict)
+    rest: str = ""
+
+    @property
+    def module(self) -> str:
+        """The package that it is from; empty where the program does not say."""
+        return self.name.partition(".")[0] if "." in self.name else ""
+
+    def ends(self, *words: str) -> bool:
+        """Whether it is called so, whatever stands before a point.
+
+        >>> Call(name="vllm.LLM", line=1).ends("LLM")
+        True
+        """
+        return any(self.name == word or self.name.endswith("." + word) for word in words)
+
+    @property
+    def parts(self) -> dict[str, Value]:
+        """What it is given by dotted names: an object by its class and by what it is given.
+
+        Lists and mappings are left out.
+
+        >>> inner = Call(name="m.Part", line=1, given={"size": 2})
+        >>> Call(name="Whole", line=1, given={"part": inner}).parts
+        {'part': 'Part', 'part.size': 2}
+        """
+        parts: dict[str, Value] = {}
+        for key, value in self.keywords.items():
+            if isinstance(value, Call):
+                parts[key] = value.name.rpartition(".")[2]
+                parts |= {f"{key}.{name}": part for name, part in value.parts.items()}
+            elif not isinstance(value, dict | list):
+                parts[key] = value
+        return parts
+
+
+@record(kw_only=True)
+class Function:
+    """A function: the ``calls`` in it, and what it assigns to parts of what it has made.
+
+    ``changes`` are these values by the path behind the name: ``steps`` of ``config.steps = 9``.
+    """
+
+    name: str
+    line: int
+    calls: tuple[Call, ...]
+    changes: Mapping[str, Value]
+
+
+@dataclass(kw_only=True)
+class _Scope:
+    """Names of a module, a function or a class; each with what it is assigned."""
+
+    above: _Scope | None = None
+    names: dict[str, list[tuple[ast.expr | None, _Scope]]] = field(default_factory=dict)
+    added: dict[str, list[ast.expr]] = field(default_factory=dict)
+    changed: dict[str, list[tuple[str, ast.expr]]] = field(default_factory=dict)
+
+    def put(self, name: str, value: ast.expr | None, place: _Scope | None = None) -> None:
+        """Assign a value that is written in ``place``; None is one that is not known."""
+        self.names.setdefault(name, []).append((value, place or self))
+
+
+@dataclass(kw_only=True)
+class _Program:
+    name: str
+    imports: dict[str, str] = field(default_factory=dict)
+    arguments: dict[str, ast.expr | None] = field(default_factory=dict)
+    members: dict[str, _Scope] = field(default_factory=dict)
+    functions: dict[str, tuple[list[str], _Scope]] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
+    calls: list[tuple[ast.Call, _Scope]] = field(default_factory=list)
+    steps: int = 0
+
+    def step(self) -> None:
+        """Count what is worked out, and refuse too much."""
+        self.steps += 1
+        if self.steps > _MOST_STEPS:
+            raise LaunchError(f"{self.name}: is nested or long beyond what is read.")
+
+
+def parse_calls(
+    text: str, name: str, command_line: Mapping[str, str] | None = None
+) -> tuple[Call, ...]:
+    """The calls of a program in the order of its lines.
+
+    Told are constants, names that a function or the module assigns once, the defaults of
+    parameters, of ``add_argument`` and of environment variables, and what is simply made of them;
+    what its ``command_line`` gives by name stands for those defaults, also of the classes that
+    HfArgumentParser makes and of the function that Fire calls.
+    Raises LaunchError if it is no Python, or nested beyond what is read.
+    """
+    with _read(text, name) as program:
+        _take_options(program, command_line or {})
+        _pass_on(program)
+        found = [_call(node, scope, program) for node, scope in program.calls]
+    return tuple(sorted(found, key=lambda one: one.line))
+
+
+def parse_functions(text: str, name: str) -> tuple[Function, ...]:
+    """The functions of a program, in order; values are told as in `calls_of`.
+
+    Raises LaunchError as `calls_of` does.
+    """
+    with _read(text, name) as program:
+        found = []
+        for called, (_, own) in program.functions.items():
+            calls = [_call(node, at, program) for node, at in program.calls if _is_in(at, own)]
+            changes = {
+                path: _value(value, own, program, ())
+                for each in own.changed.values()
+                for path, value in each
+            }
+            line = program.lines[called]
+            found.append(Function(name=called, line=line, calls=tuple(calls), changes=changes))
+    return tuple(found)
+
+
+def _is_in(scope: _Scope | None, outer: _Scope) -> bool:
+    while scope is not None and scope is not outer:
+        scope = scope.above
+    return scope is outer
+
+
+@contextmanager
+def _read(text: str, name: str) -> Iterator[_Program]:
+    """The program of a text, and an error of its own for what cannot be read of it."""
+    program = _Program(name=name)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+        _gather(unroll_loops(_folded(tree.body)), _Scope(), program)
+        yield program
+    except SyntaxError as error:
+        raise LaunchError(
+            f"{name}: line {error.lineno}: is not Python that can be parsed ({error.msg})."
+        ) from None
+    except (ValueError, RecursionError, MemoryError):
+        raise LaunchError(f"{name}: is not Python that can be parsed.") from None
+
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+def _folded(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """The statements of a module, ``x *= y`` put into the assignment of ``x`` before it.
+
+    Where something between them takes ``x``, it has two values, and both statements stay.
+    """
+    last: dict[str, ast.Assign] = {}
+    kept: list[ast.stmt] = []
+    for node in body:
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
+                last.pop(inner.id, None)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            last[node.targets[0].id] = node
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            before = last.get(node.target.id)
+            if before is not None and len(before.targets) == 1:
+                before.value = ast.BinOp(left=before.value, op=node.op, right=node.value)
+                continue
+        kept.append(node)
+    return kept
+
+
+def _gather(
+    nodes: Sequence[ast.AST], scope: _Scope, program: _Program, *, is_sure: bool = True
+) -> None:
+    """Take in names, imports and calls, in scopes as Python has them.
+
+    What is not sure, as it depends on a condition, changes parts to what is not known.
+    """
+    for node in nodes:
+        program.step()
+        inner = scope
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                whole = name.name if name.asname else name.name.partition(".")[0]
+                program.imports[name.asname or whole] = whole
+        elif isinstance(node, ast.ImportFrom):
+            for name in node.names:
+                program.imports[name.asname or name.name] = f"{node.module or ''}.{name.name}"
+        elif isinstance(node, _FUNCTIONS):
+            inner = _Scope(above=scope)
+            named = _parameters(node.args, inner)
+            if not isinstance(node, ast.Lambda):
+                program.functions[node.name] = named, inner
+                program.lines[node.name] = node.lineno
+        elif isinstance(node, ast.ClassDef):
+            inner = program.members[node.name] = _Scope(above=scope)
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                is_part = isinstance(target, ast.Attribute)
+                _assign(target, node.value if is_sure or not is_part else None, scope)
+        elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+            _assign(node.target, node.value, scope)
+        elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+            _add(node.target, node.value, scope)
+        elif isinstance(node, ast.AugAssign | ast.For | ast.AsyncFor | ast.comprehension):
+            _assign(node.target, None, scope)
+        elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+            _assign(node.optional_vars, None, scope)
+        elif isinstance(node, ast.Call):
+            program.calls.append((node, scope))
+            _argument(node, program)
+            if isinstance(node.func, ast.Attribute) and node.args[:1]:
+                if node.func.attr == "extend":
+                    _add(node.func.value, node.args[0], scope)
+                elif node.func.attr == "append":
+                    _add(node.func.value, ast.List(elts=[*node.args]), scope)
+        within = is_sure and not isinstance(node, ast.If)
+        _gather([*ast.iter_child_nodes(node)], inner, program, is_sure=within)
+
+
+def _parameters(given: ast.arguments, scope: _Scope) -> list[str]:
+    """Put the parameters of a function with their defaults; their names in order."""
+    named = [*given.posonlyargs, *given.args]
+    defaults: list[ast.expr | None] = [*given.defaults]
+    pairs = [*zip_longest(reversed(named), reversed(defaults))]
+    for one, value in (*pairs, *zip(given.kwonlyargs, given.kw_defaults, strict=True)):
+        scope.put(one.arg, value)
+    for rest in (given.vararg, given.kwarg):
+        if rest is not None:
+            scope.put(rest.arg, None)
+    return [one.arg for one in named]
+
+
+def _pass_on(program: _Program) -> None:
+    """Put what functions are called with: a parameter is told where all say one thing."""
+    told: set[tuple[str, str]] = set()
+    for node, scope in program.calls:
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name not in program.functions:
+            continue
+        names, own = program.functions[name]
+        pairs = [*zip(names, node.args, strict=False)]
+        pairs += [(keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg]
+        for parameter, value in pairs:
+            given = own.names.get(parameter, [])
+            if (name, parameter) not in told and len(given) == 1:
+                given.clear()
+            told.add((name, parameter))
+            own.put(parameter, value, scope)
+
+
+def _assign(target: ast.AST, value: ast.expr | None, scope: _Scope) -> None:
+    if isinstance(target, ast.Name):
+        scope.put(target.id, value)
+    elif isinstance(target, ast.Tuple | ast.List):
+        told = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
+        for at, one in enumerate(target.elts):
+            each = value.elts[at] if told and isinstance(value, ast.Tuple | ast.List) else None
+            _assign(one, each, scope)
+    elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+        scope.put(target.value.id, None)  # a mapping that is changed
+    elif isinstance(target, ast.Attribute):
+        name, _, path = ast.unparse(target).partition(".")
+        changed = scope.changed.setdefault(name, [])
+        changed.append((path, ast.Name(id="") if value is None else value))
+
+
+def _add(target: ast.AST, value: ast.expr, scope: _Scope) -> None:
+    """Lengthen a list that the same scope assigns; of anything else the value is not known."""
+    if isinstance(target, ast.Name) and isinstance(
+        scope.names.get(target.id, [(None, scope)])[0][0], ast.List
+    ):
+        scope.added.setdefault(target.id, []).append(value)
+    else:
+        _assign(target, None, scope)
+
+
+def _argument(node: ast.Call, program: _Program) -> None:
+    """The default of an option of a command line, by the name that it gets."""
+    if not (isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument"):
+        return
+    words = [one.value for one in node.args if isinstance(one, ast.Constant)]
+    options = [word for word in words if isinstance(word, str)]
+    long = next((word for word in options if word.startswith("--")), next(iter(options), ""))
+    given = {one.arg: one.value for one in node.keywords}
+    own = given.get("dest")
+    name = own.value if isinstance(own, ast.Constant) else long.lstrip("-").replace("-", "_")
+    action = given.get("action")
+    is_flag = isinstance(action, ast.Constant) and action.value == "store_true"
+    default = given.get("default") or (ast.Constant(value=False) if is_flag else None)
+    program.arguments[str(name)] = default
+
+
+def _take_options(program: _Program, command_line: Mapping[str, str]) -> None:
+    """Put the options of a command line over defaults, and fields of classes that options fill."""
+    values = {name: _constant(text) for name, text in command_line.items()}
+    for node, _ in program.calls:
+        kind = _dotted(node.func, program).rpartition(".")[2]
+        named = [one.id for arg in node.args for one in ast.walk(arg) if isinstance(one, ast.Name)]
+        if kind in ("HfArgumentParser", "TrlParser"):
+            for name, given in (x for one in named if one in program.members
+                                for x in program.members[one].names.items()):  # fmt: skip
+                program.arguments.setdefault(name, _field(given[0][0]))
+            program.arguments.update(values)
+        elif kind == "Fire":
+            for scope in (program.functions[one][1] for one in named if one in program.functions):
+                scope.names.update({
+                    name: [(value, scope)] for name, value in values.items() if name in scope.names
+                })  # fmt: skip
+    known = {name: value for name, value in values.items() if name in program.arguments}
+    program.arguments.update(known)
+
+
+def _field(value: ast.expr | None) -> ast.expr | None:
+    """The default of a field of a class: ``field(default=...)``, or what is assigned."""
+    if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Name)):
+        return value
+    return next((keyword.value for keyword in value.keywords if keyword.arg == "default"), None)
+
+
+def _constant(text: str) -> ast.Constant:
+    """A word of a command line as the value that parsers make of it."""
+    plain = {"true": True, "false": False, "none": None}
+    if text.lower() in plain:
+        return ast.Constant(value=plain[text.lower()])
+    for kind in (int, float):
+        try:
+            return ast.Constant(value=kind(text))
+        except ValueError:
+            continue
+    return ast.Constant(value=text)
+
+
+def _dotted(node: ast.AST, program: _Program) -> str:
+    """The name of a function with its module; empty where it is no name."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    return ".".join([program.imports.get(node.id, node.id), *reversed(parts)])
+
+
+def _call(node: ast.Call, scope: _Scope, program: _Program) -> Call:
+    given: dict[str, Value] = {}
+    lines: dict[str, int] = {}
+    rest = ""
+    for one in node.keywords:
+        value = _value(one.value, scope, program, ())
+        if one.arg is not None:
+            given[one.arg], lines[one.arg] = value, one.value.lineno
+        elif isinstance(value, dict):
+            given |= {str(name): told for name, told in value.items()}
+            lines |= dict.fromkeys(map(str, value), one.value.lineno)
+        else:
+            rest = f"**{ast.unparse(one.value)[:40]} stands for options that are not in the text"
+    positional = [_value(one, scope, program, ()) for one in node.args]
+    return Call(
+        name=_dotted(node.func, program),
+        line=node.lineno,
+        positional=tuple(positional),
+        keywords=given,
+        lines=lines,
+        rest=rest,
+    )
+
+
+_Within: TypeAlias = tuple[tuple[int, str], ...]
+
+
+def _value(node: ast.AST, scope: _Scope, program: _Program, within: _Within) -> Value:
+    """What an expression is, as far as text tells it; ``within`` are names being looked up."""
+    program.step()
+
+    def told(one: ast.AST) -> Value:
+        return _value(one, scope, program, within)
+
+    if isinstance(node, ast.Constant):
+        is_plain = node.value is None or isinstance(node.value, bool | int | float | str)
+        return (
+            node.value if is_plain else UnknownValue(why=f"{node.value!r:.40} is not a plain value")
+        )
+    if isinstance(node, ast.Name):
+        return _named(node.id, scope, program, within)
+    if isinstance(node, ast.Starred):
+        return told(node.value)
+    if isinstance(node, ast.List | ast.Tuple | ast.Set):
+        return _listed(node.elts, told)
+    if isinstance(node, ast.Dict):
+        return _mapping(node, told)
+    if isinstance(node, ast.JoinedStr):
+        return _joined([told(_inside(one)) for one in node.values], node)
+    if isinstance(node, ast.Subscript):
+        table, key = told(node.value), told(node.slice)
+        if isinstance(table, dict) and isinstance(key, str) and key in table:
+            return table[key]
+    if isinstance(node, ast.Attribute):
+        return _attribute(node, scope, program, within)
+    if isinstance(node, ast.Call):
+        return _called(node, scope, program, within)
+    if isinstance(node, ast.BinOp):
+        return _computed(node, told(node.left), told(node.right))
+    if isinstance(node, ast.UnaryOp):
+        inner = told(node.operand)
+        if isinstance(node.op, ast.Not) and not isinstance(inner, UnknownValue | Call):
+            return not inner
+        if isinstance(node.op, ast.USub) and isinstance(inner, int | float):
+            return -inner
+    if isinstance(node, ast.IfExp):
+        test = told(node.test)
+        if not isinstance(test, UnknownValue | Call):
+            return told(node.body if test else node.orelse)
+    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+        for one in node.values:
+            value = told(one)
+            if isinstance(value, UnknownValue | Call) or value:
+                return value
+        return value
+    return _unknown_value(node)
+
+
+def _listed(nodes: Sequence[ast.expr], evaluate: Callable[[ast.AST], Value]) -> list[Value]:
+    """The values of a list, those of a starred list in it among them."""
+    found: list[Value] = []
+    for node in nodes:
+        value = evaluate(node)
+        if isinstance(node, ast.Starred) and isinstance(value, list):
+            found.extend(value)
+        else:
+            found.append(value)
+    return found
+
+
+def _unknown_value(node: ast.AST) -> UnknownValue:
+    return UnknownValue(why=f"{ast.unparse(node)[:60]} is known only as the program runs")
+
+
+def _inside(node: ast.AST) -> ast.AST:
+    return node.value if isinstance(node, ast.FormattedValue) else node
+
+
+def _joined(parts: Sequence[Value], node: ast.AST) -> Value:
+    if all(isinstance(part, str | int | float) for part in parts):
+        text = "".join(map(str, parts))
+        if len(text) <= _LONGEST_TEXT:
+            return text
+    return _unknown_value(node)
+
+
+def _mapping(node: ast.Dict, evaluate: Callable[[ast.AST], Value]) -> Value:
+    found: dict[str, Value] = {}
+    for key, value in zip(node.keys, node.values, strict=True):
+        if key is None:
+            inner = evaluate(value)
+            if not isinstance(inner, dict):
+                return _unknown_value(node)
+            found |= inner
+        else:
+            found[str(evaluate(key))] = evaluate(value)
+    return found
+
+
+def _named(name: str, scope: _Scope, program: _Program, within: _Within) -> Value:
+    """A name that is assigned once where it is found first, outwards."""
+    place: _Scope | None = scope
+    changes: list[tuple[str, Value]] = []
+    while place is not None:
+        inner = place
+        changes += (
+            (path, _value(value, inner, program, (*within, (id(inner), f"{name}."))))
+            for path, value in place.changed.get(name, [])
+            if (id(inner), f"{name}.") not in within
+        )
+        if name in place.names:
+            break
+        place = place.above
+    if place is None:
+        return UnknownValue(why=f"{name} is set by nothing in this program")
+    given = place.names[name]
+    known = (id(place), name)
+    value, written = given[0]
+    if len(given) > 1:
+        return UnknownValue(why=f"{name} is set more than once")
+    if known in within or value is None:
+        return UnknownValue(why=f"{name} is known only as the program runs")
+    told = _value(value, written, program, (*within, known))
+    if isinstance(told, list):
+        for one in place.added.get(name, []):
+            more = _value(one, place, program, (*within, known))
+            told = [*told, *(more if isinstance(more, list) else [_unknown_value(one)])]
+    if changes and isinstance(told, Call):
+        return replace(told, keywords={**told.keywords, **dict(changes)})
+    return UnknownValue(why=f"{name} is set more than once") if changes else told
+
+
+def _attribute(node: ast.Attribute, scope: _Scope, program: _Program, within: _Within) -> Value:
+    """``torch.bfloat16``, the option of a command line, a member of a class."""
+    name = _dotted(node, program)
+    first, _, rest = name.partition(".")
+    if first == "torch":
+        return rest.removeprefix("cuda.")
+    if first in program.members and rest in program.members[first].names:
+        return _named(rest, program.members[first], program, within)
+    if isinstance(node.value, ast.Name):
+        made = _named(node.value.id, scope, program, within)
+        if isinstance(made, Call) and rest in made.keywords and made.name not in program.members:
+            return made.keywords[rest]
+        if isinstance(made, Call) and made.name in program.members:
+            members = program.members[made.name]
+            if rest in made.keywords or rest in members.names:
+                own = made.keywords.get(rest)
+                return _named(rest, members, program, within) if own is None else own
+    default = program.arguments.get(rest)
+    if default is not None and first != "self":
+        return _value(default, _Scope(), program, within)
+    return _unknown_value(node)
+
+
+def to_shell_word(value: Value) -> str:
+    """A value as a shell is given it; what is not told as a variable that nothing sets."""
+    is_plain = isinstance(value, str | int | float) and not isinstance(value, bool)
+    return str(value) if is_plain else "$UNTOLD"
+
+
+_BY_ENVIRONMENT = ("os.environ.get", "os.getenv", "environ.get", "getenv")
+_KINDS = {"int": int, "str": str, "float": float, "bool": bool}
+IS_BF16 = ("is_bfloat16_supported", "is_bf16_supported", "is_torch_bf16_gpu_available")
+"""Functions that say whether the GPU has bf16: every one from Ampere on."""
+
+
+def _called(node: ast.Call, scope: _Scope, program: _Program, within: _Within) -> Value:
+    """What a call within a value is: of a configuration the call itself."""
+    name = _dotted(node.func, program)
+    inner = [_value(one, scope, program, within) for one in node.args]
+    if name in _BY_ENVIRONMENT and len(inner) == 2:
+        return inner[1]
+    if name.rpartition(".")[2] in IS_BF16:
+        return True
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "join" and len(inner) == 1:
+        between = _value(node.func.value, scope, program, within)
+        if isinstance(between, str) and isinstance(inner[0], list):
+            return between.join(map(to_shell_word, inner[0]))
+    if name == "json.dumps" and len(inner) == 1 and isinstance(inner[0], int | float):
+        return str(inner[0]).lower()
+    if name in _KINDS and len(inner) == 1 and isinstance(inner[0], str | int | float):
+        try:
+            return _KINDS[name](inner[0])
+        except (ValueError, OverflowError):
+            return _unknown_value(node)
+    if name.rpartition(".")[2][:1].isupper() or name == "dict":
+        keywords = {
+            one.arg: _value(one.value, scope, program, within) for one in node.keywords if one.arg
+        }
+        if name == "dict":
+            return keywords if len(keywords) == len(node.keywords) else _unknown_value(node)
+        return Call(name=name, line=node.lineno, positional=tuple(inner), keywords=keywords)
+    return _unknown_value(node)
+
+
+def _computed(node: ast.BinOp, left: Value, right: Value) -> Value:
+    if isinstance(left, str) and isinstance(right, str) and isinstance(node.op, ast.Add):
+        return _joined([left, right], node)
+    is_dict = isinstance(left, dict) and isinstance(right, dict)
+    if is_dict and isinstance(node.op, ast.BitOr):
+        return {**left, **right}  # type: ignore[dict-item]
+    if not (isinstance(left, int | float) and isinstance(right, int | float)):
+        return _unknown_value(node)
+    if max(abs(left), abs(right)) > _LARGEST:
+        return _unknown_value(node)
+    if isinstance(node.op, ast.Add | ast.Sub):
+        return left + right if isinstance(node.op, ast.Add) else left - right
+    if isinstance(node.op, ast.Mult):
+        return left * right
+    if right and isinstance(node.op, ast.Div | ast.FloorDiv):
+        return left / right if isinstance(node.op, ast.Div) else left // right
+    is_power = isinstance(node.op, ast.Pow) and left > 0
+    return left**right if is_power and 0 <= right <= 60 and left <= 1024 else _unknown_value(node)
+
+
+_SHELL_CELL = re.compile(r"%%(?:bash|sh|script +bash|script +sh)\b")
+_MAGIC = re.compile(r"\s*[%!?]")
+_COMMAND = re.compile(r"\s*(?:!|%(?=pip\b))")
+_WITH_CODE = re.compile(r"%%(?:capture|time|timeit)\b")
+
+
+def cells_of(text: str, name: str) -> Iterator[str]:
+    """The cells of code of a notebook, in order. Raises LaunchError if it is no notebook."""
+    try:
+        book = parse_json(text, name)
+    except PlannerError as error:
+        raise LaunchError(str(error)) from error
+    cells = book.get("cells") if isinstance(book, dict) else None
+    if not isinstance(cells, list):
+        raise LaunchError(f"{name}: is not a notebook: it has no list of cells.")
+    for cell in cells:
+        if isinstance(cell, dict) and cell.get("cell_type") == "code":
+            source = cell.get("source") or ""
+            yield "".join(map(str, source)) if isinstance(source, list) else str(source)
+
+
+def program_and_shell(cells: Sequence[str]) -> tuple[str, str]:
+    """The lines of a notebook's cells that are Python, and those for a shell.
+
+    Both have the lines of all cells in a row, blank where they are the other's. A cell that is
+    no Python is left out.
+
+    >>> program_and_shell(["x = 1\\n!vllm serve m"])
+    ('x = 1\\n', '\\nvllm serve m')
+    """
+    programs: list[str] = []
+    shells: list[str] = []
+    for cell in cells:
+        lines = cell.split("\n")
+        own, shell = [""] * len(lines), [""] * len(lines)
+        if _SHELL_CELL.match(cell):
+            shell[1:] = lines[1:]
+        elif not cell.startswith("%%") or _WITH_CODE.match(cell):
+            goes_on = False
+            for at, line in enumerate(lines):
+                is_shell = goes_on or bool(_COMMAND.match(line))
+                if is_shell:
+                    shell[at] = line if goes_on else _COMMAND.sub("", line, count=1)
+                elif not _MAGIC.match(line):
+                    own[at] = line
+                goes_on = is_shell and line.endswith("\\")
+        programs.append("\n".join(own if _is_python("\n".join(own)) else [""] * len(lines)))
+        shells.append("\n".join(shell))
+    return "\n".join(programs), "\n".join(shells)
+
+
+def _is_python(text: str) -> bool:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True

@@ -1,0 +1,330 @@
+"""Text of launch files: where a value stands, what changes there, and the difference as a patch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from difflib import unified_diff
+
+from planner.base.read_files import MEBIBYTE
+from planner.base.records import record
+from planner.errors import LaunchError
+
+LARGEST = 4 * MEBIBYTE
+"""Bytes of a file, or characters of a text, up to which it is read."""
+
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
+_NO_NEWLINE = "\\ No newline at end of file\n"
+
+
+@dataclass(frozen=True, order=True)
+class Span:
+    """Characters ``start`` up to ``end`` of a file's text; empty where something can be put in."""
+
+    start: int
+    end: int
+
+
+@record(kw_only=True)
+class ParsedOption:
+    """One option of a user's file, as text alone tells it.
+
+    ``option`` is spelt as in the target's table: ``--tensor-model-parallel-size``,
+    ``zero_optimization.stage``.
+    """
+
+    option: str
+    texts: tuple[str | None, ...]
+    """Its values as text; empty for a flag; None where text alone does not tell the value."""
+    line: int
+    """The first line of a file is 1."""
+    spans: tuple[Span | None, ...]
+    """Of each value; through a variable, where that got it; None if composed of several parts."""
+    full_span: Span | None
+    """Option and values, where they stand together: what is removed to remove the option."""
+    unknown: str = ""
+    """Why a value cannot be told: ``$WORLD_SIZE is set by nothing in this file``."""
+
+    @property
+    def single(self) -> str | None:
+        """Its one value; None of a flag, of several, and of one that cannot be told."""
+        return self.texts[0] if len(self.texts) == 1 else None
+
+    @property
+    def joined(self) -> str | None:
+        """Its values with blanks between; None of a flag, and where one cannot be told."""
+        known = [text for text in self.texts if text is not None]
+        return " ".join(known) if len(known) == len(self.texts) and known else None
+
+    def with_value(self, text: str) -> ParsedOption:
+        """The option with another value, which does not stand in the file."""
+        return replace(self, texts=(text,), spans=(None,))
+
+
+def implied_option(option: str, text: str, line: int = 1) -> ParsedOption:
+    """An option that a program has by itself: it stands nowhere in the file."""
+    return ParsedOption(option=option, texts=(text,), line=line, spans=(None,), full_span=None)
+
+
+def apply_edits(text: str, edits: Mapping[Span, str]) -> str:
+    """``text`` with each span replaced; an empty span puts something in.
+
+    Raises ValueError if two edits overlap or one lies outside the text.
+
+    >>> edited("tp=2 pp=4", {Span(3, 4): "8", Span(9, 9): " cp=2"})
+    'tp=8 pp=4 cp=2'
+    """
+    parts, done = [], 0
+    for span in sorted(edits):
+        if not done <= span.start <= span.end <= len(text):
+            raise ValueError(f"The edit {span} overlaps another or lies outside the text.")
+        parts += [text[done : span.start], edits[span]]
+        done = span.end
+    return "".join([*parts, text[done:]])
+
+
+def make_patch(before: str, after: str, name: str) -> str:
+    """A unified diff that ``patch`` takes; empty if nothing changed.
+
+    >>> print(diff("tp=2\\npp=4\\n", "tp=8\\npp=4\\n", "run.sh"), end="")
+    --- run.sh
+    +++ run.sh
+    @@ -1,2 +1,2 @@
+    -tp=2
+    +tp=8
+     pp=4
+    """
+    lines = unified_diff(list(_lines(before)), list(_lines(after)), name, name)
+    return "".join(line if line.endswith("\n") else f"{line}\n{_NO_NEWLINE}" for line in lines)
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Lines end at a line feed alone; ``str.splitlines`` also ends them at other characters."""
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start) + 1 or len(text)
+        yield text[start:end]
+        start = end
+
+
+Texts = tuple[str | None, ...]
+Changes = Mapping[str, tuple[str, ...] | None]
+"""Options with their new texts, none for a flag; None takes the option out."""
+
+
+@record(kw_only=True)
+class EditResult:
+    """A file after changes; ``unwritten`` are those whose place text alone does not tell."""
+
+    text: str
+    unwritten: Changes = field(default_factory=dict)
+
+
+def first_that_reads(
+    candidates: Iterable[str],
+    wanted: Mapping[str, Texts],
+    read: Callable[[str], Mapping[str, Texts]],
+) -> str | None:
+    """The first text that reads as wanted; None if there is none."""
+    for candidate in candidates:
+        try:
+            found = read(candidate)
+        except LaunchError:
+            continue
+        if dict(found) == dict(wanted):
+            return candidate
+    return None
+
+
+def after_change(
+    options: Mapping[str, Texts], name: str, texts: tuple[str, ...] | None
+) -> dict[str, Texts]:
+    """The options that a change asks for; all others stay."""
+    rest = {option: old for option, old in options.items() if option != name}
+    return rest if texts is None else {**rest, name: texts}
+
+
+def shell_word(text: str) -> str:
+    """``text`` as one argument of a command of a POSIX shell, whatever it holds.
+
+    Raises LaunchError for a NUL character, which no argument of a command can hold.
+
+    >>> print(shell_word("bf16"), shell_word("a b"), shell_word("it's $(rm -rf ~)"))
+    bf16 'a b' 'it'"'"'s $(rm -rf ~)'
+    """
+    if "\0" in text:
+        raise LaunchError(f"{text!r} holds a NUL character, which no argument of a command can.")
+    if _PLAIN_WORD.fullmatch(text):
+        return text
+    return "'" + text.replace("'", "'\"'\"'") + "'"
+
+
+_SAFE_WORD = re.compile(r"[A-Za-z0-9_@%+:,./=-]+")
+# Quotes of a string that is split into words do not keep these from the shell.
+_EXPANDED = re.compile(r"[*?\[\]{}~]")
+_CONTINUED = re.compile(r"[ \t]*\\\r?\n")
+_REST_OF_LINE = re.compile(r"[ \t]*(?:#[^\n]*)?(\r?\n|$)")
+_MOST_NEIGHBOURS = 12
+_MOST_REPEATED = 5
+
+Read = Callable[[str], Mapping[str, ParsedOption]]
+
+
+def edit_command(text: str, changes: Changes, read: Read, after: str = "") -> EditResult:
+    """The script ``text`` with options of one command changed.
+
+    Parameters
+    ----------
+    changes : options as ``read`` names them
+    read : the options of the command in a text; called for every text that is tried, so that
+        only what reads back as wanted, everything else unchanged, is taken
+    after : the option that new ones stand behind; else the last ones are tried
+    """
+    unwritten: dict[str, tuple[str, ...] | None] = {}
+    for name, texts in changes.items():
+        options = read(text)
+        given = options.get(name)
+        if (given is None and texts is None) or (given is not None and given.texts == texts):
+            continue
+        if given is None:
+            # Behind what it may stand, the best first.
+            placed = [option for option in options.values() if option.full_span is not None]
+            placed.sort(key=lambda option: option.full_span or Span(0, 0), reverse=True)
+            places = [*([options[after]] if after in options else []), *placed]
+            candidates = _added(text, name, texts or (), places[:_MOST_NEIGHBOURS])
+        elif texts is None:
+            candidates = _removed(text, given)
+        else:
+            candidates = _changed(text, given, texts)
+        wanted = after_change(_texts(options), name, texts)
+        found = first_that_reads(candidates, wanted, lambda option: _texts(read(option)))
+        if found is None and texts is None:
+            found = _removed_again(text, name, wanted, read)
+        if found is None:
+            unwritten[name] = texts
+        else:
+            text = found
+    return EditResult(text=text, unwritten=unwritten)
+
+
+def _texts(options: Mapping[str, ParsedOption]) -> dict[str, tuple[str | None, ...]]:
+    return {name: option.texts for name, option in options.items()}
+
+
+def _changed(text: str, option: ParsedOption, texts: tuple[str, ...]) -> Iterator[str]:
+    """The value where it stands; else the option written again where it is used."""
+    spans = [span for span in option.spans if span is not None]
+    if len(spans) == len(texts) == len(option.spans):
+        for quoted in _spellings(texts):
+            yield apply_edits(text, dict(zip(spans, quoted, strict=True)))
+    if option.full_span is not None:
+        before = text[option.full_span.start : option.full_span.end]
+        spelt = re.split(r"[=\s]", before, maxsplit=1)[0]
+        for words in _written(
+            (spelt if _SAFE_WORD.fullmatch(spelt) else option.option),
+            texts,
+            joins=_is_joined(option, before),
+        ):
+            yield apply_edits(text, {option.full_span: words})
+
+
+def _removed(text: str, option: ParsedOption) -> Iterator[str]:
+    whole = option.full_span
+    if whole is None:
+        return
+    start, end = _line_start(text, whole.start), whole.end
+    if start is not None:
+        if match := _CONTINUED.match(text, end):
+            yield text[:start] + text[match.end() :]
+        elif match := _REST_OF_LINE.match(text, end):
+            if text[:start].endswith(("\\\n", "\\\r\n")):
+                before = text[:start]
+                if before.endswith(("\\\n", "\\\r\n")):
+                    before = before.rstrip("\r\n")[:-1].rstrip(" \t")
+                yield (before + text[end:])
+            yield text[:start] + text[match.end() :]
+    blanks = len(text[: whole.start]) - len(text[: whole.start].rstrip(" \t"))
+    following = len(text) - end - len(text[end:].lstrip(" \t"))
+    if start is not None:
+        yield text[: whole.start] + text[end + following :]
+    if blanks:
+        yield text[: whole.start - blanks] + text[end:]
+    yield text[: whole.start] + text[end + following :]
+
+
+def _removed_again(text: str, name: str, wanted: Mapping[str, Texts], read: Read) -> str | None:
+    """Without an option that the command repeats, of which the last one counts."""
+    for _ in range(_MOST_REPEATED):
+        options = read(text)
+        if name not in options:
+            return text
+
+        def others(one: str) -> dict[str, Texts]:
+            return {option: old for option, old in _texts(read(one)).items() if option != name}
+
+        shorter = first_that_reads(_removed(text, options[name]), wanted, others)
+        if shorter is None:
+            return None
+        text = shorter
+    return None
+
+
+def _added(
+    text: str, name: str, texts: tuple[str, ...], places: list[ParsedOption]
+) -> Iterator[str]:
+    for place in places:
+        if place.full_span is None:
+            continue
+        before = text[place.full_span.start : place.full_span.end]
+        # Parsers of keys take them with hyphens, too, where their neighbours have some.
+        is_key = not (name.startswith("-") or place.option.startswith("-"))
+        spelt = f"--{name}" if is_key and before.startswith("--") else name
+        whole, rest = place.full_span, text[place.full_span.end :]
+        if rest.startswith("}") and before.count("{") > before.count("}"):  # ${NAME:-DEFAULT}
+            whole = Span(whole.start, whole.end + 1)
+        for words in _written(spelt, texts, joins=_is_joined(place, before)):
+            yield _put_behind(text, whole, words)
+
+
+def _put_behind(text: str, whole: Span, words: str) -> str:
+    start, end = _line_start(text, whole.start), whole.end
+    if start is None:
+        return f"{text[:end]} {words}{text[end:]}"
+    indent = text[start : whole.start]
+    if match := _CONTINUED.match(text, end):
+        return f"{text[: match.end()]}{indent}{words} \\\n{text[match.end() :]}"
+    if text[:start].endswith(("\\\n", "\\\r\n")):
+        return f"{text[:end]} \\\n{indent}{words}{text[end:]}"
+    match = _REST_OF_LINE.match(text, end)
+    if match is not None and match[1]:
+        return f"{text[: match.end()]}{indent}{words}\n{text[match.end() :]}"
+    return f"{text[:end]} {words}{text[end:]}"
+
+
+def _line_start(text: str, position: int) -> int | None:
+    """Where the line begins if nothing but blanks stands before ``position``."""
+    start = text.rfind("\n", 0, position) + 1
+    return start if not text[start:position].strip(" \t") else None
+
+
+def _is_joined(option: ParsedOption, before: str) -> bool:
+    """Whether option and value are one word: ``--tp=8``."""
+    return bool(option.texts) and "=" in before.split()[0]
+
+
+def _written(name: str, texts: tuple[str, ...], *, joins: bool) -> Iterator[str]:
+    """An option with its values as words of a shell, in quotes where that is needed."""
+    joins = (joins and len(texts) == 1) or not name.startswith("-")
+    for quoted in _spellings(texts):
+        values = " ".join(quoted)
+        yield f"{name}{'=' if joins else ' '}{values}" if quoted else name
+
+
+def _spellings(texts: tuple[str, ...]) -> Iterator[list[str]]:
+    """Values outside quotes; inside double and inside single ones."""
+    yield [shell_word(text) for text in texts]
+    if all(_SAFE_WORD.fullmatch(text) for text in texts) or any(map(_EXPANDED.search, texts)):
+        return
+    yield [re.sub(r'(["$`\\])', r"\\\1", text) for text in texts]
+    yield [text.replace("'", "'\"'\"'") for text in texts]

@@ -1,0 +1,119 @@
+"""Values of YAML documents with the places where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from planner.base.records import record
+from planner.documents.shell.edits import ParsedOption
+from planner.documents.shell.syntax import Pieces, TextPiece, computed_text, pieces_from, span_of
+from planner.documents.yaml_tree import Node, members, read_trees, resolve_alias
+
+
+@record()
+class YamlValue:
+    """A value of a document, or nothing where a key is absent."""
+
+    node: Node | None
+    source: str
+
+    @staticmethod
+    def nothing(place: YamlValue) -> YamlValue:
+        """The absence of a value."""
+        return YamlValue(None, place.source)
+
+    @staticmethod
+    def pieces_after(place: YamlValue, beginning: str) -> Pieces:
+        """A text without how it begins."""
+        starts = (place.text or "").startswith(beginning)
+        return pieces_from(place.pieces, len(beginning)) if starts else place.pieces
+
+    def get(self, *keys: str) -> YamlValue:
+        """The value at a path of keys."""
+        place = self
+        for key in keys:
+            found = (below for name, below in place._pairs() if name == key)
+            place = next(found, YamlValue(None, self.source))
+        return place
+
+    def items(self) -> list[tuple[str, YamlValue]]:
+        """Keys and values of a mapping; none of anything else."""
+        items: dict[str, YamlValue] = {}
+        for name, below in self._pairs():
+            items.setdefault(name, below)
+        return [*items.items()]
+
+    def _pairs(self) -> Iterator[tuple[str, YamlValue]]:
+        """Keys and values; those that ``<<`` merges in come last, and may be there before."""
+        if self.node is not None and self.is_mapping:
+            for key, value in members(self.node):
+                yield key.text, YamlValue(resolve_alias(value), self.source)
+
+    def entries(self) -> list[YamlValue]:
+        """The entries of a list; none of anything else."""
+        items = self.node.items if self.node is not None and self.node.kind == "list" else []
+        return [YamlValue(resolve_alias(node), self.source) for _, node in items]
+
+    @property
+    def is_mapping(self) -> bool:
+        """Whether it has keys."""
+        return self.node is not None and self.node.kind == "mapping"
+
+    @property
+    def text(self) -> str | None:
+        """The text of a scalar; None of anything else, of nothing and of null."""
+        if self.node is None or self.node.kind != "scalar":
+            return None
+        is_null = self.node.value is None and not self.node.unknown
+        return None if is_null else self.node.text
+
+    @property
+    def line(self) -> int:
+        """Where it begins; 1 of nothing."""
+        return 1 if self.node is None else self.node.line
+
+    @property
+    def pieces(self) -> Pieces:
+        """Its text with the characters of the file that it comes from."""
+        if self.node is None or self.text is None:
+            return computed_text("")
+        return _aligned(self.text, self.source, self.node.start, self.node.end)
+
+    def option_text(self, option: str) -> ParsedOption | None:
+        """Its text as the value of an option; None where it has none."""
+        if self.text is None:
+            return None
+        spans = (span_of(self.pieces),)
+        return ParsedOption(
+            option=option, texts=(self.text,), line=self.line, spans=spans, full_span=None
+        )
+
+
+def documents(text: str, name: str) -> list[YamlValue]:
+    """The documents of a YAML or JSON text; raises `LaunchError` as `read_trees` does."""
+    return [YamlValue(resolve_alias(tree.root), text) for tree in read_trees(text, name)]
+
+
+def _aligned(text: str, source: str, start: int, end: int) -> Pieces:
+    """The text in pieces that stand in the source as they are, and what YAML makes of the rest."""
+    if text and (place := source.find(text, start, end)) >= 0:
+        return (TextPiece(text, place, place + len(text)),)
+    place, passed = _first(source, start, end), 0
+    pieces: list[TextPiece] = []
+    for word in text.split():
+        found = source.find(word, place, end)
+        if found < 0 or source[place:found].strip():
+            return computed_text(text)
+        at = text.index(word, passed)
+        # Blanks between words are those that YAML folded or stripped.
+        pieces += [TextPiece(text[passed:at]), TextPiece(word, found, found + len(word))]
+        place, passed = found + len(word), at + len(word)
+    return tuple(piece for piece in [*pieces, TextPiece(text[passed:])] if piece.text)
+
+
+def _first(source: str, start: int, end: int) -> int:
+    """Where the text begins: behind a quote, or the header of a block."""
+    if source[start : start + 1] in ("|", ">"):
+        line = source.find("\n", start, end)
+        return end if line < 0 else line + 1
+    return start + 1 if source[start : start + 1] in ("'", '"') else start

@@ -1,0 +1,638 @@
+"""YAML and JSON files as values by dotted path, each with the place where it stands."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from planner.base.records import record
+from planner.documents.shell import refuse_unreadable
+from planner.documents.shell.edits import ParsedOption, Span
+from planner.documents.shell.syntax import Source
+from planner.errors import LaunchError
+
+if TYPE_CHECKING:
+    from yaml.events import AliasEvent, Event, ScalarEvent
+    from yaml.nodes import ScalarNode
+
+MOST_NODES = 200_000
+DEEPEST = 100
+
+
+@dataclass(slots=True)
+class Node:
+    """A value: ``kind`` is scalar, mapping, list or alias (of ``target``).
+
+    ``start`` to ``end`` is where it stands, with quotes and brackets. ``text`` of a scalar is
+    without quotes, ``value`` what it means. ``unknown`` says why that is not known. ``style``
+    is ``flow`` for braces and brackets, the quote of a scalar, else empty. ``size`` is how many
+    values it is with its aliases followed.
+    """
+
+    kind: str
+    start: int
+    end: int
+    line: int
+    text: str = ""
+    value: object = None
+    style: str = ""
+    unknown: str = ""
+    is_merge: bool = False
+    size: int = 1
+    items: list[tuple[Node | None, Node]] = field(default_factory=list)
+    target: Node | None = None
+
+
+def too_deep(where: str) -> LaunchError:
+    """What is said of a document whose values are in too many others."""
+    return LaunchError(f"{where}: nested more than {DEEPEST} deep: that is not read.")
+
+
+class NodeBudget:
+    """Counts the nodes of a document and refuses too many."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.nodes = 0
+
+    def node(self, line: int, depth: int) -> None:
+        """One node more, at a depth. Raises `LaunchError`."""
+        self.nodes += 1
+        self.refuse_large(self.nodes, line)
+        if depth > DEEPEST:
+            raise too_deep(f"{self.name}:{line}")
+
+    def refuse_large(self, size: int, line: int) -> None:
+        """Raises `LaunchError` if a value has too many in it."""
+        if size > MOST_NODES:
+            raise LaunchError(
+                f"{self.name}:{line}: it becomes more than {MOST_NODES:,} values, aliases counted "
+                "as often as they are used: that is not read."
+            )
+
+
+def refuse_twice(keys: dict[str, int], key: str, line: int, name: str) -> None:
+    """Remembers a key of a mapping. Raises `LaunchError` if it is there already."""
+    if key in keys:
+        raise LaunchError(
+            f"{name}:{line}: {key!r} is given twice, first in line {keys[key]}: keep one."
+        )
+    keys[key] = line
+
+
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"', re.S)
+_WORD = re.compile(r"[^\s,:\[\]{}\"]+")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_CONSTANTS = {
+    "true": True, "false": False, "null": None,
+    "NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf"),
+}  # fmt: skip
+_LONGEST_NUMBER = 400
+
+
+class _Reader:
+    def __init__(self, text: str, name: str) -> None:
+        self.text, self.name = text, name
+        self.position = len(text) - len(text.removeprefix("\ufeff"))
+        self.growth = NodeBudget(name)
+        self._counted = (0, 1)
+
+    def document(self) -> Node:
+        self._blanks()
+        root = self._value(0)
+        self._blanks()
+        if self.position < len(self.text):
+            raise self._fault("there is more after the end of the value")
+        return root
+
+    def _line(self, position: int) -> int:
+        done, line = self._counted
+        if position < done:
+            return self.text.count("\n", 0, position) + 1
+        line += self.text.count("\n", done, position)
+        self._counted = position, line
+        return line
+
+    def _fault(self, what: str, position: int | None = None) -> LaunchError:
+        line = self._line(self.position if position is None else position)
+        return LaunchError(f"{self.name}:{line}: this is not JSON: {what}.")
+
+    def _blanks(self) -> None:
+        match = _BLANKS.match(self.text, self.position)
+        self.position = match.end() if match else self.position
+
+    def _takes(self, char: str) -> bool:
+        if self.text.startswith(char, self.position):
+            self.position += 1
+            return True
+        return False
+
+    def _value(self, depth: int) -> Node:
+        start = self.position
+        line = self._line(start)
+        self.growth.node(line, depth)
+        if self._takes("{"):
+            node = Node("mapping", start, start, line, style="flow")
+            self._members(node, depth)
+        elif self._takes("["):
+            node = Node("list", start, start, line, style="flow")
+            self._entries(node, depth)
+        else:
+            return self._scalar(start, line)
+        node.end = self.position
+        return node
+
+    def _members(self, node: Node, depth: int) -> None:
+        keys: dict[str, int] = {}
+        self._blanks()
+        if self._takes("}"):
+            return
+        while True:
+            self._blanks()
+            if not self.text.startswith('"', self.position):
+                raise self._fault(self._instead("a key in double quotes"))
+            key = self._scalar(self.position, self._line(self.position))
+            refuse_twice(keys, key.text, key.line, self.name)
+            self._blanks()
+            if not self._takes(":"):
+                raise self._fault(self._instead(f"a colon after {json.dumps(key.text)}"))
+            self._blanks()
+            node.items.append((key, self._value(depth + 1)))
+            if self._ends("}"):
+                return
+
+    def _entries(self, node: Node, depth: int) -> None:
+        self._blanks()
+        if self._takes("]"):
+            return
+        while True:
+            self._blanks()
+            node.items.append((None, self._value(depth + 1)))
+            if self._ends("]"):
+                return
+
+    def _ends(self, bracket: str) -> bool:
+        self._blanks()
+        if self._takes(bracket):
+            return True
+        comma = self.position
+        if not self._takes(","):
+            raise self._fault(self._instead(f"a comma or {bracket}"))
+        self._blanks()
+        if self.text.startswith(bracket, self.position):
+            raise self._fault(f"a comma before {bracket}", comma)
+        return False
+
+    def _instead(self, wanted: str) -> str:
+        found = self.text[self.position : self.position + 12].split("\n")[0]
+        return f"{wanted} is missing" + (f" before {found!r}" if found else " at the end")
+
+    def _scalar(self, start: int, line: int) -> Node:
+        if self.text.startswith('"', start):
+            match = _STRING.match(self.text, start)
+            if match is None:
+                raise self._fault("a text in double quotes never ends on its line")
+            self.position = match.end()
+            try:
+                text = json.loads(match[0])
+            except ValueError as error:
+                raise self._fault(str(error).partition(":")[0].lower(), start) from None
+            return Node("scalar", start, match.end(), line, text, text, '"')
+        word = _WORD.match(self.text, start)
+        if word is None:
+            raise self._fault(self._instead("a value"))
+        self.position = word.end()
+        unknown = f"{word[0]} is filled in when the script runs" if word[0][0] == "$" else ""
+        value = None if unknown else self._parse_scalar(word[0], start)
+        return Node("scalar", start, word.end(), line, word[0], value, "", unknown)
+
+    def _parse_scalar(self, text: str, start: int) -> object:
+        if text in _CONSTANTS:
+            return _CONSTANTS[text]
+        if not _NUMBER.fullmatch(text) or len(text) > _LONGEST_NUMBER:
+            raise self._fault(f"{text[:40]!r} is not a value", start)
+        return json.loads(text)
+
+
+_STANDARD = "tag:yaml.org,2002:"
+_PLAIN_TAGS = frozenset(
+    _STANDARD + kind
+    for kind in ("str", "int", "float", "bool", "null", "timestamp", "map", "seq", "merge")
+)
+
+_TOO_DEEP = "exceeded maximum nesting depth"
+
+
+def yaml_documents(text: str, name: str) -> list[Node]:
+    """The documents of a YAML text that hold something; raises `LaunchError`."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    # The parser does not count a mark of the byte order.
+    skipped = len(text) - len(text.removeprefix("\ufeff"))
+    try:
+        return _Composer(Source(text, name), skipped).documents(
+            yaml.parse(text[skipped:], Loader=loader)
+        )
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{name}:{mark.line + 1}" if mark is not None else name
+        if error.problem == _TOO_DEEP:  # some releases of the parser count for themselves
+            raise too_deep(where) from None
+        told = ", ".join(part for part in (error.context, error.problem) if part)
+        raise LaunchError(f"{where}: this is not YAML: {told}.") from None
+    except yaml.reader.ReaderError as error:
+        position = error.position if isinstance(error.position, int) else 0
+        line = text.count("\n", 0, position) + 1
+        raise LaunchError(
+            f"{name}:{line}: a character that YAML does not allow ({error.reason})."
+        ) from None
+    except UnicodeEncodeError:
+        raise LaunchError(f"{name}: characters that are not Unicode.") from None
+
+
+class _Composer:
+    def __init__(self, source: Source, skipped: int) -> None:
+        from yaml.constructor import SafeConstructor
+        from yaml.resolver import Resolver
+
+        self.source, self.name, self.skipped = source, source.name, skipped
+        self.growth = NodeBudget(source.name)
+        self.resolve: Callable[[type[ScalarNode], str, tuple[bool, bool]], str] = Resolver().resolve
+        self.constructor = SafeConstructor()
+        self.anchors: dict[str, Node] = {}
+        self.open: list[tuple[Node, list[Node], dict[str, int]]] = []
+        self.roots: list[Node] = []
+
+    def documents(self, events: Iterable[Event]) -> list[Node]:
+        from yaml.events import (
+            AliasEvent,
+            CollectionEndEvent,
+            CollectionStartEvent,
+            DocumentStartEvent,
+            MappingStartEvent,
+            ScalarEvent,
+        )
+
+        for event in events:
+            if isinstance(event, DocumentStartEvent):
+                self.anchors = {}
+            elif isinstance(event, ScalarEvent):
+                self._add(self._scalar(event), event.anchor)
+            elif isinstance(event, AliasEvent):
+                self._add(self._alias(event), None)
+            elif isinstance(event, CollectionStartEvent):
+                is_mapping = isinstance(event, MappingStartEvent)
+                node = self._node("mapping" if is_mapping else "list", event)
+                node.style = "flow" if event.flow_style else ""
+                node.unknown = self._tag(event.tag, node.line)
+                self._add(node, event.anchor)
+                self.open.append((node, [], {}))
+            elif isinstance(event, CollectionEndEvent):
+                node = self.open.pop()[0]
+                node.size += sum(item.size for _, item in node.items)
+                self.growth.refuse_large(node.size, node.line)
+                if node.style or not node.items:
+                    node.end = self._place(event)[1]
+                else:
+                    node.end = node.items[-1][1].end
+        return [root for root in self.roots if root.kind != "scalar" or root.text]
+
+    def _node(self, kind: str, event: Event) -> Node:
+        start, end = self._place(event)
+        # The parser ends lines at characters that no editor counts.
+        line = self.source.line(start)
+        self.growth.node(line, len(self.open))
+        return Node(kind, start, end, line)
+
+    def _place(self, event: Event) -> tuple[int, int]:
+        """Where an event begins and ends in the text; the parser marks every one."""
+        start, end = (
+            self.skipped + (0 if mark is None else mark.index)
+            for mark in (event.start_mark, event.end_mark)
+        )
+        return start, end
+
+    def _add(self, node: Node, anchor: str | None) -> None:
+        if anchor is not None:
+            self.anchors[anchor] = node
+        if not self.open:
+            self.roots.append(node)
+            return
+        parent, waiting, keys = self.open[-1]
+        if parent.kind == "list":
+            parent.items.append((None, node))
+        elif not waiting:
+            self._key(node, keys)
+            waiting.append(node)
+        else:
+            parent.items.append((waiting.pop(), node))
+
+    def _key(self, node: Node, keys: dict[str, int]) -> None:
+        if node.kind == "alias" and node.target is not None and node.target.kind == "scalar":
+            node.kind, node.text = "scalar", node.target.text
+        if node.kind != "scalar":
+            raise LaunchError(f"{self.name}:{node.line}: a key that is not plain text is not read.")
+        if not node.is_merge:
+            refuse_twice(keys, node.text, node.line, self.name)
+
+    def _alias(self, event: AliasEvent) -> Node:
+        node = self._node("alias", event)
+        node.target = self.anchors.get(event.anchor or "")
+        node.size = node.target.size if node.target is not None else 1
+        if node.target is None:
+            raise LaunchError(
+                f"{self.name}:{node.line}: *{event.anchor} is used, and &{event.anchor} is nowhere "
+                "before it."
+            )
+        if any(node.target is parent for parent, _, _ in self.open):
+            raise LaunchError(
+                f"{self.name}:{node.line}: *{event.anchor} stands within &{event.anchor}: a value "
+                "that holds itself is not read."
+            )
+        return node
+
+    def _scalar(self, event: ScalarEvent) -> Node:
+        from yaml.nodes import ScalarNode
+
+        node = self._node("scalar", event)
+        node.text, node.style = event.value, event.style or ""
+        node.unknown = self._tag(event.tag, node.line)
+        explicit = event.tag if event.tag not in (None, "!") else None
+        tag = explicit or self.resolve(ScalarNode, event.value, event.implicit)
+        node.is_merge = tag == _STANDARD + "merge"
+        node.value = None if node.unknown else self._value(ScalarNode(tag, event.value), tag)
+        return node
+
+    def _value(self, node: ScalarNode, tag: str) -> object:
+        if tag in (_STANDARD + "str", _STANDARD + "merge"):
+            return node.value
+        construct = self.constructor.yaml_constructors.get(tag)
+        try:
+            return node.value if construct is None else construct(self.constructor, node)
+        except (ValueError, KeyError, OverflowError, ArithmeticError, IndexError, AttributeError):
+            return node.value
+
+    def _tag(self, tag: str | None, line: int) -> str:
+        """Why the tag hides the value; raises `LaunchError` for those that ask for objects."""
+        if tag is None or tag == "!" or tag in _PLAIN_TAGS:
+            return ""
+        shown = re.sub(f"^{re.escape(_STANDARD)}", "!!", tag)[:80]
+        if shown.startswith(("!!python", "tag:yaml.org,2002:python")):
+            raise LaunchError(
+                f"{self.name}:{line}: {shown} asks for an object of Python, which is never made. "
+                "Write the value itself."
+            )
+        return f"{shown} is known only to the program that reads the file"
+
+
+_PLAIN_KEY = re.compile(r"[^.\"]+")
+_JSON_BEGINS = re.compile(r"\s*(?:\{\s*[\"}]|\[)")
+
+
+@record(kw_only=True)
+class Leaf:
+    """A value, or a list of plain values.
+
+    ``texts`` are as written, without quotes; None where it is not known, which ``unknown``
+    explains; none at all for an empty mapping or list. ``spans`` are those of each text with
+    its quotes; ``full_span`` is that of key and value. ``value`` is what the file means: a number,
+    a truth value, text, None, or a list of these.
+    """
+
+    path: str
+    texts: tuple[str | None, ...]
+    value: object
+    spans: tuple[Span | None, ...]
+    line: int
+    full_span: Span
+    unknown: str = ""
+
+    @property
+    def as_option(self) -> ParsedOption:
+        """The leaf as an option of a file."""
+        return ParsedOption(
+            option=self.path,
+            texts=self.texts,
+            line=self.line,
+            spans=self.spans,
+            full_span=self.full_span,
+            unknown=self.unknown,
+        )
+
+
+@record(kw_only=True)
+class EditPosition:
+    """Where a mapping, a list or a value stands, for edits; ``node`` is its content."""
+
+    node: Node
+    key: Node | None
+    parent: str | None
+
+
+@record(kw_only=True)
+class Tree:
+    """One document: its leaves by path, ``model.tensor_model_parallel_size``, ``datasets.0.path``.
+
+    A list of plain values is a leaf, and each of its entries is one. Keys with dots are in
+    double quotes within a path. ``data`` is the document as mappings and lists.
+    """
+
+    name: str
+    text: str
+    is_json: bool
+    values: Mapping[str, Leaf]
+    data: object
+    root: Node = field(repr=False)
+    places: Mapping[str, EditPosition] = field(repr=False)
+
+
+def read_tree(text: str, name: str) -> Tree:
+    """The only document of a YAML or JSON text; an empty text has no values.
+
+    Raises LaunchError if it is neither, holds several documents, gives a key twice, is longer than
+    4 MB, deeper than 100 or of more than 200,000 values, or asks for objects of Python.
+    """
+    trees = read_trees(text, name)
+    if len(trees) > 1:
+        raise LaunchError(f"{name} holds {len(trees)} documents where one is read: give one.")
+    empty = Node("mapping", 0, 0, 1)
+    return trees[0] if trees else _tree(empty, text, name, is_json=False)
+
+
+_TEMPLATE = re.compile(r"(?<=: )\{\{([ .\w-]{2,})\}\}(?=[ \t]*(?:#[^\n]*)?$)", re.MULTILINE)
+
+
+def read_trees(text: str, name: str) -> tuple[Tree, ...]:
+    """Every document of a YAML or JSON text, which ``---`` separates; raises as `read_tree`."""
+    refuse_unreadable(text, name)
+    is_named_json = name.lower().endswith(".json")
+    if is_named_json or _JSON_BEGINS.match(text):
+        try:
+            return (_tree(_Reader(text, name).document(), text, name, is_json=True),)
+        except LaunchError:
+            if is_named_json:
+                raise
+    # A value of a template, which tools fill: of the same length, so that places stay.
+    filled = _TEMPLATE.sub(lambda one: f"${{{one[1].strip()}}}".ljust(len(one[0])), text)
+    roots = yaml_documents(filled, name)
+    return tuple(_tree(root, text, name, is_json=False) for root in roots)
+
+
+def key_path(key: str) -> str:
+    """A key as it stands in a path: in double quotes if it has dots or quotes, or is empty.
+
+    >>> key_path("nvidia.com/gpu")
+    '"nvidia.com/gpu"'
+    """
+    return key if _PLAIN_KEY.fullmatch(key) else json.dumps(key, ensure_ascii=False)
+
+
+def path_keys(path: str) -> tuple[str, ...]:
+    """The keys of a path.
+
+    >>> path_keys('resources."nvidia.com/gpu".0')
+    ('resources', 'nvidia.com/gpu', '0')
+    """
+    parts = re.findall(r'(?:^|\.)("(?:[^"\\]|\\.)*"|[^.]*)', path)
+    return tuple(json.loads(part) if part.startswith('"') else part for part in parts)
+
+
+def _tree(root: Node, text: str, name: str, *, is_json: bool) -> Tree:
+    reader = _Leaves(name)
+    data = reader.read(root, "", EditPosition(node=root, key=None, parent=None))
+    return Tree(
+        name=name,
+        text=text,
+        is_json=is_json,
+        values=reader.leaves,
+        data=data,
+        root=root,
+        places=reader.places,
+    )
+
+
+class _Leaves:
+    """Walks a document; an alias counts as often as it is used."""
+
+    def __init__(self, name: str) -> None:
+        self.growth = NodeBudget(name)
+        self.leaves: dict[str, Leaf] = {}
+        self.places: dict[str, EditPosition] = {}
+        self.depth = 0
+
+    def read(self, used: Node, path: str, place: EditPosition) -> object:
+        """The data of a node, whose leaves are kept."""
+        node = resolve_alias(used)
+        self.growth.node(used.line, self.depth)
+        self.places[path] = place
+        if node.kind == "scalar" or node.unknown or not node.items:
+            return self._leaf(used, node, path, place)
+        self.depth += 1
+        data = self._list(used, node, path, place) if node.kind == "list" else self._map(node, path)
+        self.depth -= 1
+        return data
+
+    def _leaf(self, used: Node, node: Node, path: str, place: EditPosition) -> object:
+        empty: object = [] if node.kind == "list" else {}
+        if not path and node.kind == "mapping" and not node.unknown:
+            return {}
+        value = None if node.unknown else node.value if node.kind == "scalar" else empty
+        is_text = node.kind == "scalar" or node.unknown
+        texts = (None if node.unknown else node.text,) if is_text else ()
+        spans = (Span(used.start, used.end),) if is_text else ()
+        line, whole = _where(used, place)
+        self.leaves[path] = Leaf(
+            path=path, texts=texts, value=value, spans=spans, line=line, full_span=whole,
+            unknown=node.unknown,
+        )  # fmt: skip
+        return value
+
+    def _list(self, used: Node, node: Node, path: str, place: EditPosition) -> list[object]:
+        entries = [item for _, item in node.items]
+        data = []
+        if all(resolve_alias(item).kind == "scalar" for item in entries):
+            scalars = [resolve_alias(item) for item in entries]
+            line, whole = _where(used, place)
+            self.leaves[path] = Leaf(
+                path=path,
+                texts=tuple(None if scalar.unknown else scalar.text for scalar in scalars),
+                value=[scalar.value for scalar in scalars],
+                spans=tuple(Span(item.start, item.end) for item in entries),
+                line=line,
+                full_span=whole,
+                unknown="; ".join(scalar.unknown for scalar in scalars if scalar.unknown)[:400],
+            )
+        for index, item in enumerate(entries):
+            inner = _joined(path, str(index))
+            data.append(self.read(item, inner, EditPosition(node=item, key=None, parent=path)))
+        return data
+
+    def _map(self, node: Node, path: str) -> dict[str, object]:
+        data: dict[str, object] = {}
+        for key, item in members(node, self.depth, self.growth):
+            inner = _joined(path, key_path(key.text))
+            self.growth.node(item.line, self.depth)
+            if key.text not in data:
+                place = EditPosition(node=item, key=key, parent=path)
+                data[key.text] = self.read(item, inner, place)
+        return data
+
+
+def members(
+    node: Node, depth: int = 0, growth: NodeBudget | None = None
+) -> Iterator[tuple[Node, Node]]:
+    """Keys and values of a mapping, those merged in by ``<<`` after its own.
+
+    ``growth`` counts what is merged in at a ``depth``, where that was not counted before.
+    """
+    merged: list[Node] = []
+    for key, item in node.items:
+        if key is not None and key.is_merge:
+            target = resolve_alias(item)
+            merged += [one for _, one in target.items] if target.kind == "list" else [item]
+        elif key is not None:
+            yield key, item
+    for other in merged:
+        target = resolve_alias(other)
+        if target.kind == "mapping":
+            if growth is not None:
+                growth.node(other.line, depth + 1)
+            yield from members(target, depth + 1, growth)
+
+
+def resolve_alias(node: Node) -> Node:
+    """What an alias stands for; a node that is none is itself."""
+    return node.target if node.target is not None else node
+
+
+def _joined(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def _where(used: Node, place: EditPosition) -> tuple[int, Span]:
+    if place.key is None:
+        return used.line, Span(used.start, used.end)
+    return place.key.line, Span(place.key.start, used.end)
+
+
+def flattened(table: Mapping[str, object], above: str = "") -> Iterator[tuple[str, object]]:
+    """The values of nested tables by dotted names, in order.
+
+    >>> dict(flattened({"a": {"b": 1, "c": {"d": 2}}, "e": 3}))
+    {'a.b': 1, 'a.c.d': 2, 'e': 3}
+    """
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from flattened(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
+
+
+def plain_text(value: object) -> str:
+    """A value as documents of YAML and JSON spell it: flags in small letters."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

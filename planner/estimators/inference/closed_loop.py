@@ -1,0 +1,456 @@
+"""Requests that a replica always holds: their rate, and what each meets, in closed form."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from planner.base.arrays import BoolArray, FloatArray, Numeric
+from planner.base.records import record
+from planner.configurations.configuration_tables import ServingConfigurations
+from planner.estimators.inference.adapters import adapter_load_time
+from planner.estimators.inference.balance import LEAST_SHARE, Loop, requests_sent, work_of
+from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.continuous_batching import (
+    Phases,
+    decode_steps,
+    phases,
+    request_overhead,
+    tokens_per_step,
+)
+from planner.estimators.inference.memory import ServingMemory
+from planner.estimators.inference.queueing_delay import Line, OfferedLoad, QueueState, sharing
+from planner.estimators.inference.rate_drift import drifted_in
+from planner.formulas.queueing import (
+    balanced_rate,
+    filling_share,
+    mean_if_any,
+    mean_wait,
+    settled_number,
+)
+from planner.formulas.trace_queueing import weighted_quantile
+from planner.specs.arrivals import CLASSES, POINT_WEIGHTS, POINTS, Arrivals, TracePaths
+from planner.specs.validated import replace_unvalidated
+
+
+@record(kw_only=True)
+class RequestMeans:
+    """Means over the requests of one replica; times in seconds.
+
+    ``decoding``: sequences in a step; ``utilization``: share of the engine's time in which
+    prompts are computed; ``wait``: seconds a prompt queues; ``placed_first``: from its place
+    among the sequences to the first token, ``burst`` of them behind prompts that started with it,
+    as a share ``together`` of the requests does, and ``spread`` from the first of them to the mean;
+    ``line``: requests of clients who wait for a place; ``queue``: what it meets; ``offered``: the
+    requests that come at a rate, and what piles up of them; ``traced``: the classes of those whose
+    rate moves.
+    """
+
+    phases: Phases
+    in_flight: FloatArray
+    decoding: FloatArray
+    utilization: FloatArray
+    wait: FloatArray
+    placed_first: FloatArray
+    burst: FloatArray
+    together: Numeric
+    spread: FloatArray
+    line: Line
+    time_per_output_token: FloatArray
+    request_rate: FloatArray
+    queue: QueueState
+    offered: OfferedLoad | None = None
+    traced: RateClasses | None = None
+
+    @property
+    def place_wait(self) -> FloatArray:
+        """Mean seconds until there is a place where requests come at random."""
+        if self.offered is None:
+            return self.queue.place_wait
+        return self.offered.place_wait(self.queue, self.request_rate)
+
+    @property
+    def time_to_first_token(self) -> FloatArray:
+        """Mean seconds from arrival to the first token."""
+        if self.offered is None:
+            return self.placed_first + self.queue.place_wait
+        wait = self.offered.first_wait(self.queue, self.request_rate)
+        if self.traced is None:
+            return self.placed_first + wait
+        return self.traced.placed_first + np.maximum(wait, self.traced.piled)
+
+    def request_latency(self, output_tokens: Numeric) -> FloatArray:
+        """Seconds from arrival to the last token."""
+        later = np.maximum(output_tokens - 1, 0)
+        return self.time_to_first_token + later * self.token_of_all
+
+    @property
+    def token_of_all(self) -> FloatArray:
+        """Mean seconds of a token of any answer; ``time_per_output_token`` is that of an answer."""
+        if self.traced is None:
+            return self.time_per_output_token
+        t = self.traced
+        return self.time_per_output_token * (t.step + t.token_stalled) / (t.step + t.stalled)
+
+
+@record(kw_only=True)
+class RateClasses:
+    """Requests whose rate moves more slowly than a replica fills, in classes of one rate each.
+
+    ``classes``: what they meet where they come at random at that rate, which is no more than is
+    carried, and beside the sequences of that share of the windows; the first axis of every array.
+    ``replicas``: that share them. ``waits``: seconds that they wait for a place in each window of
+    the trace (`filled_by_drift`); ``queued``: mean seconds before a ``prompt``, and ``behind`` it
+    in its step, of which a class has at most ``most_behind``. ``steps``: of answers that come in a
+    second; ``filled``: share of the time of steps with prompts, ``prompts`` of it for prompts
+    alone, ``stalls`` that of prompts beside as many others as usual. ``fullest``: seconds of the
+    prompts of a full step that decodes, too, ``left``: of those that come in a step as answers
+    leave all places.
+    """
+
+    paths: TracePaths
+    classes: RequestMeans
+    replicas: FloatArray
+    waits: FloatArray
+    weights: FloatArray
+    queued: FloatArray
+    behind: FloatArray
+    most_behind: FloatArray
+    prompt: FloatArray
+    steps: FloatArray
+    filled: FloatArray
+    stalls: FloatArray
+    prompts: FloatArray
+    fullest: Numeric
+    left: FloatArray
+
+    def mean(self, values: FloatArray) -> FloatArray:
+        """The mean over all requests of what classes meet."""
+        return np.asarray(np.tensordot(CLASSES, np.broadcast_to(values, self.shape), axes=1))
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """That of the arrays of the classes."""
+        return self.classes.request_rate.shape
+
+    @cached_property
+    def step(self) -> FloatArray:
+        """Mean seconds of a step of an answer without the prompts in it."""
+        return self.mean(self.steps_of_classes)
+
+    @property
+    def steps_of_classes(self) -> FloatArray:
+        """Seconds of a step without prompts in each class."""
+        return self.classes.phases.decode_step(self.classes.decoding)
+
+    @property
+    def placed_first(self) -> FloatArray:
+        """Mean seconds from a place to the first token."""
+        return self.mean(self.classes.placed_first) + self.queued + self.behind
+
+    def first_within(self, share: float) -> FloatArray:
+        """Seconds from a place to the first token that a share of the requests has at most.
+
+        The longest queues are in the longest steps.
+        """
+        through = self.queued + self.prompt
+        within = self.paths.through_within(through, self.replicas, self.filled, share)
+        behind = np.minimum(self.behind * within / through, self.most_behind)
+        steps = np.broadcast_to(self.classes.placed_first - self.prompt + behind, self.shape)
+        return within + weighted_quantile(steps, CLASSES, share)
+
+    @property
+    def piled(self) -> FloatArray:
+        """Mean seconds of a wait for a place while more come than are carried."""
+        return np.asarray((self.weights * self.waits).sum(axis=0))
+
+    def piled_within(self, share: float) -> FloatArray:
+        """Seconds that a share of the requests waits so at most."""
+        return weighted_quantile(self.waits, self.weights, share)
+
+    def _stalls(self, of: int) -> FloatArray:
+        """Seconds of prompts in a step of answers, on average over its steps, or ``of`` 1 of their
+        tokens; the first axis is that of `POINTS`.
+
+        A step has no more than it has room for, and while requests wait for places no more than
+        come as those are left.
+        """
+        places, answer = self.classes.queue.places, self.steps * self.step
+        found = self.paths.stalled(self.replicas, places, answer, self.stalls, of)
+        waiting = (self.weights * (self.waits > 0)).sum(axis=0)
+        late = np.greater.outer(POINTS, 1 - waiting)
+        most = np.minimum(np.where(late, self.left, np.inf), self.fullest)
+        return np.minimum(self.step * self.prompts * found, most)
+
+    def stalled_within(self, share: float) -> FloatArray:
+        """Seconds of prompts in a step of an answer that a share of the answers has at most."""
+        right = int(np.clip(np.searchsorted(POINTS, share), 1, POINTS.size - 1))
+        x = (share - POINTS[right - 1]) / (POINTS[right] - POINTS[right - 1])
+        return np.asarray((1 - x) * self._of_answers[right - 1] + x * self._of_answers[right])
+
+    @cached_property
+    def _of_answers(self) -> FloatArray:
+        return self._stalls(0)
+
+    @cached_property
+    def stalled(self) -> FloatArray:
+        """The mean over all answers of `stalled_within`."""
+        return np.asarray(np.tensordot(POINT_WEIGHTS, self._of_answers, axes=1))
+
+    @cached_property
+    def token_stalled(self) -> FloatArray:
+        """The mean over the tokens of all answers."""
+        return np.asarray(np.tensordot(POINT_WEIGHTS, self._stalls(1), axes=1))
+
+
+# Requests in a replica where none come.
+_FEWEST = 1e-9
+
+
+def requests_at_rate(
+    setting: ServingSetting, configurations: ServingConfigurations, rate: FloatArray
+) -> FloatArray:
+    """Requests in a replica that are answered as fast as they come, at a ``rate`` [1/s].
+
+    No more than the ``concurrency`` of each configuration: where that many are needed, or more,
+    the rate may be beyond what it carries.
+    """
+    c = configurations
+    ranks = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
+    room = np.minimum(c.concurrency, ranks)
+    running = _running_at_rate(setting, c, rate, room)
+    return np.where(running < room, running, c.concurrency)
+
+
+def token_time_at_rate(
+    setting: ServingSetting, configurations: ServingConfigurations, rate: FloatArray
+) -> FloatArray:
+    """Seconds per output token at a ``rate`` [1/s] that a replica carries, whatever its
+    ``concurrency`` is: arrays have no more entries than all else asks for."""
+    c = replace(configurations, concurrency=np.ones(()))
+    room = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
+    running = _running_at_rate(setting, c, rate, room)
+    loop = _loop_of(setting, c, running, room)
+    return loop.at(rate).step / tokens_per_step(setting)
+
+
+def _running_at_rate(
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    rate: FloatArray,
+    room: FloatArray,
+) -> FloatArray:
+    """Requests in a replica at a rate, at most ``room``, by Little's law.
+
+    Steps over few sequences cost more of each than steps over many, of experts most of all.
+    """
+
+    def needed(running: FloatArray) -> FloatArray:
+        loop = _loop_of(setting, configurations, running, room)
+        met = loop.at(rate)
+        return np.maximum(rate * (met.first + met.answer + loop.outside), _FEWEST)
+
+    room = np.maximum(room, _FEWEST)
+    return settled_number(needed=needed, first=np.minimum(room, 1.0), most=room)
+
+
+def _loop_of(
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    running: FloatArray,
+    places: FloatArray,
+) -> Loop:
+    """The requests of a replica with so many in it."""
+    c = replace(configurations, concurrency=running)
+    costs = phases(setting, configurations, running)
+    work = work_of(setting, c, costs, running, places)
+    return Loop(setting=setting, configurations=c, costs=costs, work=work, running=running)
+
+
+def served_at_rate(
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    memory: ServingMemory,
+    offered: OfferedLoad,
+    running: FloatArray | None = None,
+) -> RequestMeans:
+    """What requests meet that are offered at a rate, and what piles up before them.
+
+    ``running``: so many are answered as fast as they come, or all that there is room for, where
+    that is known.
+    """
+    if running is None:
+        running = requests_at_rate(setting, configurations, np.asarray(offered.rate))
+    c = replace(configurations, concurrency=running)
+    found = replace(served_at_concurrency(setting, c, memory), offered=offered)
+    if setting.workload.num_requests is not None:
+        return _filling(setting, found, offered)
+    paths = setting.workload.arrivals.paths
+    return found if paths is None else _as_traced(setting, c, found, paths)
+
+
+def _as_traced(
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    served: RequestMeans,
+    paths: TracePaths,
+) -> RequestMeans:
+    """What requests meet whose rate moves, and whose answers prompts stop as in their trace."""
+    queue, costs, rate = served.queue, served.phases, served.request_rate
+    replicas, mixes = sharing(setting, rate), setting.engine.scheduler.chunked_prefill
+    work = work_of(setting, configurations, costs, served.in_flight, queue.places)
+    calm = replace(setting, workload=replace_unvalidated(setting.workload, arrivals=Arrivals()))
+    loop = Loop(
+        setting=calm, configurations=configurations, costs=costs, work=work,
+        running=served.in_flight,
+    )  # fmt: skip
+    fullest = work.per_step * work.prompt if mixes else np.inf
+    rates = np.minimum(np.multiply.outer(paths.rates, rate), queue.place_rate)
+    met = loop.at(rates, most=work.places)
+    prompt = loop.prompt(rate)
+    if mixes:
+        come = mean_if_any(rates * met.queue.met)
+        lone = np.tensordot(CLASSES, 1 / np.minimum(come, costs.most), axes=1)
+        prompt = work.prompt + (prompt - work.prompt) * lone
+    drifted = drifted_in(paths, replicas, rate, costs, work, prompt=prompt, fullest=fullest)
+    # The queue is that of the path; a class has what steps add to it.
+    alone = work.prompt * met.queue.filled / met.queue.load
+    w = setting.workload
+    queued = mean_wait(
+        utilization=met.queue.filled, service_time=alone, variation=w.input_variation
+    )
+    # A prompt has the step that it meets, and the prompts behind it of a full step.
+    most = met.queue.decode_step + work.half_full
+    beyond = np.clip(met.queue.wait - queued, 0.0, most)
+    served_prompt = work.prompt * queue.filled / queue.load
+    path, random = (
+        mean_wait(
+            utilization=queue.filled,
+            service_time=served_prompt,
+            variation=w.input_variation,
+            bursts=bursts,
+        )
+        for bursts in (paths.bursts_at(replicas, queue.filled), 1.0)
+    )
+    # Requests that come in turn meet fewer prompts in the steps of others, too.
+    alone = np.minimum(met.queue.decode_step / 2, beyond)
+    beyond = alone + (beyond - alone) * np.clip(path / random, 0.0, 1.0)
+    # Of those that come together each has the prompts behind it in its step.
+    behind = paths.mean_within(np.maximum(path, 0.0), replicas, queue.filled, work.half_full)
+    others = calm.workload.arrivals.mean_within(queued, met.queue.filled, work.half_full)
+    others = np.tensordot(CLASSES, others, axes=1)
+    classes = replace(
+        served,
+        decoding=drifted.decoding,
+        placed_first=met.first - met.queue.wait + beyond + request_overhead(setting),
+        time_per_output_token=met.step / tokens_per_step(setting),
+        request_rate=rates,
+        queue=met.queue,
+        offered=None,
+    )
+    traced = RateClasses(
+        paths=paths,
+        classes=classes,
+        replicas=replicas,
+        waits=drifted.waits,
+        weights=drifted.weights,
+        queued=np.maximum(path, 0.0),
+        behind=np.maximum(behind - others, 0.0),
+        most_behind=most - beyond,
+        prompt=served_prompt,
+        steps=rate * work.steps,
+        filled=queue.filled,
+        stalls=queue.filled * prompt / work.prompt,
+        prompts=queue.load / queue.filled,
+        fullest=fullest,
+        left=np.asarray(
+            work.places * work.prompt / work.steps * drifted.longer if mixes else np.inf
+        ),
+    )
+    token = (traced.step + traced.stalled) / tokens_per_step(setting)
+    return replace(served, traced=traced, time_per_output_token=token)
+
+
+def _filling(setting: ServingSetting, served: RequestMeans, offered: OfferedLoad) -> RequestMeans:
+    """What requests meet while a replica fills and empties, of a number of them."""
+    queue, costs = served.queue, served.phases
+    # Prompts that are computed alone stop answers for longer than their own work.
+    step = served.time_per_output_token * tokens_per_step(setting)
+    load = np.maximum(1 - (costs.fixed + costs.slope * served.decoding) / step, 0.0)
+    share = filling_share(
+        number=offered.number,
+        rate=offered.rate,
+        capacity=offered.capacity,
+        steady=served.decoding,
+        steps=decode_steps(setting),
+        fixed=costs.fixed,
+        slope=costs.slope,
+        load=np.maximum(load, queue.load),
+    )
+    shorter = replace(
+        queue,
+        wait=queue.wait * share,
+        met=queue.met * share,
+        met_variance=queue.met_variance * share**2,
+        prompts=queue.prompts * share**2,
+        running=queue.running * share**2,
+    )
+    return replace(
+        served,
+        queue=shorter,
+        placed_first=served.placed_first - queue.wait * (1 - share),
+        time_per_output_token=served.time_per_output_token * share,
+    )
+
+
+def served_at_concurrency(
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    memory: ServingMemory,
+    counts: bool | BoolArray = True,
+) -> RequestMeans:
+    """A replica that always holds its ``concurrency`` requests, as far as memory has room.
+
+    Requests beyond the room, or beyond the engine's ``max_num_seqs``, wait for a place. The rate
+    is the one at which all that a request meets takes as long as so many of them last. Of what
+    does not count nothing has to be right.
+    """
+    number = requests_sent(setting, configurations)
+    clients = np.minimum(configurations.concurrency, number)
+    c, room = replace(configurations, concurrency=clients), memory.most_sequences
+    at_once = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
+    places = np.maximum(np.minimum(room, at_once), 1.0)
+    # Without the memory, on which all depends, arrays have the axes that times depend on.
+    waits = np.any(counts & (c.concurrency > room))
+    running = np.minimum(c.concurrency, places if waits else np.maximum(at_once, 1.0))
+    costs = phases(setting, c, running)
+    work = work_of(setting, c, costs, running, places)
+    loop = Loop(setting=setting, configurations=c, costs=costs, work=work, running=running)
+    rate = balanced_rate(excess=loop.full, most=loop.fastest * (1 - LEAST_SHARE))
+    met = loop.at(rate)
+    # Where prompts take all of the time, what is left of it is a queue of them.
+    first = np.maximum(met.first, loop.held(rate) / rate - met.answer)
+    # Of a client's time outside the engine nothing is left for the line.
+    beyond = np.maximum(clients - rate * loop.outside, running)
+    line = Line(
+        number=number, clients=beyond, places=running, rate=rate, delay=loop.before_the_first
+    )
+    queued = line.wait
+    fewer = costs.slope * np.maximum(rate * met.answer - 1, 0.0) * loop.thinned
+    return RequestMeans(
+        phases=costs,
+        in_flight=clients,
+        decoding=rate * met.answer,
+        utilization=np.minimum(rate * loop.prompt(rate), 1.0),
+        wait=first - loop.burst - costs.prompt_time + queued + met.queue.place_wait,
+        placed_first=first + queued + request_overhead(setting) + adapter_load_time(setting, c),
+        burst=loop.burst,
+        together=loop.together,
+        spread=loop.spread,
+        line=line,
+        time_per_output_token=(met.step - fewer) / tokens_per_step(setting),
+        request_rate=rate,
+        queue=met.queue,
+    )

@@ -1,0 +1,240 @@
+"""What is the same for all serving configurations, and one step's batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from functools import cached_property
+
+import numpy as np
+
+from planner.base.arrays import FloatArray
+from planner.base.enums import CacheType
+from planner.base.records import record
+from planner.configurations.configuration_tables import ServingConfigurations
+from planner.estimators.inference.kernels import Kernels
+from planner.estimators.machine import CommunicationGroup, Machine
+from planner.formulas.routing import characteristic_draws, zipf_shares
+from planner.specs.engine import EngineProfile
+from planner.specs.model import ModelSpec
+from planner.specs.quantization import CACHE_BYTES
+from planner.specs.serving_workload import ServingWorkload
+
+# What vLLM takes for a large GPU, never an A100: get_batch_defaults of vllm/engine/arg_utils.py.
+_CACHE_BYTES = np.array([CACHE_BYTES[code] for code in CacheType])
+
+
+@record(kw_only=True)
+class PrefixHits:
+    """What each configuration finds of its prompts; arrays that broadcast to their shape.
+
+    Shares of the tokens by where they are found; ``cache_residence``: seconds for which a GPU
+    keeps what is not used, ``cache_load_time``: those of a request until the others are read.
+    """
+
+    gpu_cache_hit_rate: FloatArray
+    host_cache_hit_rate: FloatArray
+    disk_cache_hit_rate: FloatArray
+    cache_residence: FloatArray
+    cache_load_time: FloatArray
+
+    def mapped(self, change: Callable[[FloatArray], FloatArray]) -> PrefixHits:
+        """The same with every array changed."""
+        return PrefixHits(
+            **{field.name: change(getattr(self, field.name)) for field in fields(self)}
+        )
+
+    @cached_property
+    def hit_rate(self) -> FloatArray:
+        """The share that is not computed again."""
+        slower = self.host_cache_hit_rate + self.disk_cache_hit_rate
+        return np.asarray(self.gpu_cache_hit_rate + slower)
+
+    def scaled(self, hit_rate: FloatArray) -> PrefixHits:
+        """So much found in all, of each cache as large a part of it."""
+        part = hit_rate / np.maximum(self.hit_rate, 1e-12)
+        found = self.mapped(lambda values: np.asarray(values * part))
+        return replace(found, cache_residence=self.cache_residence)
+
+
+@record(kw_only=True)
+class ServingSetting:
+    """Everything that is the same for all configurations of a search.
+
+    ``sure_share``: the share of the usable memory that what must be there to start may be
+    predicted to take. ``draft``: the model that drafts tokens. ``compares_drafts``: other settings
+    of the search differ in the number of drafted tokens. ``engine_version``: the release of the
+    engine, empty where nobody says it; it tells how sure predictions are, and changes none.
+    ``engine_max_num_seqs``: the requests at once with which an engine that is told a number of
+    sequences is
+    told its own; with others it is told those. None: with any. ``prefixes``: what each of the
+    configurations that it is used with finds of its prompts, in place of the requests' own share.
+    """
+
+    machine: Machine
+    model: ModelSpec
+    engine: EngineProfile
+    workload: ServingWorkload
+    sure_share: float = 1.0
+    draft: ModelSpec | None = None
+    compares_drafts: bool = False
+    engine_version: str = ""
+    engine_max_num_seqs: int | None = None
+    prefixes: PrefixHits | None = None
+
+    @property
+    def named(self) -> Mapping[str, int]:
+        """What tells it from settings that it is compared with: the number of drafted tokens."""
+        return {"draft_tokens": self.workload.draft_tokens} if self.compares_drafts else {}
+
+    @cached_property
+    def kernels(self) -> Kernels:
+        """What the engine runs on the machine."""
+        return Kernels(machine=self.machine, engine=self.engine)
+
+    @property
+    def profile(self) -> EngineProfile:
+        """What says how its software behaves: the engine."""
+        return self.engine
+
+    @property
+    def usable_memory(self) -> float:
+        """Bytes of a GPU that the engine may use by default."""
+        return self.machine.gpu.allocatable_memory * self.engine.memory.gpu_memory_utilization
+
+    @property
+    def max_loras(self) -> int:
+        """Adapters that a step may have, for which there is room; 0: none are served."""
+        work = self.workload
+        slots = work.max_loras or self.engine.memory.adapter_slots
+        if work.num_adapters is not None and work.max_loras is None:
+            slots = min(work.num_adapters, self.engine.scheduler.max_num_seqs)
+        return slots if work.lora_rank else 0
+
+    @cached_property
+    def adapter_draws(self) -> float:
+        """Requests that have as many different adapters as a step may have; no bound: infinite."""
+        work = self.workload
+        if work.num_adapters is None or not self.max_loras:
+            return np.inf
+        return characteristic_draws(shares=self.adapter_shares, slots=self.max_loras)
+
+    @property
+    def adapter_shares(self) -> FloatArray:
+        """Shares of the requests of each adapter, the most popular first."""
+        work = self.workload
+        return zipf_shares(number=work.num_adapters or 1, exponent=work.adapter_skew)
+
+    @property
+    def adapter_hits(self) -> float:
+        """Share of the requests whose adapter is in a slot already."""
+        shares = self.adapter_shares
+        return float(shares @ -np.expm1(-shares * self.adapter_draws))
+
+
+@record(kw_only=True)
+class Batch:
+    """One step of one replica, or of one of its micro-batches in a pipeline.
+
+    ``decoding`` sequences each take ``tokens_per_sequence`` tokens (more than one when drafts
+    are verified) over ``context`` cached tokens. ``prefill_tokens`` prompt tokens belong to
+    ``prompts`` sequences; each attends to ``prefill_keys`` keys on average, of which
+    ``prefill_cached`` per sequence are read from the cache.
+    """
+
+    decoding: FloatArray
+    context: FloatArray
+    tokens_per_sequence: FloatArray
+    prefill_tokens: FloatArray
+    prompts: FloatArray
+    prefill_keys: FloatArray
+    prefill_cached: FloatArray
+
+    @classmethod
+    def of_decode(
+        cls, sequences: FloatArray, context: FloatArray, tokens_per_sequence: float = 1.0
+    ) -> Batch:
+        """Sequences that each produce their next token."""
+        zero = np.zeros(())
+        return cls(
+            decoding=sequences,
+            context=context,
+            tokens_per_sequence=np.asarray(tokens_per_sequence),
+            prefill_tokens=zero,
+            prompts=zero,
+            prefill_keys=zero,
+            prefill_cached=zero,
+        )
+
+    @cached_property
+    def tokens(self) -> FloatArray:
+        """Tokens whose linear layers the replica computes."""
+        return self.decoding * self.tokens_per_sequence + self.prefill_tokens
+
+
+@record(kw_only=True)
+class BatchShare:
+    """One GPU's share of a batch."""
+
+    setting: ServingSetting
+    configurations: ServingConfigurations
+    batch: Batch
+
+    @cached_property
+    def hidden_size(self) -> int:
+        """Width of the residual stream."""
+        return self.setting.model.hidden_size
+
+    @cached_property
+    def decode_share(self) -> FloatArray:
+        """Share of the decoding sequences whose attention the busiest rank takes part in."""
+        return self._busiest_share(self.batch.decoding)
+
+    @cached_property
+    def prompt_share(self) -> FloatArray:
+        """Share of the prompts that the busiest rank takes part in: at least one of them."""
+        return self._busiest_share(self.batch.prompts)
+
+    def _busiest_share(self, sequences: FloatArray) -> FloatArray:
+        even = 1.0 / self.configurations.attention_data_parallel
+        return np.maximum(even, 1.0 / np.maximum(sequences, 1.0))
+
+    @cached_property
+    def prompt_tokens(self) -> FloatArray:
+        """Prompt tokens in this rank's attention and dense matrices."""
+        return self.batch.prefill_tokens * self.prompt_share
+
+    @cached_property
+    def decoding(self) -> FloatArray:
+        """Decoding sequences in this rank's attention."""
+        return self.batch.decoding * self.decode_share
+
+    @cached_property
+    def tokens(self) -> FloatArray:
+        """Tokens in this rank's attention and dense matrices."""
+        return self.decoding * self.batch.tokens_per_sequence + self.prompt_tokens
+
+    @cached_property
+    def sampled(self) -> FloatArray:
+        """Tokens that this rank samples."""
+        drafted = self.decoding * self.batch.tokens_per_sequence
+        return drafted + self.batch.prompts * self.prompt_share
+
+    @cached_property
+    def cache_bytes(self) -> FloatArray:
+        """Bytes per cached element."""
+        return np.asarray(_CACHE_BYTES[self.configurations.kv_cache])
+
+    @cached_property
+    def tensor_group(self) -> CommunicationGroup:
+        """Ranks that split the matrices."""
+        return CommunicationGroup(size=self.configurations.tensor_parallel, stride=1)
+
+    @cached_property
+    def stage_group(self) -> CommunicationGroup:
+        """All ranks of a pipeline stage: those that hold the experts."""
+        return CommunicationGroup(size=self.configurations.stage_gpus, stride=1)
+
+    def key_value_heads(self, num_key_value_heads: int) -> FloatArray:
+        """Key-value heads on this GPU; fewer heads than ranks are replicated."""
+        return np.maximum(num_key_value_heads / self.configurations.tensor_parallel, 1.0)

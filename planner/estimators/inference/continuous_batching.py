@@ -1,0 +1,261 @@
+"""What the steps of continuous batching cost: of answers, of prompts, and of both together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from planner.base.arrays import FloatArray, Numeric
+from planner.base.records import record
+from planner.configurations.configuration_tables import ServingConfigurations
+from planner.estimators.inference.context import Batch, ServingSetting
+from planner.estimators.inference.modality_towers import encoder_time
+from planner.estimators.inference.speculative_decoding import drafted_prompt_time, drafting_time
+from planner.estimators.inference.step import step_time
+from planner.formulas.queueing import residual_mean
+from planner.formulas.routing import accepted_tokens
+
+
+def cached_tokens(setting: ServingSetting) -> FloatArray:
+    """Prompt tokens of a request that are found in the prefix cache."""
+    return np.asarray(setting.workload.input_tokens - new_tokens(setting))
+
+
+def prefix_share(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
+    """Share of the time of prompts that goes into looking back at their cached tokens.
+
+    That is what a step full of prompts would lose if nothing stood before them: the new tokens
+    attend to the cached ones, whose keys and values are read. Nothing else is computed for them.
+    """
+    c, new, cached = configurations, new_tokens(setting), cached_tokens(setting)
+    if not np.any(cached > 0):
+        return np.zeros(())
+    prompts = np.clip(np.floor(c.replica_step_tokens / new), 1.0, np.maximum(c.concurrency, 1.0))
+    tokens = np.minimum(prompts * new, c.replica_step_tokens)
+    whole = prompt_batch(setting, prompts, tokens, np.zeros(()))
+    alone = replace(
+        whole,
+        prefill_keys=whole.prefill_keys - cached,
+        prefill_cached=whole.prefill_cached - cached,
+    )
+    times = [step_time(setting, c, batch, decoding=False).total for batch in (whole, alone)]
+    return np.asarray(np.clip(1.0 - times[1] / times[0], 0.0, 1.0))
+
+
+@record(kw_only=True)
+class Phases:
+    """What the engine's steps cost.
+
+    A decode step over B sequences lasts ``fixed + slope B`` seconds. A request's prompt takes
+    ``prompt_time`` once it is looked at, beside B sequences where the engine mixes them. It adds
+    ``single`` seconds to the engine's work and ``another`` with each more in its step, which
+    holds ``gathered`` between two of decoding and ``most`` at most; ``queued`` where a queue fills
+    the steps with ``together`` of them, ``added`` to a step that has one already. ``parts``: steps
+    that a prompt takes where it fills them.
+    """
+
+    fixed: FloatArray
+    slope: FloatArray
+    prompt_time: FloatArray
+    single: FloatArray
+    another: FloatArray
+    gathered: FloatArray
+    most: FloatArray
+    queued: FloatArray
+    together: FloatArray
+    added: FloatArray
+    parts: FloatArray
+
+    def prompt(self, size: Numeric) -> FloatArray:
+        """Seconds that a prompt adds in a step with so many."""
+        return np.asarray((self.single + self.another * (size - 1)) / size)
+
+    @cached_property
+    def prefill(self) -> FloatArray:
+        """Those where prompts come while one step decodes."""
+        return self.prompt(self.gathered)
+
+    def decode_step(self, sequences: Numeric) -> FloatArray:
+        """Seconds of a step over so many sequences."""
+        return np.asarray(self.fixed + self.slope * sequences)
+
+    def wave(self, size: Numeric, steps: Numeric) -> FloatArray:
+        """Seconds of requests that are there at once, their prompts one after the other."""
+        return self.prompt_time + (size - 1) * self.queued + steps * self.decode_step(size)
+
+
+def tokens_per_step(setting: ServingSetting) -> float:
+    """Mean tokens a decode step adds to a sequence."""
+    w = setting.workload
+    drafted = w.drafted_in_a_row
+    return float(accepted_tokens(draft_tokens=drafted, acceptance_rate=w.acceptance_rate))
+
+
+def decode_steps(setting: ServingSetting) -> FloatArray:
+    """Steps that decode an answer: its first token comes with the prompt."""
+    left = np.maximum(setting.workload.output_tokens - 1.0, 0.0)
+    return np.asarray(left / tokens_per_step(setting))
+
+
+def new_tokens(setting: ServingSetting) -> FloatArray:
+    """Prompt tokens that are not found in the prefix cache; at least one."""
+    w, own = setting.workload, setting.prefixes
+    share = w.prefix_cache_hit_rate if own is None else own.hit_rate
+    found = np.maximum(w.input_tokens * share, w.shared_prefix_tokens)
+    return np.asarray(np.maximum(w.input_tokens - found, 1.0))
+
+
+def decode_batch(setting: ServingSetting, sequences: FloatArray) -> Batch:
+    """Sequences half-way through their answers."""
+    w = setting.workload
+    half_way = residual_mean(mean=w.output_tokens, variation=w.output_variation)
+    return Batch.of_decode(sequences, np.asarray(w.input_tokens + half_way), 1.0 + w.draft_tokens)
+
+
+def prompt_batch(
+    setting: ServingSetting, prompts: FloatArray, tokens: FloatArray, decoding: FloatArray
+) -> Batch:
+    """``tokens`` new tokens of ``prompts`` prompts beside ``decoding`` sequences.
+
+    A prompt that takes several steps sees half of itself as cache on average.
+    """
+    w = setting.workload
+    decode = decode_batch(setting, decoding)
+    whole = new_tokens(setting)
+    cached = w.input_tokens - whole
+    mine = np.minimum(tokens / prompts, whole)
+    before = cached + (whole - mine) / 2
+    return Batch(
+        decoding=decode.decoding,
+        context=decode.context,
+        tokens_per_sequence=decode.tokens_per_sequence,
+        prefill_tokens=tokens,
+        prompts=prompts,
+        prefill_keys=before + (mine + 1) / 2,
+        prefill_cached=before,
+    )
+
+
+def decode_line(
+    setting: ServingSetting, configurations: ServingConfigurations, sequences: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """A step over B sequences, at most ``sequences``, lasts fixed + slope B seconds."""
+    c, p = configurations, configurations.pipeline_parallel
+    whole = np.maximum(sequences, 1.0)
+    half = np.maximum(whole / 2, 0.5)
+    sizes = two_sizes(setting, c, whole, half)
+    step = step_time(setting, c, decode_batch(setting, sizes / p), decoding=True)
+    times = step.cycle(np.minimum(sizes, p)) * (1 + setting.workload.draft_cost)
+    times = times + drafting_time(setting, c, decode_batch(setting, sizes))
+    # Where more sequences change the kernel, the line would cross zero: a step has a beginning.
+    slope = np.minimum((times[0] - times[1]) / (whole - half), 0.99 * times[0] / whole)
+    return times[0] - slope * whole, slope
+
+
+def two_sizes(
+    setting: ServingSetting, configurations: ServingConfigurations, *two: FloatArray
+) -> FloatArray:
+    """Sizes of two batches on an axis before all others, so that one prediction is of both."""
+    work = setting.workload
+    sizes = np.stack(np.broadcast_arrays(*two))
+    others = (configurations.shape, np.shape(work.input_tokens), np.shape(work.output_tokens))
+    more = max(map(len, others)) + 1 - sizes.ndim
+    return sizes.reshape(2, *(1,) * more, *sizes.shape[1:])
+
+
+def prompt_room(
+    setting: ServingSetting, configurations: ServingConfigurations, sequences: FloatArray
+) -> FloatArray:
+    """Tokens of a full step that are left for prompts where so many requests are in the replica.
+
+    They do not all decode: of a step that is always full, prompts have the share that they have of
+    all tokens.
+    """
+    tokens, steps = configurations.replica_step_tokens, decode_steps(setting)
+    decoding = np.minimum(sequences, tokens * steps / (steps + new_tokens(setting)))
+    return np.asarray(np.maximum(tokens - decoding, 1.0))
+
+
+def phases(
+    setting: ServingSetting, configurations: ServingConfigurations, sequences: FloatArray
+) -> Phases:
+    """The costs of the steps when about ``sequences`` requests are in the replica."""
+    c = configurations
+    p = c.pipeline_parallel
+    whole = np.maximum(sequences, 1.0)
+    fixed, slope = decode_line(setting, c, whole)
+    new = new_tokens(setting)
+    room = prompt_room(setting, c, whole)
+    # At random times a second one may come, however few are there on average.
+    there = whole if setting.workload.request_rate is None else np.maximum(whole, 2.0)
+    most = np.maximum(np.minimum(c.replica_step_tokens / new, there), 1.0)
+    # A prompt is computed by one attention rank, a queue of them by all.
+    ranks = c.attention_data_parallel
+    one, filled = np.minimum(new, room / ranks), np.minimum(most * new, room)
+    parts = np.maximum(new / one, 1.0)
+    busy = np.maximum(filled / new, np.minimum(ranks, there))
+    if setting.engine.scheduler.chunked_prefill and not setting.workload.embeds:
+        drafting = drafting_time(setting, c, decode_batch(setting, whole))
+        verified = (fixed + slope * whole - drafting) / (1.0 + setting.workload.draft_cost)
+        beside, micro_batches, decode = whole / p, np.minimum(whole, p), verified
+    else:
+        beside, micro_batches, decode = np.zeros(()), p, np.zeros(())
+    prompts, tokens = (
+        two_sizes(setting, c, alone, many) for alone, many in ((np.ones(()), busy), (one, filled))
+    )
+    batch = prompt_batch(setting, prompts, tokens, beside)
+    step, drafted = (
+        step_time(setting, c, batch, decoding=False),
+        drafted_prompt_time(setting, c, batch),
+    )
+    single, full = np.maximum(step.cycle(micro_batches) - decode, 0.0) + drafted
+    images = encoder_time(setting, c)
+    loading = 0.0 if setting.prefixes is None else setting.prefixes.cache_load_time
+    single = single * parts + images
+    full = full * np.maximum(most * new / room, 1.0) + most * images
+    alone = there > whole
+    prompts = np.clip(gathered(setting, whole), 1.0, most)
+    # Ranks compute prompts side by side: one more beside a lone one takes nothing.
+    more = np.maximum((full - single) / np.maximum(most - 1, 1e-9), full / most / 2)
+    return Phases(
+        fixed=fixed,
+        slope=slope,
+        prompt_time=(step.total + drafted)[0] * parts + images + loading,
+        single=single / p,
+        another=(full - single) / np.maximum(most - 1, 1.0) / p,
+        gathered=prompts,
+        most=most,
+        queued=np.where(alone, single, full / most) / p,
+        together=np.where(alone, 1.0, most),
+        added=np.where((most > 1) & (ranks == 1), more, full / most) / p,
+        parts=parts,
+    )
+
+
+def wave_time(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
+    """Seconds from the first prompt to the last answer of ``concurrency`` requests at once.
+
+    Their prompts fill the engine's steps one after the other, and so do those of the next
+    wave, as equally long answers end one after the other.
+    """
+    size = configurations.concurrency
+    return phases(setting, configurations, size).wave(size, decode_steps(setting))
+
+
+def gathered(setting: ServingSetting, sequences: FloatArray) -> FloatArray:
+    """Prompts that come between two steps which may take them, as many as answers end."""
+    scheduler = setting.engine.scheduler
+    between = float(scheduler.poll_interval + scheduler.batch_wait)
+    return np.asarray(between * sequences / np.maximum(decode_steps(setting), 1.0))
+
+
+def outside_engine(setting: ServingSetting) -> float:
+    """Seconds for which clients who wait have a request that is not in the engine."""
+    return 0.0 if setting.workload.request_rate is not None else request_overhead(setting)
+
+
+def request_overhead(setting: ServingSetting) -> float:
+    """Seconds of a request outside the engine: tokenization, transport."""
+    return setting.engine.execution.request_overhead

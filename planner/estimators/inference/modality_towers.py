@@ -1,0 +1,158 @@
+"""The towers of images and sound in serving: weights, working sets, their time before a prompt.
+
+Engines keep them in 16 bits and split their matrices over the tensor-parallel ranks of the first
+stage, as vLLM does unless ``--mm-encoder-tp-mode`` says data (vllm 0.33,
+``config/multimodal.py``). What the prefix cache has the tokens of is not computed again
+(``v1/core/sched/scheduler.py``,
+``_try_schedule_encoder_inputs``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from planner.base.arrays import FloatArray, Numeric, add
+from planner.base.enums import AttentionKernels
+from planner.base.records import record
+from planner.configurations.configuration_tables import ServingConfigurations
+from planner.estimators.inference.context import ServingSetting
+from planner.estimators.machine import CommunicationGroup, Machine
+from planner.formulas.attention import (
+    attention_core_bytes,
+    attention_core_flops,
+    mean_keys_per_query,
+)
+from planner.layers.model import (
+    Layer,
+    Tower,
+    patch_embedding,
+    projector,
+    tower_layer,
+    tower_parameters,
+)
+from planner.layers.operators import AttentionCore, BlockExchange, Elementwise, MatrixProduct
+from planner.specs.image_processing import audio_tokens, tiles_of
+from planner.specs.quantization import SIXTEEN_BIT_BYTES
+
+_STREAMS = 4
+"""Numbers of a patch as wide as a layer: what it reads, its norm, what it adds, and the sum."""
+
+
+@record(kw_only=True)
+class EncoderTokens:
+    """What a tower makes tokens of in a prompt: ``parts`` that it sees apart, of so many
+    ``patches`` each; ``largest``: tokens of what is made at once."""
+
+    tower: Tower
+    parts: float
+    patches: int
+    largest: int
+
+
+def encoded(setting: ServingSetting) -> list[EncoderTokens]:
+    """The images and the sound of a prompt."""
+    model, work, found = setting.model, setting.workload, []
+    if (tower := model.vision_tower) is not None and work.images_per_sample:
+        whole = work.tokens_per_image or tower.tokens_per_image
+        tiles = tiles_of(tower, whole)
+        patches = round(whole / tiles) * tower.patches_per_token
+        parts = work.images_per_sample * tiles
+        found.append(EncoderTokens(tower=tower, parts=parts, patches=patches, largest=whole))
+    if (sound := model.audio_tower) is not None and work.audio_seconds:
+        seconds, window = work.audio_seconds, sound.window
+        parts = np.ceil(seconds / window) if sound.pads else max(seconds / window, 1.0)
+        part = window if sound.pads else min(seconds, window)
+        patches, tokens = round(part * sound.frames_per_second), audio_tokens(sound, seconds)
+        found.append(
+            EncoderTokens(tower=sound, parts=float(parts), patches=patches, largest=tokens)
+        )
+    return found
+
+
+def tower_weights(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
+    """Bytes of the towers on one GPU of the first stage; 0 of a text model."""
+    towers = (setting.model.vision_tower, setting.model.audio_tower)
+    held = SIXTEEN_BIT_BYTES * sum(tower_parameters(tower) for tower in towers if tower)
+    return np.asarray(held / configurations.tensor_parallel) if held else np.zeros(())
+
+
+def encoder_memory(
+    setting: ServingSetting, configurations: ServingConfigurations, tokens: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Bytes of what towers have made, kept beside a step, and of their own working set.
+
+    Both of as many ``tokens`` as a step has, or of one image or sound where that has more: so much
+    is made before a step at most, and kept until its request has read it (vllm 0.33,
+    ``v1/core/encoder_cache_manager.py``, ``compute_mm_encoder_budget``). Nothing without any.
+    """
+    kept = working = np.zeros(())
+    copies = SIXTEEN_BIT_BYTES * setting.engine.memory.activation_copies
+    for one in encoded(setting):
+        tower, made = one.tower, np.maximum(tokens, one.largest)
+        widest = max(tower_layer(tower, group).widest for group in tower.layer_groups)
+        width = _STREAMS * tower.hidden_size + widest / configurations.tensor_parallel
+        working = np.maximum(working, copies * made * tower.patches_per_token * width)
+        kept = np.maximum(kept, SIXTEEN_BIT_BYTES * made * setting.model.hidden_size)
+    return kept, working
+
+
+def encoder_time(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
+    """Seconds in which the images and the sound of one prompt become tokens, in the mean of those
+    whose tokens are found in the prefix cache and of the others."""
+    machine, t = replace(setting.machine, ledger=None), configurations.tensor_parallel
+    own = setting.prefixes
+    found = setting.workload.prefix_cache_hit_rate if own is None else own.hit_rate
+    times: list[FloatArray] = [np.zeros(())]
+    for one in encoded(setting):
+        tower, parts, patches = one.tower, one.parts, one.patches
+        times += [
+            group.num_hidden_layers
+            * _layer_time(machine, tower_layer(tower, group), parts, patches, t)
+            for group in tower.layer_groups
+        ]
+        tokens = max(patches // tower.patches_per_token, 1)
+        times.append(_layer_time(machine, patch_embedding(tower), parts, patches, t))
+        times.append(_layer_time(machine, projector(tower), parts, tokens, t))
+    return (1 - found) * add(times)
+
+
+def _layer_time(
+    machine: Machine, layer: Layer, images: float, length: int, t: FloatArray
+) -> FloatArray:
+    """Seconds of a layer on the ``length`` patches of each image, split over ``t`` ranks."""
+    rows, precision = images * length, machine.sixteen_bit
+    times: list[Numeric] = []
+    for op in layer.operators:
+        if isinstance(op, MatrixProduct):
+            whole = op.columns.whole / t
+            times.append(machine.gemm_time(rows, whole, op.depth, precision))
+        elif isinstance(op, AttentionCore):
+            times.append(_core_time(machine, op, images, length, t))
+        elif isinstance(op, Elementwise):
+            moved = SIXTEEN_BIT_BYTES * op.forward * rows * op.columns.whole
+            times.append(machine.memory_time(moved))
+        elif isinstance(op, BlockExchange):
+            moved = 2.0 * rows * next(op.depth for op in layer.of(MatrixProduct))
+            reduce = machine.collective("all_reduce", moved, CommunicationGroup(size=t, stride=1))
+            times.append(np.where(t > 1, reduce, 0.0))
+    return add(np.asarray(time) for time in times)
+
+
+def _core_time(
+    machine: Machine, op: AttentionCore, images: float, length: int, t: FloatArray
+) -> FloatArray:
+    """Every patch attends to all of its image, or of its window."""
+    window, dims = op.most_keys or length, {"qk_head_dim": op.qk_dim, "v_head_dim": op.v_dim}
+    keys = mean_keys_per_query(sequence_length=length, sliding_window=window, causal=op.causal)
+    rows, heads = images * length, op.heads / t
+    return machine.kernels.attention(
+        attention_core_flops(num_queries=rows, keys_per_query=keys, num_heads=heads, **dims),
+        attention_core_bytes(num_queries=rows, num_heads=heads, num_key_value_heads=heads, **dims),
+        images,
+        heads,
+        length,
+        op.qk_dim,
+        rate=machine.attention_rate(AttentionKernels.FLASH_ATTENTION_2),
+    )

@@ -1,0 +1,164 @@
+"""What replicas find of earlier prompts: in the room of their GPUs, of their hosts, on drives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from planner.base.arrays import FloatArray, Numeric, add
+from planner.base.records import record
+from planner.configurations.configuration_tables import ServingConfigurations
+from planner.estimators.inference.context import PrefixHits, ServingSetting
+from planner.estimators.inference.continuous_batching import new_tokens, prompt_batch
+from planner.estimators.inference.memory import ServingMemory
+from planner.estimators.inference.step import step_time
+from planner.formulas.queueing import residual_mean
+from planner.specs.prefix_cache import HitRateCurve
+
+
+@record(kw_only=True)
+class ReplicaLoad:
+    """What replicas have to do: ``replicas`` of them answer a ``rate`` [1/s] of requests in all,
+    each with so many ``running``."""
+
+    replicas: Numeric
+    rate: Numeric
+    running: Numeric
+
+
+ROUNDS = 5
+"""Halvings in which what is found and what is answered agree."""
+
+Judged = TypeVar("Judged")
+
+
+def in_agreement(
+    judged: Judged, again: Callable[[PrefixHits], Judged], found: Callable[[Judged], PrefixHits]
+) -> Judged:
+    """What is ``judged`` where each configuration finds what its caches keep at what it answers.
+
+    The more is found the more requests are answered, and the sooner what they leave is dropped:
+    between nothing and what is ``found`` without it is what both agree on. ``judged`` is without.
+    """
+    prefixes, low = found(judged), np.zeros(())
+    high = prefixes.hit_rate
+    for _ in range(ROUNDS):
+        middle = (low + high) / 2
+        judged = again(prefixes.scaled(middle))
+        prefixes = found(judged)
+        is_more = prefixes.hit_rate > middle
+        low, high = np.where(is_more, middle, low), np.where(is_more, high, middle)
+    return judged
+
+
+def token_bytes(setting: ServingSetting, memory: ServingMemory) -> FloatArray:
+    """Bytes of a token in the cache of one GPU, on average over the longest request."""
+    work = setting.workload
+    return np.asarray(memory.room.longest / (work.input_tokens + work.output_tokens))
+
+
+@record(kw_only=True)
+class PrefixCaches:
+    """The caches of every configuration: so many in all, of ``token_bytes`` for each token.
+
+    ``pinned``: tokens in one of them that are no choice, those of requests that run.
+    """
+
+    reuse: HitRateCurve
+    token_bytes: FloatArray
+    pinned: Numeric
+    number: Numeric
+    rate: Numeric
+
+    def hit_rate(self, size: Numeric) -> FloatArray:
+        """Share of the prompts that they find where each has so many bytes."""
+        return self.reuse.found(self._tokens(size), self.rate, self.number)
+
+    def residence(self, size: Numeric) -> FloatArray:
+        """Seconds for which those keep what is not used."""
+        return self.reuse.residence(self._tokens(size), self.rate, self.number)
+
+    def _tokens(self, size: Numeric) -> FloatArray:
+        return np.asarray(size / self.token_bytes - self.pinned)
+
+
+def caches_at(
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    memory: ServingMemory,
+    load: ReplicaLoad,
+) -> PrefixCaches:
+    """The caches of every configuration at a load, one on each attention rank.
+
+    Of a trace all of one counts, in which requests that run are those used last; of sessions,
+    whose gaps begin when an answer ends, what those leave.
+    Raises ValueError if nothing specifies what requests share.
+    """
+    work, ranks = setting.workload, configurations.attention_data_parallel
+    if work.reuse is None:
+        raise ValueError("Nothing is said of what requests share.")
+    left = residual_mean(mean=work.output_tokens, variation=work.output_variation)
+    context = work.input_tokens + left - work.shared_prefix_tokens
+    running = np.minimum(load.running, memory.most_sequences) / ranks
+    return PrefixCaches(
+        reuse=work.reuse,
+        token_bytes=token_bytes(setting, memory),
+        pinned=context * running if work.reuse.per_second else 0.0,
+        number=load.replicas * ranks,
+        rate=load.rate,
+    )
+
+
+def cache_sizes(setting: ServingSetting, memory: ServingMemory) -> tuple[FloatArray, ...]:
+    """Bytes of a cache in a GPU, with that of its host, and with that of its drives.
+
+    Host and drives keep a copy of what the faster one has, as LMCache and HiCache do.
+    """
+    work, own = setting.workload, np.maximum(memory.room.size - memory.room.shared, 0.0)
+    host = np.maximum(own, work.host_cache)
+    return own, host, np.maximum(host, work.disk_cache)
+
+
+def prefixes_at(
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    memory: ServingMemory,
+    load: ReplicaLoad,
+) -> PrefixHits:
+    """What every configuration finds at a load, at its own room.
+
+    What host and drives alone have is read over their link before the prompt is computed, and is
+    computed again where that is faster.
+    """
+    work, machine = setting.workload, setting.machine
+    caches, sizes = caches_at(setting, configurations, memory, load), cache_sizes(setting, memory)
+    hits = [caches.hit_rate(size) for size in sizes]
+    of_tier = {"host": hits[1] - hits[0], "disk": hits[2] - hits[1]}
+    a_token, loading = dict[str, FloatArray](), [np.zeros(())]
+    if work.host_cache:
+        fraction = setting.engine.execution.host_link_fraction
+        a_token["host"] = machine.host_copy_time(caches.token_bytes, fraction)
+    if work.disk_cache:
+        a_token["disk"] = machine.drive_copy_time(caches.token_bytes)
+    for tier, seconds in a_token.items():
+        of_tier[tier] = np.where(seconds <= _computed(setting, configurations), of_tier[tier], 0.0)
+        loading.append(of_tier[tier] * work.input_tokens * seconds)
+    return PrefixHits(
+        gpu_cache_hit_rate=hits[0],
+        host_cache_hit_rate=of_tier["host"],
+        disk_cache_hit_rate=of_tier["disk"],
+        cache_residence=caches.residence(sizes[0]),
+        cache_load_time=add(loading),
+    )
+
+
+def _computed(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
+    """Seconds in which a token of a prompt is computed, where as many are new as fill a step."""
+    alone, ranks = replace(setting, prefixes=None), configurations.attention_data_parallel
+    tokens = np.minimum(new_tokens(alone) * ranks, configurations.replica_step_tokens)
+    batch = prompt_batch(alone, np.asarray(ranks, np.float64), tokens, np.zeros(()))
+    step = step_time(alone, configurations, batch, decoding=False)
+    return np.asarray(step.total * ranks / tokens)

@@ -1,0 +1,416 @@
+"""What a request waits for before its prompt: the running step, other prompts, a place."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from planner.base.arrays import BoolArray, FloatArray, Numeric
+from planner.base.records import record
+from planner.configurations.configuration_tables import ServingConfigurations
+from planner.estimators.inference.context import ServingSetting
+from planner.formulas.draining import line_wait, line_wait_variance, line_wait_within
+from planner.formulas.queueing import (
+    arrival_noise,
+    critical_wait,
+    mean_wait,
+    met_step,
+    met_step_variance,
+    place_wait,
+    running_variance,
+)
+
+# A queue of a closed loop is bounded by its clients, not by this.
+_BUSIEST = 0.98
+
+
+@record(kw_only=True)
+class StepDemand:
+    """What the requests of a replica ask of its steps; times in seconds.
+
+    A step over B sequences takes ``fixed + slope B`` and ``prompt`` for every prompt in it;
+    ``per_step`` prompts fill one. ``steps``: that an answer takes. ``places``: for sequences.
+    """
+
+    fixed: FloatArray
+    slope: FloatArray
+    prompt: FloatArray
+    per_step: FloatArray
+    steps: FloatArray
+    places: FloatArray
+
+    @cached_property
+    def half_full(self) -> FloatArray:
+        """Seconds of half of the prompts that fill a step."""
+        return np.asarray(self.prompt * self.per_step / 2)
+
+
+@record(kw_only=True)
+class QueueState:
+    """What requests meet when they come; times in seconds.
+
+    ``decode_step``: of the step without prompts; ``load``: share of the time that computes
+    prompts; ``met``: mean length of the step in which a request comes, ``met_variance`` its
+    variance; ``wait``: until its own
+    prompt would be through if it were alone, beyond that time; ``others``: what the prompts
+    that came with it add to its own step; ``stall``: what those that come meanwhile add to its
+    answer; ``prompts``: variance of what prompts add to a step, of all steps. ``running``:
+    variance of the sequences that decode. A share ``place_share`` waits
+    ``place_time`` for a place before; ``place_noise``: how much more than at random its queue
+    varies, ``place_rate``: requests per second of all places, ``place_fill``: requests that come
+    until an empty replica is as full as it gets (`averaged_share`); ``places``: for sequences.
+    """
+
+    decode_step: FloatArray
+    load: FloatArray
+    met: FloatArray
+    met_variance: FloatArray
+    wait: FloatArray
+    others: FloatArray
+    stall: FloatArray
+    backlog: FloatArray
+    filled: FloatArray
+    prompts: FloatArray
+    running: FloatArray
+    place_share: FloatArray
+    place_time: FloatArray
+    place_noise: FloatArray
+    place_rate: FloatArray
+    place_fill: FloatArray
+    places: FloatArray
+
+    @property
+    def place_wait(self) -> FloatArray:
+        """Mean seconds of all requests until there is a place."""
+        with np.errstate(invalid="ignore"):
+            return np.where(self.place_share > 0, self.place_share * self.place_time, 0.0)
+
+
+def queue_of(
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    work: StepDemand,
+    rate: FloatArray,
+    decoding: FloatArray,
+) -> QueueState:
+    """What requests meet that come at a ``rate`` [1/s] while so many decode.
+
+    Requests of an open load come at random times, mostly in long steps, and long steps bring
+    more of them. In a closed loop as many come in a step as answers end in it, whatever it takes.
+    """
+    w, c = setting.workload, configurations
+    is_open = w.request_rate is not None
+    mixes = setting.engine.scheduler.chunked_prefill
+    step = (work.fixed + work.slope * decoding) / c.pipeline_parallel
+    load = np.minimum(rate * work.prompt, _BUSIEST)
+    mean = step / (1 - load)
+    beside = step if mixes else np.zeros(())
+    second = work.prompt * (1 + w.input_variation**2)
+    if not is_open:
+        together = np.maximum(c.concurrency - 1, 0.0)
+        met = np.minimum(mean, step + together * work.prompt)
+        busy = np.minimum(together, 1.0)
+        others, wait = _wait(work, beside, load, met, w.input_variation)
+        # What comes with one step fits the next, unless a prompt does not; where prompts stop
+        # all answers, no other comes meanwhile.
+        wait = np.where((work.per_step < 1) & mixes, wait, met / 2 + others)
+        most = step + together * (work.prompt + step / work.per_step)
+        zero, prompts = np.zeros(()), load * mean * second
+        return QueueState(
+            decode_step=step, load=load, met=met, met_variance=prompts,
+            wait=np.minimum(wait, most) * busy, others=others * busy, stall=zero,
+            backlog=zero, filled=load, prompts=prompts, running=zero, place_share=zero,
+            place_time=zero, place_noise=zero, place_rate=zero, place_fill=zero, places=work.places,
+        )  # fmt: skip
+    return _open_queue(setting, c, work, rate, decoding)
+
+
+def _open_queue(
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    work: StepDemand,
+    rate: FloatArray,
+    decoding: FloatArray,
+) -> QueueState:
+    """What requests meet that come at random."""
+    w, c = setting.workload, configurations
+    mixes = setting.engine.scheduler.chunked_prefill
+    step = (work.fixed + work.slope * decoding) / c.pipeline_parallel
+    load = np.minimum(rate * work.prompt, _BUSIEST)
+    mean, beside = step / (1 - load), step if mixes else np.zeros(())
+    second = work.prompt * (1 + w.input_variation**2)
+    busy = -np.expm1(-c.concurrency)
+    replicas = sharing(setting, rate)
+    filled = np.minimum(load * (1 + beside / work.per_step / work.prompt), _BUSIEST)
+    bursts = w.arrivals.bursts_at(filled, replicas)
+    met, met_variance = (
+        what(
+            decode_step=step, load=load, work=work.prompt, variation=w.input_variation, mixes=mixes
+        )
+        for what in (met_step, met_step_variance)
+    )
+    others, wait = _wait(work, beside, load, met, w.input_variation, bursts)
+    variance, noise = running_variance(
+        running=decoding,
+        load=load,
+        fixed=work.fixed,
+        slope=work.slope,
+        bursts=w.arrivals.dispersion_at(decoding, replicas),
+    )
+    answers = np.asarray(work.steps * (work.fixed + work.slope * work.places))
+    stopped = work.places
+    if mixes:
+        # A sequence has a step of one of the batches in a pipeline, with the prompts of that.
+        in_steps = np.where(c.pipeline_parallel > 1, work.steps * work.per_step, np.inf)
+        stopped = np.minimum(stopped, in_steps)
+    most = np.minimum(work.places / (answers + stopped * work.prompt), 1 / work.prompt)
+    share, time = place_wait(
+        running=decoding, places=work.places, variance=variance, noise=noise, spare_rate=most - rate
+    )
+    own = work.prompt + others + beside
+    stall = np.maximum(own - mean, 0.0) * load / (1 - load) * busy
+    backlog = np.zeros(())
+    if not w.arrivals.are_random:
+        backlog = _backlog(work.prompt * filled / load, filled, w.input_variation, bursts)
+        usual = work.steps / np.sqrt(1 + w.output_variation**2)
+        full = beside + work.per_step * work.prompt
+        longest = usual * full if mixes else np.inf
+        stopped = w.arrivals.mean_within(backlog, filled, longest)
+        slower = 1 - mean / full if mixes else 1.0
+        longer = work.steps / np.maximum(usual, 1.0) / (1 + w.output_variation**2)
+        stall = stall + stopped * np.maximum(slower, 0.0) * longer
+    return QueueState(
+        decode_step=step,
+        load=load,
+        met=met,
+        met_variance=met_variance,
+        wait=wait * busy,
+        others=others * busy,
+        stall=stall,
+        backlog=backlog,
+        filled=filled,
+        prompts=load * mean * second / (1 - load) ** 2,
+        running=variance,
+        place_share=share,
+        place_time=time,
+        place_noise=noise,
+        place_rate=most,
+        place_fill=decoding * (work.fixed + work.slope * decoding) / work.fixed,
+        places=work.places,
+    )
+
+
+def _wait(
+    work: StepDemand,
+    step: FloatArray,
+    load: FloatArray,
+    met: FloatArray,
+    variation: float,
+    bursts: Numeric = 1.0,
+) -> tuple[FloatArray, FloatArray]:
+    """What others add to a request's own step, and its wait before and in that step.
+
+    Half of the step that it meets is left. The prompts that came before it in that step are
+    computed before its own, those that came after it in the same step as long as that has
+    room. Where one step does not take what comes, prompts queue at a server that takes
+    them one after the other, each with its share of the ``step`` beside it.
+    """
+    before = load * met / 2
+    after = np.minimum(before, work.half_full)
+    share = step / work.per_step
+    alone = work.prompt + share
+    busy = np.minimum(load * alone / work.prompt, _BUSIEST)
+    queue = mean_wait(utilization=busy, service_time=alone, variation=variation, bursts=bursts)
+    queue = queue + step / 2
+    gated = met / 2 + before + after
+    return before + after, np.maximum(gated, queue + np.minimum(share, 0.5 * step))
+
+
+def sharing(setting: ServingSetting, rate: FloatArray) -> FloatArray:
+    """Replicas that share the stated load, where each has this ``rate`` [1/s] of it."""
+    whole = setting.workload.request_rate or 0.0
+    return np.maximum(whole / np.maximum(rate, 1e-12), 1.0)
+
+
+def _backlog(prompt: FloatArray, load: FloatArray, variation: float, bursts: Numeric) -> FloatArray:
+    """Mean seconds of prompts before a request's own that bursts add to those of random ones."""
+    waits = [
+        mean_wait(utilization=load, service_time=prompt, variation=variation, bursts=b)
+        for b in (bursts, 1.0)
+    ]
+    return np.maximum(waits[0] - waits[1], 0.0)
+
+
+def steady_noise(work: StepDemand, rate: FloatArray, bursts: Numeric = 1.0) -> FloatArray:
+    r"""By how much of itself a sequence lengthens the mean step of an open load.
+
+    A replica gains less from more sequences than it loses from fewer, so that their number
+    must be larger on average; the second order of the same diffusion as `running_variance`.
+    """
+    return arrival_noise(load=np.minimum(rate * work.prompt, _BUSIEST), bursts=bursts)
+
+
+@record(kw_only=True)
+class Line:
+    """Requests of clients who start at once and share the ``places`` of a replica.
+
+    It answers them at a ``rate`` [1/s]; an infinite ``number`` is one without end. ``delay``:
+    seconds by which the first answers make room later than at that rate.
+    """
+
+    number: Numeric
+    clients: Numeric
+    places: Numeric
+    rate: Numeric
+    delay: Numeric
+
+    @property
+    def wait(self) -> FloatArray:
+        """Mean seconds before a place."""
+        return line_wait(**vars(self))
+
+    @property
+    def variance(self) -> FloatArray:
+        """Variance of these seconds."""
+        return line_wait_variance(**vars(self))
+
+    def wait_within(self, share: float) -> FloatArray:
+        """Seconds before a place that a ``share`` of the requests does not exceed."""
+        return line_wait_within(share=share, **vars(self))
+
+
+CARRIED = 1e-3
+"""By this share a rate may be beyond what is carried, which is found in steps."""
+
+
+@record(kw_only=True)
+class OfferedLoad:
+    r"""``number`` requests that come at a ``rate`` [1/s] to what answers ``capacity`` [1/s].
+
+    Arrays that broadcast, of a replica or of a whole deployment. An infinite rate is of requests
+    that are all there at once, an infinite number one without end. ``places``: for requests in
+    flight; ``prompt``: seconds of a prompt in a queue of them; ``answer``: of an answer while what
+    answers them empties.
+
+    Where they come faster than they are answered, they are a fluid [1]_ that is answered by
+    :math:`N / \mu`. The i-th is not among the first c, who find a place, and has its place
+
+    .. math:: i \left(\frac{1}{\mu} - \frac{1}{\lambda}\right) - a
+
+    later than it comes: i are answered in :math:`i / \mu`, the last of them in a. Of those who find
+    a place each waits for the prompts before its own. `tests/reference/event_replica.py` holds it.
+    Of requests at once all wait.
+
+    References
+    ----------
+    .. [1] G. Newell, "Applications of Queueing Theory," 2nd ed., 1982, chapter 2.
+    """
+
+    rate: Numeric
+    number: Numeric
+    capacity: Numeric
+    places: Numeric
+    prompt: Numeric
+    answer: Numeric = 0.0
+
+    @property
+    def is_beyond(self) -> BoolArray:
+        """Where requests come faster than they are answered."""
+        return np.asarray(np.asarray(self.rate) > np.asarray(self.capacity) * (1 + CARRIED))
+
+    @property
+    def is_endless(self) -> BoolArray:
+        """Where they do without an end: all wait for ever."""
+        return np.asarray(self.is_beyond & ~np.isfinite(self.number))
+
+    @cached_property
+    def _later(self) -> FloatArray:
+        """Seconds by which each request is answered later than the one before."""
+        return np.maximum(1 / np.asarray(self.capacity) - 1 / np.asarray(self.rate), 0.0)
+
+    @cached_property
+    def _sent(self) -> FloatArray:
+        return np.where(np.isfinite(self.number), self.number, 0.0)
+
+    @cached_property
+    def _placed(self) -> FloatArray:
+        """How many of the requests find a place when they come."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            caught_up = np.where(self._later > 0, self.answer / self._later, np.inf)
+        found = np.where(np.isfinite(self.rate), np.maximum(self.places, caught_up), 0.0)
+        return np.minimum(found, self._sent)
+
+    @cached_property
+    def _of_prompts(self) -> FloatArray:
+        """Seconds that the last prompt waits of those that have places, where they come faster."""
+        faster = np.maximum(self.prompt - 1 / np.asarray(self.rate), 0.0)
+        return np.minimum(self._placed, self.places) * faster
+
+    def _place_after(self, order: Numeric) -> FloatArray:
+        """Seconds that the request of this ``order`` waits for a place, if it finds none."""
+        return np.maximum(order * self._later - self.answer, 0.0)
+
+    @property
+    def mean_wait(self) -> FloatArray:
+        """Mean seconds of all requests before their place; infinite without an end."""
+        placed, sent = self._placed, np.maximum(self._sent, 1e-300)
+        waiting = (self._place_after(placed) + self._place_after(sent)) / 2
+        wait = (self._of_prompts * placed / 2 + waiting * (self._sent - placed)) / sent
+        return np.where(self.is_endless, np.inf, wait)
+
+    @property
+    def last_wait(self) -> FloatArray:
+        """Seconds of the last request before its place; infinite without an end."""
+        waits = self._sent > self._placed
+        wait = np.where(waits, self._place_after(self._sent), 0.0)
+        wait = np.maximum(wait, self._of_prompts)
+        # What a wave adds to the mean of a burst, `burst` tells.
+        wait = np.where(np.isfinite(self.rate), wait, self.mean_wait)
+        return np.where(self.is_endless, np.inf, wait)
+
+    def wait_within(self, share: float) -> FloatArray:
+        """Seconds that a ``share`` of the requests does not exceed before their place.
+
+        In the order in which they come: those that find a place wait for each other's prompts.
+        """
+        order, placed = share * self._sent, self._placed
+        before = self._of_prompts * np.minimum(order / np.maximum(placed, 1e-300), 1.0)
+        wait = np.where(order > placed, np.maximum(self._place_after(order), before), before)
+        wait = np.where(np.isfinite(self.rate), wait, self.last_wait * share)
+        return np.where(self.is_endless, np.inf, wait)
+
+    def place_wait(self, queue: QueueState, carried: FloatArray) -> FloatArray:
+        r"""Mean seconds of all for a place where requests that come at random are ``carried``.
+
+        .. math:: P f \left(W_\infty^{-2} + W_0^{-2}\right)^{-1/2}, \quad f = 1 - n / N
+
+        The first n fill an empty replica. The others wait as without an end, :math:`W_\infty`,
+        unless all have come before that has built up: it takes as long as `critical_wait`,
+        :math:`W_0`, says. Faster than they are answered they wait as at the capacity, or in what
+        piles up.
+        """
+        share = np.maximum(1 - queue.place_fill / np.asarray(self.number), 0.0)
+        spare = np.maximum(queue.place_rate, self.capacity) - np.asarray(self.rate)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            lasting = np.where(spare > 0, queue.place_noise / spare, np.inf)
+            ending = critical_wait(
+                number=self.number * share,
+                rate=carried,
+                noise=queue.place_noise,
+                capacity=self.capacity,
+            )
+            wait = 1 / np.hypot(1 / lasting, 1 / ending)
+            waiting = queue.place_share * share
+            return np.where(waiting > 0, waiting * wait, 0.0)
+
+    def first_wait(self, queue: QueueState, carried: FloatArray) -> FloatArray:
+        """Mean seconds of all requests before their place: by chance, or in what piles up."""
+        return np.maximum(self.place_wait(queue, carried), self.mean_wait)
+
+    def until_the_end(self, carried: FloatArray, latency: FloatArray) -> FloatArray:
+        """The rate [1/s] of all requests over the time until the last is answered.
+
+        That is a ``latency`` after it came, and not sooner than all are ``carried`` at a rate.
+        """
+        return np.minimum(carried, 1 / (1 / np.asarray(self.rate) + latency / self.number))

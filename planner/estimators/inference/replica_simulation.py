@@ -1,0 +1,188 @@
+"""A replica of continuous batching, event by event: what requests with given times see.
+
+It knows nothing of queues in closed form: requests come, wait for a place, have their prompts
+computed in parts that fill the steps' tokens, first come first served, and decode a token in every
+step. Only the costs of a step are the estimator's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from heapq import heappop, heappush
+
+import numpy as np
+
+from planner.base.arrays import FloatArray, first
+from planner.base.records import record
+from planner.base.units import ceil_div
+from planner.estimators.inference.continuous_batching import Phases
+
+_LEAST_STEP = 1e-9
+
+
+@record(kw_only=True)
+class StepCosts:
+    """A step over B sequences and x prompt tokens takes ``fixed + slope B + start + token x``.
+
+    All in seconds. Without mixing, a step with prompts holds no sequences that decode.
+    """
+
+    fixed: float
+    slope: float
+    start: float
+    token: float
+    mixes: bool = True
+
+    @classmethod
+    def of(cls, phases: Phases, new_tokens: float, mixes: bool) -> StepCosts:
+        """The line through the work of one prompt, in its steps, and what each further one adds."""
+        one, each = phases.prefill, phases.added
+        if not mixes:
+            one, each = phases.single, np.where(phases.most > 1, phases.another, phases.added)
+        return cls(
+            fixed=first(phases.fixed),
+            slope=first(phases.slope),
+            start=first((one - each) / phases.parts),
+            token=first(each) / new_tokens,
+            mixes=mixes,
+        )
+
+
+@record(kw_only=True)
+class Requests:
+    """Requests in the order in which they come: arrays of one length.
+
+    ``arrivals`` in seconds, ``prompts`` in tokens that are not cached, ``answers`` in tokens.
+    ``blocks``: names of the blocks of each prompt from its begin on, where a cache may have them.
+    """
+
+    arrivals: FloatArray
+    prompts: FloatArray
+    answers: FloatArray
+    blocks: Sequence[Sequence[int]] = ()
+
+
+class PrefixCache:
+    """A cache of ``room`` blocks of ``block_tokens``, which drops what was used last longest ago.
+
+    Of a prompt it has the blocks from its begin to the first that it lacks; the end of what a
+    request leaves is dropped before its begin. ``found`` and ``asked`` tokens of prompts so far.
+    """
+
+    def __init__(self, room: int, block_tokens: int) -> None:
+        self.room, self.block_tokens = room, block_tokens
+        self.found = self.asked = 0.0
+        self._kept: OrderedDict[int, None] = OrderedDict()
+        self._written = 0
+
+    def take(self, blocks: Sequence[int], prompt: float, answer: int) -> float:
+        """Tokens of a prompt that it has; those of the request are in it from now on."""
+        kept = self._kept
+        number = next((n for n, block in enumerate(blocks) if block not in kept), len(blocks))
+        found = min(number * self.block_tokens, prompt - 1.0)
+        for _ in range(ceil_div(answer, self.block_tokens)):
+            self._written -= 1
+            kept[self._written] = None
+        for block in reversed(blocks):
+            kept[block] = None
+            kept.move_to_end(block)
+        while len(kept) > self.room:
+            kept.popitem(last=False)
+        self.found += found
+        self.asked += prompt
+        return found
+
+
+@record(kw_only=True)
+class ClientLatencies:
+    """What a client saw of each request [s], in the order of the requests.
+
+    ``per_token`` is NaN of answers of one token.
+    """
+
+    first: FloatArray
+    per_token: FloatArray
+    latency: FloatArray
+
+
+def replay(
+    requests: Requests,
+    costs: StepCosts,
+    *,
+    places: int,
+    step_tokens: int,
+    cache: PrefixCache | None = None,
+) -> ClientLatencies:
+    """What requests see of one replica.
+
+    Parameters
+    ----------
+    places : sequences that the replica holds at once
+    step_tokens : tokens of a step at most
+    cache : where a prompt is looked up when it gets a place
+    """
+    arrivals, answers = requests.arrivals.tolist(), requests.answers.astype(int).tolist()
+    left = requests.prompts.tolist()
+    number = len(arrivals)
+    begun, end = [math.nan] * number, [math.nan] * number
+    fixed, slope, start, token = costs.fixed, costs.slope, costs.start, costs.token
+    mixes = costs.mixes
+    waiting: deque[int] = deque()
+    prompts: deque[int] = deque()
+    ending: list[tuple[int, int]] = []
+    now, steps, decoding, coming, done = 0.0, 0, 0, 0, 0
+    while done < number:
+        if not (waiting or prompts or decoding):
+            now = max(now, arrivals[coming])
+        while coming < number and arrivals[coming] <= now:
+            waiting.append(coming)
+            coming += 1
+        while waiting and decoding + len(prompts) < places:
+            prompts.append(waiting.popleft())
+            if cache is not None:
+                one = prompts[-1]
+                left[one] -= cache.take(requests.blocks[one], left[one], answers[one])
+        room, finished = float(step_tokens - decoding), []
+        tokens = 0.0
+        while prompts and room > tokens:
+            request = prompts[0]
+            part = min(left[request], room - tokens)
+            left[request] -= part
+            tokens += part
+            if left[request] > 0:
+                break
+            finished.append(prompts.popleft())
+        if tokens:
+            work = start + token * tokens
+            now += max(fixed + slope * decoding + work, _LEAST_STEP) if mixes else work
+            passed = int(mixes)
+        else:
+            # Nothing changes until an answer ends or a request comes.
+            step = max(fixed + slope * decoding, _LEAST_STEP)
+            passed = ending[0][0] - steps if ending else 1
+            if coming < number and passed > 1:
+                passed = min(passed, max(math.ceil((arrivals[coming] - now) / step), 1))
+            now += passed * step
+        steps += passed
+        while passed and ending and ending[0][0] <= steps:
+            request = heappop(ending)[1]
+            end[request] = now
+            decoding -= 1
+            done += 1
+        for request in finished:
+            begun[request] = now
+            if answers[request] <= 1:
+                end[request] = now
+                done += 1
+                continue
+            decoding += 1
+            heappush(ending, (steps + answers[request] - 1, request))
+    came = requests.arrivals
+    with np.errstate(invalid="ignore", divide="ignore"):
+        further = np.where(requests.answers > 1, requests.answers - 1, np.nan)
+    firsts, ends = np.asarray(begun), np.asarray(end)
+    return ClientLatencies(
+        first=firsts - came, per_token=(ends - firsts) / further, latency=ends - came
+    )

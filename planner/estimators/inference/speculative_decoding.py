@@ -1,0 +1,117 @@
+"""What drafts tokens, a model or a part of one: its share of memory, its time beside each step.
+
+It is split over the GPUs of tensor parallelism where they divide its heads, else every one has it
+whole; stages of a pipeline and attention ranks have it whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from planner.base.arrays import FloatArray
+from planner.base.enums import Quantization
+from planner.configurations.configuration_tables import ServingConfigurations
+from planner.estimators.inference.context import Batch, ServingSetting
+from planner.estimators.inference.step import step_time
+from planner.estimators.inference.weights import weight_bytes
+from planner.layers.model import layer_of
+from planner.layers.operators import MatrixProduct
+from planner.specs.quantization import SIXTEEN_BIT_BYTES
+from planner.specs.serving_workload import DraftMethod
+
+
+def drafter(
+    setting: ServingSetting, c: ServingConfigurations
+) -> tuple[ServingSetting, ServingConfigurations] | None:
+    """The setting of the model that drafts and how it is split; None where there is none."""
+    if setting.draft is None:
+        return None
+    work = replace(
+        setting.workload,
+        draft_tokens=0,
+        draft_steps=None,
+        draft_method=DraftMethod.UNSAID,
+        acceptance_rate=0.0,
+        draft_cost=0.0,
+    )
+    own = replace(setting, model=setting.draft, workload=work, draft=None)
+    fits = np.ones((), dtype=np.bool_)
+    for attention in own.model.attentions:
+        for heads in attention.split_heads:
+            share = heads / c.tensor_parallel
+            fits = fits & ((share == np.floor(share)) | (1 / share == np.floor(1 / share)))
+    ones = np.ones_like(c.tensor_parallel)
+    words = {code.word: code for code in Quantization}
+    dense = words[own.model.quantization or Quantization.W16A16.word]
+    experts = words[own.model.expert_quantization or dense.word]
+    codes = np.zeros_like(c.quantization)
+    types = (codes + np.int8(dense), codes + np.int8(experts))
+    if setting.workload.draft_method is DraftMethod.MTP:  # a part of the checkpoint
+        types = (c.quantization, c.expert_quantization)
+    split = np.where(fits, c.tensor_parallel, 1.0)
+    return own, replace(
+        c,
+        num_gpus=split * c.attention_data_parallel,
+        tensor_parallel=split,
+        pipeline_parallel=ones,
+        expert_parallel=ones,
+        quantization=types[0],
+        expert_quantization=types[1],
+        weight_offload=np.zeros(()),
+        kv_offload=np.zeros(()),
+    )
+
+
+def draft_weights(setting: ServingSetting, c: ServingConfigurations) -> FloatArray:
+    """Bytes of the weights of what drafts on a GPU.
+
+    Modules and heads share the ends of the model, but for logits of their own, and project several
+    states to one; the queries, keys and values of EAGLE-3 are those of two.
+    """
+    found = drafter(setting, c)
+    if found is None:
+        return np.zeros(())
+    own, split = found
+    held = weight_bytes(own, split)
+    method = setting.workload.draft_method
+    if not method.states:
+        return held.total
+    hidden = own.model.hidden_size
+    projected = method.states * hidden**2
+    if method is DraftMethod.EAGLE3:
+        layer = layer_of(own.model, own.model.layer_groups[0])
+        read = [op for op in layer.of(MatrixProduct) if op.reads == "residual"]
+        projected += sum(op.depth * op.columns.whole for op in read)
+        projected += own.model.vocab_size * hidden
+    beside = SIXTEEN_BIT_BYTES * projected / split.tensor_parallel
+    return np.asarray(held.attention + held.feed_forward + held.experts + beside)
+
+
+def drafting_time(setting: ServingSetting, c: ServingConfigurations, batch: Batch) -> FloatArray:
+    """Seconds in which the sequences of a batch get the tokens that a decode step verifies.
+
+    Tokens are drafted one after the other, each in a step of its own, those of a tree in as many
+    steps as it is deep.
+    """
+    found, work = drafter(setting, c), setting.workload
+    if found is None or not work.draft_tokens:
+        return np.zeros(())
+    steps = work.drafted_in_a_row
+    one = Batch.of_decode(batch.decoding, batch.context, work.draft_tokens / steps)
+    step = step_time(*found, one, decoding=True)
+    # A module or a head runs in the step of the model, whose host work is done once.
+    shared = step.overhead if work.draft_method.states else 0.0
+    return np.asarray(steps * (step.total - shared))
+
+
+def drafted_prompt_time(
+    setting: ServingSetting, c: ServingConfigurations, batch: Batch
+) -> FloatArray:
+    """Seconds in which the model that drafts computes the prompts of a step, too."""
+    found = drafter(setting, c)
+    if found is None:
+        return np.zeros(())
+    alone = replace(batch, decoding=np.zeros(()))
+    return step_time(*found, alone, decoding=False).total

@@ -1,0 +1,99 @@
+"""A static batch: all prompts at once, then all answers in step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from planner.base.arrays import FloatArray, Numeric
+from planner.base.enums import CacheType
+from planner.base.records import record
+from planner.configurations.configuration_tables import ServingConfigurations
+from planner.estimators.inference.context import Batch, ServingSetting
+from planner.estimators.inference.continuous_batching import (
+    decode_batch,
+    new_tokens,
+    prompt_batch,
+    tokens_per_step,
+)
+from planner.estimators.inference.modality_towers import encoder_time
+from planner.estimators.inference.speculative_decoding import drafted_prompt_time, drafting_time
+from planner.estimators.inference.step import InferenceStep, step_time
+
+
+@record(kw_only=True)
+class StaticBatch:
+    """Seconds of a batch of ``concurrency`` requests that starts and ends together.
+
+    ``prefill_step`` and ``decode_step`` hold the operators of one step each.
+    """
+
+    prefill_step: InferenceStep
+    decode_step: InferenceStep
+    time_to_first_token: FloatArray
+    time_per_output_token: FloatArray
+    request_latency: FloatArray
+    batch: FloatArray
+
+
+def static_batch(setting: ServingSetting, configurations: ServingConfigurations) -> StaticBatch:
+    """Prefill and decode of every configuration's batch; decode at its mean length.
+
+    No server stands before it. A pipeline cuts the batch into micro-batches. Without a cache
+    every token computes the whole sequence again.
+    """
+    c, w = configurations, setting.workload
+    micro = _micro_batch(setting, c, new_tokens(setting))
+    parts = c.concurrency / micro
+    tokens = micro * new_tokens(setting)
+    # Fewer prompts than attention ranks leave ranks idle.
+    held = np.maximum(tokens, c.attention_data_parallel * new_tokens(setting))
+    rounds = np.maximum(np.ceil(held / np.maximum(c.replica_step_tokens, 1.0)), 1.0)
+    size = tokens / rounds
+    prompts = np.maximum(micro / rounds, np.minimum(micro, c.attention_data_parallel))
+    prefill = _step(setting, c, prompt_batch(setting, prompts, size, np.zeros(())), False)
+    first = prefill.total + (parts * rounds - 1) * prefill.slowest_stage
+    batch = prompt_batch(setting, prompts, size, np.zeros(()))
+    first = first + parts * rounds * drafted_prompt_time(setting, c, batch)
+    first = first + c.concurrency * encoder_time(setting, c) / c.attention_data_parallel
+    decoding = _micro_batch(setting, c, np.ones(()))
+    decode = _step(setting, c, decode_batch(setting, decoding), True)
+    step = decode.cycle(c.concurrency / decoding) * (1 + w.draft_cost)
+    step = step + drafting_time(setting, c, decode_batch(setting, c.concurrency))
+    again = c.kv_cache == CacheType.NONE
+    longer = (w.input_tokens + w.output_tokens / 2) / w.input_tokens
+    per_token = np.where(again, prefill.total * rounds * longer, step) / tokens_per_step(setting)
+    return StaticBatch(
+        prefill_step=prefill,
+        decode_step=decode,
+        time_to_first_token=first,
+        time_per_output_token=per_token,
+        request_latency=first + np.maximum(w.output_tokens - 1, 0) * per_token,
+        batch=c.concurrency,
+    )
+
+
+def _step(
+    setting: ServingSetting, configurations: ServingConfigurations, batch: Batch, decoding: bool
+) -> InferenceStep:
+    """A step of a micro-batch; without overlap the next one waits for all stages."""
+    step = step_time(setting, configurations, batch, decoding)
+    if setting.engine.scheduler.pipeline_overlap:
+        return step
+    return replace(step, slowest_stage=step.total)
+
+
+def _micro_batch(
+    setting: ServingSetting, configurations: ServingConfigurations, tokens: Numeric
+) -> FloatArray:
+    """Sequences that pass a pipeline together, of so many new tokens each."""
+    p, batch = configurations.pipeline_parallel, configurations.concurrency
+    most = setting.engine.scheduler.pipeline_tokens
+    if most == 0:
+        return np.maximum(batch / p, 1.0)
+    share = np.where(batch % p == 0, batch / p, batch)
+    whole = np.maximum(np.floor(share), 1.0).astype(np.int64)
+    largest_power = (whole & -whole).astype(float)
+    wanted = 2.0 ** np.ceil(np.log2(np.maximum(share * tokens / most, 1.0)))
+    return np.where(p > 1, share / np.minimum(wanted, largest_power), batch)

@@ -1,0 +1,179 @@
+"""What a GPU costs that one owns, and what a run is charged under a contract."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import numpy as np
+
+from planner.base.arrays import FloatArray, Numeric
+from planner.base.enums import Contract
+from planner.base.records import record
+from planner.formulas.cost import charged_seconds, gpu_seconds, owned_price, signed_seconds
+from planner.formulas.power import range_of_product
+from planner.question.names import PURCHASE_PRICE
+from planner.specs.catalogue import Catalogue
+from planner.specs.gpu import GpuSpec
+from planner.specs.operating_terms import OperatingTerms
+from planner.specs.power import POWER, PUE, PowerProfile
+from planner.specs.price import (
+    ASSUMED,
+    DIMENSIONS,
+    ESTIMATE,
+    PRICES,
+    Price,
+    SourcedQuantity,
+    ownership_of,
+)
+from planner.specs.spec_files import UNDATED
+
+Place: TypeAlias = Mapping[str, SourcedQuantity]
+"""Figures of a building and its region, by their names, which replace those of all."""
+NOWHERE: Place = {}
+_MOST_OF_NODE = 16
+
+
+def owned(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) -> Price | None:
+    """The price of a GPU that one owns; None where its purchase price or power is unknown.
+
+    ``place`` has the figures that are known of the building and its region. The range is that of
+    every figure's own range, one at a time, put together as independent ones are.
+    Raises SpecError if a file has faults.
+    """
+    figures = used_figures(gpu, catalogue, place)
+    if not figures:
+        return None
+    values = {name: figure.value for name, figure in figures.items()}
+    value = _priced(gpu, values)
+    factors = []
+    for name, figure in figures.items():
+        ends = (figure.low, figure.high)
+        low, high = sorted(_priced(gpu, {**values, name: end}) / value for end in ends)
+        factors.append((low, high))
+    low, high = range_of_product(*factors)
+    bought = next(figures[name] for name in PRICES if name in figures)
+    prices = len({bought.low, bought.value, bought.high})
+    per_gpu = bought.value / values.get("card_share_of_server", 1.0)
+    return Price(
+        value=value,
+        low=value * low,
+        high=value * high,
+        source=f"bought for {bought.value:,.0f} USD: {bought.source}",
+        date="" if bought.date == UNDATED else bought.date,
+        contract=Contract.OWNED,
+        is_old=bought.is_old,
+        offers=prices,
+        sellers=prices,
+        spread=(low, high),
+        step=bought.gpus,
+        term=values["lifetime"],
+        in_use=values["utilization"],
+        outlay=per_gpu / (1 - values["network_and_storage_share"]),
+        basis=_basis(bought),
+    )
+
+
+def _basis(bought: SourcedQuantity) -> str:
+    """What a purchase price was asked for, by whom: ``rack of 72, trade price``."""
+    if bought.gpus == 1:
+        unit = "GPU"
+    else:
+        unit = f"{'rack' if bought.gpus > _MOST_OF_NODE else 'node'} of {bought.gpus}"
+    asked = {"": "price", "used": "price of used ones", ESTIMATE: ESTIMATE}
+    return f"{unit}, {asked.get(bought.price_basis, f'{bought.price_basis} price')}"
+
+
+def used_figures(
+    gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE
+) -> Mapping[str, SourcedQuantity]:
+    """The figures that the price of an owned GPU rests on, by name; none where one is unknown.
+
+    Raises SpecError if a file has faults.
+    """
+    building = {PUE: pue_figure(catalogue.load_power().spec)}
+    found = {**ownership_of(gpu.name, catalogue.folder), **building, **place}
+    price, power = next((name for name in PRICES if name in found), None), "power_per_gpu"
+    unused = {name for name in PRICES if name != price}
+    unused |= {"card_share_of_server"} if price == PURCHASE_PRICE else set()
+    unused |= {"power_over_tdp"} if power in found else {power}
+    needed = [name for name in (*DIMENSIONS, PUE) if name not in unused]
+    has_power = power in found or gpu.thermal_design_power is not None
+    if price is None or not has_power or any(name not in found for name in needed):
+        return {}
+    return {name: found[name] for name in needed}
+
+
+def pue_figure(profile: PowerProfile, source: str = POWER) -> SourcedQuantity:
+    """What the building draws over what computes in it, the same for energy and for owning."""
+    pue = profile.pue
+    return SourcedQuantity(value=pue.value, low=pue.low, high=pue.high, source=source, date="")
+
+
+def assumed_figures(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) -> list[str]:
+    """The names of the figures of an owned GPU that nobody published."""
+    figures = used_figures(gpu, catalogue, place)
+    return [name for name, figure in figures.items() if figure.source == ASSUMED]
+
+
+def _priced(gpu: GpuSpec, values: Mapping[str, float]) -> float:
+    given = dict(values)
+    if "card_price" in given:
+        given["purchase_price"] = given.pop("card_price") / given.pop("card_share_of_server")
+    if "power_over_tdp" in given:
+        given["power_per_gpu"] = given.pop("power_over_tdp") * (gpu.thermal_design_power or 0.0)
+    return float(owned_price(**given))
+
+
+@record(kw_only=True)
+class Charge:
+    """GPU-seconds ``used`` and ``signed`` for, and what a run is charged for them [USD].
+
+    ``outlay`` is what is paid for all that is signed, or for what is bought, and ``break_even`` the
+    share of the term with work from which on it is cheaper than on demand. Where nothing is signed
+    for a term both are None, or NaN where contracts are compared.
+    """
+
+    used: FloatArray
+    signed: FloatArray
+    cost: FloatArray
+    outlay: FloatArray | None = None
+    break_even: FloatArray | None = None
+
+    @property
+    def unused(self) -> FloatArray:
+        """GPU-seconds that are signed for and not used by the run."""
+        return self.signed - self.used
+
+
+def charge(site: OperatingTerms, *, duration: Numeric, num_gpus: Numeric) -> Charge:
+    """What a run of a ``duration`` [s] on so many GPUs is charged on the terms of a site.
+
+    Of a term all that is signed for it, or the run's part of it where the rest has work, as
+    ``site.utilization`` says.
+    """
+    offer, n = site.offer, site.had(num_gpus)
+    used = gpu_seconds(duration=duration, num_gpus=n)
+    if offer is None or not offer.is_signed:
+        unknown = np.full(used.shape, np.nan) if site.is_compared else None
+        return Charge(
+            used=used, signed=used, cost=used * site.price, outlay=unknown, break_even=unknown
+        )
+    signed = signed_seconds(used=used, num_gpus=n, term=offer.term)
+    charged = charged_seconds(used=used, signed=signed, utilization=site.utilization or 0.0)
+    hourly = offer.value * offer.in_use
+    bought = np.broadcast_to(n * offer.outlay, used.shape)
+    return Charge(
+        used=used,
+        signed=signed,
+        cost=charged * hourly,
+        outlay=signed * hourly if math.isnan(offer.outlay) else bought,
+        break_even=np.full(used.shape, offer.break_even),
+    )
+
+
+def outlay(site: OperatingTerms, num_gpus: Numeric) -> FloatArray | None:
+    """What is paid for one term of so many GPUs, or for buying them [USD]; None without a term."""
+    term = 0.0 if site.offer is None or not site.offer.is_signed else site.offer.term
+    return charge(site, duration=term, num_gpus=num_gpus).outlay

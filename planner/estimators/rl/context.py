@@ -1,0 +1,141 @@
+"""What is the same for all configurations of a search: the settings of trainer and engine."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from planner.base.arrays import FloatArray
+from planner.base.enums import Padding
+from planner.base.records import record
+from planner.base.training_aliases import AdapterSync, TrainingObjective
+from planner.estimators.inference.context import ServingSetting
+from planner.estimators.machine import Machine
+from planner.estimators.training.micro_batch_share import Setting
+from planner.formulas.rollout import answer_lengths
+from planner.specs.engine import EngineProfile
+from planner.specs.framework import FrameworkProfile
+from planner.specs.model import ModelSpec
+from planner.specs.rollouts import RlWorkload, RolloutProfile
+from planner.specs.serving_workload import ServingWorkload
+from planner.specs.training_workload import AdapterSetup, TrainingWorkload
+
+
+@record(kw_only=True)
+class RlSetting:
+    """A machine, a model, a framework with its engine, and what a step has to do.
+
+    ``engine_word``: what the engine's profile was asked for by.
+    """
+
+    machine: Machine
+    model: ModelSpec
+    framework: FrameworkProfile
+    engine: EngineProfile
+    workload: RlWorkload
+    engine_word: str = ""
+
+    @property
+    def profile(self) -> FrameworkProfile:
+        """What says how its software behaves: the framework."""
+        return self.framework
+
+    @property
+    def rollouts(self) -> RolloutProfile:
+        """How the framework generates. Raises TypeError if it does not."""
+        if self.framework.rollouts is None:
+            raise TypeError(f"{self.framework.name} generates no answers.")
+        return self.framework.rollouts
+
+    @property
+    def budget(self) -> int:
+        """Tokens of a micro-batch of the trainer."""
+        return self.workload.micro_batch_tokens or max(
+            self.rollouts.micro_batch_tokens, self.workload.longest
+        )
+
+    @property
+    def adapter_sync(self) -> AdapterSync:
+        """What of adapters the engine is given; modules trained whole need all weights."""
+        work, rollouts = self.workload, self.rollouts
+        merges = (self.engine_word or rollouts.engine) in rollouts.merged_engines
+        if work.saves_ends or (merges and work.adapter_sync is None):
+            return AdapterSync.MERGED
+        return work.adapter_sync or rollouts.adapter_sync
+
+    @property
+    def serves_adapter(self) -> bool:
+        """Whether the engine applies adapters beside the weights of the model."""
+        return self.workload.is_frozen and self.adapter_sync is AdapterSync.ADAPTER
+
+    @cached_property
+    def lengths(self) -> tuple[FloatArray, FloatArray]:
+        """Lengths of answers, and the share that is longer: see `answer_lengths`."""
+        work = self.workload
+        return answer_lengths(
+            mean=float(work.output_tokens),
+            variation=work.output_variation,
+            cap=float(work.output_cap),
+        )
+
+    @cached_property
+    def deviation(self) -> float:
+        """Standard deviation of the answers that were cut off [tokens]."""
+        lengths, longer = self.lengths
+        squares = np.sum(np.diff(lengths**2) * (longer[1:] + longer[:-1]) / 2)
+        return float(np.sqrt(max(squares - self.workload.output_tokens**2, 0.0)))
+
+    @cached_property
+    def serving(self) -> ServingSetting:
+        """The engine, and the answers as requests."""
+        work = self.workload
+        return ServingSetting(
+            machine=self.machine,
+            model=self.model,
+            engine=self.engine,
+            workload=ServingWorkload(
+                input_tokens=work.input_tokens,
+                output_tokens=work.output_tokens,
+                output_variation=self.deviation / work.output_tokens,
+                max_model_len=work.longest,
+                lora_rank=work.lora_rank if self.serves_adapter else 0,
+                lora_targets=work.lora_targets,
+                max_loras=1,
+            ),
+        )
+
+    @cached_property
+    def packed(self) -> Setting:
+        """The policy in micro-batches that are full, which the trainer's memory must hold."""
+        return self._training(False, sequence_length=self.budget, padding=Padding.PACKED)
+
+    @cached_property
+    def uneven(self) -> Setting:
+        """The trainer with micro-batches of answers of their lengths, which its time is of."""
+        work = self.workload
+        mean, deviation = work.mean_length, max(round(self.deviation), 1)
+        if self.rollouts.pads_linear_attention and self.model.has_linear_attention:
+            mean, deviation = work.longest, 1
+        return self._training(
+            work.reference_model,
+            sequence_length=work.longest,
+            padding=Padding.NONE,
+            mean_sample_length=mean,
+            sample_length_deviation=deviation,
+        )
+
+    def _training(self, has_reference: bool, **lengths: object) -> Setting:
+        work = TrainingWorkload(
+            global_batch_size=1,
+            total_tokens=1.0,
+            training_objective=(
+                TrainingObjective.GRPO if has_reference else TrainingObjective.DAPO
+            ),
+            tuned=True,
+            **{name: getattr(self.workload, name) for name in AdapterSetup.__dataclass_fields__},
+            **lengths,  # type: ignore[arg-type]
+        )
+        return Setting(
+            machine=self.machine, model=self.model, framework=self.framework, workload=work
+        )

@@ -1,0 +1,418 @@
+"""A step over time: passes of pipeline ranks in the order of a schedule, and spans of a rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from planner.base.enums import PipelineSchedule
+from planner.base.records import record
+from planner.base.units import ceil_div
+
+FORWARD, BACKWARD, WEIGHTS = "forward", "backward", "weights"
+"""Passes of a micro-batch; ``weights`` makes gradients of weights, where that is split off."""
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatchPass:
+    """A pass of a micro-batch over one chunk of a model's layers.
+
+    Chunks count from the input to the output. ``direction`` is 1 of micro-batches that enter a
+    pipeline at its last rank.
+    """
+
+    kind: str
+    micro_batch: int
+    chunk: int
+    direction: int = 0
+
+    @property
+    def key(self) -> tuple[str, int, int, int]:
+        """What tells it from all others."""
+        return self.kind, self.micro_batch, self.chunk, self.direction
+
+
+def one_forward_one_backward(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
+    """Forward passes until the pipeline is full, then one backward pass for each forward [1]_.
+
+    References
+    ----------
+    .. [1] D. Narayanan et al., "Memory-efficient pipeline-parallel DNN training," 2021,
+       arXiv:2006.09503.
+    """
+    found = []
+    for rank in range(ranks):
+        forward, backward = (
+            [MicroBatchPass(kind, each, rank) for each in range(micro_batches)]
+            for kind in (FORWARD, BACKWARD)
+        )
+        found.append(_alternating(forward, backward, ranks - rank - 1))
+    return found
+
+
+def interleaved(*, ranks: int, chunks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
+    """1F1B over ``chunks`` chunks on each rank, of as many micro-batches as ranks in turn [1]_.
+
+    References
+    ----------
+    .. [1] D. Narayanan et al., "Efficient large-scale language model training on GPU clusters
+       using Megatron-LM," 2021, arXiv:2104.04473, section 2.2.
+    """
+    found = []
+    for rank in range(ranks):
+        forward = [
+            MicroBatchPass(FORWARD, micro_batch, chunk * ranks + rank)
+            for chunk, micro_batch in _in_turn(ranks, chunks, micro_batches)
+        ]
+        backward = [
+            MicroBatchPass(BACKWARD, micro_batch, (chunks - 1 - chunk) * ranks + rank)
+            for chunk, micro_batch in _in_turn(ranks, chunks, micro_batches)
+        ]
+        found.append(_alternating(forward, backward, 2 * (ranks - rank - 1) + (chunks - 1) * ranks))
+    return found
+
+
+def zero_bubble(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
+    """1F1B whose gradients of weights are made later, the more so the later the rank (ZB-H1) [1]_.
+
+    References
+    ----------
+    .. [1] P. Qi et al., "Zero bubble pipeline parallelism," 2024, arXiv:2401.10241, section 2.
+    """
+    found = []
+    for rank, works in enumerate(
+        one_forward_one_backward(ranks=ranks, micro_batches=micro_batches)
+    ):
+        mine: list[MicroBatchPass] = []
+        for work in works:
+            mine.append(work)
+            if work.kind == BACKWARD and work.micro_batch >= rank:
+                mine.append(MicroBatchPass(WEIGHTS, work.micro_batch - rank, rank))
+        late = range(max(micro_batches - rank, 0), micro_batches)
+        found.append([*mine, *(MicroBatchPass(WEIGHTS, each, rank) for each in late)])
+    return found
+
+
+def dualpipe(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
+    """Micro-batches from both ends, the passes of one direction beside those of the other [1]_.
+
+    Needs an even number of ranks, and of micro-batches at least twice as many.
+
+    References
+    ----------
+    .. [1] DeepSeek-AI, "DualPipe," 2025, github.com/deepseek-ai/DualPipe, ``dualpipe.py``.
+    """
+    return [list(_dualpipe_rank(rank, ranks, micro_batches // 2)) for rank in range(ranks)]
+
+
+def in_turns(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
+    """Every micro-batch passes all ranks and comes back before the next one starts."""
+    return [
+        [
+            MicroBatchPass(kind, each, rank)
+            for each in range(micro_batches)
+            for kind in (FORWARD, BACKWARD)
+        ]
+        for rank in range(ranks)
+    ]
+
+
+def _alternating(
+    forward: list[MicroBatchPass], backward: list[MicroBatchPass], warm_up: int
+) -> list[MicroBatchPass]:
+    """``warm_up`` forward passes, then a forward and a backward pass in turn, then the rest."""
+    first = min(warm_up, len(forward))
+    steady = zip(forward[first:], backward, strict=False)
+    mixed = [work for pair in steady for work in pair]
+    return [*forward[:first], *mixed, *backward[len(forward) - first :]]
+
+
+def _in_turn(ranks: int, chunks: int, micro_batches: int) -> Iterator[tuple[int, int]]:
+    """Chunks and micro-batches: of so many micro-batches all chunks, then of the next ones."""
+    for start in range(0, micro_batches, ranks):
+        for chunk in range(chunks):
+            for micro_batch in range(start, min(start + ranks, micro_batches)):
+                yield chunk, micro_batch
+
+
+class _DualPipe:
+    """A rank of DualPipe: numbers what it does, and holds back gradients of weights."""
+
+    def __init__(self, rank: int, ranks: int) -> None:
+        self.own = 0 if rank < ranks // 2 else 1
+        self.chunk = (rank, ranks - 1 - rank)
+        self.done = {FORWARD: [0, 0], BACKWARD: [0, 0]}
+        self.waiting: list[MicroBatchPass] = []
+
+    def pass_(self, kind: str, phase: int) -> MicroBatchPass:
+        """The next pass of a phase: 0 is the direction that enters at the nearer end."""
+        direction = phase ^ self.own
+        number = self.done[kind][direction]
+        self.done[kind][direction] += 1
+        return MicroBatchPass(kind, number, self.chunk[direction], direction)
+
+    def backward(self, phase: int, *, late: bool = False) -> Iterator[MicroBatchPass]:
+        """A backward pass with its gradients of weights, or these ``late``."""
+        work = self.pass_(BACKWARD, phase)
+        weights = MicroBatchPass(WEIGHTS, work.micro_batch, work.chunk, work.direction)
+        yield work
+        if late:
+            self.waiting.append(weights)
+        else:
+            yield weights
+
+    def both(self, forward: int, backward: int) -> Iterator[MicroBatchPass]:
+        """A forward pass of one phase beside a backward pass of the other."""
+        yield self.pass_(FORWARD, forward)
+        yield from self.backward(backward)
+
+
+def _dualpipe_rank(rank: int, ranks: int, each: int) -> Iterator[MicroBatchPass]:
+    """The eight steps of a rank, for ``each`` micro-batches of a direction."""
+    mine, half = _DualPipe(rank, ranks), ranks // 2
+    near = min(rank, ranks - 1 - rank)
+    for _ in range(2 * (half - near - 1)):
+        yield mine.pass_(FORWARD, 0)
+    for _ in range(near + 1):
+        yield mine.pass_(FORWARD, 0)
+        yield mine.pass_(FORWARD, 1)
+    for _ in range(half - near - 1):
+        yield from mine.backward(1, late=True)
+        yield mine.waiting.pop(0)
+        yield mine.pass_(FORWARD, 1)
+    for _ in range(each - ranks + near + 1):
+        yield from mine.both(0, 1)
+        yield from mine.both(1, 0)
+    for _ in range(half - near - 1):
+        yield from mine.backward(1)
+        yield from mine.both(1, 0)
+    late = False
+    for step in range(near + 1):
+        late = late or (step == (near + 1) // 2 and near % 2 == 1)
+        yield from mine.backward(1, late=late)
+        late = late or (step == (near + 1) // 2 and near % 2 == 0)
+        yield from mine.backward(0, late=late)
+    for _ in range(half - near - 1):
+        if mine.waiting:
+            yield mine.waiting.pop(0)
+        yield from mine.backward(0, late=True)
+    yield from mine.waiting
+
+
+def in_order(waits: Sequence[Sequence[int]]) -> list[int]:
+    """Works so that each comes after those that it waits for.
+
+    Raises ValueError if some wait for each other.
+    """
+    left = [len(each) for each in waits]
+    waited_by: list[list[int]] = [[] for _ in waits]
+    for work, each in enumerate(waits):
+        for other in each:
+            waited_by[other].append(work)
+    found = [work for work, number in enumerate(left) if number == 0]
+    for work in found:
+        for other in waited_by[work]:
+            left[other] -= 1
+            if left[other] == 0:
+                found.append(other)
+    if len(found) < len(waits):
+        raise ValueError("Works wait for each other.")
+    return found
+
+
+def starts(
+    order: Sequence[int],
+    before: Sequence[int],
+    waits: Sequence[Sequence[int]],
+    durations: Sequence[float],
+    share: float,
+) -> tuple[list[float], list[float]]:
+    """When each work starts, and how fast that grows with ``share``.
+
+    A work starts when the one ``before`` it on its rank ends (-1: none), and when ``share`` of the
+    duration of each that it ``waits`` for has passed since that started.
+    """
+    begin, slope = [0.0] * len(durations), [0.0] * len(durations)
+    for work in order:
+        start, grows = 0.0, 0.0
+        previous = before[work]
+        if previous >= 0:
+            start, grows = begin[previous] + durations[previous], slope[previous]
+        for other in waits[work]:
+            ready = begin[other] + share * durations[other]
+            if ready > start:
+                start, grows = ready, slope[other] + durations[other]
+        begin[work], slope[work] = start, grows
+    return begin, slope
+
+
+_ROUNDS = 60
+_CLOSE = 1e-13
+_LEAST_SHOWN = 12
+"""Micro-batches that are shown of a short pipeline before any are left out."""
+
+
+@record(kw_only=True)
+class Pipeline:
+    """Ranks, chunks on each of them, micro-batches, and who takes turns how."""
+
+    ranks: int
+    chunks: int
+    micro_batches: int
+    schedule: PipelineSchedule
+    turns: bool = False
+
+    def shown(self) -> int:
+        """Micro-batches that show how it fills, runs and drains; the others repeat them."""
+        p, unit, least = self.ranks, 1, self.ranks + 3
+        if self.turns:
+            least = 3
+        elif self.schedule == PipelineSchedule.DUALPIPE:
+            unit, least = 2, 2 * p + 2
+        elif self.chunks > 1:
+            unit, least = p, 2 * p
+        wanted = ceil_div(max(least, _LEAST_SHOWN), unit) * unit
+        return min(wanted, self.micro_batches)
+
+    def works(self, micro_batches: int) -> list[list[MicroBatchPass]]:
+        """The works of each rank in its order."""
+        few = {"ranks": self.ranks, "micro_batches": micro_batches}
+        if self.turns:
+            return in_turns(**few)
+        if self.schedule == PipelineSchedule.DUALPIPE:
+            return dualpipe(**few)
+        if self.schedule == PipelineSchedule.ZERO_BUBBLE:
+            return zero_bubble(**few)
+        if self.chunks > 1:
+            return interleaved(chunks=self.chunks, **few)
+        return one_forward_one_backward(**few)
+
+
+@record(kw_only=True)
+class ScheduledPasses:
+    """Works of each rank with when they start [s]; ``hand_over`` as `placed` says."""
+
+    works: Sequence[Sequence[MicroBatchPass]]
+    starts: Sequence[Sequence[float]]
+    hand_over: float
+
+
+def placed(
+    works: Sequence[Sequence[MicroBatchPass]],
+    duration: Callable[[MicroBatchPass], float],
+    last_chunk: int,
+    makespan: float,
+) -> ScheduledPasses:
+    """When each work starts, so that the last one ends at ``makespan`` [s].
+
+    A rank works in its order; a pass starts when that of the neighbouring stage has handed over.
+    The bubble of the step-time model is a closed form, which strict waiting keeps exactly where
+    all stages take the same: there a pass is handed over when it ends, a share of 1 of it. Where
+    stages differ, it is handed over a little earlier or later, all by the same share of their
+    durations.
+    """
+    flat = [work for mine in works for work in mine]
+    at = {work.key: number for number, work in enumerate(flat)}
+    before = _before(works)
+    waits = [[at[key] for key in _waits_for(work, last_chunk)] for work in flat]
+    durations = [duration(work) for work in flat]
+    linked = [[*w, *([b] if b >= 0 else [])] for w, b in zip(waits, before, strict=True)]
+    order = in_order(linked)
+    share, found = 1.0, [0.0]
+    for _ in range(_ROUNDS):
+        found, slopes = starts(order, before, waits, durations, share)
+        last = max(range(len(flat)), key=lambda n: found[n] + durations[n])
+        rest = makespan - found[last] - durations[last]
+        if abs(rest) <= _CLOSE * makespan or (not slopes[last] and rest < 0):
+            break
+        share = share + rest / slopes[last] if slopes[last] else 2 * share
+    begins = iter(found)
+    return ScheduledPasses(
+        works=works, starts=[[next(begins) for _ in mine] for mine in works], hand_over=share
+    )
+
+
+def _before(works: Sequence[Sequence[MicroBatchPass]]) -> list[int]:
+    """The number of the work before each on its rank, -1 for the first."""
+    found: list[int] = []
+    for work in works:
+        first = len(found)
+        found += [first + n - 1 if n else -1 for n in range(len(work))]
+    return found
+
+
+def _waits_for(work: MicroBatchPass, last_chunk: int) -> list[tuple[str, int, int, int]]:
+    """The passes of other chunks that a pass needs; its own forward pass at the last chunk."""
+    kind, micro_batch, chunk, direction = work.key
+    if kind == FORWARD:
+        return [(FORWARD, micro_batch, chunk - 1, direction)] if chunk else []
+    if kind != BACKWARD:
+        return []
+    if chunk == last_chunk:
+        return [(FORWARD, micro_batch, chunk, direction)]
+    return [(BACKWARD, micro_batch, chunk + 1, direction)]
+
+
+COMPUTE, EXCHANGE, TRANSFER, WAIT = "compute", "exchange", "transfer", "wait"
+STREAMS = (COMPUTE, EXCHANGE, TRANSFER, WAIT)
+"""What a rank does at once only one of, as shown: what hides behind other work is not there."""
+
+MORE, BUBBLE, IDLE = "more", "pipeline_bubble", "idle"
+"""Parts of spans: what is left out of the middle, and idle time, which is hatched where a whole
+side has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Seconds in which a lane does one thing.
+
+    ``part`` is a part of the step's time, or a pass; ``within`` has the seconds by part of a span
+    of ``MORE``; ``left`` is the share of a lane's GPUs or places that still work when it ends.
+    """
+
+    lane: int
+    stream: str
+    name: str
+    part: str
+    start: float
+    duration: float
+    within: Mapping[str, float] = field(default_factory=dict)
+    left: float = 1.0
+
+    @property
+    def end(self) -> float:
+        """When it ends [s]."""
+        return self.start + self.duration
+
+
+@record(kw_only=True)
+class Timeline:
+    """One step of several lanes: the stages of a pipeline, or a GPU.
+
+    ``makespan`` [s] is the step's time. ``skipped`` are times at which all lanes do what repeats
+    what stands before and after. ``memory``: for each lane, from when on it holds how many bytes;
+    ``peak`` is the most of all, of which ``capacity`` may be used. ``hand_over``: the share of a
+    pass after which the next stage takes it on (`planner.estimators.timeline.pipeline_schedule`).
+    """
+
+    title: str
+    lanes: Sequence[str]
+    spans: Sequence[Span]
+    makespan: float
+    skipped: Sequence[tuple[float, float]] = ()
+    memory: Sequence[Sequence[tuple[float, float]]] = ()
+    peak: float = 0.0
+    capacity: float = 0.0
+    hand_over: float = 1.0
+
+    def of_lane(self, lane: int) -> Iterator[Span]:
+        """The spans of a lane in order."""
+        return iter(sorted((s for s in self.spans if s.lane == lane), key=lambda s: s.start))
+
+    def seconds(self, lane: int) -> dict[str, float]:
+        """Seconds of a lane by part, those left out of the middle among them; they add up."""
+        sums: dict[str, float] = {}
+        for span in self.of_lane(lane):
+            for part, seconds in (span.within or {span.part: span.duration}).items():
+                sums[part] = sums.get(part, 0.0) + seconds
+        return sums

@@ -1,0 +1,494 @@
+"""A step over time: of training, its pipeline and what is done once; of an engine; of both sides
+of reinforcement learning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from planner.base.arrays import FloatArray, first
+from planner.base.enums import PipelineSchedule
+from planner.base.records import record
+from planner.estimators.inference.operators import StepOperator
+from planner.estimators.inference.step import InferenceStep
+from planner.estimators.rl.step import TRAINER_PHASES, RlStep
+from planner.estimators.timeline.pipeline_schedule import (
+    BACKWARD,
+    BUBBLE,
+    COMPUTE,
+    EXCHANGE,
+    FORWARD,
+    IDLE,
+    MORE,
+    TRANSFER,
+    WAIT,
+    WEIGHTS,
+    MicroBatchPass,
+    Pipeline,
+    Span,
+    Timeline,
+    placed,
+)
+from planner.estimators.training.estimate import Estimate, evaluate
+from planner.estimators.training.operators import OperatorGroup
+from planner.estimators.training.recomputation import Recomputation
+from planner.estimators.training.sharding import chunk_layers
+
+PASSES = (FORWARD, BACKWARD, WEIGHTS)
+
+
+@record(kw_only=True)
+class ChunkTimes:
+    """Seconds of each pass over a chunk by stream, and the layers that it has."""
+
+    seconds: Mapping[str, Mapping[str, float]]
+    layers: float
+
+    def total(self, kind: str) -> float:
+        """Seconds of a pass."""
+        return sum(self.seconds[kind].values())
+
+
+def chunks_of(estimate: Estimate, ranks: int, per_rank: int, *, splits: bool) -> list[ChunkTimes]:
+    """The chunks of the one configuration of an estimate, from the input to the output.
+
+    ``splits``: gradients of weights are a pass of their own. All passes over the chunks of a rank
+    add up to the seconds of its stage (`planner.estimators.training.operators.StepTime`).
+    """
+    time, model = estimate.time, estimate.setting.model
+    layout = estimate.setting.workload.pipeline_layout
+    layers = chunk_layers(model, ranks, per_rank, layout)
+    counts = np.zeros((len(layers), len(time.blocks)))
+    counts[:, : layers.shape[1]] = layers
+    for block, end in enumerate(time.blocks[layers.shape[1] :], start=layers.shape[1]):
+        # Embedding and vision tower stand first; logits and further predictions at the end.
+        counts[0 if end.on_first else -1, block] = first(end.fully_recomputed)
+    each = [_passes(block, time.recomputation, splits=splits) for block in time.blocks]
+    sends = first(time.pipeline_transfer) / per_rank / 2
+    return [
+        ChunkTimes(seconds=_summed(count, each, sends), layers=float(layers[at].sum()))
+        for at, count in enumerate(counts)
+    ]
+
+
+def _summed(
+    counts: FloatArray, each: list[dict[str, dict[str, float]]], sends: float
+) -> dict[str, dict[str, float]]:
+    """Seconds by pass and stream of so many of each block, and of sending on what they made."""
+    found = {}
+    for kind in PASSES:
+        found[kind] = {
+            stream: float(sum(n * one[kind][stream] for n, one in zip(counts, each, strict=True)))
+            for stream in (COMPUTE, EXCHANGE)
+        }
+        found[kind][TRANSFER] = 0.0 if kind == WEIGHTS else sends
+    return found
+
+
+def _passes(
+    block: OperatorGroup, again: Recomputation, *, splits: bool
+) -> dict[str, dict[str, float]]:
+    """Seconds of the passes of one block; gathers and copies are shared out by their time."""
+    time = block.time
+    totals = {FORWARD: first(time.forward_total), BACKWARD: first(time.backward_total)}
+    both = sum(totals.values()) or 1.0
+    shown = first(block.gather) + first(block.offload)
+    passes = {}
+    for kind, total in totals.items():
+        exchanges = [one for one in time.operators if one.part != "compute"]
+        inside = sum(
+            first(one.forward)
+            if kind == FORWARD
+            else first(one.backward) + first(one.repeated(again))
+            for one in exchanges
+        )
+        passes[kind] = {COMPUTE: total - inside, EXCHANGE: inside + shown * total / both}
+    passes[FORWARD][COMPUTE] += first(block.reference)
+    weights = first(time.weights) if splits else 0.0
+    passes[BACKWARD][COMPUTE] -= weights
+    return {**passes, WEIGHTS: {COMPUTE: weights, EXCHANGE: 0.0}}
+
+
+ONCE = ("data_parallel", "optimizer", "overhead", "slow_nodes")
+"""What follows the pipeline, as far as it shows."""
+
+_STREAMS = {"data_parallel": EXCHANGE, "optimizer": COMPUTE}
+_SHORT = {FORWARD: "F", BACKWARD: "B", WEIGHTS: "W"}
+_LEAST = 1e-12
+"""Of a step: shorter gaps are what rounding leaves."""
+
+
+@record(kw_only=True)
+class _Step:
+    """The one configuration of an estimate, on every stage of its pipeline."""
+
+    estimate: Estimate
+    pipeline: Pipeline
+    chunks: Sequence[ChunkTimes]
+
+    @property
+    def pace(self) -> float:
+        """Seconds that one more micro-batch adds."""
+        times = [first(stage) for stage in self.estimate.time.stage_times]
+        return sum(times) if self.pipeline.turns else max(times)
+
+    @property
+    def pipeline_time(self) -> float:
+        """Seconds of the whole pipeline."""
+        time = self.estimate.time
+        slowest = max(first(stage) for stage in time.stage_times)
+        return self.pipeline.micro_batches * slowest + first(time.pipeline_bubble)
+
+
+def training_timeline(estimate: Estimate) -> Timeline:
+    """The step of the one configuration of an estimate.
+
+    It ends when the estimate says: the pipeline after all micro-batches of its slowest stage and
+    the bubble, then the exchange of gradients, the optimizer and the rest, as far as they show.
+    Of many micro-batches those of the middle are left out (`Span` of ``MORE``).
+    """
+    step = _step(estimate)
+    shown, most = step.pipeline.shown(), step.pipeline.micro_batches
+    left_out = most - shown
+    later = left_out * step.pace
+    works = step.pipeline.works(shown)
+    found = placed(
+        works,
+        lambda work: step.chunks[work.chunk].total(work.kind),
+        len(step.chunks) - 1,
+        step.pipeline_time - later,
+    )
+    cut = (step.pipeline_time - later) / 2 if left_out else np.inf
+    each = left_out // 2 if step.pipeline.schedule == PipelineSchedule.DUALPIPE else left_out
+    lanes = [
+        list(_lane(step, lane, mine, starts, cut, later, each))
+        for lane, (mine, starts) in enumerate(zip(works, found.starts, strict=True))
+    ]
+    whole = first(estimate.step_time)
+    spans = [
+        span
+        for lane, mine in enumerate(lanes)
+        for span in (*_with_bubbles(lane, mine, step.pipeline_time), *_once(step, lane))
+    ]
+    memory = [_memory(step, lane, mine) for lane, mine in enumerate(lanes)]
+    capacity = estimate.setting.machine.gpu.allocatable_memory
+    return Timeline(
+        title="",
+        lanes=[f"stage {lane + 1}" for lane in range(len(lanes))],
+        spans=spans,
+        makespan=whole,
+        skipped=_skipped(lanes),
+        memory=memory,
+        peak=max(amount for series in memory for _, amount in series),
+        capacity=capacity,
+        hand_over=found.hand_over,
+    )
+
+
+def _step(estimate: Estimate) -> _Step:
+    c = estimate.configurations
+    full = evaluate(estimate.setting, c, every_stage=True)
+    ranks, per_rank = int(first(c.pipeline_parallel)), int(first(c.virtual_pipeline))
+    schedule = PipelineSchedule(int(first(c.pipeline_schedule)))
+    splits = schedule >= PipelineSchedule.ZERO_BUBBLE
+    return _Step(
+        estimate=full,
+        pipeline=Pipeline(
+            ranks=ranks,
+            chunks=per_rank,
+            micro_batches=int(first(c.num_micro_batches)),
+            schedule=schedule,
+            turns=bool(np.ravel(c.layer_split)[0]),
+        ),
+        chunks=chunks_of(full, ranks, per_rank, splits=splits),
+    )
+
+
+def _lane(
+    step: _Step,
+    lane: int,
+    works: Sequence[MicroBatchPass],
+    starts: Sequence[float],
+    cut: float,
+    later: float,
+    more: int,
+) -> Iterator[tuple[MicroBatchPass | None, list[Span]]]:
+    """Works of a lane with their spans, ``later`` from ``cut`` on; None: micro-batches between."""
+    end, is_cut = 0.0, False
+    for work, start in zip(works, starts, strict=True):
+        shift = start >= cut
+        if shift and not is_cut:
+            yield None, [_middle(step, lane, end, start + later)]
+            is_cut = True
+        spans = [*_spans(step, lane, work, start + shift * later, shift * more)]
+        end = spans[-1].end if spans else end
+        yield work, spans
+
+
+def _spans(step: _Step, lane: int, work: MicroBatchPass, start: float, more: int) -> Iterator[Span]:
+    """What a work does first to last: it computes, exchanges, sends."""
+    name = f"{_SHORT[work.kind]}{work.micro_batch + more + 1}"
+    if step.pipeline.chunks > 1:
+        name += f", chunk {work.chunk // step.pipeline.ranks + 1}"
+    if step.pipeline.schedule == PipelineSchedule.DUALPIPE:
+        name += ", from the end" if work.direction else ", from the start"
+    for stream, seconds in step.chunks[work.chunk].seconds[work.kind].items():
+        if seconds > 0:
+            part = work.kind if stream == COMPUTE else stream
+            yield Span(lane, stream, name, part, start, seconds)
+            start += seconds
+
+
+def _middle(step: _Step, lane: int, start: float, end: float) -> Span:
+    """The micro-batches that are left out, with what the lane does meanwhile."""
+    pipeline = step.pipeline
+    number = pipeline.micro_batches - pipeline.shown()
+    within: dict[str, float] = {}
+    chunks = [chunk * pipeline.ranks + lane for chunk in range(pipeline.chunks)]
+    if pipeline.schedule == PipelineSchedule.DUALPIPE:  # micro-batches come from both ends
+        chunks = [lane, pipeline.ranks - 1 - lane]
+    for chunk in chunks:
+        for kind, streams in step.chunks[chunk].seconds.items():
+            for stream, seconds in streams.items():
+                part = kind if stream == COMPUTE else stream
+                share = number / (2 if pipeline.schedule == PipelineSchedule.DUALPIPE else 1)
+                within[part] = within.get(part, 0.0) + share * seconds
+    within[BUBBLE] = max(end - start - sum(within.values()), 0.0)
+    return Span(lane, COMPUTE, f"{number:,} micro-batches more", MORE, start, end - start, within)
+
+
+def _with_bubbles(
+    lane: int, works: Sequence[tuple[MicroBatchPass | None, list[Span]]], end: float
+) -> Iterator[Span]:
+    """The spans of a lane, and between them those in which it waits."""
+    now = 0.0
+    for span in (span for _, spans in works for span in spans):
+        if span.start - now > _LEAST * end:
+            yield Span(lane, WAIT, "bubble", BUBBLE, now, span.start - now)
+        yield span
+        now = span.end
+    if end - now > _LEAST * end:
+        yield Span(lane, WAIT, "bubble", BUBBLE, now, end - now)
+
+
+def _once(step: _Step, lane: int) -> Iterator[Span]:
+    """What a step does once, after the pipeline."""
+    now = step.pipeline_time
+    for part in ONCE:
+        seconds = first(getattr(step.estimate.time, part))
+        if seconds > 0:
+            stream = _STREAMS.get(part, WAIT)
+            yield Span(lane, stream, part.replace("_", " "), part, now, seconds)
+            now += seconds
+
+
+def _skipped(
+    lanes: Sequence[Sequence[tuple[MicroBatchPass | None, list[Span]]]],
+) -> list[tuple[float, float]]:
+    """The time in which every lane is within what is left out of the middle."""
+    middles = [spans[0] for lane in lanes for work, spans in lane if work is None]
+    if len(middles) < len(lanes):
+        return []
+    start, end = max(span.start for span in middles), min(span.end for span in middles)
+    return [(start, end)] if end > start else []
+
+
+def _memory(
+    step: _Step, lane: int, works: Sequence[tuple[MicroBatchPass | None, list[Span]]]
+) -> list[tuple[float, float]]:
+    """From when on a lane holds how many bytes: its states, and what passes keep.
+
+    What a forward pass keeps is there from its start to the end of the backward pass; the sum is
+    scaled so that the most is what the estimate has. A rule of the estimate, not of this picture,
+    says how many micro-batches are held at once.
+    """
+    backward, *others = step.estimate.memory.moments[lane]
+    kept = first(backward.allocated_activations)
+    working = first(backward.working) * (1 + first(backward.fragmentation_share))
+    base = first(backward.total) - kept - working
+    held = [*_held(step, works)]
+    most = max((amount for _, amount, _ in held), default=0.0) or 1.0
+    is_loaded = bool(step.estimate.setting.framework.memory.loaded_whole)
+    # A model that is loaded whole before its shards are kept is there before the step.
+    levels = [(0.0, first(others[-1].total))] if is_loaded else []
+    levels += [(0.0, base)]
+    levels += [
+        (start, base + kept * amount / most + working * is_backward)
+        for start, amount, is_backward in held
+    ]
+    levels.append((max(step.pipeline_time, levels[-1][0]), base))
+    if len(others) > is_loaded:
+        optimizer = levels[-1][0] + first(step.estimate.time.data_parallel)
+        end = optimizer + first(step.estimate.time.optimizer)
+        levels += [(optimizer, first(others[0].total)), (end, base)]
+    return levels
+
+
+def _held(
+    step: _Step, works: Sequence[tuple[MicroBatchPass | None, list[Span]]]
+) -> Iterator[tuple[float, float, bool]]:
+    """From when on layers of micro-batches are held, and whether a backward pass runs."""
+    held, most = 0.0, 0.0
+    end = 0.0
+    for work, spans in works:
+        if not spans:  # gradients of frozen weights take nothing
+            continue
+        # Of a pass that starts when the last one ends the start may be rounded down.
+        start, end = max(spans[0].start, end), spans[-1].end
+        if work is None:
+            yield start, most, True
+        elif work.kind == FORWARD:
+            held += step.chunks[work.chunk].layers
+            most = max(most, held)
+            yield start, held, False
+        else:
+            yield start, held, work.kind == BACKWARD
+            held -= step.chunks[work.chunk].layers * (work.kind == BACKWARD)
+            yield end, held, False
+
+
+_SHOWN = 2
+"""Layers of a kind that are shown before others like them are left out, the last one beside."""
+_AFTER = {"pipeline": TRANSFER, "launch_wait": WAIT, "transfer_wait": WAIT, "overhead": WAIT}
+
+
+def step_timeline(
+    step: InferenceStep, title: str, *, memory: float = 0.0, capacity: float = 0.0
+) -> Timeline:
+    """The operators of the first configuration's step in the order of the model.
+
+    What passes between pipeline stages, and what the GPU waits for in all, stands after them.
+    ``memory`` [bytes] is held throughout, of which ``capacity`` may be used.
+    """
+    lane = _Lane()
+    spans: list[Span] = []
+    embedding = [operator for operator in step.ends if operator.module == "embedding"]
+    logits = [operator for operator in step.ends if operator.module != "embedding"]
+    spans += lane.operators(embedding, "")
+    for number, (count, operators) in enumerate(step.layers):
+        kind = f" of kind {number + 1}" if len(step.layers) > 1 else ""
+        spans += lane.layers(count, operators, kind)
+    spans += lane.operators(logits, "")
+    for part, stream in _AFTER.items():
+        spans += lane.one(part.replace("_", " "), part, stream, first(getattr(step, part)))
+    return Timeline(
+        title=title,
+        lanes=["GPU"],
+        spans=spans,
+        makespan=lane.now,
+        skipped=lane.skipped,
+        memory=[[(0.0, memory)]] if memory else (),
+        peak=memory,
+        capacity=capacity,
+    )
+
+
+class _Lane:
+    """Spans one after the other: ``now`` is when the next one starts [s]."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.skipped: list[tuple[float, float]] = []
+
+    def one(self, name: str, part: str, stream: str, seconds: float) -> Iterator[Span]:
+        """A span, where it takes anything."""
+        if seconds > 0:
+            yield Span(0, stream, name, part, self.now, seconds)
+            self.now += seconds
+
+    def operators(self, operators: Sequence[StepOperator], where: str) -> Iterator[Span]:
+        """Operators in their order."""
+        for operator in operators:
+            is_compute = operator.part == "compute"
+            part = operator.module if is_compute else operator.part
+            name = f"{operator.name.replace('_', ' ')}{where}"
+            stream = COMPUTE if is_compute else EXCHANGE
+            yield from self.one(name, part, stream, first(operator.time))
+
+    def layers(self, count: int, operators: Sequence[StepOperator], kind: str) -> Iterator[Span]:
+        """The layers of a kind, of many those of the middle in one span."""
+        shown = range(count) if count <= _SHOWN + 2 else range(_SHOWN)
+        for layer in shown:
+            yield from self.operators(operators, f", layer {layer + 1}{kind}")
+        if len(shown) == count:
+            return
+        more = count - _SHOWN - 1
+        within: dict[str, float] = {}
+        for operator in operators:
+            part = operator.module if operator.part == "compute" else operator.part
+            within[part] = within.get(part, 0.0) + more * first(operator.time)
+        seconds, start = sum(within.values()), self.now
+        if seconds > 0:
+            yield Span(0, COMPUTE, f"{more} layers more{kind}", MORE, start, seconds, within)
+            self.now += seconds
+            self.skipped.append((start, self.now))
+        yield from self.operators(operators, f", layer {count}{kind}")
+
+
+LANES = "trainer", "rollout"
+
+
+def rl_timeline(step: RlStep) -> Timeline:
+    """The first configuration's step.
+
+    Generation is drawn whole as long as all places of the engines hold an answer, and then as a
+    wedge that thins out until the longest is done. Where both sides work at the same time each
+    starts with the step, on answers that the other has from the step before.
+    """
+    c, total = step.configurations, first(step.total)
+    beside = bool(first(step.overlaps))
+    seconds = {name: first(one) for name, one in step.times.items()}
+    generate = seconds["generate"]
+    steady = min(first(step.rollout.steady), generate)
+    lane = [*_generation(steady, generate), *_after(generate, 1, [("reward", seconds["reward"])])]
+    start = 0.0 if beside else generate + seconds["reward"]
+    half = seconds["switch"] / 2
+    if half:
+        lane += [Span(one, EXCHANGE, "switch", "switch", start, half) for one in (0, 1)]
+        start += half
+    training = [(name, seconds[name]) for name in TRAINER_PHASES]
+    lane += _after(start, 0, training)
+    end = total - seconds["sync"]
+    if half:
+        lane += [Span(one, EXCHANGE, "switch", "switch", end - half, half) for one in (0, 1)]
+    lane += [Span(one, EXCHANGE, "sync", "sync", end, seconds["sync"]) for one in (0, 1)]
+    gpus = [
+        f"{name}, {first(number):,.0f} GPUs"
+        for name, number in zip(LANES, (c.trainer_gpus, c.rollout_gpus), strict=True)
+    ]
+    spans = [span for span in lane if span.duration > 0]
+    is_shared = bool(first(c.colocated))
+    return Timeline(
+        title="step",
+        lanes=[
+            f"{name} (the same)" if is_shared and name.startswith("rollout") else name
+            for name in gpus
+        ],
+        spans=[*spans, *_idle(spans, total)],
+        makespan=total,
+    )
+
+
+def _generation(steady: float, whole: float) -> Iterator[Span]:
+    yield Span(1, COMPUTE, "generate", "generate", 0.0, steady)
+    yield Span(1, COMPUTE, "tail", "generate", steady, whole - steady, left=0.06)
+
+
+def _after(start: float, lane: int, named: Iterable[tuple[str, float]]) -> Iterator[Span]:
+    """Phases one after the other."""
+    for name, seconds in named:
+        yield Span(lane, COMPUTE, name.replace("_", " "), name, start, seconds)
+        start += seconds
+
+
+def _idle(spans: Iterable[Span], total: float) -> Iterator[Span]:
+    """What is left of each lane."""
+    for lane in range(len(LANES)):
+        now = 0.0
+        for span in sorted((one for one in spans if one.lane == lane), key=lambda one: one.start):
+            if span.start - now > 1e-9 * total:
+                yield Span(lane, WAIT, "idle", IDLE, now, span.start - now)
+            now = max(now, span.start + span.duration)
+        if total - now > 1e-9 * total:
+            yield Span(lane, WAIT, "idle", IDLE, now, total - now)

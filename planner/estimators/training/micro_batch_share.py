@@ -1,0 +1,300 @@
+"""One GPU's share of a micro-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from planner.base.arrays import BoolArray, CodeArray, FloatArray, Numeric
+from planner.base.enums import Fp8Recipe, Padding
+from planner.base.records import record
+from planner.base.software_enums import TorchCompile
+from planner.configurations.configuration_tables import TrainingConfigurations
+from planner.configurations.enumerate import NOTHING_SPECIFIED, SpecifiedValues
+from planner.estimators.machine import CommunicationGroup, Machine
+from planner.estimators.training.bytes_per_element import (
+    GradientBytes,
+    compute_bytes,
+    is_wide,
+    widened,
+)
+from planner.estimators.training.recomputation import Recomputation
+from planner.formulas.attention import longest_sample, mean_square_length
+from planner.formulas.collectives import partly_hidden
+from planner.layers.operators import heads_on_rank
+from planner.specs.framework import FrameworkProfile
+from planner.specs.model import ModelSpec
+from planner.specs.quantization import training_format
+from planner.specs.training_workload import TrainingWorkload
+
+
+@record(kw_only=True)
+class Setting:
+    """Everything that is the same for all configurations of a search."""
+
+    machine: Machine
+    model: ModelSpec
+    framework: FrameworkProfile
+    workload: TrainingWorkload
+    specified: SpecifiedValues = NOTHING_SPECIFIED
+
+    @property
+    def profile(self) -> FrameworkProfile:
+        """What says how its software behaves: the framework."""
+        return self.framework
+
+    def recomputation(self, c: TrainingConfigurations) -> Recomputation:
+        """What each configuration computes again."""
+        alone = self.framework.execution.full_recompute_skips_last_product
+        outputs = self.framework.execution.selective_outputs and self.model.num_experts > 0
+        return Recomputation.of(
+            c, self.model.num_hidden_layers, reads_alone=alone, repeats_outputs=outputs
+        )
+
+
+INPUTS = ("norm", "fc1", "activation", "fc2")
+"""What a layer keeps whose bits can be chosen: inputs of norms and inside feed-forwards."""
+
+
+@record(kw_only=True)
+class MicroBatchShare:
+    """Sizes of one micro-batch on one GPU, and the groups it communicates in.
+
+    ``input_bits``: bits of a number that is kept of each of ``INPUTS``, 0 for the usual ones.
+    """
+
+    setting: Setting
+    tensor_parallel: FloatArray
+    context_parallel: FloatArray
+    expert_parallel: FloatArray
+    sequences: FloatArray
+    sequence_length: Numeric
+    precision: CodeArray
+    kernel_format: CodeArray
+    sequence_parallel: BoolArray
+    flash_attention: BoolArray
+    attention_kernel: CodeArray
+    torch_compile: CodeArray
+    loss_kernel: CodeArray
+    loss_chunks: FloatArray
+    fp8_attention: BoolArray
+    main_grads: CodeArray
+    main_params: CodeArray
+    expert_tensor_parallel: FloatArray
+    expert_load: FloatArray
+    token_dispatcher: CodeArray
+    cp_comm_type: CodeArray
+    tp_comm_overlap: BoolArray
+    input_bits: Mapping[str, FloatArray]
+    recomputation: Recomputation
+
+    @classmethod
+    def of(cls, setting: Setting, configurations: TrainingConfigurations) -> MicroBatchShare:
+        """The share that each configuration gives to a GPU."""
+        c = configurations
+        return cls(
+            setting=setting,
+            tensor_parallel=c.tensor_parallel,
+            context_parallel=c.context_parallel,
+            expert_parallel=c.expert_parallel,
+            sequences=setting.workload.sequences_per_sample * c.micro_batch_size,
+            sequence_length=setting.workload.computed_length,
+            precision=c.precision,
+            kernel_format=training_format(c.precision, recipe_of(setting, c)),
+            sequence_parallel=c.sequence_parallel,
+            flash_attention=c.fused_attention,
+            attention_kernel=c.attention_kernel,
+            torch_compile=c.torch_compile,
+            loss_kernel=c.loss_kernel,
+            loss_chunks=c.loss_chunks,
+            fp8_attention=c.fp8_attention,
+            main_grads=c.main_grads_precision,
+            main_params=c.main_params_precision,
+            expert_tensor_parallel=c.expert_tensor_parallel,
+            expert_load=c.expert_load,
+            token_dispatcher=c.token_dispatcher,
+            cp_comm_type=c.cp_comm_type,
+            tp_comm_overlap=c.tp_comm_overlap,
+            input_bits={name: getattr(c, f"{name}_input_bits") for name in INPUTS},
+            recomputation=setting.recomputation(c),
+        )
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of the residual stream."""
+        return self.setting.model.hidden_size
+
+    @cached_property
+    def tokens(self) -> FloatArray:
+        """Tokens whose linear layers this GPU takes part in."""
+        return self.sequences * self.sequence_length / self.context_parallel
+
+    @cached_property
+    def split(self) -> FloatArray:
+        """Ranks over which sequence parallelism divides norms, dropouts and residuals."""
+        return np.where(self.sequence_parallel, self.tensor_parallel, 1.0)
+
+    @cached_property
+    def local_tokens(self) -> FloatArray:
+        """Tokens whose residual stream this GPU holds."""
+        return self.tokens / self.split
+
+    @cached_property
+    def linear_input_bytes(self) -> FloatArray:
+        """Bytes per element of what a matrix multiplication reads and keeps."""
+        return compute_bytes(self.precision)
+
+    @cached_property
+    def number_bytes(self) -> Numeric:
+        """Bytes per number of what nothing quantizes: residual stream, what is exchanged."""
+        return widened(2.0, self.precision)
+
+    @cached_property
+    def unquantized(self) -> CodeArray:
+        """Precision of products that no recipe quantizes: 16 bits, or the one in 32 bits."""
+        sixteen, wide = self.setting.machine.sixteen_bit, is_wide(self.precision)
+        return np.where(wide, self.precision, sixteen) if wide.any() else sixteen
+
+    @cached_property
+    def rate_in_32_bits(self) -> Numeric:
+        """Rate of kernels that are measured in 16 bits where they compute in 32: as peaks are."""
+        wide, machine = is_wide(self.precision), self.setting.machine
+        if not wide.any():
+            return 1.0
+        own, sixteen = machine.peak(self.precision), machine.peak(machine.sixteen_bit)
+        return np.where(wide, own / sixteen, 1.0)
+
+    @cached_property
+    def gradients(self) -> GradientBytes:
+        """What the framework does with gradients in each precision."""
+        own = (self.precision, self.main_grads, self.main_params)
+        return GradientBytes.of(self.setting.framework, *own)
+
+    @cached_property
+    def compiled_otherwise(self) -> BoolArray:
+        """Where models are compiled and the profile is of eager ones, or the other way round."""
+        own = self.setting.framework.compilation.default
+        other = TorchCompile.FALSE if own else TorchCompile.TRUE
+        return np.asarray(self.torch_compile == other)
+
+    @cached_property
+    def tensor_group(self) -> CommunicationGroup:
+        """Ranks that split the matrices."""
+        return CommunicationGroup(size=self.tensor_parallel, stride=1)
+
+    @cached_property
+    def expert_group(self) -> CommunicationGroup:
+        """Ranks that split the experts: consecutive GPUs of a pipeline stage."""
+        return CommunicationGroup(size=self.expert_parallel, stride=self.expert_tensor_parallel)
+
+    @cached_property
+    def expert_tensor_group(self) -> CommunicationGroup:
+        """Ranks that split the matrices of each expert: consecutive GPUs."""
+        return CommunicationGroup(size=self.expert_tensor_parallel, stride=1)
+
+    @cached_property
+    def block_exchange(self) -> FloatArray:
+        """Seconds of what tensor parallelism exchanges around a block, forward or backward.
+
+        An all-reduce; with sequence parallelism an all-gather and a reduce-scatter of the same
+        volume instead, which alone can run behind the products around them: Megatron-LM's
+        arguments.py and NeMo's comm_overlap.py have no overlap without sequence parallelism.
+        """
+        machine, overlap = self.setting.machine, self.setting.framework.overlap
+        num_bytes = self.number_bytes * self.tokens * self.hidden_size
+
+        def seconds(kind: str) -> FloatArray:
+            return machine.collective(kind, num_bytes, self.tensor_group)
+
+        reduce = halves = np.zeros(())
+        if not self.sequence_parallel.all():
+            reduce = seconds("all_reduce")
+        if self.sequence_parallel.any():
+            halves = seconds("all_gather") + seconds("reduce_scatter")
+        share = np.where(
+            self.tp_comm_overlap,
+            np.maximum(overlap.tensor_parallel, overlap.asynchronous_tensor_parallel),
+            overlap.tensor_parallel,
+        )
+        can_hide = self.sequence_parallel & machine.hides_exchange(self.tensor_group)
+        return partly_hidden(
+            communication=np.where(self.sequence_parallel, halves, reduce),
+            hidden=np.where(can_hide, share, 0.0),
+        )
+
+    @cached_property
+    def reduce_wait(self) -> Numeric:
+        """Seconds that each pass of a layer waits for the slowest rank of a node."""
+        wait = self.setting.framework.execution.node_reduce_wait
+        machine = self.setting.machine
+        return np.where(machine.fills_domain(self.tensor_group), wait, 0.0) if wait else 0.0
+
+    @cached_property
+    def fused(self) -> FloatArray:
+        """1 where one kernel computes attention, else 0."""
+        return np.where(self.flash_attention, 1.0, 0.0)
+
+    def kept_in_bits(self, name: str, usual: Numeric) -> Numeric:
+        """Bytes of a number that is kept of one of ``INPUTS``, ``usual`` where nobody says bits."""
+        bits = self.input_bits[name]
+        return np.where(bits > 0, bits / 8, usual) if bits.any() else usual
+
+    def key_value_heads(self, num_key_value_heads: int) -> FloatArray:
+        """Key-value heads on this GPU; fewer heads than ranks are replicated."""
+        return np.asarray(heads_on_rank(num_key_value_heads, self.tensor_parallel))
+
+
+def recipe_of(setting: Setting, c: TrainingConfigurations) -> CodeArray:
+    """How each configuration scales what it multiplies in 8 bit."""
+    own = setting.framework.recipe_on(scales_groups=setting.machine.gpu.scales_groups)
+    return np.where(c.fp8_recipe == Fp8Recipe.AUTO, own, c.fp8_recipe)
+
+
+def trained_length(work: TrainingWorkload) -> float:
+    """Mean tokens of a sequence that are trained: those that pad it are not."""
+    if work.padding is Padding.PACKED:
+        return (
+            work.sequence_length * 1.0
+        )  # `planner.decide.explain.largest_fit` has arrays of lengths
+    return float(longest_sample(samples=1.0, **_lengths(work)))
+
+
+def tokens_of_sample(work: TrainingWorkload) -> float:
+    """Mean tokens of a sample that are trained: of all its sequences."""
+    return work.sequences_per_sample * trained_length(work)
+
+
+def fullest_and_mean_share(
+    setting: Setting, c: TrainingConfigurations
+) -> tuple[MicroBatchShare, MicroBatchShare]:
+    """Shares of the fullest micro-batch, which memory must hold, and of a mean one.
+
+    Samples that are padded to the longest of theirs, or to the sequence, fill the fullest one.
+    Those that are not padded are as long as the sequence once, and as the mean else; each attends
+    to itself alone, so the length that its attention costs is that of the mean square.
+    """
+    work, fullest = setting.workload, MicroBatchShare.of(setting, c)
+    if work.padding in (Padding.PACKED, Padding.FULL):
+        return fullest, fullest
+    lengths, b = _lengths(work), work.sequences_per_sample * c.micro_batch_size
+    if work.padding is Padding.LONGEST:
+        longest = longest_sample(samples=b, **lengths) + work.prompt_tokens
+        return fullest, replace(fullest, sequence_length=longest)
+    trained = trained_length(work)
+    mean = trained + work.prompt_tokens
+    length = mean_square_length(**lengths) / trained + work.prompt_tokens
+    return (
+        replace(fullest, sequences=1.0 + (b - 1.0) * mean / work.computed_length),
+        replace(fullest, sequences=b * mean / length, sequence_length=length),
+    )
+
+
+def _lengths(work: TrainingWorkload) -> dict[str, float]:
+    return {
+        "mean": float(work.mean_sample_length),
+        "deviation": float(work.sample_length_deviation),
+        "longest": float(work.sequence_length),
+    }

@@ -1,0 +1,189 @@
+"""The vision tower in training: its time before a micro-batch, its weights, what it keeps.
+
+Every rank of a tensor- and context-parallel group computes the whole tower for its micro-batch, as
+it stands there whole (Transformers' plans of tensor parallelism name matrices of the language
+model alone: 5.x, ``models/qwen2_5_vl/configuration_qwen2_5_vl.py``, ``base_model_tp_plan``); ZeRO
+shards it over the data-parallel ranks. It stands on the first stage; a frozen one runs forward
+alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from operator import attrgetter
+
+import numpy as np
+
+from planner.base.arrays import FloatArray, Numeric, add
+from planner.base.enums import ZeroStage
+from planner.base.records import record
+from planner.configurations.configuration_tables import TrainingConfigurations
+from planner.estimators.kernel_work import attributed
+from planner.estimators.training.compilation import layer_launch_time
+from planner.estimators.training.layer_operators import layer_operators
+from planner.estimators.training.micro_batch_share import MicroBatchShare, Setting
+from planner.estimators.training.operators import LayerTime, OperatorGroup, layer_time
+from planner.estimators.training.saved_activations import layer_bytes
+from planner.estimators.training.sharding import DataParallelTime, StageParameters, sharded
+from planner.layers.model import (
+    Layer,
+    layer_parameters,
+    patch_embedding,
+    projector,
+    tower_layer,
+    tower_parameters,
+)
+from planner.specs.image_processing import tiles_of
+from planner.specs.model import ModelSpec, VisionTower
+
+_SIXTEEN_BIT = 2.0
+
+
+def tower_of(setting: Setting) -> VisionTower | None:
+    """The tower that is computed or kept: None where a model is trained as a text model."""
+    return setting.model.vision_tower if setting.workload.has_tower else None
+
+
+@lru_cache(maxsize=256)
+def _encoder(tower: VisionTower) -> ModelSpec:
+    """The layers of a tower as a model of their own, for the folds over a model's layers."""
+    return ModelSpec(
+        name="vision tower",
+        hidden_size=tower.hidden_size,
+        vocab_size=1,
+        layer_groups=tower.layer_groups,
+        source=tower.source,
+    )
+
+
+@record(kw_only=True)
+class TowerShare:
+    """The images of a micro-batch on one GPU, or tiles of them: patches before the projector,
+    tokens after it."""
+
+    tower: VisionTower
+    share: MicroBatchShare
+    images: FloatArray
+    tokens_per_image: int
+
+    @classmethod
+    def of(cls, share: MicroBatchShare, c: TrainingConfigurations) -> TowerShare | None:
+        """That of each configuration; None where no tower is computed."""
+        tower, work = tower_of(share.setting), share.setting.workload
+        if tower is None or not work.images_per_sample:
+            return None
+        sequences = work.sequences_per_sample * c.micro_batch_size
+        each = work.tokens_per_image or tower.tokens_per_image
+        tiles = tiles_of(tower, each)
+        return cls(
+            tower=tower,
+            share=share,
+            images=np.asarray(work.images_per_sample * sequences * tiles),
+            tokens_per_image=round(each / tiles),
+        )
+
+    @cached_property
+    def patches(self) -> MicroBatchShare:
+        """Sizes of what the layers of the tower compute, in 16 bits, split over no ranks."""
+        one, no = np.ones(()), np.zeros((), dtype=np.bool_)
+        sixteen = self.share.setting.machine.sixteen_bit
+        return replace(
+            self.share,
+            setting=replace(self.share.setting, model=_encoder(self.tower)),
+            tensor_parallel=one,
+            context_parallel=one,
+            sequences=self.images,
+            sequence_length=self.tokens_per_image * self.tower.patches_per_token,
+            precision=sixteen,
+            kernel_format=sixteen,
+            sequence_parallel=no,
+            fp8_attention=no,
+            tp_comm_overlap=no,
+        )
+
+    @cached_property
+    def tokens(self) -> MicroBatchShare:
+        """The same of the tokens that the projector makes."""
+        return replace(self.patches, sequence_length=self.tokens_per_image)
+
+    def kept_bytes(self) -> FloatArray:
+        """Bytes that a micro-batch keeps for the backward pass of the tower; frozen: nothing."""
+        if self.share.setting.workload.freezes_tower:
+            return np.zeros(())
+        return add(
+            group.num_hidden_layers * layer_bytes(self.patches, group)
+            for group in self.tower.layer_groups
+        )
+
+    def blocks(
+        self, parameters: StageParameters, exchange: DataParallelTime
+    ) -> Iterator[OperatorGroup]:
+        """Its blocks on the first stage: embedding of patches, layers, projector."""
+        launch, h = layer_launch_time(self.patches), self.tower.hidden_size
+        for group in self.tower.layer_groups:
+            number, layer = float(group.num_hidden_layers), tower_layer(self.tower, group)
+            held = layer_parameters(h, group).total
+            time = self._time(self.patches, layer, launch)
+            yield self._block(time, number, held, parameters, exchange)
+        ends = (self.patches, patch_embedding(self.tower)), (self.tokens, projector(self.tower))
+        for share, end in ends:
+            held = sum(op.parameters for op in end.operators)
+            time = self._time(share, end, 0.0)
+            yield self._block(time, 1.0, held, parameters, exchange)
+
+    def _time(self, share: MicroBatchShare, layer: Layer, launch_time: Numeric) -> LayerTime:
+        ledger = share.setting.machine.ledger
+        operators = attributed(ledger, layer_operators(share, layer), attrgetter("forward"))
+        if not share.setting.workload.freezes_tower:
+            return layer_time(operators, share.recomputation, launch_time)
+        nothing = np.zeros(())
+        # No gradient reaches frozen layers that stand before all trained ones.
+        alone = (
+            replace(operator, backward=nothing, weights=0.0, repeatable=False, selective=0.0)
+            for operator in operators
+        )
+        time = layer_time(alone, share.recomputation, launch_time)
+        return replace(time, launch_wait_backward=nothing)
+
+    def _block(
+        self,
+        time: LayerTime,
+        number: float,
+        held: int,
+        parameters: StageParameters,
+        exchange: DataParallelTime,
+    ) -> OperatorGroup:
+        work = self.share.setting.workload
+        # ZeRO gathers it as it gathers an end of the model, in proportion to the parameters.
+        part = held / parameters.end
+        passes = exchange.end_forward, 0.0 if work.freezes_tower else exchange.end_backward
+        windows = time.forward_total, time.backward_total
+        overlap = self.share.setting.framework.overlap
+        shown = add(
+            (1 - overlap.weight_gather) * part * gather
+            + overlap.weight_gather * np.maximum(part * gather - window, 0.0)
+            for gather, window in zip(passes, windows, strict=True)
+        )
+        return OperatorGroup(
+            time=time,
+            gather=np.asarray(shown),
+            offload=np.zeros(()),
+            counts=number * parameters.is_first.astype(np.float64),
+            fully_recomputed=number,
+            reference=np.asarray(sum(work.forward_passes) * time.forward_total),
+            on_first=True,
+        )
+
+
+def frozen_tower_bytes(
+    setting: Setting, c: TrainingConfigurations, parameters: StageParameters, stage: int
+) -> FloatArray:
+    """Bytes of a frozen tower beside trained weights on one GPU of a stage, in 16 bits."""
+    tower = tower_of(setting)
+    if tower is None or not setting.workload.freezes_tower or setting.workload.is_frozen:
+        return np.zeros(())
+    held = np.where(parameters.is_first[stage], float(tower_parameters(tower)), 0.0)
+    sharded_from = ZeroStage(setting.framework.states.weights_sharded_from)
+    return sharded(c, sharded_from, ((held, _SIXTEEN_BIT, parameters.dense_group),))

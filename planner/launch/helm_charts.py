@@ -1,0 +1,350 @@
+"""Charts of Helm, documents of Kubernetes and files of Ray Serve: what they start.
+
+``helm template`` renders a chart, where helm is installed; a command that installs a chart is read
+with the chart near it. Source: helm.sh/docs (helm/helm_template, version 3). Nothing is fetched: a
+chart whose dependencies are missing gives helm's error.
+
+A model of Ray Serve is described in the words of `LLMConfig` (ray-project/ray 2.50,
+python/ray/llm/_internal/serve/core/configs/llm_config.py), here as the call of it that a program
+would have.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import pairwise
+from math import prod
+from pathlib import Path
+
+from planner.base import read_files
+from planner.documents.python_calls import Call, UnknownValue, Value
+from planner.documents.shell import Script, Word
+from planner.documents.shell.edits import LARGEST, ParsedOption
+from planner.documents.yaml_positions import YamlValue, documents
+from planner.errors import LaunchError
+from planner.launch.launchers.containers import gpu_limit, gpu_of_nodes
+from planner.launch.option_table import OptionTable, option_aliases
+from planner.launch.parsed_launch import MOST_ABOVE, ParsedCommand
+
+Reader = Callable[[Path, str], Iterator[ParsedCommand]]
+"""Reads the documents of a text, as of a file of this path."""
+_INSTALLS = ("install", "upgrade", "template")
+_VALUES_OPTIONS = ("-f", "--values")
+_APPLIES, _APPLIED = ("apply", "create", "replace"), ("-f", "--filename")
+_SET_FILE = "--set-file"
+_SET_OPTIONS = ("--set", "--set-string", "--set-json", "--set-literal", _SET_FILE)
+_FLAGS = ("--install", "-i", "--wait", "--create-namespace", "--atomic", "--debug", "--dry-run")
+_OUTSIDE = "FROM_OUTSIDE"
+"""In place of what a command takes from its environment; reads as a place to fill in."""
+_PAIR = re.compile(r"([\w.\[\]\\/$-]+)=((?:\\.|[^,])*)(?:,|$)")
+_CHART, _VALUES, _TEMPLATES = "Chart.yaml", "values.yaml", "templates"
+_RENDERED, _RELEASE = "rendered.yaml", "release"
+_HELM_SECONDS = 60
+_ERROR_LENGTH = 500
+RENDER_IT = (
+    "This is a Helm chart. Install helm, or run `helm template . > rendered.yaml` in the folder of "
+    "the chart and pass that file."
+)
+
+
+def chart_around(path: Path) -> Path | None:
+    """The folder of the chart that a file or a folder is, or is in; None where there is none.
+
+    For a values file, only its own folder counts: it may belong to any other chart.
+    """
+    folders = [path] if path.is_dir() else [path.parent]
+    if _TEMPLATES in path.parts and not path.is_dir():
+        folders += path.parents[1:4]
+    return next((folder for folder in folders if (folder / _CHART).is_file()), None)
+
+
+def is_template(text: str) -> bool:
+    """Whether a YAML text is a template of a Helm chart that is not rendered yet."""
+    return _TEMPLATE.search(text) is not None
+
+
+_TEMPLATE = re.compile(r"\{\{[^{}\n]*\.Values\.")
+
+
+def render_chart(chart: Path, options: Sequence[str] = ()) -> str:
+    """The Kubernetes documents of a Helm chart, as ``helm template`` prints them.
+
+    Raises LaunchError if helm is not installed, refuses the chart or takes too long; or the files
+    come from a client of the server, for which no program is started.
+
+    Parameters
+    ----------
+    chart : the folder of its Chart.yaml
+    options : further options of ``helm template``, such as ``--values FILE``
+    """
+    helm = None if read_files.is_restricted() else shutil.which("helm")
+    if helm is None:
+        raise LaunchError(f"{chart}: {RENDER_IT}")
+    try:
+        run = subprocess.run(
+            [helm, "template", _RELEASE, str(chart.absolute()), *options],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_HELM_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise LaunchError(
+            f"{chart}: helm template did not end within {_HELM_SECONDS} seconds."
+        ) from error
+    except OSError as error:
+        raise LaunchError(f"{chart}: cannot start {helm}: {error}.") from error
+    if run.returncode:
+        raise LaunchError(f"{chart}: helm template failed: {run.stderr.strip()[:_ERROR_LENGTH]}")
+    return run.stdout
+
+
+def read_chart(
+    chart: Path, read: Reader, options: Sequence[str] = ()
+) -> list[tuple[Path, ParsedCommand]]:
+    """What a chart starts, read from the text that ``helm template`` prints.
+
+    Its options have no place in a file of the chart, so that nothing is written there.
+    Raises `LaunchError` as `render_chart` does.
+    """
+    path = chart / _RENDERED
+    note = f"helm rendered the chart {chart.name}; lines are those of what `helm template` prints."
+    return [
+        (path, replace(one, notes=(*one.notes, note), options=without_places(one.options)))
+        for one in read(path, render_chart(chart, options))
+    ]
+
+
+def without_places(options: Mapping[str, ParsedOption]) -> dict[str, ParsedOption]:
+    """Options that stand nowhere in their file as they are."""
+    return {
+        name: replace(option, spans=(None,) * len(option.texts), full_span=None)
+        for name, option in options.items()
+    }
+
+
+def values_options(chart: Path, path: Path) -> tuple[str, ...]:
+    """The options of ``helm template`` for a file of a chart: those that pass a values file."""
+    is_values = path.parent == chart and path.name not in (_CHART, _VALUES, _RENDERED)
+    return ("--values", str(path.absolute())) if is_values else ()
+
+
+def helm_install(
+    path: Path, words: Sequence[Word], read: Reader
+) -> list[tuple[Path, ParsedCommand]]:
+    """What a command of Helm installs: a chart that stands near it, or values of one that is
+    elsewhere; nothing of any other command.
+
+    Raises LaunchError if the chart stands near it and cannot be rendered, or a values file is no
+    YAML.
+    """
+    texts = [
+        "".join(_OUTSIDE if piece.unknown else piece.text for piece in word.pieces)
+        or (word.text or "")
+        for word in words
+    ]
+    if texts[:1] != ["helm"] or not {*texts[1:2]} & {*_INSTALLS}:
+        return []
+    values_files: list[Path] = []
+    settings: list[tuple[str, str]] = []
+    arguments: list[str] = []
+    at = 2
+    while at < len(texts):
+        option, equals, text = texts[at].partition("=")
+        if option in (*_VALUES_OPTIONS, *_SET_OPTIONS) and not equals:
+            at, text = at + 1, texts[at + 1] if at + 1 < len(texts) else ""
+        if option in _VALUES_OPTIONS:
+            values_files += filter(None, (_near(path, name) for name in text.split(",")))
+        elif option in _SET_OPTIONS:
+            settings.append((option, text))
+        elif option.startswith("-"):
+            at += not equals and option not in _FLAGS
+        else:
+            arguments.append(texts[at])
+        at += 1
+    charts = (_near(path, name) for name in arguments[::-1])
+    folder = next((place for place in charts if place is not None and place.is_dir()), None)
+    if folder is not None and (chart := chart_around(folder)) is not None:
+        options = [word for file in values_files for word in ("--values", str(file))]
+        for option, text in settings:
+            options += _set_options(path, chart, option, text)
+        return read_chart(chart, read, options)
+    return [
+        (file, one)
+        for file in values_files[-1:]
+        for one in read(file, read_files.read_text(file, LARGEST, LaunchError))
+    ]
+
+
+def _set_options(path: Path, chart: Path, option: str, text: str) -> Iterator[str]:
+    """A ``--set`` of a command for ``helm template``; a number of the chart's values stays where
+    the environment sets another."""
+    if option != _SET_FILE and _OUTSIDE not in text:
+        yield from (option, text)
+        return
+    for name, value in _PAIR.findall(text):
+        if option == _SET_FILE:
+            if (file := _near(path, value)) is not None:
+                yield from (option, f"{name}={file}")
+        elif _OUTSIDE not in value or not _is_number(chart, name):
+            yield from (option, f"{name}={value}")
+
+
+def _is_number(chart: Path, name: str) -> bool:
+    """Whether the values of a chart have a number of this name."""
+    file = chart / _VALUES
+    if not file.is_file():
+        return False
+    places = documents(read_files.read_text(file, LARGEST, LaunchError), file.name)
+    texts = (place.get(*name.split(".")).text or "" for place in places)
+    return any(text.replace(".", "", 1).isdecimal() for text in texts)
+
+
+def kubectl_apply(
+    path: Path, words: Sequence[Word], script: Script, read: Reader
+) -> list[tuple[Path, ParsedCommand]]:
+    """What a command of Kubernetes applies: a text that the script hands it, or a file that it
+    writes or that stands near; nothing of any other command."""
+    texts = [word.text or "" for word in words]
+    if texts[:1] not in (["kubectl"], ["oc"]) or not {*texts[1:]} & {*_APPLIES}:
+        return []
+    named = [text for option, text in pairwise(texts) if option in _APPLIED]
+    named += [text.partition("=")[2] for text in texts if text.startswith("--filename=")]
+    found: list[tuple[Path, ParsedCommand]] = []
+    for name in named:
+        line = words[0].line
+        handed = (d for key, d in script.files.items() if key.startswith("<<") and d.line > line)
+        own = next(handed, None) if name == "-" else script.files.get(name.removeprefix("./"))
+        if own is not None:
+            text = "\n" * (own.line - 1) + own.text
+            found += [(path, replace(one, text=script.text)) for one in read(path, text)]
+        elif (file := _near(path, name)) is not None and file.is_file():
+            text = read_files.read_text(file, LARGEST, LaunchError)
+            found += [(file, one) for one in read(file, text)]
+    return found
+
+
+def _near(path: Path, name: str) -> Path | None:
+    """A file or folder that a command names, in the folder of its file or above it."""
+    plain = name.rpartition(f"{_OUTSIDE}/")[2].strip("\"'").removeprefix("./")
+    if not plain or _OUTSIDE in plain or plain.startswith("/") or ".." in Path(plain).parts:
+        return None
+    for folder in path.absolute().parents[:MOST_ABOVE]:
+        with suppress(OSError):
+            if (folder / plain).exists():
+                return folder / plain
+    return None
+
+
+CONFIG = "LLMConfig"
+_SERVICE = "RayService"
+_POOLS = ("prefill_config", "decode_config")
+_SPLITS = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "tp_size")
+
+
+def configs_of(text: str, name: str) -> Iterator[tuple[Call, str]]:
+    """The models that a YAML text serves, each with its pool: ``prefill``, ``decode`` or "".
+
+    Raises LaunchError if it is no YAML, or a replica takes more GPUs than the workers of its
+    cluster have.
+    """
+    for document in documents(text, name):
+        if document.get("kind").text == _SERVICE:
+            yield from _of_service(document.get("spec"), text, name)
+        else:
+            yield from _of_applications(document)
+            if document.get("model_loading_config").is_mapping:
+                yield _config(document), ""
+
+
+def _of_applications(document: YamlValue) -> Iterator[tuple[Call, str]]:
+    for application in document.get("applications").entries():
+        arguments = application.get("args")
+        for place in (*arguments.get("llm_configs").entries(), arguments.get("llm_config")):
+            if place.is_mapping:
+                yield _config(place), ""
+        for key in _POOLS:
+            if arguments.get(key).is_mapping:
+                yield _config(arguments.get(key)), key.removesuffix("_config")
+        if (own := _serve_application(application)) is not None:
+            yield own, ""
+
+
+def _serve_application(application: YamlValue) -> Call | None:
+    """vLLM in an application of its own, as in ray-operator/config/samples/vllm of KubeRay 1.3.
+
+    Its options are arguments, or variables of the environment.
+    """
+    arguments, variables = application.get("args"), application.get("runtime_env", "env_vars")
+    given = {key.replace("-", "_"): _of_key(below) for key, below in arguments.items()}
+    known = OptionTable.load("vllm").options & {f"--{key.replace('_', '-')}" for key in given}
+    kwargs = given if {"--model"} < known else {}
+    for name, option in option_aliases("ray serve").items():
+        if (text := variables.get(name).text) is not None:
+            kwargs = {**kwargs, option: int(text) if text.isdigit() else text}
+    if "model" not in kwargs:
+        return None
+    deployed = next(iter(application.get("deployments").entries()), YamlValue.nothing(application))
+    config = {"model_source": kwargs.pop("model"), "engine_kwargs": kwargs}
+    return replace(
+        _config(application), keywords={**config, "deployment_config": _of_key(deployed)}
+    )
+
+
+def _of_service(spec: YamlValue, text: str, name: str) -> Iterator[tuple[Call, str]]:
+    """The text within the manifest, on the GPUs of its groups of workers."""
+    inner = spec.get("serveConfigV2").node
+    if inner is None:
+        return
+    within = inner.text
+    if text[inner.start : inner.start + 1] == "|":  # its lines are those of the file
+        start = text.find("\n", inner.start, inner.end) + 1
+        within = "\n" * text.count("\n", 0, start) + text[start : inner.end]
+    groups = spec.get("rayClusterConfig", "workerGroupSpecs").entries()
+    gpus, kind = 0, None
+    for group in groups:
+        kind = kind or gpu_of_nodes(group.get("template", "spec"))
+        each = [gpu_limit(one) for one in group.get("template", "spec", "containers").entries()]
+        of_pod = sum(int(one.single or 0) for one in each if one and (one.single or "").isdigit())
+        counts = [group.get(key).text or "1" for key in ("numOfHosts", "replicas", "maxReplicas")]
+        hosts, *pods = (int(one) if one.isdigit() else 1 for one in counts)
+        gpus += of_pod * hosts * max(pods)
+    for document in documents(within, name):
+        for config, pool in _of_applications(document):
+            kwargs = config.keywords.get("engine_kwargs")
+            sizes = [kwargs.get(split) for split in _SPLITS] if isinstance(kwargs, dict) else []
+            takes = prod(size for size in sizes if isinstance(size, int))
+            if 0 < gpus < takes:
+                raise LaunchError(
+                    f"{name}:{config.line}: a replica takes {takes} GPUs, and the groups of "
+                    f"workers have {gpus} at most: change one of them."
+                )
+            own = {"accelerator_type": kind} if kind else {}
+            yield replace(config, keywords={**own, **config.keywords}), pool
+
+
+def _config(place: YamlValue) -> Call:
+    return Call(
+        name=CONFIG,
+        line=place.line,
+        keywords={key: _of_key(below) for key, below in place.items()},
+        lines={key: below.line for key, below in place.items()},
+    )
+
+
+def _of_key(place: YamlValue) -> Value:
+    """What a program would have in place of it."""
+    if place.is_mapping:
+        return {key: _of_key(below) for key, below in place.items()}
+    if place.node is not None and place.node.kind == "list":
+        return [_of_key(below) for below in place.entries()]
+    if place.node is not None and place.node.unknown:
+        return UnknownValue(why=place.node.unknown)
+    return None if place.node is None else place.node.value

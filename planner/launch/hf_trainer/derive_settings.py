@@ -1,0 +1,656 @@
+"""The answers that options of Trainer, DeepSpeed and accelerate give together."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+
+from planner.base.training_aliases import (
+    ExpertAdapters,
+    TrainingObjective,
+    is_one_end,
+    is_paged,
+    names_feed_forward,
+    names_shared_experts,
+    nearest_adapter_targets,
+    parse_optimizer,
+)
+from planner.errors import LaunchError, PlannerError, SpecError
+from planner.launch.hf_trainer.option_sources import (
+    OBJECTIVE_OPTIONS,
+    ZERO_STAGE,
+    TrainerOptions,
+    derive_objective,
+    of_generation,
+    parse_positive_int,
+    rollout_length,
+)
+from planner.launch.option_table import OptionTable
+from planner.launch.parsed_launch import LaunchSettings, SettingsBuilder, parse_int, total_gpus
+from planner.question.parse_values import FEWEST_TOKENS
+from planner.question.terms import terms_about, terms_of
+from planner.specs.catalogue import Catalogue
+from planner.workloads.training_question import UNKNOWN_TOKENS
+
+# LLaMA-Factory's (0.9, hparams/finetuning_args.py) and ms-swift's (3.x, arguments/tuner_args.py).
+_FREEZES = ("--freeze_vision_tower", "--freeze_vit")
+_FREEZE_OPTIONS = ("--freeze_multi_modal_projector", "--freeze_language_model", "--freeze_aligner",
+           "--freeze_llm")  # fmt: skip
+_OF_IMAGES = ("--image_max_pixels", "--video_max_pixels", "--max_pixels", *_FREEZE_OPTIONS)
+IMAGE_OPTIONS = (*_FREEZES, *_FREEZE_OPTIONS)
+
+
+def derive_images(options: TrainerOptions, settings: SettingsBuilder) -> None:
+    """Whether the tower is frozen: as it is said, else as both do where a file is about images."""
+    option = next((name for name in _FREEZES if name in options.texts), None)
+    if option is not None:
+        settings.values["freeze_vision_tower"] = options.is_on(option)
+    elif any(name in options.texts for name in _OF_IMAGES):
+        reason = "no freeze_vision_tower: LLaMA-Factory and ms-swift freeze it"
+        settings.assume("freeze_vision_tower", True, reason)
+    is_adapted = settings.values.get("adapter", "none") != "none"
+    if is_adapted and settings.values.get("freeze_vision_tower") is False:
+        settings.values["freeze_vision_tower"] = True
+        settings.notes.append(ADAPTED_TOWER)
+
+
+# Accelerate's words for layers over the GPUs of one process, which the Trainer refuses in several.
+_SPREAD = ("auto", "balanced", "balanced_low_0", "sequential")
+ADAPTED_TOWER = "Adapters of the vision tower are not predicted: it is taken as frozen."
+_BATCH = 8
+_UNSPECIFIED_BATCH = "not given: one sequence"
+
+
+# Of Ray, as LLaMA-Factory and axolotl, and as ms-swift call them.
+_WORKERS = ("--ray_num_workers", "--device_groups.nproc_per_node")
+
+
+def derive_parallelism(options: TrainerOptions, settings: SettingsBuilder) -> None:
+    """GPUs, and the degrees that split model and sequence over them."""
+    total = parse_int(options.world.num_gpus) or options.number("accelerate", "num_gpus")
+    total = total or next(
+        (n for name in _WORKERS if (n := parse_positive_int(options.texts.get(name)))), None
+    )
+    gpus = total or total_gpus(options.world)
+    told = any((options.world.num_nodes, options.world.gpus_per_node, options.world.num_gpus))
+    is_alone = options.world.is_one_process and not told and "train_batch_size" not in options.texts
+    if total is None and is_alone:
+        gpus = 1
+        settings.defaults["num_gpus"] = "python without a launcher starts one process"
+    tp = options.number("accelerate", "tensor_parallel")
+    tp = tp or options.number("deepspeed", "tensor_parallel") or 1
+    cp = options.number("accelerate", "context_parallel") or 1
+    by_heads = cp > 1 and options.of("accelerate", "head_exchange") == "deepspeed"
+    heads = options.number("accelerate", "head_ranks")
+    for source in ("script", "deepspeed"):
+        heads = heads or options.number(source, "context_parallel")
+    if (heads or 1) > 1:
+        cp, by_heads = heads or 1, True
+    settings.values |= {"tensor_parallel": tp, "context_parallel": cp}
+    if by_heads:
+        settings.values["cp_comm_type"] = "a2a"
+    # Beside heads copies and shards are DeepSpeed's data-parallel ranks, whatever they are called.
+    replicas = (not by_heads and options.number("accelerate", "data_parallel_replicas")) or 1
+    shards = options.number("accelerate", "shard_size")
+    # Axolotl deals experts to ranks beside the shards, of which there is one if nothing is said.
+    apart = parse_positive_int(options.texts.get("--expert_parallel_size")) or 1
+    if apart > 1:
+        shards = shards or 1
+    if shards and (apart > 1 or options.of("accelerate", "fsdp_version") == "2"):
+        needed = replicas * shards * tp * cp * apart
+        if gpus is not None and gpus != needed:
+            raise LaunchError(
+                f"parallelism_config splits {needed} GPUs (copies {replicas} x shards {shards} x "
+                f"tensor {tp} x context {cp} x experts {apart}), but {gpus} are started: "
+                "change one of them."
+            )
+        gpus = needed
+    if options.texts.get("fsdp_config.fsdp_sharding_strategy") in ("HYBRID_SHARD", "4"):
+        replicas = parse_int(options.world.num_nodes) or replicas
+    settings.values["data_parallel_replicas"] = replicas
+    inside = options.number("deepspeed", "expert_parallel") or parse_positive_int(
+        options.texts.get("--ep_size")
+    )
+    settings.values["expert_parallel"] = inside or apart
+    if gpus is not None:
+        settings.values["num_gpus"] = gpus
+        if options.texts.get("--device_map") in _SPREAD and gpus > 1 == tp * cp:
+            settings.values |= {"layer_split": True, "pipeline_parallel": gpus}
+
+
+def derive_batch(options: TrainerOptions, settings: SettingsBuilder) -> None:
+    """Micro-batch, accumulation and global batch, as far as the files tell them."""
+    micro = _one_of(options, "micro_batch_size", "train_micro_batch_size_per_gpu")
+    steps = _one_of(options, "gradient_accumulation_steps", "gradient_accumulation_steps")
+    steps = steps or options.number("accelerate", "deepspeed_accumulation")
+    total = options.number("deepspeed", "train_batch_size")
+    tp, cp = settings.values["tensor_parallel"], settings.values["context_parallel"]
+    stages = settings.values.get("pipeline_parallel", 1)
+    # DeepSpeed counts ranks that split tensors as data parallel ones.
+    by_deepspeed = options.of("deepspeed", "tensor_parallel") is not None
+    counted = tp if by_deepspeed else 1
+    gpus = settings.values.get("num_gpus")
+    hidden = options.is_hidden("--per_device_train_batch_size", "train_micro_batch_size_per_gpu")
+    if gpus is None and total and micro and steps and total % (micro * steps) == 0:
+        gpus = settings.values["num_gpus"] = total // (micro * steps) * cp * (tp // counted)
+    if gpus is None:
+        settings.mark_missing("num_gpus")
+    elif gpus % (tp * cp):
+        raise LaunchError(f"{gpus} GPUs cannot be split by {tp} x {cp}: change one of them.")
+    ranks = None if gpus is None else gpus // (tp * cp * stages)
+    if total and ranks:
+        micro, steps = _completed(total, counted * ranks, micro, steps)
+    is_told = micro is not None
+    if micro is None and options.has_script and not hidden:
+        micro = _BATCH
+        settings.assume("micro_batch_size", micro, "no batch given: 8 is the Trainer's")
+    elif micro is None:
+        micro = 1
+        settings.assume("micro_batch_size", micro, _UNSPECIFIED_BATCH)
+    else:
+        settings.values["micro_batch_size"] = micro
+    is_counted = not options.is_hidden(
+        "--gradient_accumulation_steps", "gradient_accumulation_steps"
+    )
+    if total:
+        settings.values["global_batch_size"] = total // counted
+    elif ranks:
+        settings.values["global_batch_size"] = micro * (steps or 1) * ranks
+        if not is_counted:
+            settings.defaults["global_batch_size"] = "no gradient accumulation given"
+        elif hidden or not (is_told or options.has_script):
+            settings.defaults["global_batch_size"] = "with these micro-batches"
+    if gpus is None and "global_batch_size" not in settings.values:
+        settings.notes.append(
+            f"A step has {micro} x {steps or 1} sequences for each data-parallel GPU."
+        )
+
+
+def _one_of(options: TrainerOptions, parameter: str, key: str) -> int | None:
+    """The script's number and that of DeepSpeed's file, which must agree."""
+    of_script = options.number("script", parameter)
+    of_file = options.number("deepspeed", parameter)
+    if of_script and of_file and of_script != of_file:
+        raise LaunchError(
+            f"{key} is {of_file} in DeepSpeed's file, but --"
+            f"{'per_device_train_batch_size' if parameter == 'micro_batch_size' else parameter} "
+            f'is {of_script}: the Trainer refuses that. Write "auto" in the file, or the same.'
+        )
+    return of_file or of_script
+
+
+def _completed(
+    total: int, ranks: int, micro: int | None, steps: int | None
+) -> tuple[int | None, int | None]:
+    """Micro-batch and accumulation with the one that is missing worked out from the batch."""
+    if micro and steps and micro * steps * ranks != total:
+        raise LaunchError(
+            f"train_batch_size {total} is not micro-batch {micro} x accumulation {steps} x "
+            f"{ranks} ranks = {micro * steps * ranks}: DeepSpeed refuses that."
+        )
+    if total % ranks:
+        raise LaunchError(f"train_batch_size {total} cannot be split over {ranks} ranks.")
+    if micro is None and steps is not None and total % (ranks * steps) == 0:
+        micro = total // (ranks * steps)
+    elif micro is None and steps is None:
+        micro = total // ranks
+    return micro, steps
+
+
+_WEIGHTS = 3
+# Of DeepSpeed's runtime/zero/config.py.
+_LIVE, _PREFETCHED = 1_000_000_000, 50_000_000
+
+
+def derive_sharding(options: TrainerOptions, settings: SettingsBuilder) -> None:
+    """What is sharded and what is offloaded."""
+    stage = options.of("deepspeed", "zero_stage") or options.of("accelerate", "deepspeed_stage")
+    sharded = options.of("script", "sharded_weights") or options.of("accelerate", "sharded_weights")
+    legacy = (options.texts.get("--fsdp") or "").replace(",", " ").split()
+    is_fsdp = _is_fsdp(options)
+    if options.has_deepspeed or _kind(options) == "DEEPSPEED":
+        level = parse_positive_int(stage) or 0
+        if stage is None and (absent := options.absent_file()):
+            level = _named_stage(absent, settings)
+        elif stage is None and options.is_hidden("--deepspeed", "--deepspeed_config"):
+            level, reason = 2, "the text does not name DeepSpeed's file"
+            settings.assume("zero_stage", level, f"{reason}: stage 2 is taken")
+            settings.fallbacks["zero_stage"] = _WEIGHTS, f"{reason}; with stage 2 it does not fit"
+    elif is_fsdp:
+        level = 2 if sharded == "false" or "shard_grad_op" in legacy else 3
+    else:
+        level = 0
+    gpus = settings.values.get("num_gpus")
+    split = settings.values["tensor_parallel"] * settings.values.get("pipeline_parallel", 1)
+    if level and gpus is not None and gpus == split:
+        settings.notes.append(f"With one rank nothing is sharded: stage {level} has no effect.")
+        level = 0
+    is_open = not (options.has_deepspeed or is_fsdp or _kind(options)) and options.takes_sharding
+    if is_open and options.has_script and gpus != split:
+        reason = "no file sets the sharding of the states"
+        settings.assume("zero_stage", level, f"{reason}: none")
+        settings.fallbacks["zero_stage"] = _WEIGHTS, f"{reason}; unsharded they do not fit"
+    settings.values["zero_stage"] = level
+    if level == _WEIGHTS and options.of("accelerate", "deepspeed_init") == "false":
+        settings.values["zero3_init"] = "false"
+    settings.values["offload"] = _states_away(options, legacy, is_fsdp)
+    of_file = options.texts.get("activation_checkpointing.cpu_checkpointing")
+    activations = of_file == "true" or options.of("script", "offload") == "activations"
+    if activations and not (away := settings.values["offload"]).endswith("nvme"):
+        settings.values["offload"] = "activations" if away == "none" else f"{away}_activations"
+    if (hpz := options.number("deepspeed", "hpz")) and hpz > 1:
+        settings.notes.append(
+            f"hpz keeps a second copy of the weights over each {hpz} ranks: its memory and its "
+            "faster gathers are not predicted."
+        )
+
+
+_PARAMETERS = "parameters"
+
+
+def derive_buckets(options: TrainerOptions, settings: SettingsBuilder) -> None:
+    """What DeepSpeed's file says of what lies on a GPU at once; ``auto`` is of the hidden size.
+
+    Gradients and states of adapters are smaller than any bucket or sub-group.
+    """
+    if not options.has_deepspeed or not settings.values["zero_stage"]:
+        return
+    if settings.values["adapter"] != "none":
+        return
+    for name in (n for n, one in terms_of("train", "parameter").items() if one.unit == _PARAMETERS):
+        told = options.of("deepspeed", name)
+        if number := 1 if told == "0" else parse_positive_int(told):
+            settings.values[name] = number
+    model = settings.values.get("model")
+    if options.texts.get("zero_optimization.reduce_bucket_size") == "auto" and model is not None:
+        with suppress(PlannerError):
+            hidden = Catalogue(None).load_model(model).hidden_size
+            settings.assume("reduce_bucket_size", hidden**2, "auto is the hidden size squared")
+    if reuse := options.number("deepspeed", "reuse_distance"):
+        ahead = options.number("deepspeed", "prefetched") or _PREFETCHED
+        most = settings.values.get("stage3_max_live_parameters", _LIVE)
+        if reuse + ahead < most:
+            settings.values["stage3_max_live_parameters"] = reuse + ahead
+
+
+def _named_stage(file: str, settings: SettingsBuilder) -> int:
+    """The stage that the name of a file says which is not here."""
+    name = file.rpartition("/")[2].lower()
+    match = ZERO_STAGE.search(name)
+    if match is None:
+        settings.mark_missing("zero_stage")
+        return 0
+    settings.defaults["zero_stage"] = f"{file} not found: stage {match[1]}, from its name"
+    if "offload" in name:
+        settings.notes.append(f"{file} not found: its offloading is not known.")
+    return int(match[1])
+
+
+def _kind(options: TrainerOptions) -> str:
+    return (options.of("accelerate", "kind") or "").upper()
+
+
+def _is_fsdp(options: TrainerOptions) -> bool:
+    # A bare --fsdp, whose text is None, says it too.
+    text = options.texts.get("--fsdp", "false")
+    return _kind(options) == "FSDP" or text not in ("", "false", "False")
+
+
+def _states_away(options: TrainerOptions, legacy: list[str], is_fsdp: bool) -> str:
+    """What of optimizer states and weights is not on the GPUs."""
+    if is_fsdp:
+        weights = options.of("script", "offload") == "optimizer_weights" or "offload" in legacy
+        if weights or options.of("accelerate", "fsdp_offload") == "true":
+            return "optimizer_weights"
+    device = {
+        name: options.texts.get(f"zero_optimization.offload_{name}.device")
+        or options.of("accelerate", f"deepspeed_{'weights' if name == 'param' else name}")
+        for name in ("optimizer", "param")
+    }
+    away = {name for name, where in device.items() if where in ("cpu", "nvme")}
+    drives = "_nvme" if "nvme" in device.values() else ""
+    if "param" in away:
+        return "optimizer_weights" + drives
+    if "optimizer" in away or options.texts.get("zero_optimization.cpu_offload") == "true":
+        return "optimizer" + drives
+    return "none"
+
+
+def derive_kernels(options: TrainerOptions, settings: SettingsBuilder) -> None:
+    """Recomputation and the kernels of attention."""
+    inside = options.of("script", "sharded_recompute") or options.of("accelerate", "fsdp_recompute")
+    if options.has_deepspeed and any(name.startswith("fsdp_config.") for name in options.texts):
+        settings.notes.append("With DeepSpeed the keys of fsdp_config have no effect.")
+        inside = None
+    recompute = options.of("script", "recompute")
+    if inside == "true":
+        recompute = "full"
+    if recompute is None and options.is_supervised:
+        reason = "no --gradient_checkpointing: TRL's default is true"
+        settings.assume("recompute", "full", reason)
+    elif recompute is None:
+        settings.assume("recompute", "none", "no --gradient_checkpointing: every layer keeps all")
+    else:
+        settings.values["recompute"] = recompute
+    flash = options.script.get("flash_attention")
+    settings.values["flash_attention"] = "true" if flash is None else flash.value
+    for name in terms_about("kernel_choice"):
+        if (told := options.of("script", name)) is not None:
+            settings.values[name] = told
+
+
+def derive_precision(options: TrainerOptions, settings: SettingsBuilder) -> None:
+    """The format of the products: DeepSpeed's file, the script, then accelerate's file."""
+    if options.is_on("--fp8"):  # axolotl's and LLaMA-Factory's, of what a flag of 16 bits leaves
+        settings.values["precision"] = "fp8"
+        return
+    told = options.of("deepspeed", "precision") if options.has_deepspeed else None
+    told = told or options.of("script", "precision")
+    is_chat = (
+        "zero_optimization.stage" in options.texts and options.texts.get("--deepspeed") == "true"
+    )
+    if not told and is_chat:
+        told = options.texts.get("--dtype") or "fp16"  # DeepSpeed-Chat has one option of it
+    by_launcher = options.of("accelerate", "precision_type")
+    if told in (None, "fp32") and by_launcher not in (None, "no"):
+        told = by_launcher
+    if told is None and options.is_supervised:
+        told = "bf16"
+        settings.defaults["precision"] = "no --bf16 or --fp16: TRL's default is bf16"
+    elif told is None and options.has_script and options.starts_elsewhere:
+        reason = "no --bf16 or --fp16, and accelerate's file, which may set it, not found"
+        settings.assume("precision", "bf16", f"{reason}: bf16 is taken")
+        return
+    elif told is None and options.is_hidden("--deepspeed", "--deepspeed_config"):
+        reason = "the text does not name DeepSpeed's file, which may say it"
+        settings.assume("precision", "bf16", f"{reason}: bf16 is taken")
+        return
+    elif told is None and options.has_script and not options.is_hidden("--bf16", "--fp16"):
+        told = "fp32"
+    if told == "fp32" and options.is_on("--tf32"):
+        told = "tf32"
+    if told in ("fp32", "tf32"):
+        settings.notes.append(
+            f"It computes in {told}, as nothing says --bf16 or --fp16; --set precision=bf16 shows "
+            "what that would change."
+        )
+    if told is not None:
+        settings.values["precision"] = told
+
+
+def derive_framework(options: TrainerOptions, settings: SettingsBuilder) -> None:
+    """The profile whose predictions are nearest."""
+    adapter = settings.values["adapter"] != "none"
+    if adapter:
+        name = "HF Trainer FSDP" if _is_fsdp(options) else "HF Trainer"
+        if options.is_on("--use_unsloth"):
+            name = "Unsloth"
+        elif options.of("script", "fused_kernels") == "true" and not _is_fsdp(options):
+            name = "HF Trainer Triton"
+    elif options.has_deepspeed or _kind(options) == "DEEPSPEED":
+        name = "DeepSpeed"
+    elif _by_launcher(options):
+        name = "FSDP compiled"
+    elif options.of("script", "weights_type") == "bfloat16":
+        name = "HF Trainer bf16"
+    else:
+        name = "HF Trainer FSDP"
+    settings.values["framework"] = name
+    if options.of("script", "torch_compile") == "true" or (
+        _by_launcher(options) and name != "FSDP compiled"
+    ):
+        settings.values["torch_compile"] = "true"
+
+
+def _by_launcher(options: TrainerOptions) -> bool:
+    """Whether accelerate's file compiles the model."""
+    return (options.of("accelerate", "compiled") or "no").lower() != "no"
+
+
+_TRL_LENGTH = 1024
+UNPACKED = (
+    "Without packing sequences are shorter than {option}: steps are faster and smaller than "
+    "predicted, and hold fewer tokens."
+)
+_EPOCHS = 3
+_PART = re.compile(r"\[:(\d+)\]$")
+_RANKS = {True: 16, False: 8}
+_LORA_FLAGS = ("--use_lora", "--lora", "--lora_enable", "--use_peft_lora", "--enable_lora")
+_QLORA_FLAGS = (
+    *("--q_lora", "--qlora", "--use_qlora"),
+    *("--load_in_4bit", "--use_4bit_quantization", "--use_4bit"),
+)
+_IN_8_BITS = ("--load_in_8bit", "--use_8bit_quantization")
+_OFF = ("false", "auto", "null", "none", "no", "NO")
+_BITS = ("--bits", "--quantization_bit", "--quant_bit")
+_MODELS = ("--model_name_or_path", "--model_name", "--base_model", "--model", "--config_name",
+           "--model_id", "--model_path", "--pretrained_model_name_or_path")  # fmt: skip
+# Checkpoints whose weights are stored in few bits say so in their names.
+_FEW_BITS = re.compile(r"(?i)(?<![a-z0-9])(gptq|awq|hqq|aqlm|(?:bnb-)?4bit|int4|nf4)(?![a-z0-9])")
+
+_CAPS = ("--max_samples", "--max_train_samples")
+_DRAWN = re.compile(r"#(\d{1,12})$")
+_USED = (
+    *(*_MODELS, *_LORA_FLAGS, *_QLORA_FLAGS, *OBJECTIVE_OPTIONS, *IMAGE_OPTIONS, "--tf32", "--fp8"),
+    *("--use_dora", "--ray_num_workers", "--device_groups.nproc_per_node"),
+    *("--lora_target_parameters", "--expert_parallel_size", "--ep_size", "--task_type"),
+    *("--deepspeed", "--fsdp", "--fsdp_config", *_BITS, "--num_train_epochs", *_CAPS, "--dataset"),
+    *("--dataset_train_split", "--use_unsloth", "--accelerate_config", "--config_file"),
+    "--device_map",
+    "--deepspeed_config_file",
+)
+
+
+def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
+    """The answers of a script and the files beside it; ``name`` is that of the file.
+
+    Raises LaunchError if batch sizes or GPUs contradict each other.
+    Raises SpecError if what it trains is not predicted.
+    """
+    found = SettingsBuilder()
+    model = next((options.texts[option] for option in _MODELS if options.texts.get(option)), None)
+    if model:
+        found.values["model"] = model
+    else:
+        found.mark_missing("model")
+    derive_objective(options, found, name)
+    _adapter(options, found)
+    derive_images(options, found)
+    derive_parallelism(options, found)
+    derive_batch(options, found)
+    _length(options, found)
+    derive_sharding(options, found)
+    derive_buckets(options, found)
+    derive_kernels(options, found)
+    derive_precision(options, found)
+    derive_framework(options, found)
+    _optimizer(options, found, name)
+    _add_notes(options, found)
+    told = {
+        option
+        for source in (options.script, options.deepspeed, options.accelerate)
+        for meaning in source.values()
+        for option in meaning.options
+    }
+    told |= {name.removeprefix("--") for name in _USED}
+    # What is switched off, or left to others, says that it has no part in it.
+    known = (OptionTable.load(name).options for name in ("transformers", "deepspeed", "accelerate"))
+    off = {name.removeprefix("--") for name, text in options.texts.items() if text in _OFF}
+    told |= off & frozenset().union(*known)
+    used = frozenset(options.spelled[name] for name in told if name in options.spelled)
+    objective = found.values.get("training_objective")
+    on_rollouts = objective is not None and TrainingObjective(objective).needs_rollouts
+    return found.build(used=used, ignored=of_generation(options) if on_rollouts else frozenset())
+
+
+def _adapter(options: TrainerOptions, settings: SettingsBuilder) -> None:
+    kind = options.of("script", "adapter") or "none"
+    four_bits = options.is_on(*_QLORA_FLAGS) or "4" in map(options.texts.get, _BITS)
+    is_factory = options.texts.get("--finetuning_type") == "lora"
+    if kind == "none" and (options.is_on(*_LORA_FLAGS) or is_factory):
+        kind = "lora"
+    if kind == "none" and not options.is_supervised:
+        rank = options.number("script", "lora_rank")
+        kind = "lora" if rank else "none"
+    stored = _FEW_BITS.search(str(settings.values.get("model", "")))
+    if stored and kind == "lora":
+        four_bits = True
+        settings.notes.append(f"The weights are stored in 4 bits, as {stored[1]} in its name says.")
+    if four_bits and (kind != "none" or not options.is_supervised):
+        kind = "qlora"
+    eight_bits = options.is_on(*_IN_8_BITS) or "8" in map(options.texts.get, _BITS)
+    if eight_bits and kind == "lora":
+        kind = "qlora"
+        settings.values["quantization_bits"] = 8
+    elif eight_bits and kind == "none":
+        settings.notes.append("Weights in 8 bits are frozen: all that are trained are of 16 bits.")
+    # Transformers leaves out modules of multi-token prediction.
+    settings.values |= {"adapter": kind, "mtp_num_layers": 0}
+    if kind == "none":
+        return
+    if options.is_on("--use_dora"):
+        settings.notes.append(
+            "DoRA is predicted as LoRA: the norms of W + BA, which each forward pass works out of "
+            "every adapted matrix, and its magnitudes are not in it, so that steps take longer."
+        )
+    if saved := options.of("script", "saved_modules"):
+        settings.values["modules_to_save"] = "embeddings"
+        if is_one_end(saved):
+            settings.notes.append(
+                f"{saved} alone is not predicted: embedding and logits are counted."
+            )
+    scales = options.of("script", "double_quantization")
+    in_four = kind == "qlora" and not eight_bits
+    if in_four and scales == "false":
+        settings.values["double_quantization"] = False
+    elif in_four and scales is None and options.is_supervised:
+        reason = "no --use_bnb_nested_quant: TRL leaves the scales in 32 bits"
+        settings.assume("double_quantization", False, reason)
+    if kind == "qlora" and options.is_supervised:
+        # TRL's trainers turn them to bf16 from 0.26 on, and Adam's moments are as wide: in
+        # huggingface/trl, trainer/sft_trainer.py and those beside it.
+        reason = "TRL from 0.26 on keeps adapters of 4-bit weights in 16 bits"
+        for name in ("main_params_precision", "optimizer_state_precision"):
+            settings.assume(name, "bf16", reason)
+    rank = options.number("script", "lora_rank")
+    if rank is None:
+        default = _RANKS[options.is_supervised]
+        settings.assume("lora_rank", default, f"no rank is given: {default} is the library's")
+    else:
+        settings.values["lora_rank"] = rank
+    modules = options.of("script", "lora_modules")
+    if modules is None:
+        reason = "no matrices are named: peft takes queries and values of most models"
+        settings.assume("lora_targets", "query_value", reason)
+    else:
+        settings.values["lora_targets"] = str(
+            nearest_adapter_targets(modules.replace(",", " ").split())
+        )
+        if names_feed_forward(modules):
+            settings.values["expert_adapters"] = str(ExpertAdapters.EACH)
+        elif names_shared_experts(modules):
+            settings.values["expert_adapters"] = str(ExpertAdapters.NONE)
+
+
+def _length(options: TrainerOptions, settings: SettingsBuilder) -> None:
+    objective = settings.values.get("training_objective")
+    length = options.number("script", "trl_length") or options.number("script", "block_length")
+    if objective and TrainingObjective(objective).needs_rollouts:
+        rollout_length(options, settings)
+    elif length is not None:
+        settings.values["sequence_length"] = length
+        if options.is_supervised and options.of("script", "packing") != "true":
+            settings.notes.append(UNPACKED.format(option="--max_length"))
+    elif options.is_supervised and not options.is_hidden("--max_length"):
+        reason = "no --max_length: 1,024 tokens are TRL's"
+        settings.assume("sequence_length", _TRL_LENGTH, reason)
+    else:
+        settings.mark_missing("sequence_length")
+    steps, batch = (
+        options.number("script", "training_steps"),
+        settings.values.get("global_batch_size"),
+    )
+    length = settings.values.get("sequence_length")
+    if steps and batch and length:
+        each = TrainingObjective(objective).sequences_per_sample if objective else 1
+        settings.values["total_tokens"] = max(steps * batch * length * each, FEWEST_TOKENS)
+    else:
+        _samples(options, settings)
+
+
+def _samples(options: TrainerOptions, settings: SettingsBuilder) -> None:
+    """Samples of all data sets and how often they are trained, as far as the file tells them.
+
+    LLaMA-Factory's ``max_samples`` is the most of each data set (0.9, data/loader.py takes
+    ``min(max_samples, len(dataset))``), ``max_train_samples`` of Transformers' examples of all.
+    ms-swift draws as many of a data set as stand behind ``#`` (swift/llm/dataset/loader.py).
+    """
+    epochs = options.texts.get("--num_train_epochs")
+    part = _PART.search(options.texts.get("--dataset_train_split") or "")
+    data = re.split(r"[,\s]+", options.texts.get("--dataset") or "")
+    drawn = [_DRAWN.search(name) for name in data]
+    each = parse_positive_int(part[1] if part else None)
+    if all(drawn):
+        each = sum(int(number[1]) for number in drawn if number)
+        data = data[:1]
+    cap = next((name for name in _CAPS if parse_positive_int(options.texts.get(name))), "")
+    if each is None and cap:
+        each = parse_positive_int(options.texts[cap])
+    with suppress(ValueError):
+        if float(epochs or 0) > 0:
+            settings.values["epochs"] = float(epochs or 0)
+    if "epochs" not in settings.values and each is not None:
+        settings.assume("epochs", _EPOCHS, f"no num_train_epochs: {_EPOCHS} are the Trainer's")
+    if each is not None:
+        settings.values["num_samples"] = each * (len(data) if cap == _CAPS[0] else 1)
+        if cap and not all(drawn) and part is None:
+            why = f"{cap.strip('-')} is the most that is taken: time and cost are upper limits"
+            settings.defaults["num_samples"] = f"{why}, --samples gives the number"
+    elif not options.has_script or (
+        settings.values.get("training_objective") == TrainingObjective.PRETRAIN
+    ):
+        # Weights that are trained on are not trained on all that they were once trained on.
+        reason = "its samples are not in the file: time and cost are for a billion tokens"
+        settings.assume("total_tokens", UNKNOWN_TOKENS, reason)
+
+
+_OTHER_STATES = re.compile("galore|apollo|lomo|badam|adam_mini")
+
+
+def _optimizer(options: TrainerOptions, settings: SettingsBuilder, file: str) -> None:
+    name = options.of("script", "optimizer_name")
+    if name is None:
+        return
+    if parse_optimizer(name) is None and _OTHER_STATES.search(name):
+        raise SpecError(
+            f"{file}: the optimizer {name} keeps neither the states nor the gradients of Adam, and "
+            "is not predicted: name another one to have the rest predicted."
+        )
+    settings.put_optimizer(name)
+    if not is_paged(name):
+        return
+    framework = Catalogue(None).load_framework(str(settings.values["framework"])).spec
+    if not framework.paged_optimizer or settings.values.get("offload", "none") != "none":
+        settings.notes.append(
+            f"The states of {name} are predicted to stay where they are, unpaged."
+        )
+        del settings.values["paged_optimizer"]
+
+
+_HEADS = ("seq_cls", "embedding", "reranker")
+
+
+def _add_notes(options: TrainerOptions, settings: SettingsBuilder) -> None:
+    if options.unknown:
+        names = ", ".join(options.unknown[:5])
+        settings.notes.append(f"DeepSpeed ignores unknown keys: {names} has no effect.")
+    if (task := options.texts.get("--task_type")) in _HEADS:
+        settings.notes.append(
+            f"task_type {task} has a head of few numbers: the logits of the vocabulary that are "
+            "predicted are not in it, so that it takes less time and memory."
+        )
+    if "auto" in options.texts.values() and not options.has_script:
+        names = ", ".join(name for name, text in options.texts.items() if text == "auto")
+        settings.notes.append(
+            f'"auto" is set by the script\'s arguments, which are not given: {names}.'
+        )

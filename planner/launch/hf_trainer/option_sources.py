@@ -1,0 +1,504 @@
+"""What options of scripts and of files beside them say, of programs that a table knows, too.
+
+Sources: artidoro/qlora at 7f4e95a, ``qlora.py``; tloen/alpaca-lora at 8bb8579, ``finetune.py``;
+huggingface/autotrain-advanced at b5c98fb, ``trainers/clm/params.py``, ``utils.py``,
+``parser.py`` and ``commands.py``;
+deepspeedai/DeepSpeedExamples at 45b4b71, ``applications/DeepSpeed-Chat``, of which
+``dschat/utils/ds_utils.py`` and ``training/*/main.py``, and ``training/DeepSpeed-SuperOffload``;
+aws-samples/awsome-distributed-training at 7217859, ``pytorch/FSDP/src/model_utils/arguments.py``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from planner.base.records import record
+from planner.base.training_aliases import WITH_ROLLOUTS, TrainingObjective, parse_objective
+from planner.documents.shell.edits import Changes, ParsedOption, implied_option
+from planner.errors import LaunchError, SpecError
+from planner.launch.option_table import OptionAliasTable, ParameterReading, shipped_rows
+from planner.launch.parsed_launch import JobResources, SettingsBuilder, total_gpus
+
+
+@dataclass(kw_only=True)
+class OptionSources:
+    """Options by where they stand; texts of flags are ``true``, of what is not told None.
+
+    ``name`` is that of the file.
+    """
+
+    script: dict[str, ParsedOption] = field(default_factory=dict)
+    deepspeed: dict[str, ParsedOption] = field(default_factory=dict)
+    accelerate: dict[str, ParsedOption] = field(default_factory=dict)
+    unknown: list[ParsedOption] = field(default_factory=list)
+    spelled: dict[str, str] = field(default_factory=dict)
+    worlds: list[JobResources] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+    name: str = ""
+
+    def put(self, place: dict[str, ParsedOption], name: str, option: ParsedOption) -> None:
+        """Note an option of one of the places; the first of a name counts."""
+        place.setdefault(name, option)
+        self.spelled.setdefault(name.removeprefix("--"), option.option)
+
+    def text(self, option: str) -> str | None:
+        """The text of an option of the script, None of one that is not there."""
+        given = self.script.get(option)
+        return None if given is None else text_of(given)
+
+
+def text_of(option: ParsedOption) -> str | None:
+    """The value as the tables have it; several are joined by blanks, None is not told."""
+    text = option.joined if option.texts else "true"
+    return text.lower() if text and text.lower() in ("true", "false") else text
+
+
+def apply_program_defaults(sources: OptionSources, dialect: OptionAliasTable) -> dict[str, str]:
+    """Put what a program does where nothing is said; the reasons, by term."""
+    script, told = sources.script, dict[str, str]()
+    for row in dialect.defaults:
+        kind, *words = row.text.split() or [""]
+        is_open = row.into not in script
+        if kind == "unless":
+            is_open = not {row.into, *words} & set(script)
+        elif kind == "if":
+            is_open = is_open and words[0] in script
+            is_open = is_open and words[1:] in ([], [sources.text(words[0])])
+        if is_open:
+            script[row.into] = implied_option(row.into, row.word)
+            told[row.term] = row.note
+    return told
+
+
+def keep_loaded_weights(sources: OptionSources, program: str) -> dict[str, str]:
+    """Train whole models in the bf16 they are loaded in, where a program does; why, by term.
+
+    ``weights.csv`` has what each program does with trained weights, with its source.
+    """
+    row = next(row for row in shipped_rows("trainer/weights.csv") if row["program"] == program)
+    is_whole = sources.text("--finetuning_type") in (None, "full")
+    if row["weights"] != "loaded" or not is_whole or {*row["unless"].split()} & {*sources.script}:
+        return {}
+    sources.script["--dtype"] = implied_option("--dtype", "bfloat16")
+    return {"framework": f"{program} trains whole models in the bf16 that they are loaded in"}
+
+
+def translate_options(sources: OptionSources, dialect: OptionAliasTable) -> None:
+    """Put a program's own options into the script's as the other program calls them."""
+    own = {option: sources.script.get(f"--{option}") for option in dialect.options}
+    for option, given in own.items():
+        if given is None:
+            continue
+        for into, word in dialect.into(option, sources.text(f"--{option}")):
+            if not into.startswith("--"):
+                place = implied_option(
+                    into, (text_of(given) or "") if word is None else word, given.line
+                )
+                sources.deepspeed.setdefault(into, place)
+            elif word is None:
+                sources.script.setdefault(into, given)
+            else:
+                sources.script[into] = given.with_value(word)
+
+
+_OF_DEEPSPEED = ("--deepspeed", "--deepspeed_config_file", "deepspeed_config.deepspeed_config_file")
+
+
+@record(kw_only=True)
+class TrainerOptions:
+    """What the tables made of each source; see `planner.launch.hf_trainer.read_script`.
+
+    ``texts`` are all options by name, None where text alone does not tell the value; ``spelled``
+    is how the file has them. ``words``: the program and what stands beside its options.
+    ``takes_sharding``: the user's own configuration of accelerate may say what is sharded.
+    """
+
+    script: Mapping[str, ParameterReading]
+    deepspeed: Mapping[str, ParameterReading]
+    accelerate: Mapping[str, ParameterReading]
+    texts: Mapping[str, str | None]
+    has_deepspeed: bool
+    deepspeed_keys: frozenset[str] = frozenset()
+    has_script: bool
+    is_supervised: bool
+    world: JobResources
+    unknown: tuple[str, ...] = ()
+    spelled: Mapping[str, str] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
+    takes_sharding: bool = False
+
+    def of(self, source: str, parameter: str) -> str | None:
+        """What one source says of a parameter; None where none of its options is there."""
+        meaning = getattr(self, source).get(parameter)
+        return meaning.value if meaning is not None and meaning.options else None
+
+    def number(self, source: str, parameter: str) -> int | None:
+        """The same as a whole number."""
+        return parse_positive_int(self.of(source, parameter))
+
+    @property
+    def starts_elsewhere(self) -> bool:
+        """Whether what launches it stands in a file that is not here, its precision with it."""
+        named = any(self.texts.get(name) for name in _FILES)
+        return not self.words or (named and "mixed_precision" not in self.texts)
+
+    def absent_file(self) -> str | None:
+        """DeepSpeed's file where one is named, ``deepspeed_zero2`` of xtuner too, and not here."""
+        name = next(filter(None, map(self.texts.get, _OF_DEEPSPEED)), "")
+        is_here = any("." in key or key == "train_batch_size" for key in self.deepspeed_keys)
+        is_file = name.endswith((".json", ".conf")) or name.startswith("deepspeed_zero")
+        return name if is_file and not is_here else None
+
+    def is_on(self, *options: str) -> bool:
+        """Whether one of some flags is there and not false."""
+        return any(
+            option in self.texts and self.texts[option] not in ("false", "0", "None", "none")
+            for option in options
+        )
+
+    def is_hidden(self, *options: str) -> bool:
+        """Whether one of some options is there with a value that text alone does not tell."""
+        return any(option in self.texts and self.texts[option] is None for option in options)
+
+
+def parse_positive_int(text: str | None) -> int | None:
+    """A whole number of at least one; None where it is none.
+
+    >>> whole("2_048"), whole("auto"), whole(None)
+    (2048, None, None)
+    """
+    try:
+        number = float((text or "").replace("_", ""))
+    except ValueError:
+        return None
+    return int(number) if number >= 1 and number.is_integer() else None
+
+
+_SUPERVISED = ("sft", "pt")
+_PREFERENCES = ("dpo", "ipo", "orpo", "simpo", "cpo", "kto", "rm", "reward")
+_ON_ROLLOUTS = ("grpo", "rloo", "gspo", "gdpo", "dapo", "ppo")
+DISTILLED = "gkd"
+"""Training on a teacher's distribution, on answers that are given or generated."""
+TEACHER = "The student is predicted alone: its teacher's weights and forward passes are not in it."
+_NAMED = (*_SUPERVISED, *_PREFERENCES, *_ON_ROLLOUTS, *WITH_ROLLOUTS)
+_STARTERS = ("trl", "swift")
+_LAUNCHER = ("accelerate", "launch")
+_FILES = ("--config_file", "--accelerate_config")
+ZERO_STAGE = re.compile(r"(?:zero|stage|(?<![a-z0-9])(?:ds[_-]?)?z|(?<![a-z0-9])s)[_-]?([0-3])")
+"""The stage that the name of a file says."""
+_STAGE = "deepspeed_config.zero_stage"
+_KINDS = {"fsdp": "FSDP", "multi_gpu": "MULTI_GPU", "single_gpu": "NO", "ddp": "MULTI_GPU"}
+_DECIDING = ("distributed_type", "deepspeed_config", "fsdp_config", "parallelism_config")
+# LLaMA-Factory's, ms-swift's and axolotl's.
+_OPTIONS = ("--rlhf_type", "--rl", "--stage")
+_UNSAID = (None, "", "null", "none", "false")
+_LOSSES = ("--pref_loss", "--loss_type")
+# Losses of pairs that need no reference model (LLaMA-Factory 0.9, hparams/finetuning_args.py).
+_WITHOUT_REFERENCE = ("orpo", "simpo")
+# huggingface/trl 0.26, trl/trainer/grpo_config.py, and as axolotl, ms-swift and PPO call them.
+_OF_ROLLOUTS = {"--max_prompt_length": 512, "--max_completion_length": 256}
+_ANSWERS = ("--max_completion_length", "--max_new_tokens", "--response_length")
+_GENERATION = (
+    *("num_generations", "use_vllm", "temperature", "top_p", "top_k", "reward_funcs"),
+    *("reward_weights", "reward_model_path", "num_iterations", "epsilon", "scale_rewards"),
+)
+OBJECTIVE_OPTIONS = (
+    *(*_OPTIONS, *_LOSSES, "--reward_model", "--precompute_ref_log_probs"),
+    *("--beta", "--max_prompt_length", *_ANSWERS),
+)
+
+
+def takes_sharding(sources: OptionSources) -> bool:
+    """Whether the user's own configuration of accelerate decides how states are sharded.
+
+    That is where ``accelerate launch`` and ``trl`` are given neither a file nor options of one
+    (accelerate 1.15, commands/launch.py reads its default file then), and of a document of
+    arguments alone, which does not say what starts it.
+    """
+    if any(name.partition(".")[0] in _DECIDING for name in sources.accelerate):
+        return False
+    words = tuple(sources.words)
+    return not words or words[:2] == _LAUNCHER or words[:1] == _STARTERS[:1]
+
+
+def sharded_by_name(sources: OptionSources) -> str:
+    """Put what the name of accelerate's file says where that is not here; why, or nothing.
+
+    TRL ships files that are called so: in huggingface/trl 0.19, ``docs/source/clis.md``. Arguments
+    alone may be called after the file that they are started with, as LLaMA-Factory's
+    ``examples/ascend`` are.
+    """
+    given = next((text for name in _FILES if (text := sources.text(name))), None)
+    is_open = not sources.words and not {"--deepspeed", "--fsdp"} & {*sources.script}
+    if given is None and is_open and "fsdp" in sources.name.lower() and takes_sharding(sources):
+        sources.accelerate["distributed_type"] = implied_option("distributed_type", "FSDP")
+        return f"{sources.name} is called after FSDP"
+    if given is None or not takes_sharding(sources):
+        return ""
+    name = given.rpartition("/")[2].lower()
+    stage = ZERO_STAGE.search(name)
+    kind = next((kind for word, kind in _KINDS.items() if word in name), "DEEPSPEED")
+    if stage is None and kind == "DEEPSPEED":
+        return ""
+    sources.accelerate["distributed_type"] = implied_option("distributed_type", kind)
+    if stage is not None:
+        sources.accelerate[_STAGE] = implied_option(_STAGE, stage[1])
+    return f"{given} not found: taken from its name"
+
+
+def named_by_program(words: Sequence[str]) -> str | None:
+    """What the name of a program says it trains; None where it says nothing.
+
+    >>> named_by_program(["trl", "dpo"]), named_by_program(["examples/train_rm.py"])
+    ('dpo', 'rm')
+    """
+    own = words[len(_LAUNCHER) :] if tuple(words[: len(_LAUNCHER)]) == _LAUNCHER else words
+    first, *others = [word.rpartition("/")[2].lower() for word in own[:2]] or [""]
+    if first in _STARTERS and others:
+        first = others[0]
+    parts = re.split(r"[^a-z0-9]+", first)
+    return next((part for part in parts if part in _NAMED), None)
+
+
+# Names of programs that do not say what they train.
+_UNTELLING = ("main.py", "train.py", "finetune.py", "run.py")
+
+
+def named_by_folder(words: Sequence[str], folders: Sequence[str]) -> str | None:
+    """The pairs that the folder of a file says are trained on, where its program says nothing.
+
+    As folders of ``DeepSpeed-Chat/training`` are called.
+
+    >>> named_by_folder(["main.py"], ["step2_dpo_finetuning", "training_scripts", "llama2"])
+    'dpo'
+    """
+    if words and words[0].rpartition("/")[2] not in _UNTELLING:
+        return None
+    parts = re.split(r"[^a-z0-9]+", "/".join(folders).lower())
+    return next((part for part in reversed(parts) if part in _PREFERENCES), None)
+
+
+# Options of weights that were trained before.
+_CHECKPOINTS = {"--model_name_or_path", "--base_model", "--model_id", "--model_name"}
+
+
+def derive_objective(options: TrainerOptions, settings: SettingsBuilder, name: str) -> None:
+    """The objective of the file ``name``, and whether its reference model is asked before training.
+
+    Raises SpecError if it trains on answers that are generated in each step.
+    """
+    words = [text for option in _OPTIONS if (text := options.texts.get(option)) and text in _NAMED]
+    # What others call it is told as unknown, not taken for what stands beside it.
+    words += [text for option in _OPTIONS[:2] if (text := options.texts.get(option)) not in _UNSAID]
+    word = next(iter(words), None) or named_by_program(options.words)
+    if options.is_on("--reward_model"):
+        word = "rm"
+    word = word or _word_of_keys(options, name)
+    if word is None and not _CHECKPOINTS & set(options.texts):
+        return
+    objective = objective_of_word(word or "sft", name)
+    if word == DISTILLED:
+        settings.notes.append(TEACHER)
+    loss = next((options.texts[name] for name in _LOSSES if options.texts.get(name)), None)
+    if objective is TrainingObjective.DPO and loss in _WITHOUT_REFERENCE:
+        objective = TrainingObjective.ORPO
+    if word == "grpo" and not _weight_of_divergence(options):
+        objective = TrainingObjective.DAPO
+        settings.notes.append(
+            "No beta above 0: GRPO has no reference model then, as DAPO has none."
+        )
+    settings.values["training_objective"] = str(objective)
+    if options.is_on("--precompute_ref_log_probs") and objective.has_reference:
+        settings.values["precompute_ref_log_probs"] = True
+
+
+# Options of TRL's configurations of pairs and of rollouts that its SFTConfig has not.
+_OF_PAIRS = ("--beta", "--max_prompt_length", "--pref_beta", "--rpo_alpha")
+_OF_ANSWERS = ("--num_generations", "--max_completion_length", "--vllm_server_host", "--use_vllm")
+_TITLES = ("--output_dir", "--hub_model_id", "--run_name")
+
+
+def _word_of_keys(options: TrainerOptions, name: str) -> str | None:
+    """What a file trains that no program's name tells: by options that only such training has.
+
+    Which loss of pairs stands in what it calls its results, as in recipes of
+    huggingface/alignment-handbook; else DPO, which most are.
+    """
+    if any(option in options.texts for option in _OF_ANSWERS):
+        return "grpo"
+    if not any(option in options.texts for option in _OF_PAIRS):
+        return None
+    titles = " ".join([name, *(options.texts.get(option) or "" for option in _TITLES)]).lower()
+    parts = re.split(r"[^a-z0-9]+", titles)
+    return next((part for part in parts if part in (*_PREFERENCES, *_ON_ROLLOUTS)), "dpo")
+
+
+def _weight_of_divergence(options: TrainerOptions) -> float:
+    """What the divergence from a reference model weighs: 0 where the program says nothing."""
+    try:
+        return float(options.texts.get("--beta") or 0)
+    except ValueError:
+        return 0.0
+
+
+def of_generation(options: TrainerOptions) -> frozenset[str]:
+    """Options of how answers are generated and rewarded, which the training step does not read."""
+    return frozenset(
+        spelled
+        for name, spelled in options.spelled.items()
+        if name.startswith("vllm_") or name in _GENERATION
+    )
+
+
+def rollout_length(options: TrainerOptions, settings: SettingsBuilder) -> None:
+    """Tokens of a prompt and its answer at their most: what the update trains on."""
+    prompt = parse_positive_int(options.texts.get("--max_prompt_length")) or options.number(
+        "script", "trl_length"
+    )
+    answer = next(
+        (n for name in _ANSWERS if (n := parse_positive_int(options.texts.get(name)))), None
+    )
+    told = [
+        f"{default} of {name}, TRL's"
+        for name, default, number in zip(
+            _OF_ROLLOUTS, _OF_ROLLOUTS.values(), (prompt, answer), strict=True
+        )
+        if number is None
+    ]
+    usual_prompt, usual_answer = _OF_ROLLOUTS.values()
+    length = (prompt or usual_prompt) + (answer or usual_answer)
+    if told:
+        settings.assume("sequence_length", length, f"prompt and answer, with {' and '.join(told)}")
+    else:
+        settings.values["sequence_length"] = length
+
+
+def refuse_unknown_training(kind: str, name: str) -> None:
+    """Refuse what ms-swift trains in the file ``name`` if it is neither adapters nor all weights.
+
+    Raises `SpecError`: it is something else.
+    """
+    if kind not in ("lora", "full"):
+        raise SpecError(
+            f"{name}: ms-swift's train_type {kind} is not predicted, as it trains or keeps other "
+            "parameters: lora and full are."
+        )
+
+
+def objective_of_word(word: str, name: str) -> TrainingObjective:
+    """The objective that a word of the file ``name`` means.
+
+    Raises `SpecError`: it is none, or trains on answers that are generated in each step.
+    """
+    try:
+        return parse_objective(word)
+    except SpecError as error:
+        raise SpecError(f"{name}: {error}") from error
+
+
+@record(kw_only=True)
+class KnownScript:
+    """A program by the options that tell it, all of them, and its file where one is given.
+
+    ``length`` is its word for the longest sequence, ``kinds`` how the text of the option ``kind``
+    begins where it trains what is predicted, ``extends`` whether it takes the Trainer's own
+    options, too, ``framework`` what it is built on where that is not the Trainer.
+    """
+
+    dialect: str
+    keys: frozenset[str]
+    length: str
+    file: str
+    kind: str
+    kinds: tuple[str, ...]
+    extends: bool
+    framework: str
+
+    def is_of(self, words: Sequence[str], values: Mapping[str, object]) -> bool:
+        """Whether a command, or a document, which has no words, is its own."""
+        named = not self.file or any(word.rpartition("/")[2] == self.file for word in words[:3])
+        kind = str(values.get(self.kind) or "")
+        return named and self.keys <= set(values) and (not kind or kind.startswith(self.kinds))
+
+
+_LLAMA = {"tie_word_embeddings": False, "position_embedding": "rotary", "gated": True}
+
+
+@cache
+def scripts() -> tuple[KnownScript, ...]:
+    """Those of ``dialects/scripts.csv``, in the order in which they are asked."""
+    return tuple(
+        KnownScript(
+            keys=frozenset(row["keys"].split()),
+            kinds=tuple(row["kinds"].split()) or ("",),
+            extends=bool(row["extends"]),
+            **{name: row[name] for name in ("dialect", "length", "file", "kind", "framework")},
+        )
+        for row in shipped_rows("dialects/scripts.csv")
+    )
+
+
+def script_of(words: Sequence[str], values: Mapping[str, object]) -> KnownScript | None:
+    """The program whose own a command or a document is, by its options and their texts.
+
+    >>> script_of(["finetune.py"], {"base_model": "llama-7b"}).dialect
+    'alpaca-lora'
+    >>> script_of([], {"task": "image-classification", "base_model": "vit"})
+    """
+    return next((each for each in scripts() if each.is_of(words, values)), None)
+
+
+def in_trainer_words(sources: OptionSources, dialect: OptionAliasTable) -> dict[str, str]:
+    """Put a program's options as the Trainer's into the script's; what is its default, by term."""
+    script = sources.script
+    translate_options(sources, dialect)
+    told = apply_program_defaults(sources, dialect)
+    for row in dialect.rows:
+        numbers = [parse_positive_int(sources.text(f"--{option}")) for option in row.option.split()]
+        if row.role == "sum":
+            script[row.into] = implied_option(row.into, str(sum(number or 0 for number in numbers)))
+        elif row.role == "batch" and row.into not in script and (samples := numbers[0]):
+            micro = parse_positive_int(sources.text("--per_device_train_batch_size")) or 1
+            ranks = total_gpus(sources.worlds[0]) or 1
+            script[row.into] = implied_option(row.into, str(math.ceil(samples / (micro * ranks))))
+    return told
+
+
+def shape_of(sources: OptionSources, dialect: OptionAliasTable) -> dict[str, object] | None:
+    """The sizes of a model like Llama that a program is told in place of a name; None of others."""
+    rows = [row for row in dialect.rows if row.role == "shape"]
+    sizes = {row.into: parse_positive_int(sources.text(f"--{row.option}")) for row in rows}
+    return {**_LLAMA, **{name: size for name, size in sizes.items() if size}} if rows else None
+
+
+def in_words_of_program(name: str, changes: Changes, *, extends: bool) -> Changes:
+    """A change in the Trainer's words in those of a program, whose dialect has this name.
+
+    Raises LaunchError if it has no option for one of them, and does not take the Trainer's own.
+    """
+    own: dict[str, tuple[str, ...] | None] = {}
+    rows = OptionAliasTable.load(name).rows
+    for option, texts in changes.items():
+        of_it = [row for row in rows if row.into == f"--{option}"]
+        if any(row.role == "batch" for row in of_it):
+            continue  # the program works it out of all samples of a step
+        ways = [
+            row
+            for row in sorted(of_it, key=lambda row: row.role != "written")
+            if row.role in ("written", "is", "word")
+            if not row.text or texts is None or row.word == texts[0]
+        ]
+        # Of several words for the same text none is sure.
+        is_sure = len(ways) == 1 or texts is None or (bool(ways) and not ways[0].text)
+        row = next(iter(ways), None) if is_sure else None
+        if row is not None:
+            own[row.option] = (row.text,) if row.text and texts else texts
+        elif extends:
+            own[option] = texts
+        else:
+            raise LaunchError(f"{name} has no word for {option}.")
+    return own

@@ -1,0 +1,480 @@
+"""What a user's script on Hugging Face's Trainer says, with the files it is started with.
+
+A command line of a script, ``TrainingArguments`` in YAML or JSON, ``ds_config.json`` and
+accelerate's YAML say one thing together, whichever of them is there.
+
+LLaMA-Factory and ms-swift start it with options of their own, whose words and defaults are theirs.
+Source: modelscope/ms-swift 3.9, ``swift/llm/argument`` (``train_args.py``, ``tuner_args.py``,
+``base_args``) and ``swift/llm/ds_config``; 4 calls ``train_type`` ``tuner_type``, 2 ``sft_type``.
+So does ``mlx_lm.lora`` on Apple silicon: ml-explore/mlx-lm at 0304b28, ``mlx_lm/lora.py``
+(``CONFIG_DEFAULTS``: 4 sequences of 2,048 tokens, 1,000 steps, the last 16 layers, rank 8).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from planner.documents.python_calls import IS_BF16
+from planner.documents.shell.edits import ParsedOption, implied_option
+from planner.errors import SpecError
+from planner.launch.hf_trainer.derive_settings import UNPACKED, derive_settings
+from planner.launch.hf_trainer.llama_factory import (
+    LLAMA_FACTORY,
+    V1,
+    factory_in_trainer_words,
+    is_llama_factory,
+    is_llama_factory_document,
+    on_megatron,
+    v1_in_trainer_words,
+)
+from planner.launch.hf_trainer.option_sources import (
+    OBJECTIVE_OPTIONS,
+    KnownScript,
+    OptionSources,
+    TrainerOptions,
+    apply_program_defaults,
+    in_trainer_words,
+    keep_loaded_weights,
+    named_by_folder,
+    named_by_program,
+    parse_positive_int,
+    refuse_unknown_training,
+    script_of,
+    shape_of,
+    sharded_by_name,
+    takes_sharding,
+    text_of,
+    translate_options,
+)
+from planner.launch.hf_trainer.write_script import SECTION
+from planner.launch.option_table import (
+    OptionAliasTable,
+    OptionTable,
+    ParameterReading,
+    is_command,
+    is_document,
+    option_aliases,
+)
+from planner.launch.parsed_launch import (
+    JobResources,
+    LaunchSettings,
+    OptionReader,
+    ParsedCommand,
+    parse_int,
+    total_gpus,
+)
+
+_PROGRAM = "swift"
+_KINDS = ("--tuner_type", "--train_type", "--sft_type")
+_NO_FILE = ("false", "none", "null", "")
+_TYPES = {"bfloat16": "--bf16", "bf16": "--bf16", "float16": "--fp16", "fp16": "--fp16"}
+_TOTAL_BATCH = 16
+SWIFT = OptionAliasTable.load("ms-swift")
+"""Its words for the Trainer's and TRL's, and for files of DeepSpeed."""
+
+
+_FILE = re.compile(r"(?:^|/)swift/cli/(sft|pt|rlhf)\.py$")
+
+
+def _as_swift(words: Sequence[str]) -> list[str]:
+    """The words with its command in place of the file of that command, which launchers start."""
+    for at, word in enumerate(words[:3]):
+        if file := _FILE.search(word):
+            return [_PROGRAM, file[1], *words[at + 1 :]]
+    return [*words]
+
+
+def starts_swift(words: Sequence[str]) -> bool:
+    """Whether a command trains by it.
+
+    >>> starts_swift(["swift", "sft"]), starts_swift(["swift", "infer"])
+    (True, False)
+    """
+    return is_command("ms-swift", _as_swift(words))
+
+
+def swift_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
+    """Put its options as the Trainer's into the script's; what is its default, by term, with why.
+
+    Raises SpecError if it trains something that is not predicted.
+    """
+    script, told = sources.script, dict[str, str]()
+    translate_options(sources, SWIFT)
+    _kind(sources, name, told)
+    if data := sources.text("--dataset"):  # further ones follow it
+        script["--dataset"] = script["--dataset"].with_value(" ".join([data, *sources.words[2:]]))
+    if modules := sources.text("--lora_target_modules"):
+        script["--lora_target_modules"] = implied_option("--lora_target_modules", modules)
+    kind = sources.text("--torch_dtype") or sources.text("--dtype") or ""
+    if not {"--bf16", "--fp16"} & set(script):
+        option = _TYPES.get(kind, "--bf16")
+        script[option] = implied_option(option, "true")
+        if not kind:
+            told["precision"] = "no torch_dtype: ms-swift computes in the checkpoint's bf16"
+    if sources.text("--quant_bits") or sources.text("--quantization_bit"):
+        bits = sources.text("--quant_bits") or sources.text("--quantization_bit") or ""
+        script["--quantization_bit"] = implied_option("--quantization_bit", bits)
+    if sources.text("--tuner_backend") == "unsloth":
+        for option in ("--use_unsloth", "--gradient_checkpointing", "--activation_offloading"):
+            script[option] = implied_option(option, "true")
+    told |= apply_program_defaults(sources, SWIFT) | keep_loaded_weights(sources, "ms-swift")
+    shards = (sources.text("--deepspeed") or "") not in _NO_FILE
+    if sources.worlds[0].is_one_process and not shards and "--use_unsloth" not in script:
+        script.setdefault("--device_map", implied_option("--device_map", "auto"))
+        told["layer_split"] = (
+            "no NPROC_PER_NODE: ms-swift spreads layers over the GPUs of a process"
+        )
+    _batch(sources, told)
+    # Sequences that ranks share are padded to a multiple of them (``swift/sequence_parallel``).
+    length, count = map(
+        parse_positive_int, map(sources.text, ("--max_length", "--sequence_parallel_size"))
+    )
+    if length and count and length % count:
+        longer = str(math.ceil(length / count) * count)
+        script["--max_length"] = script["--max_length"].with_value(longer)
+    if (sources.text("--deepspeed") or "") in _NO_FILE:
+        script.pop("--deepspeed", None)
+    return told
+
+
+def _kind(sources: OptionSources, name: str, reasons: dict[str, str]) -> None:
+    """What is trained: adapters, unless it says otherwise; ``swift pt`` trains all."""
+    script = sources.script
+    kind = next((text for option in _KINDS if (text := sources.text(option))), None)
+    if kind is None:
+        is_whole = "pt" in sources.words[1:2]
+        kind = "full" if is_whole else "lora"
+        reasons["adapter"] = f"no train_type: ms-swift trains {'all' if is_whole else 'adapters'}"
+    refuse_unknown_training(kind, name)
+    if parse_positive_int(sources.text("--lisa_activated_layers")):
+        raise SpecError(
+            f"{name}: ms-swift's lisa_activated_layers is not predicted, as it trains a few layers "
+            "at a time: leave it out to have all of them predicted."
+        )
+    # LLaMA-Factory's word, which the Trainer's reader knows.
+    script["--finetuning_type"] = implied_option("--finetuning_type", kind)
+
+
+def _batch(sources: OptionSources, reasons: dict[str, str]) -> None:
+    """A micro-batch of 1, and as many of them as make 16 samples, where neither is given."""
+    script = sources.script
+    micro = sources.text("--per_device_train_batch_size")
+    gpus = 1 if "--device_map" in script else total_gpus(sources.worlds[0])
+    if "--gradient_accumulation_steps" not in script and gpus and (micro or "").isdecimal():
+        steps = math.ceil(_TOTAL_BATCH / (int(micro or 1) * gpus))
+        option = implied_option("--gradient_accumulation_steps", str(steps))
+        script["--gradient_accumulation_steps"] = option
+        reasons["global_batch_size"] = (
+            "no gradient_accumulation_steps: ms-swift makes 16 samples a step"
+        )
+
+
+def _in_parts(answers: LaunchSettings, tokens: int | None) -> LaunchSettings:
+    """The answers with a loss of so many tokens at once, which ranks of a sequence alone take.
+
+    Source: modelscope/ms-swift at 3602360, ``swift/trainers/utils.py``.
+    """
+    values = answers.values
+    ranks, length = values["context_parallel"], values.get("sequence_length")
+    if tokens is None or ranks == 1 or length is None:
+        return answers
+    parts = math.ceil(values["micro_batch_size"] * length / ranks / tokens)
+    return replace(answers, values={**values, "loss_kernel": "chunked", "loss_chunks": parts})
+
+
+_TRAINER_MARKERS = (
+    "--per_device_train_batch_size",
+    "--per_gpu_train_batch_size",
+    "--gradient_accumulation_steps",
+)
+_ARGUMENTS = {"learning_rate", "output_dir", "num_train_epochs", "max_steps", "use_peft", "lora_r"}
+_PROGRAMS = ("run_clm.py", "sft.py")
+_SCRIPTS = "trl.scripts."
+_NO_TRAINER = ("--tensor-model-parallel-size", "--micro-batch-size", "--seq-length")
+_ACCELERATE_FLAGS = {
+    "--use_deepspeed": "DEEPSPEED",
+    "--use_fsdp": "FSDP",
+    "--multi_gpu": "MULTI_GPU",
+}
+_PREFIXES = {
+    "fsdp_config": "fsdp_",
+    "fp8_config": "fp8_",
+    "parallelism_config": "parallelism_config_",
+    "dynamo_config": "dynamo_",
+}
+
+
+def starts_trainer(words: Sequence[str]) -> bool:
+    """Whether a command starts a script that takes the Trainer's arguments."""
+    if is_command("llama-factory", words) or starts_swift(words) or is_command("mlx-lm", words):
+        return True
+    names = {_spelled(word.partition("=")[0]) for word in words if word.startswith("--")}
+    if names & set(_NO_TRAINER) or any(word.startswith("--tensor-model") for word in words):
+        return False
+    if words and words[0] == "trl" and named_by_program(words):
+        return True
+    own = (word.partition("=") for word in words if word.startswith("--"))
+    if words and script_of(words, {_spelled(name)[2:]: text for name, _, text in own}):
+        return True
+    if any(word.endswith(_PROGRAMS) or _SCRIPTS in word for word in words[:3]):
+        return True
+    return bool(words) and bool(names & set(_TRAINER_MARKERS))
+
+
+def is_trainer_document(values: Mapping[str, object]) -> bool:
+    """Whether a document has ``TrainingArguments``, as TRL's YAML does."""
+    own = is_llama_factory_document(values) or is_document("llama-factory-v1", values)
+    own = own or is_document("mlx-lm", values) or script_of([], values) is not None
+    if "per_device_train_batch_size" in values or own:
+        return True
+    return "model_name_or_path" in values and bool(_ARGUMENTS & set(values))
+
+
+def trainer_answers(reading: OptionReader) -> LaunchSettings:
+    """What a file says in the words of the table of terms; see the module."""
+    sources = OptionSources(name=reading.command.name)
+    gather(reading.command, sources)
+    sources.words = _as_swift(sources.words)
+    if is_command("ms-swift", sources.words) or (
+        not sources.words and {*_KINDS} & {*sources.script}
+    ):
+        told = _of_program(sources, SWIFT, swift_in_trainer_words, "--max_length")
+        return _in_parts(told, parse_int(reading.command.environment.get("CELOSS_PARALLEL_SIZE")))
+    keys = {name.removeprefix("--"): "" for name in sources.script}
+    if is_command("mlx-lm", sources.words) or is_document("mlx-lm", keys):
+        told = _of_program(sources, MLX, mlx_in_trainer_words, "max_seq_length")
+        return on_apple(told, sources)
+    if is_document("llama-factory-v1", keys):
+        return _of_program(sources, V1, v1_in_trainer_words, "cutoff_len")
+    pairs = named_by_folder(sources.words, reading.command.search_folders)
+    if pairs and not {*OBJECTIVE_OPTIONS} & {*sources.script}:
+        sources.script["--rl"] = implied_option("--rl", pairs)
+    texts = {name.removeprefix("--"): sources.text(name) for name in sources.script}
+    if script := script_of(sources.words, texts):
+        return _of_script(sources, script)
+    by_name = sharded_by_name(sources)
+    if is_llama_factory(sources):
+        told = _of_program(sources, LLAMA_FACTORY, factory_in_trainer_words, "cutoff_len")
+        answers = on_megatron(told, sources)
+    else:
+        answers = answers_of(sources, _is_supervised(sources), takes_sharding(sources))
+        asks_gpu = any(word in reading.command.text for word in (*IS_BF16, "FastLanguageModel"))
+        otherwise = {**answers.fallbacks, **(_ON_OLDER if asks_gpu else {})}
+        answers = replace(answers, fallbacks=otherwise)
+    named = {"zero_stage": by_name} if by_name else {}
+    return replace(answers, defaults={**answers.defaults, **named})
+
+
+_ON_OLDER = {"precision": ("fp16", "the program asks whether the GPU has bf16, which it lacks")}
+
+
+def _of_program(
+    sources: OptionSources,
+    dialect: OptionAliasTable,
+    in_trainer_words: Callable[[OptionSources, str], dict[str, str]],
+    length: str,
+) -> LaunchSettings:
+    """What a program with defaults of its own means; ``length`` is its word for the longest, empty
+    where every sequence is full.
+    """
+    keys = frozenset(sources.spelled.values())
+    defaults = in_trainer_words(sources, sources.name)
+    answers = answers_of(sources, is_supervised=False)
+    told = {name: why for name, why in defaults.items() if name in answers.values}
+    notes = answers.notes
+    packing = sources.script.get("--packing")
+    if length and (packing is None or text_of(packing) != "true"):
+        notes = (*notes, UNPACKED.format(option=length))
+    known = dialect.names("used") | {*dialect.options}, dialect.names("ignored")
+    used, ignored = (
+        {key for key in keys if key.lstrip("-").replace("-", "_") in names} for names in known
+    )
+    return replace(
+        answers,
+        defaults={**answers.defaults, **told},
+        notes=notes,
+        used_options=answers.used_options | used,
+        ignored_options=answers.ignored_options | ignored,
+    )
+
+
+def _of_script(sources: OptionSources, script: KnownScript) -> LaunchSettings:
+    """What a program whose words a table says means, with the sizes of its model."""
+    dialect = OptionAliasTable.load(script.dialect)
+    answers = _of_program(
+        sources, dialect, lambda given, _: in_trainer_words(given, dialect), script.length
+    )
+    if script.framework:
+        answers = replace(answers, values={**answers.values, "framework": script.framework})
+    shape = shape_of(sources, dialect)
+    if shape is None:
+        return answers
+    return replace(
+        answers, shape=shape, missing=tuple(name for name in answers.missing if name != "model")
+    )
+
+
+def answers_of(
+    sources: OptionSources, is_supervised: bool, is_sharded_elsewhere: bool = False
+) -> LaunchSettings:
+    """The answers of what was gathered; ``is_supervised`` if TRL's defaults hold.
+
+    ``is_sharded_elsewhere`` where what is sharded may stand in none of these files.
+    Raises LaunchError if the options contradict each other.
+    """
+    said = TrainerOptions(
+        script=_meanings("transformers", sources.script),
+        deepspeed=_meanings("deepspeed", sources.deepspeed),
+        accelerate=_meanings("accelerate", sources.accelerate),
+        texts={
+            name: text_of(given)
+            for group in (sources.script, sources.deepspeed, sources.accelerate)
+            for name, given in group.items()
+        },
+        has_deepspeed=bool(sources.deepspeed)
+        or bool({"--deepspeed", "--deepspeed_config"} & {*sources.script}),
+        deepspeed_keys=frozenset(sources.deepspeed),
+        has_script=bool(sources.script),
+        is_supervised=is_supervised,
+        world=sources.worlds[0],
+        unknown=tuple(given.option for given in sources.unknown),
+        spelled=sources.spelled,
+        words=tuple(sources.words),
+        takes_sharding=is_sharded_elsewhere,
+    )
+    return derive_settings(said, sources.name)
+
+
+def _is_supervised(sources: OptionSources) -> bool:
+    """Whether it is TRL's script, whose defaults are others."""
+    words = sources.words[:3]
+    if any(word.endswith(("trl", "sft.py")) or _SCRIPTS in word for word in words):
+        return True
+    options = {"--max_length", "--use_peft", "--packing"}
+    # Arguments alone with TRL's of a data set on the hub.
+    options |= set() if words else {"--dataset_name"}
+    return bool(options & set(sources.script))
+
+
+def _meanings(table: str, options: Mapping[str, ParsedOption]) -> dict[str, ParameterReading]:
+    """What the options tell; those that are null or ``auto`` are as if they were not there."""
+    texts = {name.removeprefix("--"): text_of(option) for name, option in options.items()}
+    told = {name: text for name, text in texts.items() if text not in (None, "auto", "", "null")}
+    return OptionTable.load(table).read(told)
+
+
+def _spelled(option: str) -> str:
+    """An argument as the script's parser names it: both kinds of hyphens are the same there."""
+    return "--" + option.lstrip("-").replace("-", "_")
+
+
+def gather(command: ParsedCommand, sources: OptionSources) -> None:
+    """Put the options of a command or document, and of its files, where they belong."""
+    given = {**{each.option: each for each in command.unknown}, **command.options}
+    sources.worlds.append(command.resources)
+    if is_document("accelerate", given):
+        for each in given.values():
+            section, dot, key = each.option.partition(".")
+            prefix = _PREFIXES.get(section, "") if dot else ""  # keys may lack the section's
+            own = key if key.startswith(prefix) else prefix + key
+            sources.put(sources.accelerate, f"{section}{dot}{own}", each)
+    elif is_document("deepspeed", given):
+        for name, each in given.items():
+            sources.put(sources.deepspeed, name, each)
+        sources.unknown += command.unknown
+    else:
+        sources.words += [text for each in command.positional if (text := text_of(each))]
+        for name, each in given.items():
+            _argument(name, each, sources)
+    for file in command.files.values():
+        if file.options or file.unknown:
+            _beside(file, sources)
+
+
+def _beside(command: ParsedCommand, sources: OptionSources) -> None:
+    """A file that a command names: also the keys of FSDP alone, which no script has."""
+    given = {**{each.option: each for each in command.unknown}, **command.options}
+    if set(given) & {"reshard_after_forward", "activation_checkpointing", "cpu_offload"}:
+        for name, each in given.items():
+            sources.put(sources.script, SECTION + name.removeprefix("fsdp_"), each)
+        return
+    gather(command, sources)
+
+
+def _argument(name: str, given: ParsedOption, sources: OptionSources) -> None:
+    """An argument of a script or of ``accelerate launch``, which share a command."""
+    option = _spelled(name)
+    plain = option.removeprefix("--")
+    if name.startswith(SECTION):
+        key = name.removeprefix(SECTION).removeprefix("fsdp_")
+        sources.put(sources.script, SECTION + key, given)
+    elif option in _ACCELERATE_FLAGS:
+        kind = given.with_value(_ACCELERATE_FLAGS[option])
+        sources.put(sources.accelerate, "distributed_type", kind)
+    elif into := option_aliases("accelerate launch").get(option):
+        sources.put(sources.accelerate, into, given)
+    elif option == "--zero_stage":
+        sources.put(sources.deepspeed, "zero_optimization.stage", given)
+    elif plain.startswith("fsdp_") and plain != "fsdp_config":
+        sources.put(sources.accelerate, f"fsdp_config.{plain}", given)
+    elif plain.startswith("parallelism_config_"):
+        sources.put(sources.accelerate, f"parallelism_config.{plain}", given)
+    else:
+        sources.put(sources.script, option, given)
+
+
+MLX = OptionAliasTable.load("mlx-lm")
+"""Its words for the Trainer's."""
+_GPU = "apple-m2ultra-76c-192gb"
+_LAYERS = 16
+
+
+def mlx_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
+    """Put its options as the Trainer's into the script's; what is its default, by term, with why.
+
+    Raises SpecError if it trains something that is not predicted.
+    """
+    script, kind = sources.script, sources.text("--fine_tune_type") or "lora"
+    if kind not in ("lora", "full"):
+        raise SpecError(
+            f"{name}: mlx_lm's fine_tune_type {kind} is not predicted: lora and full are."
+        )
+    translate_options(sources, MLX)
+    told = apply_program_defaults(sources, MLX)
+    if kind == "lora":
+        script["--use_lora"] = implied_option("--use_lora", "true")
+        keys = sources.text("--lora_parameters.keys")
+        told |= {} if keys else {"lora_targets": "no keys: mlx_lm adapts every matrix of a layer"}
+        modules = " ".join(key.rpartition(".")[2] for key in (keys or "all-linear").split())
+        script["--lora_target_modules"] = implied_option("--lora_target_modules", modules)
+        if "4bit" in (sources.text("--model") or "").lower():
+            script["--load_in_4bit"] = implied_option("--load_in_4bit", "true")
+    else:
+        script.pop("--lora_r", None)
+    script["--bf16"] = implied_option("--bf16", "true")
+    sources.worlds[0] = JobResources(
+        num_gpus=implied_option("mlx_lm", "1"), gpu=sources.worlds[0].gpu
+    )
+    return told
+
+
+def on_apple(answers: LaunchSettings, sources: OptionSources) -> LaunchSettings:
+    """The answers as they are of one chip of Apple, the largest where none is named."""
+    values = {**answers.values, "framework": "MLX"}
+    defaults = dict(answers.defaults)
+    if sources.worlds[0].gpu is None:
+        values["gpu"] = _GPU
+        defaults["gpu"] = "mlx_lm runs on Apple silicon, and no chip is named"
+    layers = sources.text("--num_layers")
+    notes = answers.notes
+    if layers is None or parse_positive_int(layers):
+        notes = (
+            *notes,
+            f"mlx_lm trains the last {parse_positive_int(layers) or _LAYERS} layers: time and "
+            "memory are "
+            "predicted of all (num_layers: -1), which take more.",
+        )
+    return replace(answers, values=values, defaults=defaults, notes=notes)

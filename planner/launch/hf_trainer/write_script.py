@@ -1,0 +1,347 @@
+"""What launch files of scripts on Hugging Face's Trainer share: batches, adapters, arguments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+
+from planner.base.enums import AttentionKind, Offload
+from planner.base.training_aliases import (
+    names_feed_forward,
+    parse_adapter_targets,
+    transformers_name,
+)
+from planner.errors import LaunchError
+from planner.launch.model_shape import config_json, family_of
+from planner.launch.option_table import (
+    OptionTable,
+    OptionTexts,
+    ParameterNote,
+    Quantities,
+    Quantity,
+    Words,
+)
+from planner.launch.target import CommandWords, LaunchJob, LaunchOutputFile, ShellVariable
+
+CONFIG_FILE = "config.json"
+FSDP_FILE = "fsdp_config.json"
+SECTION = "fsdp_config."
+"""Options of this prefix are keys of the file that ``--fsdp_config`` names."""
+
+_SFT = ("-m", "trl.scripts.sft")
+_DATASET = ShellVariable(name="DATASET", meaning="data set: a name on Hugging Face, or a folder")
+OUTPUT = ShellVariable(
+    name="OUTPUT_DIR", meaning="where checkpoints go", default="output", is_output=True
+)
+RATE = ShellVariable(name="LEARNING_RATE", meaning="learning rate")
+_MODEL = ShellVariable(name="MODEL_PATH", meaning="folder of the model's weights and config.json")
+_TOKENIZER = ShellVariable(name="TOKENIZER", meaning="ORG/NAME or folder of the tokenizer")
+_RUN_CLM = ShellVariable(name="RUN_CLM", meaning="path of run_clm.py of transformers' examples")
+# Embedding and logits in most models of Transformers.
+_ENDS = ("embed_tokens", "lm_head")
+_LISTS = ("lora_target_modules", "lora_modules_to_save")
+
+LEFT = (
+    ParameterNote(
+        parameter="learning rate",
+        value="",
+        note="with schedule and decay: yours; no effect on time or memory",
+    ),
+)
+# Names of the matrices: queries and values, the rest of attention, feed-forward.
+_USUAL = (("q_proj", "v_proj"), ("k_proj", "o_proj"), ("gate_proj", "up_proj", "down_proj"))
+_NAMES = {
+    "gpt2": (("c_attn",), ("attn.c_proj",), ("c_fc", "mlp.c_proj")),
+    "bloom": (("query_key_value",), ("dense",), ("dense_h_to_4h", "dense_4h_to_h")),
+    "gpt_neox": (("query_key_value",), ("dense",), ("dense_h_to_4h", "dense_4h_to_h")),
+    "opt": (("q_proj", "v_proj"), ("k_proj", "out_proj"), ("fc1", "fc2")),
+}
+
+
+def fsdp_words(job: LaunchJob) -> Words:
+    """What files of FSDP2 say alike; layers are repeated in its own units, if at all."""
+    return {
+        "fsdp_version": 2,
+        "sharded_weights": job["zero_stage"] == 3,
+        "fsdp_wrap": "TRANSFORMER_BASED_WRAP",
+        "fsdp_state": "SHARDED_STATE_DICT",
+        "fsdp_offload": True if Offload[job["offload"].upper()].of_weights else None,
+        "fsdp_recompute": repeats_inside(job, sharded=True) or None,
+    }
+
+
+def repeats_inside(job: LaunchJob, *, sharded: bool) -> bool:
+    """FSDP repeats layers in its own units: the script's option would gather them twice."""
+    return sharded and job["recompute"] == "full" and not job["recompute_num_layers"]
+
+
+def require_even_copies(job: LaunchJob) -> None:
+    """Refuse copies of what is sharded that share a rank of data.
+
+    Raises `LaunchError`: they do not divide the data-parallel ranks.
+    """
+    copies, ranks = int(job["data_parallel_replicas"]), job.data_parallel
+    if ranks % copies:
+        raise LaunchError(
+            f"{copies} copies of the shards (data_parallel_replicas) do not divide {ranks} "
+            "data-parallel ranks: FSDP2 deals whole ranks of data to each copy."
+        )
+
+
+def moved_activations(job: LaunchJob) -> str | None:
+    """The word of the script's option that moves activations to the host, where one is needed."""
+    moves = "activations" in job["offload"] and is_supervised(job)
+    return "activations" if moves else None
+
+
+def is_supervised(job: LaunchJob) -> bool:
+    """Whether TRL's script starts it; else ``run_clm.py`` does, from a ``config.json``.
+
+    A model without a public name has no weights to start from, unless an adapter is trained.
+    """
+    return job.hub_name is not None or has_adapter(job)
+
+
+def has_adapter(job: LaunchJob) -> bool:
+    """Whether an adapter of frozen weights is trained."""
+    return (job["adapter"] or "none") != "none"
+
+
+def lora_modules(job: LaunchJob) -> tuple[str, ...]:
+    """The matrices that have an adapter, by their names in Transformers."""
+    targets = parse_adapter_targets(str(job["lora_targets"]))
+    attention = job.model.layer_groups[-1].attention
+    ends, others, forward = _NAMES.get(family_of(job.model) or "", _USUAL)
+    if attention is not None and attention.kind is AttentionKind.LATENT:
+        ends, others = ("q_b_proj" if attention.q_lora_rank else "q_proj", "kv_b_proj"), ("o_proj",)
+    if targets == "query_value":
+        return ends
+    if targets != "all_linear":
+        return (*ends, *others)
+    if not job.model.num_experts or _adapts_experts(job):
+        return (*ends, *others, *forward)
+    if names_shared_experts(job):
+        return (*ends, *others, *(f"shared_expert.{name}" for name in forward))
+    return (*ends, *others)
+
+
+_EIGHT = 8
+
+
+def adapter_quantities(job: LaunchJob) -> Words:
+    """What scripts of peft are told of low-rank adapters; nothing without one."""
+    names = ("lora_rank", "lora_modules", "saved_modules", "double_quantization")
+    if job["lora_rank"] is None or not has_adapter(job):
+        return dict.fromkeys(names)
+    saves = job["modules_to_save"] == "embeddings"
+    in_eight = job["quantization_bits"] == _EIGHT
+    return {
+        **({"adapter": "lora", "quantization_bits": _EIGHT} if in_eight else {}),
+        "lora_rank": job["lora_rank"],
+        "lora_modules": " ".join(lora_modules(job)),
+        "saved_modules": " ".join(_ENDS) if saves else None,
+        "double_quantization": (
+            job["double_quantization"] is not False
+            if job["adapter"] == "qlora" and not in_eight
+            else None
+        ),
+    }
+
+
+def fill_quantities(job: LaunchJob) -> Words:
+    """How samples fill sequences: several in each, or as they are padded."""
+    padding = job["padding"] or "packed"
+    return {"packing": True} if padding == "packed" else {"padding": padding}
+
+
+def _adapts_experts(job: LaunchJob) -> bool:
+    """Whether routed experts have adapters: PEFT gives them some where their matrices are named."""
+    given = job["expert_adapters"]
+    return given == "each" or (given is None and names_feed_forward(str(job["lora_targets"])))
+
+
+def names_shared_experts(job: LaunchJob) -> bool:
+    """Whether shared experts can have adapters without the routed ones."""
+    return family_of(job.model) == "qwen2_moe"
+
+
+def adapter_remarks(job: LaunchJob) -> tuple[ParameterNote, ...]:
+    """That matrices beside routed experts cannot be named without these."""
+    of_all = has_adapter(job) and parse_adapter_targets(str(job["lora_targets"])) == "all_linear"
+    if not of_all or not job.model.num_experts or names_shared_experts(job) or _adapts_experts(job):
+        return ()
+    note = (
+        "peft 0.21.2 gives routed experts adapters, too, where it is told matrices of "
+        "feed-forwards; the file names those of attention alone"
+    )
+    return (ParameterNote(parameter="lora_targets", value="all_linear", note=note),)
+
+
+def narrow_remarks(job: LaunchJob) -> tuple[ParameterNote, ...]:
+    """That TRL's script turns adapters of 4-bit weights to 16 bits, which the plan did not."""
+    if job["adapter"] != "qlora" or not is_supervised(job):
+        return ()
+    if job["main_params_precision"] not in (None, "framework", "fp32"):
+        return ()
+    note = "TRL from 0.26 on keeps adapters of 4-bit weights in 16 bits: less memory than planned"
+    return (ParameterNote(parameter="main_params_precision", value="fp32", note=note),)
+
+
+def script_quantities(job: LaunchJob) -> Quantities:
+    """What the script is told: not how the job is split, which its launcher or a file tells."""
+    supervised, length = is_supervised(job), job["sequence_length"]
+    narrow = "float16" if job["precision"] == "fp16" else "bfloat16"
+    is_narrow = job.profile.name.endswith("bf16")
+    return {
+        "micro_batch_size": job["micro_batch_size"],
+        "gradient_accumulation_steps": job.accumulation_steps,
+        "trl_length": length if supervised else None,
+        **(fill_quantities(job) if supervised else {}),
+        "block_length": None if supervised else length,
+        "training_steps": job.training_steps,
+        "precision": job["precision"],
+        # Where the framework is no DeepSpeed, which keeps others beside them.
+        "weights_type": narrow if has_adapter(job) or is_narrow else "float32",
+        "flash_attention": job["flash_attention"] if supervised else None,
+        "attention_kernel": job["attention_kernel"] if supervised else None,
+        "expert_compute": job["expert_compute"],
+        "torch_compile": job["torch_compile"],
+        "loss_kernel": job["loss_kernel"],
+        "loss_chunks": job["loss_chunks"],
+        "fp8_attention": job["fp8_attention"],
+        "recompute": job["recompute"],
+        "recompute_num_layers": job["recompute_num_layers"],
+        "adapter": job["adapter"],
+        "layer_split": job["layer_split"],
+        **adapter_quantities(job),
+        "fused_kernels": job.profile.name in ("HF Trainer Triton", "Unsloth"),
+        "mtp_num_layers": job["mtp_num_layers"],
+        "dropout": job["dropout"],
+        "optimizer_name": optimizer_name(job),
+        "paged_optimizer": job["paged_optimizer"],
+        "unnamed_optimizer": unnamed_optimizer(job),
+    }
+
+
+def unnamed_optimizer(job: LaunchJob) -> str | None:
+    """An optimizer or a format of its states that is neither the default nor has a name."""
+    kind, states = job["optimizer"], job["optimizer_state_precision"]
+    if (kind, states) == ("adam", "framework") or optimizer_name(job):
+        return None
+    return str(kind) if states == "framework" else f"{kind} with states in {states}"
+
+
+def optimizer_name(job: LaunchJob) -> str | None:
+    """What Transformers' ``optim`` calls the optimizer of a plan; None where it is the default."""
+    kind, states = job["optimizer"], job["optimizer_state_precision"]
+    return transformers_name(kind, states, paged=job["paged_optimizer"])
+
+
+def script_settings(job: LaunchJob, **quantities: Quantity | None) -> OptionTexts:
+    """The script's arguments; ``quantities`` replace those of the job, None says nothing."""
+    table = OptionTable.load("transformers")
+    return table.written(job.option_values({**script_quantities(job), **quantities}))
+
+
+def script_arguments(
+    job: LaunchJob, settings: OptionTexts, *more: CommandWords
+) -> tuple[CommandWords, ...]:
+    """The words of the script: program, model, what the user must say, and the options."""
+    keys = [setting for setting in settings.options if setting.option.startswith(SECTION)]
+    options = [setting for setting in settings.options if setting not in keys]
+    listed = []
+    for each in options:
+        text = each.text
+        texts = () if text is None else text.split() if each.option in _LISTS else (text,)
+        listed.append(CommandWords(words=(f"--{each.option}", *texts), note=each.note))
+    return (
+        *_program(job),
+        CommandWords(words=("--output_dir", OUTPUT)),
+        CommandWords(words=("--learning_rate", RATE)),
+        *listed,
+        *more,
+        CommandWords(words=("--logging_steps", "1")),
+    )
+
+
+def _program(job: LaunchJob) -> tuple[CommandWords, ...]:
+    if is_supervised(job):
+        name: str | ShellVariable = job.hub_name or _MODEL
+        return (
+            CommandWords(words=_SFT),
+            CommandWords(words=("--model_name_or_path", name)),
+            CommandWords(words=("--dataset_name", _DATASET)),
+        )
+    config: str | ShellVariable = _MODEL if config_json(job.model) is None else CONFIG_FILE
+    return (
+        CommandWords(words=(_RUN_CLM,)),
+        CommandWords(words=("--config_name", config), note="trained from scratch"),
+        CommandWords(words=("--tokenizer_name", _TOKENIZER)),
+        CommandWords(words=("--dataset_name", _DATASET)),
+        CommandWords(words=("--do_train", "true")),
+    )
+
+
+def adapter_notes(job: LaunchJob) -> tuple[str, ...]:
+    """What is otherwise of the adapters than the plan has it."""
+    if not has_adapter(job) or family_of(job.model) not in ("gpt2", "bloom", "gpt_neox"):
+        return ()
+    return (
+        "Queries, keys and values of this model are one matrix with one adapter: it has fewer "
+        "parameters than the three of the plan.",
+    )
+
+
+def script_remarks(job: LaunchJob) -> tuple[tuple[ParameterNote, ...], tuple[ParameterNote, ...]]:
+    """What the script cannot say beside its table, and what it leaves to the user."""
+    remarks = [*adapter_remarks(job), *narrow_remarks(job)]
+    if not is_supervised(job):
+        if not job["flash_attention"]:
+            note = "run_clm.py has no option of it: PyTorch's fused attention runs"
+            remarks.append(ParameterNote(parameter="flash_attention", value="false", note=note))
+        if job["offload"] == "activations":
+            note = "run_clm.py has no option of it"
+            remarks.append(ParameterNote(parameter="offload", value="activations", note=note))
+    return tuple(remarks), LEFT
+
+
+def script_files(job: LaunchJob) -> tuple[LaunchOutputFile, ...]:
+    """``config.json`` of a model that has no public name."""
+    config = None if is_supervised(job) else config_json(job.model)
+    return () if config is None else (json_file(CONFIG_FILE, config, "the model's shape"),)
+
+
+def json_file(name: str, values: Mapping[str, object], meaning: str) -> LaunchOutputFile:
+    """A document of JSON."""
+    text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+    return LaunchOutputFile(name=name, text=text, meaning=meaning)
+
+
+def nested(
+    settings: Mapping[str, str | None], value: Callable[[str | None], Quantity] | None = None
+) -> dict[str, object]:
+    """Options of dotted names as the document that has them; texts become numbers and flags."""
+    document: dict[str, object] = {}
+    inside: dict[str, dict[str, str | None]] = {}
+    for option, text in settings.items():
+        section, dot, key = option.partition(".")
+        document.setdefault(section, None if dot else (value or typed)(text))
+        if dot:
+            inside.setdefault(section, {})[key] = text
+    return document | {section: nested(keys, value) for section, keys in inside.items()}
+
+
+def typed(text: str | None) -> Quantity:
+    """The value that a text is in JSON or YAML.
+
+    >>> typed("8"), typed("1.0"), typed("true"), typed("cpu"), typed(None)
+    (8, 1.0, True, 'cpu', True)
+    """
+    if text is None or text in ("true", "false"):
+        return text != "false"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,408 @@
+"""How many nodes and GPUs the words of launchers and schedulers start a job on, and which."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+
+from planner.base.records import record
+from planner.documents.shell import Directive, HereDocument, Word
+from planner.documents.shell.edits import ParsedOption, Span
+from planner.launch.option_table import shipped_rows
+from planner.launch.parsed_launch import JobResources
+from planner.specs.file_cache import cache_by_files
+from planner.specs.spec_paths import SpecKind, aliases_of, names
+
+_COUNT = re.compile(r"(?:([A-Za-z][\w.-]*):)?(?:([A-Za-z][\w.-]*):)?(\d+)(?:\(.*\))?")
+_GRES = re.compile(r"gpu(?::[A-Za-z_][\w.-]*)?:(\d+)|gpu:([A-Za-z_][\w.-]*)|gpu\b")
+_SLOTS = re.compile(r"(?:\bslots\s*=\s*|:)(\d+)")
+_FEATURE = re.compile(r"\b[A-Za-z]+\d+[\w-]*")
+_CONSTRAINTS = ("-C", "--constraint")
+_KIND = re.compile(r"gpu:([A-Za-z_][\w.-]*)")
+
+# What an option of a launcher says: the field of the world, by its usual name.
+NODES, PER_NODE, TOTAL, TASKS, TASKS_PER_NODE, PER_TASK = (
+    "num_nodes", "gpus_per_node", "num_gpus", "tasks", "tasks_per_node", "gpus_per_task",
+)  # fmt: skip
+OPTIONS: dict[str, dict[str, str]] = {}
+for _row in shipped_rows("launchers/options.csv"):
+    OPTIONS.setdefault(_row["launcher"], {})[_row["option"]] = _row["says"]
+"""What options of launchers say, by launcher."""
+
+
+@record(kw_only=True)
+class LauncherResources:
+    """What one launcher or scheduler says; ``kind`` is which."""
+
+    kind: str
+    fields: Mapping[str, ParsedOption]
+    gpu: str | None = None
+
+    def number(self, name: str) -> int | None:
+        """A field as a number; None where it is not said or not told."""
+        given = self.fields.get(name)
+        text = given.texts[0] if given is not None else None
+        return int(text) if text is not None and text.isdecimal() else None
+
+
+def launcher_resources(kind: str, options: Iterable[tuple[str, Word | None]]) -> LauncherResources:
+    """What the options of a launcher say; those that say nothing of the world are passed over."""
+    table = OPTIONS.get(kind, {})
+    said: dict[str, ParsedOption] = {}
+    gpu: str | None = None
+    for name, word in options:
+        usual = name if name in table else name.replace("_", "-")
+        if kind == "deepspeed" and name in ("-i", "--include") and word is not None:
+            said.update(_included(name, word))
+        if kind == "slurm" and name in _CONSTRAINTS and word is not None:
+            gpu = gpu or _constraint(word.text)
+        if usual not in table or word is None:
+            continue
+        gpu = _kind(word.text) or gpu
+        if (given := _resource_option(name, word, table[usual])) is not None:
+            said[table[usual]] = given
+    return LauncherResources(kind=kind, fields=said, gpu=gpu)
+
+
+def scheduler_resources(directives: Sequence[Directive]) -> LauncherResources:
+    """What the lines for the scheduler at the head of a script say."""
+    said: dict[str, ParsedOption] = {}
+    gpu: str | None = None
+    for directive in directives:
+        table = OPTIONS.get({"SBATCH": "slurm", "BSUB": "bsub"}.get(directive.kind, ""), {})
+        if directive.kind == "PBS" and directive.option == "-l":
+            said.update(_selected(directive))
+            continue
+        if directive.kind == "SBATCH" and directive.option in _CONSTRAINTS:
+            gpu = gpu or _constraint(directive.text)
+        field = table.get(directive.option)
+        if field is None:
+            continue
+        gpu = _kind(directive.text) or gpu
+        whole = Word(
+            text=directive.text, span=directive.span, line=directive.line, raw=directive.text
+        )
+        if (given := _resource_option(directive.option, whole, field)) is not None:
+            said[field] = given
+    return LauncherResources(kind="slurm", fields=said, gpu=gpu)
+
+
+def combine_resources(
+    layers: Sequence[LauncherResources], devices: ParsedOption | None = None
+) -> JobResources:
+    """The world that layers make, the outermost first: the innermost that says something counts.
+
+    ``devices`` are the GPUs of a node as CUDA_VISIBLE_DEVICES names them.
+    """
+    found: dict[str, ParsedOption] = {}
+    for layer in layers:
+        for name in (NODES, PER_NODE, TOTAL):
+            given = layer.fields.get(name)
+            if given is None:
+                continue
+            # One place in the file that can be changed is worth more than one that is computed.
+            known = found.get(name)
+            if known is not None and (
+                (known.texts == given.texts and given.spans == (None,)) or given.texts == (None,)
+            ):
+                continue
+            found[name] = given
+            if name in (NODES, PER_NODE) and layer.kind != "slurm" and TOTAL in found:
+                found.pop(TOTAL)
+    ranks = next((one for one in reversed(layers) if one.kind in ("slurm", "mpi")), None)
+    is_by_rank = not any(one.kind in ("torchrun", "deepspeed", "accelerate") for one in layers)
+    if ranks is not None and is_by_rank:
+        if PER_NODE not in found and (ranks.number(TASKS_PER_NODE) or 1) > 1:
+            found[PER_NODE] = ranks.fields[TASKS_PER_NODE]
+        if PER_NODE not in found and TOTAL not in found and (ranks.number(TASKS) or 1) > 1:
+            found[TOTAL] = ranks.fields[TASKS]
+    if PER_NODE not in found and TOTAL not in found and devices is not None:
+        found[PER_NODE] = devices
+    gpus = [layer.gpu for layer in layers if layer.gpu]
+    return JobResources(
+        num_nodes=found.get(NODES),
+        gpus_per_node=found.get(PER_NODE),
+        num_gpus=found.get(TOTAL),
+        gpu=gpus[-1] if gpus else None,
+    )
+
+
+def conflict_of(layers: Sequence[LauncherResources]) -> str:
+    """Why a launcher cannot start what it says on what the scheduler gives; empty if it can."""
+    for outer, inner in combinations(layers, 2):
+        has, wants = outer.number(PER_NODE), inner.number(PER_NODE)
+        if has is not None and wants is not None and wants > has:
+            return _conflict_message(
+                inner.fields[PER_NODE], outer.fields[PER_NODE], "GPUs of a node"
+            )
+        nodes, wanted = outer.number(NODES), inner.number(NODES)
+        if nodes is not None and wanted is not None and wanted > nodes:
+            return _conflict_message(inner.fields[NODES], outer.fields[NODES], "nodes")
+        if has and nodes and (total := inner.number(TOTAL)) and total > has * nodes:
+            return _conflict_message(
+                inner.fields[TOTAL], outer.fields[NODES], "GPUs", f"{has * nodes}"
+            )
+    for layer in layers:
+        tasks, has = layer.number(TASKS_PER_NODE), layer.number(PER_NODE)
+        if layer.kind == "slurm" and tasks and has and tasks > has and len(layers) == 1:
+            return _conflict_message(
+                layer.fields[TASKS_PER_NODE], layer.fields[PER_NODE], "GPUs of a node"
+            )
+    return ""
+
+
+def _conflict_message(wants: ParsedOption, has: ParsedOption, what: str, number: str = "") -> str:
+    return (
+        f"line {wants.line}: {wants.option} {wants.texts[0]} is more than the "
+        f"{number or has.texts[0]} {what} of {has.option} on line {has.line}."
+    )
+
+
+def _constraint(text: str | None) -> str | None:
+    """The first feature of nodes that looks like the name of a GPU: ``a100`` of ``ib&a100``."""
+    match = _FEATURE.search(text or "")
+    return match[0] if match else None
+
+
+def _kind(text: str | None) -> str | None:
+    """The GPU that ``gpu:h100:8`` or ``h100:8`` names."""
+    if not text:
+        return None
+    if match := _KIND.search(text):
+        return match[1]
+    head, colon, count = text.partition(":")
+    is_name = re.fullmatch(r"[A-Za-z][\w-]*", head) is not None and head != "gpu"
+    return head if colon and count.isdecimal() and is_name else None
+
+
+def _resource_option(option: str, word: Word, field: str) -> ParsedOption | None:
+    """The number in a value such as ``8``, ``h100:8``, ``gpu:h100:8``, ``ppr:8:node``, ``2-4``."""
+    if word.text is None:
+        return _make_option(option, word, None, None, word.unknown)
+    text = word.text.strip().strip("\"'")
+    shift = word.text.find(text)
+    if field in (NODES,) and re.fullmatch(r"\d+[:-]\d+", text):
+        first, last = re.split("[:-]", text)
+        if first != last:
+            return _make_option(
+                option, word, None, None, f"{option} {text} does not set the number"
+            )
+        text = first
+    if option == "--map-by":
+        if (match := re.match(r"ppr:(\d+):node", text)) is None:
+            return None
+        return _part(option, word, match.span(1), shift)
+    if option == "--gres":
+        match = _GRES.search(text)
+        if match is None:
+            return None
+        return (
+            _part(option, word, match.span(1), shift)
+            if match[1]
+            else _make_option(option, word, "1", None)
+        )
+    if text.startswith("device="):
+        return _devices(option, word, text.removeprefix("device="))
+    if (match := _COUNT.fullmatch(text)) is not None:
+        return _part(option, word, match.span(3), shift)
+    if text.isdecimal():
+        return _part(option, word, (0, len(text)), shift)
+    if text in ("gpu", "auto", "cpu", "all"):
+        reason = f"{option} {text} uses what the machine has"
+        return _make_option(option, word, None, None, reason)
+    return _make_option(option, word, None, None, f"{option} {text} is not a number")
+
+
+def _part(option: str, word: Word, place: tuple[int, int], shift: int) -> ParsedOption:
+    text = (word.text or "")[place[0] + shift : place[1] + shift]
+    span = word.span
+    if span is not None and span.end - span.start == len(word.text or ""):
+        span = Span(span.start + shift + place[0], span.start + shift + place[1])
+    elif (word.text or "") != text:
+        span = None
+    return _make_option(option, word, text, span)
+
+
+def _devices(option: str, word: Word, text: str) -> ParsedOption:
+    return _make_option(option, word, str(len([part for part in text.split(",") if part])), None)
+
+
+def visible_device_count(word: Word) -> ParsedOption | None:
+    """How many GPUs CUDA_VISIBLE_DEVICES names."""
+    if not word.text or word.text.strip() in ("", "-1", "all", "none", "void"):
+        return None
+    return _devices("CUDA_VISIBLE_DEVICES", word, word.text)
+
+
+def _make_option(
+    option: str, word: Word, text: str | None, span: Span | None, unknown: str = ""
+) -> ParsedOption:
+    return ParsedOption(
+        option=option, texts=(text,), line=word.line, spans=(span,), full_span=None, unknown=unknown
+    )
+
+
+def _included(option: str, word: Word) -> dict[str, ParsedOption]:
+    """``worker-0@worker-1:0,2`` of DeepSpeed: hosts with the GPUs of each."""
+    if word.text is None:
+        return {}
+    hosts = [host for host in word.text.split("@") if host]
+    slots = [len(host.partition(":")[2].split(",")) for host in hosts if ":" in host]
+    found = {NODES: _make_option(option, word, str(len(hosts)), None)}
+    if slots and len(slots) == len(hosts) and len(set(slots)) == 1:
+        found[PER_NODE] = _make_option(option, word, str(slots[0]), None)
+    return found
+
+
+def parse_hosts(
+    kind: str, option: str, word: Word, listed: HereDocument | None
+) -> LauncherResources:
+    """What a list of hosts says: ``a:8,b:8`` itself, or a file with ``a slots=8`` in each line."""
+    names = (word.text or "").split(",")
+    if listed is not None:
+        lines = (line.partition("#")[0].strip() for line in listed.text.splitlines())
+        names = [line for line in lines if line]
+    slots = [match[1] for name in names if (match := _SLOTS.search(name))]
+    said = {NODES: _make_option(option, word, str(len(names)), None)}
+    if len(slots) == len(names) and len(set(slots)) == 1:
+        said[PER_NODE] = _make_option(option, word, slots[0], None)
+    return LauncherResources(kind=kind, fields=said)
+
+
+def _selected(directive: Directive) -> dict[str, ParsedOption]:
+    """``select=4:ngpus=8`` and ``nodes=4:gpus=8`` of PBS."""
+    found = {}
+    for field, words in ((NODES, "select|nodes"), (PER_NODE, "ngpus|gpus")):
+        if place := re.search(rf"(?:^|[:,])(?:{words})=(\d+)", directive.text):
+            start = directive.span.start
+            found[field] = ParsedOption(
+                option="-l", texts=(place[1],), line=directive.line, full_span=None,
+                spans=(Span(start + place.start(1), start + place.end(1)),),
+            )  # fmt: skip
+    return found
+
+
+_MAKERS = re.compile(r"^(?:nvidia|tesla|geforce|amd|instinct|gpu)-")
+_SIZE = re.compile(r"^[^\n]{0,12}?(?<!\d)(\d{2,3})\s?gi?b", re.IGNORECASE)
+_PCIE = re.compile(r"^[^\n]{0,12}?pcie", re.IGNORECASE)
+# Shorter words, and bare numbers, mean other things in a text more often than a GPU.
+_SHORTEST = 3
+_OF_AMD = re.compile(r"(?<![a-z])(?:rocm|primus|amdgpu)(?![a-z])", re.IGNORECASE)
+_USUAL_OF_AMD = "mi300x-192gb"
+
+
+@record(kw_only=True)
+class CloudInstance:
+    """A type of a cloud's machines: its GPU, and how many it has."""
+
+    gpu: str
+    gpus: int
+
+
+INSTANCES: Mapping[str, CloudInstance] = {
+    row["instance"]: CloudInstance(gpu=row["gpu"], gpus=int(row["gpus"]))
+    for row in shipped_rows("launchers/instances.csv")
+}
+"""Types of machines of clouds by their names, in lower case."""
+
+
+@record(kw_only=True)
+class NamedGpu:
+    """What a text names: a GPU, by which word, and the GPUs of its machine where that is told."""
+
+    gpu: str
+    word: str
+    gpus_per_node: int | None = None
+
+
+def parse_gpu_name(word: str, folder: Path | None = None) -> str | None:
+    """The GPU that a scheduler, a label of nodes or ``nvidia-smi`` calls so; None if unknown."""
+    plain = re.sub(r"[\s_]+", "-", word.strip().lower())
+    while stripped := _MAKERS.match(plain):
+        plain = plain[stripped.end() :]
+    if plain in INSTANCES:
+        return INSTANCES[plain].gpu
+    words = _words(folder)
+    if (whole := words.get(plain)) is not None:
+        return whole
+    match = _pattern(folder).match(plain)
+    if match is None:  # of a short name the first part, as in l4-vws
+        return words.get(plain.partition("-")[0])
+    return _of_size(match[0], plain[match.end() :], folder)
+
+
+def gpus_in_text(
+    text: str, path: Path, folder: Path | None = None, near: str = ""
+) -> tuple[NamedGpu, ...]:
+    """The GPUs that a file names in its text, else in its path, the likeliest first.
+
+    A type of a cloud's machines counts before the names of GPUs, of which the one that stands
+    there most often counts; those ``near`` what is started, a part of the text, before others.
+    """
+    for places in ((near, text), (str(path),)):
+        for word in re.findall(r"[\w.-]+", "\n".join(places).lower()):
+            if (instance := INSTANCES.get(word.strip(".-"))) is not None:
+                return (NamedGpu(gpu=instance.gpu, word=word, gpus_per_node=instance.gpus),)
+        words: dict[str, str] = {}
+        for place in places:
+            found: Counter[str] = Counter()
+            own: dict[str, str] = {}
+            for one in _pattern(folder).finditer(place.lower()):
+                gpu = _of_size(one[0], place[one.end() : one.end() + 20], folder)
+                found[gpu] += 1
+                own.setdefault(gpu, one[0])
+            words = {
+                **words,
+                **{gpu: own[gpu] for gpu, _ in found.most_common() if gpu not in words},
+            }
+        if words:
+            return tuple(NamedGpu(gpu=gpu, word=word) for gpu, word in words.items())
+    if software := _OF_AMD.search(text):
+        return (NamedGpu(gpu=_USUAL_OF_AMD, word=software[0]),)
+    return ()
+
+
+def _of_size(word: str, following: str, folder: Path | None) -> str:
+    """The GPU of a word that memory or form may follow: ``a100`` of ``A100-SXM4-40GB``."""
+    plain, words = re.sub(r"[\s_]+", "-", word), _words(folder)
+    while plain not in words and (stripped := _MAKERS.match(plain)):
+        plain = plain[stripped.end() :]
+    gpu = words[plain]
+    own, size = re.search(r"-(\d+)gb$", gpu), _SIZE.match(following)
+    form = "pcie" if _PCIE.match(following) else ""
+    if size is None and (own is None or not form):
+        return gpu
+    memory = next(found[1] for found in (size, own) if found is not None)
+    family = f"{gpu.partition('-')[0]}-"
+    same = [
+        name
+        for name in (gpu, *names(SpecKind.GPUS, folder))
+        if name.startswith(family) and name.endswith(f"-{memory}gb")
+    ]
+    usual = [name for name in same if (form or "sxm") in name]
+    return next(iter((*usual, *same)), gpu)
+
+
+@cache_by_files
+def _words(folder: Path | None) -> Mapping[str, str]:
+    """Names and aliases of GPUs with the name they mean."""
+    own = {name: name for name in names(SpecKind.GPUS, folder)}
+    return {**aliases_of(SpecKind.GPUS, folder), **own}
+
+
+@cache_by_files
+def _pattern(folder: Path | None) -> re.Pattern[str]:
+    """Finds names and aliases in a text of lower case, with a blank for their dashes, too."""
+    words = [
+        word
+        for word in _words(folder)
+        if len(word) >= _SHORTEST and not word.isdigit() and re.search(r"\d", word)
+    ]
+    parts = [re.escape(word).replace(r"\-", "[-_ ]?") for word in sorted(words, key=len)[::-1]]
+    # With its maker a short word means nothing else: Tesla T4, nvidia-l4.
+    short = [word for word in _words(folder) if re.fullmatch(r"[a-z]\d", word)]
+    parts += [rf"(?:tesla|nvidia)(?:[-_ ]tesla)?[-_ ]{word}" for word in short]
+    return re.compile(rf"(?:(?<![a-z0-9.])|(?<=\d[x*]))(?:{'|'.join(parts)})(?![a-z0-9])")

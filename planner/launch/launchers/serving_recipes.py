@@ -1,0 +1,528 @@
+"""Programs, images and published recipes that start servers under words of their own.
+
+Sources: NVIDIA/srt-slurm, recipes/, whose sections are options of each worker's engine;
+vllm-project/recipes, models/ and strategies/ (2026-08); SemiAnalysisAI/InferenceX,
+configs/CONFIGS.md and .github/workflows/benchmark-tmpl.yml (2026-08), whose scripts take model,
+degrees, lengths and load from their environment.
+
+Programs with words of their own: Xinference, DJL Serving, Triton, NIM.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path, PurePath
+
+from planner.base import read_files
+from planner.base.records import record
+from planner.documents.shell import HereDocument
+from planner.documents.shell.edits import LARGEST, ParsedOption, implied_option
+from planner.documents.shell.syntax import Word, computed_text, unknown_text
+from planner.documents.yaml_positions import YamlValue, documents
+from planner.errors import LaunchError
+from planner.launch.launchers.containers import (
+    Container,
+    environment_at,
+    plain_word,
+    plain_words,
+    word_at,
+)
+from planner.launch.option_table import option_aliases, shipped_rows
+from planner.launch.parsed_launch import LENGTHS, MOST_ABOVE, JobResources
+
+_SECTIONS = ("sglang_config", "vllm_config", "trtllm_config")
+_WORKERS = {"prefill": "prefill", "decode": "decode", "aggregated": "agg"}
+_MODEL_OPTIONS = ("model-path", "model")
+_LENGTHS = dict(zip(LENGTHS, ("isl", "osl"), strict=True))
+_SEVERAL = re.compile(r"\d+(?:\s*[x,]\s*\d+)*")
+# Strategies of vLLM's recipes on one node, as the options of their files.
+_STRATEGIES = {"single_node_tp": (), "single_node_tep": ("--enable-expert-parallel",)}
+_ALL_ARGUMENTS = ("$@", "[@]}")
+_AS_MANY = "the recipe uses all GPUs of the node"
+
+
+def recipes_of(document: YamlValue) -> Iterator[Container]:
+    """The servers that a document tells as one of these recipes does; none of any other."""
+    if document.get("backend").is_mapping and document.get("resources", "gpu_type").text:
+        yield from _of_srt(document)
+    elif document.get("model", "model_id").text and document.get("variants").is_mapping:
+        yield from _of_vllm(document)
+
+
+def requests_at(lengths: YamlValue, at_once: YamlValue) -> dict[str, ParsedOption]:
+    """The requests that a benchmark sends: ``isl``, ``osl``, and how many at once.
+
+    Of several numbers, listed or as ``4x8x32``, the largest.
+    """
+    said = {
+        name: given
+        for name, key in _LENGTHS.items()
+        if (given := lengths.get(key).option_text(key))
+    }
+    texts = [one.text or "" for one in (*at_once.entries(), at_once)]
+    numbers = [
+        int(number)
+        for text in texts
+        if _SEVERAL.fullmatch(text)
+        for number in re.findall(r"\d+", text)
+    ]
+    if numbers:
+        which = " (the largest)" if len(numbers) > 1 else ""
+        said["at_once"] = implied_option(f"concurrency{which}", str(max(numbers)), at_once.line)
+    return said
+
+
+def with_arguments(
+    words: Sequence[Word], environment: Mapping[str, Word], files: Mapping[str, HereDocument]
+) -> list[Word]:
+    """The words of a command with the options that its container reads from a file of its own.
+
+    As charts of AI-Hypercomputer/gpu-recipes do: src/helm-charts/*/inference-templates.
+    """
+    named = environment.get("SERVER_ARGS_FILE")
+    keys = [] if named is None else [PurePath(named.text or "").name, "serving-configuration"]
+    found = next((files[key] for key in keys if key in files), None)
+    places = [at for at, word in enumerate(words) if word.raw.strip('"').endswith(_ALL_ARGUMENTS)]
+    if found is None or not places:
+        return [*words]
+    own = [
+        word for document in documents(found.text, keys[0]) for word in options_of(document, "--")
+    ]
+    return [*words[: places[0]], *own, *words[places[0] + 1 :]]
+
+
+def _of_srt(document: YamlValue) -> Iterator[Container]:
+    """The workers of a recipe of srt-slurm, each kind with the options of its engine."""
+    resources, measured = document.get("resources"), document.get("benchmark")
+    load = requests_at(measured, measured.get("concurrencies"))
+    for engine in _SECTIONS:
+        for kind, words in _WORKERS.items():
+            section = document.get("backend", engine, kind)
+            if not section.is_mapping:
+                continue
+            served = [section.get(f"served{dash}model{dash}name") for dash in "-_"]
+            named = [one for one in served if one.text]
+            model = next(iter(named), document.get("model", "path"))
+            yield Container(
+                name=kind,
+                image=document.get("model", "container").text or "",
+                words=(
+                    *plain_words(option_aliases("server")[engine], section.line),
+                    word_at(model.pieces, model),
+                    *options_of(section, "" if engine == "trtllm_config" else "--"),
+                ),
+                world=JobResources(
+                    gpu=resources.get("gpu_type").text,
+                    copies=resources.get(f"{words}_workers").option_text("workers"),
+                ),
+                role=kind if kind == words else "",
+                load=load,
+                line=section.line,
+            )
+
+
+def options_of(section: YamlValue, dashes: str, above: str = "") -> Iterator[Word]:
+    """The keys of a section as options of a command, or as ``key=value`` words of a document."""
+    for key, value in section.items():
+        own = above + (key.replace("_", "-") if dashes else key)
+        if value.is_mapping and not dashes:
+            yield from options_of(value, dashes, f"{own}.")
+        elif value.text is None or own in _MODEL_OPTIONS:
+            continue
+        elif not dashes:
+            yield plain_word(f"{own}={value.text}", value.line)
+        elif value.text.lower() != "false":
+            yield plain_word(f"{dashes}{own}", value.line)
+            if value.text.lower() != "true":
+                yield word_at(value.pieces, value)
+
+
+def _of_vllm(document: YamlValue) -> Iterator[Container]:
+    """The checkpoints of a model that vLLM's recipes tell, on one node, the first as it stands."""
+    model = document.get("model")
+    compatible = [one.text or "" for one in document.get("compatible_strategies").entries()]
+    strategy = next((name for name in compatible if name in _STRATEGIES), "")
+    opted = {one.text for one in document.get("opt_in_features").entries()}
+    features = [one.get("args") for name, one in document.get("features").items()
+                if name not in opted]  # fmt: skip
+    for name, variant in document.get("variants").items():
+        own = variant.get("model_id")
+        named = own if own.text else model.get("model_id")
+        lists = [model.get("base_args"), *features, variant.get("extra_args")]
+        yield Container(
+            name=name,
+            image="",
+            words=(
+                *plain_words("vllm serve", variant.line),
+                word_at(named.pieces, named),
+                *(word_at(entry.pieces, entry) for one in lists for entry in one.entries()),
+                *(plain_word(word, variant.line) for word in _STRATEGIES.get(strategy, ())),
+                plain_word("--tensor-parallel-size", variant.line),
+                Word.of(unknown_text(_AS_MANY), variant.line, "GPUS"),
+            ),
+            environment=environment_at(model.get("base_env")),
+            line=variant.line,
+        )
+
+
+# What frameworks of InferenceX begin or end with, and the engine that they start.
+_FRAMEWORKS = {"sglang": "sglang_config", "vllm": "vllm_config", "trt": "trtllm_config"}
+# Attention of requests of their own on each of the GPUs that tp counts.
+_BENCHMARK_OPTIONS = {
+    "sglang_config": ("--enable-dp-attention", "--dp-size", "{tp}"),
+    "vllm_config": ("--tensor-parallel-size", "1", "--data-parallel-size", "{tp}"),
+    "trtllm_config": ("--enable_attention_dp",),
+}
+_EXPERTS = "--enable-expert-parallel"
+_DRAFTS = {
+    "sglang_config": ("--speculative-algorithm", "NEXTN"),
+    "vllm_config": ("--speculative-config", ""),
+    "trtllm_config": ("speculative_config.decoding_type=MTP",),
+}
+_CONFIGS = ("configs", ".github/configs")
+_OF_SCRIPTS = "check_env_vars"
+# Variables of scripts by the keys of a point, with what holds without one.
+_VARIABLES = {"TP": ("tp", "1"), "EP_SIZE": ("ep", "1"), "DP_ATTENTION": ("dp-attn", "false")}
+_ENTRY = re.compile(
+    r"^(?P<name>[\w.-]+):[ \t]*(?:#[^\n]*)?\n(?:(?:[ \t#][^\n]*)?\n)+", re.MULTILINE
+)
+
+
+def entries_of(document: YamlValue) -> Iterator[Container]:
+    """The servers of a document of such entries; none of any other."""
+    for entry in dict(document.items()).values():
+        if entry.get("framework").text and entry.get("scenarios").is_mapping:
+            yield from _servers(entry)
+
+
+@record(kw_only=True)
+class RecipeEntry:
+    """What a script is run with: an entry of the configs of its repository.
+
+    ``text`` is the entry in the lines where it stands in its ``file``; ``environment`` that of its
+    first point, and ``note`` says so.
+    """
+
+    file: Path
+    text: str
+    environment: Mapping[str, str]
+    note: str
+
+
+def entry_of(path: Path, text: str) -> RecipeEntry | None:
+    """The entry that has the name of a script; None of other scripts, and where there is none."""
+    if _OF_SCRIPTS not in text:
+        return None
+    words = {*re.split(r"[_-]", path.stem.lower())}
+    for file in _configs_above(path):
+        with suppress(LaunchError):
+            whole = read_files.read_text(file, LARGEST, LaunchError)
+            own = [
+                (len(parts), one)
+                for one in _ENTRY.finditer(whole)
+                if words <= (parts := {*one["name"].lower().split("-")})
+            ]
+            if not own:
+                continue
+            _, found = min(own, key=lambda each: each[0])
+            (document, *_) = documents(found[0], file.name)
+            entry = document.get(found["name"])
+            for scenario, point in _points(entry):
+                values = _values(entry, scenario, point)
+                told = ", ".join(f"{name} {value}" for name, value in values.items())
+                return RecipeEntry(
+                    file=file,
+                    text="\n" * whole.count("\n", 0, found.start()) + found[0],
+                    environment=values,
+                    note=f"{told}: as {found['name']} of {file.name} runs the script.",
+                )
+    return None
+
+
+def _configs_above(path: Path) -> Iterator[Path]:
+    for folder in path.absolute().parents[:MOST_ABOVE]:
+        for name in _CONFIGS:
+            with suppress(OSError):
+                files = (folder / name).glob("**/*master*.yaml")
+                yield from sorted(files, key=lambda file: (len(file.parts), file.name))
+
+
+def _points(entry: YamlValue) -> Iterator[tuple[YamlValue, YamlValue]]:
+    """The scenarios of an entry with each point of their search spaces."""
+    for scenarios in dict(entry.get("scenarios").items()).values():
+        for scenario in scenarios.entries():
+            yield from ((scenario, one) for one in scenario.get("search-space").entries())
+
+
+def _values(entry: YamlValue, scenario: YamlValue, point: YamlValue) -> dict[str, str]:
+    load = requests_at(scenario, _numbers(point))
+    said = {"ISL": "input_tokens", "OSL": "output_tokens", "CONC": "at_once"}
+    return {
+        "MODEL": entry.get("model").text or "",
+        **{name: point.get(key).text or other for name, (key, other) in _VARIABLES.items()},
+        **{name: load[term].single or "" for name, term in said.items() if term in load},
+    }
+
+
+def _numbers(point: YamlValue) -> YamlValue:
+    listed = point.get("conc-list")
+    return listed if listed.entries() else point.get("conc-end")
+
+
+def _servers(entry: YamlValue) -> Iterator[Container]:
+    """The servers of an entry: one for each point of its search spaces.
+
+    Further options stand in the script that it is run with.
+    """
+    framework = entry.get("framework").text or ""
+    parts = {*framework.replace("_", "-").split("-")}
+    engine = next((own for word, own in _FRAMEWORKS.items() if word in parts), None)
+    if engine is None:
+        return
+    node = entry.node
+    own = "" if node is None else "\n" * (entry.line - 1) + entry.source[node.start : node.end]
+    runner = (entry.get("runner").text or "").partition(":")
+    gpu = (runner[2] or runner[0]).partition("-")[0]
+    for scenario, point in _points(entry):
+        pools = {role: point.get(role) for role in ("prefill", "decode")}
+        workers = {role: pool for role, pool in pools.items() if pool.is_mapping} or {"": point}
+        for role, worker in workers.items():
+            yield Container(
+                name=role,
+                image=entry.get("image").text or "",
+                words=(
+                    *plain_words(option_aliases("server")[engine], point.line),
+                    plain_word(entry.get("model").text or "", entry.get("model").line),
+                    *_degrees(worker, engine, point.get("spec-decoding").text == "mtp"),
+                ),
+                world=JobResources(
+                    gpu=worker.get("hardware").text or gpu,
+                    copies=worker.get("num-worker").option_text("num-worker"),
+                ),
+                role=role,
+                load=requests_at(scenario, _numbers(point)),
+                deployment=point.line,
+                text=own,
+                line=point.line,
+            )
+
+
+def _degrees(worker: YamlValue, engine: str, drafts: bool) -> Iterator[Word]:
+    """How a worker is split, as options of its engine."""
+    texts: list[str] = []
+    known = option_aliases(f"inferencex {engine}")
+    has_own = worker.get("dp-attn").text == "true"
+    own = tuple(text.format(tp=worker.get("tp").text or "1") for text in _BENCHMARK_OPTIONS[engine])
+    for key, option in known.items():
+        if (text := worker.get(key).text) and not (has_own and option in own):
+            texts += [option, text]
+    texts += own if has_own else ()
+    if "ep" not in known and (worker.get("ep").text or "1") != "1":
+        texts.append(_EXPERTS)
+    texts += _DRAFTS[engine] if drafts else ()
+    for text in texts:
+        told = (
+            computed_text(text)
+            if text
+            else unknown_text("the script tells how many tokens are drafted")
+        )
+        yield Word.of(told, worker.line, text)
+
+
+_FRONTEND_OPTIONS = ("--n-gpu", "--gpu-idx", "--worker-ip", "--model-path", "--n-worker")
+_KINDS = ("instruct", "chat", "it")
+_FIELD = re.compile(
+    r"^[ \t]*(?P<name>backend|max_batch_size)[ \t]*:[ \t]*\"?(?P<value>\w+)", re.MULTILINE
+)
+_PARAMETER = re.compile(
+    r"key\s*:\s*\"(?P<name>\w+)\"\s*,?\s*value\s*:?\s*\{\s*string_value\s*:\s*\"(?P<value>[^\"]*)\""
+)
+# docs.nvidia.com, NIM for LLMs, profiles of models: tensorrt_llm-h100-fp8-tp4-pp1-throughput,
+# vllm-bf16-tp2-pp1; docs of 2.0 say that without one the best for the GPUs of the machine is taken.
+_PROFILE = re.compile(
+    r"(?P<engine>tensorrt_llm|vllm|sglang)-(?:[\w-]+-)?(?P<stored>fp8|nvfp4|mxfp4|bf16|fp16)"
+    r"(?:-tp(?P<tp>\d+))?(?:-pp(?P<pp>\d+))?"
+)
+
+
+def unwrap_frontend(words: Sequence[Word], environment: Mapping[str, Word]) -> tuple[Word, ...]:
+    """The command of the server that a front starts; other words as they are."""
+    texts = [word.text or "" for word in words]
+    name = texts[0].rpartition("/")[2]
+    if name == "nim":
+        return (*_of_nim(words, environment), *words[3:])
+    if name == "djl-serving":
+        told = {key: word.text or "" for key, word in environment.items()}
+        rows = {f"option.{key[7:].lower()}": told[key] for key in told if key.startswith("OPTION_")}
+        rows = {"option.model_id": told.get("HF_MODEL_ID", ""), **rows}
+        rows.setdefault("option.tensor_parallel_degree", told.get("TENSOR_PARALLEL_DEGREE", "max"))
+        command = served_by_properties("\n".join(f"{key}={rows[key]}" for key in rows))
+        if not command:
+            return (*words,)
+        return (
+            *_computed_words(shlex.split(command.replace("\\\n", " ").rstrip("\\")), words[0].line),
+        )
+    return _of_xinference(words) if (name, *texts[1:2]) == ("xinference", "launch") else (*words,)
+
+
+def _computed_words(texts: Sequence[str], line: int) -> Iterator[Word]:
+    return (Word.of(computed_text(text), line, text) for text in texts)
+
+
+def _of_nim(words: Sequence[Word], environment: Mapping[str, Word]) -> Iterator[Word]:
+    """The engine of a NIM's profile; that of none is vLLM, on all GPUs that are told.
+
+    Behind the program stand the model of the image and that number.
+    """
+    _, model, number = (word.text or "" for word in words[:3])
+    texts = {name: word.text or "" for name, word in environment.items()}
+    named = texts.get("NIM_MODEL_PATH") or texts.get("NIM_MODEL_NAME") or model
+    named = named.removeprefix("hf://")
+    profile = _PROFILE.match(texts.get("NIM_MODEL_PROFILE", ""))
+    told = {"engine": "vllm", "tp": number, **(profile.groupdict() if profile else {})}
+    server = option_aliases("server")[told["engine"]].split()
+    names = option_aliases(f"nim {told['engine']}").values()
+    given = {word.begins.partition("=")[0] for word in words[3:]}
+    is_given = words[3:] and not words[3].begins.startswith("-")  # the model of an image of any
+    yield from _computed_words([*server, *([] if is_given else [named])], words[0].line)
+    values = (told["tp"] or number, told.get("pp"), texts.get("NIM_MAX_MODEL_LEN"))
+    for option, value in zip(names, values, strict=True):
+        if value and option not in given:
+            yield from _computed_words([option, value], words[0].line)
+    if profile and profile["stored"] == "fp8" and told["engine"] == "vllm":
+        yield from _computed_words(["--quantization", "fp8"], words[0].line)
+    elif profile and told["engine"] == "tensorrt_llm":
+        algorithm = {"fp8": "FP8", "nvfp4": "NVFP4"}.get(profile["stored"])
+        yield from _computed_words(
+            ["--quantization", algorithm] if algorithm else [], words[0].line
+        )
+
+
+def _of_xinference(words: Sequence[Word]) -> tuple[Word, ...]:
+    texts, short = [word.text or "" for word in words], option_aliases("xinference")
+    own: dict[str, str] = {}
+    rest: list[Word] = []
+    place = 2
+    while place < len(words):
+        name, equals, value = texts[place].partition("=")
+        name = short.get(name, name.replace("_", "-"))
+        if name in (*short.values(), *_FRONTEND_OPTIONS):
+            own[name] = value if equals else next(iter(texts[place + 1 : place + 2]), "")
+            place += 1 if equals else 2
+        else:
+            rest.append(words[place])
+            place += 1
+    engine = own.get("--model-engine", "").lower()
+    if engine not in ("vllm", "sglang"):
+        return tuple(words)
+    told = [*option_aliases("server")[engine].split(), own.get("--model-path") or _model(own)]
+    if own.get("--n-gpu", "auto").isdigit():
+        told += ["--tensor-parallel-size", own["--n-gpu"]]
+    return (*_computed_words(told, words[0].line), *rest)
+
+
+def _model(own: dict[str, str]) -> str:
+    """A name with its size before the kind of its training, and its format behind.
+
+    >>> _model({"--model-name": "qwen2.5-instruct", "--size-in-billions": "0_5"})
+    'qwen2.5-0.5b-instruct'
+    """
+    stem, _, kind = own.get("--model-name", "").rpartition("-")
+    if kind not in _KINDS:
+        stem, kind = own.get("--model-name", ""), ""
+    size = own.get("--size-in-billions", "").replace("_", ".")
+    form = own.get("--model-format", "")
+    bits = [own.get("--quantization", "Int4")] if form == "gptq" else []
+    forms = [form, *bits] if form in ("gptq", "awq", "fp8") else []
+    return "-".join(part for part in (stem, f"{size}b" if size else "", kind, *forms) if part)
+
+
+def served_by_properties(text: str) -> str:
+    """The command, line by line, of the server that ``serving.properties`` starts; empty if none.
+
+    >>> served_by_properties("option.model_id=a/b\\noption.tensor_parallel_degree=4").split()
+    ['vllm', 'serve', 'a/b', '\\\\', '--tensor-parallel-size', '4', '\\\\']
+    """
+    own = (line.strip() if line.strip().startswith("option.") else "" for line in text.split("\n"))
+    rows = [line.removeprefix("option.").partition("=") for line in own]
+    known = {key.strip(): value.strip() for key, equals, value in rows if equals}
+    program = option_aliases("djl server").get(known.get("rolling_batch", ""))
+    if program is None or "model_id" not in known:
+        return ""
+    names = option_aliases(f"djl {program.split()[0]}")
+    lines: list[str] = []
+    for key, equals, value in ((key.strip(), equals, value.strip()) for key, equals, value in rows):
+        is_own = equals and program != "trtllm-serve"
+        option = names.get(key, f"--{key.replace('_', '-')}" if is_own else "")
+        if not option or value == "false" or value == "max" or "." in option:
+            lines.append("\\")
+        else:
+            lines.append(f"{option} {'' if value == 'true' else shlex.quote(value)} \\")
+    start = f"{program} {shlex.quote(known['model_id'])}"
+    return "\n".join((f"{start} {lines[0]}", *lines[1:]))
+
+
+def started_by_unit(text: str) -> str:
+    """The commands of a unit of systemd with their variables, line by line.
+
+    >>> started_by_unit("[Service]\\nEnvironment=A=1\\nExecStart=-/bin/vllm serve a/b")
+    '\\nexport A=1\\n/bin/vllm serve a/b'
+    """
+    lines: list[str] = []
+    continues = False
+    for line in text.split("\n"):
+        key, _, value = line.partition("=")
+        if continues:
+            lines.append(line)
+        elif key.strip() == "Environment":
+            lines.append(f"export {value}")
+        else:
+            lines.append(value.lstrip("-@:+!|") if key.strip() == "ExecStart" else "")
+        continues = bool(lines[-1]) and line.endswith("\\")
+    return "\n".join(lines)
+
+
+def unsupported_server(programs: Sequence[str], text: str) -> str:
+    """What is said of a server that is not predicted, by what it is started with or by the keys
+    of its document; empty of any other.
+
+    >>> refused(["/usr/bin/koboldcpp"], "")[:39]
+    'starts KoboldCpp, of which planner has '
+    """
+    names = {*programs, *(program.rpartition("/")[2] for program in programs)}
+    for row in shipped_rows("launchers/refused.csv"):
+        keys = row["keys"].split()
+        is_document = all(re.search(rf"^[ \t-]*{key}[ \t]*:", text, re.MULTILINE) for key in keys)
+        if names & {*row["programs"].split()} or (keys and not programs and is_document):
+            return (
+                f"starts {row['name']}, of which planner has no profile and no published runs. "
+                f"The nearest that it predicts is the same model with the same lengths in another "
+                f"server: give the command, {row['instead']}."
+            )
+    return ""
+
+
+def served_by_triton(text: str) -> str:
+    """The command of the engine that a model's ``config.pbtxt`` starts; empty of other backends.
+
+    Its folder is that of an engine, whose own config alone tells how it is split.
+
+    >>> served_by_triton('backend: "tensorrtllm"\\nmax_batch_size: 64\\nparameters: {\\n'
+    ...     '  key: "gpt_model_path"\\n  value: { string_value: "/m/llama-3-8b" }\\n}')
+    'trtllm-serve /m/llama-3-8b --tp_size $TP --max_batch_size 64'
+    """
+    fields = {one["name"]: one["value"] for one in _FIELD.finditer(text)}
+    known = {one["name"]: one["value"] for one in _PARAMETER.finditer(text)}
+    if fields.get("backend") != "tensorrtllm" or "gpt_model_path" not in known:
+        return ""
+    words = ["trtllm-serve", known["gpt_model_path"], "--tp_size", "$TP"]
+    if fields.get("max_batch_size", "0") != "0":
+        words += ["--max_batch_size", fields["max_batch_size"]]
+    for name, option in option_aliases("triton").items():
+        value = known.get(name, "").lower()
+        if value not in ("", "false") and "$" not in value:
+            words += [option] if value == "true" else [option, value]
+    return " ".join(word if word.startswith("$") else shlex.quote(word) for word in words)

@@ -1,0 +1,502 @@
+"""A model as others say it: in flat words of options and back, as ``config.json``, by names."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from planner.base.atomic_write import write_atomically
+from planner.base.enums import AttentionKind, PositionEmbedding
+from planner.base.read_files import parse_json, require_table
+from planner.base.user_cache import cache_file
+from planner.errors import LaunchError, PlannerError, SpecError
+from planner.launch.option_table import shipped_rows
+from planner.specs.catalogue import Catalogue, load_model
+from planner.specs.hugging_face_families import FAMILIES
+from planner.specs.hugging_face_reader import ConfigReader
+from planner.specs.model import LayerGroup, ModelSpec, Placement
+from planner.specs.spec_files import check_spec
+from planner.specs.spec_paths import SpecKind
+
+Config = dict[str, Any]
+
+
+def shape_of(model: ModelSpec) -> dict[str, Any]:
+    """Sizes by the words of ``config.json``; those that a model lacks are None.
+
+    Of windowed layers every ``window_skip``-th sees all tokens.
+    ``num_dense_layers`` come before those with experts; ``norm_bias`` is that of LayerNorm.
+    ``qk_nope_head_dim`` and ``qk_rope_head_dim`` are those of latent attention alone.
+    Raises LaunchError if its layers differ in more than dense layers before those with experts.
+    """
+    model, skip = _one_window(model)
+    dense, main = _groups(model)
+    attention, forward = main.attention, main.feed_forward
+    is_compressed = attention is not None and attention.kind is AttentionKind.COMPRESSED
+    has_state = attention is not None and (attention.has_state or main.state is not None)
+    if attention is None or forward is None or has_state or is_compressed:
+        raise LaunchError(f"{model.name}: its layers differ, only a checkpoint can describe them.")
+    is_latent = attention.kind is AttentionKind.LATENT
+    plain = dense.feed_forward if dense and dense.feed_forward else forward
+    latent = dict.fromkeys(("qk_nope_head_dim", *_LATENT))
+    if is_latent:
+        latent |= {**_of(attention, _LATENT), "q_lora_rank": attention.q_lora_rank or None}
+        latent["qk_nope_head_dim"] = attention.head_dim - attention.qk_rope_head_dim
+    return {
+        "num_hidden_layers": model.num_hidden_layers - model.mtp_num_layers,
+        **_of(model, _OF_MODEL),
+        "position_embedding": str(model.position_embedding),
+        **_of(attention, ("num_attention_heads", "num_key_value_heads", "sliding_window")),
+        "head_dim": None if is_latent else attention.head_dim,
+        **_of(attention, _ATTENTION_FLAGS),
+        "window_skip": skip,
+        "norm_bias": main.norm_bias,
+        "intermediate_size": plain.intermediate_size or None,
+        "gated": forward.gated,
+        "mlp_bias": forward.bias,
+        **{name: size or None for name, size in _of(forward, _EXPERT_SIZES).items()},
+        **_of(forward, _EXPERT_FLAGS),
+        "num_dense_layers": dense.num_hidden_layers if dense else 0,
+        **latent,
+    }
+
+
+# Words of a shape that its specs have, too.
+_OF_MODEL = ("hidden_size", "vocab_size", "tie_word_embeddings", "max_position_embeddings")
+_ATTENTION_FLAGS = ("qkv_bias", "output_bias", "qk_norm", "sinks", "attn_output_gate")
+_LATENT = ("q_lora_rank", "kv_lora_rank", "qk_rope_head_dim", "v_head_dim")
+_EXPERT_SIZES = (
+    *("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
+    *("shared_intermediate_size", "moe_latent_size"),
+)
+_EXPERT_FLAGS = ("shared_expert_gate", "router_bias")
+
+
+def _of(spec: object, names: Sequence[str]) -> dict[str, object]:
+    return {name: getattr(spec, name) for name in names}
+
+
+def with_sizes(name: str, changed: Mapping[str, object]) -> dict[str, Any] | None:
+    """Sizes of a known model with those that a file changes; None where none differs.
+
+    Parameters
+    ----------
+    changed : mapping
+        By the word of `shape_of`; None for those that the file leaves as they are.
+
+    Raises `LaunchError` or `SpecError`: the model is not known, or its layers differ.
+    """
+    given = {word: size for word, size in changed.items() if size is not None}
+    if not given:
+        load_model(name)
+        return None
+    known = shape_of(load_model(name))
+    return None if given.items() <= known.items() else {**known, **given}
+
+
+def _one_window(model: ModelSpec) -> tuple[ModelSpec, int | None]:
+    """The model with one window in all layers, and which of them see all tokens: every n-th."""
+    if len(model.layer_groups) != 2:
+        return model, None
+    near, far = model.layer_groups
+    layers = model.num_hidden_layers
+    every = layers // far.num_hidden_layers
+    if near.attention is None or far.attention is None or model.mtp_num_layers:
+        return model, None
+    if near.attention.kind is AttentionKind.COMPRESSED:
+        return model, None
+    alike = far.attention == replace(near.attention, sliding_window=None)
+    if not alike or near.attention.sliding_window is None or near.feed_forward != far.feed_forward:
+        return model, None
+    if layers // every != far.num_hidden_layers:
+        return model, None
+    return replace(model, layer_groups=(replace(near, num_hidden_layers=layers),)), every
+
+
+def _groups(model: ModelSpec) -> tuple[LayerGroup | None, LayerGroup]:
+    """The dense layers in front, if others follow, and those others."""
+    first, *rest = model.layer_groups
+    kinds = [first, *(group for group in rest if group.feed_forward != first.feed_forward)]
+    if len(kinds) > 2 or any(group.mixers != first.mixers for group in rest):
+        raise LaunchError(f"{model.name}: its layers differ, only a checkpoint can describe them.")
+    if len(kinds) == 1:
+        return None, first
+    if first.num_experts:
+        raise LaunchError(f"{model.name}: dense layers after those with experts are not described.")
+    return first, kinds[1]
+
+
+def model_of(shape: Mapping[str, Any], name: str, source: str) -> ModelSpec:
+    """The model of such words; the inverse of `shape_of`.
+
+    Raises SpecError if the options make no model.
+    """
+    attention = _attention(shape)
+    experts = int(shape.get("num_experts") or 0)
+    layers = int(shape["num_hidden_layers"])
+    dense = layers if not experts else int(shape.get("num_dense_layers") or 0)
+    later = int(shape.get("mtp_num_layers") or 0)
+    groups: list[dict[str, Any]] = [
+        {
+            "num_hidden_layers": number,
+            "attention": attention,
+            "feed_forward": _feed_forward(shape, has_experts),
+            "norm_bias": bool(shape.get("norm_bias")),
+        }
+        for number, has_experts in ((dense, False), (layers - dense, True))
+        if number > 0
+    ]
+    skip = int(shape.get("window_skip") or 0)
+    if skip > 1 and len(groups) == 1 and shape.get("sliding_window"):
+        groups = _two_windows(groups[0], layers // skip)
+    table = {
+        "name": name,
+        "source": source,
+        "hidden_size": int(shape["hidden_size"]),
+        "vocab_size": int(shape["vocab_size"]),
+        "layer_groups": groups,
+        "tie_word_embeddings": bool(shape.get("tie_word_embeddings")),
+        "position_embedding": PositionEmbedding(shape.get("position_embedding") or "rotary"),
+        "max_position_embeddings": shape.get("max_position_embeddings"),
+        "final_norm_bias": bool(shape.get("norm_bias")),
+        "num_nextn_predict_layers": later,
+    }
+    return check_spec(ModelSpec, table, where=source)
+
+
+def _two_windows(group: dict[str, Any], full: int) -> list[dict[str, Any]]:
+    """Layers of which so many see all tokens."""
+    far = {**group["attention"], "sliding_window": None}
+    each = {**group, "placement": Placement.INTERLEAVED}
+    number = group["num_hidden_layers"] - full
+    return [
+        {**each, "num_hidden_layers": number},
+        {**each, "num_hidden_layers": full, "attention": far},
+    ]
+
+
+def _attention(shape: Mapping[str, Any]) -> dict[str, Any]:
+    heads = int(shape["num_attention_heads"])
+    common: dict[str, Any] = {
+        "num_attention_heads": heads,
+        "num_key_value_heads": int(shape.get("num_key_value_heads") or heads),
+        "sliding_window": shape.get("sliding_window"),
+        **{name: bool(shape.get(name)) for name in _ATTENTION_FLAGS},
+    }
+    if not shape.get("kv_lora_rank"):
+        size = int(shape.get("head_dim") or int(shape["hidden_size"]) // max(heads, 1))
+        return {**common, "head_dim": size}
+    latent = {name: int(shape.get(name) or 0) for name in _LATENT}
+    size = int(shape["qk_nope_head_dim"]) + latent["qk_rope_head_dim"]
+    return {**common, **latent, "kind": AttentionKind.LATENT, "head_dim": size}
+
+
+def _feed_forward(shape: Mapping[str, Any], has_experts: bool) -> dict[str, Any]:
+    words = {"gated": bool(shape.get("gated", True)), "bias": bool(shape.get("mlp_bias"))}
+    width = shape.get("intermediate_size") or 0
+    if not has_experts:
+        return {**words, "intermediate_size": int(width)}
+    return {
+        **words,
+        **{name: int(shape.get(name) or 0) for name in _EXPERT_SIZES},
+        "num_experts_per_tok": int(shape.get("num_experts_per_tok") or 2),
+        "moe_intermediate_size": int(shape.get("moe_intermediate_size") or width),
+        **{name: bool(shape.get(name)) for name in _EXPERT_FLAGS},
+    }
+
+
+# Options of frameworks leave these open, or say them of a tokenizer.
+_UNSAID = ("vocab_size", "max_position_embeddings", "tie_word_embeddings")
+
+
+def find_model(
+    shape: Mapping[str, object], catalogue: Catalogue, option_name: str, tokens: int = 0
+) -> ModelSpec | None:
+    """The shipped model, or one of an own folder, of this shape; what it leaves open may be any.
+
+    ``option_name`` names where the shape stands; it has room for sequences of ``tokens``. Of
+    several
+    that which ties its embeddings as said, then that of the nearest vocabulary, Llama's where none
+    is said, then of the shortest name.
+    """
+    open_words = [name for name in _UNSAID if shape.get(name) is None]
+    wanted = model_of({"vocab_size": 32_000, **_without_none(shape)}, option_name, option_name)
+    open_tie = "tie_word_embeddings" in open_words
+    same = [
+        model
+        for name in catalogue.names(SpecKind.MODELS)
+        if _same_layers(model := catalogue.load_model(name), wanted, open_words)
+        and (model.max_position_embeddings or tokens) >= tokens
+    ]
+    return min(
+        same,
+        key=lambda model: (
+            (model.max_position_embeddings or 0) < (wanted.max_position_embeddings or 0),
+            not open_tie and model.tie_word_embeddings != wanted.tie_word_embeddings,
+            abs(wanted.vocab_size - model.vocab_size),
+            len(model.name),
+            model.name,
+        ),
+        default=None,
+    )
+
+
+def _without_none(shape: Mapping[str, object]) -> dict[str, Any]:
+    return {name: value for name, value in shape.items() if value is not None}
+
+
+def _same_layers(model: ModelSpec, wanted: ModelSpec, open_words: list[str]) -> bool:
+    """Whether two models have the same layers, and embeddings as far as they are said."""
+    if model.hidden_size != wanted.hidden_size:
+        return False
+    if model.num_hidden_layers != wanted.num_hidden_layers:
+        return False
+    if "vocab_size" not in open_words and not (
+        model.vocab_size <= wanted.vocab_size < model.vocab_size + 1024
+    ):
+        return False
+    return _layers(model) == _layers(wanted)
+
+
+def _layers(model: ModelSpec) -> list[Any]:
+    """The layers in what decides time and memory; who wrote them spells the rest differently."""
+    return [
+        (
+            group.num_hidden_layers,
+            None if group.attention is None else _same_attention(group.attention),
+            group.state,
+            None
+            if group.feed_forward is None
+            else replace(
+                group.feed_forward, bias=False, router_bias=False, shared_expert_gate=False
+            ),
+        )
+        for group in model.layer_groups
+    ]
+
+
+def _same_attention(attention: Any) -> Any:
+    if attention.kind is AttentionKind.COMPRESSED:
+        return attention
+    latent = attention.kind is AttentionKind.LATENT
+    words = {"sliding_window": None, "qk_norm": False, "qkv_bias": False, "output_bias": False}
+    plain = replace(attention, **words, qk_norm_per_head=False, sinks=False)
+    return replace(plain, num_key_value_heads=attention.num_attention_heads) if latent else plain
+
+
+def write_model(shape: Mapping[str, Any], option_name: str) -> Path:
+    """A model file of this shape among the user's cached files; equal shapes share one.
+
+    Raises SpecError if the shape makes no model.
+    """
+    text = _toml(model_of(_without_none(shape), f"model of {option_name}", option_name))
+    folder = Path(cache_file("models"))
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.toml"
+    if not os.path.exists(path):
+        with write_atomically(path) as file:
+            file.write(text)
+    return path
+
+
+def _toml(model: ModelSpec) -> str:
+    """A model as TOML; what is as by default is left out."""
+    table = _table(model)
+    groups = table.pop("layer_groups")
+    lines = [f"{name} = {json.dumps(value)}" for name, value in table.items()]
+    for group in groups:
+        lines += ["", "[[layer_groups]]"]
+        inner = {name: value for name, value in group.items() if isinstance(value, dict)}
+        lines += [f"{name} = {json.dumps(v)}" for name, v in group.items() if name not in inner]
+        for name, values in inner.items():
+            lines += ["", f"[layer_groups.{name}]"]
+            lines += [f"{key} = {json.dumps(value)}" for key, value in values.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _table(spec: Any) -> dict[str, Any]:
+    """The fields of a spec that are not as by default, and those of the specs inside it."""
+    values = {field.name: (getattr(spec, field.name), field.default) for field in fields(spec)}
+    return {
+        name: _to_toml_value(value) for name, (value, usual) in values.items() if value != usual
+    }
+
+
+def _to_toml_value(value: object) -> Any:
+    if is_dataclass(value):
+        return _table(value)
+    return [_to_toml_value(one) for one in value] if isinstance(value, tuple) else value
+
+
+_EXPERT_GROUPS = 8
+
+
+def config_json(model: ModelSpec) -> Config | None:
+    """The ``config.json`` of a model of a family that Transformers has; None for others.
+
+    It has what fixes the shape, and no numbers that no spec of ours knows, such as the base of
+    rotary embeddings: Transformers' defaults stand there. Modules of multi-token prediction that
+    are trained beside the layers are not among its layers.
+    """
+    whole = without_modules(model)
+    for family, config in _candidates(whole):
+        words: Config = {
+            "hidden_size": whole.hidden_size,
+            "vocab_size": whole.vocab_size,
+            "num_hidden_layers": whole.num_hidden_layers,
+            "tie_word_embeddings": whole.tie_word_embeddings,
+        }
+        if whole.max_position_embeddings:
+            words["max_position_embeddings"] = whole.max_position_embeddings
+        named = {
+            "architectures": [family["architecture"]],
+            "model_type": family["family"],
+            **words,
+            **config,
+            **require_table(parse_json(family["fixed"], family["family"]), family["family"]),
+        }
+        if _reads_back(named, whole):
+            return named
+    return None
+
+
+def family_of(model: ModelSpec) -> str | None:
+    """The ``model_type`` of a model's shape; None where Transformers' families have none."""
+    config = config_json(model)
+    return None if config is None else str(config["model_type"])
+
+
+def without_modules(model: ModelSpec) -> ModelSpec:
+    """The model without the layers of modules of multi-token prediction that are trained."""
+    if not model.mtp_num_layers:
+        return model
+    *others, last = model.layer_groups
+    fewer = replace(last, num_hidden_layers=last.num_hidden_layers - model.mtp_num_layers)
+    return replace(model, layer_groups=(*others, fewer), mtp_num_layers=0)
+
+
+def _reads_back(config: Config, model: ModelSpec) -> bool:
+    faults: list[str] = []
+    table = FAMILIES[config["model_type"]](ConfigReader(config, faults))
+    if faults:
+        return False
+    try:
+        read = check_spec(ModelSpec, {**table, "name": model.name, "source": "it"}, where="it")
+    except SpecError:
+        return False
+    same = (
+        *("hidden_size", "vocab_size", "layer_groups", "tie_word_embeddings", "position_embedding"),
+        *("position_embedding_offset", "embedding_norm", "final_norm_bias", "logits_bias"),
+        "num_nextn_predict_layers",
+    )
+    return _of(read, same) == _of(model, same)
+
+
+def _candidates(model: ModelSpec) -> Iterator[tuple[Mapping[str, str], Config]]:
+    """The families that a model may be of, each with its keys.
+
+    A row of ``models/config_json.csv`` has the keys of a family in order, each with the size that
+    it is where that is called otherwise, and what its code needs although no size says it.
+    """
+    first, last = model.layer_groups[0], model.layer_groups[-1]
+    attention, forward = last.attention, last.feed_forward
+    if attention is None or forward is None or first.feed_forward is None:
+        return
+    dense = 0 if first.num_experts else first.num_hidden_layers
+    width = first.feed_forward.intermediate_size
+    sizes = {**vars(attention), **vars(forward), **vars(first.feed_forward)}
+    sizes |= {
+        name: getattr(forward, name)
+        for name in ("num_experts", "num_experts_per_tok", "moe_intermediate_size")
+    }
+    is_latent = attention.kind is AttentionKind.LATENT
+    if is_latent:
+        one = forward.moe_intermediate_size or 1
+        grouped = forward.num_experts % _EXPERT_GROUPS == 0
+        sizes |= {
+            "q_lora_rank": attention.q_lora_rank or None,
+            "qk_nope_head_dim": attention.head_dim - attention.qk_rope_head_dim,
+            "expert_width": one,
+            "n_shared_experts": forward.shared_intermediate_size // one,
+            "n_group": _EXPERT_GROUPS if grouped else 1,
+            "topk_group": _EXPERT_GROUPS // 2 if grouped else 1,
+            "num_nextn_predict_layers": model.num_nextn_predict_layers,
+        }
+    sizes |= {"dense_layers": dense, "mlp_only_layers": list(range(dense))}
+    sizes |= {"decoder_sparse_step": 1, "norm_topk_prob": True}
+    sizes["dense_width"] = width or (sizes["expert_width"] if is_latent else model.hidden_size)
+    for family in shipped_rows("models/config_json.csv"):
+        if is_latent == (family["family"] == "deepseek_v3"):
+            pairs = (key.partition("=") for key in family["keys"].split())
+            config = {key: sizes[word or key] for key, _, word in pairs}
+            if family["family"].startswith("qwen") and forward.shared_intermediate_size:
+                config["shared_expert_intermediate_size"] = forward.shared_intermediate_size
+            yield family, config
+
+
+_LONGEST = 200
+_MOST_WORDS = 12
+_NUMBER = re.compile(r"\d")
+_NUMBERED = re.compile(r"^([a-z]+)-?(\d)(\d)?(?=[_-]|$)")
+_MILLIONS = re.compile(r"(?<![\d.])([1-9])00m\b")
+_KINDS = ("_pretrain", "_sft", "_peft", "_finetune", "_lora")
+
+
+@cache
+def model_named(text: str) -> str | None:
+    """The model that planner knows by such a name: ``llama31_405b``, ``llama3.1_405B.yaml``.
+
+    >>> model_named("llama31_405b"), model_named("qwen3_30b_a3b_pretrain_16gpu_h100_bf16_config")
+    ('llama-3.1-405b', 'qwen3-30b-a3b')
+    >>> model_named("qwen3_600m_sft_yarn_128k_config")
+    'qwen3-0.6b'
+    """
+    if len(text) > _LONGEST:
+        return None
+    for name in _spelled(text):
+        try:
+            Catalogue(None).load_model(name)
+        except (PlannerError, OSError):
+            continue
+        return name
+    return None
+
+
+def model_within(text: str) -> str | None:
+    """The model whose name the most words of a longer one are.
+
+    >>> model_within("grpo-deepseek-v3-64n8g.yaml"), model_within("my-training-of-3")
+    ('deepseek-v3', None)
+    """
+    words = re.split(r"[-_]+", text[:_LONGEST].lower())[:_MOST_WORDS]
+    for size in range(len(words), 1, -1):
+        for start in range(len(words) - size + 1):
+            run = words[start : start + size]
+            if any(map(_NUMBER.search, run)) and (model := model_named("-".join(run))):
+                return model
+    return None
+
+
+def _spelled(text: str) -> Iterator[str]:
+    yield text
+    plain = text.lower().removesuffix(".yaml").removesuffix(".yml").rpartition("/")[2]
+    for kind in _KINDS:
+        plain = plain.partition(kind)[0]
+    plain = plain.replace("_", "-")
+    yield plain
+    plain = _MILLIONS.sub(r"0.\1b", plain)
+    yield plain
+    yield re.sub(r"^([a-z]+)(\d)", r"\1-\2", plain)
+    match = _NUMBERED.match(plain)
+    if match is not None:
+        rest = plain[match.end() :]
+        number = match[2] + (f".{match[3]}" if match[3] else "")
+        yield f"{match[1]}-{number}{rest}"
+        yield f"{match[1]}{number}{rest}"

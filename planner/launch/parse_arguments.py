@@ -1,0 +1,252 @@
+"""What a file gives each option: the words of a command, or the keys of YAML, JSON and TOML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
+
+from planner.base import read_files
+from planner.documents.shell import HereDocument, Script, Word
+from planner.documents.shell.edits import ParsedOption, Span
+from planner.documents.yaml_tree import Tree, flattened, plain_text, read_trees
+from planner.errors import LaunchError
+from planner.launch.option_table import ParserOption, ParserOptions
+from planner.launch.parsed_launch import ParsedCommand
+from planner.launch.removed import name_removed_program
+from planner.launch.targets import readers
+from planner.specs.quantization import checkpoint_of
+
+_NUMBER = re.compile(r"-\.?\d")
+_OVERRIDE = re.compile(r"[+~]{0,2}([A-Za-z_][\w./-]*)=")
+_MANY = ("*", "+")
+_SURE = ("", "1")
+_SCRIPT = ".py"
+# Blanks, a continued line and its indent stand between words in a row; more stands elsewhere.
+_WIDEST_GAP = 400
+
+
+@dataclass(kw_only=True)
+class Arguments:
+    """Options by the name of the parser; those it does not know; the other words.
+
+    ``repeated`` are options that a later one of the same name replaced, ``unknown_values`` words of
+    which text alone does not tell what they add.
+    """
+
+    options: dict[str, ParsedOption] = field(default_factory=dict)
+    unknown: list[ParsedOption] = field(default_factory=list)
+    positional: list[ParsedOption] = field(default_factory=list)
+    repeated: list[ParsedOption] = field(default_factory=list)
+    unknown_values: list[ParsedOption] = field(default_factory=list)
+
+    def add(self, option: ParsedOption) -> None:
+        """Take in an option; the last one of a name counts."""
+        if option.option in self.options:
+            self.repeated.append(self.options[option.option])
+        self.options[option.option] = option
+
+
+def read_arguments(words: Sequence[Word], accepted: ParserOptions) -> Arguments:
+    """The options in the words behind a program; ``key=value`` words are options, too."""
+    found, place = Arguments(), 0
+    while place < len(words):
+        word = words[place]
+        place += 1
+        name, equals, _ = word.begins.partition("=")
+        if _is_option(word):
+            option = accepted.find(name)
+            rest = [word.after(len(name) + 1)] if equals else []
+            if not equals:
+                rest = _values(words, place, option, accepted)
+                place += len(rest)
+            given = _parsed_option(option.name if option else name, word, rest)
+            if option is None:
+                found.unknown.append(given)
+            else:
+                found.add(given)
+        elif key := _OVERRIDE.match(word.begins):
+            option = accepted.find(key[1])
+            given = _parsed_option(option.name if option else key[1], word, [word.after(key.end())])
+            (found.add if option else found.unknown.append)(given)
+        elif word.text is None and not word.begins:
+            found.unknown_values.append(_parsed_option(word.raw, word, [word]))
+        else:
+            found.positional.append(_parsed_option("", word, [word]))
+    return found
+
+
+def _is_option(word: Word) -> bool:
+    return word.begins.startswith("-") and len(word.begins) > 1 and not _NUMBER.match(word.begins)
+
+
+def _values(
+    words: Sequence[Word], place: int, option: ParserOption | None, accepted: ParserOptions
+) -> list[Word]:
+    """The words from a place on that are values of an option: never an option that is known."""
+    following = list(
+        takewhile(lambda word: not _is_option(word) and word.begins != "--", words[place:])
+    )
+    nargs = "?" if option is None else option.nargs
+    if nargs in _MANY:
+        return following
+    if nargs in _SURE:
+        if not following and any(accepted.find(word.begins) for word in words[place : place + 1]):
+            return []
+        return list(words[place : place + 1])
+    if nargs == "?" and following and following[0].begins.endswith(_SCRIPT):
+        return []
+    if nargs == "?":
+        return following[:1]
+    return following[: int(nargs)] if nargs.isdigit() else following[:1]
+
+
+def _parsed_option(name: str, word: Word, values: Sequence[Word]) -> ParsedOption:
+    unknown = "; ".join(dict.fromkeys(value.unknown for value in values if value.unknown))
+    return ParsedOption(
+        option=name,
+        texts=tuple(value.text or _model_in(name, value) for value in values),
+        line=word.line,
+        spans=tuple(value.span for value in values),
+        full_span=_contiguous_span([word, *values]),
+        unknown=unknown,
+    )
+
+
+def known_part(word: Word) -> str:
+    """A word's text, or the end of it where its beginning is not known."""
+    if word.text is not None:
+        return word.text
+    return next((piece.text for piece in reversed(word.pieces) if piece.text), "")
+
+
+def command_texts(words: Sequence[Word]) -> list[str]:
+    """The text of each word; of an option its name where the value is not specified."""
+    begun = (word.begins if word.begins.startswith("--") else "" for word in words)
+    return [option or known_part(word) for option, word in zip(begun, words, strict=True)]
+
+
+def _model_in(option: str, word: Word) -> str | None:
+    """The model at the end of a path whose folder text alone does not tell: ``$HOME/llama-7b``."""
+    _, slash, name = known_part(word).rpartition("/")
+    is_known = bool(slash and word.pieces and not word.pieces[-1].unknown)
+    is_named = any(word in option.lower() for word in ("model", "checkpoint"))
+    is_model = is_known and is_named and checkpoint_of(name).model is not None
+    return name if is_model else word.text
+
+
+def _contiguous_span(words: Sequence[Word]) -> Span | None:
+    """The words where they stand in a row: on the command's line, in an array, in a string."""
+    if len(words) > 1 and words[1].raw == words[0].raw and words[1].regions == words[0].regions:
+        # --option=value is one word.
+        words = words[:1]
+    best: tuple[int, Span] | None = None
+    for first in words[0].regions:
+        gaps, end = 0, first.end
+        for word in words[1:]:
+            behind = [place for place in word.regions if place.start >= end]
+            if not behind:
+                break
+            place = min(behind)
+            gaps, end = gaps + place.start - end, place.end
+        else:
+            if gaps <= _WIDEST_GAP and (best is None or gaps < best[0]):
+                best = gaps, Span(first.start, end)
+    return best[1] if best else None
+
+
+_OF_OPTIONS = ("vllm", "sglang")
+
+
+def parse_documents(path: Path, text: str) -> Iterator[ParsedCommand]:
+    """Every document of a file, with its target, empty where it is none's."""
+    if path.suffix.lower() == ".toml":
+        yield _of_toml(path, text)
+        return
+    for tree in read_trees(text, path.name):
+        line = min((leaf.line for leaf in tree.values.values()), default=1)
+        target = _target_of(tree)
+        yield ParsedCommand(
+            target=target,
+            name=path.name,
+            text=text,
+            line=line,
+            options=_of_command(target, _leaves(tree)),
+        )
+
+
+def _of_command(target: str, options: Mapping[str, ParsedOption]) -> Mapping[str, ParsedOption]:
+    """The keys of a document that has options of a command, as that calls them."""
+    if target not in _OF_OPTIONS:
+        return options
+    return readers()[target].options.of_command(options)
+
+
+def _leaves(tree: Tree) -> dict[str, ParsedOption]:
+    """The values of a document; a list of plain values is one, its entries are none."""
+    return {
+        name: leaf.as_option
+        for name, leaf in tree.values.items()
+        if name.rpartition(".")[0] not in tree.values
+    }
+
+
+def _target_of(tree: Tree) -> str:
+    return _target_of_values({name: leaf.value for name, leaf in tree.values.items()})
+
+
+def _target_of_values(values: Mapping[str, object]) -> str:
+    if removed := name_removed_program(document=values):
+        return removed
+    return next((one.name for one in readers().values() if one.is_of(values)), "")
+
+
+def _of_toml(path: Path, text: str) -> ParsedCommand:
+    """A TOML document; its values have no places, so that it cannot be changed."""
+    values = dict(flattened(read_files.parse_toml(text, str(path), LaunchError)))
+    options = {
+        name: ParsedOption(
+            option=name,
+            texts=tuple(map(plain_text, value if isinstance(value, list) else [value])),
+            line=1,
+            spans=(None,) * (len(value) if isinstance(value, list) else 1),
+            full_span=None,
+        )
+        for name, value in values.items()
+    }
+    return ParsedCommand(
+        target=_target_of_values(values), name=path.name, text=text, options=options
+    )
+
+
+def parse_here_document(
+    path: Path, script: Script, document: HereDocument, name: str
+) -> ParsedCommand:
+    """A document that a script writes, with places in the script."""
+    place = f"{path.name}:{document.line}"
+    try:
+        trees = read_trees(document.text, place)
+    except LaunchError:  # what text alone does not tell may leave it no YAML
+        told = re.sub(r"[^\n]*\$[^\n]*", lambda line: " " * len(line[0]), document.text)
+        trees = read_trees(told, place)
+    options = {} if not trees else _leaves(trees[0])
+    moved = {
+        key: ParsedOption(
+            option=option.option,
+            texts=option.texts,
+            line=option.line + document.line - 1,
+            spans=tuple(None if span is None else document.place(span) for span in option.spans),
+            full_span=None if option.full_span is None else document.place(option.full_span),
+            unknown=option.unknown,
+        )
+        for key, option in options.items()
+    }
+    return ParsedCommand(
+        target=_target_of(trees[0]) if trees else "",
+        name=path.name,
+        text=script.text,
+        line=document.line,
+        options=moved,
+    )

@@ -1,0 +1,271 @@
+"""A user's launch file with a change made in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import field
+from functools import cache
+from pathlib import Path
+
+from planner.base.records import record
+from planner.documents.shell.edits import (
+    Changes,
+    EditResult,
+    ParsedOption,
+    edit_command,
+    make_patch,
+)
+from planner.documents.yaml_writer import edit_document
+from planner.launch.import_launch import SPLITS, ImportedLaunch
+from planner.launch.option_table import OptionRole, OptionTable, ParameterNote, Quantities
+from planner.launch.parsed_launch import OptionReader, ParsedCommand
+from planner.launch.read_launch import is_document, parse_launches
+from planner.launch.target import LaunchJob, LaunchTarget
+from planner.launch.targets import target_of
+
+_Texts = tuple[str, ...]
+# The requests at once of a plan are what engines are told to run at most.
+_WRITTEN_AS = {"concurrency": ("max_num_seqs", "server_seqs")}
+
+
+@record(kw_only=True)
+class RewriteResult:
+    """A file after a change.
+
+    ``changes`` are all options that say it, by name, with their texts, None where they go;
+    ``unwritten`` those whose place in the file text alone does not tell. ``unexpressed`` is what
+    the target cannot say of the change, ``notes`` what is to be done beside it. ``others`` are
+    files that it reads, changed, too; ``path`` is where each stands.
+    """
+
+    path: Path
+
+    name: str
+    before: str
+    after: str
+    unexpressed: tuple[ParameterNote, ...] = ()
+    unwritten: Changes = field(default_factory=dict)
+    changes: Changes = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    others: tuple[RewriteResult, ...] = ()
+
+    @property
+    def diff(self) -> str:
+        """A unified diff of all files, empty where nothing is changed."""
+        own = make_patch(self.before, self.after, self.name)
+        return "".join((own, *(other.diff for other in self.others)))
+
+
+def rewrite_launch(
+    imported: ImportedLaunch, before: LaunchJob, after: LaunchJob, changed: Collection[str]
+) -> RewriteResult:
+    """The file of a launch, changed from the plan ``before`` to the one ``after``.
+
+    ``changed`` are the parameters in which these differ.
+    """
+    target, found = imported.target, imported.command
+    changed = {*changed, *(said for name in changed for said in _WRITTEN_AS.get(name, ()))}
+    changes = option_changes(target, before, after, changed, found.options)
+    for other in other_targets(imported):
+        known = {row.option for row in other.table.rows if row.parameter in changed}
+        theirs = option_changes(other, before, after, changed, found.options)
+        changes |= {name: texts for name, texts in theirs.items() if name in known}
+    changes |= _other_ways(target.reading(found), target, changes, changed)
+    honoured, beside = target.honoured(found, changes)
+    changes = dict(honoured)
+    if is_document(imported.path) and not any(name.startswith("-") for name in found.options):
+        own = {name: texts for name, texts in changes.items() if not name.startswith("-")}
+        lines = [one.line for one in parse_launches(imported.path, found.text)]
+        number = lines.index(found.line) if found.line in lines else 0
+        edited = edit_document(found.text, found.name, own, number)
+    else:
+        words = [row.option for row in target.table.rows if row.option.startswith("-")]
+        # The others stand in a document beside the command.
+        of_command = words or target.table.options | OptionTable.load("transformers").options
+        own = {name: texts for name, texts in changes.items() if name in of_command}
+        # Of a word that several parsers of a command know it is the first one's.
+        heard = {name: target.options.find(f"--{name.lstrip('-')}") for name in own}
+        spelt = {one.name if (one := heard[name]) else name: own[name] for name in own}
+        edited = _edited_command(imported, spelt)
+    elsewhere = {name: texts for name, texts in changes.items() if name not in own}
+    others, left = _in_files(imported, edited.text, {**elsewhere, **beside})
+    text = edited.text
+    if found.text.count("\r\n") == found.text.count("\n") > 0:  # line ends of one kind stay
+        text = text.replace("\r\n", "\n").replace("\n", "\r\n")
+    unexpressed = tuple(
+        remark
+        for remark in target.settings(after).unexpressed
+        if remark.parameter in changed
+        and not any(
+            one.table.can_say(remark.parameter, remark.value) for one in other_targets(imported)
+        )
+    )
+    return RewriteResult(
+        path=imported.path,
+        name=found.name,
+        before=found.text,
+        after=text,
+        unexpressed=unexpressed,
+        unwritten={**edited.unwritten, **left},
+        changes={**changes, **beside},
+        notes=_copies(before, after),
+        others=others,
+    )
+
+
+def can_say(imported: ImportedLaunch, parameter: str, value: str | int | float) -> bool:
+    """Whether the target of a file has words for a value, or that of a file that it reads.
+
+    How GPUs split a model is the target's alone.
+    """
+    others = [] if parameter in SPLITS else other_targets(imported)
+    tables = [target.table for target in (imported.target, *others)]
+    return any(table.can_say(parameter, value) for table in tables)
+
+
+def other_targets(imported: ImportedLaunch) -> list[LaunchTarget]:
+    """The targets of files that a file reads, as a configuration of DeepSpeed."""
+    names = dict.fromkeys(file.target for file in imported.command.files.values() if file.target)
+    return [target_of(name) for name in names if name != imported.target.name]
+
+
+def _in_files(
+    imported: ImportedLaunch, text: str, changes: Changes
+) -> tuple[tuple[RewriteResult, ...], Changes]:
+    """The files that the changed ``text`` reads, changed, and what stands in none of them."""
+    if not changes:
+        return (), {}
+    again = _same(imported)(text)
+    files = {} if again is None else again.files
+    left, made = dict(changes), []
+    for file in files.values():
+        known = target_of(file.target).table.options if file.target else frozenset()
+        own = {name: texts for name, texts in left.items() if name in known}
+        if file.path is None:  # written by the text itself, maybe of what was changed there
+            given = {name: file.options[name].texts for name in own if name in file.options}
+            done = {name for name, texts in own.items() if given.get(name) == texts}
+        else:
+            edited = edit_document(file.text, file.name, own)
+            done = own.keys() - edited.unwritten.keys()
+            one = RewriteResult(path=file.path, name=file.name, before=file.text, after=edited.text)
+            made += [one] if one.diff else []
+        left = {name: texts for name, texts in left.items() if name not in done}
+    return tuple(made), left
+
+
+def _edited_command(imported: ImportedLaunch, changes: Changes) -> EditResult:
+    """The command changed; a new option stands behind the one that the table has before it."""
+    text, same = imported.command.text, _same(imported)
+
+    @cache
+    def options(changed: str) -> Mapping[str, ParsedOption]:
+        """Those of the same command; editing and the next change ask of the same text."""
+        found = same(changed)
+        return {} if found is None else found.options
+
+    unwritten: dict[str, tuple[str, ...] | None] = {}
+    order = list(dict.fromkeys(row.option for row in imported.target.table.rows if row.option))
+    for name, texts in changes.items():
+        present = options(text)
+        place = order.index(name) if name in order else 0
+        after = next((one for one in reversed(order[:place]) if one in present), "")
+        edited = edit_command(text, {name: texts}, options, after)
+        text = edited.text
+        unwritten |= edited.unwritten
+    return EditResult(text=text, unwritten=unwritten)
+
+
+def _copies(before: LaunchJob, after: LaunchJob) -> tuple[str, ...]:
+    """What is to be done beside the file where another number of replicas serves."""
+    old, new = (job.row.get("replicas") for job in (before, after))
+    if new is None or old == new:
+        return ()
+    each = int(after.num_gpus / new)
+    return (f"It is then {int(new)} replicas in place of {int(old or 1)}, on {each} GPUs each.",)
+
+
+def option_changes(
+    target: LaunchTarget,
+    before: LaunchJob,
+    after: LaunchJob,
+    changed: Collection[str],
+    said: Collection[str],
+) -> dict[str, _Texts | None]:
+    """The options that say another plan than before: their texts, None where they go.
+
+    ``said`` are those that the file has: what it leaves to an engine follows from the rest there,
+    as before.
+    """
+    jobs = (before, after)
+    unsaid = None if before.workload == "train" else said
+    script = _differences(OptionTable.load("transformers"), map(target.script, jobs), changed)
+    return script | _differences(target.table, map(target.table_input, jobs), changed, unsaid)
+
+
+def _differences(
+    table: OptionTable,
+    jobs: Iterable[Quantities],
+    changed: Collection[str],
+    said: Collection[str] | None = None,
+) -> dict[str, _Texts | None]:
+    old, new = (_written(table, quantities, changed) for quantities in jobs)
+    own = {row.option for row in table.rows if row.parameter in changed}
+    changes: dict[str, _Texts | None] = {
+        option: texts
+        for option, texts in new.items()
+        if old.get(option) != texts
+        and (said is None or option in said or option in own or option not in old)
+    }
+    return changes | {option: None for option in old if option not in new}
+
+
+def _written(
+    table: OptionTable, quantities: Quantities, changed: Collection[str]
+) -> dict[str, _Texts]:
+    """The options of a job that depend on what is changed."""
+    found: dict[str, _Texts] = {}
+    for row in table.rows:
+        value = quantities.get(row.parameter)
+        if (
+            value is None
+            or not (
+                row.role is OptionRole.IS
+                or (row.role is OptionRole.WITH and row.parameter in changed)
+            )
+            or not row.is_of(value)
+        ):
+            continue
+        text = row.written(value)
+        found[row.option] = () if text is None else (text,)
+    return found
+
+
+def _other_ways(
+    reading: OptionReader, target: LaunchTarget, changes: Changes, changed: Collection[str]
+) -> dict[str, None]:
+    """Options by which the file says a changed parameter in another way: they go."""
+    used = (
+        option
+        for name in changed
+        if name in reading.meanings
+        for option in reading.meanings[name].options
+    )
+    written = {
+        row.option for row in target.table.rows if row.role in (OptionRole.IS, OptionRole.WITH)
+    }
+    return {option: None for option in used if option not in changes and option not in written}
+
+
+def _same(imported: ImportedLaunch) -> Callable[[str], ParsedCommand | None]:
+    """What a changed text starts in the same place among all of the same program."""
+
+    def started(text: str) -> list[ParsedCommand]:
+        return [
+            launch
+            for launch in parse_launches(imported.path, text)
+            if launch.target == imported.target.name
+        ]
+
+    lines = [one.line for one in started(imported.command.text)]
+    number = lines.index(imported.command.line) if imported.command.line in lines else 0
+    return lambda text: next(iter(started(text)[number:]), None)

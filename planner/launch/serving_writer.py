@@ -1,0 +1,666 @@
+"""The servers of a plan to serve, whatever the engine: how many, on which GPUs, with how much."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from planner.base.enums import AdapterTargets
+from planner.base.records import record
+from planner.base.training_aliases import served_targets
+from planner.base.units import GIB, ceil_div
+from planner.configurations.configuration_tables import (
+    OF_PREFILL,
+    PREFILL,
+    SERVING_NAMES,
+    ServingConfigurations,
+)
+from planner.errors import LaunchError
+from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.memory import ServingMemory, serving_memory
+from planner.estimators.machine import Machine
+from planner.launch.benchmark import length_notes, serving_benchmark
+from planner.launch.option_table import (
+    OptionTable,
+    OptionTexts,
+    ParameterNote,
+    Quantities,
+    Quantity,
+    Words,
+)
+from planner.launch.target import (
+    PORT,
+    CommandWords,
+    LaunchDraft,
+    LaunchJob,
+    LaunchOutputFile,
+    Process,
+    ShellVariable,
+    hub_name,
+)
+from planner.question.terms import glossary
+from planner.specs.catalogue import Catalogue, in_format, stored_types
+from planner.specs.engine import EngineProfile
+from planner.specs.gpu import GpuSpec
+from planner.specs.model import ModelSpec
+from planner.specs.serving_workload import DraftMethod, ServingWorkload, head_of
+from planner.workloads.serving_space import eager, limited
+
+DRAFT_MODEL = "DRAFT_MODEL"
+_HEADS = (DraftMethod.EAGLE, DraftMethod.EAGLE3)
+
+
+def named_draft(job: LaunchJob) -> ModelSpec | None:
+    """The model that drafts tokens, where the plan names one.
+
+    Raises `SpecError`: there is no such model any more.
+    """
+    name, folder = job["draft_model"], job.pinned.specs_folder
+    return Catalogue(Path(folder) if folder else None).load_model(str(name)) if name else None
+
+
+def draft_word(job: LaunchJob) -> str | ShellVariable:
+    """What an engine is told to draft with: a repository, or what the user must say."""
+    spec = named_draft(job)
+    if spec is None:
+        return ShellVariable(
+            name=DRAFT_MODEL, meaning="folder or ORG/NAME of the model that drafts"
+        )
+    known = hub_name(str(job["draft_model"]), *spec.aliases)
+    return known or ShellVariable(
+        name=DRAFT_MODEL, meaning=f"folder or ORG/NAME of {spec.name}, which drafts"
+    )
+
+
+def unlisted_draft_method(job: LaunchJob) -> DraftMethod | None:
+    """The method of a plan that no table of options says; None: one that they do, or none."""
+    method = DraftMethod(job["draft_method"] or "")
+    is_beside = method in (*_HEADS, DraftMethod.NGRAM)
+    return method if is_beside and job["draft_tokens"] else None
+
+
+def draft_method(job: LaunchJob) -> str:
+    """Who drafts: as it is said, a model that is named, else modules of the model itself, else any
+    smaller one."""
+    if (method := unlisted_draft_method(job)) is not None:
+        return str(method)
+    if job["draft_model"]:
+        return "draft"
+    return "mtp" if max(job.model.num_nextn_predict_layers, job.model.mtp_num_layers) else "draft"
+
+
+def method_arguments(job: LaunchJob, option: str, model: str, *, upper: bool) -> list[CommandWords]:
+    """``option`` with such a method, and ``model`` with heads."""
+    method = unlisted_draft_method(job)
+    if method is None:
+        return []
+    found = [CommandWords(words=(option, method.upper() if upper else str(method)))]
+    heads = ShellVariable(name=DRAFT_MODEL, meaning="folder or ORG/NAME of the heads that draft")
+    return [*found, CommandWords(words=(model, heads))] if method in _HEADS else found
+
+
+# What benchmarks call a target.
+_CALLED = {"llama-server": "llama.cpp"}
+LORA_OPTION = "--lora-target-modules"
+_MODULES: Mapping[AdapterTargets, tuple[str, ...]] = {
+    AdapterTargets.QUERY_VALUE: ("q_proj", "v_proj"),
+    AdapterTargets.ATTENTION: ("q_proj", "k_proj", "v_proj", "o_proj"),
+}
+AGGREGATED, PREFILL_POOL, DECODE_POOL = "serve", "prefill", "decode"
+_FRONT_PORT = 8000
+_DIGITS = 4
+_SLACK = 32
+# Standard deviations of a normal distribution that 1 in 1,000 exceeds.
+_ONE_IN_1000 = 3.0902
+_SIXTEEN_BIT = "w16a16"
+
+
+@record(kw_only=True)
+class ServerGroup:
+    """Servers that are alike: all of a plan, or those of one of its pools.
+
+    ``name`` is serve, prefill or decode; ``values`` are the parameters by their plain names;
+    ``copies`` is how many such servers there are.
+    """
+
+    job: LaunchJob
+    name: str
+    values: Mapping[str, Quantity]
+    copies: int
+
+    @property
+    def stage_gpus(self) -> int:
+        """GPUs of one pipeline stage."""
+        return int(self.values["tensor_parallel"]) * self.ranks
+
+    @property
+    def num_gpus(self) -> int:
+        """GPUs of one server."""
+        return self.stage_gpus * int(self.values["pipeline_parallel"])
+
+    @property
+    def ranks(self) -> int:
+        """Ranks that compute the attention of different requests."""
+        return int(self.values["attention_data_parallel"])
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes of one server.
+
+        Raises LaunchError if the last of them would have fewer GPUs than the others.
+        """
+        of_node = self.job.cluster.gpus_per_node
+        if self.num_gpus > of_node and self.num_gpus % of_node:
+            raise LaunchError(
+                f"A server of {self.num_gpus} GPUs fills no whole nodes of {of_node}: engines need "
+                "the same number on each; plan another layout."
+            )
+        return ceil_div(self.num_gpus, of_node)
+
+    @property
+    def gpus_per_node(self) -> int:
+        """GPUs of a node that one server uses."""
+        return self.num_gpus // self.num_nodes
+
+    @property
+    def max_num_seqs(self) -> int:
+        """Requests of one attention rank at once; more than the plan's where it does not divide."""
+        told = self.job["max_num_seqs"]
+        return int(told or math.ceil(float(self.values["concurrency"]) / self.ranks))
+
+    @property
+    def engine(self) -> EngineProfile:
+        """The engine as it is told to run."""
+        engine = self.job.profile
+        told = self.job["max_num_seqs"]
+        engine = limited(engine, int(told)) if told else engine
+        return eager(engine) if self.job["enforce_eager"] else engine
+
+    @property
+    def draft(self) -> ModelSpec | None:
+        """What drafts tokens, where it is a model that is named or a part of the model."""
+        method = DraftMethod(self.job["draft_method"] or "")
+        return named_draft(self.job) or head_of(self.job.model, method)
+
+    @property
+    def redundant_experts(self) -> int:
+        """Copies of experts in a layer."""
+        number, told = self.job.model.num_experts, self.job["redundant_experts"]
+        if not number or not self.job.profile.redundant_experts:
+            return 0
+        return int(told or 0) or -number % int(self.values["expert_parallel"])
+
+    @property
+    def drafts(self) -> int | None:
+        """Tokens that are drafted in a step; None if there are none."""
+        return int(self.job["draft_tokens"] or 0) or None
+
+    @property
+    def lora_rank(self) -> int | None:
+        """Rank of the adapters that are served; None if there are none."""
+        return int(self.job["lora_rank"] or 0) or None
+
+    @property
+    def max_num_batched_tokens(self) -> int:
+        """Tokens of a step of one rank; engines need one for each sequence."""
+        return max(int(self.values["max_num_batched_tokens"]), self.max_num_seqs)
+
+    @cached_property
+    def gpu(self) -> GpuSpec:
+        """What it runs on; pools may have different ones."""
+        other = self.job["prefill_gpu"]
+        if self.name != PREFILL_POOL or other in (None, self.job["gpu"]):
+            return self.job.gpu
+        folder = self.job.pinned.specs_folder
+        return Catalogue(Path(folder) if folder else None).load_gpu(str(other)).spec
+
+    @cached_property
+    def memory(self) -> ServingMemory:
+        """Bytes of a GPU, as the plan was estimated."""
+        work = ServingWorkload(
+            input_tokens=int(self.job["input_tokens"]),
+            output_tokens=int(self.job["output_tokens"]),
+            draft_tokens=int(self.job["draft_tokens"] or 0),
+            draft_method=DraftMethod(self.job["draft_method"] or ""),
+            lora_rank=int(self.job["lora_rank"] or 0),
+            max_loras=self.job["max_loras"],
+            lora_targets=served_targets(self.job["lora_targets"]),
+            redundant_experts=self.job["redundant_experts"],
+        )
+        setting = ServingSetting(
+            machine=Machine(gpu=self.gpu, cluster=self.job.cluster),
+            model=self.job.model,
+            engine=self.engine,
+            draft=self.draft,
+            workload=work,
+        )
+        terms = glossary()
+        values = {name: terms[name].coded(value) for name, value in self.values.items()}
+        return serving_memory(setting, ServingConfigurations.of(**values, num_gpus=self.num_gpus))
+
+    @property
+    def memory_share_option(self) -> float | None:
+        """Share of a GPU's memory as the plan tells the engine; None if it leaves the default."""
+        return float(self.values["gpu_memory_utilization"] or 0.0) or None
+
+    @property
+    def total_share(self) -> float:
+        """Share of a GPU's memory for all that the engine keeps there."""
+        default = float(self.job.profile.memory.gpu_memory_utilization)
+        return self.memory_share_option or round(default, _DIGITS)
+
+    @property
+    def static_share(self) -> float:
+        """Share of a GPU's memory for weights and cache alone."""
+        if self.memory_share_option is not None:
+            return self.memory_share_option
+        memory, size = self.memory, self.gpu.allocatable_memory
+        beside = float(memory.activations + memory.reserved) / size
+        return round(max(self.total_share - beside, 0.0), _DIGITS)
+
+    @property
+    def free_share(self) -> float:
+        """Share for the cache of what weights and activations leave of a GPU's memory."""
+        if self.memory_share_option is not None:
+            return self.memory_share_option
+        memory, size = self.memory, self.gpu.allocatable_memory
+        free = size - float(memory.non_cache_bytes)
+        unused = size * (1 - self.total_share)
+        return round(max((free - unused) / free, 0.0), _DIGITS) if free > 0 else 0.0
+
+    @property
+    def offloaded_gib(self) -> float | None:
+        """GiB of a GPU's weights in host memory; None if there are none."""
+        share = float(self.values["weight_offload"])
+        if not share:
+            return None
+        return round(float(self.memory.weights) * share / (1 - share) / GIB, _DIGITS)
+
+    @property
+    def cache_on_host_gib(self) -> float | None:
+        """GiB of a GPU's cache, or of prefixes that leave it, in host memory; None of neither."""
+        if not self.values["kv_offload"]:
+            return round(float(self.job["host_cache"] or 0.0) / GIB, _DIGITS) or None
+        weights = (self.offloaded_gib or 0.0) * GIB
+        return round((float(self.memory.host) - weights) / GIB, _DIGITS)
+
+
+def workers_of(job: LaunchJob) -> tuple[ServerGroup, ...]:
+    """The kinds of servers of a plan; with pools, prefill first."""
+    names = [name for name in SERVING_NAMES if name != "num_gpus"]
+    values = {name: job[name] for name in names}
+    if not job.is_disaggregated:
+        worker = ServerGroup(job=job, name=AGGREGATED, values=values, copies=1)
+        copies = job.num_gpus // worker.num_gpus
+        return (ServerGroup(job=job, name=AGGREGATED, values=values, copies=copies),)
+    own = {name: job[PREFILL + name] for name in OF_PREFILL}
+    tokens = own["max_num_batched_tokens"] * own["attention_data_parallel"]
+    # As many prompts as a step has room for, and one that began in the step before.
+    own["concurrency"] = math.ceil(tokens / float(job["input_tokens"])) + 1
+    return (
+        ServerGroup(job=job, name=PREFILL_POOL, values=own, copies=int(job["prefill_replicas"])),
+        ServerGroup(job=job, name=DECODE_POOL, values=values, copies=int(job["replicas"])),
+    )
+
+
+def common_quantities(worker: ServerGroup) -> Words:
+    """What every engine's table may say of a worker: parameters, answers, what follows of them.
+
+    ``quantization`` and ``expert_quantization`` are None where the published checkpoint has
+    them, ``checkpoint_quantization`` is the plan's where only another checkpoint can have it:
+    see `with_online`.
+    """
+    job, values, drafts = worker.job, worker.values, worker.drafts
+    concurrency = int(values["concurrency"])
+    return {
+        **values,
+        "concurrency": concurrency if concurrency % worker.ranks else None,
+        "max_num_seqs": worker.max_num_seqs,
+        "max_num_batched_tokens": worker.max_num_batched_tokens,
+        "enforce_eager": bool(job["enforce_eager"]),
+        "redundant_experts": worker.redundant_experts or None,
+        "max_model_len": longest_request(job),
+        "offloaded_gib": worker.offloaded_gib,
+        "cache_on_host_gib": worker.cache_on_host_gib,
+        "weight_offload": None,
+        "kv_offload": values["kv_offload"] or None,
+        "draft_tokens": drafts,
+        "draft_method": draft_method(job) if drafts and not unlisted_draft_method(job) else None,
+        "draft_steps": job["draft_steps"] if drafts else None,
+        "prefix_caching": bool(_found_share(job)),
+        "lora_rank": worker.lora_rank,
+        "max_loras": job["max_loras"],
+        "num_nodes": worker.num_nodes,
+        "pool": worker.name,
+        "output_tokens": None if int(job["output_tokens"]) else 0,
+    }
+
+
+def _found_share(job: LaunchJob) -> float:
+    """The share of a prompt that the prefix cache has."""
+    alike = float(job["shared_prefix_tokens"] or 0) / float(job["input_tokens"])
+    return max(float(job["prefix_cache_hit_rate"] or 0.0), alike)
+
+
+def longest_request(job: LaunchJob) -> int:
+    """Tokens of a request that a server takes: some beyond the plan's, as engines need one or two
+    and prompts of random tokens are not read back exactly; of lengths that vary nearly all."""
+    if told := job["max_model_len"]:
+        return int(told)
+    tokens = int(job["input_tokens"]) + int(job["output_tokens"])
+    varied = 0.0
+    for kind in ("input", "output"):
+        # A length that one request in 1,000 exceeds, over the mean; lognormal, derived here.
+        sigma = math.sqrt(math.log1p(float(job[f"{kind}_variation"] or 0) ** 2))
+        varied += int(job[f"{kind}_tokens"]) * math.exp(_ONE_IN_1000 * sigma - sigma**2 / 2)
+    wanted = math.ceil(varied) + _SLACK
+    return max(tokens, min(wanted, job.model.max_position_embeddings or wanted))
+
+
+def with_online(worker: ServerGroup, online: Mapping[str, bool]) -> dict[str, str | None]:
+    """How the quantization of a worker is said to an engine.
+
+    ``online`` are the words that it makes itself of a checkpoint in 16 bit, with whether that
+    holds for the dense matrices too or for the experts alone.
+    """
+    model, values = worker.job.model, worker.values
+    published = stored_types(model)
+    dense = str(values["quantization"])
+    experts = str(values["expert_quantization"]) if model.num_experts else dense
+    said: dict[str, str | None] = {
+        "quantization": None,
+        "expert_quantization": None,
+        "checkpoint_quantization": None,
+    }
+    if (dense, experts) == published or _published(worker):
+        return said
+    is_plain = set(published) == {_SIXTEEN_BIT}
+    if is_plain and dense == experts and online.get(dense):
+        return {**said, "quantization": dense}
+    if is_plain and dense == _SIXTEEN_BIT and online.get(experts) is False:
+        return {**said, "expert_quantization": experts}
+    word = dense if dense == experts else f"{dense}, experts {experts}"
+    return {**said, "checkpoint_quantization": word}
+
+
+def model_word(worker: ServerGroup, checkpoint: str | None) -> str | ShellVariable:
+    """What an engine is told to load: a repository, or what the user must say.
+
+    ``checkpoint`` is the quantization that a checkpoint of its own must have.
+    """
+    job = worker.job
+    if checkpoint is None and (name := _published(worker) or job.hub_name):
+        return name
+    kind = "a checkpoint" if checkpoint is None else f"a checkpoint in {checkpoint}"
+    return ShellVariable(name="MODEL", meaning=f"folder or ORG/NAME of {kind} of {job.model.name}")
+
+
+def _published(worker: ServerGroup) -> str:
+    """The repository of the model's further checkpoint that has the types of a worker's weights."""
+    model, values = worker.job.model, worker.values
+    types = values["quantization"], values["expert_quantization"]
+    found = (
+        checkpoint.repository
+        for checkpoint in model.checkpoints
+        if checkpoint.repository
+        and types == stored_types(in_format(model, checkpoint.quantization))
+    )
+    return next(found, "")
+
+
+def urls(worker: ServerGroup) -> list[ShellVariable]:
+    """Where the copies of a worker are; every wrapper sets these."""
+    name = worker.name.upper()
+    return [
+        ShellVariable(name=f"{name}_URL_{copy}", meaning=f"address of copy {copy} of {worker.name}")
+        for copy in range(worker.copies)
+    ]
+
+
+def router_of(arguments: tuple[CommandWords, ...], note: str) -> Process:
+    """The process in front of all servers, on the port that clients know."""
+    return Process(
+        name="router",
+        arguments=arguments,
+        num_nodes=1,
+        gpus_per_node=0,
+        port=_FRONT_PORT,
+        notes=(note,),
+    )
+
+
+def benchmark(
+    engine: str, job: LaunchJob, model: str | ShellVariable, *, routes_replicas: bool = True
+) -> tuple[Process, ...]:
+    """The command that offers the planned load and measures what was predicted.
+
+    Without a router for replicas it is the load of one of them.
+    """
+    (worker, *_) = reversed(workers_of(job))
+    servers = worker.copies if routes_replicas or job.is_disaggregated else 1
+    rate, shared = job["request_rate"], _found_share(job)
+    prompts, answers = (float(job[f"{kind}_variation"] or 0.0) for kind in ("input", "output"))
+    images, size = float(job["images_per_sample"] or 0.0), str(job["image_size"] or "")
+    text = float(job["input_tokens"])
+    if size:
+        text = max(text - images * float(job["tokens_per_image"]), 1.0)
+    # It asks for the rate, or holds as many requests in flight as the plan has room for.
+    words = serving_benchmark(
+        engine,
+        model=_MODEL,
+        input_tokens=text,
+        output_tokens=float(job["output_tokens"]),
+        request_rate=None if rate is None else float(rate) * servers / worker.copies,
+        concurrency=None if rate else int(worker.values["concurrency"]) * servers,
+        prefix_cache_hit_rate=shared,
+        input_variation=prompts,
+        output_variation=answers,
+        url=f"http://127.0.0.1:{_FRONT_PORT}",
+        images=images if size else 0.0,
+        image_size=size,
+    )
+    # What comes before the first option, then each option with its values.
+    lines: list[list[str | ShellVariable]] = [[]]
+    for word in words:
+        if word.startswith("--"):
+            lines.append([])
+        lines[-1].append(model if word == _MODEL else word)
+    arguments = tuple(CommandWords(words=tuple(line)) for line in lines if line)
+    notes = length_notes(
+        engine, input_variation=prompts, output_variation=answers, has_prefix=shared > 0
+    )
+    if (images and not size) or job["audio_seconds"]:
+        notes += ("it sends text in place of images and sound: plan images with --image-size",)
+    return (
+        Process(name="benchmark", arguments=arguments, num_nodes=1, gpus_per_node=0, notes=notes),
+    )
+
+
+_MODEL = "\0model"
+
+
+def target_modules(job: LaunchJob, *, says_all: bool) -> list[CommandWords]:
+    """The option that says which matrices have adapters; ``says_all``: of all of them, too."""
+    targets = served_targets(job["lora_targets"])
+    words = _MODULES.get(targets, ("all",) if says_all else ())
+    return [CommandWords(words=(LORA_OPTION, *words))] if job["lora_rank"] and words else []
+
+
+_OF_POOL = ("checkpoint_quantization",)
+_NO_ROUTER = (
+    "The engine brings no router for replicas: any HTTP load balancer will do. The "
+    "benchmark measures the first of them under its share of the load."
+)
+
+
+@record(kw_only=True)
+class ServerCommand:
+    """A worker in the options of its engine.
+
+    ``has_router``: it is one of several servers behind one address.
+    """
+
+    worker: ServerGroup
+    settings: OptionTexts
+    model: str | ShellVariable
+    has_router: bool
+
+    @property
+    def listening(self) -> list[CommandWords]:
+        """On which port, for everybody."""
+        port: str | ShellVariable = PORT if self.worker.copies > 1 else str(self.port)
+        return [CommandWords(words=("--host", "0.0.0.0")), CommandWords(words=("--port", port))]
+
+    @property
+    def port(self) -> int:
+        """Where the first copy listens; a router takes the port that clients know."""
+        if not self.has_router:
+            return _FRONT_PORT
+        return _FRONT_PORT + (2000 if self.worker.name == DECODE_POOL else 100)
+
+    def process(
+        self,
+        arguments: list[CommandWords],
+        *,
+        launcher: str = "",
+        follower_arguments: tuple[CommandWords, ...] = (),
+    ) -> Process:
+        """The server as a process."""
+        worker = self.worker
+        gpu = worker.gpu.name
+        notes = () if gpu == worker.job.gpu.name else (f"runs on {gpu}",)
+        return Process(
+            name=worker.name,
+            arguments=tuple(arguments),
+            num_nodes=worker.num_nodes,
+            gpus_per_node=worker.gpus_per_node,
+            copies=worker.copies,
+            port=self.port,
+            notes=notes,
+            launcher=launcher,
+            follower_arguments=follower_arguments,
+        )
+
+
+def router(
+    servers: tuple[ServerCommand, ...],
+    program: Sequence[CommandWords],
+    pools: str,
+    of_pools: Sequence[CommandWords],
+    note: str,
+) -> list[Process]:
+    """The router of several servers: replicas by their addresses, ``pools`` with ``of_pools``."""
+    if not servers[0].has_router:
+        return []
+    each = [CommandWords(words=("--worker-urls", *urls(servers[0].worker)))]
+    if len(servers) > 1:
+        each = [CommandWords(words=(pools,)), *of_pools]
+    listening = CommandWords(words=("--host", "0.0.0.0", "--port", str(_FRONT_PORT)))
+    return [router_of((*program, *each, listening), note)]
+
+
+def servers_of(
+    job: LaunchJob,
+    table: OptionTable,
+    quantities: Callable[[ServerGroup], Quantities],
+    model: Callable[[ServerGroup, str | None], str | ShellVariable],
+    *,
+    routes_replicas: bool = True,
+) -> tuple[ServerCommand, ...]:
+    """Every kind of server of a plan; ``model`` says what it loads.
+
+    ``routes_replicas``: the engine has a router for replicas too, not for pools alone.
+    """
+    workers = workers_of(job)
+    servers = []
+    for worker in workers:
+        values = quantities(worker)
+        told = values.get("checkpoint_quantization")
+        servers.append(
+            ServerCommand(
+                worker=worker,
+                settings=table.written(values),
+                model=model(worker, None if told is None else str(told)),
+                has_router=len(workers) > 1 or (routes_replicas and workers[0].copies > 1),
+            )
+        )
+    return tuple(servers)
+
+
+def server_hooks(
+    name: str,
+    quantities: Callable[[ServerGroup], Quantities],
+    process: Callable[[ServerCommand], Process],
+    router: Callable[[tuple[ServerCommand, ...]], Sequence[Process]] = lambda servers: (),
+    *,
+    model: Callable[[ServerGroup, str | None], str | ShellVariable] = model_word,
+    files: Callable[[ServerCommand], LaunchOutputFile] | None = None,
+    left: Callable[[tuple[ServerCommand, ...]], tuple[ParameterNote, ...]] = lambda servers: (),
+    tokenizer: Callable[[LaunchJob], str | ShellVariable] | None = None,
+    routes_replicas: bool = True,
+) -> Mapping[str, Callable[..., Any]]:
+    """The hooks of an engine that is written: what its table says of a worker, and its drafts.
+
+    ``process`` is a server as one, ``router`` what stands before several; ``model`` says what a
+    worker loads, ``files`` what a server reads beside its command, ``left`` what the user decides,
+    ``tokenizer`` what the benchmark counts tokens with, where that is not the model,
+    ``routes_replicas`` whether it has a router for replicas too, not for pools alone.
+    """
+
+    def draft(job: LaunchJob, _: OptionTexts) -> LaunchDraft:
+        table = OptionTable.load(name)
+        servers = servers_of(job, table, quantities, model, routes_replicas=routes_replicas)
+        word = servers[-1].model if tokenizer is None else tokenizer(job)
+        called = _CALLED.get(name, name)
+        return draft_of(
+            servers,
+            (*map(process, servers), *router(servers)),
+            files=() if files is None else tuple(map(files, servers)),
+            left=left(servers),
+            benchmark=benchmark(called, job, word, routes_replicas=routes_replicas),
+        )
+
+    return {"quantities": lambda job: quantities(workers_of(job)[-1]), "draft": draft}
+
+
+def draft_of(
+    servers: tuple[ServerCommand, ...],
+    processes: tuple[Process, ...],
+    *,
+    benchmark: tuple[Process, ...],
+    files: tuple[LaunchOutputFile, ...] = (),
+    left: tuple[ParameterNote, ...] = (),
+) -> LaunchDraft:
+    """The draft of servers; what the table of the prefill pool cannot say has its name."""
+    first = servers[0]
+    unexpressed = [
+        ParameterNote(parameter=PREFILL + remark.parameter, value=remark.value, note=remark.note)
+        for server in servers[:-1]
+        for remark in server.settings.unexpressed
+        if remark.parameter in OF_PREFILL or remark.parameter in _OF_POOL
+    ]
+    unexpressed += [remark for server in servers for remark in _raised(server)]
+    return LaunchDraft(
+        processes=processes,
+        files=files,
+        unexpressed=tuple(unexpressed),
+        left=left,
+        benchmark=benchmark,
+        notes=() if first.has_router or first.worker.copies == 1 else (_NO_ROUTER,),
+    )
+
+
+def _raised(server: ServerCommand) -> list[ParameterNote]:
+    """That a step must have a token for each sequence, where an option bounds it."""
+    worker = server.worker
+    name, tokens = "max_num_batched_tokens", worker.max_num_batched_tokens
+    planned = int(worker.values[name])
+    told = {remark.parameter for remark in server.settings.unexpressed}
+    if tokens == planned or name in told:
+        return []
+    prefix = PREFILL if worker.name == PREFILL_POOL else ""
+    note = f"engines need one for each sequence of a rank; the file has {tokens:,}"
+    return [ParameterNote(parameter=prefix + name, value=str(planned), note=note)]

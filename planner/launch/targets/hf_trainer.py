@@ -1,0 +1,499 @@
+"""Scripts on Hugging Face's Trainer: by themselves with FSDP, with DeepSpeed, or by accelerate.
+
+Whole steps of TRL's GRPO and RLOO and of ms-swift's, around the update of the Trainer's reader.
+
+Source: huggingface/trl at f2cd577, ``trl/trainer/grpo_config.py``, ``rloo_config.py`` (names,
+defaults, what a generation is), ``grpo_trainer.py`` (places of its engine, log-probabilities) and
+``scripts/vllm_serve.py``; modelscope/ms-swift, ``swift/rlhf_trainers/args_mixin.py`` and
+``swift/arguments/rlhf_args.py``, whose trainer is TRL's and whose words differ where said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from planner.base.enums import Offload
+from planner.base.software_enums import Placement
+from planner.base.training_aliases import Algorithm
+from planner.documents.shell.edits import implied_option
+from planner.documents.yaml_writer import yaml_text
+from planner.launch.benchmark import training_draft
+from planner.launch.hf_trainer.option_precedence import split_by_precedence
+from planner.launch.hf_trainer.option_sources import OptionSources
+from planner.launch.hf_trainer.read_script import (
+    gather,
+    is_trainer_document,
+    starts_swift,
+    starts_trainer,
+    trainer_answers,
+)
+from planner.launch.hf_trainer.write_script import (
+    FSDP_FILE,
+    SECTION,
+    adapter_notes,
+    fsdp_words,
+    has_adapter,
+    is_supervised,
+    json_file,
+    moved_activations,
+    nested,
+    repeats_inside,
+    require_even_copies,
+    script_arguments,
+    script_files,
+    script_quantities,
+    script_remarks,
+    script_settings,
+)
+from planner.launch.option_table import (
+    OptionRole,
+    OptionTable,
+    OptionTexts,
+    ParameterNote,
+    Quantities,
+    Words,
+)
+from planner.launch.parsed_launch import (
+    LaunchSettings,
+    OptionReader,
+    ParsedCommand,
+    SettingsBuilder,
+    flag,
+    has_unknown_value,
+    number,
+    option_text,
+    parse_int,
+    with_unknown_options,
+)
+from planner.launch.target import (
+    CommandWords,
+    LaunchDraft,
+    LaunchJob,
+    LaunchOutputFile,
+    LaunchTarget,
+)
+from planner.launch.targets.rl_reader_writer import (
+    put_lengths,
+    put_redrawn,
+    put_split,
+    reader_of_steps,
+)
+from planner.question.terms import glossary
+
+
+def _of_script(job: LaunchJob) -> Quantities:
+    """What the script is told that DeepSpeed or accelerate starts."""
+    return {**script_quantities(job), "offload": moved_activations(job)}
+
+
+def _by_trainer(job: LaunchJob) -> Quantities:
+    """What the script is told, and how FSDP shards."""
+    stage, offload = int(job["zero_stage"]), job["offload"]
+    sharded, inside = stage >= 2, repeats_inside(job, sharded=stage >= 2)
+    return {
+        **script_quantities(job),
+        "offload": None if offload == "activations" and not is_supervised(job) else offload,
+        "sharded": True if sharded else None,
+        "sharded_weights": stage == 3 if sharded else None,
+        "sharded_recompute": True if inside else None,
+        "recompute": "none" if inside else job["recompute"],
+        "quantized_storage": "bfloat16" if sharded and job["adapter"] == "qlora" else None,
+    }
+
+
+def _trainer_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    keys = {each.option: each.text for each in settings.options if each.option.startswith(SECTION)}
+    files = list(script_files(job))
+    more = []
+    if keys:
+        document = nested({"version": "2", **{k.removeprefix(SECTION): v for k, v in keys.items()}})
+        files.append(json_file(FSDP_FILE, document, "how FSDP shards"))
+        more.append(CommandWords(words=("--fsdp_config", FSDP_FILE)))
+    unexpressed, left = script_remarks(job)
+    notes: tuple[str, ...] = ()
+    if has_adapter(job):
+        told = "peft adds the adapters with TRL's default lora_alpha and lora_dropout."
+        notes = (told, *adapter_notes(job))
+    return training_draft(
+        job,
+        "transformers",
+        script_arguments(job, settings, *more),
+        files=tuple(files),
+        unexpressed=unexpressed,
+        left=left,
+        notes=notes,
+    )
+
+
+TRANSFORMERS = LaunchTarget.of(
+    "transformers",
+    quantities=_by_trainer,
+    draft=_trainer_draft,
+    answers=trainer_answers,
+    starts=starts_trainer,
+    is_of=is_trainer_document,
+    honoured=split_by_precedence,
+)
+
+
+def _beside_script(job: LaunchJob, target: str) -> Words:
+    """Nothing of what the script's own options say and a file of the target does not."""
+    own = {row.parameter for row in OptionTable.load(target).rows if row.role is OptionRole.IS}
+    return dict.fromkeys(script_quantities(job).keys() - {"layer_split", *own})
+
+
+DEEPSPEED_FILE = "ds_config.json"
+_WRITTEN = ("bf16", "fp16", "fp32")
+
+
+def by_deepspeed(job: LaunchJob) -> Quantities:
+    """What the table turns into keys of ``ds_config.json``."""
+    stage = int(job["zero_stage"])
+    steps, micro, tp = job.accumulation_steps, job["micro_batch_size"], job["tensor_parallel"]
+    return {
+        **_beside_script(job, "deepspeed"),
+        "gradient_accumulation_steps": steps,
+        # Its parser counts the ranks that split tensors as data parallel ones.
+        "train_batch_size": micro * steps * job.data_parallel * tp,
+        "precision_kept": True if job["precision"] not in _WRITTEN else None,
+        "overlap": stage > 0,
+        "contiguous": stage > 0,
+        "gather_on_save": stage == 3,
+        "offload": None if job["offload"] == "activations" else job["offload"],
+    }
+
+
+def deepspeed_file(settings: OptionTexts) -> LaunchOutputFile:
+    """``ds_config.json`` of the options of the table."""
+    document = nested({each.option: each.text for each in settings.options})
+    return json_file(DEEPSPEED_FILE, document, "what DeepSpeed shards")
+
+
+def _deepspeed_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    script = script_settings(
+        job,
+        # What the file cannot say is told once.
+        precision=job["precision"] if job["precision"] in _WRITTEN else "bf16",
+        offload=moved_activations(job),
+        quantized_storage=(
+            "bfloat16" if job["zero_stage"] == 3 and job["adapter"] == "qlora" else None
+        ),
+    )
+    unexpressed, left = script_remarks(job)
+    return training_draft(
+        job,
+        "deepspeed",
+        script_arguments(job, script, CommandWords(words=("--deepspeed", DEEPSPEED_FILE))),
+        files=(deepspeed_file(settings), *script_files(job)),
+        unexpressed=(*script.unexpressed, *unexpressed),
+        left=left,
+        notes=adapter_notes(job),
+    )
+
+
+def _starts_deepspeed(words: Sequence[str]) -> bool:
+    names = {word.partition("=")[0] for word in words}
+    is_configured = bool(names & {"--deepspeed", "--deepspeed_config", "--zero_stage"})
+    # Programs that leave batches to DeepSpeed's file.
+    tunes = {"--model_name", "--num_train_epochs"} <= names
+    return is_configured and (tunes or starts_trainer(words))
+
+
+DEEPSPEED = LaunchTarget.of(
+    "deepspeed",
+    quantities=by_deepspeed,
+    draft=_deepspeed_draft,
+    answers=trainer_answers,
+    starts=_starts_deepspeed,
+    honoured=split_by_precedence,
+    script=_of_script,
+)
+
+
+_ACCELERATE_FILE = "accelerate.yaml"
+_BY_FSDP = ("HF Trainer FSDP", "FSDP", "FSDP compiled", "FSDP bf16", "HF Trainer bf16")
+_UNKNOWN = ("fp4", "int8", "tf32")
+# Its mixed_precision where that is not the precision's own word.
+_PRECISIONS = {"fp4": "bf16", "int8": "bf16", "tf32": "no", "fp32": "no"}
+
+
+def _kind(job: LaunchJob) -> str:
+    is_whole = not job["zero_stage"] and not job["offload"].startswith("optimizer")
+    if is_whole and (job.profile.name != "DeepSpeed" or job.num_gpus == 1):
+        return "NO" if job.num_gpus == 1 else "MULTI_GPU"
+    return "FSDP" if job.profile.name in _BY_FSDP else "DEEPSPEED"
+
+
+def _by_accelerate(job: LaunchJob) -> Quantities:
+    kind, precision, is_usual = _kind(job), job["precision"], job["torch_compile"] == "auto"
+    # FSDP and DeepSpeed are told each in their way.
+    own = {*_fsdp(job), "zero3_init"}
+    quantities = {
+        **dict.fromkeys(own),
+        **_beside_script(job, "accelerate"),
+        "kind": kind,
+        "num_nodes": job.num_nodes,
+        "precision": precision if precision in _UNKNOWN else None,
+        "precision_type": _PRECISIONS.get(precision, precision),
+        "cp_comm_type": job["cp_comm_type"] if kind == "FSDP" else None,
+        "fp8_backend": "te" if precision == "fp8" else None,
+        "fp8_format": "HYBRID" if precision == "fp8" else None,
+        # It is accelerate that compiles the model where the profile is of compiled models.
+        "compiled": "inductor" if is_usual and job.profile.compilation.default else None,
+    }
+    if kind == "FSDP":
+        return quantities | _fsdp(job)
+    if kind == "DEEPSPEED":
+        return quantities | _deepspeed(job)
+    return quantities
+
+
+_BY_FSDP2 = {
+    row.parameter
+    for row in OptionTable.load("accelerate").rows
+    if row.option.startswith("parallelism_config.")
+}
+_UNSPLIT = [name for name in glossary() if name in _BY_FSDP2]
+
+
+def _fsdp(job: LaunchJob) -> Words:
+    replicas = int(job["data_parallel_replicas"])
+    return {
+        "zero_stage": job["zero_stage"],
+        "offload": job["offload"] if job["offload"] == "optimizer" else None,
+        **{name: job[name] for name in _UNSPLIT},
+        "shard_size": job.data_parallel // replicas,
+        **fsdp_words(job),
+    }
+
+
+def _deepspeed(job: LaunchJob) -> Words:
+    stage, offload = int(job["zero_stage"]), Offload[job["offload"].upper()]
+    where = "nvme" if offload.to_drives else "cpu"
+    return {
+        "deepspeed_stage": stage,
+        "deepspeed_accumulation": job.accumulation_steps,
+        "deepspeed_optimizer": where if offload.of_states else "none",
+        "deepspeed_weights": where if offload.of_weights else "none",
+        "deepspeed_init": stage == 3 and job["zero3_init"],
+        "deepspeed_save": True if stage == 3 else None,
+        **(_by_heads(job) if _trades_heads(job) else {}),
+    }
+
+
+def _trades_heads(job: LaunchJob) -> bool:
+    return bool(job["context_parallel"] > 1 and job["cp_comm_type"] == "a2a")
+
+
+def _by_heads(job: LaunchJob) -> Words:
+    """DeepSpeed's Ulysses; the sizes come to all GPUs [1]_.
+
+    References
+    ----------
+    .. [1] huggingface/accelerate 1.15.0, ``docs/source/concept_guides/sequence_parallelism.md`` and
+       ``utils/dataclasses.py``, ``DeepSpeedSequenceParallelConfig``.
+    """
+    kernel = {"fa3": "flash_attention_3", "sdpa": "sdpa"}.get(str(job["attention_kernel"]))
+    return {
+        "head_ranks": job["context_parallel"],
+        "shard_size": job.data_parallel,
+        "head_exchange": "deepspeed",
+        "head_attention": kernel or "flash_attention_2",
+    }
+
+
+def _accelerate_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
+    require_even_copies(job)
+    kind = _kind(job)
+    is_fsdp, inside = kind == "FSDP", repeats_inside(job, sharded=kind == "FSDP")
+    elsewhere = job["precision"] in ("fp8", *_UNKNOWN)
+    script = script_settings(
+        job,
+        precision=None if elsewhere else job["precision"],
+        precision_elsewhere=True if job["precision"] == "fp8" else None,
+        precision_kept=True if job["precision"] in ("fp4", "int8") else None,
+        recompute="none" if inside else job["recompute"],
+        offload=moved_activations(job),
+        quantized_storage="bfloat16" if is_fsdp and job["adapter"] == "qlora" else None,
+    )
+    unexpressed, left = script_remarks(job)
+    note = f"accelerate's YAML has it for FSDP2, not for {kind}; choose the target deepspeed"
+    said = {"context_parallel"} if kind == "DEEPSPEED" and _trades_heads(job) else set()
+    unsplit = [name for name in _UNSPLIT if job[name] > 1 and not is_fsdp and name not in said]
+    remarks = (ParameterNote(parameter=name, value=str(job[name]), note=note) for name in unsplit)
+    notes = {each.option: each.note for each in settings.options if each.note}
+    text = yaml_text(nested({each.option: each.text for each in settings.options}), notes)
+    config = LaunchOutputFile(
+        name=_ACCELERATE_FILE, text=text, meaning="how accelerate starts and shards"
+    )
+    return training_draft(
+        job,
+        "accelerate",
+        script_arguments(job, script),
+        launcher="accelerate",
+        launcher_arguments=(CommandWords(words=("--config_file", _ACCELERATE_FILE)),),
+        files=(config, *script_files(job)),
+        unexpressed=(*script.unexpressed, *unexpressed, *remarks),
+        left=left,
+        notes=adapter_notes(job),
+    )
+
+
+ACCELERATE = LaunchTarget.of(
+    "accelerate",
+    quantities=_by_accelerate,
+    draft=_accelerate_draft,
+    answers=trainer_answers,
+    honoured=split_by_precedence,
+    script=_of_script,
+)
+
+
+_DEGREE = "--vllm_tensor_parallel_size"
+_GENERATIONS, _SAMPLES = "--num_generations", {True: 2, False: 8}
+"""Answers to a prompt where nobody says so: of RLOO, of GRPO."""
+_SHARE = {True: 0.9, False: 0.3}
+"""Of a GPU's memory: of ms-swift's engine, of TRL's."""
+_SWIFT_PLACES = 256
+_MICRO = 8
+_SERVERS = ("--vllm_server_host", "--vllm_server_base_url")
+_SERVER = re.compile(
+    r"\b(?:trl\s+vllm-serve|swift\s+rollout)\b(?P<words>(?:[^\n\\]|\\\s*\n[#\s]*)*)"
+)
+_SPLITS = re.compile(r"--(?:vllm[-_])?(?:tensor|data)[-_]parallel[-_]size[\s=]+(\d{1,4})\b")
+
+
+def step_of(target: LaunchTarget) -> LaunchTarget:
+    """A target of the Trainer with what reads its files as whole steps, and writes none."""
+    alone = LaunchTarget.of(target.name, answers=target.answers)
+    made = reader_of_steps(alone, ("TRL",), _put_step, _merge_config_files, table="trl-step")
+    return replace(target, answers=made.answers, step=made.step)
+
+
+def _merge_config_files(command: ParsedCommand) -> ParsedCommand:
+    """With options of a script as its parser spells them, and those of the files that it names.
+
+    GPUs that a user says to have are those of its server, too.
+    """
+    command = with_unknown_options(command)
+    sources = OptionSources(name=command.name)
+    gather(command, sources)
+    spelled = {given.option for given in sources.script.values()}
+    others = {
+        name: option for name, option in command.options.items() if option.option not in spelled
+    }
+    command = replace(command, options={**others, **sources.script})
+    given, gpus = command.resources.num_gpus, _of_server(OptionReader(command=command, meanings={}))
+    total = parse_int(given) or 0
+    if given and gpus and not given.line and total > gpus:
+        option = implied_option(given.option, str(total - gpus), given.line)
+        command = replace(command, resources=replace(command.resources, num_gpus=option))
+    return command
+
+
+def _of_server(reading: OptionReader) -> int | None:
+    """GPUs of the server that generates; None where none does."""
+    mode = option_text(reading, "--vllm_mode")
+    if mode != "server" and (mode or not any(map(reading.has, _SERVERS))):
+        return None
+    served = _SERVER.search(reading.command.text)
+    if served is None:
+        return number(reading, _DEGREE) or 1
+    return prod(int(size) for size in _SPLITS.findall(served["words"]))
+
+
+def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder) -> None:
+    """What of a whole step is no row of the table: answers, lengths, who runs where."""
+    values = settings.values
+    values["framework"] = "TRL"
+    words = [word_option.single or "" for word_option in reading.command.positional]
+    is_swift = starts_swift(words)
+    if is_swift:
+        settings.notes.append(
+            "ms-swift has no profile: predicted as TRL, whose trainer it extends."
+        )
+    if flag(reading, "--dynamic_sample"):
+        put_redrawn(settings)
+    elif any("rloo" in word for word in words):
+        values["algorithm"] = str(Algorithm.RLOO)
+    _put_answers(reading, update, settings)
+    length = int(update.values["sequence_length"])
+    answer = number(reading, "--max_completion_length") or _ANSWER
+    put_lengths(settings, length, answer, number(reading, "--max_prompt_length"))
+    micro = int(update.values.get("micro_batch_size") or _MICRO)
+    values["micro_batch_tokens"] = micro * (int(values["input_tokens"]) + values["output_cap"])
+    values["engine"] = "vllm"
+    if not flag(reading, "--use_vllm", *_SERVERS):
+        settings.notes.append(
+            "It generates by Transformers (no use_vllm), which takes several times as long as an "
+            "engine: predicted as with vLLM."
+        )
+    settings.assume(
+        "rollout_gpu_memory", _SHARE[is_swift], f"{_SHARE[is_swift]} of a GPU is the program's"
+    )
+    if is_swift:
+        settings.assume("max_num_seqs", _SWIFT_PLACES, f"{_SWIFT_PLACES}, ms-swift's default")
+    _put_placement(reading, update, settings)
+
+
+_ANSWER = 512
+
+
+def _put_answers(reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder) -> None:
+    """How many prompts a generation answers, in answers of which ranks and micro-batches share.
+
+    A generation is of as many micro-batches of each rank as an optimizer step, unless it is said
+    to be of others; where it is of fewer, a step is several generations.
+    """
+    values = settings.values
+    is_rloo = values.get("algorithm") == Algorithm.RLOO
+    samples = number(reading, _GENERATIONS) or _SAMPLES[is_rloo and not reading.has("--rlhf_type")]
+    values["samples_per_prompt"] = samples
+    if not reading.has(_GENERATIONS):
+        settings.defaults["samples_per_prompt"] = f"{samples} are the program's"
+    batch = update.values.get("global_batch_size")
+    if batch is None or has_unknown_value(reading, _GENERATIONS):
+        settings.mark_missing("num_gpus" if batch is None else "prompts_per_step")
+        return
+    accumulated = number(reading, "--gradient_accumulation_steps") or 1
+    steps = number(reading, "--steps_per_generation") or accumulated
+    generated = number(reading, "--generation_batch_size") or int(batch) * steps // accumulated
+    answers = max(generated, int(batch))
+    values["prompts_per_step"] = max(answers // samples, 1)
+    if values["prompts_per_step"] * samples != answers:
+        settings.notes.append(
+            f"{answers:,} answers of a step are no whole groups of {samples}: "
+            f"{values['prompts_per_step']:,} prompts are taken."
+        )
+        values["global_batch_size"] = min(int(batch), values["prompts_per_step"] * samples)
+    if answers > batch:
+        settings.notes.append(
+            f"A generation is trained in {answers // int(batch)} optimizer steps."
+        )
+
+
+def _put_placement(
+    reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
+) -> None:
+    """Where trainer and engine run: on the same GPUs, or the engine as a server."""
+    train, gpus = update.values.get("num_gpus"), _of_server(reading)
+    if gpus is None:
+        for name, options in (
+            ("offload_train", ("--offload_model", "--offload_optimizer")),
+            ("offload_rollout", ("--vllm_enable_sleep_mode", "--sleep_level")),
+        ):
+            settings.values[name] = any(flag(reading, option) for option in options)
+        put_split(settings, Placement.COLOCATED, train, 0)
+        return
+    if _SERVER.search(reading.command.text) is None:
+        settings.notes.append(
+            f"It does not say how many GPUs its server has: one engine of {gpus} is taken; --gpus "
+            "with --set train_gpus says it."
+        )
+    put_split(settings, Placement.SEPARATE, train, gpus)
+
+
+TARGETS = tuple(step_of(target) for target in (TRANSFORMERS, DEEPSPEED, ACCELERATE))

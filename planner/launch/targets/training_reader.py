@@ -1,0 +1,247 @@
+"""What files of programs that train say alike: GPUs, tokens, answers, splits, micro-batches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import prod
+from typing import Any, TypeAlias
+
+from planner.base.enums import AdapterTargets
+from planner.base.training_aliases import (
+    TrainingObjective,
+    nearest_adapter_targets,
+    parse_adapter_targets,
+)
+from planner.documents.shell.edits import ParsedOption
+from planner.launch.import_launch import MODEL_SPLITS
+from planner.launch.option_table import VALUE, OptionRole, OptionTable, Words, is_among, tool_row
+from planner.launch.parsed_launch import (
+    NOTHING,
+    LaunchSettings,
+    OptionReader,
+    ParsedCommand,
+    SettingsBuilder,
+    number,
+    require_split,
+    total_gpus,
+    with_unknown_options,
+    without_null_keys,
+)
+from planner.launch.target import LaunchTarget, option_texts
+from planner.question.terms import terms_about
+
+Spelled: TypeAlias = Callable[[str], str]
+"""An option of a command as the table has it."""
+
+
+def strip_dashes(option: str) -> str:
+    """An option without its dashes."""
+    return option.lstrip("-")
+
+
+def identity(option: str) -> str:
+    """The same."""
+    return option
+
+
+def make_reader_target(
+    name: str,
+    tell: Callable[[OptionReader, SettingsBuilder], Words | None],
+    whole: Callable[[ParsedCommand], Mapping[str, ParsedOption]],
+    spelled: Spelled = strip_dashes,
+) -> LaunchTarget:
+    """The target of a program whose files are read alone.
+
+    Parameters
+    ----------
+    name : of the target and of its table
+    tell : puts what no row of the table tells, and returns the sizes of a model that has no name;
+        raises `LaunchError` or `SpecError` of what is not predicted
+    whole : all options of a command or document, those of the file that it names among them, as
+        the table has them
+    """
+    table = OptionTable.load(name)
+
+    def answers(reading: OptionReader) -> LaunchSettings:
+        options = without_null_keys(whole(reading.command), table)
+        found = replace(reading.command, options=options, unknown=())
+        inner, tool = OptionReader.of(found, table), tool_row(name)
+        told = option_texts(inner, tool["title"])
+        told.values["framework"] = f"{tool['profiles']}|{tool['nearest']}".strip("|").split("|")[0]
+        shape = tell(inner, told)
+        names = {*reading.command.options, *(one.option for one in reading.command.unknown)}
+        known = {spelled(one) for one in table.used | table.options}
+        used = frozenset(one for one in names if is_among(spelled(one), known))
+        ignored = frozenset(name for name in names if spelled(name) in table.ignored)
+        unread = frozenset(name for name in names if is_among(spelled(name), table.unread))
+        return told.build(shape=shape, used=used, ignored=ignored - used, unread=unread)
+
+    return LaunchTarget.of(name, answers=answers)
+
+
+def make_update_reader(
+    name: str,
+    tell: Callable[[OptionReader, SettingsBuilder], None],
+    models: Sequence[str],
+    sections: tuple[str, ...],
+) -> Callable[[OptionReader], LaunchSettings]:
+    """What reads the update of a program that trains on generated answers.
+
+    Parameters
+    ----------
+    name : of the target and of its table
+    tell : puts what no row of the table tells; raises `LaunchError` of what cannot be
+    models : options of which the first that says something names the model
+    sections : how options of the program begin that nothing reads
+    """
+    table, title = OptionTable.load(name), tool_row(name)["title"]
+
+    def answers(reading: OptionReader) -> LaunchSettings:
+        reading = replace(reading, command=with_unknown_options(reading.command))
+        told = option_texts(reading, title)
+        put_plain(told)
+        told.require("model", next(filter(None, map(reading.text, models)), None))
+        tell(reading, told)
+        return told.build(used=table.used, **unread_of_sections(reading, sections))
+
+    return answers
+
+
+def ranks_of(
+    reading: OptionReader, settings: SettingsBuilder, total: int | None = None, **sizes: int
+) -> int | None:
+    """The GPUs of the job, if it tells them, and how many ranks share its batch.
+
+    ``total`` is their number where its own options say it, ``sizes`` what a copy of the model is
+    split over.
+
+    Raises `LaunchError`: they do not divide the GPUs.
+    """
+    total = total or total_gpus(reading.command.resources)
+    require_split(reading, total, **sizes)
+    settings.require("num_gpus", total)
+    return None if total is None else total // prod(sizes.values())
+
+
+def put_batch(settings: SettingsBuilder, ranks: int | None, steps: int | None) -> None:
+    """The batch of a step: micro-batches of every rank, of ``steps`` one after the other."""
+    micro = settings.values.get("micro_batch_size")
+    if ranks is not None and micro is not None:
+        settings.values["global_batch_size"] = int(micro) * (steps or 1) * ranks
+
+
+def put_tokens(settings: SettingsBuilder, steps: int | None) -> None:
+    """The tokens of so many steps, where batch and length are told."""
+    batch, length = (settings.values.get(name) for name in ("global_batch_size", "sequence_length"))
+    if steps and batch and length:
+        settings.values["total_tokens"] = steps * int(batch) * int(length)
+
+
+_DEGREES = {*terms_about("layout_size", "train"), "expert_tensor_parallel"}
+
+
+def fsdp_profile(values: Mapping[str, object]) -> str:
+    """The nearest profile of FSDP: that of plain FSDP splits no tensors, tokens or experts."""
+    if values["adapter"] != "none":
+        return "HF Trainer FSDP"
+    is_split = any(values.get(name, 1) != 1 for name in terms_about("collective"))
+    return "NeMo AutoModel" if is_split else "FSDP"
+
+
+def put_plain(settings: SettingsBuilder, precision: str = "bf16") -> None:
+    """What an update computes in where its file names no adapter: all weights, no other heads."""
+    settings.set("precision", precision)
+    settings.set("mtp_num_layers", 0)
+    settings.set("adapter", "none")
+
+
+def put_lora(reading: OptionReader, settings: SettingsBuilder, rank: int, *options: str) -> None:
+    """Low-rank adapters of the matrices that one of some options names, or of all of a layer."""
+    settings.set("adapter", "lora")
+    settings.set("lora_rank", rank)
+    given = (reading.command.options[name].texts for name in options if reading.has(name))
+    named = ",".join(_MODULE.findall(" ".join(filter(None, next(given, ())))))
+    is_all = named.lower() in NOTHING or parse_adapter_targets(named) == AdapterTargets.ALL_LINEAR
+    known = (
+        named
+        if parse_adapter_targets(named) in [*AdapterTargets]
+        else str(nearest_adapter_targets([named]))
+    )
+    settings.set("lora_targets", str(AdapterTargets.ALL_LINEAR) if is_all else known)
+
+
+_MODULE = re.compile(r"[\w.*-]+")
+
+
+def put_megatron_split(reading: OptionReader, settings: SettingsBuilder, section: str) -> None:
+    """The degrees that Megatron-Core splits by, as a section of a file calls them as it does."""
+    for row in OptionTable.load("megatron-bridge").rows:
+        key = row.option.rpartition(".")[2]
+        if row.role is OptionRole.IS and row.parameter in _DEGREES and VALUE in row.text:
+            settings.set(row.parameter, number(reading, f"{section}{key}"))
+    for term in MODEL_SPLITS:
+        settings.values.setdefault(term, 1)
+
+
+def require_ranks(reading: OptionReader, settings: SettingsBuilder, num_gpus: int) -> int:
+    """GPUs of a copy of the model; their number must be a multiple of it.
+
+    Raises LaunchError if it is not.
+    """
+    sizes = {name: int(settings.values[name]) for name in MODEL_SPLITS}
+    require_split(reading, num_gpus, **sizes)
+    return prod(sizes.values())
+
+
+def put_objective(settings: SettingsBuilder, has_reference: bool, has_critic: bool = False) -> None:
+    """The passes beside the update: a reference model's too, or the policy's alone."""
+    if has_critic:
+        settings.notes.append("It also trains a critic, which is not predicted.")
+    objective = TrainingObjective.GRPO if has_reference else TrainingObjective.DAPO
+    settings.values["training_objective"] = str(objective)
+    if not has_reference:
+        settings.notes.append(
+            "No divergence from a reference model is in it: it has none, as DAPO."
+        )
+
+
+def note_updates(
+    settings: SettingsBuilder, program: str, generated: int | None, batch: int
+) -> None:
+    """Say that a step trains what it generated in several updates of a batch, if it does."""
+    if generated and generated > batch and generated % batch == 0:
+        times = generated // batch
+        settings.notes.append(f"A step of {program} is {times} such updates, after one generation.")
+
+
+def put_token_budget(settings: SettingsBuilder, tokens: int, share: int | None) -> None:
+    """Micro-batches of so many tokens: the most sequences of full length that they hold.
+
+    They divide a rank's ``share`` of the sequences, where that is known.
+    """
+    most = max(tokens // int(settings.values["sequence_length"]), 1)
+    sizes = range(1, min(most, share) + 1) if share else (most,)
+    size = max(size for size in sizes if not share or share % size == 0)
+    settings.values["micro_batch_size"] = size
+    settings.notes.append(
+        f"Micro-batches of up to {tokens:,} tokens: taken as {size} of full length."
+    )
+
+
+def unread_of_sections(
+    reading: OptionReader, sections: tuple[str, ...], used: frozenset[str] = frozenset()
+) -> dict[str, Any]:
+    """Options that begin so and are not used: ``ignored`` of generation and other models than the
+    policy, which the update has no part in, and ``unread``."""
+    names = {name for name in reading.command.options if name.startswith(sections)} - used
+    others = frozenset(name for name in names if _OF_OTHERS.match(name))
+    return {"ignored": others, "unread": frozenset(names - others)}
+
+
+_OF_OTHERS = re.compile(
+    r"(--)?(actor_rollout_ref\.(rollout|ref)|critic|reward|rollout|vllm|sglang|ref|eval"
+    r"|valid|env|orchestrator|inference|policy\.generation|teacher|value"
+    r"|value_loss_fn|custom_reward_function)(?![a-z])"
+)

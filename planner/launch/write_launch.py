@@ -1,0 +1,510 @@
+"""From a plan to the files that start it and what stands above them, and back from such a file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from textwrap import wrap
+from typing import cast
+
+import numpy as np
+
+from planner.base.atomic_write import write_atomically
+from planner.base.formatting import format_count, format_limit, printable
+from planner.base.formatting import format_probability as percent
+from planner.base.read_files import read_bytes, read_json
+from planner.base.records import record
+from planner.base.units import DAY, GIB
+from planner.base.version import __version__
+from planner.configurations.configuration_tables import TrainingConfigurations, format_value
+from planner.configurations.training_rules import unsupported
+from planner.errors import LaunchError, OutputError, PlannerError, SpecError
+from planner.launch import MANIFEST, SCRIPT
+from planner.launch.option_table import shipped_rows
+from planner.launch.target import (
+    LaunchDraft,
+    LaunchJob,
+    LaunchOutputFile,
+    LaunchTarget,
+    Process,
+    ShellVariable,
+)
+from planner.launch.targets import target_of
+from planner.launch.wrappers import wrapper_of
+from planner.optimize.result_columns import fit_probability
+from planner.question.request import Request
+from planner.question.terms import plain_values, terms_about, terms_of
+from planner.specs.catalogue import Catalogue
+from planner.workloads.make_plan import evaluate, make_plan, make_single_plan
+from planner.workloads.registry import workload_of
+from planner.workloads.saved_plan import PLAN_FILE, SavedPlan
+
+_OF_PEFT = ("transformers", "deepspeed", "accelerate", "axolotl")
+# What may be said beside a target whose documents a cluster takes as they are.
+_AS_THEY_ARE = (SCRIPT, "kubernetes")
+
+
+@record(kw_only=True)
+class WrittenLaunch:
+    """Files that start a plan with a tool.
+
+    Parameters
+    ----------
+    target : framework or engine of the files
+    wrapper : ``script``, ``slurm``, ``kubernetes`` or ``kserve``
+    job : plan with its model and hardware
+    draft : processes and options before they are written
+    files : files with their texts; the last is the plan
+    """
+
+    target: LaunchTarget
+    wrapper: str
+    job: LaunchJob
+    draft: LaunchDraft
+    files: tuple[LaunchOutputFile, ...]
+
+    @property
+    def starts(self) -> tuple[str, ...]:
+        """The commands that start the plan, in order."""
+        return tuple(line for file in self.files for line in file.start.splitlines())
+
+
+def launch_of(request: Request, target: str, wrapper: str) -> WrittenLaunch:
+    """The files that start the one configuration of a request.
+
+    Raises SpecError, SearchSpaceError or InfeasibleError if the request names what is unknown, is
+    no single configuration, or cannot run; LaunchError if target or wrapper is unknown, or cannot
+    start the plan.
+    """
+    tool, wrapped = target_of(target), wrapper_of(wrapper)
+    job = LaunchJob.of(request)
+    if job.learns_preferences:
+        raise LaunchError(
+            f"No launch file of {job['training_objective']} is written: start from one of yours, "
+            "`planner estimate --from FILE --write`."
+        )
+    usual = str(getattr(job.profile, "expert_adapters", "none"))
+    if tool.name not in _OF_PEFT and (job["expert_adapters"] or usual) != usual:
+        raise LaunchError(
+            f"{tool.title}: expert_adapters {job['expert_adapters']} is not written, its own is "
+            f"{usual}: leave it out, or start from a file of yours."
+        )
+    draft = tool.drafted(job)
+    if not draft.processes:  # it writes whole documents, which need nothing around them
+        if wrapper not in _AS_THEY_ARE:
+            raise LaunchError(
+                f"{tool.title} starts its own documents on Kubernetes: leave --wrapper {wrapper} "
+                "out, or choose the target of the engine."
+            )
+        wrapped = wrapper_of(SCRIPT)
+    plan = LaunchOutputFile(name=PLAN_FILE, text=job.pinned.to_toml(), meaning="the plan")
+    files = (*wrapped(tool, job, draft), plan)
+    return WrittenLaunch(target=tool, wrapper=wrapper, job=job, draft=draft, files=files)
+
+
+def for_target(request: Request, target: str) -> Request:
+    """The request as a search of plans that the target can start.
+
+    It has the target's frameworks or engines, or the nearest, if it names none, and of the values
+    of parameters those that the target has options for.
+    """
+    tool = target_of(target)
+    profiles = tool.profiles or tool.nearest
+    kind = workload_of(request.workload).profile_kind
+    if request.workload not in tool.workloads:
+        return request
+    if getattr(request, kind) is None and request.space is None and profiles:
+        several = profiles if len(profiles) > 1 else profiles[0]
+        is_framework = kind == "framework"
+        request = (
+            replace(request, framework=several)
+            if is_framework
+            else replace(request, engine=several)
+        )
+    request = tool.narrowed(request)
+    return replace(request, settings={**request.settings, **_values_with_options(request, tool)})
+
+
+def _values_with_options(request: Request, tool: LaunchTarget) -> dict[str, list[str | float]]:
+    """Of each parameter of which the target cannot express some values, the others."""
+    found = {}
+    meshes = [each.mesh for each in make_plan(request).problem.sources if each.mesh is not None]
+    names = {*tool.table.parameters}.intersection(*(mesh.kind.names() for mesh in meshes))
+    for name in sorted(names):
+        numbers = {float(number) for mesh in meshes for number in mesh.values(name)}
+        values = [format_value(name, number) for number in sorted(numbers)]
+        expressed = [value for value in values if tool.table.can_say(name, value)]
+        if 0 < len(expressed) < len(values):
+            found[name] = expressed
+    return found
+
+
+def translate_request(request: Request, target: str) -> Request:
+    """The request as the target's framework or engine runs it, where it is of another.
+
+    Layout, batch, precision and memory stay; the release of an engine does not, a ZeRO stage that
+    the framework lacks is its next one, and what tunes how the other computes goes where it has
+    no such thing.
+    """
+    tool, kind = target_of(target), workload_of(request.workload).profile_kind
+    profiles = tool.profiles or tool.nearest
+    # Whether it fits as it is has no part here: the other may need less.
+    plan = make_single_plan(request)
+    evaluation = evaluate(plan)
+    job = LaunchJob.of_plan(plan, evaluation)
+    own = job.profile
+    is_its = own.name in profiles or tool.is_of_release(own)
+    if is_its or not profiles or request.workload not in tool.workloads:
+        return request
+    if kind == "engine":
+        return replace(request, engine=profiles[0], engine_version=None)
+    profile = Catalogue(request.specs).load_framework(profiles[0]).spec
+    configurations = evaluation.candidates.configurations
+    asked = unsupported(cast(TrainingConfigurations, configurations), profile)
+    lacking = {name for name, where in asked.items() if np.any(where)}
+    settings, stage = dict(request.settings), int(job["zero_stage"] or 0)
+    stages = profile.zero_stages
+    if int(job["pipeline_parallel"]) > 1 and profile.pipeline_parallel:
+        stages = profile.pipeline_zero_stages
+    if "zero_stage" in lacking:
+        settings["zero_stage"] = min((one for one in stages if one > stage), default=max(stages))
+    for name in lacking.intersection(terms_about("tuning")):
+        settings.pop(name, None)
+    return replace(request, framework=profiles[0], settings=settings)
+
+
+def save_launch(folder: Path, launch: WrittenLaunch) -> tuple[Path, ...]:
+    """Write the files of a launch into a directory, which is made if needed.
+
+    A file that is there is replaced only if it is as planner wrote it.
+
+    Raises OutputError if a file of the user's stands in the way, or the directory cannot be
+    written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        known = {
+            name: digest
+            for name, digest in written_files(folder).items()
+            if not Path(name).is_absolute() and ".." not in Path(name).parts
+        }
+        _refuse_others(folder, launch.files, known)
+        for file in launch.files:
+            _write(folder / file.name, file)
+        manifest = {
+            "version": __version__,
+            "target": launch.target.name,
+            "target_version": launch.target.version,
+            "wrapper": launch.wrapper,
+            "files": {file.name: _digest(file.text) for file in launch.files},
+        }
+        _write(
+            folder / MANIFEST,
+            LaunchOutputFile(name=MANIFEST, text=json.dumps(manifest, indent=1) + "\n"),
+        )
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be written ({error.strerror or error}).") from error
+    for name in set(known) - {file.name for file in launch.files}:
+        path = folder / name
+        if os.path.isfile(path) and _digest(_text(path)) == known[name]:
+            path.unlink()
+    return tuple(folder / file.name for file in launch.files)
+
+
+def _write(path: Path, file: LaunchOutputFile) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with write_atomically(path) as stream:
+        stream.write(file.text)
+    if file.is_executable:
+        path.chmod(path.stat().st_mode | 0o111)
+
+
+def _refuse_others(folder: Path, files: Sequence[LaunchOutputFile], known: dict[str, str]) -> None:
+    """Refuse to replace what the user wrote or changed."""
+    for file in files:
+        path = folder / file.name
+        if not os.path.exists(path):
+            continue
+        text = _text(path)
+        if text != file.text and known.get(file.name) != _digest(text):
+            raise OutputError(
+                f"{path}: was changed since planner wrote it: nothing is written. Move it, or give "
+                "another --output."
+            )
+
+
+def _text(path: Path) -> str:
+    """What a file says, as far as one of a launch can; nothing of what is no such file."""
+    try:
+        return read_bytes(path).decode(errors="replace")
+    except SpecError:
+        return ""
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", errors="replace")).hexdigest()
+
+
+def settings_of_plan_file(
+    path: Path, wanted: Iterable[str]
+) -> tuple[Mapping[str, object], list[str]]:
+    """What the plan beside a file of planner says of what the file leaves open.
+
+    Nothing where somebody else wrote the file: `save_launch` keeps a list of its own.
+    """
+    try:
+        is_ours = path.name in written_files(path.parent)
+        plan = SavedPlan.read(path.parent / PLAN_FILE) if is_ours else None
+    except PlannerError:
+        plan = None
+    if plan is None:
+        return {}, []
+    known = {**plan.answers, **plan.parameters}
+    found = {name: known[name] for name in wanted if known.get(name)}
+    words = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in found.items())
+    return found, [f"As {PLAN_FILE} beside it says: {words}."] if found else []
+
+
+def written_files(folder: Path) -> dict[str, str]:
+    """The digests of the files that planner wrote into a directory, by name; none if it did not."""
+    try:
+        table = read_json(folder / MANIFEST)
+    except SpecError:
+        return {}
+    listed = table.get("files") if isinstance(table, dict) else None
+    names = listed if isinstance(listed, dict) else {}
+    return {name: digest for name, digest in names.items() if isinstance(digest, str)}
+
+
+# What loses less than this share of the activations packs them without gaps. [1]
+_PACKED = 0.02
+_NOT_PYTORCH = ("maxtext", "llama-server", "llama-cpp")
+_SEGMENTS = "expandable_segments:True"
+_REASONS = {
+    "CUDA_DEVICE_MAX_CONNECTIONS": "in how many queues kernels wait: 1 keeps collectives in the "
+    "order in which they were issued, beside the products that hide them",
+    "NCCL_CUMEM_ENABLE": "how NCCL allocates what GPUs share",
+    "TORCH_NCCL_AVOID_RECORD_STREAMS": "buffers of collectives are freed as soon as they are done",
+    "NVTE_FLASH_ATTN": "the attention kernel that was predicted",
+    "NVTE_FUSED_ATTN": "the attention kernel that was predicted",
+    "VLLM_USE_V1": "the scheduler that was predicted",
+    "UCX_TLS": "how the cache is sent between workers",
+}
+_OF_TARGET = "as this version needs it"
+
+
+@record(kw_only=True)
+class EnvironmentDefault:
+    """A variable with the reason for its value.
+
+    ``is_shell``: ``text`` is an expression of the shell, worked out where it runs.
+    """
+
+    name: str
+    text: str
+    reason: str
+    is_shell: bool = False
+
+
+def environment_of(
+    target: LaunchTarget, job: LaunchJob, process: Process
+) -> tuple[EnvironmentDefault, ...]:
+    """The environment that a process was predicted in; what its target says comes first.
+
+    References
+    ----------
+    .. [1] PyTorch, "CUDA semantics", memory management: segments that grow leave no gaps.
+    .. [2] PyTorch, torchrun: OMP_NUM_THREADS is 1 for each of several processes of a node.
+    """
+    own = [
+        EnvironmentDefault(name=name, text=text, reason=_REASONS.get(name, _OF_TARGET))
+        for name, text in process.environment.items()
+    ]
+    taken = set(process.environment)
+    found = [*_allocator(target, job), *_threads(job, process)]
+    return (*own, *(one for one in found if one.name not in taken))
+
+
+def fabric(job: LaunchJob) -> tuple[str, ...]:
+    """What was assumed of the links between GPUs, as lines that people read."""
+    if job.num_gpus == 1:
+        return ()
+    up, out = job.cluster.scale_up, job.cluster.scale_out
+    kind = str(up.kind.value).upper() if up.domain_size > 1 else "no link"
+    lines = [f"{_rate(up.bandwidth)} per GPU and direction among {up.domain_size} GPUs ({kind})"]
+    if job.num_gpus > up.domain_size:
+        share = f"of which {100 * out.efficiency:.0f} % are reached"
+        lines.append(f"{_rate(out.bandwidth)} per GPU and direction between them, {share}")
+        lines.append(
+            "nccl-tests' all_reduce_perf measures both; NCCL_SOCKET_IFNAME and NCCL_IB_HCA name "
+            "the interfaces where NCCL does not find them"
+        )
+    return tuple(lines)
+
+
+def _allocator(target: LaunchTarget, job: LaunchJob) -> list[EnvironmentDefault]:
+    # An engine that gives its memory back while others train cannot have segments that grow.
+    if job.workload != "train" or target.name in _NOT_PYTORCH:
+        return []
+    memory = job.profile.memory
+    if memory.fragmentation > _PACKED:
+        return []
+    share = f"{100 * memory.fragmentation:.0f} % of the activations"
+    kind = "HIP" if job.gpu.vendor == "AMD" else "CUDA"
+    reason = f"the plan loses {share} to gaps: without it the allocator may lose more"
+    return [EnvironmentDefault(name=f"PYTORCH_{kind}_ALLOC_CONF", text=_SEGMENTS, reason=reason)]
+
+
+def _threads(job: LaunchJob, process: Process) -> list[EnvironmentDefault]:
+    """Threads of the optimizer on the host; launchers give each process one alone. [2]"""
+    if not job.is_training or job["offload"] != "optimizer" or not process.gpus_per_node:
+        return []
+    text = f"${{OMP_NUM_THREADS:-$(($(nproc) / {process.gpus_per_node}))}}"
+    reason = "the optimizer runs on all cores of the host; launchers give each process one"
+    return [EnvironmentDefault(name="OMP_NUM_THREADS", text=text, reason=reason, is_shell=True)]
+
+
+def _rate(bandwidth: float) -> str:
+    return f"{bandwidth / 1e9:,.4g} GB/s"
+
+
+WRITTEN = "Written by planner"
+"""How a line of each file begins that is written here."""
+
+_WIDTH = 96
+_MEMORY = "peak_memory"
+_PREDICTED = shipped_rows("options/predicted.csv")
+"""What a heading tells of the prediction of each workload, in order."""
+_SUFFIXES = {"s": "_s", "d": "_days", "GiB": "_gib", "USD": "_usd"}
+_SCALES = {"_gib": GIB, "_days": DAY}
+WRAPPER_VARIABLES = frozenset(
+    {"NODE_RANK", "NUM_NODES", "MASTER_ADDR", "MASTER_PORT", "PORT", "COPY", "HOST_ADDRESS"}
+)
+"""Variables that wrappers set themselves."""
+
+
+def one_line(text: str) -> str:
+    """A text that cannot end a comment."""
+    return " ".join(printable(text).split())
+
+
+def comment(lines: Iterable[str]) -> list[str]:
+    """Lines of a comment of a shell or of YAML, folded; an empty one stays."""
+    found = []
+    for line in lines:
+        indent = " " * (len(line) - len(line.lstrip(" ")))
+        folded = wrap(
+            one_line(line),
+            _WIDTH,
+            initial_indent=indent,
+            subsequent_indent=indent + "  " * bool(indent),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        found += [f"# {part}" for part in folded] or ["#"]
+    return found
+
+
+def heading(
+    target: LaunchTarget,
+    job: LaunchJob,
+    draft: LaunchDraft,
+    processes: Sequence[Process],
+    how: Sequence[str],
+    also: Sequence[str] = (),
+) -> list[str]:
+    """Comment lines: the plan, what was predicted, what is not said here, what the user does.
+
+    ``how`` says how the file is started, ``also`` what else it asks of the user.
+    """
+    lines = [
+        f"{job.model.name} on {format_count(job.num_gpus)} x {job.gpu.name}, started by "
+        f"{target.title}.",
+        f"{WRITTEN} {__version__} for {target.version}; plan.toml beside it is the plan.",
+    ]
+    lines += _part("Plan", [_settings(job)])
+    lines += _part("Predicted, with the interval that holds 90 % of published runs", _numbers(job))
+    lines += _part("Links assumed", fabric(job))
+    lines += _part(f"{target.title} cannot express", map(str, draft.unexpressed))
+    lines += _part("Left to you or the framework", map(str, draft.left))
+    notes = (*draft.notes, *(note for process in processes for note in process.notes))
+    lines += _part("Notes", dict.fromkeys(notes))
+    asked = [
+        f"{one.name}: {one.meaning}"
+        + ("" if one.default is None else f" ({one.default} by default)")
+        for one in variables_of(processes)
+    ]
+    lines += _part("What you set", [*asked, *also])
+    lines += ["", *how] if how else []
+    return comment(lines)
+
+
+def variables_of(processes: Iterable[Process]) -> tuple[ShellVariable, ...]:
+    """What only the user knows, each once."""
+    found: dict[str, ShellVariable] = {}
+    for process in processes:
+        for argument in (
+            *process.launcher_arguments, *process.arguments, *process.follower_arguments,
+        ):  # fmt: skip
+            for each in argument.words:
+                if isinstance(each, ShellVariable) and not is_set_by_wrapper(each.name):
+                    found.setdefault(each.name, each)
+    return tuple(found.values())
+
+
+def is_set_by_wrapper(name: str) -> bool:
+    """Whether wrappers set a variable: places in the job and addresses of its processes."""
+    stem, _, index = name.rpartition("_")
+    return name in WRAPPER_VARIABLES or (index.isdecimal() and stem.endswith(("_URL", "_HOST")))
+
+
+def _part(title: str, lines: Iterable[str]) -> list[str]:
+    inside = [f"  {line}" for line in lines if line]
+    return ["", f"{title}:", *inside] if inside else []
+
+
+def _settings(job: LaunchJob) -> str:
+    usual = plain_values(job.workload)
+    said = (
+        f"{name}={_word(value)}"
+        for name, value in job.pinned.parameters.items()
+        if value is not None and value != usual.get(name)
+    )
+    return " ".join(said)
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _numbers(job: LaunchJob) -> list[str]:
+    terms = terms_of(job.workload, "result")
+    numbers = []
+    most = float(job.gpu.allocatable_memory / GIB)
+    for name in (row["result"] for row in _PREDICTED if row["workload"] == job.workload):
+        term = terms.get(name)
+        if term is None:
+            continue
+        suffix = _SUFFIXES.get(term.unit, "")
+        scale = _SCALES.get(suffix, 1.0)
+        value, low, high = (job.row.get(f"{name}{end}{suffix}") for end in ("", "_low", "_high"))
+        if value is None:
+            continue
+        words = f"{name}: {format_limit(float(value) * scale, term.type)}"
+        if name == _MEMORY:
+            words += f" of {format_limit(most * GIB, term.type)}"
+        if low is not None and high is not None and not (name == _MEMORY and high > most):
+            ends = (format_limit(float(end) * scale, term.type) for end in (low, high))
+            words += f" ({' to '.join(ends)})"
+        numbers.append(words)
+    chance = fit_probability(job.row)
+    if math.isfinite(chance):
+        numbers.append(f"it fits, {percent(chance)} likely")
+    return numbers

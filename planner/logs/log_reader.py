@@ -1,0 +1,332 @@
+"""A log: its lines, what it says before a plan is known, and what its steps come to."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import math
+import re
+import zlib
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from functools import cached_property
+from pathlib import Path
+from statistics import median, quantiles
+
+from planner.base.read_files import open_regular_file, read_error
+from planner.base.records import record
+from planner.errors import LaunchError
+
+OUT_OF_MEMORY = "out_of_memory"
+STEP_TIME = "step_time_s"
+TOKENS = "tokens_per_s_per_gpu"
+SAMPLES = "samples_per_s"
+"""Sequences of the whole run per second; no column of runs, the plan's batch turns it over."""
+
+
+_LARGEST = 1e15
+
+
+def plain_number(value: object) -> float | None:
+    """A number of a log, from text or JSON; None where it is none that a run can have."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return found if abs(found) <= _LARGEST else None
+
+
+def plain_count(value: object) -> int:
+    """A whole number of a log; 0 where it is none that a run can have."""
+    return int(plain_number(value) or 0)
+
+
+@record(kw_only=True)
+class LoggedStep:
+    """A line about one step, or about the steps since the line before.
+
+    ``value`` is that of the reading's quantity; ``batch`` is the global batch size where the
+    line tells it [sequences], else 0; ``after`` names what was done just before: an evaluation, a
+    checkpoint.
+    """
+
+    number: int
+    stream: str
+    value: float
+    batch: int = 0
+    after: str = ""
+
+
+@record(kw_only=True)
+class LogSummary:
+    """What was understood of a log.
+
+    ``format`` is its name for ``--log-format``, ``title`` what printed it, ``is_training`` None
+    where that cannot be told. Either ``steps`` of
+    training tell ``quantity`` line by line, or ``values`` tell quantities of the whole run, both
+    by the names of columns of runs without ``measured_``, in their units. ``percentiles`` has
+    those of requests by quantity and percent, ``memory`` what the fullest GPU held [GiB] by
+    kind. ``phases`` are medians of the parts of all steps of reinforcement learning [s] but the
+    first, by result column; ``on_rollouts`` whether it is of that, ``per_update`` whether its steps
+    are those of the optimizer. ``facts`` are numbers of the run, by the names of columns too,
+    ``notes`` what else a reader must know.
+    """
+
+    format: str
+    title: str
+    is_training: bool | None
+    on_rollouts: bool = False
+    per_update: bool = False
+    quantity: str = STEP_TIME
+    steps: tuple[LoggedStep, ...] = ()
+    values: Mapping[str, float] = field(default_factory=dict)
+    percentiles: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    memory: Mapping[str, float] = field(default_factory=dict)
+    phases: Mapping[str, float] = field(default_factory=dict)
+    facts: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was measured."""
+        return not (self.steps or self.values)
+
+
+_GZIP = b"\x1f\x8b"
+_LONGEST_LINE = 1 << 16
+_MOST_CHARACTERS = 4 << 30
+_LARGEST_JSON = 256 << 20
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_OF_NUMBERS = "0123456789.,eE+-"
+# What launchers write before the lines of a rank: torchrun, torchrun --tee, srun --label.
+_RANK = re.compile(r"\s*(?:\[(?:rank|default)?(\d+)\]:|(\d+):(?=\s))\s?")
+
+
+@record(kw_only=True)
+class LogLine:
+    """A line without colours and without what a launcher wrote before it.
+
+    ``stream`` tells the rank that printed it as far as the launcher does, else it is empty.
+    """
+
+    number: int
+    stream: str
+    text: str
+
+
+@record()
+class Log:
+    """A log file, read line by line as often as it is asked for."""
+
+    path: Path
+
+    @cached_property
+    def cut(self) -> bool:
+        """Whether the file ends in the middle of a number or of its packed data."""
+        try:
+            ends = deque(self._pieces(), maxlen=1)
+        except (EOFError, zlib.error):
+            return True
+        return bool(ends) and _is_cut(ends[0])
+
+    def lines(self) -> Iterator[LogLine]:
+        """Every line but one that the end of the file cuts, so that its last number is a part.
+
+        Raises LaunchError if the file cannot be read, or is larger than a log is.
+        """
+        read = 0
+        try:
+            for number, piece in enumerate(self._pieces(), 1):
+                read += len(piece)
+                if read > _MOST_CHARACTERS:
+                    raise LaunchError(f"{self.path}: is longer than 4 GiB; give a part of it.")
+                if not _is_cut(piece):
+                    yield _line(number, piece)
+        except (EOFError, zlib.error):
+            return
+        except OSError as error:
+            raise read_error(self.path, error, LaunchError) from error
+
+    @cached_property
+    def objects(self) -> tuple[object, ...]:
+        """What a file of JSON, or of a JSON object per line, holds; nothing of any other file."""
+        text = self._small_text()
+        if not text.lstrip("\ufeff \t\r\n").startswith(("{", "[")):
+            return ()
+        try:
+            return (json.loads(text.lstrip("\ufeff")),)
+        except (ValueError, RecursionError):
+            return tuple(_objects_of_lines(text))
+
+    def _small_text(self) -> str:
+        """The text, or nothing of a file too large to be a result."""
+        try:
+            text = "".join(_within(self._pieces(), _LARGEST_JSON))
+        except (EOFError, zlib.error):
+            return ""
+        except OSError as error:
+            raise read_error(self.path, error, LaunchError) from error
+        return text
+
+    def _pieces(self) -> Iterator[str]:
+        """Lines with one kind of end, overlong ones in parts; progress bars end theirs by CR."""
+        with open_regular_file(self.path, LaunchError) as file:
+            packed = file.read(len(_GZIP)) == _GZIP
+            file.seek(0)
+            stream = gzip.GzipFile(fileobj=file) if packed else file
+            with io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline=None) as text:
+                yield from iter(lambda: text.readline(_LONGEST_LINE), "")
+
+
+def _is_cut(piece: str) -> bool:
+    """Whether a number goes on behind a piece, as far as that can be known."""
+    is_open = not piece.endswith("\n") and len(piece) < _LONGEST_LINE
+    return is_open and any(map(str.isdigit, piece[len(piece.rstrip(_OF_NUMBERS)) :]))
+
+
+def _line(number: int, piece: str) -> LogLine:
+    text = _ANSI.sub("", piece).rstrip()
+    rank = _RANK.match(text)
+    if rank is None:
+        return LogLine(number=number, stream="", text=text)
+    return LogLine(number=number, stream=rank[1] or rank[2], text=text[rank.end() :])
+
+
+def _within(pieces: Iterator[str], most: int) -> Iterator[str]:
+    """The pieces, or none as soon as they are longer than ``most`` characters."""
+    kept: list[str] = []
+    read = 0
+    for piece in pieces:
+        read += len(piece)
+        # Only what begins like JSON is worth keeping.
+        if read > most or (kept == [] and piece.strip() and piece.lstrip()[0] not in "{[\ufeff"):
+            return
+        if kept or piece.strip():
+            kept.append(piece)
+    yield from kept
+
+
+def _objects_of_lines(text: str) -> Iterator[object]:
+    for line in text.splitlines():
+        if not line.startswith("{"):
+            continue
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            continue  # the line that a full disk or a kill cut
+        if isinstance(found, dict):
+            yield found
+
+
+_WARMUP_STEPS = 3
+_WARMUP_SHARE = 0.1
+_MOST_WARMUP = 20
+# Ranks print the same step one after the other: only a longer way back is a restart.
+_MAX_STEP_DISORDER = 3
+# A step so many times slower than the median held something else than a step.
+_SLOW = 1.5
+_MAX_NOTES = 3
+
+
+@record(kw_only=True)
+class SteadyValue:
+    """A quantity in steady state: its median, and what 80 % of its steps lie between.
+
+    ``lines`` is how many lines of the log it was taken from, ``warmup`` how many were left out.
+    """
+
+    value: float
+    low: float
+    high: float
+    lines: int
+    warmup: int
+    notes: tuple[str, ...] = ()
+
+
+def steady_state(steps: Sequence[LoggedStep], quantity: str) -> SteadyValue:
+    """The steady state of the steps of a log, which has at least one."""
+    batch = steps[-1].batch
+    attempts = list(_attempts([step for step in steps if step.batch == batch]))
+    kept = [step for attempt in attempts for step in attempt[_warmup(attempt) :]]
+    warmup = sum(map(len, attempts)) - len(kept)
+    values = [step.value for step in kept]
+    low, high = _spread(values)
+    middle = median(values)
+    notes = []
+    if others := sorted({step.batch for step in steps} - {batch}):
+        words = ", ".join(map(str, others))
+        notes.append(f"lines of other global batch sizes ({words}) are left out: {batch} came last")
+    if len(attempts) > 1:
+        starts = ", ".join(str(attempt[0].number) for attempt in attempts[1:])
+        notes.append(f"the run restarted at step {starts}: each start has its own warm-up")
+    if not warmup:
+        notes.append("there is only one line: it includes warm-up")
+    notes += _about_outliers(kept, middle, quantity)
+    lines = len(values)
+    return SteadyValue(
+        value=middle, low=low, high=high, lines=lines, warmup=warmup, notes=tuple(notes)
+    )
+
+
+def _attempts(steps: Sequence[LoggedStep]) -> Iterator[list[LoggedStep]]:
+    """The steps of each start of the run, each once, whoever printed it."""
+    found: defaultdict[int, defaultdict[int, list[LoggedStep]]]
+    found = defaultdict(lambda: defaultdict(list))
+    furthest: dict[str, int] = {}
+    attempt: defaultdict[str, int] = defaultdict(int)
+    for step in steps:
+        before = furthest.get(step.stream, step.number)
+        if step.number <= before - _MAX_STEP_DISORDER:
+            attempt[step.stream] += 1
+            before = step.number
+        furthest[step.stream] = max(before, step.number)
+        found[attempt[step.stream]][step.number].append(step)
+    for numbers in found.values():
+        yield [
+            replace(
+                same[0],
+                value=median(step.value for step in same),
+                after=next((step.after for step in same if step.after), ""),
+            )
+            for same in numbers.values()
+        ]
+
+
+def _warmup(attempt: Sequence[LoggedStep]) -> int:
+    """How many lines of a start are left out: some steps, a tenth, never more than half."""
+    lines = len(attempt)
+    if lines < 2:
+        return 0
+    every = max((attempt[-1].number - attempt[0].number) / (lines - 1), 1.0)
+    share = min(int(lines * _WARMUP_SHARE), _MOST_WARMUP)
+    return min(max(math.ceil(_WARMUP_STEPS / every), share), lines // 2)
+
+
+def _spread(values: Sequence[float]) -> tuple[float, float]:
+    if len(values) == 1:
+        return values[0], values[0]
+    tenths = quantiles(values, n=10, method="inclusive")
+    return tenths[0], tenths[-1]
+
+
+def _about_outliers(kept: Sequence[LoggedStep], middle: float, quantity: str) -> Iterator[str]:
+    slower = [(_times(step.value, middle, quantity), step) for step in kept]
+    slow = sorted((pair for pair in slower if pair[0] > _SLOW), key=lambda pair: -pair[0])
+    if not slow:
+        return
+    told = ", ".join(
+        f"step {step.number} {times:.1f} times{f' after {step.after}' if step.after else ''}"
+        for times, step in slow[:_MAX_NOTES]
+    )
+    more = f", {len(slow) - _MAX_NOTES} more" if len(slow) > _MAX_NOTES else ""
+    yield f"{len(slow)} of {len(kept)} lines are slower than {_SLOW:g} medians: {told}{more}"
+
+
+def _times(value: float, middle: float, quantity: str) -> float:
+    if quantity == STEP_TIME:
+        return value / middle
+    return middle / value if value else math.inf

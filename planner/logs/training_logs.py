@@ -1,0 +1,486 @@
+"""Lines of trainers that print a line per step: which there are, and how they are read."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field, replace
+from statistics import median
+
+from planner.base.records import record
+from planner.base.units import GIB
+from planner.logs.log_reader import (
+    SAMPLES,
+    STEP_TIME,
+    TOKENS,
+    Log,
+    LoggedStep,
+    LogLine,
+    LogSummary,
+    plain_count,
+    plain_number,
+)
+
+_NUMBER = r"([\d,]+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
+_UNITS = {"ms": 1e-3}
+_MIB = 2**20 / GIB
+_BYTE = 1 / GIB
+
+EVENTS = (
+    (re.compile(r"validation loss at|validate step:|Completed eval|eval_loss|evaluating"),
+     "an evaluation"),
+    (re.compile(r"(?i)sav(?:ed|ing) (?:the |model |a )?checkpoint|finished saving"),
+     "a checkpoint"),
+)  # fmt: skip
+
+
+@record(kw_only=True)
+class TrainerLogFormat:
+    """How a trainer prints steps.
+
+    ``needle`` is in every line about a step, ``step`` finds its number, if ``counted``, and its
+    value of the ``quantity``, with its ``unit`` where that varies. ``memory`` finds what the
+    allocator held, by kind, in units of so many GiB, ``facts`` numbers of the run, ``phases``
+    seconds of the parts of a step, by result column, in lines with the ``phase_needle`` or, without
+    one, the ``needle``; what a column finds several times in a line adds up. ``on_rollouts``: a
+    step generates the answers that it trains; ``per_update``: it counts optimizer steps, of which
+    a generation may have several.
+    """
+
+    name: str
+    title: str
+    needle: str
+    step: re.Pattern[str]
+    quantity: str = STEP_TIME
+    memory: tuple[tuple[str, re.Pattern[str], float], ...] = ()
+    facts: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
+    phases: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
+    phase_needle: str = ""
+    counted: bool = True
+    on_rollouts: bool = False
+    per_update: bool = False
+
+    def reads(self, line: LogLine) -> bool:
+        """Whether a line is about a step."""
+        return self.needle in line.text and self.step.search(line.text) is not None
+
+
+def patterns(**texts: str) -> dict[str, re.Pattern[str]]:
+    """Patterns by name, of their texts."""
+    return {name: re.compile(text) for name, text in texts.items()}
+
+
+def _argument(name: str) -> str:
+    """A line of the arguments that Megatron prints."""
+    return rf"^\s*{name} \.{{2,}} (\d+)\s*$"
+
+
+_MEGATRON_FACTS = patterns(
+    num_gpus=rf"using world size: (\d+)|{_argument('world_size')}",
+    sequence_length=rf"{_argument('seq_length')}|actual seqlen: +(\d+)",
+    global_batch_size=rf"global batch size: +(\d+)|{_argument('global_batch_size')}",
+    micro_batch_size=_argument("micro_batch_size"),
+    tensor_parallel=_argument("tensor_model_parallel_size"),
+    pipeline_parallel=_argument("pipeline_model_parallel_size"),
+    context_parallel=_argument("context_parallel_size"),
+    expert_parallel=_argument("expert_model_parallel_size"),
+    num_hidden_layers=_argument("num_layers"),
+    hidden_size=_argument("hidden_size"),
+)
+_MEGATRON_MEMORY = (
+    ("allocated", re.compile(r"max allocated: ([\d.]+)"), _MIB),
+    ("reserved", re.compile(r"max reserved: ([\d.]+)"), _MIB),
+    ("device", re.compile(r"total device memory used: ([\d.]+)"), _MIB),
+)
+
+TRAINERS = (
+    TrainerLogFormat(
+        name="megatron",
+        title="Megatron",
+        needle="elapsed time per iteration (",
+        step=re.compile(
+            r"iteration +(?P<step>\d+)/ *\d+ .*?"
+            r"elapsed time per iteration \((?P<unit>m?s)\): (?P<value>[\d.]+)"
+        ),
+        memory=_MEGATRON_MEMORY,
+        facts=_MEGATRON_FACTS,
+    ),
+    TrainerLogFormat(
+        name="megatron-bridge",
+        title="Megatron-Bridge",
+        needle="Step Time :",
+        step=re.compile(r"Step Time : *(?P<value>[\d.]+)s"),
+        memory=_MEGATRON_MEMORY,
+        counted=False,
+    ),
+    TrainerLogFormat(
+        name="nemo",
+        title="NeMo",
+        needle="train_step_timing in s",
+        step=re.compile(
+            r"(?:iteration (?P<step>\d+)/|(?P<bar>\d+)/\d+ \[).*?"
+            r"train_step_timing in s[:=] *(?P<value>[\d.]+(?:e[+-]?\d+)?)"
+        ),
+        memory=(
+            ("allocated", re.compile(rf"(?:max_memory_allocated|peak_memory_usage): {_NUMBER}"),
+             _BYTE),
+        ),
+        facts=patterns(global_batch_size=r"\bglobal_batch_size[:=] *(\d+)"),
+    ),
+    TrainerLogFormat(
+        name="torchtitan",
+        title="torchtitan",
+        needle="memory:",
+        step=re.compile(
+            rf"(?<!validate )step: +(?P<step>\d+) .*?(?:tps|wps): +(?P<value>{_NUMBER})"
+        ),
+        quantity=TOKENS,
+        memory=(("reserved", re.compile(r"(?<!validate )step: .*memory: *([\d.]+)GiB"), 1.0),),
+        facts=patterns(
+            global_batch_size=r"global batch size (\d+)",
+            sequence_length=r"(?:sequence|maximum context) length (\d+)",
+            tokens_per_step=r"(\d+) tokens per train step",
+            tensor_parallel=r"Building device mesh with parallelism:.*\btp=(\d+)",
+            pipeline_parallel=r"Building device mesh with parallelism:.*\bpp=(\d+)",
+            context_parallel=r"Building device mesh with parallelism:.*\bcp=(\d+)",
+            expert_parallel=r"Building device mesh with parallelism:.*\bep=(\d+)",
+        ),
+    ),
+    TrainerLogFormat(
+        name="deepspeed",
+        title="DeepSpeed",
+        needle="CurrSamplesPerSec",
+        step=re.compile(r"global_step=(?P<step>\d+),.*?CurrSamplesPerSec=(?P<value>[\d.]+)"),
+        quantity=SAMPLES,
+        memory=(("allocated", re.compile(r"MaxMemAllocated=([\d.]+)GB"), 1.0),),
+        facts=patterns(
+            global_batch_size=r"train_batch_size \.{2,} (\d+)",
+            micro_batch_size=r"train_micro_batch_size_per_gpu \.{2,} (\d+)",
+            num_gpus=r"\bworld_size \.{2,} (\d+)",
+        ),
+    ),
+    TrainerLogFormat(
+        name="deepspeed-pipeline",
+        title="DeepSpeed's pipeline engine",
+        needle="iter time (s):",
+        step=re.compile(r"steps: (?P<step>\d+) .*?iter time \(s\): (?P<value>[\d.]+)"),
+        memory=(("allocated", re.compile(r"MaxMemAllocated=([\d.]+)GB"), 1.0),),
+        facts=patterns(global_batch_size=r"train_batch_size \.{2,} (\d+)"),
+    ),
+    TrainerLogFormat(
+        name="maxtext",
+        title="MaxText",
+        needle="completed step:",
+        step=re.compile(r"completed step: (?P<step>\d+), seconds: (?P<value>[\d.]+)"),
+    ),
+)  # fmt: skip
+
+_MAXTEXT_TOKENS = re.compile(r"seconds: ([\d.]+),.*Tokens/s/device: ([\d.]+)")
+_SAMPLES_CHECK = re.compile(r"(?:samples per second|samples/sec): ([\d.]+)")
+_CONSUMED = re.compile(r"iteration +(\d+)/.*consumed samples: +(\d+)")
+_MESH = re.compile(r"Building device mesh with parallelism: (.*)")
+# Numbers of a log that are rounded agree so nearly.
+_AGREES = 0.02
+_SIZE = re.compile(r"\b(pp|dp_replicate|dp_shard|cp|tp)=(\d+)")
+
+
+def read_trainer(log: Log, trainer: TrainerLogFormat) -> LogSummary:
+    """The steps, the memory and the numbers of a run that a trainer printed."""
+    parser = _Parser(trainer)
+    for line in log.lines():
+        parser.take(line)
+    return parser.reading()
+
+
+class _Parser:
+    """What was found so far of a log."""
+
+    def __init__(self, trainer: TrainerLogFormat) -> None:
+        self.trainer = trainer
+        self.steps: list[LoggedStep] = []
+        self.memory: dict[str, float] = {}
+        self.facts: dict[str, float] = {}
+        self.after = ""
+        self.phases: dict[str, list[float]] = defaultdict(list)
+        self.sums: dict[str, list[float]] = {"tokens": [], "samples": [], "consumed": []}
+        self.consumed = (0, 0)
+
+    def take(self, line: LogLine) -> None:
+        """One more line."""
+        for kind, pattern, unit in self.trainer.memory:
+            if used := pattern.search(line.text):
+                self.memory[kind] = max(self.memory.get(kind, 0.0), _float(used[1]) * unit)
+        self._take_facts(line.text)
+        if (self.trainer.phase_needle or self.trainer.needle) in line.text:
+            for name, pattern in self.trainer.phases.items():
+                if parts := pattern.findall(line.text):
+                    self.phases[name].append(sum(map(_float, parts)))
+        found = None
+        if self.trainer.needle in line.text:
+            found = self.trainer.step.search(line.text)
+        if found is None:
+            self.after = event_of(line.text) or self.after
+            return
+        value = _float(found["value"]) * _UNITS.get(found.groupdict().get("unit") or "s", 1.0)
+        if value <= 0:
+            return
+        number = self._number(found)
+        tells_batch = "global batch size:" in line.text or "global_batch_size:" in line.text
+        batch = int(self.facts.get("global_batch_size", 0)) if tells_batch else 0
+        self.steps.append(
+            LoggedStep(
+                number=number, stream=line.stream, value=value, batch=batch, after=self.after
+            )
+        )
+        self.after = ""
+        self._take_checks(line.text, value)
+
+    def reading(self) -> LogSummary:
+        """All of it."""
+        tokens = self.sums["tokens"]
+        return LogSummary(
+            format=self.trainer.name,
+            title=self.trainer.title,
+            is_training=True,
+            on_rollouts=self.trainer.on_rollouts,
+            per_update=self.trainer.per_update,
+            quantity=self.trainer.quantity,
+            steps=tuple(self.steps),
+            memory=self.memory,
+            phases={name: _middle(phase[1:] or phase) for name, phase in self.phases.items()},
+            facts=self.facts | ({"tokens_per_gpu_and_step": _middle(tokens)} if tokens else {}),
+            notes=tuple(self._contradictions()),
+        )
+
+    def _number(self, match: re.Match[str]) -> int:
+        if not self.trainer.counted:
+            return len(self.steps) + 1
+        groups = match.groupdict()
+        return plain_count(groups["step"] or groups.get("bar") or 0)
+
+    def _take_facts(self, text: str) -> None:
+        for name, pattern in self.trainer.facts.items():
+            if match := pattern.search(text):
+                self.facts[name] = _float(next(filter(None, match.groups())))
+        if mesh := _MESH.search(text):
+            sizes = [plain_count(size) for _, size in _SIZE.findall(mesh[1])]
+            product = 1
+            for size in sizes:
+                product *= size
+            self.facts["num_gpus"] = product
+
+    def _take_checks(self, text: str, value: float) -> None:
+        if match := _MAXTEXT_TOKENS.search(text):
+            self.sums["tokens"].append(_float(match[1]) * _float(match[2]))
+        batch = self.facts.get("global_batch_size")
+        if batch and (match := _SAMPLES_CHECK.search(text)):
+            self.sums["samples"].append(_float(match[1]) * value / batch)
+        if batch and (match := _CONSUMED.search(text)):
+            number, consumed = plain_count(match[1]), plain_count(match[2])
+            steps, more = number - self.consumed[0], consumed - self.consumed[1]
+            if self.consumed[0] and steps > 0:
+                self.sums["consumed"].append(more / steps / batch)
+            self.consumed = number, consumed
+
+    def _contradictions(self) -> Iterator[str]:
+        """Where numbers of the log do not agree with each other."""
+        for ratios, words in (
+            (self.sums["samples"], "its sequences per second times its step time are"),
+            (self.sums["consumed"], "the sequences that it consumed a step are"),
+        ):
+            ratio = _middle(ratios)
+            if abs(ratio - 1) > _AGREES:
+                yield f"the log contradicts itself: {words} {ratio:.3g} of its global batch size"
+
+
+def event_of(text: str) -> str:
+    """What a line tells of beside steps: an evaluation, a checkpoint, or nothing."""
+    return next((name for pattern, name in EVENTS if pattern.search(text)), "")
+
+
+def _middle(values: list[float]) -> float:
+    """The median; 1 of none."""
+    return median(values) if values else 1.0
+
+
+def _float(text: str) -> float:
+    return plain_number(text.replace(",", "")) or 0.0
+
+
+HUGGING_FACE = "trainer"
+TITLE = "Hugging Face's Trainer (transformers, TRL, axolotl)"
+RUNTIME, SAMPLES_RATE, STEPS_RATE = (
+    "train_runtime",
+    "train_samples_per_second",
+    "train_steps_per_second",
+)
+# Version 5 prints numbers as text.
+_PAIR = re.compile(r"['\"]([\w/ ()]+)['\"]: ['\"]?(-?[\d.]+(?:e[+-]?\d+)?)['\"]?(?=[,}])")
+_BAR = re.compile(r"\b(\d+)/(\d+) \[(?:(\d+):)?(\d+):(\d+)<")
+_MEMORY = {
+    "memory/max_allocated (GiB)": "allocated",
+    "memory/max_mem_allocated(gib)": "allocated",
+    "memory/device_reserved (GiB)": "reserved",
+    "memory/device_mem_reserved(gib)": "reserved",
+}
+_WARMUP_STEPS = 3
+# The bar counts whole seconds: over fewer it tells less than the mean of the whole run.
+_LEAST_SECONDS = 30
+_FEWEST_STEPS = 5
+
+
+def reads_hugging_face(line: LogLine) -> bool:
+    """Whether a line is the summary that ends a training."""
+    return RUNTIME in line.text and _pairs(line.text).keys() >= {RUNTIME}
+
+
+def read_trainer_log(log: Log) -> LogSummary:
+    """The rates that the Trainer prints at its end, and the steady state that its bar tells."""
+    summary: dict[str, float] = {}
+    memory: dict[str, float] = {}
+    bars: list[tuple[int, int]] = []
+    events = 0
+    for line in log.lines():
+        if bar := _BAR.search(line.text):
+            hours, minutes, seconds = (plain_count(bar[place]) for place in (3, 4, 5))
+            bars.append((plain_count(bar[1]), 3600 * hours + 60 * minutes + seconds))
+        if "{" not in line.text:
+            continue
+        pairs = _pairs(line.text)
+        events += bool(event_of(line.text)) and RUNTIME not in pairs
+        for name, kind in _MEMORY.items():
+            if name in pairs:
+                memory[kind] = max(memory.get(kind, 0.0), pairs[name])
+        if _is_summary(pairs):
+            summary = pairs
+    return _reading(summary, memory, bars, events)
+
+
+def is_state(found: object) -> bool:
+    """Whether an object is a ``trainer_state.json``, or results that the Trainer saved."""
+    return isinstance(found, Mapping) and ("log_history" in found or RUNTIME in found)
+
+
+def read_state(found: Mapping[str, object]) -> LogSummary:
+    """What a ``trainer_state.json``, a ``train_results.json`` or an ``all_results.json`` tells.
+
+    With ``include_num_input_tokens_seen`` each entry has the time so far: steps follow from it.
+    """
+    listed = found.get("log_history", [found])
+    history = listed if isinstance(listed, list) else []
+    summary: dict[str, float] = {}
+    memory: dict[str, float] = {}
+    events = 0
+    entries = [
+        {
+            name: float(value)
+            for name, value in entry.items()
+            if isinstance(value, int | float) and plain_number(value) is not None
+        }
+        for entry in history
+        if isinstance(entry, Mapping)
+    ]
+    for numbers in entries:
+        events += "eval_loss" in numbers and RUNTIME not in numbers
+        for name, kind in _MEMORY.items():
+            if name in numbers:
+                memory[kind] = max(memory.get(kind, 0.0), numbers[name])
+        if _is_summary(numbers):
+            summary = numbers
+    steps = tuple(_steps(entries))
+    reading = _reading(summary, memory, [], events)
+    return replace(reading, steps=steps, values={}, notes=()) if len(steps) > 1 else reading
+
+
+def _is_summary(numbers: Mapping[str, float]) -> bool:
+    """Whether numbers are of the whole training, not of the steps so far."""
+    return bool({STEPS_RATE, SAMPLES_RATE} & numbers.keys())
+
+
+def _steps(entries: Iterable[Mapping[str, float]]) -> Iterator[LoggedStep]:
+    """The mean time of the steps between entries that tell the time so far."""
+    before: tuple[float, float] | None = None
+    after = ""
+    for numbers in entries:
+        if "eval_loss" in numbers:
+            after = "an evaluation"
+        if RUNTIME not in numbers or "step" not in numbers or _is_summary(numbers):
+            continue
+        number, seconds = numbers["step"], numbers[RUNTIME]
+        if before is not None and number > before[0] and seconds > before[1]:
+            value = (seconds - before[1]) / (number - before[0])
+            yield LoggedStep(number=int(number), stream="", value=value, after=after)
+            after = ""
+        before = number, seconds
+
+
+def _reading(
+    summary: Mapping[str, float],
+    memory: Mapping[str, float],
+    bars: list[tuple[int, int]],
+    events: int,
+) -> LogSummary:
+    values, notes = {}, []
+    steps, samples = summary.get(STEPS_RATE), summary.get(SAMPLES_RATE)
+    seconds, between = _bar_time(bars)
+    if seconds:
+        values["step_time_s"] = seconds
+        notes.append(f"the step time is that of steps {between} by the progress bar")
+    elif steps:
+        values["step_time_s"] = 1 / steps
+        notes.append(
+            "the step time is the mean of the whole run: warm-up, evaluations and checkpoints "
+            "are in it, which a progress bar in the log would leave out"
+        )
+    elif samples:
+        values[SAMPLES] = samples
+    if events:
+        notes.append(f"{events} evaluations are in the log")
+    facts = {}
+    if steps and samples:
+        # Both are rounded to three places.
+        facts["global_batch_size"] = samples / steps
+        facts["global_batch_size_within"] = 0.0006 / steps + 0.0006 / samples
+    return LogSummary(
+        format=HUGGING_FACE,
+        title=TITLE,
+        is_training=True,
+        values=values,
+        memory=memory,
+        facts=facts,
+        notes=tuple(notes),
+    )
+
+
+def _bar_time(bars: list[tuple[int, int]]) -> tuple[float, str]:
+    """Seconds of a step after the first few, and which steps, if the bar ran long enough."""
+    longest: list[tuple[int, int]] = []
+    for run in _runs(bars):
+        longest = max(longest, run, key=len)
+    warm = [bar for bar in longest if bar[0] >= _WARMUP_STEPS]
+    if len(warm) < 2:
+        return 0.0, ""
+    (first, start), (last, end) = warm[0], warm[-1]
+    if last - first < _FEWEST_STEPS or end - start < _LEAST_SECONDS:
+        return 0.0, ""
+    return (end - start) / (last - first), f"{first} to {last}"
+
+
+def _runs(bars: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+    """Bars that go on from one another: those of training, of evaluations, of shards read."""
+    run: list[tuple[int, int]] = []
+    for bar in bars:
+        if run and (bar[0] < run[-1][0] or bar[1] < run[-1][1]):
+            yield run
+            run = []
+        run.append(bar)
+    yield run
+
+
+def _pairs(line: str) -> dict[str, float]:
+    pairs = {}
+    for name, text in _PAIR.findall(line):
+        if (value := plain_number(text)) is not None:
+            pairs[name] = value
+    return pairs

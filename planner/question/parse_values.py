@@ -1,0 +1,469 @@
+"""What a user gives for a term, on the command line or in Python, as the package holds it.
+
+A number may be text with k, M, B or T (powers of 1000), Ki, Mi or Gi (powers of 1024) or %; times,
+bytes and money are numbers in SI units and USD, or text with a unit. Numbers of numpy, paths, and
+whatever can be iterated over are understood. ``said`` is what messages call the term: its option,
+or its name.
+
+Cells of results that planner wrote are checked by the terms that their columns are of.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from itertools import islice
+from numbers import Integral, Real
+from typing import TypeAlias
+
+from planner.base.csv_cells import Value
+from planner.base.enums import Contract
+from planner.base.training_aliases import optimizer_settings
+from planner.base.units import parse_quantity
+from planner.errors import SearchSpaceError, did_you_mean
+from planner.question.renamed import current_name
+from planner.question.terms import Term, term_of_column
+
+Answer: TypeAlias = str | int | float | bool
+"""What a term has for a value: a word, a whole number, a number in SI units or a flag."""
+
+LARGEST = 10**9
+"""What a count is at most."""
+
+MOST_GPUS = 10**7
+MOST_PARAMETERS = 10**15
+_MOST_VALUES = 10_000
+_LONGEST = 4000
+_LONGEST_NAME = 255
+_SHOWN = 60
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+_EXAMPLES = {"second": "s", "byte": "GiB", "watt": "kW"}
+_UNITS = {"usd": "USD", "kg": "kg"}
+# No run is that short: a thousand tokens are less than one sequence.
+FEWEST_TOKENS = 1000.0
+# To its writer this is one number: 048 must not become a second value.
+_SEPARATED = re.compile(r"[1-9]\d{0,2}(,\d{3})*,0\d\d(,\d{3})*")
+_ZEROS_FIRST = re.compile(r"0\d")
+
+
+def parse_value(term: Term, given: object, option_name: str = "") -> Answer:
+    """One value of a term: a whole number, number in SI units, flag or word.
+
+    Raises SearchSpaceError if it is not what the term takes.
+    """
+    option_name = option_name or term.term
+    value = _plain(given)
+    if isinstance(value, str) and not value:
+        raise SearchSpaceError(f"{option_name} has no value.")
+    return _READERS[term.type.partition(":")[0]](term, value, option_name)
+
+
+def parse_values(term: Term, given: object, option_name: str = "") -> list[Answer]:
+    """The values of a term that takes several, without repetitions: one, or some kind of list.
+
+    Raises SearchSpaceError if one of them is not what the term takes, or there is none.
+    """
+    option_name = option_name or term.term
+    if term.type == "count" and isinstance(given, str) and _SEPARATED.fullmatch(given):
+        written = given.replace(",", "")
+        last = given.rpartition(",")[2]
+        raise SearchSpaceError(
+            f"{option_name} {given}: {last!r} is not a whole number; write {written}, or "
+            "64,128 for "
+            "several."
+        )
+    values = [parse_value(term, value, option_name) for value in split_items(given, option_name)]
+    return list(dict.fromkeys(values))
+
+
+def split_items(given: object, option_name: str) -> list[object]:
+    """The items of a list, set, array or text with commas; what is none of these alone.
+
+    Raises SearchSpaceError if there are none, or too many.
+    """
+    value = given if isinstance(given, os.PathLike) else _plain(given)
+    if isinstance(value, str):
+        items: list[object] = [word.strip() for word in value.split(",") if word.strip()]
+    elif isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | Mapping):
+        items = list(islice(value, _MOST_VALUES + 1))
+        if isinstance(value, set | frozenset):
+            items.sort(key=lambda item: (str(type(item)), repr(item)))
+    else:
+        items = [value]
+    if not items:
+        raise SearchSpaceError(f"There is no value for {option_name}.")
+    if len(items) > _MOST_VALUES:
+        raise SearchSpaceError(f"{option_name}: more than {_MOST_VALUES:,} values.")
+    return items
+
+
+def parse_int(
+    value: object, option_name: str, least: int = 0, most: int = LARGEST, unit: str = ""
+) -> int:
+    """A whole number, of tokens or of anything else.
+
+    Raises SearchSpaceError if it is none, or outside its bounds.
+    """
+    found = _whole(_plain(value), "token" if unit == "tokens" else "number")
+    if found is None or found < least:
+        told = f"{option_name} is a whole number of at least {least}, not {format_input(value)}."
+        raise SearchSpaceError(told + _unseparated(value))
+    if found > most:
+        raise SearchSpaceError(
+            f"{option_name} = {format_input(value)} is beyond what can be planned ({most:,})."
+        )
+    return found
+
+
+def parse_si(value: object, dimension: str, option_name: str) -> float:
+    """A number in the SI unit of a dimension, or text with a unit.
+
+    Raises SearchSpaceError if it is neither.
+
+    >>> quantity("5min", "second", "startup_time")
+    300.0
+    """
+    plain = _plain(value)
+    number = None if isinstance(plain, str) else _real(plain, "1")
+    if number is not None:
+        return number
+    try:
+        return parse_quantity(str(plain), dimension)
+    except ValueError as error:
+        raise SearchSpaceError(f"{option_name} {plain}: {error}.") from error
+
+
+def parse_choice(value: object, option_name: str, known: Iterable[str]) -> str:
+    """One of some words, in any case.
+
+    Raises SearchSpaceError if it is none of them.
+    """
+    words = list(known)
+    text = str(_plain(value)).lower() if isinstance(_plain(value), str) else None
+    if text not in words:
+        hint = did_you_mean(text or "", words)
+        raise SearchSpaceError(
+            f"{option_name} is one of {', '.join(words)}, not {format_input(value)}.{hint}"
+        )
+    return text
+
+
+def full_name(word: str, terms: Mapping[str, Term]) -> str:
+    """The name of a term that is called by its name, its short name or its option.
+
+    >>> from planner.question.terms import terms_of
+    >>> full_name("tp", terms_of("serve", "parameter"))
+    'tensor_parallel'
+    """
+    name = current_name("key", word.strip().replace("-", "_"), terms)
+    if name in terms:
+        return name
+    for term in terms.values():
+        if term.short == name.lower() or "--" + word.strip().replace("_", "-") in term.options:
+            return term.term
+    return name
+
+
+def suggestion(word: str, terms: Mapping[str, Term]) -> str:
+    """A hint at terms that an unknown word may mean, by their names and short names."""
+    name = full_name(word, terms)
+    shorts = [term.short for term in terms.values() if term.short]
+    return f" Did you mean {name}?" if name in terms else did_you_mean(name, [*terms, *shorts])
+
+
+def format_input(value: object) -> str:
+    """A value in a message, cut where it is long."""
+    try:
+        text = repr(value)
+    except Exception:  # of a class of the user's, or an int of too many digits
+        return f"a {type(value).__name__}"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def _plain(value: object) -> object:
+    """A value without numpy, paths and blanks around it."""
+    if callable(made := getattr(value, "tolist", None)):
+        value = made()
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    return str(value).strip() if isinstance(value, str) else value
+
+
+def _whole(value: object, dimension: str) -> int | None:
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)
+    if isinstance(value, str) and _ZEROS_FIRST.match(value):
+        return None
+    number = _real(value, dimension)
+    return int(number) if number is not None and number == math.floor(number) else None
+
+
+def _real(value: object, dimension: str) -> float | None:
+    """A finite number, None where it is none; what is wrong with a unit is a ValueError."""
+    if isinstance(value, bool) or not isinstance(value, str | Real):
+        return None
+    try:
+        number = parse_quantity(value, dimension) if isinstance(value, str) else float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _count(term: Term, value: object, option_name: str) -> int:
+    most = MOST_GPUS if term.term == "num_gpus" else LARGEST
+    if term.unit == "parameters":
+        most = MOST_PARAMETERS
+    return parse_int(value, option_name, int(term.least or 0), most, term.unit)
+
+
+def _number(term: Term, value: object, option_name: str) -> float:
+    unit = term.unit.removeprefix("1")
+    text = value.removesuffix(unit) if isinstance(value, str) else value
+    number = _real(text, "number")
+    if number is None:
+        raise SearchSpaceError(
+            f"{option_name} is a number, not {format_input(value)}.{_unseparated(value)}"
+        )
+    if term.least and number < float(term.least):
+        raise SearchSpaceError(
+            f"{option_name} is a number of at least {term.least}, not {format_input(value)}."
+        )
+    return number
+
+
+def _share(term: Term, value: object, option_name: str) -> float:
+    number = _real(value, "1")
+    if number is None or not 0 <= number <= 1:
+        told = (
+            f"{option_name} is a share from 0 to 1 or a percentage such as 90%, not "
+            f"{format_input(value)}"
+        )
+        raise SearchSpaceError(f"{told}: {term.description.partition(';')[0]}.")
+    return number
+
+
+def _flag(term: Term, value: object, option_name: str) -> bool:
+    text = _lower(value)
+    if text not in (*_TRUE, *_FALSE):
+        raise SearchSpaceError(f"{option_name} is true or false, not {format_input(value)}.")
+    return text in _TRUE
+
+
+def _code(term: Term, value: object, option_name: str) -> Answer:
+    codes = term.enumeration
+    if isinstance(value, codes):
+        return term.shown(value)
+    words = term.by_word
+    text = codes.meant(_lower(value))
+    if text not in words:
+        hint = did_you_mean(text, [*words, *codes.aliases()])
+        if term.term == "optimizer" and (told := optimizer_settings(text)):
+            hint = f" Say {' '.join(f'--set {name}={word}' for name, word in told.items())}."
+        known = ", ".join(words) if len(words) <= len(codes.words()) else codes.listed()
+        raise SearchSpaceError(f"{option_name} is one of {known}, not {format_input(value)}.{hint}")
+    return term.shown(words[text])
+
+
+def _lower(value: object) -> str:
+    """A word, flag or digit as text, empty for what is none."""
+    is_digit = isinstance(value, int) and 0 <= value <= 9
+    return str(value).lower() if isinstance(value, str) or is_digit else ""
+
+
+def _word(term: Term, value: object, option_name: str) -> str:
+    if not isinstance(value, str):
+        raise SearchSpaceError(f"{option_name} is text, not {format_input(value)}.")
+    if "\0" in value:
+        raise SearchSpaceError(f"{option_name} {format_input(value)} is not valid in a name.")
+    try:
+        lengths = [len(os.fsencode(part)) for part in re.split(r"[/\\]", value)]
+    except UnicodeEncodeError as error:
+        raise SearchSpaceError(
+            f"{option_name} {format_input(value)} is not valid in a name."
+        ) from error
+    if sum(lengths) > _LONGEST or max(lengths) > _LONGEST_NAME:
+        raise SearchSpaceError(
+            f"{option_name} {format_input(value)} is too long for a name or a file."
+        )
+    return value
+
+
+def _peak(term: Term, value: object, option_name: str) -> float | str:
+    """A share of a peak as a number; a rate stays text until the peak is known."""
+    share = _real(value, "1")
+    if share is None and not isinstance(value, str):
+        raise SearchSpaceError(
+            f"{option_name} is a share or a rate with its unit, not {format_input(value)}."
+        )
+    return str(value) if share is None else share
+
+
+def _quantity(term: Term, value: object, option_name: str) -> float:
+    dimension, unit = term.type, _UNITS.get(term.type)
+    if not isinstance(value, str):
+        number = _real(value, "1")
+        if number is None:
+            raise SearchSpaceError(
+                f"{option_name} is a number or text with a unit, not {format_input(value)}."
+            )
+        return number
+    if unit is None and dimension in _EXAMPLES and value.replace(".", "", 1).isdigit():
+        units = ("ms", "s") if term.header.endswith(" ms") else (_EXAMPLES[dimension],)
+        example = " or ".join(value + each for each in units)
+        raise SearchSpaceError(f"{option_name} {value}: needs a unit, as in {example}.")
+    try:
+        return parse_quantity(value, dimension, unit)
+    except ValueError as error:
+        raise SearchSpaceError(f"{option_name} {value}: {error}.{_unseparated(value)}") from error
+
+
+def _tokens(term: Term, value: object, option_name: str) -> float:
+    tokens = _quantity(term, value, option_name)
+    if 0 < tokens < FEWEST_TOKENS:
+        raise SearchSpaceError(
+            f"{option_name} {value}: that is {tokens:g} tokens; give a unit, as in 1.4T or 300B."
+        )
+    return tokens
+
+
+def _price(term: Term, value: object, option_name: str) -> float | str:
+    """USD as a number, or those of several GPUs and contracts as text."""
+    if not isinstance(value, Mapping) and not (isinstance(value, str) and "=" in value):
+        return _number(term, value, option_name)
+    wrong = f"{option_name}: write the GPU or contract and its price, as in h100=1.9,b200=4."
+    found = {
+        name: repr(_number(term, _plain(given), f"{option_name} of {name}")).removesuffix(".0")
+        for name, given in parse_by_gpu(value, option_name, wrong).items()
+    }
+    return ",".join(f"{name}={number}" for name, number in found.items())
+
+
+def parse_by_gpu(value: object, option_name: str, wrong: str) -> dict[str, object]:
+    """What is given for each GPU, as a mapping or as text: ``h100=64,b200=32``.
+
+    Raises SearchSpaceError if ``wrong`` where a name is none; a GPU is given twice.
+    """
+    pairs: list[tuple[object, object]]
+    if isinstance(value, Mapping):
+        pairs = list(value.items())
+    else:
+        parts = (part.partition("=") for part in str(value).split(",") if part.strip())
+        pairs = [(name, given) for name, _, given in parts]
+    found: dict[str, object] = {}
+    for gpu, given in pairs:
+        name = str(gpu).strip()
+        if not name or any(mark in name for mark in ",="):
+            raise SearchSpaceError(wrong)
+        if name in found:
+            raise SearchSpaceError(f"{option_name} gives {name} twice.")
+        found[name] = given
+    return found
+
+
+def _contract(term: Term, value: object, option_name: str) -> str:
+    words = [str(contract) for contract in Contract]
+    text = re.sub(r"[\s_]+", "-", _lower(value))
+    if text not in words:
+        hint = did_you_mean(text, words)
+        raise SearchSpaceError(
+            f"{option_name} is one of {', '.join(words)}, not {format_input(value)}.{hint}"
+        )
+    return text
+
+
+def _unseparated(value: object) -> str:
+    """A hint for a number with separators of thousands."""
+    if isinstance(value, str) and re.fullmatch(r"\d{1,3}(,\d{3})+(\.\d*)?", value.strip()):
+        return f" Write {value.strip().replace(',', '')}: commas separate several values."
+    return ""
+
+
+_READERS: Mapping[str, Callable[[Term, object, str], Answer]] = {
+    "count": _count,
+    "counts": _count,
+    "number": _number,
+    "1/s": _number,
+    "price": _price,
+    "contract": _contract,
+    "share": _share,
+    "flag": _flag,
+    "code": _code,
+    "level": _code,
+    "text": _word,
+    "file": _word,
+    "names": _word,
+    "peak": _peak,
+    "token": _tokens,
+    "second": _quantity,
+    "byte": _quantity,
+    "usd": _quantity,
+    "watt": _quantity,
+    "kg": _quantity,
+    "1": _quantity,
+}
+
+
+# Columns of sweeps, and the clock of a day's hours, that are no terms.
+_ROW_COLUMNS: dict[str, type] = {
+    "scenario": int, "feasible": bool, "work": str, "workload": str, "time": str,
+}  # fmt: skip
+_SETTINGS = {"parameter", "pool", "derived"}
+
+
+@cache
+def cell_reader(column: str) -> Callable[[object], Value]:
+    """What makes of a cell's value that of its column; an unknown one, None, stays so.
+
+    It raises `SearchSpaceError` where the value is none of the column's.
+    """
+    if column in _ROW_COLUMNS:
+        return lambda value: _of_type(column, _ROW_COLUMNS[column], value)
+    term = term_of_column(column)
+    if term is None or column == limit_column(term.term):
+        return lambda value: _plain_cell(column, value)
+    if is_result(column):
+        return lambda value: _cell_number(column, value)
+    if _SETTINGS & set(term.kind) and "result" not in term.kind:
+        return lambda value: _setting(term, column, value)
+    return lambda value: _plain_cell(column, value)
+
+
+@cache
+def is_result(column: str) -> bool:
+    """Whether a column is a number that was predicted."""
+    term = None if column in _ROW_COLUMNS else term_of_column(column)
+    if term is None or "pool" in term.kind or term.is_word or column == limit_column(term.term):
+        return False
+    return "result" in term.kind
+
+
+def limit_column(name: str) -> str:
+    """The column of a limit, beside that of what it limits."""
+    return f"{name}_limit"
+
+
+def _plain_cell(column: str, value: object) -> Value:
+    if not isinstance(value, bool | int | float | str | None):
+        raise SearchSpaceError(f"{column} of a row is not a word or number.")
+    return value
+
+
+def _of_type(column: str, kind: type, value: object) -> Value:
+    if type(value) is not kind and value is not None:
+        raise SearchSpaceError(f"{column} of a row cannot be {format_input(value)}.")
+    return _plain_cell(column, value)
+
+
+def _cell_number(column: str, value: object) -> Value:
+    if type(value) not in (float, int) and value is not None:
+        raise SearchSpaceError(f"{column} of a row is not a number: {format_input(value)}.")
+    return _plain_cell(column, value)
+
+
+def _setting(term: Term, column: str, value: object) -> Value:
+    if value is None or column != term.term:
+        return _plain_cell(column, value)
+    return parse_value(term, _plain_cell(column, value), f"{column} of a row")

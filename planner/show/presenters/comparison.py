@@ -1,0 +1,404 @@
+"""Plans side by side on screen: only what differs, who wins where, what is a tie."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from planner.base import formatting
+from planner.base.records import record
+from planner.base.units import HOUR
+from planner.decide.explain.plan_comparison import ComparedColumn, ComparedPlans
+from planner.errors import InfeasibleError, SearchSpaceError, SpecError
+from planner.launch import MANIFEST
+from planner.layers.model import count_parameters
+from planner.question.request import Request
+from planner.show.output_blocks import (
+    BEST,
+    GAP,
+    TIE,
+    Block,
+    Cell,
+    Table,
+    Title,
+    make_lines,
+    text_table,
+)
+from planner.show.presenters.explanation import seen_plan
+from planner.show.presenters.format_results import format_result, label, short_plan
+from planner.show.presenters.infeasible import impossible_words
+from planner.show.presenters.question_summary import question_title
+from planner.show.presenters.spec_numbers import plain_fields, spec_table
+from planner.show.results import recommended_of
+from planner.specs.catalogue import Catalogue
+from planner.specs.spec_paths import SpecKind, names
+from planner.workloads.build_request import OptionNamer, make_request
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+"""What things that are compared are called."""
+
+_TERMS = 8
+
+
+def comparison_blocks(comparison: ComparedPlans, *, is_full: bool = False) -> Iterator[Block]:
+    """Which plans, in what they differ, what they reach, where their time goes, who wins."""
+    for letter, seen in zip(LETTERS, comparison.seens, strict=False):
+        plan = f"{seen.row[seen.plan.workload.profile_kind]}, {short_plan(seen.plan, seen.row)}"
+        words = f"{letter}  {seen.name}: {question_title(seen.plan)}, {plan}"
+        yield make_lines(words, indent="   ")
+        if seen.reason:
+            yield make_lines(f"   impossible: {impossible_words(seen)}", indent="   ")
+    for name, reason in comparison.missing.items():
+        yield make_lines(f"-  {name}: no plan: {reason}", indent="   ")
+    yield from _settings_blocks(comparison)
+    yield from _results_blocks(comparison)
+    yield from _parts_blocks(comparison, is_full=is_full)
+    for line in verdicts(comparison):
+        yield make_lines(line)
+
+
+def verdicts(comparison: ComparedPlans) -> list[str]:
+    """Who wins where, and what published runs do not tell apart, in sentences."""
+    lines = []
+    for at, columns in comparison.wins.items():
+        lines.append(
+            f"{LETTERS[at]} is best in {formatting.join_words([label(name) for name in columns])}."
+        )
+    tied: dict[tuple[int, ...], list[str]] = {}
+    for result in comparison.results:
+        if result.ties:
+            tied.setdefault((result.best, *result.ties), []).append(result.name)
+    for group, columns in tied.items():
+        factor = max(comparison.tie_factor(group[0], at) for at in group[1:])
+        others = formatting.join_words([LETTERS[at] for at in sorted(group)])
+        lines.append(
+            f"{others} are tied within x{factor:.2f} in "
+            f"{formatting.join_words([label(name) for name in columns])}."
+        )
+    return lines or ["They do not differ."]
+
+
+def _settings_blocks(comparison: ComparedPlans) -> Iterator[Block]:
+    if not comparison.settings:
+        return
+    yield GAP
+    rows = [
+        (
+            name.replace("_", " "),
+            *("-" if value is None else formatting.format_parameter(value) for value in values),
+        )
+        for name, values in comparison.settings.items()
+    ]
+    yield _table(comparison, "differs", rows, has_words=True)
+
+
+def _results_blocks(comparison: ComparedPlans) -> Iterator[Block]:
+    if not comparison.results:
+        return
+    yield GAP
+    rows = [
+        (label(result.name), *(_cell(result, at) for at in range(len(result.values))))
+        for result in comparison.results
+    ]
+    yield _table(comparison, "predicted", rows, has_words=True)
+    marks = ["* best"]
+    if any(result.ties for result in comparison.results):
+        marks.append("= tied with it")
+    yield make_lines(f"{'; '.join(marks)}; in brackets: 90 % interval")
+
+
+def _cell(one: ComparedColumn, at: int) -> Cell:
+    sign, mark = ("*", BEST) if at == one.best else ("=", TIE) if at in one.ties else ("", "")
+    return Cell(text=f"{sign}{format_result(one.name, one.values[at], one.ends[at])}", mark=mark)
+
+
+def _parts_blocks(comparison: ComparedPlans, *, is_full: bool) -> Iterator[Block]:
+    """Where times and memories differ, in ms and GiB."""
+    titles = {f"Time of the {kind}, ms": (terms, 1e3) for kind, terms in comparison.times.items()}
+    for title, (parts, scale) in {**titles, "Memory, GiB": (comparison.memory, 1.0)}.items():
+        shown = [*parts.items()] if is_full else [*parts.items()][:_TERMS]
+        if not shown:
+            continue
+        yield Title(text=title)
+        rows = [
+            (name.replace("_", " "), *cells)
+            for name, values in shown
+            if len({*(cells := [f"{scale * v:,.2f}" if v else "-" for v in values])}) > 1
+        ]
+        yield _table(comparison, "part", rows)
+
+
+def _table(
+    comparison: ComparedPlans, title: str, rows: Sequence[Sequence[Any]], *, has_words: bool = False
+) -> Table:
+    heads = (title, *LETTERS[: len(comparison.seens)])
+    return text_table(heads, rows, words=range(len(heads) * has_words or 1))
+
+
+def comparison_dict(comparison: ComparedPlans) -> dict[str, object]:
+    """The comparison as JSON takes it, its sentences among it."""
+    return {**ComparedPlans.to_dict(comparison), "sentences": verdicts(comparison)}
+
+
+_WORDS = ("notes", "aliases", "sources", "name", "source", "description")
+_IN_FOLDERS = (
+    SpecKind.GPUS, SpecKind.CLUSTERS, SpecKind.FRAMEWORKS, SpecKind.ENGINES, SpecKind.MODELS,
+)  # fmt: skip
+_FULL = 1000
+_SHORT = 24
+
+
+def compared_specs(
+    things: Sequence[ComparedThing], specs: Path | None
+) -> dict[str, dict[str, list[object]]]:
+    """By spec the numbers that differ, with the value of each thing; None where it has none."""
+    if things[0].kind != FOLDER:
+        kind = SpecKind(things[0].kind)
+        each = [dict(_numbers(kind, thing.text, Catalogue(specs))) for thing in things]
+        return {kind.singular: _differing(each)}
+    found = {}
+    for kind in _IN_FOLDERS:
+        for name in _named_in(kind, [thing.path for thing in things]):
+            each = [_known(kind, name, Catalogue(thing.path)) for thing in things]
+            if differing := _differing(each):
+                found[f"{kind.singular} {name}"] = differing
+    return found
+
+
+def specs_blocks(
+    things: Sequence[ComparedThing],
+    found: Mapping[str, Mapping[str, Sequence[object]]],
+    *,
+    is_full: bool = False,
+) -> Iterator[Block]:
+    """A table for each spec that differs."""
+    for letter, thing in zip(LETTERS, things, strict=False):
+        yield make_lines(f"{letter}  {thing.text}", indent="   ")
+    if not any(found.values()):
+        yield make_lines("They do not differ.")
+    for title, numbers in found.items():
+        most = _FULL if is_full else _SHORT
+        yield Title(text=title)
+        rows = [
+            (name, *("-" if value is None else str(value) for value in values))
+            for name, values in [*numbers.items()][:most]
+        ]
+        yield text_table(("differs", *LETTERS[: len(things)]), rows)
+        if len(numbers) > most:
+            yield make_lines(f"and {len(numbers) - most} more: --full")
+
+
+def _named_in(kind: SpecKind, folders: Sequence[Path | None]) -> list[str]:
+    """The specs that a folder of the user's has."""
+    shipped = {name: Catalogue().find(kind, name) for name in names(kind)}
+    own = {
+        name
+        for folder in folders
+        if folder is not None
+        for name in names(kind, folder)
+        if Catalogue(folder).find(kind, name) != shipped.get(name)
+    }
+    return sorted(own)
+
+
+def _known(kind: SpecKind, name: str, catalogue: Catalogue) -> dict[str, str]:
+    try:
+        return dict(_numbers(kind, name, catalogue))
+    except SpecError:
+        if name in catalogue.names(kind):
+            raise
+        return {}
+
+
+def _numbers(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[tuple[str, str]]:
+    """Every number of a spec by its dotted name, in words with its unit."""
+    if kind is SpecKind.MODELS:
+        model = catalogue.load_model(name)
+        counted = count_parameters(model)
+        yield "parameters", formatting.format_large(counted.total)
+        yield "active parameters", formatting.format_large(counted.active)
+        yield from (
+            (field, formatting.format_parameter(value)) for field, value in plain_fields(model)
+        )
+        for number, group in enumerate(model.layer_groups, start=1):
+            blocks = [part for part in (group, *group.mixers, group.feed_forward) if part]
+            for block in blocks:
+                for field, value in plain_fields(block):
+                    yield f"layers {number}: {field}", formatting.format_parameter(value)
+        return
+    path = catalogue.find(kind, name)
+    table, _ = spec_table(kind, path, catalogue)
+    price = catalogue.price(path.stem) if kind is SpecKind.GPUS else None
+    if price is not None:
+        yield "price, on demand", f"{price.value * HOUR:.2f} USD/h"
+    yield from _flat(table, "")
+
+
+def _flat(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, str]]:
+    for key, value in table.items():
+        if key in _WORDS:
+            continue
+        if isinstance(value, Mapping) and "value" in value and "unit" in value:
+            unit = "" if value["unit"] == "1" else f" {value['unit']}"
+            yield prefix + key, f"{value['value']:g}{unit}"
+        elif isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        elif isinstance(value, list):
+            yield prefix + key, ", ".join(map(str, value))
+        else:
+            yield prefix + key, str(value)
+
+
+def _differing(each: Sequence[Mapping[str, str]]) -> dict[str, list[Any]]:
+    found = dict.fromkeys(name for numbers in each for name in numbers)
+    values = {name: [numbers.get(name) for numbers in each] for name in found}
+    return {name: several for name, several in values.items() if len(set(several)) > 1}
+
+
+Reading: TypeAlias = Callable[[Path, int | None, Mapping[str, object]], Request]
+"""What a file or folder, or a row of it, asks, with other answers and settings."""
+
+PLAN, FOLDER = "plan", "specs"
+SHIPPED = "shipped"
+"""What stands for the specs as they are shipped, among folders of own ones."""
+
+_PLAN_OF_SWEEP = "plan.json"
+_OF_ALL = ("workload", "settings")
+_NAMED = (SpecKind.GPUS, SpecKind.MODELS, SpecKind.FRAMEWORKS, SpecKind.ENGINES)
+
+
+@record(kw_only=True)
+class ComparedThing:
+    """One of the things that are compared: a ``plan``, the name of a spec, or ``specs``."""
+
+    text: str
+    kind: str
+    path: Path | None = None
+    row: int | None = None
+
+    @property
+    def question(self) -> str:
+        """The question that it answers, where it is a name."""
+        return self.kind.removesuffix("s")
+
+
+def things_of(texts: Sequence[str], specs: Path | None) -> list[ComparedThing]:
+    """What is named, all of it of one kind.
+
+    Raises SpecError or SearchSpaceError if something is no file and no name that is known, there
+    are fewer than two, or they are of several kinds.
+    """
+    if len(texts) < 2:
+        raise SearchSpaceError("Name two things to compare, or more.")
+    if twice := next((text for text in texts if texts.count(text) > 1), None):
+        raise SearchSpaceError(f"{twice} is named twice: name two different things to compare.")
+    found = [_thing(text, specs) for text in texts]
+    if SHIPPED in texts:
+        found = [replace(thing, kind=FOLDER, row=None) if thing.path else thing for thing in found]
+    kinds = dict.fromkeys(thing.kind for thing in found)
+    if len(kinds) > 1:
+        words = ", ".join(f"{thing.text} ({thing.question})" for thing in found)
+        raise SearchSpaceError(f"These are of several kinds and have nothing in common: {words}.")
+    return found
+
+
+def file_and_row(text: str) -> tuple[Path, int | None]:
+    """A file, and the row after a colon behind its name."""
+    name, colon, row = text.rpartition(":")
+    return (Path(name), int(row)) if colon and row.isdecimal() else (Path(text), None)
+
+
+def compared_plans(
+    things: Sequence[ComparedThing],
+    answers: Mapping[str, object],
+    read: Reading,
+    option_name: OptionNamer = str,
+) -> ComparedPlans:
+    """The plan of each thing beside those of the others; ``answers`` as `make_request` takes it.
+
+    ``read`` gives the request of a file or folder, and of a row of it.
+    Raises SpecError or SearchSpaceError if an input is unknown, faulty or impossible, or the plans
+    are of several workloads.
+    Raises InfeasibleError if fewer than two have a plan.
+    """
+    requests: dict[str, Request] = {}
+    missing: dict[str, str] = {}
+    for thing in things:
+        try:
+            requests[thing.text] = _request(thing, answers, read, option_name)
+        except InfeasibleError as error:
+            missing[thing.text] = str(error)
+    kinds = {request.workload for request in requests.values()}
+    if len(kinds) > 1:
+        raise SearchSpaceError(f"Plans of {' and '.join(sorted(kinds))} have nothing in common.")
+    if len(requests) < 2:
+        raise InfeasibleError("\n".join(f"{name}: {why}" for name, why in missing.items()))
+    seens = tuple(seen_plan(request, name=name) for name, request in requests.items())
+    if all(seen.reason for seen in seens):
+        raise InfeasibleError("\n".join(f"{seen.name}: {seen.reason}" for seen in seens))
+    return ComparedPlans(seens=seens, missing=missing)
+
+
+def has_question(things: Sequence[ComparedThing], answers: Mapping[str, object]) -> bool:
+    """Whether plans are compared: files hold them, names and folders need a question."""
+    kind = things[0].kind
+    counted = any(answers.get(name) is not None for name in ("num_gpus", "request_rate"))
+    return (
+        kind == PLAN or (answers.get("model") is not None) or (kind == SpecKind.MODELS and counted)
+    )
+
+
+def _thing(text: str, specs: Path | None) -> ComparedThing:
+    path, row = file_and_row(text)
+    if os.path.isdir(path):
+        is_ours = any(os.path.isfile(path / name) for name in (MANIFEST, _PLAN_OF_SWEEP))
+        return ComparedThing(text=text, kind=PLAN if is_ours else FOLDER, path=path, row=row)
+    if os.path.isfile(path):
+        return ComparedThing(text=text, kind=PLAN, path=path, row=row)
+    if text == SHIPPED:
+        return ComparedThing(text=text, kind=FOLDER)
+    for kind in kinds_named(text, specs):
+        return ComparedThing(text=text, kind=kind)
+    kinds = ", ".join(kind.singular for kind in _NAMED)
+    raise SpecError(
+        f"{text} is no file, no folder and no {kinds}: `planner specs list gpus` has the names."
+    )
+
+
+def kinds_named(text: str, specs: Path | None) -> Iterator[SpecKind]:
+    """The kinds of specs that a name is of."""
+    catalogue = Catalogue(specs)
+    for kind in _NAMED:
+        try:
+            catalogue.find(kind, text)
+        except SpecError:
+            continue
+        yield kind
+
+
+def _request(
+    thing: ComparedThing, answers: Mapping[str, Any], read: Reading, option_name: OptionNamer
+) -> Request:
+    """The request of the one plan of a thing."""
+    given = {name: value for name, value in answers.items() if value is not None}
+    if thing.kind == PLAN:
+        changes = {name: value for name, value in given.items() if name not in _OF_ALL}
+        path = thing.path
+        assert path is not None
+        first = 1 if path.suffix == ".csv" else None
+        return read(
+            path,
+            first if thing.row is None else thing.row,
+            {**changes, **given.get("settings", {})},
+        )
+    if thing.kind == FOLDER:
+        return recommended_of(
+            make_request({**given, "specs": thing.path}, option_name=option_name)
+        ).request()
+    if thing.kind == SpecKind.ENGINES and "workload" not in given:
+        given["workload"] = "serve"
+    request = make_request({**given, thing.question: thing.text}, option_name=option_name)
+    return recommended_of(request).request()

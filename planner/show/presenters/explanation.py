@@ -1,0 +1,578 @@
+"""An explanation as people read it: what bounds a plan, what would change it, what it assumes;
+and operators one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from planner.base import formatting
+from planner.base.csv_cells import number_or_nan
+from planner.base.units import GIB
+from planner.decide.explain.explanation import MEMORY, Explanation
+from planner.decide.explain.operators import KINDS, OperatorTimes, work_dict
+from planner.decide.explain.plan_comparison import Difference, PartDifference, PredictedPlan
+from planner.decide.explain.sensitivity import SOFTWARE, Sensitivity, relative_change
+from planner.decide.explain.step_breakdown import (
+    FORMULAS,
+    ExplainedPart,
+    ExplainedStep,
+    SpecSources,
+    format_quantity,
+    format_seconds,
+    spec_numbers,
+)
+from planner.errors import InfeasibleError
+from planner.question.request import Request
+from planner.question.terms import columns_about, glossary, is_of_answers, term_of_column
+from planner.show.output_blocks import (
+    BAD,
+    GAP,
+    TOTAL,
+    Block,
+    Column,
+    Table,
+    Title,
+    fit_table,
+    make_lines,
+    text_table,
+)
+from planner.show.presenters.format_results import (
+    format_result,
+    host_words,
+    label,
+    paged_words,
+    share,
+    short_plan,
+)
+from planner.show.presenters.infeasible import impossible_words, infeasible_message
+from planner.show.presenters.json_files import command_manifest
+from planner.show.presenters.load_check import load_line
+from planner.show.presenters.pareto_front import of_objective
+from planner.show.presenters.prices import charged_whole_line
+from planner.show.presenters.question_summary import question_title
+from planner.show.presenters.row_files import RowFiles, blocks
+from planner.show.presenters.uncertainty import other_formats, range_words
+from planner.workloads.make_plan import evaluate, make_single_plan, result_of
+
+_LONGEST = 10
+_ASSUMED = 3
+_LARGE = 5e-3
+HEADS = ("10 % change of", "affects", "worse", "better")
+LEAST = 5e-4
+"""Changes below this share are not told."""
+
+_MIN_SHOWN_CHANGE = 2e-3
+_QUESTION_FACTS = (SOFTWARE, "question")
+_FACTS = 7
+_OPTIONS = ("10 % worse", "10 % better")
+_MOST = 4
+_FIRST = 2
+_PEAK = "peak_memory_gib"
+_BEYOND = 1.005
+_PEAKS = {"bandwidth_fraction": "the memory bandwidth", "compute_fraction": "the dense peak"}
+_LEAST = 0.002
+"""Terms that differ by less than this share of a whole are not told in short."""
+
+
+def explanation_blocks(explained: Explanation, *, is_full: bool = False) -> Iterator[Block]:
+    """The answer, what bounds it, the largest parts, what changes it; ``--full`` all of each."""
+    yield from _answer_blocks(explained)
+    if explained.difference is not None:
+        yield Title(text="Against the other plan")
+        yield from map(make_lines, against_lines(explained.difference, is_full=is_full))
+        if is_full and not explained.difference.other.reason:
+            yield from _terms_blocks(explained.difference)
+    if explained.difference is None or is_full:
+        software = str(explained.row[explained.plan.workload.profile_kind])
+        for step in explained.steps:
+            most = _LONGEST // len(explained.steps)
+            yield from _step_blocks(step, most, software, is_full=is_full)
+        yield from _memory_blocks(explained, is_full=is_full)
+        yield from sensitivities_blocks(explained, is_full=is_full)
+        yield from _assumptions_blocks(explained, is_full=is_full)
+    if is_full:
+        yield from _sources_blocks(explained)
+    else:
+        yield GAP
+        yield make_lines("Formulas, sources and the rest: --full, --json FILE.")
+
+
+def _answer_blocks(explained: Explanation) -> Iterator[Block]:
+    plan, row = explained.plan, explained.row
+    yield make_lines(question_title(plan), mark=TOTAL, indent="")
+    yield make_lines(short_plan(plan, row))
+    if line := load_line(plan, explained.evaluation.candidates):
+        yield make_lines(line)
+    ends = explained.seen.ends
+    bound = explained.bound or {}
+    for name in explained.columns[:2]:
+        if is_of_answers(name) and number_or_nan(row[name]) != number_or_nan(row[name]):
+            continue  # nothing is generated
+        words = f"{label(name)} {format_result(name, row[name], ends.get(name))}"
+        term = term_of_column(name)
+        is_low = term is not None and (term.better == "low" or term.type == "second")
+        peak, mine = number_or_nan(bound.get(name)), number_or_nan(row[name])
+        # A queue may be longer where what comes after it is faster.
+        if peak < mine if is_low else peak > mine:
+            words += f"; roofline {format_result(name, bound[name])}"
+        yield make_lines(words)
+
+
+def _step_blocks(
+    step: ExplainedStep, most: int, software: str, *, is_full: bool
+) -> Iterator[Block]:
+    name = "a step" if step.name == "step" else f"a {step.name} step"
+    yield Title(text=f"Time of {name}: {format_seconds(step.seconds)}")
+    shares = [
+        f"{kind} {share(time / step.seconds)}"
+        for kind, time in step.bounds.items()
+        if is_full or time >= _LARGE * step.seconds
+    ]
+    yield make_lines(f"Bound by {', '.join(shares)}")
+    shown = step.parts if is_full else step.parts[:most]
+    yield _parts_table(step, shown)
+    rest = [part.part.seconds for part in step.parts[len(shown) :]]
+    if rest:
+        yield make_lines(f"and {len(rest)} more: {format_seconds(sum(rest))}")
+    for part in shown:
+        if part.part.done and part.of_roofline >= _BEYOND:
+            yield make_lines(_beyond_line(part, step.software or software))
+    if is_full:
+        yield Title(text="How these times are computed")
+        for part in step.parts:
+            terms = [
+                f"{n.replace('_', ' ')} {format_seconds(time)}"
+                for n, time in part.part.terms.items()
+            ]
+            among = f" ({', '.join(terms)})" if len(terms) > 1 else ""
+            yield make_lines(f"{part.title}: {format_seconds(part.part.seconds)}{among}")
+            for line in _work_lines(part):
+                yield make_lines(f"  {line}", indent="    ")
+
+
+def _beyond_line(part: ExplainedPart, software: str) -> str:
+    """Why a part is told to be faster than silicon, which is an error of what was fitted."""
+    shares = [
+        (done.figure(name), words)
+        for done in part.part.done
+        for name, words in _PEAKS.items()
+        if name in done.work.figures
+    ]
+    share_of, words = max(shares, default=(0.0, ""))
+    how = f"at {share_of:.3g} of {words} " if share_of > 1 else ""
+    return (
+        f"{part.title} {how}exceeds the roofline: efficiencies are fitted, those of {software} to "
+        "the time of whole steps, so a part that is too fast offsets another that is too slow"
+    )
+
+
+def _parts_table(step: ExplainedStep, shown: Sequence[ExplainedPart]) -> Table:
+    """Parts with what bounds them; a narrow one leaves out shares."""
+    rows = [
+        (
+            part.title,
+            format_seconds(part.part.seconds),
+            f"{100 * part.part.seconds / step.seconds:.1f}",
+            part.bound,
+            f"{100 * part.of_roofline:.0f} %" if part.part.done else "-",
+        )
+        for part in shown
+    ]
+    heads = ("longest parts", "time", "%", "bound by", "of roofline")
+    return text_table(heads, rows, words=(0, 3), late=(2, 4))
+
+
+def _work_lines(part: ExplainedPart) -> Iterator[str]:
+    if part.waits:
+        yield part.waits
+    for done in part.part.done:
+        formula = FORMULAS[done.work.formula]
+        times = f"{done.times:,.3g}" if done.times < 1000 else f"{done.times:,.0f}"
+        yield f"{times} x {format_seconds(done.once)} {formula.title}: {formula.words(done)}"
+
+
+def _memory_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
+    capacity = explained.plan.problem.setting.machine.gpu.allocatable_memory / GIB
+    peak = number_or_nan(explained.row["peak_memory_gib"])
+    yield Title(text=f"Memory of the fullest GPU: {peak:,.1f} of {capacity:,.1f} GiB")
+    parts = [
+        f"{name.replace('_', ' ')} {amount:,.1f} ({share(amount / peak)})"
+        for name, amount in [*explained.memory.items()][:_LONGEST]
+        if amount / peak > (LEAST if is_full else _LARGE)
+    ]
+    row = explained.row
+    phases = {name: number_or_nan(row.get(name, 0.0)) for name in columns_about("memory_phase")}
+    by_phase = sorted(phases.items(), key=lambda item: -item[1])
+    parts += [
+        f"{name.removesuffix('_memory_gib').replace('_', ' ')} {amount:,.1f}"
+        for name, amount in by_phase
+        if amount
+    ]
+    yield make_lines(", ".join(parts))
+    plan = explained.plan
+    if on_host := host_words(row, plan.source_of(row).setting.machine):
+        yield make_lines(f"in host memory {on_host}")
+    if moved := paged_words(row):
+        yield make_lines(f"paged {moved}")
+
+
+def _assumptions_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
+    found = explained.assumptions
+    if not found:
+        return
+    yield Title(text="Assumptions, largest effect first")
+    facts = {fact.name: fact for fact in explained.seen.facts}
+    for one in found if is_full else found[:_ASSUMED]:
+        others = other_formats(facts[one.name]) if one.name in facts else []
+        what = f"assumed {one.assumed}; tried {one.tried}" if one.assumed else f"tried {one.tried}"
+        moves = f"{one.name} ({what}): {range_words(one.column, one.low, one.high)}"
+        yield make_lines("; ".join([moves, *others]))
+    if not is_full and len(found) > _ASSUMED:
+        yield make_lines(f"and {len(found) - _ASSUMED} more")
+
+
+def _sources_blocks(explained: Explanation) -> Iterator[Block]:
+    """The numbers of specs that times rest on, each with its source; what formulas cite."""
+    yield Title(text="Sources")
+    by_source: dict[str, list[str]] = {}
+    for key, source in spec_numbers(explained.steps, SpecSources(explained.plan)).items():
+        by_source.setdefault(source or "no source given", []).append(key)
+    for source, keys in by_source.items():
+        yield make_lines(f"{', '.join(keys)}: {source}")
+    yield Title(text="Formulas")
+    parts = (part.part for step in explained.steps for part in step.parts)
+    for name in dict.fromkeys(done.work.formula for part in parts for done in part.done):
+        formula = FORMULAS[name]
+        cited = f"; {' '.join(formula.references)}" if formula.references else ""
+        yield make_lines(f"{formula.title}: {formula.place}{cited}")
+
+
+def sensitivities_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
+    """A table of what 10 % move, then other numbers of nodes and lengths, a line each."""
+    yield Title(text="What if (each one predicted again)")
+    yield text_table(HEADS, what_if_rows(explained, is_full=is_full), words=(0, 1), name="what_if")
+    for line in question_lines(explained, is_full=is_full):
+        yield make_lines(line, most=9 if is_full else 2)
+
+
+def what_if_rows(explained: Explanation, *, is_full: bool) -> Iterator[tuple[str, ...]]:
+    """Cells under `HEADS`, a row for each fact and column that it moves, the most first."""
+    own, columns = explained.row, explained.columns
+    facts = [one for one in explained.sensitivities if one.group not in _QUESTION_FACTS]
+    moving = [one for one in facts if one.moved(own, columns) >= LEAST or _fails(one)]
+    moving.sort(key=lambda one: -one.moved(own, _sorted_by(explained, one)))
+    shown = (
+        moving
+        if is_full
+        else [
+            one
+            for one in moving
+            if _fails(one) or one.moved(own, _sorted_by(explained, one)) >= _MIN_SHOWN_CHANGE
+        ][:_FACTS]
+    )
+    for one in shown:
+        for column in _told_columns(explained, one, is_full=is_full):
+            rows = [one.outcomes[option].row for option in _OPTIONS]
+            cells = ["impossible" if row is None else _change(row, own, column) for row in rows]
+            yield (one.name, label(column), *cells)
+
+
+def question_lines(explained: Explanation, *, is_full: bool) -> Iterator[str]:
+    """Lines of other numbers of nodes and other lengths."""
+    for sensitivity in explained.sensitivities:
+        if sensitivity.group in _QUESTION_FACTS:
+            yield from _question_lines(explained, sensitivity, is_full=is_full)
+
+
+def signed(moved: float) -> str:
+    """A relative change with its sign: ``+4.2 %``.
+
+    >>> signed(0.0421), signed(-0.31), signed(1e-6)
+    ('+4.2 %', '-31 %', '0 %')
+    """
+    if abs(moved) < LEAST:
+        return "0 %"
+    return f"{100 * moved:+.1f} %" if abs(moved) < 0.0995 else f"{100 * moved:+,.0f} %"
+
+
+def _sorted_by(explained: Explanation, sensitivity: Sensitivity) -> tuple[str, ...]:
+    """The column that a change is told in, if that is no memory."""
+    told_in = _told_columns(explained, sensitivity, is_full=False)
+    return tuple(name for name in told_in if name not in MEMORY)
+
+
+def _fails(sensitivity: Sensitivity) -> bool:
+    return any(outcome.row is None for outcome in sensitivity.outcomes.values())
+
+
+def _goal(explained: Explanation) -> str:
+    """The column of what such plans are chosen by."""
+    goal = explained.plan.problem.objectives[0].name
+    return of_objective(explained.plan, goal, explained.row)
+
+
+def _told_columns(explained: Explanation, sensitivity: Sensitivity, *, is_full: bool) -> list[str]:
+    """The columns in which a change is told: all that it moves, or the first of what is asked."""
+    moved = [
+        name for name in explained.columns if sensitivity.moved(explained.row, (name,)) >= LEAST
+    ]
+    goal = _goal(explained)
+    if is_full:
+        return moved or [goal]
+    return [goal] if goal in moved else (moved[:1] or [goal])
+
+
+def _change(row: Mapping[str, object], own: Mapping[str, object], column: str) -> str:
+    moved = relative_change(row[column], own[column])
+    return "-" if moved is None else signed(moved)
+
+
+def _question_lines(
+    explained: Explanation, sensitivity: Sensitivity, *, is_full: bool
+) -> Iterator[str]:
+    """A line for each other answer: what it moves, in short the most telling columns alone."""
+    costs = [name for name in explained.columns if "cost" in name]
+    more = MEMORY if sensitivity.group == SOFTWARE else ()
+    shown = [*dict.fromkeys((explained.columns[0], _goal(explained), *costs, *more))]
+    impossible: dict[str, list[str]] = {}
+    for words, outcome in sensitivity.outcomes.items():
+        if outcome.row is None:
+            impossible.setdefault(outcome.reason, []).append(words)
+    for reason, several in impossible.items():
+        yield f"{', '.join(several)}: impossible: {reason}"
+    for words, outcome in sensitivity.outcomes.items():
+        row = outcome.row
+        if row is None:
+            continue
+        moved = [
+            name
+            for name in (explained.columns if is_full else shown)
+            if abs(relative_change(row[name], explained.row[name]) or 0.0) >= LEAST
+        ]
+        changes = []
+        for name in moved:
+            share_of = _change(row, explained.row, name)
+            value = f"{format_result(name, row[name])} ({share_of})" if is_full else share_of
+            changes.append(f"{label(name)} {value}")
+        yield f"{words}: {', '.join(changes) or 'no change of these'}"
+    if sensitivity.name == "contract" and is_full:
+        asked = explained.plan.problem.sources[0].question_columns
+        rows = {
+            words.removeprefix("contract "): {**asked, **outcome.row}
+            for words, outcome in sensitivity.outcomes.items()
+            if outcome.row is not None
+        }
+        yield from filter(None, [charged_whole_line(rows)])
+
+
+def against_lines(difference: Difference, *, is_full: bool = True) -> list[str]:
+    """What the other plan gains and loses, or the rule that it breaks; in short the most telling
+    results alone.
+    """
+    return [*_lines(difference, is_full=is_full)]
+
+
+def _lines(difference: Difference, *, is_full: bool) -> Iterator[str]:
+    changes = [
+        f"{name.replace('_', ' ')} {_word(other)} instead of {_word(one)}"
+        for name, (one, other) in difference.settings.items()
+    ]
+    yield f"Changed: {', '.join(changes) or 'nothing'}."
+    if difference.other.reason:
+        yield f"It is impossible: {impossible_words(difference.other)}."
+        return
+    yield from _results(difference, is_full=is_full)
+    for name, terms in difference.times.items():
+        whole = difference.first.steps[name].seconds
+        step = "step" if name == "step" else f"{name} step"
+        yield from _gains(f"Of the {step}'s time", terms, whole, format_seconds)
+    whole = number_or_nan(difference.first.row[_PEAK])
+    yield from _gains("Of the memory", difference.memory, whole, lambda gib: f"{gib:,.2f} GiB")
+
+
+def _results(difference: Difference, *, is_full: bool) -> Iterator[str]:
+    first = {term.name for term in difference.results[:_FIRST]}
+    moved = [
+        term
+        for term in difference.results
+        if (is_full or term.name in first or "cost" in term.name or term.name == _PEAK)
+        and relative_change(term.other, term.first)  # None where one is unknown
+        and format_result(term.name, term.other) != format_result(term.name, term.first)
+    ]
+    for term in moved:
+        named, known, verdict = label(term.name), term_of_column(term.name), ""
+        if known is not None and known.better and term.gain:
+            verdict = ", better" if term.gain * known.sign < 0 else ", worse"
+        yield (
+            f"{named[0].upper()}{named[1:]} "
+            f"{format_result(term.name, term.other, term.ends[1])} instead of "
+            f"{format_result(term.name, term.first, term.ends[0])} ({_signed(term)}{verdict})."
+        )
+    if moved and difference.is_tie:
+        yield (
+            f"They are tied: the difference is within x{difference.tie_factor:.2f}, the error "
+            "between published runs of such plans."
+        )
+
+
+def _gains(
+    whole_words: str, terms: Sequence[PartDifference], total: float, words: Any
+) -> Iterator[str]:
+    for verb, sign in (("loses", 1), ("gains", -1)):
+        found = [term for term in terms if sign * term.gain > _LEAST * total]
+        listed = [
+            f"{term.name.replace('_', ' ')} {words(abs(term.gain))} "
+            f"({' to '.join(words(value) if value else '0' for value in (term.first, term.other))})"
+            for term in found[:_MOST]
+        ]
+        if listed:
+            rest = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
+            yield f"{whole_words} it {verb} {', '.join(listed)}{rest}."
+
+
+def _terms_blocks(difference: Difference) -> Iterator[Block]:
+    """Every term of the times and of the memory, side by side."""
+    tables = {f"Time of the {name}, ms": (terms, 1e3) for name, terms in difference.times.items()}
+    for title, (terms, scale) in {**tables, "Memory, GiB": (difference.memory, 1.0)}.items():
+        rows = [
+            (
+                term.name.replace("_", " "),
+                *(f"{scale * value:,.3f}" for value in (term.first, term.other)),
+                f"{scale * term.gain:+,.3f}",
+            )
+            for term in terms
+        ]
+        yield GAP
+        marks = [BAD if term.gain > 0 else "" for term in terms]
+        yield text_table((title, "this", "other", "change"), rows, marked=marks)
+
+
+def _signed(term: PartDifference) -> str:
+    moved = relative_change(term.other, term.first)
+    return "-" if moved is None else f"{100 * moved:+.1f} %"
+
+
+def _word(value: object) -> str:
+    return "none" if value is None else formatting.format_parameter(value)
+
+
+def explained_plan(
+    request: Request, burst: int | None = None, against: Request | None = None
+) -> Explanation:
+    """The explanation of the one plan of a request, beside that of another request.
+
+    Raises SpecError or SearchSpaceError if an input is unknown, faulty or impossible, or there are
+    several configurations.
+    Raises InfeasibleError if the plan does not fit or breaks a rule; the other one may.
+    """
+    plan = make_single_plan(request, burst)
+    evaluation = evaluate(plan, burst)
+    if evaluation.rejected_by:
+        raise InfeasibleError(infeasible_message(plan, result_of(plan, evaluation), evaluation))
+    other = None if against is None else seen_plan(against, burst)
+    return Explanation(plan=plan, evaluation=evaluation, against=other, burst=burst)
+
+
+def seen_plan(request: Request, burst: int | None = None, name: str = "") -> PredictedPlan:
+    """The one plan of a request, predicted."""
+    plan = make_single_plan(request, burst)
+    return PredictedPlan(plan=plan, evaluation=evaluate(plan, burst), name=name)
+
+
+def explanation_dict(explained: Explanation) -> dict[str, Any]:
+    """The explanation as JSON takes it, the sentences about another plan among it."""
+    found = Explanation.to_dict(explained)
+    if other := explained.difference:
+        found["against"] = {**other.to_dict(), "sentences": against_lines(other)}
+    return found
+
+
+_HEADS = {"num_gpus": "GPUs", "gpu": "GPU", "time_s": "time"}
+# What a line before the table says where all rows have it in common.
+_NAMED = ("gpu", "framework")
+
+
+def operators_blocks(times: OperatorTimes) -> Iterator[Block]:
+    """A table of all, what is the same in all before it, and what was assumed."""
+    if times.assumed:
+        yield make_lines(f"Assumed: {'; '.join(times.assumed)}")
+    same = _same(times)
+    if same:
+        yield make_lines(", ".join(same))
+    yield fit_table(_columns(times), _rank)
+
+
+def _rank(column: str) -> int:
+    """How late a narrow terminal leaves out a column."""
+    term = term_of_column(column)
+    return int(term.rank or 1) if term and "result" in term.kind else 1
+
+
+def add_operators(files: RowFiles, times: OperatorTimes, command: Sequence[str]) -> None:
+    """The rows, and for JSON how each time comes about."""
+    files.add(blocks(times.columns))
+    if files.has_object:
+        works = [[work_dict(done) for done in row] for row in times.works]
+        files.finish(command_manifest(command), assumed=list(times.assumed), works=works)
+    else:
+        files.finish(command_manifest(command))
+
+
+def _same(times: OperatorTimes) -> list[str]:
+    """GPUs and words that all rows have in common."""
+    found = []
+    for name in (*_NAMED, *_words()):
+        values = set(times.columns.get(name, ()))
+        if len(values) == 1:
+            found.append(str(next(iter(values))))
+    return found
+
+
+def _words() -> list[str]:
+    return list(dict.fromkeys(name for kind in KINDS.values() for name in kind.words))
+
+
+def _columns(times: OperatorTimes) -> list[Column]:
+    peaks = [*map(number_or_nan, times.columns["of_peak"])]
+    return [
+        Column(
+            name,
+            [_cell(name, value) for value in values],
+            _HEADS.get(name) or (term.column_header if term else name),
+            numeric=not any(isinstance(value, str) for value in values),
+        )
+        for name, values in times.columns.items()
+        for term in [term_of_column(name)]
+        if _is_shown(name, values)
+        and not (name == "of_roofline" and np.allclose([*map(number_or_nan, values)], peaks))
+    ]
+
+
+def _is_shown(name: str, values: Sequence[object]) -> bool:
+    """Whether a column tells something: not what all have in common, or by default."""
+    if name in (*_NAMED, *_words()):
+        return len(set(values)) > 1
+    term = glossary().get(name)
+    usual = {None, int(term.default)} if term and "operator" in term.kind and term.default else None
+    return not (usual and set(values) <= usual) and not (name == "num_gpus" and set(values) == {1})
+
+
+_BY_TYPE: dict[str, Callable[[float], str]] = {
+    "second": format_seconds,
+    "share": formatting.format_percent,
+    "byte": lambda value: format_quantity(value, "byte"),
+}
+
+
+def _cell(name: str, value: object) -> str:
+    if value is None:
+        return ""
+    term = term_of_column(name)
+    if term is not None and term.type in _BY_TYPE:
+        return _BY_TYPE[term.type](number_or_nan(value))
+    if isinstance(value, int):
+        return formatting.format_count(value)
+    return formatting.format_significant(value) if isinstance(value, float) else str(value)

@@ -1,0 +1,408 @@
+"""A result as people read it: with its interval, or part by part."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from planner.base import formatting
+from planner.base.units import DAY, GIB, HOUR, KILOWATT
+from planner.configurations.configuration_tables import IMPLIED_BY_OTHERS, PREFILL
+from planner.estimators.machine import Machine
+from planner.estimators.power_draw import PARTS
+from planner.optimize.result_columns import ends_of, intervals
+from planner.question.terms import Term, glossary, term_of_column, terms_about, terms_of
+from planner.show.output_blocks import TOTAL, Cell, Table, text_table
+from planner.workloads.make_plan import Plan
+from planner.workloads.workload import Workload
+
+SHORT_WORDS = {"aggregated": "agg", "disaggregated": "disagg"}
+_PLACES = *terms_about("system"), "contract"
+# The rank of the first parameter of training that few plans set; at its default it is not told.
+_RARE = 29
+
+
+def short_plan(plan: Plan, row: Mapping[str, object]) -> str:
+    """A row in a few words, with everything of which several values were searched."""
+    wording = plan.workload.wording
+    return ", ".join([*_where(plan.problem.axes, row), (wording.brief or wording.in_short)(row)])
+
+
+def shortest_plan(
+    workload: Workload, axes: Collection[str], row: Mapping[str, object], without: str
+) -> str:
+    """A row's layout and where on several ``axes`` it runs, but for the axis ``without``."""
+    wording = workload.wording
+    layout = wording.layout or wording.brief or wording.in_short
+    where = _where([name for name in axes if name != without], row)
+    return ", ".join([*(SHORT_WORDS.get(word, word) for word in where), layout(row)])
+
+
+def _where(axes: Collection[str], row: Mapping[str, object]) -> list[str]:
+    where = [formatting.format_parameter(row[name]) for name in axes if name in _PLACES]
+    if "num_gpus" not in axes:
+        return where
+    count = number_of(row, "num_gpus")
+    return [*where, f"{count:,.0f} GPU{'s' * (count > 1)}"]
+
+
+def degrees(row: Mapping[str, object], names: Sequence[str]) -> str:
+    """``tp4 pp4 vp20 dp128``: the degrees above 1."""
+    terms = glossary()
+    words = [f"{terms[name].short}{row[name]}" for name in names if number_of(row, name) > 1]
+    return " ".join(words) or "one GPU"
+
+
+def share(loss: float) -> str:
+    """How much is lost or gained, in percent."""
+    return f"{100 * loss:.1f} %" if loss < 0.1 else f"{100 * loss:,.0f} %"
+
+
+def layout_of(workload: Workload, row: Mapping[str, object]) -> str:
+    """A row's degrees of parallelism in short."""
+    wording = workload.wording
+    if wording.layout is not None:
+        return wording.layout(row)
+    return degrees(row, wording.degrees)
+
+
+def plan_of(workload: Workload, row: Mapping[str, object]) -> str:
+    """A row's software and layout as its users write it."""
+    wording = workload.wording
+    software = [row.get(name) for name in ("mode", *terms_about("software"))]
+    words = [str(word) for word in software if word]
+    return ", ".join([*words, (wording.brief or wording.in_short)(row)])
+
+
+def settings_text(plan: Plan, row: Mapping[str, object]) -> str:
+    """Where a row runs and the values of every parameter, in one paragraph."""
+    parameters = terms_of(plan.workload.name, "parameter", "derived", "pool")
+    names = dict.fromkeys(["mode", "gpu", plan.workload.profile_kind, *parameters])
+    return "  ".join(
+        f"{name}={str(row[name]).lower() if isinstance(row[name], bool) else row[name]}"
+        for name in names
+        if row.get(name) is not None and not _is_implied(name, row[name])
+    )
+
+
+def _is_implied(name: str, value: object) -> bool:
+    """Whether it follows from others, or is the default of an engine or of what few plans set."""
+    if name.removeprefix(PREFILL) == "gpu_memory_utilization" and not value:
+        return True
+    term = glossary().get(name)
+    is_rare = term is not None and bool(term.axis) and int(term.rank or 0) >= _RARE
+    return value in IMPLIED_BY_OTHERS.get(name, ()) or (
+        is_rare and term is not None and value == term.plain
+    )
+
+
+Ends = tuple[float, float]
+
+_KINDS = {"input": "in", "cached_input": "cached", "output": "out"}
+
+_ORIGIN = re.compile(r" \((?:[^()]|\([^()]*\))*\)$")
+_UNITS = {"s", "ms", "GiB", "days", "USD", "kWh", "kW", "kg"}
+_TIMES = ((1.0, 1e-3, "ms"), (600.0, 1.0, "s"), (2 * HOUR, 60.0, "min"), (2 * DAY, HOUR, "h"))
+_ENERGY = ((1.0, 1e-3, ""), (1e4, 1.0, "k"), (1e7, 1e3, "M"))
+_MASS = ((1.0, 1e-3, "g CO2e"), (1e4, 1.0, "kg CO2e"))
+_MONEY = ((1e4, 1.0, "USD"), (1e6, 1e3, "k USD"), (1e9, 1e6, "M USD"))
+
+
+def without_origin(told: str) -> str:
+    """What was chosen, without where it comes from.
+
+    >>> without_origin("1,024 (default)")
+    '1,024'
+    """
+    return _ORIGIN.sub("", told)
+
+
+def label(column: str) -> str:
+    """The head of a column without its unit.
+
+    >>> label("step_time_s"), label("tokens_per_s_per_gpu"), label("cost_usd")
+    ('step time', 'tokens/s/GPU', 'cost')
+    """
+    term = term_of_column(column)
+    if term is None:
+        return column.replace("_", " ")
+    return _without_units(term)
+
+
+def limit_label(name: str) -> str:
+    """A limit as the head of its column says it."""
+    term = glossary().get(name)
+    return name.replace("_", " ") if term is None else _without_units(term)
+
+
+def _without_units(term: Term) -> str:
+    header = term.column_header.replace("- ", "-").replace(" /", "/").replace(" per s", "/s")
+    words = header.split()
+    kept = [word for word in words if word not in _UNITS]
+    return " ".join(kept) or term.column_header
+
+
+def ends_in(column: str, row: Mapping[str, object]) -> Ends | None:
+    """The ends of the interval of a column in a row; None where it has none."""
+    low, high = ends_of(column)
+    if row.get(low) is None or row.get(high) is None:
+        return None
+    return number_of(row, low), number_of(row, high)
+
+
+def format_result(column: str, value: object, ends: Ends | None = None) -> str:
+    """A value of a column with its unit, and the ends of its interval in brackets."""
+    if not isinstance(value, float | int) or isinstance(value, bool):
+        return formatting.format_parameter(value)
+    if isinstance(value, int):
+        return formatting.format_count(value)
+    if math.isinf(value) and column.endswith("_s"):
+        return formatting.format_duration(value)
+    if not math.isfinite(value):
+        return "unknown: give --price" if column.endswith("_usd") else "-"
+    scale, unit = _scale(column, value)
+    number = _number(column)
+    words = f"{number(value / scale)}{unit}"
+    if ends is None or not all(map(math.isfinite, ends)):
+        return words
+    return f"{words} ({number(ends[0] / scale)} to {number(ends[1] / scale)})"
+
+
+def number_of(row: Mapping[str, object], column: str) -> float:
+    """A number of a row, NaN where it is unknown or lacking."""
+    value = row.get(column)
+    return float(value) if isinstance(value, Real) else math.nan
+
+
+def result_cell(column: str, row: Mapping[str, object], words: str) -> Cell:
+    """A number of a row in these words, beside them the ends of its interval."""
+    value, ends = number_of(row, column), ends_in(column, row)
+    if not math.isfinite(value):
+        return Cell(text=words)
+    if ends is None or not all(map(math.isfinite, ends)):
+        return Cell(text=words, number=value)
+    scale, number = _scale(column, value)[0], _number(column)
+    more = f"{number(ends[0] / scale)} to {number(ends[1] / scale)}"
+    return Cell(text=words, more=more, number=value, ends=ends)
+
+
+def format_in_common_unit(column: str, values: Sequence[float]) -> tuple[list[str], str]:
+    """Values of a column in the unit that suits their middle one, and the unit.
+
+    >>> told_alike("cost_usd", [2.5e6, 4e5])
+    (['2,500', '400'], 'k USD')
+    """
+    scale, unit = common_scale(column, values)
+    return [format_scaled(column, scale, value) for value in values], unit
+
+
+def common_scale(column: str, values: Sequence[float]) -> tuple[float, str]:
+    """What values of a column are divided by in the unit of their middle one, and the unit."""
+    known = sorted(value for value in values if math.isfinite(value)) or [0.0]
+    scale, unit = _scale(column, known[(len(known) - 1) // 2])
+    return scale, unit.strip()
+
+
+def format_scaled(column: str, scale: float, value: float) -> str:
+    """A value of a column in a unit of which it has ``scale``; ``-`` where it is unknown."""
+    return _number(column)(value / scale) if math.isfinite(value) else "-"
+
+
+def token_costs(costs: Mapping[str, float]) -> str:
+    """USD per million tokens of each kind: those of result columns, by the kind in their name.
+
+    >>> token_costs({"input": 0.1943, "cached_input": 0.0045, "output": 1.4387})
+    '0.19 in, 0.0045 cached, 1.44 out'
+    """
+    return ", ".join(
+        f"{cost:.2g} {_KINDS[kind]}"
+        if cost < 1
+        else f"{formatting.format_significant(cost)} {_KINDS[kind]}"
+        for kind, cost in costs.items()
+        if math.isfinite(cost)
+    )
+
+
+def token_costs_of(row: Mapping[str, object]) -> dict[str, float]:
+    """USD per million tokens of each kind in a row, NaN of a kind that it has none of."""
+    return {kind: number_of(row, f"cost_per_million_{kind}_tokens_usd") for kind in _KINDS}
+
+
+def _number(column: str) -> Callable[[float], str]:
+    if column.endswith(("_gib", "_utilization")):
+        return lambda number: f"{number:,.1f}"
+    if column.endswith("_usd"):
+        return lambda usd: f"{usd:.2g}" if 0 < usd < 0.01 else formatting.format_significant(usd)
+    return formatting.format_significant
+
+
+def _scale(column: str, value: float) -> tuple[float, str]:
+    """What a value is divided by, and its unit with the space before it."""
+    if column.endswith("_utilization"):
+        return 0.01, " %"
+    if column.endswith("_gib"):
+        return 1.0, " GiB"
+    if column.endswith("_days"):
+        divisor, unit = _of(_TIMES, value * DAY, (DAY, "days"))
+        return divisor / DAY, f" {unit}"
+    if column.endswith("_usd"):
+        divisor, unit = _of(_MONEY, value, (1e9, "billion USD"))
+        return divisor, "" if label(column).startswith("USD") else f" {unit}"
+    if column.endswith("_kg"):
+        divisor, unit = _of(_MASS, value, (1e3, "t CO2e"))
+        return divisor, f" {unit}"
+    if column.endswith(("_kw", "_kwh")):
+        divisor, unit = _of(_ENERGY, value, (1e6, "G"))
+        return divisor, f" {unit}{'Wh' if column.endswith('h') else 'W'}"
+    if column.endswith("_s") and not column.endswith("_per_s"):
+        divisor, unit = _of(_TIMES, value, (DAY, "days"))
+        return divisor, f" {unit}"
+    return 1.0, ""
+
+
+def _of(
+    scales: tuple[tuple[float, float, str], ...], value: float, largest: tuple[float, str]
+) -> tuple[float, str]:
+    found = ((divisor, unit) for limit, divisor, unit in scales if value < limit)
+    return next(found, largest)
+
+
+_PREFIX, _UNIT = "memory_", "_gib"
+_NAMES = {"boards": "GPUs"}
+_COLUMNS = (
+    "energy_kwh",
+    "energy_per_million_tokens_kwh",
+    "carbon_kg",
+    "carbon_per_million_tokens_kg",
+)
+_UNKNOWN = "unknown: the power of this GPU is not in its file"
+
+
+def memory_table(row: Mapping[str, object], machine: Machine) -> Table:
+    """Memory of the fullest GPU of a row by part, in GiB and as a share of the capacity."""
+    capacity = machine.gpu.allocatable_memory / GIB
+    peak, on_host = number_of(row, "peak_memory_gib"), number_of(row, "host_memory_gib")
+    beside = [("capacity", f"{capacity:,.2f}", "100.0")]
+    if on_host:
+        share = 100 * on_host * GIB / host_room(row, machine)
+        beside.append(("in host memory", f"{on_host:,.2f}", f"{share:.1f}" if share else ""))
+    if (moved := number_of(row, "paged_states_gib")) > 0:
+        beside.append(("paged states", f"{moved:,.2f}", ""))
+    return parts_table("GiB", memory_parts(row), "peak", peak, capacity, beside=beside, digits=2)
+
+
+def host_room(row: Mapping[str, object], machine: Machine) -> float:
+    """Bytes of host memory of each GPU of a row; a replica that serves has a full node's share."""
+    if "micro_batch_size" not in row:
+        return machine.host_memory
+    return float(machine.host_room(number_of(row, "num_gpus")))
+
+
+def host_words(row: Mapping[str, object], machine: Machine) -> str:
+    """What a node's host memory must hold of a training run, against what it has; "" if nothing.
+
+    Sentences say which memory is assumed.
+    """
+    if "micro_batch_size" not in row or not row["host_memory_gib"]:
+        return ""
+    in_node = min(number_of(row, "num_gpus"), machine.cluster.gpus_per_node)
+    needed, room = (
+        number_of(row, "host_memory_gib") * in_node,
+        host_room(row, machine) * in_node / GIB,
+    )
+    if not np.isfinite(room):
+        return f"{needed:,.1f} GiB of a node; give --host-memory to judge it"
+    known = machine.cluster.host_memory is not None
+    return f"{needed:,.1f} of {room:,.0f} GiB of a node" + ("" if known else ASSUMED_HOST)
+
+
+def paged_words(row: Mapping[str, object]) -> str:
+    """What a paged optimizer moves of a GPU's states; "" if nothing."""
+    moved = row.get("paged_states_gib") or 0.0
+    if not moved:
+        return ""
+    return f"{moved:,.1f} GiB of optimizer states, to the host and back in every step"
+
+
+ASSUMED_HOST = ", which is assumed: give --host-memory"
+
+
+def memory_parts(row: Mapping[str, object]) -> dict[str, float]:
+    """GiB of each part that adds up to the peak."""
+    return {
+        name.removeprefix(_PREFIX).removesuffix(_UNIT): number_of(row, name)
+        for name in row
+        if name.startswith(_PREFIX) and name.endswith(_UNIT) and name != "memory_headroom_gib"
+    }
+
+
+def parts_table(
+    unit: str,
+    parts: Mapping[str, float],
+    name: str,
+    total: float,
+    whole: float,
+    *,
+    digits: int,
+    beside: Sequence[tuple[str, str, str]] = (),
+) -> Table:
+    """Parts that take something, their total, what stands ``beside`` it, and shares of a whole."""
+    known = {part: amount for part, amount in parts.items() if amount}
+    rows = [
+        (part.replace("_", " "), f"{amount:,.{digits}f}", f"{100 * amount / whole:.1f}")
+        for part, amount in (*known.items(), (name, total))
+    ]
+    return text_table(("part", unit, "%"), [*rows, *beside], marked=[*[""] * len(known), TOTAL])
+
+
+def first(array: ArrayLike) -> float:
+    """The first element of an array, or the only one."""
+    return float(np.ravel(array)[0])
+
+
+def hours_words(hours: float) -> str:
+    """GPU-hours, without a fraction from 100 on."""
+    return formatting.format_count(hours) if hours >= 100 else formatting.format_significant(hours)
+
+
+def campaign_pairs(row: Mapping[str, object]) -> dict[str, str]:
+    """The GPU-hours that are paid, where they are more than those of the computation."""
+    words = hours_words(number_of(row, "campaign_gpu_hours"))
+    if words == hours_words(number_of(row, "gpu_hours")):
+        return {}
+    return {"campaign": f"{words} GPU-hours, with lost time and spare GPUs: the cost counts these"}
+
+
+def electricity_pairs(candidates: Any, row: Mapping[str, object]) -> dict[str, str]:
+    """Power by part, energy, and carbon where the region is known, of the first row."""
+    if math.isnan(number_of(row, "power_kw")):
+        return {"energy": _UNKNOWN}
+    draws = candidates.draws
+    ends = intervals(row, candidates.source.confidence(number_of(row, "num_gpus")))
+    watts = {part: sum(first(getattr(draw, part)) for draw in draws) for part in PARTS}
+    words = [
+        f"{_NAMES.get(part, part)} {format_result('power_kw', value / KILOWATT)}"
+        for part, value in watts.items()
+        if value
+    ]
+    pue = draws[0].power_usage_effectiveness
+    power = f"{format_result('power_kw', row['power_kw'])}: {', '.join(words)} (PUE {pue:g})"
+    known = {name: row[name] for name in _COLUMNS if not math.isnan(number_of(row, name))}
+    return {
+        "power": power,
+        **{
+            label(name): format_result(name, value, ends.get(name)) for name, value in known.items()
+        },
+    }
+
+
+def electricity_columns(row: Mapping[str, object]) -> tuple[str, ...]:
+    """What a short answer says of electricity: of a known region energy and carbon."""
+    known = any(math.isfinite(number_of(row, name)) for name in _COLUMNS if "carbon" in name)
+    return _COLUMNS if known else ()

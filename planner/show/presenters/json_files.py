@@ -1,0 +1,203 @@
+"""JSON files of results: rows, plans, and how they came to be."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from planner.base.atomic_write import write_atomically
+from planner.base.csv_cells import number_of_row
+from planner.base.version import __version__
+from planner.decide.assumptions import sensitive_assumptions
+from planner.optimize.collector import full_rows, value_or_none
+from planner.optimize.problem import limit_rows, with_rate
+from planner.optimize.result import Comparison, SearchResult
+from planner.optimize.source import Candidates
+from planner.question.request import Request
+from planner.show.presenters.load_check import load_line
+from planner.show.presenters.question_summary import question_lines
+from planner.show.presenters.row_files import RowFiles, plain_value, result_blocks
+from planner.show.presenters.workload_details import details_of
+from planner.workloads.make_plan import Plan
+from planner.workloads.saved_plan import SavedPlan, single_answers
+from planner.workloads.workload import Evaluation
+
+
+def command_manifest(command: Sequence[str]) -> dict[str, object]:
+    """What a manifest says where no one plan is asked for."""
+    return {
+        "version": __version__,
+        "command": shlex.join(["planner", *command]),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def write_document(path: Path | None, manifest: Mapping[str, object], **parts: object) -> None:
+    """One JSON object: a manifest, and its parts; nothing where there is no path.
+
+    Raises OutputError if it cannot be written.
+    """
+    if path is None:
+        return
+    with write_atomically(path) as file:
+        file.write(document_text(manifest, **parts))
+
+
+def document_text(manifest: Mapping[str, object], **parts: object) -> str:
+    """One JSON object: a manifest, and its parts."""
+    document = {"manifest": manifest, **parts}
+    return json.dumps(document, indent=1, default=plain_value, allow_nan=False) + "\n"
+
+
+def finish_search(
+    files: RowFiles,
+    plan: Plan,
+    result: SearchResult,
+    command: Sequence[str],
+    how: Mapping[str, object],
+    **more: object,
+) -> None:
+    """What stands behind the rows of a search that found something.
+
+    The manifest with ``how`` it was searched and counts; the recommended and the fastest plan, each
+    as a plan file and as a row; comparisons, which have, for each outer axis, the best plan of
+    every value, and why others have none.
+    """
+    best, chosen = result.recommended, dict[str, object]()
+    if files.has_object and best is not None and (fastest := result.fastest) is not None:
+        chosen = {
+            "recommended": SavedPlan.of(plan, best.row).to_dict(),
+            "recommended_row": _row(plan, best),
+            "recommended_limits": _limits(plan, best),
+            "recommended_load": load_line(plan, best),
+            "recommended_sure": {**_sureness(plan, best), "regret": value_or_none(result.regret)},
+            "open_facts": _open_facts(plan, best),
+            "proven_row": _row(plan, result.proven),
+            "tied_row": _row(plan, result.better_tied),
+            "fastest": SavedPlan.of(plan, fastest.row).to_dict(),
+            "fastest_row": _row(plan, fastest),
+            "comparisons": {
+                axis: _compared(plan, result, comparison)
+                for axis, comparison in result.comparisons.items()
+            },
+        }
+    counts = {
+        "configurations_evaluated": result.configurations_evaluated,
+        "configurations_predicted": result.configurations_predicted,
+        "configurations_feasible": result.configurations_feasible,
+        "rejected_by": dict(result.rejected_by),
+        "search_time_s": result.search_time,
+        "interrupted": result.interrupted,
+    }
+    files.finish({**plan_manifest(plan, command), **how, **counts}, **chosen, **more)
+
+
+def _open_facts(plan: Plan, candidates: Candidates) -> list[dict[str, object]]:
+    """The facts that a plan assumes and that move it."""
+    return [fact.to_dict() for fact in sensitive_assumptions(plan, candidates)]
+
+
+def _sureness(plan: Plan, candidates: Candidates) -> dict[str, object]:
+    """Which published runs the intervals of a plan are of, and the factor within which they do
+    not tell layouts apart; empty without any.
+    """
+    sure = candidates.source.confidence(number_of_row(candidates.row, "num_gpus"))
+    if sure is None:
+        return {}
+    factor = float(sure.layout) if plan.problem.has_ties else 1.0
+    return {"basis": sure.basis, "tie_factor": factor}
+
+
+def _row(plan: Plan, candidates: Candidates | None) -> dict[str, object] | None:
+    """The row of a plan; None without a plan."""
+    if candidates is None:
+        return None
+    return dict(full_rows(candidates.columns(), plan.problem.sources)[0])
+
+
+def _limits(plan: Plan, candidates: Candidates) -> list[dict[str, Any]]:
+    asked = with_rate(plan.problem.constraints, plan.request.lasting_rate)
+    return limit_rows(candidates, asked)
+
+
+def _compared(plan: Plan, result: SearchResult, compared: Comparison) -> dict[str, object]:
+    rows = full_rows(result.scaled(compared.table), plan.problem.sources)
+    together = zip(compared.losses, rows, strict=True)
+    return {
+        "rows": [{"loss": value_or_none(loss), **row} for loss, row in together],
+        "without_plan": {str(value): why for value, why in compared.without_plan.items()},
+    }
+
+
+def object_text(add: Callable[[RowFiles], None]) -> str:
+    """The JSON object that ``add`` writes, as text."""
+    stream = StringIO()
+    add(RowFiles(None, stream, None))
+    return stream.getvalue()
+
+
+def add_estimate(
+    files: RowFiles, plan: Plan, evaluation: Evaluation, command: Sequence[str], **more: object
+) -> None:
+    """The row of one configuration, the time by operator, and what there is ``more``."""
+    files.add(result_blocks(plan, evaluation.table()))
+    details = details_of(plan)
+    if details.distributions is not None:
+        more["latency_distribution"] = details.distributions(evaluation.candidates)
+    files.finish(
+        plan_manifest(plan, command),
+        operators=details.operators(evaluation),
+        open_facts=_open_facts(plan, evaluation.candidates),
+        sure=_sureness(plan, evaluation.candidates),
+        limits=_limits(plan, evaluation.candidates),
+        load=load_line(plan, evaluation.candidates),
+        **more,
+    )
+
+
+def save_plan(path: Path, plan: Plan, candidates: Candidates | None) -> None:
+    """Write the first of these as a plan, JSON or else TOML.
+
+    Raises OutputError if it cannot be written.
+    """
+    if candidates is None:
+        return
+    pinned = SavedPlan.of(plan, candidates.row)
+    with write_atomically(path) as file:
+        file.write(pinned.to_json() if path.suffix == ".json" else pinned.to_toml())
+
+
+def question_manifest(request: Request, command: Sequence[str]) -> dict[str, object]:
+    """What a manifest says where several searches answer a request."""
+    return {
+        **command_manifest(command),
+        "workload": request.workload,
+        "model": request.model,
+        "answers": single_answers(request),
+        "confidence": request.confidence,
+        "constraints": dict(request.constraints),
+    }
+
+
+def plan_manifest(plan: Plan, command: Sequence[str]) -> dict[str, object]:
+    """What a manifest says about the question alone."""
+    problem = plan.problem
+    return {
+        **command_manifest(command),
+        "workload": plan.workload.name,
+        "model": problem.setting.model.name,
+        "question": question_lines(plan),
+        "answers": single_answers(plan.request),
+        "words": {name: dict(words) for name, words in plan.words.items()},
+        "specs": dict(plan.digests),
+        "defaults": dict(plan.defaults),
+        "assumed": list(plan.assumed),
+        "objectives": [objective.name for objective in problem.objectives],
+        "confidence": plan.request.confidence,
+        "constraints": {constraint.name: constraint.bound for constraint in problem.constraints},
+    }

@@ -1,0 +1,177 @@
+"""The largest batch or length of a plan, or of each of several methods, as people read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from planner.base import formatting
+from planner.base.units import GIB
+from planner.decide.explain.largest_fit import LargestFit, Methods
+from planner.errors import InfeasibleError
+from planner.question.terms import is_of_answers
+from planner.show.output_blocks import (
+    BEST,
+    FAINT,
+    GAP,
+    TOTAL,
+    Block,
+    Column,
+    fit_table,
+    make_lines,
+    text_table,
+)
+from planner.show.presenters.format_results import format_result, host_words, label, short_plan
+from planner.show.presenters.json_files import plan_manifest
+from planner.show.presenters.question_summary import question_title
+from planner.show.presenters.row_files import RowFiles
+from planner.show.presenters.uncertainty import fits_words
+from planner.specs.serving_workload import ServingWorkload
+from planner.specs.validated import replace_unvalidated
+from planner.workloads.make_plan import Plan
+
+_PEAK = "peak_memory_gib"
+_COLUMNS = 3
+
+
+def largest_blocks(
+    plan: Plan, row: Mapping[str, object], found: Sequence[LargestFit]
+) -> Iterator[Block]:
+    """The plan, and for each thing that grows what fits, what does not, and what it costs."""
+    yield make_lines(question_title(plan), mark=TOTAL, indent="")
+    yield make_lines(short_plan(plan, row))
+    work = plan.problem.setting.workload
+    varies = work.output_variation if isinstance(work, ServingWorkload) else 0
+    if varies and plan.request.output_variation is None:
+        yield make_lines(f"Assumed: lengths are means, and vary by {varies:g}")
+    for one in found:
+        yield GAP
+        for line in largest_lines(plan, one):
+            yield make_lines(line)
+        if one.rows:
+            yield from _rows_blocks(plan, one)
+
+
+def largest_lines(plan: Plan, fit: LargestFit, missed: Sequence[str] = ()) -> list[str]:
+    """The largest and what ends it, in sentences; ``missed``: what the plan itself lacks."""
+    return [*_lines(plan, fit, missed)]
+
+
+def _lines(plan: Plan, fit: LargestFit, missed: Sequence[str]) -> Iterator[str]:
+    name = fit.name.replace("_", " ")
+    capacity = plan.problem.setting.machine.gpu.allocatable_memory / GIB
+    if fit.row is None:
+        known = (words for words in missed if words.startswith(fit.reason))
+        yield f"No {name} is feasible: {next(known, fit.reason)}."
+        return
+    memory = f"{fit.row[_PEAK]:,.1f} of {capacity:,.1f} GiB"
+    words = [f"largest {name} {fit.largest:,} (the plan has {fit.current:,})", memory]
+    yield ", ".join(filter(None, (*words, fits_words(fit.row))))
+    setting = plan.problem.setting
+    if on_host := host_words(fit.row, setting.machine):
+        yield f"in host memory {on_host}"
+    if fit.name == "sequence_length" and fit.largest:
+        yield from plan.workload.wording.unusual(
+            replace(
+                setting, workload=replace_unvalidated(setting.workload, sequence_length=fit.largest)
+            )
+        )
+    if fit.following is not None:
+        yield f"{fit.following:,}: {fit.reason}"
+    elif fit.ends_at:
+        yield f"Bounded by {fit.ends_at}, not by memory."
+    else:
+        yield f"{fit.most:,} is the most that was tried."
+
+
+def _rows_blocks(plan: Plan, fit: LargestFit) -> Iterator[Block]:
+    work = plan.problem.setting.workload
+    embeds = isinstance(work, ServingWorkload) and work.embeds
+    told_columns = [
+        name
+        for name in plan.workload.wording.shown_columns
+        if name in next(iter(fit.rows.values())) and not (embeds and is_of_answers(name))
+    ]
+    columns = [_PEAK, *told_columns[:_COLUMNS]]
+    rows = [
+        (
+            f"{number:,}{'*' * (number == fit.largest)}",
+            *(format_result(column, row[column]) for column in columns),
+        )
+        for number, row in fit.rows.items()
+    ]
+    heads = (fit.name.replace("_", " "), *map(label, columns))
+    marks = [BEST if number == fit.largest else "" for number in fit.rows]
+    yield text_table(heads, rows, words=(), marked=marks)
+
+
+def methods_blocks(methods: Methods) -> Iterator[Block]:
+    """A row for each method, and below the table what ends the batches."""
+    yield make_lines(question_title(methods.plan), mark=TOTAL, indent="")
+    yield make_lines(f"largest {_batch(methods)} of {len(methods.methods):,} methods")
+    yield GAP
+    reasons = dict.fromkeys(method.reason for method in methods.methods)
+    marks = {reason: f"({number})" for number, reason in enumerate(reasons, 1)}
+    columns = _columns(methods, [marks[method.reason] for method in methods.methods])
+    ranks = {**dict.fromkeys(_told(methods), 3), _throughput(methods): 2, _PEAK: 1, "ended_by": 1}
+    marked = ["" if method.row else FAINT for method in methods.methods]
+    yield fit_table(columns, lambda name: ranks.get(name, 0), marked)
+    for reason, mark in marks.items():
+        yield make_lines(f"{mark} {reason}")
+
+
+def add_methods(files: RowFiles, methods: Methods, command: Sequence[str]) -> None:
+    """The rows and the manifest."""
+    files.add([methods.columns])
+    files.finish(plan_manifest(methods.plan, command))
+
+
+def check_some(methods: Methods) -> None:
+    """Refuse methods of which none is feasible. Raises InfeasibleError if none is; it says why."""
+    if not any(method.row for method in methods.methods):
+        reasons = "; ".join(dict.fromkeys(method.reason for method in methods.methods))
+        raise InfeasibleError(f"No {_batch(methods)} is feasible with any method: {reasons}.")
+
+
+def _columns(methods: Methods, ends: Sequence[str]) -> list[Column]:
+    table = methods.columns
+    named = dict.fromkeys(name for method in methods.methods for name in method.values)
+    numbers = [name for name in (_PEAK, *_told(methods)) if name in table]
+    words = [
+        _column(name, [formatting.format_parameter(v) for v in table[name]], table[name])
+        for name in named
+    ]
+    batch = ["-" if v is None else f"{v:,}" for v in table[methods.name]]
+    return [
+        *words,
+        Column(methods.name, batch, _batch(methods)),
+        *(
+            _column(
+                name,
+                ["" if v is None else format_result(name, v) for v in table[name]],
+                table[name],
+            )
+            for name in numbers
+        ),
+        Column("ended_by", ends, "ends", numeric=False),
+    ]
+
+
+def _column(name: str, cells: Sequence[str], values: Sequence[object]) -> Column:
+    is_number = not any(isinstance(value, str) for value in values)
+    return Column(name, cells, label(name), is_number)
+
+
+def _batch(methods: Methods) -> str:
+    return methods.name.replace("_", " ")
+
+
+def _told(methods: Methods) -> Sequence[str]:
+    """Some times of the workload, and its throughput."""
+    first = methods.plan.workload.wording.shown_columns[:_COLUMNS]
+    return [*dict.fromkeys((*first, _throughput(methods)))]
+
+
+def _throughput(methods: Methods) -> str:
+    told_names = methods.plan.workload.wording.shown_columns
+    return next(name for name in told_names if name.endswith("tokens_per_s_per_gpu"))

@@ -1,0 +1,439 @@
+"""What a user's launch file was understood to say, and what would be better."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from planner.base import formatting
+from planner.base.csv_cells import Row
+from planner.base.formatting import format_fit_probability as fits_text
+from planner.base.formatting import format_parameter as shown
+from planner.base.formatting import format_probability
+from planner.base.units import GIB
+from planner.configurations.configuration_tables import OUT_OF_HOST_MEMORY
+from planner.decide.explain.largest_fit import largest_length
+from planner.decide.fitting import MoreGpus
+from planner.decide.near import Change
+from planner.decide.suggestions.launch_changes import Attempts
+from planner.documents.shell.scope import ONLY_IN_SOME
+from planner.estimators.inference.context import ServingSetting
+from planner.launch import MANIFEST, TARGETS
+from planner.launch.hf_trainer.derive_settings import UNPACKED
+from planner.launch.import_launch import ImportedLaunch
+from planner.launch.launch_file import LaunchQuestion
+from planner.launch.option_lines import Line, Status
+from planner.launch.rewrite_launch import RewriteResult
+from planner.launch.targets import target_of
+from planner.launch.write_launch import WrittenLaunch
+from planner.optimize.result_columns import fit_probability
+from planner.question.request import Request
+from planner.question.terms import Term, columns_about, glossary, terms_of
+from planner.show.output_blocks import (
+    GAP,
+    TOTAL,
+    Block,
+    Code,
+    KeyValues,
+    Title,
+    make_lines,
+    text_table,
+)
+from planner.show.presenters.format_results import (
+    format_result,
+    host_words,
+    label,
+    memory_parts,
+    share,
+    short_plan,
+)
+from planner.show.presenters.load_check import start_pairs
+from planner.show.presenters.question_summary import question_blocks
+from planner.show.presenters.search import estimate_command
+from planner.show.presenters.uncertainty import fits_words
+from planner.workloads.make_plan import Plan
+from planner.workloads.workload import Evaluation
+
+_UNPACKED = UNPACKED.partition("{")[0]
+_MOST_NAMED = 6
+_TELLABLE = 0.01
+_MOST_PARTS = 3
+_OF_COUNTS = columns_about("speed")
+_OF_REQUESTS = ("time_to_first_token_s", "time_per_output_token_s", "decode_latency_s")
+_WASTED = {
+    "time_recompute_s": "recomputation",
+    "time_pipeline_bubble_s": "idle pipeline stages",
+    "time_tensor_parallel_s": "tensor-parallel communication",
+    "time_context_parallel_s": "context-parallel communication",
+    "time_expert_parallel_s": "expert-parallel communication",
+    "time_data_parallel_s": "reduction of gradients",
+    "time_weight_gather_s": "gathering of weights",
+    "time_pipeline_transfer_s": "transfers between stages",
+    "time_offload_s": "copies to the host",
+    "time_launch_wait_s": "waiting for the host",
+}
+
+
+def understood_blocks(imported: ImportedLaunch, *, is_full: bool) -> Iterator[Block]:
+    """What the file says, what was taken as default, what was ignored."""
+    target, found = imported.target, imported.command
+    tool = f"{target.title} {imported.version}".strip()
+    yield make_lines(
+        f"{imported.path}, line {found.line}: {tool}, read as {target.version}",
+        mark=TOTAL,
+        indent="",
+    )
+    yield make_lines(f"  says {_stated_settings(imported)}", indent="    ")
+    if imported.assumed:
+        assumed = (
+            f"{_word(name)} {_shown(imported.values[name])} ({why})"
+            for name, why in imported.assumed.items()
+        )
+        yield make_lines(f"  assumes {', '.join(assumed)}", indent="    ")
+    if imported.defaults:
+        told = (f"{name.replace('_', ' ')} ({why})" for name, why in imported.defaults.items())
+        yield make_lines(f"  takes as default {', '.join(told)}", indent="    ")
+    for note in imported.notes:
+        yield make_lines(f"  {note}")
+    if is_full:
+        yield from _lines_blocks(imported)
+        return
+    for status, before, after in (
+        (Status.OPEN, "The file alone does not say ", "."),
+        (Status.NOT_MODELLED, "Not modelled, may change the result: ", "."),
+        (
+            Status.UNKNOWN,
+            "Not understood, may change the result: ",
+            f" (no options of {target.tool}).",
+        ),
+    ):
+        if lines := imported.of(status):
+            yield make_lines(f"  {before}{_named(lines)}{after}")
+    for line in imported.of(Status.OPEN):
+        if ONLY_IN_SOME in line.meaning:
+            yield make_lines(f"  {line.meaning.partition(';')[0]}.")
+    if ignored := imported.of(Status.IGNORED):
+        one = len(ignored) == 1
+        yield make_lines(
+            f"  {len(ignored)} {'option has' if one else 'options have'} no effect on the "
+            f"prediction: {_named(ignored)}; --full shows each."
+        )
+
+
+def _stated_settings(imported: ImportedLaunch) -> str:
+    """The parameters and questions that the file answers, in their order."""
+    named = dict(imported.values)
+    if str(named.get("quantization_bits")) == "8":
+        named["adapter"] = "8-bit lora"
+    words = [
+        f"{_word(name)} {_shown(named[name])}"
+        for name, term in glossary().items()
+        if name in imported.values.keys() - imported.assumed.keys()
+        and not _is_plain(term, imported.values[name])
+    ]
+    return ", ".join(words)
+
+
+def _word(name: str) -> str:
+    return glossary()[name].short or name.replace("_", " ")
+
+
+def _is_plain(term: Term, value: object) -> bool:
+    """Whether a parameter is as it is where nobody thinks of it."""
+    return "parameter" in term.kind and str(value).lower() == str(term.plain).lower()
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return text.rpartition("/")[2] if text.endswith(".toml") else shown(value)
+
+
+def _named(lines: list[Line]) -> str:
+    names = list(dict.fromkeys(line.option for line in lines))
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
+
+
+def _lines_blocks(imported: ImportedLaunch) -> Iterator[Block]:
+    rows = [
+        (str(line.line), line.option, line.text, line.meaning or str(line.status))
+        for line in imported.lines
+    ]
+    yield GAP
+    yield text_table(("line", "option", "value", "what it means"), rows, words=(1, 2, 3))
+
+
+def misfit_blocks(plan: Plan, row: Mapping[str, Any]) -> Iterator[Block]:
+    """What a configuration that does not fit needs of GPU and host, and what these have."""
+    needs, gpu = row["peak_memory_gib"], plan.problem.setting.machine.gpu
+    has = gpu.allocatable_memory / GIB
+    parts = sorted(memory_parts(row).items(), key=lambda part: -part[1])[:_MOST_PARTS]
+    words = ", ".join(f"{name.replace('_', ' ')} {share(size / needs)}" for name, size in parts)
+    yield from question_blocks(plan)
+    yield make_lines(short_plan(plan, row), mark=TOTAL, indent="")
+    surely = f" ({told_chance})" if (told_chance := fits_words(row)) else ""
+    phase = f", in the phase {row['fullest_phase']}" if row.get("fullest_phase") else ""
+    which = f": {words}" if words else phase
+    peak = f"peak {needs:,.1f} GiB on the fullest GPU, {has:,.1f} usable{surely}{which}"
+    on_host = host_words(row, plan.problem.setting.machine)
+    both = [peak, f"host memory {on_host}"] if on_host else [peak]
+    if row["rejected_by"] == OUT_OF_HOST_MEMORY.name:
+        both.reverse()
+    yield make_lines(f"Does not fit: {'; '.join(both)}.")
+
+
+def other_counts_blocks(question: LaunchQuestion) -> Iterator[Block]:
+    """The same file on other numbers of GPUs, where planner assumed the number."""
+    if not question.other_counts:
+        return
+    yield Title(text="On other numbers of GPUs")
+    for one in question.other_counts:
+        reached = [
+            f"{label(name)} {format_result(name, one.row[name])}"
+            for name in _OF_COUNTS
+            if one.row.get(name) is not None and not one.rejected_by
+        ]
+        memory = f"{one.row['peak_memory_gib']:,.1f} GiB a GPU"
+        fits = "does not fit" if one.rejected_by else "fits"
+        yield make_lines(
+            f"  {one.num_gpus:,}: {fits}, {', '.join([memory, *reached])}", indent="    "
+        )
+
+
+def wasted_blocks(row: Mapping[str, Any]) -> Iterator[Block]:
+    """The parts of a step in which no GPU computes what the model needs, the largest first."""
+    step = row.get("step_time_s")
+    if not step:
+        return
+    parts = {name: row.get(name) or 0.0 for name in _WASTED}
+    lost = sorted(((time / step, name) for name, time in parts.items()), reverse=True)
+    words = [f"{_WASTED[name]} {share(part)}" for part, name in lost if part >= _TELLABLE]
+    if words:
+        yield make_lines(f"Lost in each step: {', '.join(words)}.")
+
+
+def started_blocks(plan: Plan, row: Mapping[str, object]) -> Iterator[Block]:
+    """What the engine's log has at its start; nothing of training."""
+    setting = plan.source_of(row).setting
+    pairs = {}
+    if isinstance(setting, ServingSetting):
+        pairs = start_pairs(row, shortens=setting.engine.memory.shortens_longest)
+    if pairs:
+        words = ", ".join(f"{name} {value}" for name, value in pairs.items())
+        yield make_lines(f"At its start the engine says: {words}.")
+
+
+def by_hand_blocks(rewritten: RewriteResult) -> Iterator[Block]:
+    """The options of a change that cannot be made as a whole in the text of the file."""
+    words = [
+        f"{option} goes" if texts is None else f"{option} {' '.join(map(str, texts))}".strip()
+        for option, texts in rewritten.changes.items()
+    ]
+    for note in (*rewritten.notes, *map(str, rewritten.unexpressed)):
+        yield make_lines(note)
+    yield make_lines("It cannot be made in this file as a whole: planner writes nothing there.")
+    if words:
+        yield make_lines(f"In the words of the target: {', '.join(words)}.")
+
+
+def diff_blocks(rewritten: RewriteResult, *, is_written: bool) -> Iterator[Block]:
+    """The change in the user's file, and what of it the file cannot say."""
+    for note in rewritten.notes:
+        yield make_lines(note)
+    for remark in rewritten.unexpressed:
+        yield make_lines(f"It cannot be said there: {remark}")
+    for option, texts in rewritten.unwritten.items():
+        words = "remove" if texts is None else f"set to {' '.join(map(str, texts)) or 'added'}"
+        yield make_lines(f"Change by hand, its place in the file is unclear: {option}: {words}.")
+    if not rewritten.diff:
+        return
+    yield GAP
+    yield Code(text=rewritten.diff.rstrip("\n"))
+    if not is_written:
+        yield GAP
+        yield make_lines("--write makes this change in the file.")
+
+
+def change_blocks(
+    workload: str,
+    change: Change | None,
+    own: Mapping[str, object],
+    *,
+    is_running: bool,
+    fits: float,
+    attempts: Attempts | None = None,
+) -> Iterator[Block]:
+    """How surely the plan fits, and the best change of it, or what was tried in vain."""
+    yield Title(text="The best change")
+    if is_running and math.isfinite(fits):
+        yield make_lines(f"As it is: {fits_text(fits)}.")
+    if change is not None:
+        yield make_lines(change_text(workload, change, own))
+    elif attempts is not None:
+        yield from attempts_blocks(workload, attempts, own)
+    elif is_running:
+        yield make_lines("No small change is better.")
+    else:
+        yield make_lines(
+            "None of the changes of 1 to 3 settings that planner tries makes it possible."
+        )
+
+
+def next_blocks(
+    workload: str, change: Change, others: list[Change], own: Mapping[str, object]
+) -> Iterator[Block]:
+    """What a change that makes it fit costs, and the best other one."""
+    yield from wasted_blocks(change.row)
+    if others:
+        best = max(others, key=lambda other: other.value)
+        yield make_lines(f"Or {change_text(workload, best, own)}")
+
+
+def attempts_blocks(
+    workload: str, attempts: Attempts, own: Mapping[str, object]
+) -> Iterator[Block]:
+    """What was tried in vain, and what fits beyond small changes."""
+    tried = "; ".join(
+        f"{name} {', '.join(map(shown, values))}" for name, values in attempts.tried.items()
+    )
+    if tried:
+        yield make_lines(f"Tried, alone and up to three together: {tried}. None of them fits.")
+    else:
+        yield make_lines("No setting that planner tries saves memory here.")
+    if attempts.other is not None:
+        plan, change = attempts.other
+        profile = change.row[plan.workload.profile_kind]
+        yield make_lines(f"Another plan fits, as {profile}: {change_text(workload, change, own)}")
+        yield Code(text=estimate_command(plan, change.row))
+    else:
+        yield make_lines("More of them together do not fit either.")
+    if attempts.unsaid is not None:
+        text = change_text(workload, attempts.unsaid, own)
+        yield make_lines(f"The file has no option for this: {text}")
+    if attempts.adapter is not None:
+        kind, row = attempts.adapter
+        yield make_lines(
+            f"With --adapter {kind} it fits, {format_probability(fit_probability(row))} likely."
+        )
+    if attempts.gpus is not None:
+        yield from gpus_blocks(workload, attempts.gpus, own)
+
+
+def gpus_blocks(workload: str, gpus: MoreGpus, own: Mapping[str, object]) -> Iterator[Block]:
+    """The numbers of GPUs on which a plan fits, or up to which it does not."""
+    for count, change in gpus.changes:
+        yield make_lines(
+            f"{formatting.format_gpus(count)} fit: {change_text(workload, change, own)}"
+        )
+    if gpus.most and not gpus.changes:
+        yield make_lines(f"No number of these GPUs up to {gpus.most:,} fits.")
+
+
+def change_text(workload: str, change: Change, own: Mapping[str, object]) -> str:
+    """A change in a sentence: what instead of what, what it gains, how surely it fits.
+
+    To serve more at once may make each wait longer: the times of a request stand beside it,
+    where the digits shown tell them apart.
+    """
+    terms = terms_of(workload, "parameter")
+    words = [
+        f"{terms[name].term} {shown(after)} instead of {shown(before)}"
+        for name, (before, after) in change.changed.items()
+    ]
+    gains = []
+    if not math.isfinite(change.gain):
+        gains = [
+            f"{label(name)} {format_result(name, change.row[name])}"
+            for name in _OF_COUNTS
+            if change.row.get(name) is not None
+        ]
+    else:
+        gains = [f"{share(change.gain)} {'faster' if workload == 'train' else 'more tokens/s'}"]
+    for name in _OF_REQUESTS:
+        if own.get(name) is not None and change.row.get(name) is not None:
+            after, before = format_result(name, change.row[name]), format_result(name, own[name])
+            # What does not run takes no time.
+            instead = f" instead of {before}" if math.isfinite(change.gain) else ""
+            gains += [f"{label(name)} {after}{instead}"] if after != before else []
+    fits = fits_text(change.fits) if math.isfinite(change.fits) else "fits"
+    doubt = "" if change.is_significant else " The gain is within the error of the prediction."
+    return f"{', '.join(words) or 'as it is'}: {', '.join(gains)}; {fits}.{doubt}"
+
+
+def translation_text(own_request: Request, other: Request, *rows: Row) -> str:
+    """The same plan in the words of two tools, by what is told of each."""
+    words = []
+    for request, row in zip((own_request, other), rows, strict=True):
+        profile = request.framework if request.workload == "train" else request.engine
+        told_of = [
+            f"{label(name)} {format_result(name, row[name])}"
+            for name in _OF_COUNTS
+            if row.get(name)
+        ]
+        memory = f"peak memory {row['peak_memory_gib']:,.1f} GiB" if row["peak_memory_gib"] else ""
+        words.append(f"as {profile} {', '.join([*told_of, memory])}")
+    changed = [
+        f"{name.replace('_', ' ')} {other.settings[name]} instead of {value}"
+        for name, value in own_request.settings.items()
+        if other.settings.get(name, value) != value
+    ]
+    dropped = [
+        name.replace("_", " ") for name in own_request.settings if name not in other.settings
+    ]
+    same = f"The same plan but {', '.join(changed)}" if changed else "The same plan"
+    same += f" without {', '.join(dropped)}" if dropped else ""
+    return f"{same}: {'; '.join(words)}."
+
+
+def shorter_blocks(imported: ImportedLaunch, plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
+    """How long samples may be that nothing packs, where sequences full of them do not fit."""
+    if not any(note.startswith(_UNPACKED) for note in imported.notes):
+        return
+    longest = largest_length(plan, evaluation, "sequence_length").largest
+    if longest is not None:
+        yield make_lines(
+            f"Nothing packs samples: it fits while none is longer than {longest:,} tokens."
+        )
+
+
+def launch_blocks(launch: WrittenLaunch, folder: Path) -> Iterator[Block]:
+    """The files, what the user must set, and what the target cannot express."""
+    target, draft = launch.target, launch.draft
+    yield make_lines(f"{target.title} ({target.version})", mark=TOTAL, indent="")
+    yield Title(text=f"Written to {folder}")
+    pairs = {file.name: file.meaning for file in launch.files}
+    own = {MANIFEST: "what planner wrote, so that it replaces nothing of yours"}
+    yield KeyValues(pairs=pairs | own)
+    if draft.unexpressed:
+        yield Title(text=f"{target.title} cannot express")
+        for remark in draft.unexpressed:
+            yield make_lines(f"  {remark}", indent="    ")
+    if draft.left:
+        yield Title(text="Not of the plan")
+        for remark in draft.left:
+            yield make_lines(f"  {remark}", indent="    ")
+    for note in draft.notes:
+        yield GAP
+        yield make_lines(note)
+    yield Title(text="Then")
+    plan = shlex.quote(str(folder / "plan.toml"))
+    for line in launch.starts:
+        yield make_lines(f"  {line}", indent="    ")
+    yield make_lines(f"  planner validate --log LOG --plan {plan}", indent="    ")
+
+
+def targets_blocks() -> Iterator[Block]:
+    """Name, version, workloads, and whose predictions they start."""
+    rows = [
+        (
+            target.name,
+            target.version,
+            ", ".join(target.workloads),
+            ", ".join(target.profiles or target.nearest) or "none of its own",
+        )
+        for target in map(target_of, TARGETS)
+    ]
+    yield text_table(("target", "written for", "starts", "predicted as"), rows, words=range(4))

@@ -1,0 +1,70 @@
+"""Limits of a size in words: what a plan leaves of them, and which are wider than assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from planner.base import formatting
+from planner.confidence.intervals import MEDIAN
+from planner.decide.sizing.fleet import Margin
+from planner.decide.sizing.size_all import Sizes
+from planner.show.presenters.format_results import label
+
+
+def margin_words(margin: Margin, confidence: float) -> str:
+    """``27.1 of 30.0 days at 90 %, 2.90 days to spare; predicted 21.0 days``."""
+    at = f" at {100 * confidence:g} %" if confidence > MEDIAN and margin.has_errors else ""
+    sure, bound = (
+        formatting.format_limit(margin.sure, margin.unit),
+        formatting.format_limit(margin.bound, margin.unit),
+    )
+    if " " in bound:  # the unit once where it is the same
+        sure = sure.removesuffix(f" {bound.rpartition(' ')[2]}")
+    spare = f"{formatting.format_limit(margin.spare, margin.unit)} to spare"
+    words = f"{limit_name(margin.name)} {sure} of {bound}{at}, {spare}"
+    if at:
+        words += f"; predicted {formatting.format_limit(margin.predicted, margin.unit)}"
+    elif confidence > MEDIAN:
+        words += "; no published runs of this kind, sized at the prediction"
+    return words
+
+
+def limit_words(name: str, sign: int, bound: float, unit: str) -> str:
+    """``TTFT at most 2.00 s``."""
+    return (
+        f"{limit_name(name)} at {'most' if sign > 0 else 'least'} "
+        f"{formatting.format_limit(bound, unit)}"
+    )
+
+
+def limit_name(name: str) -> str:
+    """The label of a limit without its unit."""
+    return label(name).removesuffix(" days").removesuffix(" ms")
+
+
+def relaxed_lines(sizes: Sizes) -> Iterator[str]:
+    """Which assumed limits are wider for a GPU, and how many GPUs they take as they were."""
+    for size in sizes.found:
+        margins = () if size.fewest is None else size.fewest.margins
+        relaxed = [m for m in margins if m.bound != size.assumed.get(m.name, m.bound)]
+        if not relaxed:
+            continue
+        before = size.fewest_at_assumed
+        bounds = {} if before is None else {m.name: m.bound for m in before.margins}
+        effects: dict[str, list[str]] = {}
+        for margin in relaxed:
+            assumed = size.assumed[margin.name]
+            effect = "which no plan keeps"
+            if before is not None and bounds.get(margin.name) == assumed:
+                cost = (
+                    f", {formatting.format_significant(before.cost)} USD per hour"
+                    if before.cost > 0
+                    else ""
+                )
+                effect = f"which takes {formatting.format_gpus(before.num_gpus)}{cost}"
+            words = limit_words(margin.name, margin.sign, margin.bound, margin.unit)
+            words += f" in place of {formatting.format_limit(assumed, margin.unit)}"
+            effects.setdefault(effect, []).append(words)
+        place = f"{size.gpu} {size.contract}".strip()
+        changes = "; ".join(f"{', '.join(words)}, {effect}" for effect, words in effects.items())
+        yield f"Assumed limits relaxed for {place}: {changes}. Give the limits that you need"

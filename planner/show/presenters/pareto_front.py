@@ -1,0 +1,462 @@
+"""The Pareto front as a table that fits the terminal."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from planner.base import formatting
+from planner.base.arrays import FloatArray
+from planner.base.csv_cells import number_of_row
+from planner.base.records import record
+from planner.optimize.collector import rows_of
+from planner.optimize.result import SearchResult
+from planner.optimize.result_columns import ends_of, full_columns, intervals
+from planner.optimize.source import Columns, first_row
+from planner.question.terms import glossary, is_of_answers, percentile_of, term_of_column, terms_of
+from planner.show.output_blocks import (
+    BEST,
+    GAP,
+    TIE,
+    TOTAL,
+    Block,
+    Cell,
+    Column,
+    Table,
+    TextChart,
+    Title,
+    fit_table,
+    make_lines,
+)
+from planner.show.presenters.format_results import (
+    SHORT_WORDS,
+    degrees,
+    format_in_common_unit,
+    label,
+    short_plan,
+)
+from planner.show.presenters.uncertainty import ties
+from planner.workloads.make_plan import Plan
+from planner.workloads.workload import ResultWording, Workload
+
+# What does not tell rows apart that something else does not tell, too.
+_REDUNDANT = ("gradient_accumulation_steps", "pipeline_schedule")
+# Where these differ, so do the batches of a step.
+_WORK = ("model", "adapter")
+_NO_RANK = "30"
+_OF_OBJECTIVES = 3
+_PARALLEL = "_parallel"
+_ALL = 1000
+
+
+def front_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]:
+    """The front, best first, with the columns that vary."""
+    if not result.table:
+        return
+    number = len(result.table["num_gpus"])
+    rows = _chosen(plan, number, top)
+    yield Title(text=_title(plan, number, len(rows)))
+    chosen = {name: [values[row] for row in rows] for name, values in result.table.items()}
+    shown = _with_layout(plan, chosen)
+    settings = _told_settings(plan, shown)
+    varying = [name for name in settings if len(set(shown[name])) > 1 or name == "layout"]
+    same = [
+        f"{name} {formatting.format_parameter(shown[name][0])}"
+        for name in settings
+        if name not in varying
+    ]
+    if same:
+        yield make_lines(f"Same for all rows: {', '.join(same)}", indent="", most=_ALL)
+    if legend := plan.workload.wording.legend(shown):
+        yield make_lines(legend, indent="")
+    yield GAP
+    tied, factor = tied_with_first(plan, chosen)
+    ranks = [f"{row + 1}{'=' if tie else ''}" for row, tie in zip(rows, tied, strict=True)]
+    yield _table(plan, _columns(plan, shown, ranks, varying), [TOTAL])
+    if any(tied):
+        yield make_lines(
+            f"= tied with #1 within x{factor:.2f}, the 90 % error between published runs that "
+            "differ only in layout.",
+            indent="",
+        )
+
+
+def short_front_blocks(
+    plan: Plan, result: SearchResult, top: int, recommended: Mapping[str, object]
+) -> Iterator[Block]:
+    """The front with each layout in a column; rows that are the recommended plan have a star."""
+    number = len(result.table["num_gpus"])
+    if number < 2:
+        return
+    rows = _chosen(plan, number, top)
+    names = [*plan.problem.cells[0], *terms_of(plan.workload.name, "parameter", "pool")]
+    names = [name for name in names if name in recommended]
+    stars = [all(result.table[name][row] == recommended[name] for name in names) for row in rows]
+    table = {name: [values[row] for row in rows] for name, values in result.table.items()}
+    tied, factor = tied_with_first(plan, table)
+    marked = zip(rows, tied, stars, strict=True)
+    ranks = [f"{row + 1}{'=' * tie}{'*' * star}" for row, tie, star in marked]
+    if not any(stars):  # what has a plan beside it that is better in all is not on the front
+        ranks, stars = ["*", *ranks], [True, *stars]
+        table = {name: [recommended[name], *values] for name, values in table.items()}
+    shown = _with_layout(plan, table, is_short=True)
+    hidden = plan.workload.wording.degrees
+    settings = [name for name in _told_settings(plan, shown) if name not in hidden]
+    varying = [name for name in settings if len(set(shown[name])) > 1 or name == "layout"]
+    yield Title(text=_title(plan, number, len(rows)).partition(", from")[0])
+    columns = [_headed(column) for column in _columns(plan, shown, ranks, varying)]
+    yield _table(plan, columns, [BEST if star else "" for star in stars])
+    marks = ["* recommended"] if any(stars) else []
+    if any(tied):
+        marks.append(f"= tied with #1 within x{factor:.2f}")
+    yield make_lines("; ".join(marks))
+
+
+def _chosen(plan: Plan, number: int, top: int) -> list[int]:
+    """Rows from the first to the last, or the first ones."""
+    is_spread = plan.workload.wording.from_end_to_end
+    if not is_spread or number <= top:
+        return list(range(min(number, top)))
+    return sorted({round(step * (number - 1) / max(top - 1, 1)) for step in range(top)})
+
+
+def _title(plan: Plan, number: int, shown: int) -> str:
+    goals = ", ".join(objective.name for objective in plan.problem.objectives)
+    some = f"{shown} of {number}" if shown < number else f"all {number}"
+    if number == 1:
+        return f"Best by {goals}"
+    order = "from one end to the other" if plan.workload.wording.from_end_to_end else "best first"
+    return f"Pareto front by {goals}: {some}, {order}"
+
+
+def _headed(column: Column) -> Column:
+    """With a head of two lines at most."""
+    term = term_of_column(column.name)
+    if term is not None and term.short:
+        return replace(column, header=term.short)
+    words = column.header.split()
+    if len(words) > 2:
+        words = re.sub(r"(/\S+) /", r"\1/", column.header).split()
+    return replace(column, header=" ".join(words[-2:]))
+
+
+def _columns(
+    plan: Plan, shown: Mapping[str, Any], ranks: Sequence[str], varying: Sequence[str]
+) -> list[Column]:
+    """The ranks of rows, what varies in them, the objectives and other results."""
+    goals = _goals(plan, shown)
+    results = plan.workload.wording.results(plan.counts)
+    wanted = dict.fromkeys([*varying, *goals, *limited(plan, shown), *results])
+    first = [Cell(text=rank, mark=TIE if rank.endswith("=") else "") for rank in ranks]
+    return [
+        Column("#", first, "#"),
+        *(
+            _column(name, values)
+            for name in wanted
+            if (values := shown.get(name)) is not None
+            and not (is_of_answers(name) and all(value != value for value in values))
+        ),
+    ]
+
+
+def limited(plan: Plan, table: Mapping[str, object]) -> list[str]:
+    """The columns of limits on what a share of the requests does not exceed."""
+    return percentile_columns([limit.name for limit in plan.problem.constraints], table)
+
+
+def percentile_columns(limits: Iterable[str], table: Mapping[str, object]) -> list[str]:
+    """The same of limits by their names."""
+    names = {name for name in limits if percentile_of(name)}
+    return [column for column in table if (term := term_of_column(column)) and term.term in names]
+
+
+def _goals(plan: Plan, shown: Mapping[str, object]) -> list[str]:
+    return [of_objective(plan, goal.name, shown) for goal in plan.problem.objectives]
+
+
+def _table(plan: Plan, columns: Sequence[Column], marked: Sequence[str]) -> Table:
+    goals = _goals(plan, {column.name: column for column in columns})
+    return fit_table(columns, lambda name: _rank(name, goals), marked)
+
+
+def _with_layout(
+    plan: Plan, table: Mapping[str, Sequence[object]], is_short: bool = False
+) -> dict[str, Sequence[object]]:
+    """The columns and, where the workload has such words, the layouts in short."""
+    wording = plan.workload.wording
+    layout = wording.layout
+    if is_short and wording.degrees:
+        layout = partial(degrees, names=wording.degrees)
+    if layout is None:
+        return dict(table)
+    return {**table, "layout": [layout(row) for row in rows_of(table)]}
+
+
+def settings_of(
+    workload: Workload, places: Iterable[str], table: Mapping[str, Sequence[object]]
+) -> list[str]:
+    """The columns of a table that say what a configuration is, its places first, in the order of
+    the terms; without those that others tell.
+    """
+    named = [*places]
+    hidden = {*_REDUNDANT, *workload.wording.in_layout} - {*named}
+    parameters = terms_of(workload.name, "parameter", "derived")
+    names = dict.fromkeys([*named, "num_gpus", "layout", *parameters])
+    return [
+        name
+        for name in names
+        if name in table
+        and name not in hidden
+        and ((other := name.removeprefix("expert_")) not in {*table} - {name}
+             or list(table[name]) != list(table[other]))
+    ]  # fmt: skip
+
+
+def _told_settings(plan: Plan, shown: Mapping[str, Sequence[object]]) -> list[str]:
+    """Those that tell something that the title does not."""
+    places, terms = plan.problem.cells[0], glossary()
+    return [
+        name
+        for name in settings_of(plan.workload, places, shown)
+        if (
+            name in plan.problem.axes
+            if name in places or (name == "num_gpus" and plan.counts)
+            else name not in terms or terms[name].type != "share" or any(shown[name])
+        )
+    ]
+
+
+def of_objective(plan: Plan, name: str, table: Mapping[str, object]) -> str:
+    """The column that tells an objective: the workload's choice, or its own."""
+    return objective_column(plan.workload.wording, plan.problem.axes, name, table)
+
+
+def objective_column(
+    wording: ResultWording, axes: Collection[str], name: str, table: Mapping[str, object]
+) -> str:
+    """The same of a table of which several values of ``axes`` were compared."""
+    chosen = wording.of_objective.get(name)
+    if set(_WORK) & set(axes):
+        chosen = wording.of_unlike.get(name, chosen)
+    own = (column for column in table if (term := term_of_column(column)) and term.term == name)
+    return chosen or next(own, name)
+
+
+def tied_with_first(plan: Plan, table: Columns) -> tuple[list[bool], float]:
+    """Whether published runs tell a row's first objective from that of the first row."""
+    goal = plan.problem.objectives[0].name
+    row = first_row(table)
+    sure = plan.source_of(row).confidence(number_of_row(row, "num_gpus"))
+    if sure is None or not plan.problem.has_ties:
+        return [False] * len(table["num_gpus"]), 1.0
+    values = np.asarray(table[of_objective(plan, goal, table)], dtype=np.float64)
+    return ties(values.tolist(), sure.layout), sure.layout
+
+
+def marked_rows(plan: Plan, result: SearchResult) -> Columns:
+    """The recommended plan and behind it the front, with ``recommended``, ``rank`` and ``tied``.
+
+    The rank is the place on the front, None where the recommended plan is not on it.
+    """
+    front, best = result.table, result.recommended_row
+    number = len(front["num_gpus"])
+    ranks: list[int | None] = [*range(1, number + 1)]
+    tied, factor = tied_with_first(plan, front)
+    identity = {*plan.problem.sources[0].named, *terms_of(plan.workload.name, "parameter", "pool")}
+    places = [*range(number)]
+    for name in identity & {*front}:
+        places = [at for at in places if front[name][at] == best[name]]
+    order = [*places[:1], *(at for at in range(number) if at not in places[:1])]
+    table = {name: [values[at] for at in order] for name, values in front.items()}
+    marks = {"rank": [ranks[at] for at in order], "tied": [tied[at] for at in order]}
+    if not places:
+        goal = of_objective(plan, plan.problem.objectives[0].name, front)
+        values = [number_of_row(row, goal) for row in (first_row(front), best)]
+        is_tied = ties(values, factor)[1] or result.better_tied is not None
+        table = {name: [best[name], *values] for name, values in table.items()}
+        marks = {"rank": [None, *marks["rank"]], "tied": [is_tied, *marks["tied"]]}
+    recommended = [at == 0 for at in range(len(table["num_gpus"]))]
+    return {"recommended": recommended, **marks, **result.scaled(table)}
+
+
+def _column(name: str, values: Sequence[object]) -> Column:
+    term = term_of_column(name)
+    is_degree = name.endswith(_PARALLEL) and name != "sequence_parallel"
+    return Column(
+        name,
+        [_cell(name, value) for value in values],
+        term.column_header if term else name,
+        numeric=term is not None and not term.is_word,
+        short=name.removesuffix(_PARALLEL) if is_degree else "",
+    )
+
+
+def _cell(name: str, value: object) -> str:
+    if not isinstance(value, float):
+        words = formatting.format_parameter(value)
+        return SHORT_WORDS.get(words, words)
+    if not math.isfinite(value):
+        return "-"
+    term = term_of_column(name)
+    if name == "model_flops_utilization":
+        return f"{100 * value:.1f}%"
+    if name == "cost_usd":
+        return formatting.format_count(value)
+    if name.endswith("_usd") and 0 < value < 0.01:
+        return f"{value:.2g}"
+    if name == "peak_memory_gib":
+        return f"{value:.1f}"
+    is_in_ms = term is not None and term.column_header.endswith(" ms")
+    return formatting.format_significant(1e3 * value if is_in_ms else value)
+
+
+def _rank(name: str, goals: Sequence[str]) -> int:
+    term = term_of_column(name)
+    if term is None or name == "gpu":
+        return 0
+    own = int(term.rank or _NO_RANK)
+    return min(own, _OF_OBJECTIVES) if name in goals else own
+
+
+_MEMORY = "peak_memory_gib"
+_HEIGHT = 6
+_MOST_WIDTH = 64
+_LEAST_WIDTH = 8
+_WIDE = 6.0
+_RECOMMENDED, _TIE, _OTHER, _ASCII_MARKS = "*", "=", "■", "o"
+
+
+@record(kw_only=True)
+class Points:
+    """Values of a column for each plan, with the ends of their 90 % intervals.
+
+    ``ends`` has shape ``(2, plans)``, NaN where there is no interval.
+    """
+
+    column: str
+    values: FloatArray
+    ends: FloatArray
+
+
+@record(kw_only=True)
+class FrontPoints:
+    """The front, and in ``recommended`` the plan to launch, which may not be on it.
+
+    ``first`` is what plans are chosen by before all else. ``ties``: published runs do not tell the
+    plan from the first one. ``words`` tell the recommended plan, the first and the last of the
+    front.
+    """
+
+    first: Points
+    second: Points
+    ties: Sequence[bool]
+    recommended: tuple[Points, Points]
+    words: tuple[str, str, str]
+
+
+def front_points(plan: Plan, result: SearchResult) -> FrontPoints:
+    """The front of a search that found something, by its first two objectives.
+
+    With one objective the second column is the memory, or what the workload tells first.
+    """
+    if result.recommended is None:
+        raise ValueError("The search found no plan.")
+    table = full_columns(result.table, plan.problem.sources)
+    one = result.recommended.row
+    goals = [of_objective(plan, goal.name, table) for goal in plan.problem.objectives]
+    columns = dict.fromkeys((*goals, _MEMORY, *plan.workload.wording.shown_columns))
+    first, second = [name for name in columns if name in table][:2]
+    number = len(table["num_gpus"])
+    rows = [{name: values[at] for name, values in table.items()} for at in (0, number - 1)]
+    source = result.recommended.source
+    ends = intervals(one, source.confidence(number_of_row(one, "num_gpus")))
+    mine, best, last = (short_plan(plan, row) for row in (one, *rows))
+    return FrontPoints(
+        first=_points(first, table),
+        second=_points(second, table),
+        ties=tied_with_first(plan, result.table)[0],
+        recommended=(_point(first, one, ends), _point(second, one, ends)),
+        words=(mine, best, last),
+    )
+
+
+def _points(column: str, table: Mapping[str, object]) -> Points:
+    values = np.asarray(table[column], dtype=np.float64)
+    ends = [np.asarray(table[name], float) for name in ends_of(column) if name in table]
+    known = ends if len(ends) == 2 else [np.full(values.shape, np.nan)] * 2
+    return Points(column=column, values=values, ends=np.stack(known))
+
+
+def _point(column: str, row: Mapping[str, Any], ends: Mapping[str, tuple[float, float]]) -> Points:
+    known = np.asarray(ends.get(column, (np.nan, np.nan)), dtype=np.float64)
+    return Points(column=column, values=np.array([float(row[column])]), ends=known[:, None])
+
+
+def points_blocks(plan: Plan, result: SearchResult) -> Iterator[Block]:
+    """Where the plans of the front stand by two results; of one plan there is nothing to see."""
+    front = front_points(plan, result)
+    if len(front.first.values) < 2:
+        return
+    yield Title(text=f"The front: {_name(front, second=True)} over {_name(front)}")
+    yield TextChart(lines=partial(block_lines, front))
+    marks = f"{_RECOMMENDED} recommended"
+    if any(front.ties):
+        marks += f"; {_TIE} tied with #1"
+    yield make_lines(marks)
+
+
+def block_lines(front: FrontPoints, width: int, is_plain: bool = True) -> list[str]:
+    """The grid with its marks and the least and the largest value of each axis.
+
+    A cell shows the recommended plan before ties, and these before others.
+    """
+    x, y = (
+        np.append(points.values, own.values)
+        for points, own in zip((front.first, front.second), front.recommended, strict=True)
+    )
+    across_ends, across_unit = format_in_common_unit(front.first.column, [x.min(), x.max()])
+    down_ends, down_unit = format_in_common_unit(front.second.column, [y.min(), y.max()])
+    words = [f"{value} {down_unit}".strip() for value in down_ends]
+    margin = max(map(len, words))
+    columns = max(min(width - margin - 3, _MOST_WIDTH), _LEAST_WIDTH)
+    grid = [[" "] * columns for _ in range(_HEIGHT)]
+    other = _ASCII_MARKS if is_plain else _OTHER
+    marks = [_TIE if tie else other for tie in front.ties] + [_RECOMMENDED]
+    rank = {other: 0, _TIE: 1, _RECOMMENDED: 2, " ": -1}
+    places = zip(_places(x, columns), _places(y, _HEIGHT), marks, strict=True)
+    for column, row, mark in places:
+        line = grid[_HEIGHT - 1 - row]
+        if rank[mark] > rank[line[column]]:
+            line[column] = mark
+    labels = [words[1], *[""] * (_HEIGHT - 2), words[0]]
+    lines = [
+        f"{label:>{margin}} |{''.join(cells)}".rstrip()
+        for label, cells in zip(labels, grid, strict=True)
+    ]
+    ends = [f"{value} {across_unit}".strip() for value in across_ends]
+    between = max(columns - len(ends[0]) - len(ends[1]), 1)
+    return [
+        *lines,
+        f"{'':>{margin}} +{'-' * columns}",
+        f"{'':>{margin}}  {ends[0]}{' ' * between}{ends[1]}",
+    ]
+
+
+def _places(values: FloatArray, cells: int) -> list[int]:
+    """The cell of each value; by the logarithm where they span more than a little."""
+    known = np.asarray(values, dtype=np.float64)
+    if known.min() > 0 and known.max() > _WIDE * known.min():
+        known = np.log(known)
+    span = known.max() - known.min()
+    shares = (known - known.min()) / span if span > 0 else np.zeros(known.shape)
+    return [int(cell) for cell in np.round(shares * (cells - 1))]
+
+
+def _name(front: FrontPoints, *, second: bool = False) -> str:
+    return label((front.second if second else front.first).column)

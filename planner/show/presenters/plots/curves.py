@@ -1,0 +1,538 @@
+"""Curves and matrices of measures of two columns, and the front of the plans of a search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from planner.base import formatting
+from planner.base.arrays import BoolArray
+from planner.base.records import record
+from planner.base.units import UNITS, ceil_div
+from planner.decide.sizing.fleet import Size
+from planner.decide.sizing.size_all import Sizes
+from planner.errors import SearchSpaceError
+from planner.optimize.result import SearchResult
+from planner.optimize.result_columns import ends_of
+from planner.optimize.source import Candidates
+from planner.question.terms import glossary
+from planner.show.presenters.format_results import label
+from planner.show.presenters.pareto_front import FrontPoints, Points, front_points
+from planner.show.presenters.plots.picture import Canvas, Picture, decades, drawing, log_where_wide
+from planner.show.presenters.question_summary import question_title
+from planner.show.presenters.serving_details import LATENCIES, latency_distribution
+from planner.show.presenters.sizes import best_lines, question_lines
+from planner.show.theme import axis_label, blended, readable_on, shades
+from planner.workloads.deployments import Deployments
+from planner.workloads.make_plan import Plan
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+_MARKS = "osD^vPX"
+_MOST_CURVES = 14
+_MOST_PANELS = 6
+_SMALLEST, _LARGEST = 22.0, 95.0
+"""Areas of points in square points: the more GPUs, the larger."""
+
+
+@record(kw_only=True)
+class Curve:
+    """Points of one kind of GPU: their values, ends of intervals, numbers of GPUs, ties.
+
+    ``ends`` are those of the second value, NaN where there is no interval. ``ties``: published
+    runs do not tell the point from the best one.
+    """
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    ends: Sequence[tuple[float, float]]
+    counts: Sequence[int]
+    ties: Sequence[bool]
+
+
+@record(kw_only=True)
+class Curves:
+    """What stands in one panel.
+
+    ``best`` is a point of the curves, told in ``best_words``; ``limits`` are bounds of the axes
+    ``x`` and ``y`` that plans keep. ``is_by_place``: curves stand beside each other, and their
+    names alone tell what goes across.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    curves: Sequence[Curve]
+    best: tuple[float, float] | None = None
+    best_words: str = ""
+    limits: Mapping[str, float] = field(default_factory=dict)
+    is_by_place: bool = False
+
+    @property
+    def is_by_count(self) -> bool:
+        """Whether numbers of GPUs go across."""
+        return self.x_label.startswith("GPUs")
+
+
+def draw_curves(picture: Picture, title: str, panels: Sequence[Curves]) -> None:
+    """Draw panels of curves into a file, the first ones of many.
+
+    Raises OutputError if it cannot be written.
+    """
+    shown = panels[:_MOST_PANELS]
+    across = 1 if picture.is_narrow or len(shown) == 1 else 2
+    rows = ceil_div(len(shown), across)
+    each = min(max(0.5 * picture.width / across, 300), 620)
+    if len(shown) < len(panels):
+        title = f"{title}; {len(shown)} of {len(panels)} works"
+    with drawing(picture, height=rows * each) as canvas:
+        canvas.title(title)
+        grid = [axes for row in canvas.grid(rows, across) for axes in row]
+        styles = _styles(canvas, shown)
+        drawn: dict[str, object] = {}
+        for axes, panel in zip(grid, shown, strict=False):
+            drawn |= _draw_panel(canvas, axes, panel, styles, is_only=len(shown) == 1)
+        for axes in grid[len(shown) :]:
+            axes.set_visible(False)
+        canvas.legend([*drawn.values()], [*drawn])
+
+
+def _styles(canvas: Canvas, panels: Sequence[Curves]) -> dict[str, tuple[str, str]]:
+    """A colour and a mark for each curve, the same in all panels."""
+    series = canvas.theme.series
+    names = dict.fromkeys(curve.name for panel in panels for curve in panel.curves)
+    return {
+        name: (series[at % len(series)], _MARKS[(at + at // len(series)) % len(_MARKS)])
+        for at, name in enumerate(names)
+    }
+
+
+def _draw_panel(
+    canvas: Canvas,
+    axes: Axes,
+    panel: Curves,
+    styles: Mapping[str, tuple[str, str]],
+    *,
+    is_only: bool,
+) -> dict[str, object]:
+    """A panel; the handles of what it shows by their labels."""
+    curves = panel.curves
+    if len(curves) > _MOST_CURVES:
+        least = sorted(curves, key=lambda curve: min(curve.y, default=np.inf))[:_MOST_CURVES]
+        curves = [curve for curve in curves if curve in least]
+    counts = [count for curve in curves for count in curve.counts]
+    drawn: dict[str, object] = {}
+    for curve in curves:
+        words = curve.name
+        if is_only and not panel.is_by_place and curve.counts:
+            words += f", {_numbers(curve.counts)}"
+        drawn[words] = _draw_curve(canvas, axes, curve, *styles[curve.name], counts)
+    drawn |= _draw_marks(canvas, axes, panel, is_only=is_only)
+    if len(curves) < len(panel.curves):
+        more = f"{len(curves)} of {len(panel.curves)} curves"
+        axes.set_title(canvas.folded(f"{panel.title} {more}".strip()), loc="left")
+    elif panel.title:
+        axes.set_title(canvas.folded(panel.title), loc="left")
+    axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
+    if panel.is_by_place:
+        axes.set_xticks([])
+        axes.margins(x=0.15)
+    else:
+        x = [value for curve in curves for value in curve.x]
+        log_where_wide(axes.xaxis, x, is_full_size=panel.is_by_count)
+    log_where_wide(axes.yaxis, [value for curve in curves for value in curve.y])
+    return drawn
+
+
+def _draw_marks(canvas: Canvas, axes: Axes, panel: Curves, *, is_only: bool) -> dict[str, object]:
+    """The best point and the limits; what hollow points are, where there are any."""
+    theme, drawn = canvas.theme, dict[str, object]()
+    if any(tie for curve in panel.curves for tie in curve.ties):
+        style: dict[str, Any] = {
+            "markerfacecolor": theme.background,
+            "markeredgecolor": theme.muted,
+        }
+        (drawn["hollow: tied with the best"],) = axes.plot([], [], "o", **style)
+    if panel.best is not None:
+        words = f"best: {panel.best_words}" if is_only else "best"
+        (drawn[words],) = axes.plot(
+            *panel.best,
+            "*",
+            color=theme.recommended,
+            markeredgecolor=theme.background,
+            markersize=16,
+            zorder=6,
+        )
+    for axis, bound in panel.limits.items():
+        line = (axes.axvline if axis == "x" else axes.axhline)(
+            bound, color=theme.bad, linewidth=1.4, linestyle=(0, (4, 2))
+        )
+        drawn["limit"] = line
+    return drawn
+
+
+def _draw_curve(
+    canvas: Canvas, axes: Axes, curve: Curve, color: str, mark: str, counts: Sequence[int]
+) -> object:
+    x, y = np.asarray(curve.x, dtype=np.float64), np.asarray(curve.y, dtype=np.float64)
+    order = np.argsort(curve.counts, kind="stable")
+    axes.plot(x[order], y[order], color=color, linewidth=1.2, alpha=0.8)
+    ends = np.asarray(curve.ends, dtype=np.float64).reshape(-1, 2).T
+    known = np.isfinite(ends).all(axis=0)
+    if np.any(known):
+        lengths = np.maximum(np.abs(ends - y)[:, known], 0.0)
+        axes.errorbar(
+            x[known], y[known], yerr=lengths, fmt="none", ecolor=color, elinewidth=0.8, alpha=0.45
+        )
+    ties = np.asarray(curve.ties, dtype=bool)
+    low, high = np.log(max(min(counts, default=1), 1)), np.log(max(max(counts, default=1), 1))
+    share = (np.log(np.maximum(curve.counts, 1)) - low) / max(high - low, 1e-9)
+    sizes = _SMALLEST + share * (_LARGEST - _SMALLEST)
+    faces = [canvas.theme.background if tie else color for tie in ties]
+    axes.scatter(x, y, s=sizes, marker=mark, facecolors=faces, edgecolors=color, zorder=3)
+    (handle,) = axes.plot([], [], mark, color=color, linestyle="-", linewidth=1.2)
+    return handle
+
+
+def _numbers(counts: Sequence[int]) -> str:
+    least, most = min(counts), max(counts)
+    words = (
+        formatting.format_count(least)
+        if least == most
+        else f"{formatting.format_count(least)} to {formatting.format_count(most)}"
+    )
+    return f"{words} GPUs"
+
+
+_TIMES = ("calendar_time_days", "time_to_train_days")
+_COSTS = ("cost_usd", "cost_per_hour_usd")
+
+
+def size_title(sizes: Sizes) -> str:
+    """The question, its limits and how surely they are kept."""
+    return "; ".join(question_lines(sizes))
+
+
+NO_DAY = "--picture day draws a load: give --load, or --trace with --startup-time."
+
+
+def size_picture(name: str, sizes: Sizes) -> tuple[str, object]:
+    """The title of a picture of sizes, and what it draws: the cheapest day, or costs.
+
+    Raises SearchSpaceError if there is no day.
+    """
+    if name == "day":
+        if sizes.best is None or sizes.best.day is None:
+            raise SearchSpaceError(NO_DAY)
+        return size_title(sizes), sizes.best.day
+    return size_title(sizes), [size_curves(sizes)]
+
+
+def size_curves(sizes: Sizes) -> Curves:
+    """A curve for each GPU and contract, the fleets that are best at something its points."""
+    if sizes.load is not None:
+        return _day_curves(sizes)
+    rows = [fleet.row for size in sizes.found for fleet in size.choices.values()]
+    x_column, y_column = (_known_column(rows, names) for names in (_TIMES, _COSTS))
+    best = sizes.best
+    if best is not None and best.carried is not None:  # what is carried is the answer
+        x_column, y_column = y_column, "output_tokens_per_s"
+    cheapest = None if best is None else best.cheapest or best.fewest
+    point = None if cheapest is None else _point(cheapest.row, x_column, y_column)
+    return Curves(
+        title="",
+        x_label=axis_label(x_column),
+        y_label=axis_label(y_column),
+        curves=[_curve(size, x_column, y_column) for size in sizes.found],
+        best=point if point and all(map(math.isfinite, point)) else None,
+        best_words=best_lines(sizes)[0].partition(": ")[2].partition(";")[0],
+        limits=_limits(sizes, x_column, y_column),
+    )
+
+
+def _known_column(rows: Sequence[Mapping[str, object]], names: Sequence[str]) -> str:
+    """The first column that any row has a number in, else the number of GPUs."""
+    known = (name for name in names if any(map(math.isfinite, (_value(r, name) for r in rows))))
+    return next(known, "num_gpus")
+
+
+def _value(row: Mapping[str, Any], name: str) -> float:
+    value = row.get(name)
+    return math.nan if value is None else float(value)
+
+
+def _day_curves(sizes: Sizes) -> Curves:
+    """What a day of each GPU costs against the GPUs that its peak takes."""
+    curves, points = [], {}
+    for size in sizes.found:
+        if size.day is None or not math.isfinite(size.day.cost):
+            continue
+        x, y = float(max(hour.num_gpus for hour in size.day.hours)), size.day.cost
+        points[size.gpu] = (x, y)
+        nothing = (math.nan, math.nan)
+        curves.append(
+            Curve(name=size.gpu, x=[x], y=[y], ends=[nothing], counts=[int(x)], ties=[False])
+        )
+    best = "" if sizes.best is None else sizes.best.gpu
+    return Curves(
+        title="",
+        x_label="GPUs at the peak",
+        y_label="cost of a day [USD]",
+        curves=curves,
+        best=points.get(best),
+        best_words=best,
+    )
+
+
+def _curve(size: Size, x_column: str, y_column: str) -> Curve:
+    placed = [(choice, _point(choice.row, x_column, y_column)) for choice in size.choices.values()]
+    known = [(fleet, point) for fleet, point in placed if all(map(math.isfinite, point))]
+    fleets, points = [fleet for fleet, _ in known], [point for _, point in known]
+    return Curve(
+        name=f"{size.gpu} {size.contract}".strip(),
+        x=[x for x, _ in points],
+        y=[y for _, y in points],
+        ends=[_point(fleet.row, *ends_of(y_column)) for fleet in fleets],
+        counts=[fleet.num_gpus for fleet in fleets],
+        ties=[False] * len(fleets),
+    )
+
+
+def _limits(sizes: Sizes, x_column: str, y_column: str) -> dict[str, float]:
+    """The bounds of the two axes, in their units."""
+    fleet = None if sizes.best is None else sizes.best.fewest
+    limits = {}
+    for margin in () if fleet is None else fleet.margins:
+        for axis, column in (("x", x_column), ("y", y_column)):
+            if column.startswith(margin.name):
+                term = glossary()[margin.name]
+                limits[axis] = margin.bound / UNITS[term.type][term.unit]
+    return limits
+
+
+def _point(row: Mapping[str, object], x_column: str, y_column: str) -> tuple[float, float]:
+    return _value(row, x_column), _value(row, y_column)
+
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_ROW, _HEAD, _SMALL_ROW = 30, 70, 24
+_MOST_MATRICES = 6
+_STRONGEST = 0.85
+"""Share of the colour that the best cell has; the ground is the rest."""
+
+
+@record(kw_only=True)
+class Matrix:
+    """Cells in rows and columns.
+
+    ``words`` are what stands in a cell, its mark before it; ``values`` are NaN where it has no
+    number. ``sign``: 1 where less is better. ``best``: the best of its column, or a tie with it.
+    """
+
+    title: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    words: Sequence[Sequence[str]]
+    values: Sequence[Sequence[float]]
+    best: Sequence[Sequence[bool]]
+    sign: int
+
+
+def draw_matrix(picture: Picture, title: str, matrices: Sequence[Matrix], marks: str) -> None:
+    """Draw matrices below each other into a file, the first ones of many; ``marks`` explains them.
+
+    Raises OutputError if it cannot be written.
+    """
+    shown = matrices[:_MOST_MATRICES]
+    row = _SMALL_ROW if picture.is_narrow else _ROW
+    heights = [_HEAD + row * len(one.rows) for one in shown]
+    if len(shown) < len(matrices):
+        title = f"{title}; {len(shown)} of {len(matrices)} works"
+    with drawing(picture, height=sum(heights)) as canvas:
+        canvas.title(title)
+        grid = canvas.grid(len(shown), 1, height_ratios=heights)
+        for (axes,), matrix in zip(grid, shown, strict=True):
+            _draw_matrix(canvas, axes, matrix)
+        canvas.note(marks)
+
+
+def _draw_matrix(canvas: Canvas, axes: Axes, matrix: Matrix) -> None:
+    colors = _colors(canvas, matrix)
+    letters = canvas.letters() / (len(matrix.columns) + 2.5)
+    longest = max(len(cell) for cells in matrix.words for cell in cells)
+    size = min(canvas.size, canvas.size * letters / max(longest + 1, 1))
+    for row, cells in enumerate(matrix.words):
+        for column, words in enumerate(cells):
+            color, is_best = colors[row][column], matrix.best[row][column]
+            axes.bar(
+                column,
+                1,
+                width=1,
+                bottom=row - 0.5,
+                color=color,
+                edgecolor=canvas.theme.background,
+                linewidth=2,
+            )
+            axes.text(
+                column,
+                row,
+                words,
+                ha="center",
+                va="center",
+                fontsize=size,
+                color=readable_on(color),
+                fontweight="bold" if is_best else "normal",
+            )
+    axes.set(xlim=(-0.5, len(matrix.columns) - 0.5), ylim=(len(matrix.rows) - 0.5, -0.5))
+    axes.set_xticks(range(len(matrix.columns)), matrix.columns, fontsize=size)
+    axes.set_yticks(range(len(matrix.rows)), matrix.rows, fontsize=size)
+    axes.tick_params(length=0)
+    axes.xaxis.tick_top()
+    axes.grid(visible=False)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.set_title(canvas.folded(matrix.title), loc="left")
+
+
+def _colors(canvas: Canvas, matrix: Matrix) -> list[list[str]]:
+    """From the ground, the worst, to a colour, the best."""
+    theme = canvas.theme
+    good = iter(shades([value for row in matrix.values for value in row], matrix.sign))
+
+    def color(share: float) -> str:
+        if not math.isfinite(share):
+            return theme.panel
+        return blended(theme.background, theme.series[2], 0.08 + (_STRONGEST - 0.08) * share)
+
+    return [[color(next(good)) for _ in row] for row in matrix.values]
+
+
+_MARKED = (50, 90, 99)
+"""Percentiles that have a point."""
+
+
+def draw_latencies(picture: Picture, plan: Plan, candidates: Candidates) -> None:
+    """Draw the distribution of each time of a request into a file.
+
+    Raises SearchSpaceError if the workload has no stream of requests, or a queue without an end.
+    Raises OutputError if it cannot be written.
+    """
+    if not isinstance(candidates, Deployments):
+        raise SearchSpaceError("--picture latency is for requests: give --workload serve.")
+    found = latency_distribution(candidates)
+    curves = {
+        name: np.array(found[f"{name}_s"], dtype=np.float64)
+        for name in LATENCIES
+        if None not in found[f"{name}_s"]
+    }
+    if not curves:
+        raise SearchSpaceError("--picture latency: requests arrive without end.")
+    percent = np.array(found["percent"])
+    marked = np.isin(percent, _MARKED)
+    with drawing(picture, height=min(max(0.5 * picture.width, 320), 620)) as canvas:
+        ((axes,),) = canvas.grid(1, 1)
+        canvas.title(question_title(plan))
+        lines = []
+        for seconds, color in zip(curves.values(), canvas.theme.series, strict=False):
+            lines += axes.plot(seconds, percent, color=color)
+            axes.plot(seconds[marked], percent[marked], "o", markersize=5, color=color)
+        canvas.legend(lines, [label(f"{name}_s") for name in curves])
+        every = np.concatenate([*curves.values()])
+        decades(axes.xaxis, every.max() / every.min())
+        axes.set_xlabel(axis_label("time_s"))
+        axes.set_ylabel("requests within it [%]")
+        axes.set_ylim(0, 100)
+
+
+_MOST_INTERVALS = 24
+"""More of them hide the points."""
+
+
+def draw_front(picture: Picture, plan: Plan, result: SearchResult) -> None:
+    """Draw the front of a search into a file. Raises OutputError if it cannot be written."""
+    front = front_points(plan, result)
+    with drawing(picture, height=min(max(0.5 * picture.width, 320), 640)) as canvas:
+        ((axes,),) = canvas.grid(1, 1)
+        canvas.title(question_title(plan))
+        canvas.legend(*_marks(canvas, axes, front))
+        axes.set_xlabel(axis_label(front.first.column))
+        axes.set_ylabel(axis_label(front.second.column))
+        log_where_wide(axes.xaxis, front.first.values)
+        log_where_wide(axes.yaxis, front.second.values)
+
+
+def _marks(canvas: Canvas, axes: Axes, front: FrontPoints) -> tuple[list[object], list[str]]:
+    """Draw every kind of point; their handles and what they mean."""
+    theme, ties = canvas.theme, np.asarray(front.ties, dtype=bool)
+    x, y = front.first, front.second
+    number = len(x.values)
+    places = np.linspace(0, number - 1, min(number, _MOST_INTERVALS))
+    shown = np.unique(np.round(places).astype(int))
+    whiskers = _intervals(axes, x, y, shown, theme.muted)
+    size = 5.0 if canvas.picture.is_narrow else 7.0
+    drawn: list[tuple[object, str]] = []
+
+    def points(which: BoolArray, label: str, **style: Any) -> None:
+        if np.any(which):
+            line = axes.plot(x.values[which], y.values[which], "o", markersize=size, **style)
+            drawn.append((line[0], label))
+
+    blue = theme.series[0]
+    points(~ties, f"on the front ({number:,})", color=blue)
+    tie = "tied with #1"
+    points(ties, tie, markerfacecolor=theme.background, markeredgecolor=blue, markeredgewidth=1.6)
+    mine, best, last = front.words
+    name = axis_label(x.column).partition(" [")[0]
+    ends = {"^": (0, best, f"first by {name}"), "v": (number - 1, last, "last")}
+    for mark, (at, words, what) in ends.items() if number > 1 else ():
+        line = axes.plot(
+            x.values[at], y.values[at], mark, color=theme.series[2], markersize=1.5 * size
+        )
+        drawn.append((line[0], f"{what}: {words}"))
+    drawn.append((_recommended(canvas, axes, front, size), f"recommended: {mine}"))
+    if whiskers is not None:
+        drawn.append((whiskers, "90 % interval"))
+    drawn.sort(key=lambda one: not one[1].startswith("recommended"))
+    handles, labels = zip(*drawn, strict=True)
+    return list(handles), list(labels)
+
+
+def _recommended(canvas: Canvas, axes: Axes, front: FrontPoints, size: float) -> object:
+    theme, (x, y) = canvas.theme, front.recommended
+    _intervals(axes, x, y, np.array([0]), theme.recommended, strong=True)
+    return axes.plot(
+        x.values,
+        y.values,
+        "*",
+        color=theme.recommended,
+        markeredgecolor=theme.background,
+        markersize=2.4 * size,
+        zorder=5,
+    )[0]
+
+
+def _intervals(
+    axes: Axes, x: Points, y: Points, rows: Any, color: str, *, strong: bool = False
+) -> Any:
+    """Whiskers of some points in both directions; None where no interval is known."""
+    style: dict[str, Any] = {"fmt": "none", "ecolor": color, "elinewidth": 1.6 if strong else 0.7}
+    drawn = None
+    for points, name in ((x, "xerr"), (y, "yerr")):
+        values, ends = points.values[rows], points.ends[:, rows]
+        known = np.isfinite(ends).all(axis=0)
+        if not np.any(known):
+            continue
+        lengths = np.maximum(np.abs(ends - values)[:, known], 0.0)
+        places = {"x": x.values[rows][known], "y": y.values[rows][known]}
+        alpha = 1.0 if strong else 0.55
+        drawn = axes.errorbar(alpha=alpha, **places, **{name: lengths}, **style)
+    return drawn

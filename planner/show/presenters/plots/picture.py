@@ -1,0 +1,337 @@
+"""A picture: which one is asked for, its figure in the colours of a theme, where it goes."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.base.atomic_write import check_path, write_bytes_atomically
+from planner.base.formatting import printable
+from planner.base.records import record
+from planner.base.units import ceil_div
+from planner.errors import MissingDependencyError, OutputError, SearchSpaceError, did_you_mean
+from planner.question.parse_values import parse_int
+from planner.show.output_blocks import PICTURES, USUAL_WIDTH
+from planner.show.theme import DARK, LIGHT, Theme
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+ENDINGS = (".png", ".svg")
+LEAST_WIDTH, MOST_WIDTH = 320, 8000
+_NARROW = 640
+_DRAWN_BY: Mapping[str, str] = {
+    "front": "curves.draw_front",
+    "parts": "stacked_bars.draw_parts",
+    "roofline": "roofline.draw_roofline",
+    "timeline": "timeline.draw_timelines",
+    "cost": "curves.draw_curves",
+    "day": "traffic.draw_day",
+    "matrix": "curves.draw_matrix",
+    "predicted": "predicted_measured.draw_predicted",
+    "latency": "curves.draw_latencies",
+    "reuse": "traffic.draw_reuse",
+}
+
+
+@record(kw_only=True)
+class Picture:
+    """A picture to be drawn: its name, its file, its look.
+
+    ``width`` is in pixels; in an SVG file in pixels of which 96 make an inch.
+    """
+
+    path: Path
+    name: str
+    theme: Theme = LIGHT
+    width: int = USUAL_WIDTH
+
+    @property
+    def kind(self) -> str:
+        """``png`` or ``svg``."""
+        return self.path.suffix[1:].lower()
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether panels stand below each other and letters are small."""
+        return self.width < _NARROW
+
+
+def requested_picture(
+    command: str,
+    plot: Path | None,
+    picture: str | None = None,
+    *,
+    dark: bool = False,
+    width: str | None = None,
+    others: Sequence[Path | None] = (),
+) -> Picture | None:
+    """The picture that options of a command ask for; None where they ask for none.
+
+    ``others`` are files that the command writes, too.
+    Raises OutputError if the file is no picture's or another output's, or it cannot be written.
+    Raises SearchSpaceError if the command has no such picture, or a width is impossible.
+    Raises MissingDependencyError if there is no matplotlib.
+    """
+    if plot is None:
+        given = {"--picture": picture, "--dark": dark, "--picture-width": width}
+        for option, value in given.items():
+            if value:
+                raise SearchSpaceError(f"{option} is for a picture: give --plot FILE.png too.")
+        return None
+    names = PICTURES[command]
+    name = (picture or names[0]).strip().lower()
+    if name not in names:
+        raise SearchSpaceError(
+            f"--picture {picture}: `planner {command}` draws {' or '.join(names)}."
+            f"{did_you_mean(name, names)}"
+        )
+    check_picture(plot, "--plot", others)
+    return Picture(path=plot, name=name, theme=DARK if dark else LIGHT, width=read_width(width))
+
+
+def check_picture(
+    path: Path, option_name: str, others: Sequence[Path | None] = (), more: tuple[str, ...] = ()
+) -> None:
+    """Refuse a file that no picture can go to; ``more`` are endings of what is none.
+
+    Raises OutputError or MissingDependencyError if it has another ending, is another output's,
+    cannot be written; there is no matplotlib.
+    """
+    endings = (*more, *ENDINGS)
+    if path.suffix.lower() not in endings:
+        listed = f"{', '.join(endings[:-1])} or {endings[-1]}"
+        raise OutputError(f"{option_name} {path}: give a file that ends in {listed}.")
+    if path in others:
+        raise OutputError(f"{option_name} {path}: another output goes there; give another file.")
+    check_path(path)
+    if path.suffix.lower() in ENDINGS:
+        _need_matplotlib(option_name)
+
+
+def _need_matplotlib(option_name: str) -> None:
+    # It warns of folders that it cannot write to, and does without them.
+    if not (log := logging.getLogger("matplotlib")).level:
+        log.setLevel(logging.ERROR)
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{option_name} needs matplotlib: pip install 'llm-gpu-planner[plot]'."
+        ) from error
+
+
+def read_width(text: str | None) -> int:
+    """Pixels of a picture's width.
+
+    Raises SearchSpaceError if it is no whole number, or none that a picture can have.
+    """
+    if text is None:
+        return USUAL_WIDTH
+    return parse_int(text, "--picture-width", LEAST_WIDTH, MOST_WIDTH)
+
+
+def draw(picture: Picture, *subject: object) -> None:
+    """Draw a picture of what its name is a picture of.
+
+    Raises OutputError if the file cannot be written.
+    """
+    module, _, name = _DRAWN_BY[picture.name].partition(".")
+    function: Callable[..., None] = getattr(
+        import_module(f"planner.show.presenters.plots.{module}"), name
+    )
+    function(picture, *subject)
+
+
+_DOTS_PER_INCH = 96
+_LETTERS, _SMALL_LETTERS = 9.5, 7.5
+"""Points."""
+_LETTER_WIDTH = 0.6
+"""Of the mean letter, over its height."""
+_LINE_HEIGHT = 1.7
+_TITLE = 1.15
+_PADDING = 0.08
+"""Inches around what is drawn."""
+_WIDE = 6.0
+_SMALL_SPAN = 50.0
+
+
+@contextmanager
+def drawing(picture: Picture, *, height: float) -> Iterator[Canvas]:
+    """A canvas of so many pixels' height to draw on; then its file is written, whole or not at all.
+
+    Legends below the axes add to the height.
+    Raises OutputError if the file cannot be written.
+    """
+    size = _SMALL_LETTERS if picture.is_narrow else _LETTERS
+    with _style(picture.theme, size):
+        canvas = Canvas(picture, size=size, height=height)
+        yield canvas
+        with write_bytes_atomically(picture.path) as stream:
+            metadata = {"Date": None} if picture.kind == "svg" else None
+            canvas.figure.savefig(stream, format=picture.kind, metadata=metadata)
+
+
+class Canvas:
+    """A figure while it is drawn; ``size`` are the points of its letters."""
+
+    def __init__(self, picture: Picture, *, size: float, height: float) -> None:
+        from matplotlib.figure import Figure
+
+        self.picture, self.theme, self.size = picture, picture.theme, size
+        inches = picture.width / _DOTS_PER_INCH, height / _DOTS_PER_INCH
+        self.figure: Figure = Figure(figsize=inches, dpi=_DOTS_PER_INCH, layout=_layout())
+
+    def grid(self, rows: int, columns: int, **more: Any) -> list[list[Axes]]:
+        """Axes in rows and columns, with a light grid behind what is drawn."""
+        found = self.figure.subplots(rows, columns, squeeze=False, **more)
+        for axes in found.ravel():
+            axes.set_axisbelow(True)
+            axes.grid(visible=True, linewidth=0.6)
+            axes.spines[["top", "right"]].set_visible(False)
+        return [list(row) for row in found]
+
+    def title(self, words: str) -> None:
+        """The heading of the figure, over as many lines as it takes."""
+        folded = self.folded(words, _TITLE)
+        self._heighten(_TITLE * (folded.count("\n") + 1))
+        self.figure.suptitle(folded, x=0.01, ha="left")
+
+    def legend(self, handles: Sequence[Any], labels: Sequence[str], *, note: str = "") -> None:
+        """What the marks mean, below the axes, where it hides nothing, with a ``note`` above it."""
+        if not handles:
+            return
+        shown = [self.folded(label) for label in labels]
+        longest = max(len(line) for label in shown for line in label.split("\n"))
+        columns = min(len(handles), max(int(self.letters() / (longest + 5)), 1))
+        title = self.folded(note) if note else None
+        rows = ceil_div(len(shown), columns)
+        self._heighten(
+            sum(max(label.count("\n") + 1 for label in shown[row::rows]) for row in range(rows))
+            + (title.count("\n") + 1 if title else 0)
+        )
+        self.figure.legend(
+            handles, shown, loc="outside lower left", ncols=columns, title=title, alignment="left"
+        )
+
+    def note(self, words: str) -> None:
+        """A line below everything, over as many lines as it takes."""
+        folded = self.folded(words)
+        self._heighten(folded.count("\n") + 1)
+        self.figure.supxlabel(folded, x=0.01, ha="left", fontsize=self.size, color=self.theme.muted)
+
+    def below(self, axes: Axes, lines: float) -> Any:
+        """Where something stands so many lines below the left end of an axis."""
+        from matplotlib.transforms import ScaledTranslation
+
+        down = -lines * self.size / 72
+        return axes.transAxes + ScaledTranslation(0, down, self.figure.dpi_scale_trans)
+
+    def _heighten(self, lines: float) -> None:
+        """Make room for so many lines beside what the figure's height was meant for."""
+        inches = (lines * _LINE_HEIGHT * self.size + self.size) / 72
+        self.figure.set_figheight(self.figure.get_figheight() + inches)
+
+    def letters(self, times: float = 1.0) -> float:
+        """Letters that a line has room for, of ``times`` the usual size."""
+        points = 72 * self.picture.width / _DOTS_PER_INCH
+        return 0.96 * points / (times * self.size * _LETTER_WIDTH)
+
+    def folded(self, words: str, times: float = 1.0) -> str:
+        """A text over as many lines as the figure makes of it."""
+        import textwrap
+
+        room = max(int(self.letters(times)) - 6, 16)
+        return "\n".join(textwrap.wrap(printable(words).replace("\n", " "), room)) or " "
+
+
+def _layout() -> Any:
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    return ConstrainedLayoutEngine(w_pad=_PADDING, h_pad=_PADDING)
+
+
+@contextmanager
+def _style(theme: Theme, size: float) -> Iterator[None]:
+    """Settings of matplotlib while something is drawn: names are text, never formulas."""
+    import matplotlib as mpl
+
+    settings = {
+        "axes.edgecolor": theme.muted,
+        "axes.facecolor": theme.background,
+        "axes.labelcolor": theme.text,
+        "axes.titlecolor": theme.text,
+        "axes.titlesize": size,
+        "axes.titleweight": "bold",
+        "axes.labelsize": size,
+        "figure.facecolor": theme.background,
+        "figure.titlesize": _TITLE * size,
+        "figure.titleweight": "bold",
+        "font.family": ["DejaVu Sans"],
+        "font.size": size,
+        "grid.color": theme.grid,
+        "legend.columnspacing": 1.4,
+        "legend.fontsize": size,
+        "legend.frameon": False,
+        "legend.handlelength": 1.6,
+        "legend.labelcolor": theme.text,
+        "legend.title_fontsize": size,
+        "savefig.facecolor": theme.background,
+        "svg.hashsalt": "planner",
+        "text.color": theme.text,
+        "text.parse_math": False,
+        "xtick.color": theme.muted,
+        "xtick.labelcolor": theme.text,
+        "xtick.labelsize": size,
+        "ytick.color": theme.muted,
+        "ytick.labelcolor": theme.text,
+        "ytick.labelsize": size,
+    }
+    with mpl.rc_context(settings), warnings.catch_warnings():  # type: ignore[arg-type]
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        yield
+
+
+def log_where_wide(axis: Any, values: Any, *, is_full_size: bool = False) -> None:
+    """A logarithmic axis where its values differ much, else one with ``is_full_size`` numbers or
+    any.
+    """
+    import numpy as np
+    from matplotlib.ticker import LogLocator, MaxNLocator
+
+    known = np.asarray(values, dtype=np.float64)
+    known = known[np.isfinite(known)]
+    if known.size and known.min() > 0 and known.max() > _WIDE * known.min():
+        axis._set_axes_scale("log")
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    elif is_full_size:
+        axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    axis.set_major_formatter(_number)
+    axis.set_minor_formatter("")
+
+
+def decades(axis: Any, span: float) -> None:
+    """A logarithmic axis with ticks at powers of ten; of a small ``span`` between them, too."""
+    from matplotlib.ticker import LogLocator, MaxNLocator
+
+    axis._set_axes_scale("log")
+    subs = (1.0, 2.0, 5.0) if span < _SMALL_SPAN else (1.0,)
+    wide = span > _WIDE  # else one tick of these or none is within, and a dozen would stand there
+    axis.set_major_locator(LogLocator(subs=subs, numticks=5) if wide else MaxNLocator(4))
+    axis.set_major_formatter(_number)
+    axis.set_minor_formatter("")
+
+
+def _number(value: float, _: object = None) -> str:
+    """A tick's number in few letters: ``2.5M``, ``40k``, ``1,200``, ``0.05``."""
+    for least, unit, letter in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if abs(value) >= least:
+            return f"{value / unit:g}{letter}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4g}"

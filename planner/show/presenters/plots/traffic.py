@@ -1,0 +1,118 @@
+"""Pictures of traffic: a fleet over a day, and prompts found over the size of the caches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from planner.base.arrays import first
+from planner.base.units import GIB
+from planner.decide.sizing.autoscaling import ValueSpans
+from planner.decide.sizing.daily_schedule import DailySchedule
+from planner.errors import SearchSpaceError
+from planner.optimize.source import Candidates
+from planner.show.presenters.plots.picture import Picture, decades, drawing
+from planner.show.presenters.question_summary import question_title
+from planner.workloads.deployments import Deployments
+from planner.workloads.make_plan import Plan
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_PANEL = 240
+_MINUTES_UNTIL = 3.0
+"""Hours up to which minutes go across."""
+_PLACES = "GPU", "host", "drives"
+_POINTS, _AXIS_MARGIN_FACTOR = 200, 16.0
+
+
+def draw_day(picture: Picture, title: str, day: DailySchedule) -> None:
+    """Draw the load, what the clock and an autoscaler make of it, and their GPUs.
+
+    Raises OutputError if it cannot be written.
+    """
+    load, spare = day.load, 0.0 if day.with_spare is None else day.with_spare.spare
+    asked, served = day.followed(spare)
+    starts = np.array([period.start for period in load.periods])
+    ends = np.array([*starts[1:], load.hours])
+    rates = np.array([period.request_rate for period in load.periods])
+    comes = ValueSpans(starts=starts, ends=ends, values=rates)
+    running = np.array([float(hour.num_gpus) for hour in day.hours])
+    clock = ValueSpans(starts=starts, ends=ends, values=running)
+    scale, unit = (60.0, "min") if load.hours <= _MINUTES_UNTIL else (1.0, "h")
+    with drawing(picture, height=2 * _PANEL) as canvas:
+        canvas.title(title)
+        (above,), (below,) = canvas.grid(2, 1, sharex=True)
+        colors, theme = canvas.theme.series, canvas.theme
+        words = f"an autoscaler with {100 * spare:g} % to spare: what it serves, its GPUs"
+        _steps(above, served, scale, colors[1])
+        drawn = {
+            "requests that come": _steps(above, comes, scale, theme.muted, filled=True),
+            "GPUs by the clock": _steps(below, clock, scale, colors[0]),
+            words: _steps(below, asked, scale, colors[1]),
+            "GPUs of the peak": below.axhline(
+                day.peak.num_gpus, color=theme.muted, linestyle=(0, (4, 2))
+            ),
+        }
+        above.set(ylabel="requests/s", ylim=(0, None))
+        below.set(ylabel="GPUs", ylim=(0, 1.08 * day.peak.num_gpus), xlabel=f"time [{unit}]")
+        below.set_xlim(0, scale * load.hours)
+        canvas.legend([*drawn.values()], [*drawn])
+
+
+def _steps(axes: Axes, spans: ValueSpans, scale: float, color: str, *, filled: bool = False) -> Any:
+    """Values that hold until the next."""
+    edges = scale * np.array([*spans.starts, spans.ends[-1]])
+    values: Sequence[float] = [*spans.values, spans.values[-1]]
+    if filled:
+        return axes.fill_between(edges, values, step="post", color=color, alpha=0.3, linewidth=0)
+    (line,) = axes.step(edges, values, where="post", color=color, linewidth=1.4)
+    return line
+
+
+def draw_reuse(picture: Picture, plan: Plan, candidates: Candidates) -> None:
+    """Draw what the first plan finds with caches of any size, and at its own, into a file.
+
+    Raises SearchSpaceError if nothing specifies what its requests share.
+    Raises OutputError if it cannot be written.
+    """
+    if not isinstance(candidates, Deployments) or candidates.setting.workload.reuse is None:
+        raise SearchSpaceError(
+            "--picture reuse is for requests that share prompts: give --turns, or a --trace that "
+            "has hash_ids."
+        )
+    found = candidates.at_load
+    sizes = [first(size) for size in found.cache_sizes]
+    named = enumerate(zip(_PLACES, sizes, strict=True))
+    own = {place: size for n, (place, size) in named if size not in sizes[:n]}
+    every = np.geomspace(
+        max(sizes[0], GIB) / _AXIS_MARGIN_FACTOR, _AXIS_MARGIN_FACTOR * sizes[-1], _POINTS
+    )
+    caches = found.caches
+    knowing = replace(caches, reuse=replace(caches.reuse, scatter=()))
+    curves = {"a router that knows the caches": knowing}
+    if caches.reuse.scatter and first(caches.number) > 1:
+        curves = {"requests to any replica": caches, **curves}
+    with drawing(picture, height=min(max(0.5 * picture.width, 320), 620)) as canvas:
+        ((axes,),) = canvas.grid(1, 1)
+        canvas.title(question_title(plan))
+        lines = []
+        for each, color in zip(curves.values(), canvas.theme.series, strict=False):
+            shares = 100 * np.array([first(each.hit_rate(size)) for size in every])
+            lines += axes.plot(every / GIB, shares, color=color)
+        mine = next(iter(curves.values()))
+        marks = [
+            axes.plot(size / GIB, 100 * first(mine.hit_rate(size)), mark, color=canvas.theme.text)[
+                0
+            ]
+            for (place, size), mark in zip(own.items(), "osD", strict=False)
+        ]
+        names = [f"this plan, {place}" for place in own]
+        canvas.legend([*lines, *marks], [*curves, *names])
+        decades(axes.xaxis, every[-1] / every[0])
+        axes.set_xlabel("cache beside each GPU [GiB]")
+        axes.set_ylabel("prompts found [%]")
+        axes.set_ylim(0, 100)

@@ -1,0 +1,221 @@
+"""What money rests on: whose price, of when, of what; and what a contract makes one sign."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from planner.base import formatting
+from planner.base.enums import Contract
+from planner.base.units import DAY, YEAR
+from planner.question.names import TERM_UTILIZATION
+from planner.question.terms import glossary
+from planner.show.presenters.format_results import ends_in, format_result, number_of, share
+from planner.workloads.make_plan import Plan
+
+_UTILIZATION = glossary()[TERM_UTILIZATION].option_name
+_MONEY = {
+    "cost_usd": "cost",
+    "cost_per_hour_usd": "an hour",
+    "cost_per_million_tokens_usd": "a million tokens",
+    "outlay_usd": "outlay",
+}
+_NO_TERMS_OF_A_SELLER = (Contract.OWNED, Contract.ON_DEMAND)
+Row = Mapping[str, object]
+
+
+def price_words(row: Row) -> str:
+    """The price of a row, whose it is and of when: ``3.85 USD (median of 48 offers, 2026-11)``."""
+    price = number_of(row, "price_per_gpu_hour_usd")
+    if not math.isfinite(price):
+        return ""
+    offers, basis = number_of(row, "price_offers"), str(row.get("price_basis") or "")
+    known = [str(row.get("provider") or ""), basis]
+    if offers > 1:
+        known.append(f"{offers:g} sources" if basis else f"median of {offers:g} offers")
+    known.append(str(row.get("price_date") or ""))
+    return f"{price:.2f} USD ({', '.join(filter(None, known)) or 'as given'})"
+
+
+def prices_lines(rows: Iterable[Row]) -> list[str]:
+    """What each GPU costs under each contract, and why not to trust that."""
+    by_place = {(str(row["gpu"]), str(row.get("contract") or "")): row for row in rows}
+    words = [
+        " ".join(filter(None, (gpu, contract, price)))
+        for (gpu, contract), row in by_place.items()
+        if (price := price_words(row))
+    ]
+    lines = [f"Prices per GPU-hour: {'; '.join(words)}"] if words else []
+    return [*lines, *_doubts_lines(by_place)]
+
+
+def _doubts_lines(by_place: Mapping[tuple[str, str], Row]) -> list[str]:
+    doubtful = [
+        f"{gpu} {contract}: {doubts}"
+        for (gpu, contract), row in by_place.items()
+        if (doubts := row.get("price_doubts"))
+    ]
+    return [f"Ask before signing: {'; '.join(doubtful)}"] if doubtful else []
+
+
+def basis_line(rows: Iterable[Row]) -> str:
+    """That owned prices are of different things or kinds; empty where they are alike."""
+    found = {
+        str(row["gpu"]): str(row["price_basis"])
+        for row in rows
+        if row.get("contract") == Contract.OWNED and row.get("price_basis")
+    }
+    if len(set(found.values())) < 2:
+        return ""
+    by_basis: dict[str, list[str]] = {}
+    for gpu, basis in found.items():
+        by_basis.setdefault(basis, []).append(gpu)
+    words = [f"{basis}: {', '.join(gpus)}" for basis, gpus in by_basis.items()]
+    return (
+        f"Owned prices differ in what was priced ({'; '.join(words)}): compare those of one kind, "
+        "or give quotes in an ownership.csv of --specs"
+    )
+
+
+def within_sellers_line(rows: Iterable[Row]) -> str:
+    """What contracts ask of what the same sellers ask on demand; empty where none has both."""
+    by_contract: dict[str, dict[str, None]] = {}
+    for row in rows:
+        price, rent = (
+            number_of(row, name) for name in ("price_per_gpu_hour_usd", "rent_per_gpu_hour_usd")
+        )
+        if math.isfinite(rent) and row.get("contract") not in _NO_TERMS_OF_A_SELLER:
+            change = f"{row['gpu']} {100 * (price / rent - 1):+.0f} %"
+            by_contract.setdefault(str(row.get("contract") or ""), {})[change] = None
+    if not by_contract:
+        return ""
+    words = [f"{contract} {', '.join(gpus)}" for contract, gpus in by_contract.items()]
+    return f"Against what the same sellers ask on demand: {'; '.join(words)}"
+
+
+def plan_prices_lines(plan: Plan) -> list[str]:
+    """The same of a plan's GPUs; what one alone costs its defaults tell."""
+    rows = [
+        {"gpu": gpu, **site.columns, **site.grounds}
+        for source in plan.problem.sources
+        for gpu, site in zip(source.gpus, source.sites, strict=False)
+    ]
+    by_place = {(str(row["gpu"]), str(row.get("contract") or "")): row for row in rows}
+    if len(by_place) < 2:
+        return _doubts_lines(by_place)
+    return [*prices_lines(rows), *filter(None, [basis_line(rows)])]
+
+
+def signed_lines(row: Row) -> list[str]:
+    """What is paid for beside the GPUs of a plan, and what it makes one sign."""
+    step, needed = number_of(row, "gpus_sold_together"), number_of(row, "num_gpus")
+    lines = [*_contract_lines(row), *_currency_lines(row)]
+    if step > 1 and needed % step:
+        paid = formatting.format_count(math.ceil(needed / step) * step)
+        lines = [f"GPUs come in multiples of {step:g}: {paid} or more are charged", *lines]
+    return lines
+
+
+def terms_lines(rows: Iterable[Row]) -> list[str]:
+    """Prices of several plans, and what each GPU and contract makes one sign."""
+    places = {f"{row['gpu']} {row.get('contract') or ''}".strip(): row for row in rows}
+    lines = prices_lines(places.values())
+    for place, row in places.items():
+        where = f"{place}: " if len(places) > 1 else ""
+        lines += [f"{where}{line}" for line in signed_lines(row)]
+    return lines
+
+
+def _currency_lines(row: Row) -> list[str]:
+    """The money of a plan in the currency that was asked for."""
+    code, usd = str(row.get("currency") or ""), number_of(row, "usd_per_currency")
+    if not (code and usd > 0):
+        return []
+    known = [name for name in _MONEY if math.isfinite(number_of(row, name))]
+    words = []
+    for name in known:
+        ends = ends_in(name, row)
+        scaled = None if ends is None else (ends[0] / usd, ends[1] / usd)
+        amount = format_result(name, number_of(row, name) / usd, scaled).replace(" USD", f" {code}")
+        unit = "" if code in amount else f" {code}"
+        words.append(f"{_MONEY[name]} {amount}{unit}")
+    price = number_of(row, "price_per_gpu_hour_usd") / usd
+    words.append(f"a GPU-hour {price:.2f} {code}")
+    date = f", {row['currency_date']}" if row.get("currency_date") else ""
+    return [f"At {usd:g} USD for 1 {code}{date}: {'; '.join(words)}"]
+
+
+def _contract_lines(row: Row) -> list[str]:
+    """What a plan makes one sign, how much of that a run uses, and what it is charged."""
+    paid, days = number_of(row, "outlay_usd"), number_of(row, "contract_term_days")
+    if not (paid > 0 and days > 0):
+        return []
+    contract = str(row.get("contract") or "")
+    verb = "Bought" if contract == Contract.OWNED else f"Signed for {contract}"
+    signed = number_of(row, "signed_gpu_hours")
+    if not signed > 0:
+        return [
+            f"{verb}: {format_result('outlay_usd', paid)} for {_length(days)}{_service_words(row)}"
+        ]
+    used = signed - number_of(row, "unused_gpu_hours")
+    gpus = max(round(used / (24 * number_of(row, "calendar_time_days"))), 1)
+    terms = (
+        f"{format_result('outlay_usd', paid)} for {formatting.format_count(gpus)} GPUs for "
+        f"{_length(signed / gpus / 24)}; the run uses {share(used / signed)} of the hours"
+    )
+    return [f"{verb}: {terms}, {_charged_words(row, signed, used)}{_even_words(row)}"]
+
+
+def charged_whole_line(rows: Mapping[str, Row]) -> str:
+    """Which contracts charge a run their whole term, by name; empty where none does."""
+    found = [
+        contract
+        for contract, row in rows.items()
+        if number_of(row, "signed_gpu_hours") > 0 and math.isnan(_given(row))
+    ]
+    if not found:
+        return ""
+    return (
+        f"Charged for the whole term: {', '.join(found)}. Where other work fills the rest, "
+        f"{_UTILIZATION} charges the run its part"
+    )
+
+
+def _charged_words(row: Row, signed: float, used: float) -> str:
+    price, in_use = (
+        number_of(row, name) for name in ("price_per_gpu_hour_usd", "priced_utilization")
+    )
+    whole, given = format_result("cost_usd", signed * price * in_use), _given(row)
+    if math.isnan(given):
+        part = format_result("cost_usd", used * price)
+        return (
+            f"and is charged all of them ({whole}). With work for {share(in_use)} of them, "
+            f"{_UTILIZATION} {in_use:g}, it costs {part}"
+        )
+    return f"and is charged its part: {share(given)} have work. Alone it costs {whole}"
+
+
+def _service_words(row: Row) -> str:
+    given = _given(row)
+    if math.isnan(given):
+        return f"; the service is taken to run as long: {_UTILIZATION} says how much of it"
+    return f"; {share(given)} of its hours have work and pay for all"
+
+
+def _given(row: Row) -> float:
+    return number_of(row, "charged_utilization")
+
+
+def _length(days: float) -> str:
+    number, unit = (days * DAY / YEAR, "year") if days * DAY >= 0.99 * YEAR else (days, "day")
+    return f"{number:.3g} {unit}{'s' * (f'{number:.3g}' != '1')}"
+
+
+def _even_words(row: Row) -> str:
+    even = number_of(row, "contract_break_even")
+    if math.isnan(even):
+        return ". No seller of it is known to have it on demand"
+    rent = f"on demand ({number_of(row, 'rent_per_gpu_hour_usd'):.2f} USD/h)"
+    if even > 1:
+        return f". It is never cheaper than {rent}"
+    return f". It is cheaper than {rent} from {share(even)} of use on"

@@ -1,0 +1,171 @@
+"""What was asked, what was assumed, and what became of the configurations."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from planner.base import formatting
+from planner.confidence.intervals import MEDIAN
+from planner.estimators.machine import Machine
+from planner.layers.model import count_parameters
+from planner.optimize.problem import Problem
+from planner.optimize.result import SearchResult
+from planner.show.output_blocks import GAP, TOTAL, Block, KeyValues, Title, make_lines, text_table
+from planner.specs.model import ModelSpec
+from planner.specs.rollouts import RlWorkload
+from planner.specs.spec_paths import SpecKind
+from planner.specs.training_workload import TrainingWorkload
+from planner.workloads.image_inputs import tower_lines
+from planner.workloads.make_plan import Plan
+
+_SHOWN_AS = {kind.value.removesuffix("s"): kind.value for kind in SpecKind}
+
+
+def question_blocks(plan: Plan) -> Iterator[Block]:
+    """The model, the GPUs and the work."""
+    title, *asked = question_lines(plan)
+    yield make_lines(title, mark=TOTAL, indent="")
+    yield make_lines(*asked, indent="")
+
+
+def question_lines(plan: Plan) -> list[str]:
+    """The same as lines, the first of them a title."""
+    setting, wording = plan.problem.setting, plan.workload.wording
+    several = {source.setting.model.name: source.setting for source in plan.problem.sources}
+    unusual = (line for one in several.values() for line in wording.unusual(one))
+    lines = [question_title(plan), *omitted_lines(plan), *wording.question_lines(setting), *unusual]
+    if not setting.machine.cluster.name.endswith("-default"):
+        lines.append(f"in cluster {setting.machine.cluster.name}")
+    lines += ideal_lines(setting.machine)
+    if (sure := plan.request.limit_confidence) > MEDIAN:
+        lines.append(f"Limits: {100 * sure:g} % likely to be kept")
+    return lines
+
+
+def defaults_blocks(plan: Plan) -> Iterator[Block]:
+    """Every value that nobody gave."""
+    if plan.defaults:
+        yield Title(text="Not given, assumed")
+        yield KeyValues(pairs=plan.defaults)
+
+
+def ideal_lines(machine: Machine) -> list[str]:
+    """What is reached of the peaks, where specs and profiles lose nothing."""
+    if not machine.ideal:
+        return []
+    compute, memory = machine.flops_efficiency, machine.memory_efficiency
+    inside = machine.gpu.efficiency.collective["all_reduce"].bandwidth_fraction
+    between = machine.cluster.scale_out.efficiency
+    links = "links reach 100 % of their bandwidth"
+    if min(inside, between) < 1:
+        links = f"links reach {100 * inside:.3g} % inside a node and {100 * between:.3g} % between"
+    if compute is None and memory is None:
+        if min(inside, between) < 1:
+            return [f"Ideal except for links: every latency is 0, {links}."]
+        return ["Ideal: every efficiency is 1 and every latency 0."]
+    peak, bandwidth = (f"{100 * (share or 1):.3g} %" for share in (compute, memory))
+    return [
+        f"Kernels reach {peak} of the peak and {bandwidth} of the memory bandwidth; "
+        f"latencies are 0, {links}."
+    ]
+
+
+def omitted_lines(plan: Plan) -> list[str]:
+    """What a model has beside its text part, which alone is predicted."""
+    model = plan.problem.setting.model
+    work, tower = plan.problem.setting.workload, model.vision_tower
+    if "model" in plan.problem.axes or not model.omitted_parts:
+        return []
+    if tower is not None and not isinstance(work, RlWorkload):
+        return tower_lines(model, work)
+    size = model.omitted_parameters
+    about = f" (about {formatting.format_large(size)} parameters)" if size else ""
+    hears = model.audio_tower is not None and not isinstance(work, TrainingWorkload)
+    left_out = [part for part in model.omitted_parts if not (hears and part == "audio encoder")]
+    parts = " and ".join(f"the {part}" for part in left_out)
+    if not left_out:
+        return []
+    return [f"As a text model: {parts}{about} and image patches are not counted"]
+
+
+def question_title(plan: Plan) -> str:
+    """The model, or how many, and the GPUs."""
+    model = plan.problem.setting.model
+    models = plan.problem.axes.get("model", ())
+    name = f"{len(models)} models" if models else f"{model.name} ({_size(model)})"
+    return f"{name} on {where(plan)}"
+
+
+def where(plan: Plan) -> str:
+    """The GPUs of a plan in words."""
+    sources = plan.problem.sources
+    gpus = list(dict.fromkeys(source.gpu for source in sources))
+    name = gpus[0] if len(gpus) == 1 else f"each of {len(gpus)} GPUs"
+    others = {gpu for source in sources for gpu in source.gpus} - set(gpus)
+    name = " and ".join([name, *sorted(others)])
+    if not plan.counts:
+        return name
+    return f"{' or '.join(formatting.format_count(n) for n in plan.counts)} x {name}"
+
+
+def _size(model: ModelSpec) -> str:
+    parameters = f"{formatting.format_large(count_parameters(model).total)} parameters"
+    if model.mtp_num_layers:
+        modules = "module" if model.mtp_num_layers == 1 else f"{model.mtp_num_layers} modules"
+        parameters += f" with the {modules} of multi-token prediction"
+    return parameters
+
+
+def counts_blocks(plan: Plan, result: SearchResult) -> Iterator[Block]:
+    """How many configurations there were, and what rejected them."""
+    evaluated, seconds = result.configurations_evaluated, result.search_time
+    yield Title(text=f"{plan.workload.wording.noun}s".capitalize())
+    rate = formatting.format_large(evaluated / max(seconds, 1e-9))
+    rejected = sorted(result.rejected_by.items(), key=lambda item: -item[1])
+    rows = [
+        (
+            formatting.format_count(evaluated),
+            f"evaluated in {formatting.format_duration(seconds)} ({rate} per second)",
+        ),
+        (formatting.format_count(result.configurations_feasible), "feasible"),
+        *(
+            (formatting.format_count(n), f"rejected: {describe(plan.problem, name)}")
+            for name, n in rejected
+        ),
+    ]
+    yield text_table(("", ""), rows, words=(1,))
+
+
+def describe(problem: Problem, rejection: str) -> str:
+    """What a rule, the memory or a limit of the user's demands, in words."""
+    for rule in problem.sources[0].rules:
+        if rule.name == rejection:
+            return rule.description
+    for constraint in problem.constraints:
+        if constraint.name == rejection:
+            side = "above" if constraint.sign > 0 else "below"
+            bound = formatting.format_limit(constraint.bound, constraint.unit)
+            return f"{rejection} {side} {bound}{constraint.format_confidence}"
+    if rejection in (objective.name for objective in problem.objectives):
+        return f"an objective is unknown, such as {rejection}"
+    return rejection
+
+
+def assumed_blocks(plan: Plan) -> Iterator[Block]:
+    """How many numbers behind the result nobody measured."""
+    if not plan.assumed:
+        return
+    kinds = {name.split()[0] for name in plan.assumed}
+    yield GAP
+    yield make_lines(
+        f"{len(plan.assumed)} numbers of these specs are assumed, or defaults of a class of GPUs. "
+        "They are marked in",
+        indent="",
+    )
+    for spec in plan.digests:
+        kind, _, name = spec.partition(" ")
+        if kind in kinds and kind in _SHOWN_AS:
+            yield make_lines(
+                f"  planner specs show {_SHOWN_AS[kind]} {shlex.quote(name)}", indent=""
+            )

@@ -1,0 +1,212 @@
+"""One way to train on generated answers in full: its step by phase, its memory, its balance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from planner.base import formatting
+from planner.base.csv_cells import number_of_row
+from planner.base.software_enums import Placement
+from planner.base.units import GIB
+from planner.configurations.rl_configurations import RlConfigurations
+from planner.estimators.rl.step import MEMORY_PHASES, PHASES
+from planner.estimators.timeline.step_timelines import rl_timeline
+from planner.show.output_blocks import (
+    Block,
+    KeyValues,
+    SideBySide,
+    Table,
+    Title,
+    make_lines,
+    text_table,
+)
+from planner.show.presenters.format_results import campaign_pairs, first, hours_words, parts_table
+from planner.show.presenters.prices import price_words, signed_lines
+from planner.show.presenters.workload_details import Details, uncertainty_blocks
+from planner.workloads.make_plan import Plan
+from planner.workloads.rl_runs import RlRuns
+
+ASYNC_ACCURACY_NOTE = (
+    "Async over colocated per GPU is predicted to 12 % of published pairs, by a rule of thumb to "
+    "18 % (it gains 10 % at the same number of GPUs, and loses 10 % where it takes more of them): "
+    "closer ones are not told apart."
+)
+_LEAST = 0.05
+"""GiB of a part of the memory that is told."""
+OLDER = (
+    "Answers are of older weights than they train: whether learning suffers is not predicted "
+    "(AReaL, arXiv:2505.24298: within a point up to 4 to 8 steps with a decoupled loss)."
+)
+
+
+def _memory_and_speed(plan: Plan, runs: RlRuns) -> Iterator[Block]:
+    total = first(runs.step_time)
+    time = parts_table("s", runs.step.shown_times(), "step", total, total, digits=1)
+    yield SideBySide(tables={"Memory by phase": _memory(runs), "Time of a step": time})
+    yield make_lines(_fullest(runs), *_balance(runs))
+    yield Title(text="Speed")
+    yield KeyValues(pairs=_speed(runs))
+    yield from uncertainty_blocks(plan, runs)
+    yield from _run(runs)
+
+
+def _memory(runs: RlRuns) -> Table:
+    """The fullest GPU in each phase, of either side where they are apart, in GiB."""
+    capacity = runs.source.setting.machine.gpu.allocatable_memory
+    is_apart = not bool(first(runs.configurations.colocated))
+    sides = ("rollout", "", "trainer") if is_apart else ("", "", "")
+    sizes = {
+        f"{side} {name}".strip().replace("_", " "): first(size)
+        for side, name, size in zip(sides, MEMORY_PHASES, runs.step.phase_memory, strict=True)
+    }
+    rows = [
+        (name, f"{size / GIB:,.1f}", f"{100 * size / capacity:.1f}")
+        for name, size in (*sizes.items(), ("peak", max(sizes.values())), ("capacity", capacity))
+        if size
+    ]
+    if host := first(runs.host_memory):
+        rows.append(("in host memory", f"{host / GIB:,.1f}", ""))
+    return text_table(("phase", "GiB", "%"), rows)
+
+
+def _fullest(runs: RlRuns) -> str:
+    """What the memory of the fullest phase holds."""
+    phase = MEMORY_PHASES[int(first(runs.fullest_phase))].replace("_", " ")
+    known = sorted(_memory_parts(runs)[phase].items(), key=lambda item: -item[1])
+    words = [f"{name.replace('_', ' ')} {size:,.1f}" for name, size in known if size >= _LEAST]
+    return f"Fullest in the phase {phase}: {', '.join(words)} GiB."
+
+
+def _balance(runs: RlRuns) -> list[str]:
+    """What the step waits for, the split that would balance, and what is idle."""
+    step, c = runs.step, runs.configurations
+    side = "rollout" if first(step.rollout_is_longer) else "the trainer"
+    words = [
+        f"{side.capitalize()} is the bottleneck by "
+        f"{formatting.format_percent(first(step.imbalance))}"
+    ]
+    is_apart = not bool(first(c.colocated))
+    if is_apart:
+        total = first(c.num_gpus)
+        trains = min(max(round(first(step.balanced_train_gpus)), 1), total - 1)
+        if bool(first(step.overlaps)):
+            words.append(f"{trains:,.0f}:{total - trains:,.0f} would balance")
+        words.append(_fastest(runs, total))
+    idle = first(runs.lanes_idle)
+    if idle > 0:
+        words.append(
+            f"{formatting.format_percent(idle)} of the places of the engine's steps are idle"
+        )
+    lines = [f"{'; '.join(words)}."]
+    if is_apart and not bool(first(step.overlaps)):
+        lines.append(_turns(runs))
+    if is_apart:
+        lines.append(ASYNC_ACCURACY_NOTE)
+    if bool(first(step.overlaps)) or first(c.staleness) > 0:
+        lines.append(OLDER)
+    return lines
+
+
+def _fastest(runs: RlRuns, total: float) -> str:
+    """The split in whole nodes, or GPUs of one, with the shortest step."""
+    trains, seconds = runs.fastest_split()
+    own = first(runs.step_time)
+    several = total > runs.source.setting.machine.cluster.gpus_per_node
+    split = "split in whole nodes" if several else "split"
+    if seconds >= own:
+        return f"no other {split} is faster"
+    gain = formatting.format_percent(1 - seconds / own)
+    return f"{trains:,.0f}:{total - trains:,.0f} is the fastest {split}, its step {gain} shorter"
+
+
+def _turns(runs: RlRuns) -> str:
+    """That both sides wait for each other, and what a step takes where they do not."""
+    known = runs.source.setting.rollouts.placements
+    words = "Both sides take turns, each idle while the other works"
+    other = next((name for name in ("async", "one_step_off") if name in known), None)
+    if other is None:
+        return f"{words}."
+    code = RlConfigurations.cast("placement", Placement[other.upper()])
+    seconds = formatting.format_duration(
+        first(runs.otherwise(placement=code, staleness=np.ones(1)).step_time)
+    )
+    return f"{words}: {other} with staleness 1 takes {seconds}."
+
+
+def _speed(runs: RlRuns) -> dict[str, str]:
+    work, hidden = runs.source.setting.workload, ("generate", "update")
+    rollout = runs.step.rollout
+    times = {name: first(runs.step.times[name]) for name in PHASES}
+    tokens, num_gpus = first(runs.throughput), first(runs.num_gpus)
+    return {
+        "step time": formatting.format_duration(first(runs.step_time)),
+        "samples/s": (
+            f"{formatting.format_significant(first(runs.samples_per_s))} ({work.samples:,} a step)"
+        ),
+        "tokens/s": (
+            f"{formatting.format_count(tokens)} "
+            f"({formatting.format_significant(tokens / num_gpus)} per GPU), "
+            "prompts included"
+        ),
+        **{name: formatting.format_duration(times[name]) for name in hidden},
+        "places": f"{formatting.format_count(first(rollout.places))} answers at once in each of "
+        f"{formatting.format_parameter(first(runs.configurations.replicas))} engines, which "
+        "are told "
+        f"{formatting.format_percent(first(rollout.configurations.gpu_memory_utilization))} of "
+        "the memory",
+        "idle": f"trainer {formatting.format_percent(first(runs.trainer_idle))}, "
+        f"rollout {formatting.format_percent(first(runs.rollout_idle))} of the step",
+    }
+
+
+def _run(runs: RlRuns) -> Iterator[Block]:
+    """What all steps take."""
+    site, work = runs.source.site, runs.source.setting.workload
+    yield Title(text=f"A run of {work.steps:,} steps")
+    pairs = {
+        "time to train": formatting.format_duration(first(runs.time_to_train)),
+        "GPU-hours": hours_words(number_of_row(runs.row, "gpu_hours")),
+        "calendar time": f"{formatting.format_duration(first(runs.calendar_time))}, failures as "
+        f"{site.reliability.name}",
+        **campaign_pairs(runs.row),
+        "cost": "price unknown: give --price",
+    }
+    if not math.isnan(site.price):
+        hourly = f"{price_words({**site.columns, **site.grounds})} per GPU-hour, {site.contract}"
+        pairs["cost"] = f"{formatting.format_usd(first(runs.cost))} at {hourly}"
+        million = formatting.format_usd(
+            number_of_row(runs.row, "cost_per_million_trained_tokens_usd")
+        )
+        pairs["cost/Mtok"] = f"{million} per million trained tokens"
+    yield KeyValues(pairs=pairs)
+    yield make_lines(*signed_lines({**runs.row, **site.columns, **site.grounds}))
+
+
+def _times(runs: RlRuns) -> Mapping[str, Mapping[str, float]]:
+    """The phases that a step waits for."""
+    return {"step": runs.step.shown_times()}
+
+
+def _memory_parts(runs: RlRuns) -> Mapping[str, Mapping[str, float]]:
+    """GiB by part in each phase that there is."""
+    phases = zip(MEMORY_PHASES, runs.step.memory_parts, strict=True)
+    found = {
+        phase.replace("_", " "): {name: first(size) / GIB for name, size in parts.items()}
+        for phase, parts in phases
+    }
+    return {phase: parts for phase, parts in found.items() if any(parts.values())}
+
+
+RL = Details(
+    memory_and_speed=_memory_and_speed,
+    more=lambda *_: (),
+    operators=lambda found: [
+        {"phase": name, "time_s": seconds} for name, seconds in found.estimate.shown_times().items()
+    ],
+    times=_times,
+    timelines=lambda runs: [rl_timeline(runs.step)],
+    memory=_memory_parts,
+)

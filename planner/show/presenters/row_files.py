@@ -1,0 +1,341 @@
+"""Result rows as CSV and JSON, block by block in flat memory, and how surely each keeps limits."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path, PurePath
+from types import NoneType
+from typing import Any, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.base.arrays import FloatArray
+from planner.base.atomic_write import is_device, manifest_path, write_atomically
+from planner.base.csv_cells import Value
+from planner.base.formatting import printable
+from planner.base.units import to_si
+from planner.confidence.intervals import chance_below
+from planner.optimize.problem import Constraint, with_rate
+from planner.optimize.result_columns import ends_of, full_columns
+from planner.optimize.source import Columns
+from planner.question.terms import glossary, percentile_of, term_of_column
+from planner.workloads.make_plan import Plan
+
+PROBABILITY = "limits_probability"
+# Limits whose column is called otherwise.
+_COLUMNS_OF = {"request_rate": ("capacity_requests_per_s", "requests_per_s")}
+# A latency is the sum of these, each with errors of its own; of static batches the last two.
+_PARTS = {
+    "request_latency": (
+        ("time_to_first_token_s", "time_per_output_token_s"),
+        ("prefill_latency_s", "decode_latency_s"),
+    )
+}
+_UNITLESS = ("1", "1/s", "count")
+
+
+def with_limits(table: Columns, limits: Sequence[Constraint]) -> Columns:
+    """Result columns in full with the probability that a row keeps all ``limits``.
+
+    It is the least of those of each limit that published errors tell of, [1]; NaN where they tell
+    of none. Without limits the table stays as it is.
+    """
+    found = [each for limit in limits if (each := _chances(table, limit)) is not None]
+    if not found:
+        return dict(table)
+    with np.errstate(invalid="ignore"):
+        return {**table, PROBABILITY: np.fmin.reduce(found)}
+
+
+def _chances(table: Mapping[str, object], limit: Constraint) -> FloatArray | None:
+    """The probability that each row keeps a limit; None where no errors are published of it."""
+    column = _column(table, limit.name)
+    if column is None:
+        return None
+    values = np.asarray(table[column], dtype=np.float64)
+    ends = _ends(table, limit.name, column, values)
+    if ends is None:
+        return None
+    term = glossary()[limit.name]
+    scale = 1.0 if term.type in _UNITLESS else to_si(1.0, term.unit, term.type)
+    rows = zip(values.tolist(), *(end.tolist() for end in ends), strict=True)
+    bound = limit.bound / scale
+    kept = np.array([chance_below(bound, value, (low, high)) for value, low, high in rows])
+    return kept if limit.sign > 0 else 1 - kept
+
+
+def _column(table: Iterable[str], name: str) -> str | None:
+    if name in _COLUMNS_OF:
+        columns = [*table]
+        return next((column for column in _COLUMNS_OF[name] if column in columns), None)
+    terms = ((column, term_of_column(column)) for column in table)
+    return next((column for column, term in terms if term and term.term == name), None)
+
+
+def _ends(
+    table: Mapping[str, object], name: str, column: str, values: FloatArray
+) -> tuple[FloatArray, FloatArray] | None:
+    """The ends of a column's intervals, which a percentile has from its mean."""
+    mean = percentile_of(name)
+    base = mean[0] if mean else name
+    for first, rest in _PARTS.get(base, ()):
+        ends = _ends_of_mean(table, first), _ends_of_mean(table, rest)
+        if first in table and None not in ends:
+            start = np.asarray(table[first], dtype=np.float64)
+            (low, high), (low_rest, high_rest) = ends  # type: ignore[misc]
+            others = values - start
+            return start * low + others * low_rest, start * high + others * high_rest
+    factors = _ends_of_mean(table, _column(table, base) or column)
+    return None if factors is None else (values * factors[0], values * factors[1])
+
+
+def _ends_of_mean(table: Mapping[str, object], column: str) -> tuple[FloatArray, FloatArray] | None:
+    """The ends of a column's intervals over its values."""
+    names = ends_of(column)
+    if column not in table or not all(name in table for name in names):
+        return None
+    value = np.asarray(table[column], dtype=np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        low, high = (np.asarray(table[name], dtype=np.float64) / value for name in names)
+    return low, high
+
+
+# The more rows at a time, the fewer values of a column differ.
+_ROWS = 2**14
+
+# Columns by name, equally long.
+Block = Mapping[str, Any]
+
+
+def result_blocks(plan: Plan, table: Block) -> Iterator[Block]:
+    """The columns of results and their intervals, some thousand rows at a time."""
+    limits = with_rate(plan.problem.constraints, plan.request.lasting_rate)
+    yield from blocks(with_limits(full_columns(table, plan.problem.sources), limits))
+
+
+def blocks(table: Block) -> Iterator[Block]:
+    """A table, some thousand rows at a time."""
+    for start in range(0, len(table["num_gpus"]), _ROWS):
+        yield {name: values[start : start + _ROWS] for name, values in table.items()}
+
+
+class RowFiles:
+    """The open CSV and JSON files of a search; a block of rows goes to both.
+
+    What is unknown is empty in CSV and null in JSON; CSV cells are those of `csv_cell`.
+    """
+
+    def __init__(
+        self, table: TextIO | None, document: TextIO | None, beside: TextIO | None
+    ) -> None:
+        self._manifest = beside
+        self._csv = table
+        self._json = document
+        self._empty = True
+
+    @property
+    def has_object(self) -> bool:
+        """Whether there is a JSON object, which has more than rows and the manifest."""
+        return self._json is not None
+
+    def add(self, blocks: Iterable[Block]) -> None:
+        """Write blocks of rows."""
+        if self._csv is None and self._json is None:
+            return
+        for block in blocks:
+            self._write(block)
+
+    def _write(self, block: Block) -> None:
+        if self._csv is not None:
+            if self._empty:
+                self._csv.write(",".join(map(csv_cell, block)) + "\n")
+            columns = [(values, "") for values in block.values()]
+            self._csv.write("\n".join(joined(columns, csv_cell, ",")) + "\n")
+        if self._json is not None:
+            self._json.write('{"rows": [\n' if self._empty else ",\n")
+            columns = [(values, f"{json.dumps(name)}: ") for name, values in block.items()]
+            rows = joined(columns, json_cell, ", ")
+            self._json.write("{" + "},\n{".join(rows) + "}")
+        self._empty = False
+
+    def finish(self, manifest: Mapping[str, object], **more: object) -> None:
+        """Write the manifest, in the JSON object with whatever else belongs to it."""
+        if self._manifest is not None:
+            self._manifest.write(json.dumps(manifest, indent=1, allow_nan=False) + "\n")
+        if self._json is not None:
+            rest = {"manifest": manifest, **more}
+            self._json.write("\n],\n" + json.dumps(rest, indent=1, allow_nan=False)[2:] + "\n")
+
+
+@contextmanager
+def row_files(csv_path: Path | None, json_path: Path | None) -> Iterator[RowFiles]:
+    """Files for rows and their manifest; all of them appear at the end, or none.
+
+    Raises OutputError if something cannot be written.
+    """
+    with ExitStack() as stack:
+
+        def opened(path: Path | None) -> TextIO | None:
+            return None if path is None else stack.enter_context(write_atomically(path))
+
+        beside = None if csv_path is None or is_device(csv_path) else manifest_path(csv_path)
+        yield RowFiles(opened(csv_path), opened(json_path), opened(beside))
+
+
+# What a spreadsheet takes for a formula.
+_FORMULA = ("=", "+", "-", "@")
+# Where more than half of so many values differ, looking for equal ones takes longer.
+_SAMPLE = 256
+# Python writes no exponent between them.
+_LEAST_PLAIN, _LEAST_SCALED = 1e-4, 1e16
+_QUOTED = frozenset(',"\n')
+
+AnyArray = NDArray[Any]
+Cell = Callable[[Any], str]
+
+
+def plain_value(value: object) -> Value:
+    """A value of a file as plain text, number or flag; None where it is unknown.
+
+    Raises TypeError if it is some other object, whose text nobody could read back.
+
+    >>> plain_value(np.float64(0.5)), plain_value(math.nan), plain_value(Path("a"))
+    (0.5, None, 'a')
+    """
+    if type(value) in (str, int, bool, NoneType):
+        return value  # type: ignore[return-value]
+    if isinstance(value, np.generic):
+        return plain_value(value.item())
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, str | PurePath):
+        return str(value)
+    raise TypeError(f"{value!r} is no text, number or flag")
+
+
+def csv_cell(value: object) -> str:
+    """A value in CSV: numbers as Python writes them, what is unknown empty.
+
+    A text loses its control characters; before a leading ``=``, ``+``, ``-`` or ``@`` it gets
+    an apostrophe, with which a spreadsheet shows it and does not compute it.
+
+    >>> csv_cell(0.5), csv_cell("=1+1"), csv_cell("a,b"), csv_cell(None)
+    ('0.5', "'=1+1", '"a,b"', '')
+    """
+    value = plain_value(value)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        return repr(value)
+    words = printable(value)
+    if words.startswith(_FORMULA):
+        words = "'" + words
+    return '"' + words.replace('"', '""') + '"' if _QUOTED.intersection(words) else words
+
+
+def plain_cell(words: str) -> str:
+    """A text in CSV; a number stands as it is, also below zero, and is no formula."""
+    try:
+        float(words)
+    except ValueError:
+        return csv_cell(words)
+    return words
+
+
+def json_cell(value: object) -> str:
+    """A value in JSON; what is unknown is null."""
+    return json.dumps(plain_value(value))
+
+
+def joined(columns: Sequence[tuple[Any, str]], cell: Cell, between: str) -> list[str]:
+    """The rows of columns, each with a text before its cells, as one text a row.
+
+    Neighbours that are the same in every row are put together once.
+    """
+    pieces: list[list[str]] = []
+    same: list[str] = []
+    for values, before in columns:
+        if _is_constant(values):
+            same.append(before + cell(values[:1].tolist()[0] if _is_array(values) else values[0]))
+            continue
+        pieces += _repeated(same, between, len(values))
+        same = []
+        pieces.append(texts(values, cell, before))
+    pieces += _repeated(same, between, len(columns[0][0]))
+    return [*map(between.join, zip(*pieces, strict=True))]
+
+
+def _repeated(words: Sequence[str], between: str, number: int) -> list[list[str]]:
+    return [[between.join(words)] * number] if words else []
+
+
+def _is_array(values: object) -> bool:
+    return isinstance(values, np.ndarray)
+
+
+def _is_constant(values: Any) -> bool:
+    """Whether a column of at least one row is written the same in every row."""
+    if _is_array(values):
+        bits = _bits(values)
+        return len(bits) > 0 and bool((bits == bits[:1]).all())
+    if not values or values.count(values[0]) < len(values):
+        return False
+    # 1, 1.0 and True are equal, and so are 0.0 and -0.0.
+    return isinstance(values[0], str | None) or (
+        not isinstance(values[0], float) and len(set(map(type, values))) == 1
+    )
+
+
+def texts(values: Any, cell: Cell, before: str = "") -> list[str]:
+    """The cells of a column, an array or a list, each with ``before`` before it."""
+    if isinstance(values, np.ndarray):
+        return _of_array(values, cell, before)
+    kinds = set(map(type, values))
+    if kinds == {float}:
+        return _of_array(np.asarray(values), cell, before)
+    if len(kinds - {type(None)}) > 1 or float in kinds:  # 1, 1.0 and True are equal
+        return [before + cell(value) for value in values]
+    known = {value: before + cell(value) for value in set(values)}
+    return [known[value] for value in values] if len(known) > 1 else [*known.values()] * len(values)
+
+
+def _of_array(values: AnyArray, cell: Cell, before: str) -> list[str]:
+    bits = _bits(values)
+    if (bits == bits[:1]).all():
+        return _written(values[:1], cell, before) * len(values)
+    if np.unique(bits[:_SAMPLE]).size > _SAMPLE // 2:
+        return _written(values, cell, before)
+    _, first, which = np.unique(bits, return_index=True, return_inverse=True)
+    words = np.array(_written(values[first], cell, before), dtype=object)
+    found: list[str] = words[which].tolist()
+    return found
+
+
+def _bits(values: AnyArray) -> AnyArray:
+    """Floats by their bits: 0.0 and -0.0 are equal and are written differently."""
+    return values.astype(np.float64).view(np.int64) if values.dtype.kind == "f" else values
+
+
+def _written(values: AnyArray, cell: Cell, before: str) -> list[str]:
+    if values.dtype.kind != "f" or not np.isfinite(values).all():
+        return [before + cell(value) for value in values.tolist()]
+    words = _numbers(values)
+    return [before + word for word in words] if before else words
+
+
+def _numbers(values: AnyArray) -> list[str]:
+    """Finite floats as Python writes them, several times as fast."""
+    if not len(values):
+        return []
+    import pydantic_core
+
+    listed = values.tolist()
+    words = pydantic_core.to_json(listed).decode()[1:-1].split(",")
+    sizes = np.abs(values)
+    for at in np.flatnonzero(((sizes < _LEAST_PLAIN) & (sizes > 0)) | (sizes >= _LEAST_SCALED)):
+        words[at] = repr(listed[at])  # with another exponent
+    return words

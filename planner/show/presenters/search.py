@@ -1,0 +1,609 @@
+"""What a search found, or one configuration: in about 30 lines, or all of it, and its command."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice, zip_longest
+from pathlib import Path
+
+from planner.base import formatting
+from planner.base.csv_cells import Row
+from planner.base.units import GIB
+from planner.confidence.intervals import Confidence
+from planner.decide.assumptions import sensitive_assumptions
+from planner.decide.fitting import surer_options
+from planner.decide.near import SURE
+from planner.decide.suggestions.cost_levers import CostLever
+from planner.optimize.collector import rows_of
+from planner.optimize.problem import limit_rows, with_rate
+from planner.optimize.result import COLUMN as SCALING
+from planner.optimize.result import Comparison, SearchResult
+from planner.optimize.result_columns import RUNS, full_columns, full_row, intervals
+from planner.optimize.source import Candidates, Columns, first_row
+from planner.question.request import ALL, Request
+from planner.question.terms import Term, glossary, terms_about, terms_of
+from planner.show.output_blocks import (
+    BAD,
+    BEST,
+    GAP,
+    TOTAL,
+    Block,
+    Cell,
+    Code,
+    Column,
+    KeyValues,
+    Title,
+    make_lines,
+    text_table,
+)  # fmt: skip
+from planner.show.presenters.format_results import (
+    ends_in,
+    format_result,
+    host_words,
+    label,
+    number_of,
+    paged_words,
+    plan_of,
+    result_cell,
+    settings_text,
+    share,
+    short_plan,
+    shortest_plan,
+    without_origin,
+)
+from planner.show.presenters.json_files import add_estimate
+from planner.show.presenters.load_check import load_line, replay_blocks
+from planner.show.presenters.pareto_front import (
+    front_blocks,
+    limited,
+    of_objective,
+    short_front_blocks,
+)
+from planner.show.presenters.prices import charged_whole_line, plan_prices_lines, signed_lines
+from planner.show.presenters.question_summary import (
+    assumed_blocks,
+    counts_blocks,
+    defaults_blocks,
+    describe,
+    question_blocks,
+)
+from planner.show.presenters.row_files import row_files
+from planner.show.presenters.uncertainty import (
+    reached_pairs,
+    regret_words,
+    report_columns,
+    short_open_lines,
+    uncertainty_lines,
+)
+from planner.show.presenters.workload_details import details_of, memory_blocks
+from planner.workloads.make_plan import Plan
+from planner.workloads.saved_plan import all_answers, non_default_parameters
+from planner.workloads.workload import Evaluation, Workload
+
+_MOST_ASSUMED = 4
+_MOST, _LINES, _ALL_LINES = 8, 7, 1000
+_SAME = 1e-3
+
+
+def interrupted_message(plan: Plan, result: SearchResult) -> str:
+    """How much of a search was done when it was interrupted."""
+    done, total = result.configurations_evaluated, plan.problem.num_rows
+    return (
+        f"Interrupted after {formatting.format_count(done)} of {formatting.format_count(total)} "
+        "configurations: "
+        "the others may include better ones."
+    )
+
+
+def answer_blocks(
+    plan: Plan,
+    result: SearchResult,
+    top: int,
+    *,
+    is_full: bool = False,
+    levers: Sequence[CostLever] = (),
+    shows_interruption: bool = True,
+) -> Iterator[Block]:
+    """What a search found, which ``levers`` would change it, and that it was interrupted."""
+    yield from (_search_blocks if is_full else _brief_blocks)(plan, result, top)
+    if levers:
+        yield GAP
+        yield make_lines("What would change the answer:", mark=TOTAL, indent="")
+        yield make_lines(*lever_lines(levers), most=_LINES)
+    if result.interrupted and shows_interruption:
+        yield Title(text=interrupted_message(plan, result))
+    if is_full:
+        yield from counts_blocks(plan, result)
+        yield from assumed_blocks(plan)
+
+
+def _search_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]:
+    """The question, the front, and its best configuration in full."""
+    from planner.show.presenters.pareto_front import points_blocks
+
+    yield from question_blocks(plan)
+    yield from defaults_blocks(plan)
+    yield from comparisons_blocks(plan, result, is_full=True)
+    column = of_objective(plan, plan.problem.objectives[0].name, result.table)
+    if result.table and (line := regret_words(result.regret, label(column))):
+        yield make_lines(line, indent="")
+    yield from front_blocks(plan, result, top)
+    if result.recommended is not None:
+        yield from points_blocks(plan, result)
+        details = details_of(plan)
+        row = result.recommended_row
+        yield Title(text=f"The recommended {plan.workload.wording.noun}")
+        yield make_lines(settings_text(plan, row), indent="", most=_ALL_LINES)
+        yield from details.memory_and_speed(plan, result.recommended)
+        yield from surer_blocks(plan, row)
+        yield Title(text=details.to_see)
+        yield Code(text=estimate_command(plan, row))
+
+
+def _brief_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]:
+    """The question, the plan to launch, what else there was, and what to ask next."""
+    yield from _question_blocks(plan)
+    if result.recommended is None:
+        return
+    row = result.recommended_row
+    yield GAP
+    yield make_lines(headline(plan, result), mark=BEST, indent="")
+    for line in (proven_line(plan, result), _tied_line(plan, result)):
+        if line:
+            yield make_lines(line, most=_LINES)
+    yield from _reached_blocks(plan, result.recommended, row)
+    yield from surer_blocks(plan, row)
+    column = of_objective(plan, plan.problem.objectives[0].name, row)
+    best = first_row(result.table)
+    better = result.better_tied
+    is_told = better is not None and better.row[column] == best[column]
+    if not is_told and (line := fastest_line(column, row, best, short_plan(plan, best))):
+        yield make_lines(line)
+    if line := solid_line(plan, result, row):
+        yield make_lines(line)
+    yield from comparisons_blocks(plan, result)
+    yield from short_front_blocks(plan, result, top, row)
+    yield GAP
+    yield make_lines(
+        "In full: this command with --full, or this plan alone:", mark=TOTAL, indent=""
+    )
+    yield Code(text=estimate_command(plan, row))
+
+
+def one_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
+    """The question of one configuration, and what it reaches and costs."""
+    row = first_row(evaluation.table())
+    yield from _question_blocks(plan)
+    yield GAP
+    yield make_lines(short_plan(plan, row), mark=TOTAL, indent="")
+    yield from _reached_blocks(plan, evaluation.candidates, row)
+
+
+def _question_blocks(plan: Plan) -> Iterator[Block]:
+    """The question, and in a few lines what nobody gave."""
+    yield from question_blocks(plan)
+    if assumed := assumed_line(plan):
+        yield make_lines(assumed, most=_MOST_ASSUMED)
+    yield make_lines(*plan_prices_lines(plan), most=_MOST_ASSUMED)
+
+
+def assumed_line(plan: Plan) -> str:
+    """What nobody gave; empty where everything was given."""
+    told_elsewhere = {"space", *plan.problem.axes}
+    words = [
+        f"{name.replace('_', ' ')} {without_origin(origin)}"
+        for name, origin in plan.defaults.items()
+        if name not in told_elsewhere
+    ]
+    return f"Assumed: {'; '.join(words)}" if words else ""
+
+
+def _reached_blocks(
+    plan: Plan, candidates: Candidates, row: Mapping[str, object]
+) -> Iterator[Block]:
+    if line := load_line(plan, candidates):
+        yield make_lines(line)
+    if plan.request.replay:
+        yield from replay_blocks(plan, candidates)
+    sure = plan.source_of(row).confidence(int(number_of(row, "num_gpus")))
+    facts = sensitive_assumptions(plan, candidates)
+    yield KeyValues(pairs=recommended_pairs(plan, row, sure), is_two_column=True)
+    asked = with_rate(plan.problem.constraints, plan.request.lasting_rate)
+    limits = limit_rows(candidates, asked) if sure is not None else ()
+    basis = "" if sure is None else sure.basis
+    yield make_lines(*signed_lines({**candidates.source.question_columns, **row}))
+    yield make_lines(
+        *uncertainty_lines(
+            basis, limits, facts, None if sure is None else sure.runs, str(row["gpu"])
+        ),
+        *short_open_lines(plan, facts),
+    )
+
+
+def surer_blocks(plan: Plan, row: Row) -> Iterator[Block]:
+    """What fits more surely than a plan that does not fit surely."""
+    if options := surer_options(plan, row):
+        words = (
+            f"{option} ({formatting.format_fit_probability(chance)})"
+            for option, chance in options.items()
+        )
+        yield make_lines(f"Less than {100 * SURE:g} % likely to fit. Surer: {', or '.join(words)}.")
+
+
+def recommended_pairs(
+    plan: Plan, row: Mapping[str, object], sure: Confidence | None
+) -> dict[str, str]:
+    """What a plan reaches and costs, each with its interval."""
+    goals = [of_objective(plan, objective.name, row) for objective in plan.problem.objectives]
+    source = plan.source_of(row)
+    machine = source.setting.machine
+    told_of = report_columns(
+        plan.workload.wording, goals, limited(plan, row), row, source.question_columns
+    )
+    ends = intervals(row, sure)
+    capacity = machine.gpu.allocatable_memory / GIB
+    pairs = {} if plan.counts else {"GPUs": formatting.format_count(number_of(row, "num_gpus"))}
+    pairs |= reached_pairs(told_of, row, ends, capacity)
+    on_host = host_words(row, machine)
+    beside = {"host memory": on_host, "paged": paged_words(row)}
+    return pairs | {name: words for name, words in beside.items() if words}
+
+
+def headline(plan: Plan, result: SearchResult) -> str:
+    """The recommended plan, that nobody measured its like, and how surely it keeps its limits."""
+    best = result.recommended
+    if best is None:
+        return ""
+    words = [f"Recommended: {short_plan(plan, best.row)}"]
+    sure = best.source.confidence(number_of(best.row, "num_gpus"))
+    if sure is not None and not sure.is_proven:
+        words.append("not proven")
+    asked = with_rate(plan.problem.constraints, plan.request.lasting_rate)
+    chances = [row["probability"] for row in limit_rows(best, asked)] if sure else []
+    known = [float(chance) for chance in chances if chance is not None]
+    if known:
+        words.append(
+            f"{formatting.format_probability(min(known))} likely to keep "
+            f"{_limits_words(len(known))}"
+        )
+    return "; ".join(words)
+
+
+def _limits_words(number: int) -> str:
+    return "its limit" if number == 1 else "the tightest of its limits"
+
+
+def proven_line(plan: Plan, result: SearchResult) -> str:
+    """Of a recommended plan that nobody measured the like of the best one that somebody did."""
+    best = result.recommended
+    if best is None:
+        return ""
+    sure = best.source.confidence(number_of(best.row, "num_gpus"))
+    if sure is None or sure.is_proven:
+        return ""
+    software = best.row[plan.workload.profile_kind]
+    missing = f"Not proven: no published run of {software} on {best.row['gpu']} is known"
+    if result.proven is None:
+        return f"{missing}, nor of any other choice here."
+    row = full_row(result.proven, plan.problem.sources)
+    column = of_objective(plan, plan.problem.objectives[0].name, row)
+    mine, other = number_of(best.row, column), number_of(row, column)
+    away = "" if not mine else f", {'+' if other > mine else '-'}{share(abs(other / mine - 1))}"
+    reached = format_result(column, row[column], ends_in(column, row))
+    where = f"{number_of(row, 'num_gpus'):,.0f} x {row['gpu']}, {plan_of(plan.workload, row)}"
+    return f"{missing}. Best proven: {where}; {label(column)} {reached}{away}"
+
+
+def _tied_line(plan: Plan, result: SearchResult) -> str:
+    """What another software or GPU is predicted to gain, which runs do not tell; empty if none."""
+    best, better = result.recommended, result.better_tied
+    if best is None or better is None:
+        return ""
+    row = full_row(better, plan.problem.sources)
+    goal = plan.problem.objectives[0].name
+    return tied_words(plan.workload, of_objective(plan, goal, row), best.row, row)
+
+
+def tied_words(
+    workload: Workload, column: str, row: Mapping[str, object], better: Mapping[str, object]
+) -> str:
+    """That published runs do not tell a plan from one that is predicted to be ``better``."""
+    mine, other = number_of(row, column), number_of(better, column)
+    where = "" if better["gpu"] == row["gpu"] else f"{better['gpu']}, "
+    words = [f"{label(column)} {format_result(column, other, ends_in(column, better))}"]
+    words += [f"{share(abs(other / mine - 1))} better"] if mine else []
+    words += ["not proven"] if better.get(RUNS) == 0 else []
+    return f"Tied with {where}{plan_of(workload, better)}: {', '.join(words)}"
+
+
+def lever_lines(levers: Iterable[CostLever]) -> Iterator[str]:
+    """A line for each question, with its other answers, what moves most first."""
+    by_name: dict[str, list[CostLever]] = {}
+    for one in levers:
+        by_name.setdefault(one.name, []).append(one)
+    for name, several in by_name.items():
+        first = several[0]
+        reached = format_result(first.column, first.row[first.column])
+        others = [f"{one.other} {100 * one.change:+,.0f} %" for one in several]
+        others[0] += f" ({label(first.column)} {reached})"
+        yield f"{name} ({first.current} here): {', '.join(others)}"
+        if name == "contract" and (line := charged_whole_line({o.other: o.row for o in several})):
+            yield line
+
+
+def fastest_line(
+    column: str, row: Mapping[str, object], best: Mapping[str, object], words: str
+) -> str:
+    """The plan, in ``words``, that is the best in a column, where it is another, and its gain."""
+    mine, other = number_of(row, column), number_of(best, column)
+    gain = abs(other / mine - 1) if mine else 0.0
+    if not gain >= _SAME:  # unknown numbers among them
+        return ""
+    gained = f"{label(column)} {format_result(column, best[column])}, {share(gain)} better"
+    return f"Best by {label(column)}: {words}; {gained}"
+
+
+def solid_line(plan: Plan, result: SearchResult, row: Mapping[str, object]) -> str:
+    """Where money decides and the price of the best needs to be asked about: the best without."""
+    goal, compared = plan.problem.objectives[0].name, result.comparisons.get("gpu")
+    if glossary()[goal].type != "usd" or compared is None or not _doubts(plan, row):
+        return ""
+    for other in rows_of(full_columns(compared.table, plan.problem.sources)):
+        if not _doubts(plan, other):
+            column = of_objective(plan, goal, other)
+            words = format_result(column, other[column], ends_in(column, other))
+            return f"Best at a solid price: {short_plan(plan, other)}; {label(column)} {words}"
+    return ""
+
+
+def _doubts(plan: Plan, row: Mapping[str, object]) -> bool:
+    offers = (site.offer for site in plan.source_of(row).sites)
+    return any(offer is not None and offer.doubts for offer in offers)
+
+
+def starting_plan_line(
+    plan: Plan, row: Mapping[str, object], own: Mapping[str, object], rejected: str
+) -> str:
+    """The user's own plan beside the recommended one, and what it loses."""
+    name = f"Yours: {short_plan(plan, own)}"
+    if rejected:
+        return f"{name}: does not run ({rejected})"
+    column = of_objective(plan, plan.problem.objectives[0].name, row)
+    mine, better = number_of(own, column), number_of(row, column)
+    if math.isnan(mine) or math.isnan(better) or not better:
+        return name
+    away = abs(mine / better - 1)
+    words = f"{label(column)} {format_result(column, own[column])}"
+    return (
+        f"{name}; {words}, {share(away)} worse" if away >= _SAME else f"{name}; {words}, the same"
+    )
+
+
+def held_line(plan: Plan, own: Mapping[str, object]) -> str:
+    """What a search kept of the user's own plan as it decides what is learned; "" if nothing."""
+    names = terms_about("learning_setting", plan.workload.name)
+    kept = [name for name in names if plan.request.settings.get(name) == own[name]]
+    told = ", ".join(f"{name} {formatting.format_parameter(own[name])}" for name in kept)
+    return f"Kept, since learning depends on it: {told}; --set tries others." if told else ""
+
+
+def comparisons_blocks(
+    plan: Plan, result: SearchResult, *, is_full: bool = False
+) -> Iterator[Block]:
+    """For each axis of several values the best plan of every value, and what it loses.
+
+    In short, values that nobody named stand in a sentence, and of many named ones the first.
+    """
+    given = {name: getattr(plan.request, name, None) for name in result.comparisons}
+    asked = (name for name, one in given.items() if one == ALL or isinstance(one, tuple | list))
+    tables = [*(result.comparisons if is_full else asked)]
+    for axis, compared in result.comparisons.items():
+        if axis not in tables:
+            is_long = axis == plan.workload.profile_kind and not tables
+            words = _told(plan, compared) if is_long else _changes(plan, compared)
+            line = (
+                f"By {_words(axis)} ({_words(plan.problem.objectives[0].name)}): {', '.join(words)}"
+            )
+            yield make_lines(line, most=_LINES)
+            for reason in without_plan_lines(plan, compared) if is_long else ():
+                yield make_lines(reason, most=_LINES)
+    for axis in tables:
+        compared = result.comparisons[axis]
+        yield GAP
+        table = compared.table
+        if axis == "num_gpus":
+            table = result.scaled(table)
+        most = len(compared.losses) if is_full else _MOST
+        yield from _table_blocks(plan, compared, table, most)
+        if axis == "contract":
+            rows = rows_of(full_columns(compared.table, plan.problem.sources))
+            lines = [f"{row[axis]}: {line}" for row in rows for line in signed_lines(row)]
+            yield make_lines(*lines, most=_ALL_LINES)
+        for line in without_plan_lines(plan, compared):
+            yield make_lines(line, most=_ALL_LINES if is_full else 2)
+
+
+def _words(axis: str) -> str:
+    return axis.replace("_", " ")
+
+
+def _told(plan: Plan, compared: Comparison) -> list[str]:
+    """As `_changes`, with what each value but the first reaches."""
+    column = of_objective(plan, plan.problem.objectives[0].name, compared.table)
+    changes, others = _changes(plan, compared), compared.table.get(column, ())[1:]
+    reached = [f": {format_result(column, value)}" for value in others]
+    return [words + more for words, more in zip_longest(changes, ["", *reached], fillvalue="")]
+
+
+def _changes(plan: Plan, compared: Comparison) -> list[str]:
+    """Each value of an axis with what it loses or gains against the first."""
+    table, sign = compared.table.get(compared.axis, ()), plan.problem.objectives[0].sign
+    found = [
+        " ".join(
+            [
+                formatting.format_parameter(value),
+                *([change] if at and (change := _change(sign, loss)) else []),
+            ]
+        )
+        for at, (value, loss) in enumerate(zip(table, compared.losses, strict=True))
+    ]
+    return found + [
+        f"{formatting.format_parameter(value)} no plan" for value in compared.without_plan
+    ]
+
+
+def _change(sign: int, loss: float) -> str:
+    """What becomes of the first objective: ``-12 %`` of a lost rate, ``+14 %`` of a cost."""
+    if not math.isfinite(loss):
+        return ""
+    is_less = (loss > 0) == (sign < 0)
+    return f"{'-' if is_less else '+'}{share(abs(loss))}" if loss else "as good"
+
+
+def _table_blocks(plan: Plan, compared: Comparison, columns: Columns, most: int) -> Iterator[Block]:
+    table, objective = full_columns(columns, plan.problem.sources), plan.problem.objectives[0]
+    rows = [*islice(rows_of(table), most)]
+    left = len(compared.losses) - len(rows)
+    made = compared_columns(
+        plan.workload, plan.problem.axes, compared.axis, rows, compared.losses[: len(rows)],
+        column=of_objective(plan, objective.name, table), goal=objective.name, sign=objective.sign,
+    )  # fmt: skip
+    cells = [*zip(*(one.cells for one in made), strict=True)]
+    yield text_table([one.header for one in made], cells, words=(0, 1), marked=[BEST])
+    if left:
+        yield make_lines(f"and {left} more: --full")
+
+
+def compared_columns(
+    workload: Workload,
+    axes: Collection[str],
+    axis: str,
+    rows: Sequence[Mapping[str, object]],
+    losses: Sequence[float],
+    *,
+    column: str,
+    goal: str,
+    sign: int,
+) -> list[Column]:
+    """The best plan of each value of one of several ``axes``, as result rows, and what it loses.
+
+    The plans were chosen by ``goal``, of which ``column`` tells; low is better if ``sign`` is 1.
+    """
+    reached = [
+        replace(
+            result_cell(column, row, format_result(column, row[column], ends_in(column, row))),
+            more="",
+        )
+        if column in row
+        else Cell(text="")
+        for row in rows
+    ]
+    changes = [
+        Cell(text=_change(sign, loss) if at else "", mark=BAD if loss > 0 else BEST, number=loss)
+        for at, loss in enumerate(losses)
+    ]
+    scaling = [number_of(row, SCALING) for row in rows if SCALING in row]
+    plans = [shortest_plan(workload, axes, row, axis) for row in rows]
+    values = [formatting.format_parameter(row[axis]) for row in rows]
+    return [
+        Column(axis, values, f"by {_words(axis)}", numeric=False),
+        Column("plan", plans, "plan", numeric=False),
+        Column(column, reached, label(column)),
+        Column("loss", changes, _words(goal)),
+        *([Column(SCALING, [f"{one:.1%}" for one in scaling], label(SCALING))] if scaling else []),
+    ]
+
+
+def without_plan_lines(plan: Plan, compared: Comparison) -> list[str]:
+    """Values without a plan, by what came closest, a line for each reason."""
+    why = {value: describe(plan.problem, name) for value, name in compared.without_plan.items()}
+    return no_plan_lines(why.items())
+
+
+def no_plan_lines(why: Iterable[tuple[object, str]]) -> list[str]:
+    """Values without a plan by why, in words, a line for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for value, reason in why:
+        reasons.setdefault(reason, []).append(formatting.format_parameter(value))
+    ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
+    return [
+        f"no plan: {len(values)} ({reason}): {', '.join(values)}"
+        if len(values) > 1
+        else f"no plan: {values[0]} ({reason})"
+        for reason, values in ordered
+    ]
+
+
+def estimate_command(plan: Plan, row: Row) -> str:
+    """``planner estimate`` for a row of result columns of a plan."""
+    workload, request = plan.workload, plan.request
+    words = [] if workload.name == Request.workload else ["--workload", workload.name]
+    answers = all_answers(plan, row)
+    for name, term in terms_of(workload.name, "question").items():
+        if "parameter" in term.kind:
+            words += [term.option_name, str(row[name])]
+        elif name in terms_about("chosen_by_plan") or getattr(request, name, None) is not None:
+            words += _option(term, answers.get(name), getattr(Request, name, None))
+    words += ["--gpus", str(row["num_gpus"])]
+    known = terms_of(workload.name, "parameter")
+    usual = workload.unset(plan.source_of(row))
+    for name, value in non_default_parameters(workload.name, row, usual).items():
+        short = known[name].short if name in known else ""
+        words += ["--set", f"{short or name}={str(value).lower()}"]
+    if request.specs is not None:
+        words += ["--specs", str(request.specs)]
+    return "planner estimate " + shlex.join(words)
+
+
+def _option(term: Term, answer: object, plain: object) -> list[str]:
+    """An option and its value; none where the answer is the plain one."""
+    if answer is None or answer == plain:
+        return []
+    if term.type in ("second", "byte") and isinstance(answer, float):
+        answer = f"{answer / term.scale:.12g}{term.unit}"
+    if term.type == "flag":  # one that is on where nobody says so is switched off
+        return [term.option_name if answer else f"--no-{term.option_name[2:]}"]
+    text = str(answer).removesuffix(".0") if isinstance(answer, float) else str(answer)
+    return [term.option_name, text]
+
+
+def estimate_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
+    """The question, the configuration, its memory, its time by part, module and operator."""
+    details = details_of(plan)
+    yield from _head_blocks(plan, evaluation)
+    yield from details.memory_and_speed(plan, evaluation.candidates)
+    yield from details.more(plan, evaluation)
+    yield from assumed_blocks(plan)
+
+
+def misfit_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
+    """The memory of a configuration that is possible but too large for the GPU."""
+    yield from _head_blocks(plan, evaluation)
+    yield from memory_blocks(evaluation.candidates)
+    yield GAP
+
+
+def _head_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
+    yield from question_blocks(plan)
+    yield from defaults_blocks(plan)
+    if line := load_line(plan, evaluation.candidates):
+        yield GAP
+        yield make_lines(line)
+    yield Title(text="The configuration")
+    yield make_lines(settings_text(plan, evaluation.candidates.row), indent="", most=100)
+
+
+def write_estimate(
+    path: Path | None, plan: Plan, evaluation: Evaluation, command: Sequence[str], **more: object
+) -> None:
+    """One JSON object: the manifest, the row, the time by operator, and what there is ``more``.
+
+    Raises OutputError if it cannot be written.
+    """
+    if path is None:
+        return
+    with row_files(None, path) as files:
+        add_estimate(files, plan, evaluation, command, **more)

@@ -1,0 +1,383 @@
+"""Services as tables: on shared GPUs, in pools by length, what GPUs carry within watts or USD."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from planner.base import formatting
+from planner.base.csv_cells import Value, number_or_nan
+from planner.base.units import HOUR
+from planner.decide.sizing.budget import BudgetResult
+from planner.decide.sizing.fleet import Size
+from planner.decide.sizing.length_pools import LengthPools
+from planner.decide.sizing.shared_services import SharedFleet
+from planner.decide.sizing.size_all import Sizes
+from planner.show.output_blocks import (
+    BEST,
+    GAP,
+    TOTAL,
+    Block,
+    Cell,
+    Column,
+    Title,
+    fit_table,
+    make_lines,
+)
+from planner.show.presenters.format_results import layout_of, number_of
+from planner.show.presenters.json_files import question_manifest
+from planner.show.presenters.row_files import RowFiles, blocks
+from planner.workloads.registry import workload_of
+
+PLACED, POOLS = "Where each service runs", "GPUs that they share"
+CUTS = "Where prompts are cut"
+_ENDS, _DAY = "prompts_up_to", "cost_per_day_usd"
+_AS_MUCH = 0.005
+_PEAK, _STANDALONE_COLUMNS = "peak_request_rate", "alone_per_day_usd"
+Rows = Sequence[Mapping[str, object]]
+_MOST_TYPES = 5
+_RANKS = {"service": 0, "gpu": 0, "number": 1, "a_day": 1, "model": 2, "plan": 3}
+
+
+def services_blocks(fleet: SharedFleet) -> Iterator[Block]:
+    """The answer in words, where each service runs, and the GPUs of each type."""
+    yield from _placed(answer_lines(fleet), fleet.rows)
+    yield Title(text=POOLS)
+    yield fit_table(pool_columns([pool.row for pool in fleet.pools]), lambda _: 0)
+
+
+def _placed(lines: Sequence[str], rows: Rows) -> Iterator[Block]:
+    """The answer in words, and what runs where."""
+    title, *others = lines
+    yield make_lines(title, mark=TOTAL, indent="")
+    yield GAP
+    yield make_lines(*others)
+    yield Title(text=PLACED)
+    yield fit_table(placed_columns(rows), lambda name: _RANKS.get(name, 2))
+
+
+def answer_lines(fleet: SharedFleet) -> list[str]:
+    """How many GPUs all take, what they cost, and where the next best type is no choice."""
+    pools = ", ".join(f"{formatting.format_count(pool.most)} {pool.gpu}" for pool in fleet.pools)
+    lines = [f"{len(fleet.placements)} services on {pools}"]
+    if math.isfinite(fleet.cost):
+        lines.append(
+            f"{formatting.format_count(fleet.cost)} USD a day, "
+            f"{formatting.format_count(fleet.cost_per_month)} a month."
+        )
+    others = sorted(fleet.of_one_type.items(), key=lambda placement: placement[1])
+    if len(others) > 1:
+        told = ", ".join(
+            f"{gpu} {formatting.format_count(cost)} USD" for gpu, cost in others[:_MOST_TYPES]
+        )
+        lines.append(f"All on one type, whatever its stock: {told} a day.")
+    for pool in fleet.pools:
+        if pool.of_peaks > pool.most:
+            lines.append(
+                f"{pool.gpu}: the peaks of its services add up to "
+                f"{formatting.format_count(pool.of_peaks)} "
+                f"GPUs, {formatting.format_count(pool.most)} are needed at once."
+            )
+        if pool.held and pool.terms.base_contract != pool.terms.hourly_contract:
+            lines.append(
+                f"{pool.gpu}: {formatting.format_count(pool.held)} held all day "
+                f"{pool.terms.base_contract} at "
+                f"{formatting.format_usd(pool.terms.base * HOUR)} an hour, beyond them "
+                f"{pool.terms.hourly_contract} at "
+                f"{formatting.format_usd(pool.terms.hourly * HOUR)}."
+            )
+    for placement in fleet.placements:
+        known = {
+            gpu: cost for gpu, cost in placement.standalone_costs.items() if math.isfinite(cost)
+        }
+        best = min(known, key=known.__getitem__)
+        if best not in placement.gpus:
+            lines.append(
+                f"{placement.service.name}: alone {best} would be cheaper, "
+                f"{formatting.format_count(known[best])} USD a day; others use it, or its stock is "
+                "too small."
+            )
+    if not fleet.is_proven:
+        lines.append("Too many ways to look at all: another may cost less.")
+    return lines
+
+
+def placed_columns(rows: Rows) -> list[Column]:
+    """Of each service the types that it runs on, and what others would cost.
+
+    ``rows`` are those of `planner.decide.sizing.shared_services.SharedFleet`.
+    """
+    workload = workload_of("serve")
+    mine = [row for row in rows if number_of(row, "share") > 0]
+    plans = [f"{row['engine']} {layout_of(workload, row)}" for row in mine]
+    return [
+        Column("service", [str(row["service"]) for row in mine], numeric=False),
+        Column("model", [str(row["model"]) for row in mine], numeric=False),
+        Column("peak", [Cell(text=f"{n:g}", number=n) for n in _all(mine, _PEAK)], "requests /s"),
+        Column("gpu", [str(row["gpu"]) for row in mine], "GPU", numeric=False),
+        Column("number", [_count(n) for n in _all(mine, "num_gpus")], "GPUs"),
+        Column("a_day", [_count(n) for n in _all(mine, _STANDALONE_COLUMNS)], "all here USD/day"),
+        Column("others", [_others(row, rows) for row in mine], "all there USD/day", numeric=False),
+        Column("plan", plans, numeric=False),
+    ]
+
+
+def _all(rows: Rows, name: str) -> list[float]:
+    return [number_of(row, name) for row in rows]
+
+
+def _others(mine: Mapping[str, object], rows: Rows) -> str:
+    """What all of a service would take on other types: ``b200 16: 1,200``."""
+    others = []
+    for row in rows:
+        if row["service"] != mine["service"] or number_of(row, "share") > 0:
+            continue
+        told = ": no"
+        if row["feasible"]:
+            cost = formatting.format_count(number_of(row, _STANDALONE_COLUMNS))
+            told = f" {formatting.format_count(number_of(row, 'num_gpus'))}: {cost}"
+        others.append(f"{row['gpu']}{told}")
+    return "; ".join(others)
+
+
+def pool_columns(rows: Rows) -> list[Column]:
+    """A line for each type of GPU, by `planner.decide.sizing.shared_services.Pool`."""
+    names = {
+        "stock": "stock", "most_gpus": "most GPUs", "base_gpus": "held all day",
+        "gpu_hours": "GPU-hours", "cost_usd": "USD /day",
+    }  # fmt: skip
+    return [
+        Column("gpu", [str(row["gpu"]) for row in rows], "GPU", numeric=False),
+        *(
+            Column(name, [_count(n) for n in _all(rows, name)], head)
+            for name, head in names.items()
+        ),
+    ]
+
+
+def _count(number: float) -> Cell:
+    return Cell(
+        text=formatting.format_count(number) if math.isfinite(number) else "-", number=number
+    )
+
+
+def add_services(files: RowFiles, fleet: SharedFleet, command: Sequence[str]) -> None:
+    """A row for each service on each type, with the answer in words and the pools."""
+    files.add(blocks(fleet.table))
+    pools = [pool.row for pool in fleet.pools]
+    files.finish(question_manifest(fleet.request, command), answer=answer_lines(fleet), pools=pools)
+
+
+def length_pools_blocks(pools: LengthPools) -> Iterator[Block]:
+    """Whether pools by length take less than one, why, and where prompts were cut."""
+    yield from _placed(length_pools_lines(pools), pools.rows)
+    if len(pools.cuts) > 1:
+        yield Title(text=CUTS)
+        yield fit_table(cut_columns(cut_rows(pools)), lambda _: 0)
+
+
+def length_pools_lines(found: LengthPools) -> list[str]:
+    """Which is less, pools by length or one of all, and why."""
+    pools, mixed = found.pools, found.mixed
+    each = " + ".join(
+        formatting.format_count(part.peak.num_gpus)
+        for placement in pools.placements
+        for part in placement.parts
+    )
+    lines = [
+        f"{len(pools.placements)} pools by length: {formatting.format_count(pools.num_gpus)} GPUs "
+        f"({each}), "
+        f"{formatting.format_count(pools.cost)} USD a day; one pool: "
+        f"{formatting.format_count(mixed.num_gpus)} GPUs, "
+        f"{formatting.format_count(mixed.cost)} USD"
+    ]
+    if len(pools.placements) < 2:
+        return [*lines, "All prompts are in one pool."]
+    of_pools, of_mixed = found.unlimited
+    kept = (
+        "keeping limits of latency takes "
+        f"{formatting.format_count(pools.num_gpus - of_pools)} GPUs "
+        "of pools, "
+        f"{formatting.format_count(mixed.num_gpus - of_mixed)} of one; the rest "
+        f"{formatting.format_count(of_pools)} and "
+        f"{formatting.format_count(of_mixed)}."
+    )
+    fewer = mixed.num_gpus - pools.num_gpus
+    is_by_limits = 2 * abs(found.limits_saved) > abs(fewer) and found.limits_saved * fewer > 0
+    if abs(found.saved) < _AS_MUCH:
+        why = "Pools take as much as one:"
+    elif found.saved > 0:
+        share = formatting.format_percent(found.saved)
+        cause = "waiting" if is_by_limits else "layouts and batches that suit each length"
+        why = f"Pools save {share}; the gain is in the {cause}:"
+    else:
+        share = formatting.format_percent(-found.saved)
+        cause = (
+            "each keeps every limit for its own prompts, the longest too"
+            if is_by_limits
+            else "whole replicas, and requests that share fewer of them"
+        )
+        why = f"One pool saves {share} of what it costs; of pools {cause}:"
+    return [*lines, f"{why} {kept}"]
+
+
+def cut_rows(pools: LengthPools) -> list[dict[str, Value]]:
+    """A row for each cut of the prompts: its ends and what pools cost a day."""
+    return [
+        {
+            _ENDS: ", ".join(f"{end}" for end in cut.ends),
+            _DAY: cut.cost if math.isfinite(cut.cost) else None,
+        }
+        for cut in pools.cuts
+    ]
+
+
+def cut_columns(rows: Rows) -> list[Column]:
+    """Where prompts were cut, the cheapest first."""
+    return [
+        Column(_ENDS, [str(row[_ENDS]) for row in rows], "prompts up to tokens"),
+        Column(_DAY, [_count(n) for n in _all(rows, _DAY)], "USD /day"),
+    ]
+
+
+def add_length_pools(files: RowFiles, found: LengthPools, command: Sequence[str]) -> None:
+    """A row for each pool and the one of all, with the answer in words, GPUs and cuts."""
+    files.add(blocks(found.table))
+    pools = [pool.row for pool in found.pools.pools]
+    manifest = question_manifest(found.request, command)
+    answer, cuts = length_pools_lines(found), cut_rows(found)
+    files.finish(manifest, answer=answer, pools=pools, cuts=cuts)
+
+
+_MILLION = 1e6
+PER_MEGAWATT = "gpus_per_megawatt"
+"""A column that rows of what GPUs carry have alone."""
+MOST_TOKENS = "The most tokens first"
+_CARRIED = {"gpu": 0, "num_gpus": 0, "tokens": 0, "cost_per_hour_usd": 1, "profit": 1, "plan": 5}
+
+
+def envelope_words(sizes: Sizes) -> str:
+    """The watts and the dollars, for a title."""
+    power, budget = sizes.request.constraints.get("power"), sizes.budget
+    words = [] if power is None else [formatting.format_kw(power)]
+    if budget is not None:
+        words.append(f"{formatting.format_usd(budget.rate * HOUR)} an hour")
+    return " and ".join(words)
+
+
+def carried_lines(sizes: Sizes) -> list[str]:
+    """What carries most, what costs least per token, and what earns most, where these differ."""
+    found = [(size, size.carried) for size in sizes.found if size.carried is not None]
+    firsts = {
+        "Most tokens": max(found, key=lambda one: one[1].output_tokens),
+        "Cheapest per token": min(found, key=lambda one: _or(_per_million(one[1]), math.inf)),
+        "Most profit": max(found, key=lambda one: _or(one[1].profit, -math.inf)),
+    }
+    lines, told = [], dict[str, list[str]]()
+    for word, (size, _) in firsts.items():
+        told.setdefault(f"{size.gpu} {size.contract}", []).append(word)
+    for words in told.values():
+        size, one = firsts[words[0]]
+        first, *others = words
+        lines.append(_line(", ".join([first, *(word.lower() for word in others)]), size, one))
+    best = found[0][1]
+    if best.pue is not None:
+        lines.append(
+            f"Power at the building's meter: GPUs, hosts, network and cooling (PUE {best.pue:g})."
+        )
+    return [*lines, _price_line(best)]
+
+
+def _or(value: float, other: float) -> float:
+    return other if math.isnan(value) else value
+
+
+def _per_million(budget_result: BudgetResult) -> float:
+    return number_or_nan(budget_result.fleet.row["cost_per_million_tokens_usd"])
+
+
+def _line(word: str, size: Size, budget_result: BudgetResult) -> str:
+    row, workload = budget_result.fleet.row, workload_of("serve")
+    each = number_or_nan(row["tokens_per_s_per_user"])
+    parts = [
+        f"{word}: {formatting.format_count(budget_result.fleet.num_gpus)} x {size.gpu} "
+        f"{size.contract}".rstrip(),
+        f"{row['engine']}, {(workload.wording.brief or workload.wording.in_short)(row)}",
+        f"{formatting.format_large(budget_result.output_tokens)} output tokens/s",
+        f"{formatting.format_significant(number_or_nan(row['requests_per_s']))} requests/s of "
+        f"{formatting.format_count(budget_result.users)} "
+        f"users at once with {formatting.format_significant(each)} tokens/s each",
+    ]
+    if math.isfinite(budget_result.megawatts):
+        parts.append(f"{formatting.format_kw(1e6 * budget_result.megawatts)}")
+    if math.isfinite(budget_result.fleet.cost):
+        million = formatting.format_significant(_per_million(budget_result))
+        parts.append(
+            f"{formatting.format_usd(budget_result.fleet.cost)} per hour, {million} USD/Mtok"
+        )
+    if math.isfinite(budget_result.profit):
+        parts.append(f"{formatting.format_usd(budget_result.profit)} profit per hour")
+    return "; ".join(parts)
+
+
+def _price_line(budget_result: BudgetResult) -> str:
+    """At which price its tokens would be sold, and from which load on that pays."""
+    offer = budget_result.offer
+    if offer is None:
+        return f"No profit: {budget_result.api.note[:1].lower()}{budget_result.api.note[1:]}"
+    price, number_of_prices = (
+        offer.price,
+        len(budget_result.api.current) or len(budget_result.api.offers),
+    )
+    in_out = " and ".join(
+        f"{formatting.format_significant(_MILLION * each)} USD {word}"
+        for each, word in ((price.input, "in"), (price.output, "out"))
+    )
+    age = " (old)" if price.is_old else ""
+    return (
+        f"Profit: all tokens sold at full load at the median of {number_of_prices} published API "
+        f"prices{age}, {price.provider} with {in_out} per Mtok, less the price of the GPUs. The "
+        f"first pays from {formatting.format_percent(offer.utilization)} of its load on."
+    )
+
+
+def carried_blocks(sizes: Sizes) -> Iterator[Block]:
+    """A table of all GPUs, the most tokens first."""
+    sure = sizes.request.limit_confidence
+    rows = [row for size in sizes.found for row in size.rows(sure)]
+    yield Title(text=f"Within {envelope_words(sizes)}, the most tokens first")
+    yield fit_table(carried_columns(rows), lambda name: _CARRIED.get(name, 3), [BEST])
+
+
+def carried_columns(rows: Sequence[Mapping[str, object]]) -> list[Column]:
+    """What each GPU carries, by `planner.decide.sizing.budget.Yield.columns`."""
+
+    def cells(name: str, scale: float = 1.0) -> list[Cell]:
+        values = [number_of(row, name) / scale for row in rows]
+        return [Cell(text=formatting.format_significant(value), number=value) for value in values]
+
+    def counts(name: str) -> list[Cell]:
+        values = [number_of(row, name) for row in rows]
+        return [
+            Cell(text=formatting.format_count(value) if math.isfinite(value) else "-", number=value)
+            for value in values
+        ]
+
+    contracts = [str(row.get("contract") or "") for row in rows]
+    workload = workload_of("serve")
+    plans = [f"{row['engine']} {layout_of(workload, row)}" for row in rows]
+    return [
+        Column("gpu", [str(row["gpu"]) for row in rows], "GPU", numeric=False),
+        *([Column("contract", contracts, numeric=False)] if len({*contracts}) > 1 else []),
+        Column("num_gpus", counts("num_gpus"), "GPUs"),
+        Column("power", counts("power_kw"), "kW"),
+        Column("per_mw", counts(PER_MEGAWATT), "GPUs /MW"),
+        Column("tokens", cells("output_tokens_per_s", 1e3), "k tok/s"),
+        Column("tokens_mw", cells("output_tokens_per_s_per_megawatt", 1e3), "k tok/s /MW"),
+        Column("users", counts("users"), "users"),
+        Column("cost_per_hour_usd", counts("cost_per_hour_usd"), "USD /h"),
+        Column("cost_per_million_tokens_usd", cells("cost_per_million_tokens_usd"), "USD /Mtok"),
+        Column("profit", counts("profit_per_hour_usd"), "profit USD/h"),
+        Column("profit_mw", counts("profit_per_hour_per_megawatt_usd"), "profit USD/h /MW"),
+        Column("plan", plans, numeric=False),
+    ]

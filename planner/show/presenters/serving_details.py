@@ -1,0 +1,391 @@
+"""One way to serve in full: its memory, latencies, rates and prices, the operators of its steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from planner.base import formatting
+from planner.base.csv_cells import number_of_row
+from planner.base.units import GIB
+from planner.estimators.inference.burst import Burst
+from planner.estimators.inference.estimate import ServingEstimate
+from planner.estimators.inference.percentiles import percentile
+from planner.estimators.inference.step import InferenceStep
+from planner.estimators.timeline.pipeline_schedule import Timeline
+from planner.estimators.timeline.step_timelines import step_timeline
+from planner.optimize.collector import value_or_none
+from planner.optimize.source import Candidates, first_row
+from planner.question.names import REQUEST_LATENCY, TIME_PER_OUTPUT_TOKEN, TIME_TO_FIRST_TOKEN
+from planner.question.terms import is_of_answers, terms_about
+from planner.show.output_blocks import (
+    GAP,
+    TOTAL,
+    Block,
+    KeyValues,
+    Table,
+    Title,
+    make_lines,
+    text_table,
+)
+from planner.show.presenters.format_results import (
+    electricity_pairs,
+    first,
+    label,
+    number_of,
+    token_costs,
+    token_costs_of,
+)
+from planner.show.presenters.load_check import start_pairs
+from planner.show.presenters.workload_details import (
+    OTHERS,
+    Details,
+    by_module,
+    memory_blocks,
+    uncertainty_blocks,
+)
+from planner.specs.serving_workload import ServingWorkload
+from planner.workloads.deployments import Deployments, TokenGeneration
+from planner.workloads.make_plan import Plan
+from planner.workloads.replicas import Replicas
+from planner.workloads.serving_workload import decode_step, inference_steps
+from planner.workloads.static_batches import Batches
+from planner.workloads.workload import Evaluation
+
+_SHARES = (0.5, 0.9, 0.99)
+_PARTS = ("pipeline", "launch_wait", "transfer_wait", "overhead")
+
+
+def _deployment(plan: Plan, candidates: Deployments) -> Iterator[Block]:
+    row, at_load = candidates.row, candidates.at_load
+    pairs = _speed_pairs(row)
+    if not isinstance(at_load, Replicas):
+        yield from memory_blocks(candidates, of="decode GPU")
+        pairs = {
+            "time to first token": formatting.format_duration(
+                number_of_row(row, "time_to_first_token_s")
+            ),
+            "time per output token": formatting.format_duration(
+                number_of_row(row, "time_per_output_token_s")
+            ),
+            "request latency": formatting.format_duration(number_of_row(row, "request_latency_s")),
+            **pairs,
+        }
+    else:
+        yield from memory_blocks(candidates)
+        held = number_of_row(row, "concurrency")
+        if "capacity_requests_per_s" in row:
+            held = first(at_load.in_flight)
+        requests = formatting.format_count(held)
+        yield Title(text=f"Latency at {requests} requests a replica")
+        yield _latency_table(at_load.estimate)
+    if start := start_pairs(
+        row, shortens=candidates.setting.engine.memory.shortens_longest
+    ):  # to compare
+        yield Title(text="As the engine's log has it")
+        yield KeyValues(pairs=start)
+    yield Title(text="Speed")
+    yield KeyValues(pairs=pairs | electricity_pairs(candidates, row))
+    yield from uncertainty_blocks(plan, candidates)
+
+
+def _latency_table(estimate: ServingEstimate) -> Table:
+    """Mean and percentiles of the latencies of the first row's requests."""
+    served = estimate.served
+    means = {
+        TIME_TO_FIRST_TOKEN: served.time_to_first_token,
+        TIME_PER_OUTPUT_TOKEN: served.time_per_output_token,
+        REQUEST_LATENCY: estimate.request_latency,
+    }
+    shown = latencies_of(estimate.setting.workload)
+    rows = [
+        (
+            name.replace("_", " "),
+            formatting.format_duration(first(mean)),
+            *(
+                formatting.format_duration(first(percentile(estimate, name, share)))
+                for share in _SHARES
+            ),
+        )
+        for name, mean in means.items()
+        if name in shown
+    ]
+    return text_table(("of a request", "mean", *(f"p{100 * share:.0f}" for share in _SHARES)), rows)
+
+
+def _speed_pairs(row: Mapping[str, object]) -> dict[str, str]:
+    """Rates and prices of a row; requests beside what is carried at most where a load is stated."""
+    used = formatting.format_percent(number_of(row, "utilization"))
+    held = formatting.format_count(number_of(row, "most_sequences"))
+    rate = formatting.format_significant(number_of(row, "requests_per_s"))
+    most = number_of(row, "capacity_requests_per_s")
+    pairs = {
+        "tokens/s/user": formatting.format_significant(number_of(row, "tokens_per_s_per_user")),
+        "requests/s": rate
+        if math.isnan(most)
+        else f"{rate} of {formatting.format_significant(most)} at most",
+        "output tokens/s": f"{formatting.format_significant(number_of(row, 'output_tokens_per_s'))} "
+        f"({formatting.format_significant(number_of(row, 'output_tokens_per_s_per_gpu'))} per GPU)",
+        "all tokens/s": f"{formatting.format_significant(number_of(row, 'tokens_per_s'))} "
+        f"({formatting.format_significant(number_of(row, 'tokens_per_s_per_gpu'))} per GPU), "
+        "prompts included",
+        "utilization": f"{used} of the time computes prompts",
+        "most requests": f"{held} per replica find room in its memory",
+        "cost": "price unknown: give --price",
+    }
+    if row["prefill_gpu"] is not None:
+        pairs["utilization"] = f"{used} load of the prefill workers"
+        pairs["KV transfer"] = formatting.format_duration(number_of(row, "transfer_time_s"))
+    if not math.isnan(time := number_of(row, "encoder_time_s")):
+        share = formatting.format_percent(number_of(row, "encoder_share"))
+        pairs["encoder"] = f"{formatting.format_duration(time)} of a prompt, {share} of the time"
+    hourly, million = (
+        number_of(row, "cost_per_hour_usd"),
+        number_of(row, "cost_per_million_tokens_usd"),
+    )
+    tokens = "output tokens"
+    if math.isnan(number_of(row, "output_tokens_per_s")):  # embedded or scored
+        tokens = "tokens"
+        for name in ("tokens/s/user", "output tokens/s"):
+            del pairs[name]
+    if math.isnan(number_of(row, "kv_cache_tokens")):
+        del pairs["most requests"]  # there is no cache that has to have room
+    if math.isfinite(hourly):
+        pairs["cost"] = (
+            f"{formatting.format_usd(million)} per million {tokens}, "
+            f"{formatting.format_usd(hourly)} per hour"
+        )
+        pairs["cost of tokens"] = f"{token_costs(token_costs_of(row))}, USD per million"
+    return pairs
+
+
+def _more_of_deployment(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
+    if isinstance(evaluation.detail, Burst):
+        yield from _burst_blocks(evaluation.detail)
+    elif isinstance(evaluation.candidates, Deployments):
+        yield from latency_blocks(evaluation.candidates)
+    yield from steps_blocks(_steps(evaluation.candidates))
+
+
+def _burst_blocks(burst: Burst) -> Iterator[Block]:
+    yield Title(text=f"A burst of {formatting.format_count(burst.num_requests)} requests at once")
+    latencies = {f"p{100 * s:.0f}": burst.answered_within(s) for s in _SHARES}
+    firsts = {f"p{100 * s:.0f}": burst.first_within(s) for s in _SHARES}
+    waves = burst.per_replica / burst.in_a_wave
+    yield KeyValues(
+        pairs={
+            "makespan": formatting.format_duration(burst.makespan),
+            "requests/s": formatting.format_significant(burst.num_requests / burst.makespan),
+            "waves": (
+                f"{formatting.format_significant(waves)} of "
+                f"{formatting.format_count(burst.in_a_wave)} requests "
+                "a replica"
+            ),
+            "time to first token": _listed(firsts),
+            "request latency": _listed(latencies),
+        }
+    )
+
+
+def _listed(seconds: dict[str, float]) -> str:
+    return ", ".join(
+        f"{name} {formatting.format_duration(value)}" for name, value in seconds.items()
+    )
+
+
+def _batch(plan: Plan, candidates: Batches) -> Iterator[Block]:
+    row = candidates.row
+    yield from memory_blocks(candidates)
+    yield Title(text="A batch from its start to its end")
+    rate = number_of_row(row, "output_tokens_per_s")
+    requests = formatting.format_count(number_of_row(row, "concurrency"))
+    prefill = number_of_row(row, "prefill_latency_s")
+    step = first(candidates.batch.prefill_step.total)
+    among = (
+        "one step"
+        if math.isclose(step, prefill)
+        else f"of steps of {formatting.format_duration(step)}"
+    )
+    pairs = {
+        "prefill latency": f"{formatting.format_duration(prefill)}, {among}",
+        "decode latency": (
+            f"{formatting.format_duration(number_of_row(row, 'decode_latency_s'))} per token"
+        ),
+        "total latency": formatting.format_duration(number_of_row(row, "request_latency_s")),
+        "output tokens/s": (
+            f"{formatting.format_significant(rate)} with {requests} requests a replica"
+        ),
+        "all tokens/s": (
+            f"{formatting.format_significant(number_of_row(row, 'tokens_per_s'))}, prompts included"
+        ),
+        "cost": "price unknown: give --price",
+    }
+    cost = number_of_row(row, "cost_per_million_tokens_usd")
+    if math.isfinite(cost):
+        pairs["cost"] = f"{formatting.format_usd(cost)} per million output tokens"
+        pairs["cost of tokens"] = f"{token_costs(token_costs_of(row))}, USD per million"
+    yield KeyValues(pairs=pairs | electricity_pairs(candidates, row))
+    yield from uncertainty_blocks(plan, candidates)
+
+
+def _more_of_batch(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
+    most = number_of_row(first_row(evaluation.more), "largest_batch")
+    room = f"largest batch: {formatting.format_count(most)} requests of full length a replica"
+    yield GAP
+    yield make_lines(room, indent="")
+    yield from steps_blocks(_steps(evaluation.candidates))
+
+
+def _operators(evaluation: Evaluation) -> list[dict[str, object]]:
+    steps = _steps(evaluation.candidates).items()
+    return [{"step": name, **row} for name, step in steps for row in _step_rows(step)]
+
+
+def _steps(candidates: Candidates) -> dict[str, InferenceStep]:
+    """The steps whose operators tell where the time goes."""
+    if isinstance(candidates, Batches):
+        return inference_steps(candidates)
+    if isinstance(candidates, TokenGeneration) and candidates.setting.workload.embeds:
+        return inference_steps(candidates)
+    return {"decode": decode_step(candidates)}
+
+
+def _times(candidates: TokenGeneration) -> dict[str, dict[str, float]]:
+    """Seconds of each kind of step by part."""
+    return {name: step_parts(step) for name, step in inference_steps(candidates).items()}
+
+
+def _timelines(candidates: TokenGeneration) -> list[Timeline]:
+    """Each kind of step over time; the memory is what the GPU holds throughout.
+
+    Of workers that compute prompts alone it is not told: the row has that of those that decode.
+    """
+    row = candidates.row
+    capacity = candidates.source.setting.machine.gpu.allocatable_memory
+    apart = row.get("prefill_gpu") is not None
+    return [
+        step_timeline(
+            step,
+            f"{name} step",
+            memory=0.0
+            if apart and name == "prefill"
+            else number_of_row(row, "peak_memory_gib") * GIB,
+            capacity=capacity,
+        )
+        for name, step in inference_steps(candidates).items()
+    ]
+
+
+LATENCIES = terms_about("latency", "serve")
+"""The three times of a request that have a distribution."""
+
+
+def latencies_of(work: ServingWorkload) -> list[str]:
+    """Those of them that requests have: without an answer there is no time between its tokens."""
+    return [name for name in LATENCIES if not (work.embeds and is_of_answers(f"{name}_s"))]
+
+
+PERCENTS = tuple(range(1, 100))
+_SHOWN = (1, 5, 10, 25, 50, 75, 90, 95, 99)
+
+
+def latency_distribution(candidates: Deployments) -> Mapping[str, Sequence[object]]:
+    """The curve of each time [s] at 1 to 99 percent of the requests, of the first row.
+
+    None where it has no end.
+    """
+    found: dict[str, Sequence[object]] = {"percent": PERCENTS}
+    for name in latencies_of(candidates.setting.workload):
+        found[f"{name}_s"] = [value_or_none(value) for value in _curve(candidates, name, PERCENTS)]
+    return found
+
+
+def _curve(candidates: Deployments, name: str, percents: Sequence[int]) -> list[float]:
+    at_load = candidates.at_load
+    return [first(at_load.percentile(name, percent / 100)) for percent in percents]
+
+
+def latency_blocks(candidates: Deployments) -> Iterator[Block]:
+    """Some points of the curves."""
+    names = latencies_of(candidates.setting.workload)
+    curves = [_curve(candidates, name, _SHOWN) for name in names]
+    rows = [
+        (f"{percent} % within", *map(formatting.format_duration, times))
+        for percent, *times in zip(_SHOWN, *curves, strict=True)
+    ]
+    yield Title(text="Latency of the requests, as a distribution")
+    yield text_table(("share of requests", *(label(f"{name}_s") for name in names)), rows)
+
+
+DEPLOYMENTS = Details(
+    memory_and_speed=_deployment,
+    more=_more_of_deployment,
+    distributions=latency_distribution,
+    operators=_operators,
+    times=_times,
+    timelines=_timelines,
+)
+BATCHES = Details(
+    memory_and_speed=_batch,
+    more=_more_of_batch,
+    operators=_operators,
+    times=_times,
+    timelines=_timelines,
+)
+
+
+def _step_rows(step: InferenceStep) -> list[dict[str, str | float]]:
+    """Seconds and FLOPs of each operator over all layers, which add up to the time of a step."""
+    sums: dict[tuple[str, str], list[float]] = {}
+    for count, operators in (*step.layers, (1, step.ends)):
+        for operator in operators:
+            row = sums.setdefault((operator.name, operator.module), [0.0, 0.0])
+            row[0] += count * first(operator.time)
+            row[1] += count * first(operator.flops)
+    others = {(part, OTHERS): [first(getattr(step, part)), 0.0] for part in _PARTS}
+    return [
+        {"operator": name, "module": module, "time_s": time, "flops": flops}
+        for (name, module), (time, flops) in (*sums.items(), *others.items())
+        if time
+    ]
+
+
+def step_parts(step: InferenceStep) -> dict[str, float]:
+    """Seconds of the first configuration's step: of each module, each exchange, and waits."""
+    sums: dict[str, float] = {}
+    for count, operators in (*step.layers, (1, step.ends)):
+        for operator in operators:
+            part = operator.module if operator.part == "compute" else operator.part
+            sums[part] = sums.get(part, 0.0) + count * first(operator.time)
+    return sums | {part: first(getattr(step, part)) for part in _PARTS}
+
+
+def steps_blocks(steps: Mapping[str, InferenceStep]) -> Iterator[Block]:
+    """Tables by module and by operator, in ms; one column per kind of step."""
+    tables = {name: _step_rows(step) for name, step in steps.items()}
+    totals = {name: first(step.total) for name, step in steps.items()}
+    yield Title(text="Time of a step by module, ms")
+    yield _times_table({n: by_module(rows, ("time_s",)) for n, rows in tables.items()}, totals)
+    yield Title(text="Time of a step by operator, ms")
+    yield _times_table(tables, totals)
+
+
+def _times_table(
+    tables: Mapping[str, Sequence[Mapping[str, object]]], totals: Mapping[str, float]
+) -> Table:
+    columns = {
+        n: {str(row["operator"]): number_of(row, "time_s") for row in rows}
+        for n, rows in tables.items()
+    }
+    names = dict.fromkeys(operator for times in columns.values() for operator in times)
+    rows = []
+    for operator in sorted(names, key=lambda name: name in _PARTS):
+        cells = [operator.replace("_", " ")]
+        for name, times in columns.items():
+            seconds = times.get(operator, 0.0)
+            share = f"{100 * seconds / totals[name]:.1f}" if seconds else "-"
+            cells += [f"{1e3 * seconds:,.3f}" if seconds else "-", share]
+        rows.append(cells)
+    sums = [word for name in tables for word in (f"{1e3 * totals[name]:,.3f}", "100.0")]
+    heads = ["part", *(head for name in tables for head in (name, "%"))]
+    return text_table(heads, [*rows, ["step", *sums]], marked=[*[""] * len(rows), TOTAL])

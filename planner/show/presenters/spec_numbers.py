@@ -1,0 +1,570 @@
+"""Every number of one spec, its unit and where it comes from; faults of all; what a GPU costs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from planner.base import formatting
+from planner.base.enums import Precision
+from planner.base.units import GIB, GIGA, HOUR, KILOWATT_HOUR, MONTH, TERA, YEAR
+from planner.errors import PlannerError, SpecError, did_you_mean
+from planner.estimators.ownership_cost import owned, used_figures
+from planner.layers.model import count_parameters
+from planner.question.terms import terms_about
+from planner.show.output_blocks import (
+    TOTAL,
+    Block,
+    Column,
+    KeyValues,
+    Table,
+    Title,
+    fit_table,
+    make_lines,
+    text_table,
+)
+from planner.specs.api_price import read_api_prices
+from planner.specs.catalogue import Catalogue
+from planner.specs.engine import EngineProfile
+from planner.specs.framework import FrameworkProfile
+from planner.specs.gpu import DEFAULT, GpuSpec, with_defaults
+from planner.specs.model import ModelSpec
+from planner.specs.operating_terms import ReliabilitySpec, reliability_table
+from planner.specs.power import POWER, REGIONS, read_power, read_regions
+from planner.specs.price import (
+    ASSUMED,
+    CONTRACTS,
+    CURRENCIES,
+    DIMENSIONS,
+    OWNERSHIP,
+    SourcedQuantity,
+    contracts_of,
+    read_currencies,
+    unknown_gpus,
+    unknown_owned,
+)
+from planner.specs.search_space import SearchSpace
+from planner.specs.software_profile import profile_table
+from planner.specs.spec_files import UNDATED, read_spec, read_toml
+from planner.specs.spec_paths import API_PRICES, SpecKind, api_price_files, extra_files
+from planner.specs.training_workload import TrainingWorkload
+from planner.specs.validated import field_words
+from planner.workloads.build_request import make_request
+from planner.workloads.make_plan import make_plan
+from planner.workloads.serving_space import serving_mesh
+from planner.workloads.training_workload import mesh_of
+
+Row = Callable[[Catalogue, str], Iterator[str]]
+
+KINDS = (
+    SpecKind.GPUS,
+    SpecKind.CLUSTERS,
+    SpecKind.MODELS,
+    SpecKind.SPACES,
+    SpecKind.FRAMEWORKS,
+    SpecKind.ENGINES,
+    SpecKind.RELIABILITY,
+)
+_UNKNOWN = "-"
+# Marks the head of a column of words, which may stand on several lines.
+_WORDS = "+"
+# What a narrow terminal keeps.
+_FIRST = ("GiB", "USD /h", "memory GB/s", "bf16 TFLOP/s", "parameters billion", "GPU", "max GPUs")
+
+
+def spec_kind(word: str) -> SpecKind:
+    """The kind of spec that a word means, in the plural or the singular.
+
+    Raises SpecError if there is no such kind.
+    """
+    for kind in KINDS:
+        if word.lower() in (kind.value, kind.value.removesuffix("s")):
+            return kind
+    hint = did_you_mean(word, KINDS)
+    raise SpecError(f"Unknown kind of spec {word!r}.{hint} Known: {', '.join(KINDS)}.")
+
+
+def kinds_blocks(catalogue: Catalogue) -> Iterator[Block]:
+    """The kinds of specs, and how many there are."""
+    yield KeyValues(pairs={str(kind): f"{len(catalogue.names(kind))} specs" for kind in KINDS})
+    yield make_lines("`planner specs list KIND` shows those of a kind.", indent="")
+
+
+def list_blocks(kind: SpecKind, catalogue: Catalogue) -> Iterator[Block]:
+    """A table of all specs of a kind; a faulty file says so in its row."""
+    words_of, row = _TABLES[kind]
+    headers = words_of.split("; ")
+    rows = [_cells(row, catalogue, name, len(headers)) for name in catalogue.names(kind)]
+    if not any(header.startswith(_WORDS) for header in headers):
+        yield from _numbers_blocks(kind, headers, rows)
+        return
+    words = [at for at, head in enumerate(headers) if at == 0 or head.startswith(_WORDS)]
+    heads = (head.lstrip(_WORDS).replace("|", "\n") for head in headers)
+    yield text_table(heads, rows, words=words)
+
+
+def _numbers_blocks(
+    kind: SpecKind, headers: Sequence[str], rows: Sequence[Sequence[str]]
+) -> Iterator[Block]:
+    """A table of names and numbers, of as many whole columns as there is room for."""
+    columns = [
+        Column(header.replace("|", " "), [cells[number] for cells in rows], numeric=number > 0)
+        for number, header in enumerate(headers)
+    ]
+    late = [column.name for column in columns]
+    first = [name for name in _FIRST if name in late]
+    order = [late[0], *first, *(name for name in late[1:] if name not in first)]
+    alone = f"planner specs show {kind} NAME has them"
+    yield fit_table(columns, order.index, elsewhere=alone)
+
+
+def _cells(row: Row, catalogue: Catalogue, name: str, width: int) -> list[str]:
+    try:
+        return list(row(catalogue, name))
+    except PlannerError:
+        return [name, *([_UNKNOWN] * (width - 2)), "faulty"]
+
+
+def _gpu(catalogue: Catalogue, name: str) -> Iterator[str]:
+    gpu = catalogue.load_gpu(name).spec
+    price = catalogue.price(gpu.name)
+    yield name
+    yield f"{gpu.memory_capacity / GIB:.0f}"
+    yield _number(gpu.memory_bandwidth, GIGA)
+    yield _number(gpu.peak_flops.get(Precision.BF16), TERA)
+    yield _number(gpu.peak_flops.get(Precision.FP8), TERA)
+    yield str(gpu.scale_up.kind)
+    yield _number(gpu.scale_up.bandwidth, GIGA)
+    yield _number(gpu.thermal_design_power, 1)
+    yield _UNKNOWN if price is None else f"{price.value * HOUR:.2f}"
+
+
+def _cluster(catalogue: Catalogue, name: str) -> Iterator[str]:
+    cluster = catalogue.load_cluster(name).spec
+    yield name
+    yield cluster.gpu
+    yield str(cluster.gpus_per_node)
+    yield str(cluster.scale_up.domain_size)
+    yield _number(cluster.scale_up.bandwidth, GIGA)
+    yield _number(cluster.scale_out.bandwidth, GIGA)
+    yield _UNKNOWN if cluster.max_gpus is None else formatting.format_count(cluster.max_gpus)
+
+
+def _model(catalogue: Catalogue, name: str) -> Iterator[str]:
+    model = catalogue.load_model(name)
+    parameters = count_parameters(model)
+    yield name
+    yield f"{parameters.total / GIGA:,.2f}"
+    yield str(model.num_hidden_layers)
+    yield formatting.format_count(model.hidden_size)
+    yield str(max(attention.num_attention_heads for attention in model.attentions))
+    yield formatting.format_count(model.vocab_size)
+    yield str(model.num_experts) if model.num_experts else _UNKNOWN
+
+
+def _space(catalogue: Catalogue, name: str) -> Iterator[str]:
+    space = catalogue.load_space(name).spec
+    yield name
+    yield space.framework or space.engine
+    yield space.description
+
+
+def _framework(catalogue: Catalogue, name: str) -> Iterator[str]:
+    profile = catalogue.load_framework(name).spec
+    kinds = ("tensor", "pipeline", "context", "expert")
+    yield name
+    yield ", ".join(kind for kind in kinds if getattr(profile, f"{kind}_parallel")) or "data only"
+    yield ", ".join(str(stage) for stage in profile.zero_stages)
+    yield f"{profile.states.weight:g} + {profile.states.gradient:g} + {profile.states.optimizer:g}"
+
+
+def _engine(catalogue: Catalogue, name: str) -> Iterator[str]:
+    engine = catalogue.load_engine(name).spec
+    yield name
+    scheduler = engine.scheduler
+    yield "continuous" if scheduler.continuous else "slots" if scheduler.slots else "static"
+    yield formatting.format_count(engine.scheduler.max_num_seqs)
+    yield formatting.format_count(engine.scheduler.max_num_batched_tokens)
+    yield ", ".join(engine.quantizations)
+
+
+def _reliability(catalogue: Catalogue, name: str) -> Iterator[str]:
+    spec = catalogue.load_reliability(name).spec
+    every = spec.gpu_hours_per_interruption
+    yield name
+    yield _UNKNOWN if every is None else formatting.format_count(every.typical / HOUR)
+    yield formatting.format_duration(spec.recovery.total) if spec.recovery.total else _UNKNOWN
+    yield _number(spec.checkpoints.bandwidth_per_node, GIGA)
+    yield f"{spec.spare_share:.0%}"
+
+
+def _number(given: float | None, scale: float) -> str:
+    return _UNKNOWN if given is None else f"{given / scale:,.4g}".replace("e+03", "000")
+
+
+_TABLES: Mapping[SpecKind, tuple[str, Row]] = {
+    SpecKind.GPUS: (
+        "GPU; GiB; memory|GB/s; bf16|TFLOP/s; fp8|TFLOP/s; link; link|GB/s; power|W; USD|/h", _gpu
+    ),
+    SpecKind.CLUSTERS: (
+        "cluster; GPU; GPUs|per node; domain|GPUs; scale-up|GB/s; scale-out|GB/s; max|GPUs",
+        _cluster,
+    ),
+    SpecKind.MODELS: (
+        "model; parameters|billion; layers; hidden|size; heads; vocabulary; experts", _model
+    ),
+    SpecKind.SPACES: ("space; +framework or engine; +description", _space),
+    SpecKind.FRAMEWORKS: (
+        "framework; +parallel besides data; +ZeRO; "
+        "+bytes per parameter: weight, gradient, optimizer",
+        _framework,
+    ),
+    SpecKind.ENGINES: (
+        "engine; +batching; sequences|at most; tokens of|a step; +quantizations", _engine
+    ),
+    SpecKind.RELIABILITY: (
+        "reliability; GPU-hours per|interruption; recovery; checkpoints|GB/s per node; spare|nodes",
+        _reliability,
+    ),
+}  # fmt: skip
+"""By kind the heads of columns, and what makes a row of cells; | is a new line."""
+
+
+_PROFILES = {
+    SpecKind.FRAMEWORKS: FrameworkProfile,
+    SpecKind.ENGINES: EngineProfile,
+    SpecKind.RELIABILITY: ReliabilitySpec,
+}
+_TYPICAL = ("contract", "typical", "from", "to", "offers", "newest")
+_OFFER = ("contract", "USD /h", *terms_about("price_offer"), "date")
+_FIGURE = ("quantity", "value", "unit", "range")
+_NUMBERS = ("USD /h", "typical", "from", "to", "offers", "value")
+_UNITS = {
+    "usd": (1.0, "USD"),
+    "1": (1.0, ""),
+    "1/year": (1.0, "1/year"),
+    "second": (YEAR, "years"),
+    "watt": (1.0, "W"),
+    "usd/J": (1 / KILOWATT_HOUR, "USD/kWh"),
+    "usd/watt/s": (1 / (1e3 * MONTH), "USD/kW/month"),
+}
+_CHOICES = ("powers_of_two_up_to", "divisors_of", "multiples_of")
+_FOLDERS = {
+    "model_specs": SpecKind.MODELS,
+    "framework_profiles": SpecKind.FRAMEWORKS,
+    "engine_profiles": SpecKind.ENGINES,
+    "search_spaces": SpecKind.SPACES,
+}
+_READERS: Mapping[str, Callable[[Path], object]] = {
+    API_PRICES: read_api_prices,
+    CURRENCIES: read_currencies,
+    POWER: read_power,
+    REGIONS: read_regions,
+}
+_EXAMPLE_MODEL, _EXAMPLE_GPUS = "llama-7b", 8
+
+
+def spec_blocks(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[Block]:
+    """The figures of a spec by section; what nobody measured is marked.
+
+    Raises SpecError if it is unknown, or its file has faults.
+    """
+    if kind is SpecKind.MODELS:
+        yield from _model_blocks(catalogue.load_model(name))
+        return
+    path = catalogue.find(kind, name)
+    if faults := check_files([(kind, path)], catalogue):
+        raise SpecError("\n".join(faults))
+    table, others = spec_table(kind, path, catalogue)
+    sources = table.pop("sources", {})
+    yield make_lines(f"{kind.singular} {table.get('name', path.stem)}", mark=TOTAL, indent="")
+    yield make_lines(str(path), indent="")
+    for other in others:
+        yield make_lines(f"extends {other}", indent="")
+    yield from _sections_blocks(table, sources)
+    if kind is SpecKind.GPUS:
+        yield from prices_blocks(catalogue.load_gpu(str(path)).spec, catalogue)
+    listed = [one for one in dict.fromkeys(_used(table)) if one in sources]
+    if listed:
+        yield Title(text="Sources")
+        yield from (make_lines(f"[{one}] {sources[one]}", indent="") for one in listed)
+    if kind in _PROFILES:
+        yield Title(text="Meanings")
+        words = field_words(_PROFILES[kind])
+        given = [name for name in words if "." in name and _is_given(table, name.split("."))]
+        yield KeyValues(pairs={name: words[name] for name in given})
+
+
+def spec_table(
+    kind: SpecKind, path: Path, catalogue: Catalogue
+) -> tuple[dict[str, Any], tuple[Path, ...]]:
+    """The tables of a spec, and the files of the profiles it builds on."""
+    if kind is SpecKind.RELIABILITY:
+        return reliability_table(path, catalogue.folder)
+    if kind in _PROFILES:
+        return profile_table(kind, path, catalogue.folder)
+    table = read_toml(path)
+    if kind is SpecKind.GPUS:
+        table, _ = with_defaults(table, str(path), catalogue.folder)
+    return table, ()
+
+
+def _model_blocks(model: ModelSpec) -> Iterator[Block]:
+    parameters = count_parameters(model)
+    yield make_lines(f"model {model.name}", mark=TOTAL, indent="")
+    facts = {
+        "parameters": f"{parameters.total:,.0f}",
+        **{name: formatting.format_parameter(given) for name, given in plain_fields(model)},
+        "source": model.source,
+    }
+    if model.published_parameters is not None:
+        facts["published parameters"] = (
+            f"{model.published_parameters:,.0f} ({model.published_parameters_source})"
+        )
+    yield KeyValues(pairs=facts)
+    for number, group in enumerate(model.layer_groups, start=1):
+        yield Title(text=f"Layers, group {number} of {len(model.layer_groups)}")
+        blocks = [block for block in (*group.mixers, group.feed_forward) if block is not None]
+        fields = [field for spec in (group, *blocks) for field in plain_fields(spec)]
+        yield KeyValues(pairs={name: formatting.format_parameter(given) for name, given in fields})
+    if model.training is not None:
+        yield Title(text="Published training")
+        yield KeyValues(
+            pairs={
+                n: formatting.format_large(g)
+                if isinstance(g, float)
+                else formatting.format_parameter(g)
+                for n, g in plain_fields(model.training)
+            }
+        )
+
+
+def plain_fields(spec: Any) -> Iterator[tuple[str, Any]]:
+    """The words and numbers of a model or of a part of one, those that say something."""
+    for name in type(spec).__dataclass_fields__:
+        given = getattr(spec, name)
+        if name in ("name", "source") and hasattr(spec, "hidden_size"):
+            continue
+        if name.startswith("published_") or (given == 0 and not isinstance(given, bool)):
+            continue
+        if isinstance(given, bool | int | float | str) and given != "":
+            yield name, given
+
+
+def _sections_blocks(
+    table: Mapping[str, Any], sources: Mapping[str, str], title: str = ""
+) -> Iterator[Block]:
+    rows = []
+    for key, value in table.items():
+        if _is_quantity(value):
+            unit = "" if value["unit"] == "1" else f" {value['unit']}"
+            rows.append((key, f"{value['value']:g}{unit}", _mark(str(value["source"]), sources)))
+        elif not _is_section(value):
+            rows.append((key, _words(value), ""))
+    if title and rows:
+        yield Title(text=title)
+    if rows:
+        yield text_table(("", " ", "  "), rows, words=range(3))
+    for key, value in table.items():
+        if _is_section(value):
+            yield from _sections_blocks(value, sources, f"{title}.{key}".removeprefix("."))
+
+
+def _is_section(value: object) -> bool:
+    is_choice = isinstance(value, Mapping) and not value.keys().isdisjoint(_CHOICES)
+    return isinstance(value, Mapping) and not _is_quantity(value) and not is_choice
+
+
+def _is_quantity(value: object) -> bool:
+    return isinstance(value, Mapping) and "value" in value and "source" in value
+
+
+def _words(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key.replace('_', ' ')} {given}" for key, given in value.items())
+    if isinstance(value, list):
+        return ", ".join(formatting.format_parameter(item) for item in value)
+    return (
+        str(value)
+        if isinstance(value, int) and not isinstance(value, bool)
+        else formatting.format_parameter(value)
+    )
+
+
+def _mark(source: str, sources: Mapping[str, str]) -> str:
+    origin = sources.get(source, source)
+    if origin == "assumed":
+        return "ASSUMED"
+    if origin.startswith(DEFAULT):
+        return f"CLASS DEFAULT [{source}]"
+    return f"[{source}]"
+
+
+def _is_given(table: object, keys: list[str]) -> bool:
+    for key in keys:
+        if not isinstance(table, Mapping) or key not in table:
+            return False
+        table = table[key]
+    return not _is_section(table)
+
+
+def _used(table: Mapping[str, Any]) -> Iterator[str]:
+    for value in table.values():
+        if _is_quantity(value):
+            yield value["source"]
+        elif isinstance(value, Mapping):
+            yield from _used(value)
+
+
+def prices_blocks(gpu: GpuSpec, catalogue: Catalogue) -> Iterator[Block]:
+    """The prices of a GPU: one line a contract, then one an offer, the newest in front."""
+    yield Title(text="Prices, USD per GPU-hour")
+    contracts = contracts_of(gpu.name, catalogue.folder)
+    prices = [catalogue.price(gpu.name, contract) for contract in contracts]
+    rows = [
+        [
+            one.contract, *map(_hourly, (one.value, one.low, one.high)),
+            formatting.format_count(one.offers), one.when or UNDATED,
+        ]
+        for one in (*prices, owned(gpu, catalogue))
+        if one is not None
+    ]  # fmt: skip
+    offers = sorted(catalogue.offers(gpu.name), key=lambda offer: offer.provider)
+    if rows:
+        yield _table(_TYPICAL, rows)
+    if not offers:
+        yield make_lines("No rent was found.", indent="")
+    else:
+        yield Title(text="Offers")
+        offers.sort(key=lambda offer: offer.date, reverse=True)
+        offers.sort(key=lambda offer: (CONTRACTS.index(offer.contract), offer.is_old))
+        rows = [
+            [one.contract, _hourly(one.value), one.provider, one.region, one.when or UNDATED]
+            for one in offers
+        ]
+        yield _table(_OFFER, rows)
+    if figures := used_figures(gpu, catalogue):
+        yield Title(text="To own it")
+        yield _table(_FIGURE, [_figure(name, figure) for name, figure in figures.items()])
+        for name, figure in figures.items():
+            when = f", {figure.date}" if figure.date else ""
+            source = "ASSUMED" if figure.source == ASSUMED else figure.source
+            yield make_lines(f"[{name}] {source}{when}", indent="")
+
+
+def _figure(name: str, figure: SourcedQuantity) -> list[str]:
+    scale, unit = _UNITS[DIMENSIONS.get(name, "1")]
+    value, low, high = (f"{one / scale:,.6g}" for one in (figure.value, figure.low, figure.high))
+    return [name, value, unit, f"{low} to {high}" if figure.low < figure.high else ""]
+
+
+def _hourly(rate: float) -> str:
+    return f"{rate * HOUR:.2f}"
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    return text_table(
+        heads, rows, words=[n for n, name in enumerate(heads) if name not in _NUMBERS]
+    )
+
+
+def files_to_check(
+    targets: Sequence[str], catalogue: Catalogue
+) -> list[tuple[SpecKind | None, Path]]:
+    """The files that words of the command line mean, each with its kind; None: a table beside them.
+
+    Raises SpecError if a word is neither a kind nor a file, or nothing says of which kind a file
+    is.
+    """
+    kind = None
+    paths = list(targets)
+    if paths and not os.path.isfile(paths[0]) and "/" not in paths[0] and "." not in paths[0]:
+        kind = spec_kind(paths.pop(0))
+    if paths:
+        return [_given(kind, Path(path)) for path in paths]
+    return [*_of_kinds((kind,) if kind else KINDS, catalogue)]
+
+
+def check_files(files: Sequence[tuple[SpecKind | None, Path]], catalogue: Catalogue) -> list[str]:
+    """One line per fault, in the order of the files."""
+    faults: list[str] = []
+    for kind, path in files:
+        try:
+            _check(kind, path, catalogue)
+        except PlannerError as error:
+            faults += [
+                line.replace(str(path.absolute()), str(path))
+                if path.name in line
+                else f"{path}: {line}"
+                for line in str(error).splitlines()
+            ]
+    return faults
+
+
+def _of_kinds(
+    kinds: Sequence[SpecKind], catalogue: Catalogue
+) -> Iterator[tuple[SpecKind | None, Path]]:
+    for kind in kinds:
+        for folder in catalogue.folders(kind):
+            yield from ((kind, path) for path in sorted(folder.glob("*.toml")))
+        if kind is SpecKind.GPUS:
+            yield from ((None, path) for path in catalogue.price_files())
+            for name in (CURRENCIES, OWNERSHIP, POWER, REGIONS):
+                yield from ((None, path) for path in extra_files(name, catalogue.folder))
+        if kind is SpecKind.MODELS:
+            yield from ((None, path) for path in api_price_files(catalogue.folder))
+
+
+def _given(kind: SpecKind | None, path: Path) -> tuple[SpecKind | None, Path]:
+    if path.suffix == ".csv" or (kind is None and path.name == POWER):
+        return None, path
+    if kind is None and path.suffix == ".json":
+        kind = SpecKind.MODELS
+    if kind is None:
+        folder = (Path(os.path.realpath(path)) if os.path.exists(path) else path).parent.name
+        kind = _FOLDERS.get(folder) or next((k for k in KINDS if k.value == folder), None)
+    if kind is None:
+        raise SpecError(
+            f"{path}: say of which kind it is: `planner specs validate KIND {path}` "
+            f"with {', '.join(KINDS)}."
+        )
+    return kind, path
+
+
+def _check(kind: SpecKind | None, path: Path, catalogue: Catalogue) -> None:
+    if kind is None:
+        # A table beside the folders of specs, by its name; any other is a price list.
+        if path.name in _READERS:
+            _READERS[path.name](path)
+        elif path.name == OWNERSHIP:
+            if faults := unknown_owned(path, catalogue.folder):
+                raise SpecError("\n".join(faults))
+        elif faults := unknown_gpus(path, catalogue.folder):
+            raise SpecError("\n".join(faults))
+    elif kind is SpecKind.SPACES:
+        _check_space(path, catalogue)
+    else:
+        loaded = getattr(catalogue, f"load_{kind.singular.lower()}")(str(path.absolute()))
+        if kind is SpecKind.CLUSTERS:
+            catalogue.load_gpu(loaded.spec.gpu)
+
+
+def _check_space(path: Path, catalogue: Catalogue) -> None:
+    """Expand the space for some model: its parameters and values must be known ones."""
+    space = read_spec(SearchSpace, path)
+    model = catalogue.load_model(_EXAMPLE_MODEL)
+    if space.engine:
+        engine = catalogue.load_engine(space.engine).spec
+        serving_mesh(space, {}, counts=[_EXAMPLE_GPUS], model=model, engine=engine)
+        return
+    profile = catalogue.load_framework(space.framework).spec
+    if profile.rollouts is not None:
+        lengths = {"output_tokens": 128, "output_cap": 512}
+        asked = {"workload": "rl", "model": _EXAMPLE_MODEL, "num_gpus": _EXAMPLE_GPUS, **lengths}
+        make_plan(make_request({**asked, "space": path, "specs": catalogue.folder}))
+        return
+    workload = TrainingWorkload(sequence_length=2048, global_batch_size=1024, total_tokens=1e9)
+    counts = [_EXAMPLE_GPUS]
+    mesh_of(space, {}, num_gpus=counts, model=model, framework=profile, workload=workload)

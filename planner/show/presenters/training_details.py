@@ -1,0 +1,237 @@
+"""One training run in full: its memory, its time, its cost, its operators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from planner.base import formatting
+from planner.base.training_aliases import TrainingObjective
+from planner.base.units import GIB, TERA
+from planner.estimators.timeline.pipeline_schedule import Timeline
+from planner.estimators.timeline.step_timelines import training_timeline
+from planner.estimators.training.estimate import Estimate
+from planner.estimators.training.operators import TIME_PARTS, StepTime
+from planner.show.output_blocks import (
+    TOTAL,
+    Block,
+    KeyValues,
+    SideBySide,
+    Table,
+    Title,
+    make_lines,
+    text_table,
+)
+from planner.show.presenters.format_results import (
+    campaign_pairs,
+    electricity_pairs,
+    first,
+    hours_words,
+    memory_table,
+    number_of,
+    parts_table,
+)
+from planner.show.presenters.prices import price_words, signed_lines
+from planner.show.presenters.workload_details import OTHERS, Details, by_module, uncertainty_blocks
+from planner.workloads.make_plan import Plan
+from planner.workloads.training_runs import TrainingRuns
+from planner.workloads.workload import Evaluation
+
+_FLAT = (
+    "The step reaches the specified share of the peak. Tensor-parallel communication takes its "
+    "time at the rate of the links, as far as the share leaves any; the other parts are as long "
+    "as their FLOPs take, with the rest of the communication and the bubble inside them."
+)
+_OF_OPERATORS = ("forward_s", "backward_s", "recompute_s")
+_TIMES = (*_OF_OPERATORS, "total_s")
+
+
+def _memory_and_speed(plan: Plan, runs: TrainingRuns) -> Iterator[Block]:
+    yield from _breakdowns_blocks(runs)
+    yield Title(text="Speed")
+    yield KeyValues(pairs=_speed(runs))
+    yield from uncertainty_blocks(plan, runs)
+    yield from _run_blocks(runs)
+
+
+def _breakdowns_blocks(runs: TrainingRuns) -> Iterator[Block]:
+    """Memory and time of the first row by part; what is hidden behind others is in no part."""
+    row, machine = runs.row, runs.source.setting.machine
+    memory = {"Memory of the fullest GPU": memory_table(row, machine)}
+    total = first(runs.step_time)
+    time = parts_table("s", _seconds(runs), "step", total, total, digits=3)
+    yield SideBySide(tables={**memory, "Time of a step": time})
+    if runs.estimate.is_flat:
+        yield make_lines(_FLAT)
+
+
+def _seconds(runs: TrainingRuns) -> dict[str, float]:
+    """The time of the first row's step by part."""
+    return {name: first(seconds) for name, seconds in runs.estimate.time_parts.items()}
+
+
+def _speed(runs: TrainingRuns) -> dict[str, str]:
+    estimate = runs.estimate
+    tokens, num_gpus = first(runs.throughput), first(runs.num_gpus)
+    samples = {}
+    if estimate.setting.workload.training_objective.is_preference:  # of several sequences each
+        samples["samples/s"] = formatting.format_significant(first(estimate.samples_per_second))
+    return {
+        "step time": formatting.format_duration(first(runs.step_time)),
+        "tokens/s": formatting.format_count(tokens),
+        "tokens/s/GPU": formatting.format_significant(tokens / num_gpus),
+        **samples,
+        "MFU": f"{formatting.format_percent(first(estimate.model_flops_utilization))} "
+        "(model FLOPs over the dense peak)",
+        "HFU": f"{formatting.format_percent(first(estimate.hardware_flops_utilization))} "
+        "(with what is recomputed)",
+        "TFLOP/s/GPU": formatting.format_significant(
+            first(estimate.model_flops_per_second_per_gpu) / TERA
+        ),
+    }
+
+
+def _run_blocks(runs: TrainingRuns) -> Iterator[Block]:
+    """What the whole run takes."""
+    work = runs.source.setting.workload
+    tokens = work.total_tokens
+    yield Title(text=f"A run of {formatting.format_large(tokens)} tokens")
+    pairs = {
+        "time to train": formatting.format_duration(first(runs.time_to_train)),
+        "GPU-hours": hours_words(number_of(runs.row, "gpu_hours")),
+        **_calendar(runs),
+        **campaign_pairs(runs.row),
+        "cost": "price unknown: give --price",
+    }
+    site = runs.source.site
+    if not math.isnan(site.price):
+        hourly = f"{price_words({**site.columns, **site.grounds})} per GPU-hour, {site.contract}"
+        pairs["cost"] = f"{formatting.format_usd(first(runs.cost))} at {hourly}"
+        if work.training_objective is not TrainingObjective.PRETRAIN:
+            million = formatting.format_usd(1e6 / tokens * first(runs.cost))
+            pairs["cost/Mtok"] = f"{million} per million trained tokens"
+        pairs["PFLOP/s-day"] = formatting.format_usd(first(runs.cost_per_pflop_day))
+    pairs |= electricity_pairs(runs, runs.row)
+    yield KeyValues(pairs=pairs)
+    yield make_lines(*signed_lines({**runs.row, **site.columns, **site.grounds}))
+
+
+def _calendar(runs: TrainingRuns) -> dict[str, str]:
+    """Days on the calendar, and what takes them besides training."""
+    if runs.source.site.reliability.is_ideal:
+        return {}
+    kept, calendar = runs.run.goodput, first(runs.calendar_time)
+    name = runs.source.site.reliability.name
+    lost = {name: first(share) for name, share in kept.lost().items()}
+    causes = ", ".join(
+        f"{cause.replace('_', ' ')} {formatting.format_percent(share)}"
+        for cause, share in lost.items()
+        if share
+    )
+    pairs = {
+        "calendar time": f"{formatting.format_duration(calendar)}, failures as {name}",
+        "goodput": f"{formatting.format_percent(first(kept.ratio))}"
+        + (f"; lost: {causes}" if causes else ""),
+    }
+    if rate := first(kept.rate):
+        every = f", one in {formatting.format_duration(1 / rate)}"
+        pairs["interruptions"] = (
+            formatting.format_significant(first(runs.run.interruptions)) + every
+        )
+    size = f"{formatting.format_significant(kept.checkpoint_size / GIB)} GiB"
+    if math.isfinite(interval := first(kept.checkpoint_interval)):
+        size += (
+            f" every {formatting.format_duration(interval)}, written in "
+            f"{formatting.format_duration(first(kept.checkpoint_time))}, which stops training for "
+            f"{formatting.format_duration(first(kept.blocking_time))}"
+        )
+    pairs["checkpoint"] = size
+    if spare := first(kept.num_spare_gpus):
+        pairs["spare GPUs"] = formatting.format_count(int(spare))
+    return pairs
+
+
+def _more(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
+    """Two tables, by module and by operator, in ms."""
+    rows = [row for row in _operators(evaluation) if row["total_s"]]
+    total = first(evaluation.estimate.step_time)
+    tables: dict[str, Sequence[Mapping[str, object]]] = {
+        "module": by_module(rows, _TIMES),
+        "operator": rows,
+    }
+    if evaluation.estimate.is_flat:
+        del tables["operator"]
+    for title, lines in tables.items():
+        yield Title(text=f"Time of a step by {title}, ms")
+        yield _times_table(title, lines, total)
+
+
+def _operators(evaluation: Evaluation) -> list[dict[str, str | float]]:
+    """Seconds of a step that operators take, and parts that belong to none; they add up to it."""
+    if evaluation.estimate.is_flat:
+        return [*_flat_modules(evaluation.estimate)]
+    time: StepTime = evaluation.estimate.time
+    sums: dict[tuple[str, str], dict[str, float]] = {}
+    rest = {part: first(seconds) for part, seconds in time.parts().items()}
+    least = {part: 1e-9 * seconds for part, seconds in rest.items()}
+    in_operators = dict.fromkeys(TIME_PARTS, 0.0)
+    for operator, seconds in time.operator_times():
+        row = sums.setdefault((operator.name, operator.module), dict.fromkeys(_OF_OPERATORS, 0.0))
+        for name, value in seconds.items():
+            row[f"{name}_s"] += first(value)
+            in_operators[name if operator.part == "compute" else operator.part] += first(value)
+    rows = [(*key, row, sum(row.values())) for key, row in sums.items()]
+    others = {part: seconds - in_operators[part] for part, seconds in rest.items()}
+    nothing = dict.fromkeys(_OF_OPERATORS, 0.0)
+    rows += [
+        (part, OTHERS, nothing, seconds)
+        for part, seconds in others.items()
+        if abs(seconds) > least[part]
+    ]
+    return [
+        {"operator": name, "module": module, **row, "total_s": total}
+        for name, module, row, total in rows
+    ]
+
+
+def _flat_modules(estimate: Estimate) -> Iterator[dict[str, str | float]]:
+    """The modules of a step of a specified efficiency, as rows of operators."""
+    for name, seconds in estimate.flat_modules.items():
+        row = {f"{term}_s": first(value) for term, value in seconds.items()}
+        passes = {column: row.get(column, 0.0) for column in _OF_OPERATORS}
+        yield {"operator": name, "module": name, **passes, "total_s": sum(row.values())}
+
+
+def _timelines(runs: TrainingRuns) -> list[Timeline]:
+    """The step over time; none where a flat efficiency is all that is known."""
+    return [] if runs.estimate.is_flat else [training_timeline(runs.estimate)]
+
+
+TRAINING = Details(
+    memory_and_speed=_memory_and_speed,
+    more=_more,
+    operators=_operators,
+    times=lambda runs: {"step": _seconds(runs)},
+    timelines=_timelines,
+    to_see="To see its time by module and operator",
+)
+
+
+def _times_table(title: str, rows: Sequence[Mapping[str, object]], total: float) -> Table:
+    """The rows and their sum; a narrow table has totals alone."""
+    lines = [
+        (
+            str(row["operator"]).replace("_", " "),
+            *(_milliseconds(number_of(row, name)) for name in _TIMES),
+            f"{100 * number_of(row, 'total_s') / total:.1f}",
+        )
+        for row in rows
+    ]
+    sums = [_milliseconds(sum(number_of(row, name) for row in rows)) for name in _TIMES]
+    heads = (title, *(name.removesuffix("_s") for name in _TIMES), "%")
+    marks = [*[""] * len(rows), TOTAL]
+    return text_table(heads, [*lines, ("step", *sums, "100.0")], late=(1, 2, 3), marked=marks)
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:,.2f}" if seconds else "-"

@@ -1,0 +1,299 @@
+"""What a plan reaches and how surely: intervals in words, ties, what nobody gave and it moves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from planner.base import formatting
+from planner.confidence.intervals import Confidence
+from planner.decide.assumptions import SensitiveAssumption
+from planner.optimize.result_columns import FOLLOWING, fit_probability, intervals
+from planner.question.terms import glossary, is_of_answers
+from planner.show.presenters.format_results import (
+    Ends,
+    electricity_columns,
+    format_in_common_unit,
+    format_result,
+    label,
+    limit_label,
+)
+from planner.specs.spec_paths import SpecKind, is_shipped
+from planner.workloads.make_plan import Plan
+from planner.workloads.workload import ResultWording
+
+# What is told of one plan; other columns follow from these.
+_HEADLINE_COLUMNS = (
+    "step_time_s",
+    "time_to_train_days",
+    "calendar_time_days",
+    "time_to_first_token_s",
+    "prefill_latency_s",
+    "time_per_output_token_s",
+    "decode_latency_s",
+    "output_tokens_per_s",
+    "peak_memory_gib",
+)
+_SAME_AS = {"calendar_time_days": "time_to_train_days"}
+_RATE_COLUMNS = ("requests_per_s", "capacity_requests_per_s_per_gpu")
+_MEMORY = "peak_memory_gib"
+_UNITS = {"_per_s": "tokens/s", "_s": "s", "_gib": "GiB", "_days": "days"}
+_MOST = 3
+EVIDENCE = {
+    "measured": ("this hardware and software", "measured runs of this software on such GPUs"),
+    "transferred": (
+        "similar hardware or software",
+        "measured runs of this software or of such GPUs",
+    ),
+    "roofline": (
+        "roofline, not fitted to runs",
+        "no run of this software or of such GPUs was fitted",
+    ),
+    "assumed": ("kernel rates assumed", "what its kernels reach is assumed"),
+}
+"""What is said of each basis (`planner.confidence.intervals.basis_of`), in short and at length."""
+_OF_PROMPTS = "cost_per_million_input_tokens_usd"
+FOR_ASSUMED = "The intervals are for the values assumed."
+"""What is said behind the facts that nobody gave."""
+
+
+def sure_pairs(row: Mapping[str, object], sure: Confidence, capacity: float) -> dict[str, str]:
+    """Where 90 % of published runs of this kind would be; the memory has ``capacity`` [GiB]."""
+    ends = intervals(row, sure)
+    pairs = {
+        _label(name): _range(name, *ends[name])
+        for name in _HEADLINE_COLUMNS
+        if name in ends
+        and not says_nothing(name, row)
+        and not (is_of_answers(name) and row[name] != row[name])
+    }
+    if ends.get(_MEMORY, (0.0, 0.0))[1] > capacity:
+        del pairs[_label(_MEMORY)]
+    if words := fits_words(row):
+        pairs["memory"] = words
+    pairs["meaning"] = f"90 % interval; evidence: {evidence(sure.basis, sure.runs)}"
+    return pairs
+
+
+def regret_words(regret: float, of: str) -> str:
+    """What a plan is expected to lose against the best of the others; empty where unknown."""
+    if not math.isfinite(regret):
+        return ""
+    lost = "what it loses on average to the one that turns out best"
+    return f"Expected regret {formatting.format_percent(regret)} of its {of}: {lost}"
+
+
+def says_nothing(column: str, row: Mapping[str, object]) -> bool:
+    """Whether a column equals the one that it goes beyond, so that nobody needs to see both.
+
+    Beside the capacity neither the stated rate does, nor the same per GPU.
+    """
+    if column in _RATE_COLUMNS and "capacity_requests_per_s" in row:
+        return True
+    return column in _SAME_AS and row[column] == row.get(_SAME_AS[column])
+
+
+def fits_words(row: Mapping[str, object]) -> str:
+    """``fits, 97 % likely``; empty where nothing is known.
+
+    An interval that ends beyond the memory says nothing of a plan that was predicted to fit.
+    """
+    probability = fit_probability(row)
+    return formatting.format_fit_probability(probability) if math.isfinite(probability) else ""
+
+
+def uncertainty_lines(
+    basis: str,
+    limits: Iterable[Mapping[str, Any]],
+    facts: Sequence[SensitiveAssumption],
+    runs: int | None = None,
+    gpu: str = "",
+) -> list[str]:
+    """What the brackets mean, and how surely each of `limit_rows` is kept.
+
+    Both are for the values that are assumed where ``facts`` are open.
+    """
+    is_open = any(fact.moved for fact in facts)
+    lines = []
+    if basis:
+        meaning = "90 % interval for the values assumed" if is_open else "90 % interval"
+        lines.append(f"In brackets: {meaning}; evidence: {evidence(basis, runs)}.")
+        lines += unnamed_lines(gpu)
+    known, words = glossary(), []
+    for limit in limits:
+        term, bound, kept = known.get(limit["name"]), limit["bound"], limit["probability"]
+        if term is not None and bound is not None and kept is not None:
+            side = "<=" if term.sign > 0 else ">="
+            bound_words = (
+                f"{limit_label(term.term)} {side} {formatting.format_limit(bound, term.type)}"
+            )
+            words.append(f"{formatting.format_probability(kept)} likely to keep {bound_words}")
+    return [*lines, f"{', '.join(words)}."] if words else lines
+
+
+def evidence(basis: str, runs: int | None = None) -> str:
+    """What published runs a prediction rests on, from its basis, whose first word is a code.
+
+    ``runs`` are those of this software on this very GPU, None where they are not counted.
+
+    >>> evidence("transferred, a first run", 3)
+    'similar hardware or software, a first run; 3 runs on this GPU'
+    """
+    code, comma, rest = basis.partition(",")
+    counted = f"; {formatting.counted(runs, 'run')} on this GPU" if runs else ""
+    counted = "; not proven, no runs on this GPU" if runs == 0 else counted
+    return f"{EVIDENCE.get(code, (code,))[0]}{comma}{rest}{counted}"
+
+
+def unnamed_lines(gpu: str) -> list[str]:
+    """That evidence goes by the name of a GPU, where planner ships none of this name."""
+    if not gpu or is_shipped(SpecKind.GPUS, gpu):
+        return []
+    return [
+        f"Runs are counted by the GPU's name, and none names {gpu}: a copy of a shipped GPU under "
+        "another name has none of its evidence."
+    ]
+
+
+def ties(values: Sequence[float], factor: float) -> list[bool]:
+    """Which values published runs do not tell from the first, ``factor`` apart."""
+    best = values[0]
+    return [index > 0 and best / factor < v < best * factor for index, v in enumerate(values)]
+
+
+def _unit(column: str) -> str:
+    return next(unit for unit in _UNITS if column.endswith(unit))
+
+
+def _label(column: str) -> str:
+    return column.removesuffix(_unit(column)).replace("_", " ")
+
+
+def _range(column: str, low: float, high: float) -> str:
+    unit = _unit(column)
+    if unit == "_per_s":
+        return (
+            f"{formatting.format_significant(low)} to "
+            f"{formatting.format_significant(high)} tokens/s"
+        )
+    if unit == "_gib":
+        return f"{low:.1f} to {high:.1f} GiB"
+    seconds = formatting.DAY if unit == "_days" else 1.0
+    return (
+        f"{formatting.format_duration(low * seconds)} to "
+        f"{formatting.format_duration(high * seconds)}"
+    )
+
+
+def assumption_lines(plan: Plan, facts: Sequence[SensitiveAssumption]) -> list[str]:
+    """A line for each fact, and one that says what the intervals are for."""
+    lines = [_line(plan, fact) for fact in facts]
+    if any(fact.moved for fact in facts):
+        lines.append(FOR_ASSUMED)
+    return lines
+
+
+def short_open_lines(plan: Plan, facts: Sequence[SensitiveAssumption]) -> list[str]:
+    """A short line for each fact: the quantity that it moves the most."""
+    return [_short_line(plan, fact) for fact in facts]
+
+
+def _line(plan: Plan, fact: SensitiveAssumption) -> str:
+    assumed = f"assumed {fact.assumed}"
+    if fact.tried:
+        assumed += f"; tried {', '.join(fact.tried)}"
+    words = effect_words(plan.workload.wording, fact, _MOST)
+    name = fact.name[0].upper() + fact.name[1:]
+    return f"{name} not given ({assumed}): {'; '.join(words)}."
+
+
+def effect_words(
+    wording: ResultWording, fact: SensitiveAssumption, most: int | None = None
+) -> list[str]:
+    """What a fact moves, the ``most`` telling columns, and where a plan does not fit."""
+    columns = moved_columns(wording, fact)[:most]
+    words = [range_words(name, *fact.moved[name]) for name in columns] + other_formats(fact)
+    lacking = f"does not fit with {' or '.join(fact.does_not_fit)}"
+    return [*words, lacking] if fact.does_not_fit else words
+
+
+def _short_line(plan: Plan, fact: SensitiveAssumption) -> str:
+    moved = fact.moved
+    spreads = {n: h / low if low > 0 else math.inf for n, (low, h) in moved.items()}
+    columns = sorted(moved_columns(plan.workload.wording, fact), key=spreads.__getitem__)
+    words = other_formats(fact)
+    words = words or [range_words(name, *moved[name]) for name in columns[-1:]]
+    if fact.does_not_fit:
+        words.append(f"does not fit with {' or '.join(fact.does_not_fit)}")
+    return f"Unknown: {fact.name} (assumed {fact.assumed}): {'; '.join(words)}"
+
+
+def other_formats(fact: SensitiveAssumption) -> list[str]:
+    """Of an open precision to train in ``in bf16 3.43 million GPU-hours, +24 %``."""
+    own = fact.each.get(fact.assumed, {})
+    if fact.name != "precision" or "gpu_hours" not in own:
+        return []
+    formats = []
+    for words in fact.tried:
+        hours = fact.each[words]["gpu_hours"]
+        more = 100 * (hours / own["gpu_hours"] - 1)
+        formats.append(
+            f"in {words} {formatting.format_large(float(f'{hours:.3g}'))} GPU-hours, {more:+.0f} %"
+        )
+    return formats
+
+
+def moved_columns(wording: ResultWording, fact: SensitiveAssumption) -> list[str]:
+    """The columns that tell the most, but one of those in proportion to each other."""
+    shown = [name for name in (*wording.shown_columns, _MEMORY) if name in fact.moved]
+    columns: list[str] = []
+    covered: set[str] = set()
+    for name in shown or fact.moved:
+        quantities = {key for key, both in FOLLOWING.items() if any(name in one for one in both)}
+        if not quantities & covered:
+            columns.append(name)
+        covered |= quantities
+    return columns
+
+
+def range_words(column: str, low: float, high: float) -> str:
+    """What a column is moved from and to, with its unit."""
+    cells, unit = format_in_common_unit(column, [low, high])
+    return " ".join(filter(None, (label(column), f"{cells[0]} to {cells[1]}", unit)))
+
+
+def report_columns(
+    wording: ResultWording,
+    goals: Sequence[str],
+    limited: Iterable[str],
+    row: Mapping[str, object],
+    answers: Mapping[str, object],
+) -> list[str]:
+    """The columns to tell of a row: the workload's own, those of limits, the first of ``goals``.
+
+    ``answers`` has what is the same in all rows: the tokens of an answer.
+    """
+    goal = [name for name in goals[:1] if name != "num_gpus"]
+    told_of = [*(wording.shown_columns or goals), *limited, *electricity_columns(row), *goal]
+    if answers.get("output_tokens") == 0:  # embedded or scored
+        told_of = [name for name in told_of if not is_of_answers(name)]
+    return [*dict.fromkeys(name for name in told_of if name in row)]
+
+
+def reached_pairs(
+    names: Iterable[str], row: Mapping[str, object], ends: Mapping[str, Ends], capacity: float
+) -> dict[str, str]:
+    """Columns of a row in words with the ends of their intervals, and how much memory of the
+    ``capacity`` [GiB] it takes.
+    """
+    pairs = {
+        label(name): format_result(name, row[name], ends.get(name))
+        for name in names
+        if not says_nothing(name, row)
+    }
+    if _MEMORY in row:
+        within = format_result(_MEMORY, row[_MEMORY]).removesuffix(" GiB")
+        words = f"{within} of {capacity:.1f} GiB"
+        pairs[label(_MEMORY)] = ", ".join(filter(None, (words, fits_words(row))))
+    return pairs

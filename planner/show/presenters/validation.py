@@ -1,0 +1,397 @@
+"""What a validation shows and writes: tables of errors, and the file of predictions."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from planner.base import formatting
+from planner.base.atomic_write import write_atomically
+from planner.base.enums import TemplateKind
+from planner.base.formatting import format_count
+from planner.base.read_files import read_csv
+from planner.confidence.intervals import LEVEL
+from planner.errors import CalibrationError
+from planner.logs.log_reader import OUT_OF_MEMORY
+from planner.show.output_blocks import GAP, Block, KeyValues, Title, make_lines, text_table
+from planner.show.presenters.row_files import csv_cell, plain_cell, texts
+from planner.show.theme import axis_label
+from planner.validation.accuracy import (
+    UNKNOWN,
+    ComparedRun,
+    Errors,
+    MemoryVerdicts,
+    RunKind,
+    errors,
+    kind_of,
+    memory_verdicts,
+)
+from planner.validation.calibration import unit_of
+from planner.validation.case_prediction import MEMORY, RATES
+from planner.validation.logs.log_comparison import Comparison, LoggedQuantity
+from planner.validation.logs.predicted_run import STATIC, PredictedRun
+from planner.validation.run_tables import (
+    ADDED,
+    MEASURED,
+    PREDICTED,
+    Runs,
+    read_runs,
+    schema_of,
+    template,
+)
+
+if TYPE_CHECKING:
+    from planner.validation.fit_parameters import Fit
+    from planner.validation.fit_parameters import FitErrors as Fitted
+
+_MOST_CHOICES = 12
+_NAME_WIDTH = 31
+_NAMES = {"gpu": "GPU"}
+
+
+def validation_blocks(kind: RunKind, rows: Sequence[ComparedRun]) -> Iterator[Block]:
+    """Errors of what is compared by group, verdicts on memory, and what is not predicted."""
+    for compared in kind.compared:
+        for group in compared.groups:
+            found = errors(rows, compared, group)
+            if any(one.predicted for one in found):
+                title = f"{compared.title} by {_NAMES.get(group, group)}"
+                heads = ("", "rows", "pred.", "MAPE", "median", "bias", "within", "score")
+                more = ["regret"] * compared.with_regret
+                lines = [[*_row(one, compared.with_regret)] for one in found]
+                yield Title(text=title)
+                yield text_table((*heads, *more), lines)
+    yield from verdicts_blocks(memory_verdicts(rows))
+    yield from reasons_blocks(rows)
+    yield GAP
+    yield make_lines(
+        f"MAPE: mean of |predicted / measured - 1|. Bias: median of predicted / measured - 1. "
+        f"Within: share inside the {LEVEL:.0%} interval; score: its width in logarithms and what "
+        f"lies beyond it, lower is better. {kind.footnote}"
+    )
+
+
+def write_predictions(path: Path, tables: Sequence[tuple[Runs, Sequence[ComparedRun]]]) -> None:
+    """The input columns and what is predicted beside each, written whole or not at all.
+
+    Several tables stand one after the other under the columns of all of them.
+    Raises OutputError if the file cannot be written.
+    """
+    own = (f"{PREDICTED}fits", f"{PREDICTED}fit_probability", *ADDED)
+    inputs = dict.fromkeys(name for runs, _ in tables for name in runs.columns)
+    new = dict.fromkeys(
+        name
+        for runs, _ in tables
+        for name in (*(end for quantity in runs.quantities for end in _ends(quantity)), *own)
+    )
+    with write_atomically(path) as stream:
+        stream.write(",".join(map(csv_cell, inputs | new)) + "\n")
+        for runs, rows in tables:
+            every = [{**row.run.cells, **_cells(runs, row)} for row in rows]
+            columns = [[cells.get(name, "") for cells in every] for name in inputs | new]
+            written = (texts(column, plain_cell) for column in columns if column)
+            stream.writelines(f"{','.join(cells)}\n" for cells in zip(*written, strict=True))
+
+
+def _cells(runs: Runs, row: ComparedRun) -> dict[str, str]:
+    prediction = row.prediction
+    cells = {name: "" for quantity in runs.quantities for name in _ends(quantity)}
+    for quantity in runs.quantities:
+        found = row.ranges.get(quantity)
+        if found is not None:
+            values = (found.value, found.low, found.high)
+            cells |= dict(zip(_ends(quantity), map(_number, values), strict=True))
+    fits = "" if prediction.reason else str(int(prediction.fits))
+    return {
+        **cells,
+        f"{PREDICTED}fits": fits,
+        f"{PREDICTED}fit_probability": _number(prediction.fit_probability),
+        "basis": prediction.basis_words,
+        "not_predicted_reason": prediction.reason,
+        "impossible_layout": prediction.impossible,
+        "assumed": "; ".join(row.assumed),
+    }
+
+
+@cache
+def _ends(quantity: str) -> tuple[str, str, str]:
+    name = PREDICTED + quantity
+    return name, f"{name}_low", f"{name}_high"
+
+
+def _number(value: float) -> str:
+    """Seven digits; empty where an end of an interval is unknown."""
+    return f"{value:.7g}" if math.isfinite(value) else ""
+
+
+def _row(found: Errors, with_regret: bool) -> Iterator[str]:
+    yield _shortened(found.name)
+    yield format_count(found.rows)
+    yield format_count(found.predicted)
+    yield _percent(found.mape)
+    yield _percent(found.median)
+    yield _percent(found.bias, sign="+")
+    yield _percent(found.within, digits=0)
+    yield f"{found.score:.2f}" if math.isfinite(found.score) else "-"
+    if with_regret:
+        yield _percent(found.regret)
+
+
+def _shortened(name: str) -> str:
+    """A long name without its middle: its beginning and its end tell it from others."""
+    if len(name) <= _NAME_WIDTH:
+        return name
+    half = (_NAME_WIDTH - 3) // 2
+    return f"{name[:half].rstrip()}...{name[-half:].lstrip()}"
+
+
+def verdicts_blocks(verdicts: MemoryVerdicts) -> Iterator[Block]:
+    """How often it was predicted wrongly whether a run goes out of memory."""
+    yield Title(text="Out of memory")
+    yield KeyValues(
+        pairs={
+            "ran out, said to fit": _share(verdicts.predicted_fit, verdicts.ran_out),
+            "ran, said to run out": _share(verdicts.predicted_out_of_memory, verdicts.ran),
+        }
+    )
+
+
+def reasons_blocks(rows: Sequence[ComparedRun]) -> Iterator[Block]:
+    """How many runs are predicted, on what basis, why others are not, and what was assumed."""
+    predictions = [row.prediction for row in rows]
+    reasons = Counter(one.reason for one in predictions if one.reason)
+    bases = Counter(one.basis_words for one in predictions if one.basis)
+    total = len(predictions)
+    yield Title(text=f"Predicted: {format_count(total - reasons.total())} of {format_count(total)}")
+    yield KeyValues(pairs={basis: format_count(number) for basis, number in bases.most_common()})
+    if reasons:
+        yield Title(text="Not predicted")
+        yield from _counts_blocks(reasons)
+    faults = Counter(one.impossible for one in predictions if one.impossible)
+    if faults:
+        yield Title(text=f"Impossible layouts: {format_count(faults.total())}, not compared")
+        yield from _counts_blocks(faults)
+    if noisy := sum(row.noisy for row in rows):
+        noise = "1 row is" if noisy == 1 else f"{format_count(noisy)} rows are"
+        words = f"{noise} noisy according to the source: left out of speed, not of memory."
+        yield make_lines(words, indent="")
+    choices = Counter(choice for row in rows for choice in row.assumed)
+    if choices:
+        yield Title(text="Assumed where rows do not say")
+        shown = Counter(dict(choices.most_common(_MOST_CHOICES)))
+        shown |= Counter({one: n for one, n in choices.items() if UNKNOWN in one})
+        yield from _counts_blocks(shown)
+        left = len(choices) - len(shown)
+        others = f"{format_count(left)} others: " if left > 0 else ""
+        yield make_lines(f"{others}--output has them row by row, in the column assumed.", indent="")
+
+
+def not_understood(runs: Runs) -> list[str]:
+    """A line for each column that means nothing here, with the known ones it may stand for."""
+    schema = runs.schema
+    return [
+        f"The column {name} is not understood.{schema.hint(name)}" for name in runs.not_understood
+    ]
+
+
+def nothing_compared(runs: Runs, rows: Sequence[ComparedRun]) -> str:
+    """Why no row of a table could be compared."""
+    predicted = sum(not row.prediction.reason for row in rows)
+    measured = sum(
+        any(
+            map(
+                row.run.number,
+                [
+                    name
+                    for name in runs.columns
+                    if name.startswith(MEASURED) and name in runs.schema.known
+                ],
+            )
+        )
+        for row in rows
+    )
+    template = kind_of(runs).template
+    known = ", ".join(name for name in sorted(runs.schema.known) if name.startswith(MEASURED))
+    return "\n".join(
+        (
+            f"Nothing to compare: of {format_count(len(rows))} rows "
+            f"{format_count(measured)} have a "
+            f"measurement and {format_count(predicted)} can be predicted, none has both.",
+            f"Measurements are in {known}. `planner validate --template {template}` "
+            "writes a table with every column explained.",
+        )
+    )
+
+
+def _counts_blocks(reasons: Counter[str]) -> Iterator[Block]:
+    ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    yield text_table(
+        ("", ""), [(format_count(number), reason) for reason, number in ordered], words=(1,)
+    )
+
+
+def _share(part: int, whole: int) -> str:
+    return (
+        f"{format_count(part)} of {format_count(whole)} "
+        f"({_percent(part / whole if whole else math.nan)})"
+    )
+
+
+def _percent(share: float, digits: int = 1, sign: str = "") -> str:
+    return f"{100 * share:{sign}.{digits}f}%" if math.isfinite(share) else "-"
+
+
+_LABELS = {"total_tokens_per_s": "all tokens/s", OUT_OF_MEMORY: "ran out of memory"}
+_INSIDE = {True: "yes", False: "no"}
+
+
+def comparison_blocks(comparison: Comparison, planned: PredictedRun, log: Path) -> Iterator[Block]:
+    """What was measured and predicted, and what a reader must know of it."""
+    row = planned.row
+    software = row.get("framework", row.get("engine"))
+    reading = comparison.reading
+    yield make_lines(f"{log}: a log of {reading.title}", indent="")
+    yield make_lines(
+        f"The plan: {row['model']} on {formatting.format_count(row['num_gpus'])} x {row['gpu']}, "
+        f"{software}"
+    )
+    yield Title(text="Measured and predicted")
+    names = [quantity.name for quantity in comparison.quantities]  # percentiles below their mean
+    ordered = sorted(comparison.quantities, key=lambda quantity: names.index(quantity.name))
+    heads = ("", "measured", "predicted", "error", f"{LEVEL:.0%} interval", "inside")
+    yield text_table(heads, [[*_run_cells(quantity)] for quantity in ordered])
+    yield make_lines("Error: predicted / measured - 1.", indent="")
+    spreads = {
+        _label(quantity): _range_ends(quantity.name, *quantity.spread)
+        for quantity in comparison.quantities
+        if quantity.spread
+    }
+    if spreads:
+        yield Title(text="80 % of the steps")
+        yield KeyValues(pairs=spreads)
+    if comparison.notes:
+        yield Title(text="Notes")
+        yield make_lines(*comparison.notes)
+
+
+def _run_cells(quantity: LoggedQuantity) -> Iterator[str]:
+    yield _label(quantity)
+    yield _value(quantity.name, quantity.measured)
+    yield "-" if quantity.predicted is None else _value(quantity.name, quantity.predicted.value)
+    is_number = quantity.error is not None and quantity.name != OUT_OF_MEMORY
+    yield f"{100 * (quantity.error or 0.0):+.1f} %" if is_number else "-"
+    if quantity.predicted is None or quantity.is_inside is None:
+        yield from ("-", "-")
+        return
+    yield _range_ends(quantity.name, quantity.predicted.low, quantity.predicted.high)
+    yield _INSIDE[quantity.is_inside]
+
+
+def _label(quantity: LoggedQuantity) -> str:
+    if quantity.percent is not None:
+        return f"  p{quantity.percent}"
+    if quantity.name == MEMORY:
+        return f"peak memory, {quantity.kind}"
+    return _LABELS.get(quantity.name) or axis_label(quantity.name).partition(" [")[0]
+
+
+def _range_ends(name: str, low: float, high: float) -> str:
+    """Both ends, the unit once where they share it."""
+    first, last = _value(name, low), _value(name, high)
+    unit = last.partition(" ")[2]
+    return f"{first.removesuffix(f' {unit}') if unit else first} to {last}"
+
+
+def _value(name: str, value: float) -> str:
+    if name == OUT_OF_MEMORY:
+        return "yes" if value else "no"
+    if name == MEMORY:
+        return f"{value:.1f} GiB"
+    return (
+        formatting.format_significant(value) if name in RATES else formatting.format_duration(value)
+    )
+
+
+def add_row(path: Path, comparison: Comparison, planned: PredictedRun) -> bool:
+    """Whether the row of a run was added to a table of runs; not where it is there already.
+
+    A new table has the columns of `planner validate --template`. One that is there keeps its
+    columns, its rows and its comments; columns that it lacks are added behind them. It is
+    replaced whole or not at all.
+    Raises CalibrationError if no row can tell the run.
+    Raises SpecError if the table that is there has faults.
+    Raises OutputError if it cannot be written.
+    """
+    if not comparison.cells:
+        raise CalibrationError(f"{path}: the run cannot be a row of a table: {comparison.no_row}.")
+    lines = [_header(planned)]
+    if os.path.exists(path):
+        read_runs(path)  # every fault is told before anything is changed
+        lines = [cells for _, cells in read_csv(path) if cells]
+    header = [name.strip() for name in lines[0]]
+    wanted = schema_of(_header(planned)).kind
+    if schema_of(header).kind is not wanted:
+        raise CalibrationError(
+            f"{path}: is a table of {schema_of(header).kind} runs, this one is of {wanted}: "
+            "give another file."
+        )
+    row = [comparison.cells.get(name, "") for name in header]
+    new = [name for name in comparison.cells if name not in header]
+    padded = [[*cells, *[""] * (len(header) + len(new) - len(cells))] for cells in lines]
+    padded[0] = header + new
+    added = row + [comparison.cells[name] for name in new]
+    if added in padded:
+        return False
+    with write_atomically(path) as stream:
+        for cells in (*padded, added):
+            stream.write(",".join(map(plain_cell, cells)) + "\n")
+    return True
+
+
+def _header(planned: PredictedRun) -> list[str]:
+    if planned.is_training:
+        kind = TemplateKind.TRAINING
+    elif planned.is_of_rollouts:
+        kind = TemplateKind.RL
+    else:
+        static = planned.pinned.workload == STATIC
+        kind = TemplateKind.STATIC if static else TemplateKind.SERVING
+    return list(template(kind)[0])
+
+
+def calibration_blocks(profile: str, fit: Fit, time: str = "step time") -> Iterator[Block]:
+    """The parameters before and after, how well the runs tell them, and the errors."""
+    yield make_lines(f"{profile}, fitted to {fit.runs} runs", indent="")
+    yield GAP
+    rows = []
+    for one in sorted(fit.fitted, key=lambda one: (one.refused, -one.determined)):
+        unit, scale = unit_of(one.parameter.name)
+        shipped, value = f"{one.parameter.shipped * scale:.4g}", f"{one.value * scale:.4g}"
+        label = one.parameter.label if unit == "1" else f"{one.parameter.label} [{unit}]"
+        told = f"{100 * max(one.determined, 0.0):.0f} %"
+        rows.append((label, shipped, "kept" if one.refused else value, told))
+    yield text_table(("parameter", "shipped", "fitted", "determined"), rows)
+    yield GAP
+    yield make_lines(
+        "determined: the share of its prior uncertainty that the runs remove.", indent=""
+    )
+    yield make_lines("kept: the runs do not determine it, the shipped value stays.", indent="")
+    for name, fitted in ((time, fit.time), ("peak memory", fit.memory)):
+        if fitted is not None:
+            yield Title(text=f"Mean error of the {name} (measurements: {fitted.measurements})")
+            yield KeyValues(pairs=_fitted(fitted, fit.folds))
+
+
+def _fitted(errors: Fitted, folds: int) -> dict[str, str]:
+    pairs = {
+        "shipped values": f"{100 * errors.before:.1f} %",
+        "fitted values": f"{100 * errors.after:.1f} %",
+    }
+    if folds >= 2:
+        pairs["fitted, on runs left out"] = f"{100 * errors.left_out:.1f} % ({folds} folds)"
+    return pairs

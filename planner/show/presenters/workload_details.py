@@ -1,0 +1,125 @@
+"""What a report says of one configuration beside what every workload has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from planner.base.csv_cells import number_of_row
+from planner.base.records import record
+from planner.base.units import GIB
+from planner.decide.assumptions import sensitive_assumptions
+from planner.optimize.source import Candidates
+from planner.question.terms import term_of_column
+from planner.show.output_blocks import Block, KeyValues, Title, make_lines
+from planner.show.presenters.format_results import host_words, memory_table, number_of
+from planner.show.presenters.uncertainty import assumption_lines, sure_pairs, unnamed_lines
+from planner.workloads.make_plan import Plan
+from planner.workloads.workload import Evaluation
+
+if TYPE_CHECKING:
+    from planner.estimators.timeline.pipeline_schedule import Timeline
+
+ResultT = TypeVar("ResultT", bound=Candidates)
+"""The configurations of a workload."""
+
+
+@record(kw_only=True)
+class Details(Generic[ResultT]):
+    """The part of a report that only one workload has.
+
+    ``memory_and_speed`` shows one configuration; ``more`` what an estimate has beside that, its
+    operators last; ``operators`` gives these as rows for a file. ``times``: the seconds of a step
+    by part, under the name of each kind of step; ``timelines``: such steps over time. ``memory``:
+    GiB of the fullest GPU by part, under the name of each phase, where there are several.
+    ``distributions``: latencies by the share of requests. ``to_see``: what `planner estimate` shows
+    and a search does not.
+    """
+
+    memory_and_speed: Callable[[Plan, ResultT], Iterable[Block]]
+    more: Callable[[Plan, Evaluation], Iterable[Block]]
+    operators: Callable[[Evaluation], Sequence[Mapping[str, object]]]
+    times: Callable[[ResultT], Mapping[str, Mapping[str, float]]] = lambda _: {}
+    timelines: Callable[[ResultT], Sequence[Timeline]] = lambda _: ()
+    memory: Callable[[ResultT], Mapping[str, Mapping[str, float]]] = lambda _: {}
+    distributions: Callable[[ResultT], Mapping[str, Sequence[object]]] | None = None
+    to_see: str = "To see it in full"
+
+
+_OF = {
+    "train": ("planner.show.presenters.training_details", "TRAINING"),
+    "inference": ("planner.show.presenters.serving_details", "BATCHES"),
+    "serve": ("planner.show.presenters.serving_details", "DEPLOYMENTS"),
+    "rl": ("planner.show.presenters.rl_details", "RL"),
+}
+
+
+def details_of(plan: Plan) -> Details[Any]:
+    """The details of a plan's workload; of one that has none of its own what all have."""
+    module, name = _OF.get(plan.workload.name, (__name__, "PLAIN"))
+    found: Details[Any] = getattr(import_module(module), name)
+    return found
+
+
+OTHERS = "all modules"
+"""The module of a part of a step that belongs to none."""
+
+
+def by_module(
+    rows: Iterable[Mapping[str, object]], names: Sequence[str]
+) -> list[dict[str, object]]:
+    """Rows of operators summed by module, of the columns ``names``; `OTHERS` stay as they are."""
+    sums: dict[str, dict[str, float]] = {}
+    for row in rows:
+        own = str(row["operator"] if row["module"] == OTHERS else row["module"])
+        found = sums.setdefault(own, dict.fromkeys(names, 0.0))
+        for name in names:
+            found[name] += number_of(row, name)
+    return [{"operator": own, **found} for own, found in sums.items()]
+
+
+def uncertainty_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
+    """Where 90 % of published runs like the first row would be, if any, and what is open."""
+    row = candidates.row
+    sure = candidates.source.confidence(number_of_row(row, "num_gpus"))
+    facts = sensitive_assumptions(plan, candidates)
+    lines = assumption_lines(plan, facts)
+    if sure is not None or lines:
+        yield Title(text="How sure")
+    if sure is not None:
+        capacity = candidates.source.setting.machine.gpu.allocatable_memory / GIB
+        pairs = sure_pairs(row, sure, capacity)
+        if on_host := host_words(row, candidates.source.setting.machine):
+            pairs["host memory"] = on_host
+        yield KeyValues(pairs=pairs)
+        lines = [*unnamed_lines(candidates.source.gpu), *lines]
+    for line in lines:
+        yield make_lines(line)
+
+
+def memory_blocks(candidates: Candidates, of: str = "GPU") -> Iterator[Block]:
+    """The memory of the first row by part."""
+    row = candidates.row
+    yield Title(text=f"Memory of the fullest {of}")
+    yield memory_table(row, candidates.source.setting.machine)
+
+
+def _results(plan: Plan, candidates: Candidates) -> Iterator[Block]:
+    """The memory, and every other result by its name."""
+    yield from memory_blocks(candidates)
+    yield Title(text="Speed")
+    row = candidates.row
+    pairs = {
+        name.replace("_", " "): f"{value:,.4g}"
+        for name, value in row.items()
+        if isinstance(value, float)
+        and "memory" not in name
+        and (term := term_of_column(name)) is not None
+        and "result" in term.kind
+    }
+    yield KeyValues(pairs=pairs)
+    yield from uncertainty_blocks(plan, candidates)
+
+
+PLAIN = Details(memory_and_speed=_results, more=lambda *_: (), operators=lambda _: ())

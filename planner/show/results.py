@@ -1,0 +1,380 @@
+"""What `planner.search`, `planner.estimate` and others return: text, frames, notebook pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from planner.base.records import record
+from planner.decide.api_comparison import ApiComparison, compare_with_apis, require_token_pricing
+from planner.decide.assumptions import SensitiveAssumption, sensitive_assumptions
+from planner.decide.explain.explanation import Explanation
+from planner.decide.explain.operators import OperatorTimes
+from planner.decide.explain.plan_comparison import ComparedPlans
+from planner.decide.sizing.length_pools import LengthPools
+from planner.decide.sizing.shared_services import SharedFleet
+from planner.decide.sizing.size_all import Sizes
+from planner.errors import InfeasibleError, SearchSpaceError
+from planner.optimize.exhaustive import exhaustive_search
+from planner.optimize.result import SearchResult
+from planner.optimize.result_columns import full_columns
+from planner.question.request import Request
+from planner.show.presenters.infeasible import infeasible_message
+from planner.workloads.make_plan import (
+    Plan,
+    evaluate,
+    make_plan,
+    make_single_plan,
+    result_of,
+    with_assumption_notes,
+)
+from planner.workloads.saved_plan import SavedPlan
+from planner.workloads.workload import Evaluation
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from planner.show.output_blocks import Block
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+
+from planner.show import output_blocks
+
+
+def recommended_of(request: Request) -> SavedPlan:
+    """What a search of a request recommends.
+
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible;
+    InfeasibleError if nothing fits.
+    """
+    plan = make_plan(request)
+    result = exhaustive_search(plan.problem)
+    if result.recommended is None:
+        raise InfeasibleError(infeasible_message(with_assumption_notes(plan, result), result))
+    return SavedPlan.of(plan, result.recommended.row)
+
+
+def evaluate_request(request: Request, *, is_open: bool) -> tuple[Plan, Evaluation]:
+    """The one plan of a request, feasible or not; the recommended one where its layout is open.
+
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or there are
+    several configurations; InfeasibleError if the layout is open, and nothing fits.
+    """
+    chosen = request
+    if is_open:
+        chosen = replace(recommended_of(request).request(), constraints=request.constraints)
+    plan = make_single_plan(chosen)
+    return plan, evaluate(plan)
+
+
+_ROWS = 10
+
+
+class _Displayable:
+    """Shows itself: as text, and as tables in notebooks."""
+
+    @classmethod
+    def from_result(cls, found: Any, **more: Any) -> Self:
+        """An instance with the fields of a result, which can show itself.
+
+        Parameters
+        ----------
+        found : result
+        more : further fields
+        """
+        return cls(**{field.name: getattr(found, field.name) for field in fields(found)}, **more)
+
+    def summary(self, *, width: int = 80, full: bool = False) -> str:
+        """The result as plain text, a few lines or the ``full`` report.
+
+        Raises SearchSpaceError if the width is not that of a text.
+
+        Parameters
+        ----------
+        width : columns of the text
+        full : whether to write the full report
+        """
+        from planner.show.terminal import terminal_text
+
+        if isinstance(width, bool) or not isinstance(width, int) or not 20 <= width <= 1000:
+            raise SearchSpaceError(
+                f"The width is a number of characters from 20 on, not {width!r}."
+            )
+        return terminal_text(self._blocks(full), width)
+
+    def _repr_html_(self) -> str:
+        return notebook(self._blocks(False))
+
+    def _blocks(self, full: bool) -> Iterable[Block]:
+        raise NotImplementedError
+
+
+class _Deployable(_Displayable):
+    """May be beside published prices per token; shows why it is not feasible."""
+
+    plan: Plan
+    _deployed: ClassVar[str]
+    """The attribute that has the plan; None of a search that found none."""
+
+    @cached_property
+    def open_facts(self) -> list[SensitiveAssumption]:
+        """The assumptions that change the predictions, of a search of the recommended plan."""
+        deployed = getattr(self, self._deployed)
+        return [] if deployed is None else sensitive_assumptions(self.plan, deployed)
+
+    def compare_api(self) -> ApiComparison:
+        """The deployment, of a search the recommended one, compared with API prices per token.
+
+        Raises SearchSpaceError if the workload is not ``serve``; InfeasibleError if nothing is
+        feasible, or it does not fit or misses a limit; SpecError if a list of prices has errors.
+        """
+        require_token_pricing(self.plan.workload.name)
+        if reason := self._why_not():
+            raise InfeasibleError(reason)
+        return compare_with_apis(self.plan, getattr(self, self._deployed))
+
+    def _blocks(self, full: bool) -> Iterable[Block]:
+        from planner.show.output_blocks import Code
+
+        reason = self._why_not()
+        return [Code(text=reason)] if reason else self._feasible_blocks(full)
+
+    def _why_not(self) -> str:
+        raise NotImplementedError
+
+    def _feasible_blocks(self, full: bool) -> Iterable[Block]:
+        raise NotImplementedError
+
+
+@record(kw_only=True, repr=False)
+class SearchAnswer(_Deployable, SearchResult):
+    """Result of `planner.search`; a table in notebooks.
+
+    Parameters
+    ----------
+    base_plan : plan of the question
+    """
+
+    base_plan: Plan
+    _deployed = "recommended"
+
+    @cached_property
+    def plan(self) -> Plan:  # type: ignore[override]
+        """The plan of the question, completed by assumptions that depend on the result."""
+        return with_assumption_notes(self.base_plan, self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The recommended plan and the front as a pandas frame, a row each as in ``--csv``."""
+        if self.recommended is None:
+            return super().to_frame()
+        import pandas as pd
+
+        from planner.show.presenters.pareto_front import marked_rows
+
+        return pd.DataFrame(full_columns(marked_rows(self.plan, self), self.problem.sources))
+
+    def _why_not(self) -> str:
+        from planner.show.presenters.infeasible import infeasible_message
+
+        return infeasible_message(self.plan, self) if self.recommended is None else ""
+
+    def _feasible_blocks(self, full: bool) -> Iterable[Block]:
+        from planner.show.presenters.search import answer_blocks
+
+        return answer_blocks(self.plan, self, _ROWS, is_full=full)
+
+
+@record(kw_only=True, repr=False)
+class EstimateAnswer(_Deployable, Evaluation):
+    """Result of `planner.estimate`; a table in notebooks.
+
+    Parameters
+    ----------
+    plan : plan of the question
+    """
+
+    plan: Plan
+    _deployed = "candidates"
+
+    def _why_not(self) -> str:
+        from planner.show.presenters.infeasible import infeasible_message
+
+        if not self.rejected_by:
+            return ""
+        return infeasible_message(self.plan, result_of(self.plan, self), self)
+
+    def _feasible_blocks(self, full: bool) -> Iterable[Block]:
+        if full:
+            from planner.show.presenters.search import estimate_blocks
+
+            return estimate_blocks(self.plan, self)
+        from planner.show.presenters.search import one_blocks
+
+        return one_blocks(self.plan, self)
+
+
+@record(kw_only=True, repr=False)
+class ExplainAnswer(_Displayable, Explanation):
+    """Result of `planner.explain`; tables in notebooks."""
+
+    def __repr__(self) -> str:
+        return f"<Explanation of {self.plan.problem.sources[0].description}>"
+
+    def to_dict(self) -> dict[str, object]:
+        """The explanation as a dictionary for JSON; times in seconds, memory in GiB."""
+        from planner.show.presenters.explanation import explanation_dict
+
+        return explanation_dict(self)
+
+    def _blocks(self, full: bool) -> Iterable[Block]:
+        from planner.show.presenters.explanation import explanation_blocks
+
+        return explanation_blocks(self, is_full=full)
+
+
+@record(kw_only=True, repr=False)
+class CompareAnswer(_Displayable, ComparedPlans):
+    """Result of `planner.compare`; tables in notebooks."""
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {', '.join(seen.name for seen in self.seens)}>"
+
+    def to_dict(self) -> dict[str, object]:
+        """The comparison as a dictionary for JSON; times in seconds, memory in GiB."""
+        from planner.show.presenters.comparison import comparison_dict
+
+        return comparison_dict(self)
+
+    def _blocks(self, full: bool) -> Iterable[Block]:
+        from planner.show.presenters.comparison import comparison_blocks
+
+        return comparison_blocks(self, is_full=full)
+
+
+@record(kw_only=True, repr=False)
+class SizeAnswer(_Displayable, Sizes):
+    """Result of `planner.size`; a table in notebooks."""
+
+    def _blocks(self, full: bool) -> Iterable[Block]:
+        from planner.show.presenters.sizes import sizes_blocks
+
+        return sizes_blocks(self)
+
+
+@record(kw_only=True, repr=False)
+class ServicesAnswer(_Displayable, SharedFleet):
+    """Result of `planner.size_services`; tables in notebooks."""
+
+    def _blocks(self, full: bool) -> Iterable[Block]:
+        from planner.show.presenters.services import services_blocks
+
+        return services_blocks(self)
+
+
+@record(kw_only=True, repr=False)
+class PoolsAnswer(_Displayable, LengthPools):
+    """Result of `planner.size_pools`; tables in notebooks."""
+
+    def _blocks(self, full: bool) -> Iterable[Block]:
+        from planner.show.presenters.services import length_pools_blocks
+
+        return length_pools_blocks(self)
+
+
+@record(kw_only=True, repr=False)
+class OperatorsAnswer(_Displayable, OperatorTimes):
+    """Result of `planner.operators`; a table in notebooks."""
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} operators>"
+
+    def to_frame(self) -> pd.DataFrame:
+        """The rows as a pandas frame; times in seconds, rates in TFLOP/s and GB/s."""
+        import pandas as pd
+
+        return pd.DataFrame(self.columns)
+
+    def _blocks(self, full: bool) -> Iterable[Block]:
+        from planner.show.presenters.explanation import operators_blocks
+
+        return operators_blocks(self)
+
+
+# Half transparent: the page's own colour shows through.
+_MARKED = "background: rgba(46, 160, 67, 0.2); font-weight: bold"
+_STYLES = {
+    output_blocks.BEST: _MARKED,
+    output_blocks.TOTAL: "font-weight: bold",
+    output_blocks.FAINT: "opacity: 0.6",
+}
+_CELL = "padding: 0.1em 0.8em 0.1em 0; text-align: {}; white-space: nowrap"
+_WIDTH = 80
+
+
+def notebook(blocks: Iterable[output_blocks.Block]) -> str:
+    """Blocks as the HTML of a cell; sentences that follow each other are a paragraph."""
+    parts: list[str] = []
+    sentences: list[output_blocks.Lines] = []
+    for block in (*blocks, None):
+        if isinstance(block, output_blocks.Lines):
+            sentences.append(block)
+            continue
+        parts.append(_paragraphs(sentences))
+        sentences = []
+        if block is not None:
+            parts.append(_WRITERS[type(block)](block))
+    return f"<div>{''.join(parts)}</div>"
+
+
+def _paragraphs(several: Iterable[output_blocks.Lines]) -> str:
+    lines = [
+        (f'<span style="{style}">{escape(line)}</span>' if style else escape(line))
+        for one in several
+        for style in [_STYLES.get(one.mark)]
+        for line in one.lines
+    ]
+    found = "<br>".join(lines).removeprefix("<br>").removesuffix("<br>")
+    return f"<p>{found.replace('<br><br>', '</p><p>')}</p>" if found else ""
+
+
+def _table(table: output_blocks.Table) -> str:
+    styles = [_CELL.format("right" if head.numeric else "left") for head in table.heads]
+    heads = [output_blocks.Cell(text=head.text) for head in table.heads]
+    body = "".join(
+        _row(cells, styles, "td", _STYLES.get(table.mark_of(number), ""))
+        for number, cells in enumerate(table.rows)
+    )
+    has_head = any(head.text.strip() for head in heads)
+    head = f"<thead>{_row(heads, styles, 'th', '')}</thead>" if has_head else ""
+    notes = "".join(f"<p>{escape(note)}</p>" for note in table.notes)
+    return f"<table>{head}<tbody>{body}</tbody></table>{notes}"
+
+
+def _row(cells: Sequence[output_blocks.Cell], styles: Sequence[str], tag: str, style: str) -> str:
+    inner = "".join(
+        f'<{tag} style="{one}">{escape(cell.text)}</{tag}>'
+        for cell, one in zip(cells, styles, strict=True)
+    )
+    return f'<tr style="{style}">{inner}</tr>'
+
+
+def _pairs(pairs: output_blocks.KeyValues) -> str:
+    return _table(output_blocks.text_table(("", ""), pairs.pairs.items(), words=(0, 1)))
+
+
+def _preformatted(text: str) -> str:
+    return f"<pre>{escape(text)}</pre>"
+
+
+_WRITERS: Mapping[type[Any], Callable[[Any], str]] = {
+    output_blocks.Title: lambda title: f"<p><b>{escape(title.text)}</b></p>",
+    output_blocks.Code: lambda code: _preformatted(code.text),
+    output_blocks.KeyValues: _pairs,
+    output_blocks.Table: _table,
+    output_blocks.SideBySide: lambda beside: "".join(
+        f"<p><b>{escape(title)}</b></p>{_table(table)}" for title, table in beside.tables.items()
+    ),
+    output_blocks.TextChart: lambda drawn: _preformatted("\n".join(drawn.lines(_WIDTH, True))),
+}

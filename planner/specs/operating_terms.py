@@ -1,0 +1,352 @@
+"""On what terms GPUs run, how often they fail, and what an interruption of training costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from planner.base.arrays import FloatArray, Numeric
+from planner.base.csv_cells import Value
+from planner.base.enums import Contract
+from planner.base.records import record
+from planner.base.units import DAY, HOUR
+from planner.question.names import (
+    CONTRACT_TERM,
+    GPUS_SOLD_TOGETHER,
+    PRICE_BASIS,
+    PRICE_DATE,
+    PRICE_DOUBTS,
+    PRICE_OFFERS,
+    PRICED_UTILIZATION,
+    RENT_PER_GPU_HOUR,
+)
+from planner.question.terms import columns_about, glossary
+from planner.specs.file_cache import cache_by_files
+from planner.specs.hardware import LoadedSpec, load_spec
+from planner.specs.power import PowerProfile
+from planner.specs.price import Currency, Price
+from planner.specs.software_profile import profile_table
+from planner.specs.spec_files import BytesPerSecond, GpuSeconds, Ratio, Seconds, Share, read_toml
+from planner.specs.spec_paths import SpecKind, find
+from planner.specs.validated import validated
+
+DEFAULT = "published"
+_FREQUENCIES = ("gpu_hours_per_interruption", "gpu_hours_per_preemption", "campaign")
+
+
+@validated
+class Frequency:
+    """GPU-time between two events of a kind; its range is that of published figures.
+
+    Parameters
+    ----------
+    typical : what is expected [GPU s]
+    low : where they are most frequent [GPU s]; as ``typical`` where not given
+    high : where they are rarest [GPU s]; as ``typical`` where not given
+    """
+
+    typical: GpuSeconds
+    low: GpuSeconds | None = None
+    high: GpuSeconds | None = None
+
+    def __post_init__(self) -> None:
+        if not self.end("low") <= self.typical <= self.end("high"):
+            raise ValueError("low, typical and high must be in order")
+
+    def end(self, name: str) -> float:
+        """``low``, ``typical`` or ``high`` in GPU-seconds.
+
+        Parameters
+        ----------
+        name : ``low``, ``typical`` or ``high``
+        """
+        given = getattr(self, name)
+        return self.typical if given is None else given
+
+
+@validated
+class Checkpoints:
+    """How the state of a run is saved.
+
+    Parameters
+    ----------
+    bandwidth_per_node : what a node writes to storage [bytes/s]; unlimited where not given
+    total_bandwidth : what the whole storage takes [bytes/s]; unlimited where not given
+    blocking_share : share of the time of writing for which training stops: 1 where it waits for the
+        end
+    interval : training between two of them [s]; the one that loses least where not given
+    """
+
+    bandwidth_per_node: BytesPerSecond | None = None
+    total_bandwidth: BytesPerSecond | None = None
+    blocking_share: Share = 1.0
+    interval: Seconds | None = None
+
+
+@validated
+class Recovery:
+    """What an interruption takes beside reading the checkpoint and doing work again.
+
+    Parameters
+    ----------
+    detection : until it is noticed and located [s]
+    restart : until nodes are exchanged and all processes run again [s]
+    warm_up : what the first steps take longer [s]
+    """
+
+    detection: Seconds = 0.0
+    restart: Seconds = 0.0
+    warm_up: Seconds = 0.0
+
+    @property
+    def total(self) -> float:
+        """Seconds together."""
+        return self.detection + self.restart + self.warm_up
+
+
+@validated
+class Stragglers:
+    """GPUs or links that work on, but slowly.
+
+    Parameters
+    ----------
+    gpu_hours_per_slowdown : GPU-time between two of them [GPU s]
+    duration : until it is over or the node is exchanged [s]
+    lost_share : share of its speed that the whole job loses meanwhile
+    """
+
+    gpu_hours_per_slowdown: GpuSeconds
+    duration: Seconds
+    lost_share: Share
+
+
+@validated
+class Campaign:
+    """GPU-hours of a whole campaign over those of its steps, checkpoints and failures.
+
+    Restarts by hand, evaluations, nodes that are slow for long, parts that are run again, hours
+    that a job holds its GPUs before it trains.
+
+    Parameters
+    ----------
+    typical : the median of published campaigns
+    low : what 1 of 20 stay below
+    high : what 1 of 20 go beyond
+    """
+
+    typical: Ratio
+    low: Ratio
+    high: Ratio
+
+    def __post_init__(self) -> None:
+        if not 0 < self.low <= self.typical <= self.high:
+            raise ValueError("low, typical and high must be above 0 and in order")
+
+
+NO_CAMPAIGN = Campaign(typical=1.0, low=1.0, high=1.0)
+
+
+@validated
+class ReliabilitySpec:
+    """Failures of a fleet, and how training copes; what is not given does not happen.
+
+    Parameters
+    ----------
+    name : name in reports
+    gpu_hours_per_interruption : of a job, by failures of hardware or software, planned maintenance
+        excluded
+    gpu_hours_per_preemption : by a provider that takes spot instances back; counts under that
+        contract alone
+    checkpoints : saving
+    recovery : starting again
+    stragglers : slow parts
+    campaign : of pretraining, what a campaign takes beyond all this; nothing where not given
+    spare_share : nodes that stand by, as a share of those that train; whole nodes only
+    aliases : other names
+    notes : remarks
+    """
+
+    name: str
+    gpu_hours_per_interruption: Frequency | None = None
+    gpu_hours_per_preemption: Frequency | None = None
+    checkpoints: Checkpoints = Checkpoints()
+    recovery: Recovery = Recovery()
+    stragglers: Stragglers | None = None
+    campaign: Campaign | None = None
+    spare_share: Share = 0.0
+    aliases: tuple[str, ...] = ()
+    notes: str = ""
+
+    def gpu_time(self, kind: str, end: str) -> float:
+        """GPU-seconds per ``interruption`` or ``preemption``: ``low``, ``typical``, ``high``.
+
+        Parameters
+        ----------
+        kind : ``interruption`` or ``preemption``
+        end : ``low``, ``typical`` or ``high``
+        """
+        frequency: Frequency | None = getattr(self, f"gpu_hours_per_{kind}")
+        return math.inf if frequency is None else frequency.end(end)
+
+    @property
+    def is_ideal(self) -> bool:
+        """Whether nothing ever interrupts, slows or saves."""
+        return replace(self, name=IDEAL.name, aliases=(), notes="") == IDEAL
+
+
+IDEAL = ReliabilitySpec(name="ideal")
+
+
+@cache_by_files
+def load_reliability(name: str, folder: Path | None = None) -> LoadedSpec[ReliabilitySpec]:
+    """Figures by name, alias or path, with the source of each; a file may ``extends`` another.
+
+    Raises SpecError if the figures are unknown, or the file or one that it extends has errors.
+
+    Parameters
+    ----------
+    name : name, alias or path of the spec
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
+    path = find(SpecKind.RELIABILITY, name, folder)
+    table, others = reliability_table(path, folder)
+    return load_spec(ReliabilitySpec, table, path, *others)
+
+
+def reliability_table(
+    path: Path, folder: Path | None = None
+) -> tuple[dict[str, object], tuple[Path, ...]]:
+    """The tables of a file over those of the one it ``extends``, and the files of these.
+
+    A frequency is replaced as a whole: the range of published ones is not that of one's own.
+
+    Raises SpecError if a file cannot be read, or extends itself or an unknown file.
+
+    Parameters
+    ----------
+    path : file of the figures
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
+    table, others = profile_table(SpecKind.RELIABILITY, path, folder)
+    own = read_toml(path)
+    below = reliability_table(others[0], folder)[0] if others else {}
+    for frequency in _FREQUENCIES:
+        if nearest := own.get(frequency, below.get(frequency)):
+            table[frequency] = nearest
+    return table, others
+
+
+@record(kw_only=True)
+class OperatingTerms:
+    """Price, power and reliability of the GPUs of a plan.
+
+    Parameters
+    ----------
+    offer : price of a GPU; None: unknown
+    contract : contract of the offer, or the requested one if there is no offer
+    power : power model of node, network and building; None: unknown
+    carbon_intensity : CO2 equivalent of electricity [kg/J]; NaN: unknown region
+    reliability : failures of training runs
+    utilization : share of the hours of the contract with work; None: a run is charged its whole
+        contract, a service runs as long as its contract
+    currency : currency of money in addition to USD
+    is_compared : plans are compared with those under other contracts
+    """
+
+    offer: Price | None = None
+    contract: str = Contract.ON_DEMAND
+    power: PowerProfile | None = None
+    carbon_intensity: float = math.nan
+    reliability: ReliabilitySpec = IDEAL
+    utilization: float | None = None
+    currency: Currency | None = None
+    is_compared: bool = False
+
+    def __post_init__(self) -> None:
+        if self.offer is not None:
+            object.__setattr__(self, "contract", self.offer.contract)
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether the carbon intensity of the electricity is known."""
+        return not math.isnan(self.carbon_intensity)
+
+    @property
+    def price(self) -> float:
+        """Price of a GPU [USD/s]; NaN: unknown."""
+        return math.nan if self.offer is None else self.offer.value
+
+    def had(self, num_gpus: Numeric) -> FloatArray:
+        """GPUs that are paid when ``num_gpus`` are needed: whole racks, nodes or instances.
+
+        Parameters
+        ----------
+        num_gpus : GPUs that are needed
+        """
+        step = 1 if self.offer is None else self.offer.step
+        return np.asarray(np.ceil(np.asarray(num_gpus) / step) * step)
+
+    @property
+    def charged_price(self) -> float:
+        """Price of a GPU in use [USD/s], with the unused hours of its contract."""
+        price = self.price
+        if self.offer is not None and self.offer.is_signed and self.utilization is not None:
+            price *= self.offer.in_use / self.utilization
+        return price
+
+    def rate(self, num_gpus: Numeric) -> FloatArray:
+        """Cost of GPUs in use [USD/s], if they run as long as their contract.
+
+        Parameters
+        ----------
+        num_gpus : GPUs that are needed
+        """
+        return self.had(num_gpus) * self.charged_price
+
+    @property
+    def follows_time(self) -> bool:
+        """Whether a longer run costs more; False: a long term is charged in full."""
+        has_work = self.utilization is not None
+        return self.offer is None or not self.offer.term > DAY or has_work
+
+    @property
+    def columns(self) -> Mapping[str, Value]:
+        """Result columns that all plans of the site have in common."""
+        ends = (math.nan, math.nan)
+        if self.offer is not None:
+            ends = self.offer.low, self.offer.high
+        return {
+            "contract": str(self.contract),
+            "provider": "" if self.offer is None else self.offer.provider,
+            "price_per_gpu_hour_usd": self.price * HOUR,
+            "price_low_per_gpu_hour_usd": ends[0] * HOUR,
+            "price_high_per_gpu_hour_usd": ends[1] * HOUR,
+        }
+
+    @property
+    def grounds(self) -> Mapping[str, Value]:
+        """Result columns that say what the price rests on."""
+        found: dict[str, Value] = dict.fromkeys(columns_about("price_evidence"))
+        if (offer := self.offer) is not None:
+            rent = offer.value if offer.contract == Contract.ON_DEMAND else offer.on_demand
+            evidence: dict[str, Value] = {
+                PRICE_OFFERS: offer.offers,
+                PRICE_DATE: offer.when,
+                PRICE_BASIS: offer.basis,
+                PRICE_DOUBTS: "; ".join(offer.doubts),
+                RENT_PER_GPU_HOUR: math.nan if rent is None else rent * HOUR,
+                GPUS_SOLD_TOGETHER: offer.step,
+                CONTRACT_TERM: offer.term / DAY,
+                PRICED_UTILIZATION: offer.in_use,
+            }
+            found |= {glossary()[name].column: value for name, value in evidence.items()}
+        if self.utilization is not None:
+            found["charged_utilization"] = self.utilization
+        if (currency := self.currency) is not None:
+            found |= {"currency": currency.code, "usd_per_currency": currency.usd}
+            found["currency_date"] = currency.date
+        return found

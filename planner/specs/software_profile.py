@@ -1,0 +1,184 @@
+"""Profiles of frameworks and engines, which may build on another one of their kind."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from planner.base.read_files import require_table
+from planner.errors import SpecError
+from planner.specs.engine import EngineProfile, SchedulerDefault
+from planner.specs.file_cache import cache_by_files
+from planner.specs.framework import FrameworkProfile
+from planner.specs.gpu import GpuSpec, merge_tables
+from planner.specs.hardware import LoadedSpec, load_spec
+from planner.specs.spec_files import Spec, read_toml
+from planner.specs.spec_paths import SpecKind, find
+
+EXTENDS = "extends"
+_NOT_INHERITED = ("current", "name", "aliases", "notes", "since")
+
+
+def runs_on(profile: FrameworkProfile | EngineProfile, gpu: GpuSpec) -> bool:
+    """Whether a framework or an engine has kernels for a GPU.
+
+    Parameters
+    ----------
+    profile : framework or engine profile
+    gpu : GPU
+    """
+    is_of_vendor = not profile.vendors or gpu.vendor in profile.vendors
+    return is_of_vendor and gpu.architecture not in profile.without_architectures
+
+
+def release_parts(number: str) -> tuple[int, ...]:
+    """The numbers of a release.
+
+    Parameters
+    ----------
+    number : release, such as ``0.6.3.post1``
+
+    >>> release_parts("0.6.3.post1")
+    (0, 6, 3, 1)
+    """
+    return tuple(map(int, re.findall(r"\d+", number)))
+
+
+def scheduler_default(
+    engine: EngineProfile, gpu: GpuSpec | None, release: str = ""
+) -> SchedulerDefault | None:
+    """The scheduler's defaults on a GPU in a release; None where the engine has the same on all.
+
+    Parameters
+    ----------
+    engine : engine profile
+    gpu : None where it is not known: the defaults of a small GPU then
+    release : such as "0.11.0"; empty: the newest
+    """
+    name, memory = ("", 0.0) if gpu is None else (gpu.name.lower(), gpu.memory_capacity)
+    parts = release_parts(release)
+    for default in engine.scheduler.defaults:
+        is_for = not default.gpus or name.startswith(default.gpus)
+        if not is_for or name.startswith(default.other_gpus) or memory < default.least_memory:
+            continue
+        is_over = bool(default.until) and not (parts and parts < release_parts(default.until))
+        if not is_over and not (parts and parts < release_parts(default.since)):
+            return default
+    return None
+
+
+def engine_on(
+    engine: EngineProfile, gpu: GpuSpec | None, release: str = "", *, offline: bool = False
+) -> EngineProfile:
+    """The engine with the scheduler's defaults on a GPU in a release (`scheduler_default`).
+
+    Parameters
+    ----------
+    engine : engine profile
+    gpu : GPU; None: unknown, as a small GPU
+    release : release, such as "0.11.0"; empty: the newest
+    offline : a program loads the engine, without a server
+    """
+    default = scheduler_default(engine, gpu, release)
+    if default is None:
+        return engine
+    tokens = default.offline_batched_tokens if offline else default.max_num_batched_tokens
+    memory, seqs = engine.memory, default.max_num_seqs
+    scheduler = replace(engine.scheduler, max_num_seqs=seqs, max_num_batched_tokens=tokens)
+    # It samples as many at its start as it may run at once.
+    memory = replace(memory, profiled_seqs=seqs if memory.profiled_seqs else 0)
+    return replace(engine, scheduler=scheduler, memory=memory)
+
+
+def load_framework(name: str, folder: Path | None = None) -> LoadedSpec[FrameworkProfile]:
+    """A framework profile by name, alias or path, with the source of each number.
+
+    Raises SpecError if the profile is unknown, or its file or one that it extends has errors.
+
+    Parameters
+    ----------
+    name : name, alias or path of the spec
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
+    return _load(SpecKind.FRAMEWORKS, FrameworkProfile, name, folder)
+
+
+def load_engine(name: str, folder: Path | None = None) -> LoadedSpec[EngineProfile]:
+    """An engine profile by name, alias or path, with the source of each number.
+
+    Raises SpecError if the profile is unknown, or its file or one that it extends has errors.
+
+    Parameters
+    ----------
+    name : name, alias or path of the spec
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
+    return _load(SpecKind.ENGINES, EngineProfile, name, folder)
+
+
+def kind_of_profile(path: Path, folder: Path | None = None) -> SpecKind:
+    """Whether a file is a profile of an engine or of a framework.
+
+    Raises SpecError if the file cannot be read.
+
+    Parameters
+    ----------
+    path : file of the profile
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
+    table = read_toml(path)
+    if EXTENDS in table:
+        try:
+            table, _ = profile_table(SpecKind.ENGINES, path, folder)
+        except SpecError:
+            return SpecKind.FRAMEWORKS
+    return SpecKind.ENGINES if "scheduler" in table else SpecKind.FRAMEWORKS
+
+
+def profile_table(
+    kind: SpecKind, path: Path, folder: Path | None = None, seen: tuple[Path, ...] = ()
+) -> tuple[dict[str, object], tuple[Path, ...]]:
+    """The tables of a profile over those of the one it ``extends``, and the files of these.
+
+    Name, aliases, notes and the release from which it holds are a profile's own.
+
+    Raises SpecError if a file cannot be read, or extends itself or an unknown file.
+
+    Parameters
+    ----------
+    kind : kind of spec, such as ``gpus``
+    path : file of the profile
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    seen : files that extend this one, to detect cycles
+    """
+    table = read_toml(path)
+    if EXTENDS not in table:
+        return table, ()
+    parent = table.pop(EXTENDS)
+    below = _parent(kind, parent, path, folder)
+    lineage = (*seen, Path(os.path.realpath(path)))
+    if Path(os.path.realpath(below)) in lineage:
+        raise SpecError(f"{path}: extends leads back to {parent!r}.")
+    inherited, others = profile_table(kind, below, folder, lineage)
+    own = {key: table[key] for key in _NOT_INHERITED if key in table}
+    kept = {key: value for key, value in inherited.items() if key not in _NOT_INHERITED}
+    return require_table(merge_tables(own | kept, table), str(path)), (below, *others)
+
+
+@cache_by_files
+def _load(kind: SpecKind, profile: type[Spec], name: str, folder: Path | None) -> LoadedSpec[Spec]:
+    path = find(kind, name, folder)
+    table, others = profile_table(kind, path, folder)
+    return load_spec(profile, table, path, *others)
+
+
+def _parent(kind: SpecKind, parent: object, path: Path, folder: Path | None) -> Path:
+    if not isinstance(parent, str):
+        raise SpecError(f"{path}: extends must be the name or the path of a profile.")
+    try:
+        name = str(path.parent / parent) if parent.endswith(".toml") else parent
+        return find(kind, name, folder)
+    except SpecError as error:
+        raise SpecError(f"{path}: extends: {error}") from error

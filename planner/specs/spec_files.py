@@ -1,0 +1,458 @@
+"""Files of specs and tables of CSV, read with every fault in them told at once."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from io import StringIO
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+from planner.base import read_files
+from planner.base.read_files import SMALL, TABLE, parse_csv, repeated_names
+from planner.base.units import to_si
+from planner.errors import SpecError, did_you_mean
+from planner.question.renamed import current_keys, current_name
+from planner.specs.file_cache import cache_by_files, cache_on_disk, stamp
+from planner.specs.validated import (
+    UNKNOWN,
+    Interval,
+    PreValidator,
+    ValidationErrors,
+    build_validated,
+    field_types,
+)
+
+
+@dataclass(slots=True)
+class FileContext:
+    """Context that the validators of one file share.
+
+    Parameters
+    ----------
+    sources : text of each source by its key in the table ``[sources]``
+    """
+
+    sources: dict[str, str] = field(default_factory=dict)
+
+
+def _read(dimension: str) -> Callable[[object, object], object]:
+    def read(value: object, context: object) -> object:
+        if not isinstance(context, FileContext):
+            return value
+        if not isinstance(value, dict):
+            raise ValueError(
+                f'must be written {{ value = {value!r}, unit = "...", source = "..." }}'
+            )
+        missing = {"value", "unit", "source"} - value.keys()
+        extra = value.keys() - {"value", "unit", "source"}
+        if missing or extra:
+            raise ValueError(
+                "needs exactly the keys value, unit, source"
+                + (f"; missing: {', '.join(sorted(missing))}" if missing else "")
+                + (f"; unknown: {', '.join(sorted(extra))}" if extra else "")
+            )
+        number, unit, source = value["value"], value["unit"], value["source"]
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise ValueError(f"value {number!r} is not a number")
+        if not isinstance(unit, str) or not isinstance(source, str):
+            raise ValueError("unit and source must be text")
+        if source != "assumed" and source not in context.sources:
+            raise ValueError(f"source {source!r} is not in the [sources] table")
+        return to_si(number, unit, dimension)
+
+    return read
+
+
+Bytes = Annotated[float, PreValidator(_read("byte")), Interval(gt=0, lt=1e18)]
+BytesOrZero = Annotated[float, PreValidator(_read("byte")), Interval(ge=0, lt=1e18)]
+BytesPerSecond = Annotated[float, PreValidator(_read("byte/s")), Interval(gt=0, lt=1e18)]
+BytesPerSecondOrZero = Annotated[float, PreValidator(_read("byte/s")), Interval(ge=0, lt=1e18)]
+FlopPerSecond = Annotated[float, PreValidator(_read("flop/s")), Interval(gt=0, lt=1e20)]
+Seconds = Annotated[float, PreValidator(_read("second")), Interval(ge=0, lt=1e6)]
+GpuSeconds = Annotated[float, PreValidator(_read("second")), Interval(gt=0, lt=1e18)]
+Watts = Annotated[float, PreValidator(_read("watt")), Interval(gt=0, lt=1e6)]
+Fraction = Annotated[float, PreValidator(_read("1")), Interval(gt=0, le=2)]
+FractionOrZero = Annotated[float, PreValidator(_read("1")), Interval(ge=0, le=2)]
+Share = Annotated[float, PreValidator(_read("1")), Interval(ge=0, le=1)]
+Numbers = Annotated[float, PreValidator(_read("1")), Interval(ge=0, lt=1e15)]
+Ratio = Annotated[float, PreValidator(_read("1")), Interval(ge=0, lt=1e9)]
+
+
+Spec = TypeVar("Spec")
+
+
+def read_bytes(path: Path, limit: int = SMALL) -> bytes:
+    """The content of a file of at most ``limit`` bytes.
+
+    Raises SpecError if the file cannot be read, is larger, or is no regular file: a device or a
+    pipe may never end.
+
+    Parameters
+    ----------
+    path : file to read
+    limit : greatest size of the file [bytes]
+    """
+    stamp(path)
+    return read_files.read_bytes(path, limit)
+
+
+def read_text(path: Path, limit: int = SMALL) -> str:
+    """The text of a UTF-8 file of at most ``limit`` bytes; every line ends with one newline.
+
+    Raises SpecError if the file cannot be read, is larger, is no regular file, or is not UTF-8.
+
+    Parameters
+    ----------
+    path : file to read
+    limit : greatest size of the file [bytes]
+    """
+    text = read_files.decode_text(read_bytes(path, limit), path)
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_toml(path: Path) -> dict[str, object]:
+    """The tables of a TOML file; those inside it are shared and must not be changed.
+
+    Raises SpecError if the file cannot be read or is not TOML; the message names file and line.
+
+    Parameters
+    ----------
+    path : file to read
+    """
+    return dict(_parsed(path))
+
+
+@cache_by_files
+def _parsed(path: Path) -> dict[str, object]:
+    table = cache_on_disk(path, lambda place: read_files.parse_toml(read_text(place), str(place)))
+    return current_keys(table, str(path))
+
+
+def read_spec(kind: type[Spec], path: Path) -> Spec:
+    """A spec file as a validated, frozen object.
+
+    Raises SpecError with one line per error: file, key, problem and a close match.
+
+    Parameters
+    ----------
+    kind : class of the spec
+    path : file to read
+    """
+    return check_spec(kind, read_toml(path), where=str(path))
+
+
+def check_spec(kind: type[Spec], table: Mapping[str, object], where: str) -> Spec:
+    """``table`` as a ``kind``; ``where`` names it in error messages.
+
+    Raises SpecError with one line per error.
+
+    Parameters
+    ----------
+    kind : class of the spec
+    table : table of a spec file
+    where : file or table that error messages name
+    """
+    fields = dict(table)
+    sources = fields.pop("sources", {})
+    faults = list(_source_faults(sources))
+    context = FileContext(sources if isinstance(sources, dict) else {})
+    try:
+        spec = build_validated(kind, fields, context)
+    except ValidationErrors as error:
+        for place, text in error.found:
+            hint = did_you_mean(place[-1], field_names(kind)) if text == UNKNOWN else ""
+            faults.append(f"{'.'.join(place) or 'the file'} {text}.{hint}")
+    if faults:
+        raise SpecError("\n".join(f"{where}: {fault}" for fault in faults))
+    return spec
+
+
+def provenance(table: Mapping[str, object]) -> dict[str, str]:
+    """Dotted key of every quantity in a spec table -> the source it names.
+
+    Parameters
+    ----------
+    table : table of a spec file
+    """
+    return {key: str(quantity["source"]) for key, quantity in _quantities(table, "")}
+
+
+def digest(*paths: Path) -> str:
+    """Twelve hexadecimal digits that change when one of the files changes.
+
+    Parameters
+    ----------
+    paths : files
+    """
+    return _short(b"".join(read_bytes(path, TABLE) for path in paths))
+
+
+def text_digest(text: str) -> str:
+    """As `digest`, of a text.
+
+    Parameters
+    ----------
+    text : text
+    """
+    return _short(text.encode())
+
+
+def _short(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:12]
+
+
+def _quantities(
+    table: Mapping[str, object], prefix: str
+) -> Iterator[tuple[str, Mapping[str, object]]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            if "value" in value and "source" in value:
+                yield prefix + key, value
+            else:
+                yield from _quantities(value, f"{prefix}{key}.")
+
+
+def _source_faults(sources: object) -> Iterator[str]:
+    if not isinstance(sources, dict):
+        yield "sources must be a table of name = text"
+        return
+    for name, text in sources.items():
+        if not isinstance(text, str) or not text.strip():
+            yield f"sources.{name} must say where the figures come from"
+
+
+def field_names(kind: object) -> set[str]:
+    """Names of the fields of a spec and of the specs inside it.
+
+    Parameters
+    ----------
+    kind : class of the spec
+    """
+    names: set[str] = set()
+    for name, hint in field_types(kind).items():
+        names.add(name)
+        for part in (hint, *getattr(hint, "__args__", ())):
+            if part is not kind:
+                names |= field_names(part)
+    return names
+
+
+Row = Mapping[str, Any]
+T = TypeVar("T")
+
+UNDATED = "undated"
+_LARGEST = 1e15
+_MONTHS = 12
+_DATE = re.compile(r"(\d{4})(?:-(0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?)?")
+
+
+def text(cell: str, _: str) -> str:
+    """A cell as it is.
+
+    Parameters
+    ----------
+    cell : text of the cell
+    """
+    return cell
+
+
+class Column(NamedTuple):
+    """A column of a CSV file.
+
+    Parameters
+    ----------
+    name : name in the first line of the file
+    read : function from cell and column name to the value
+    needed : whether the file must have the column
+    """
+
+    name: str
+    read: Callable[[str, str], object] = text
+    needed: bool = False
+
+
+def read_records(
+    path: Path, columns: Sequence[Column], make: Callable[[Row], T], once: Sequence[str] = ()
+) -> list[T]:
+    """What is made of each row of a file, in order; a column that it lacks has empty cells.
+
+    What the columns ``once`` say together stands in one row.
+
+    Raises SpecError if the file cannot be read, is no CSV, has a column that is unknown or lacks
+    one that is needed, a row has more cells than there are columns, or something is wrong with one;
+    one line each.
+
+    Parameters
+    ----------
+    path : file to read
+    columns : columns that the file may have
+    make : function from the values of a row by column to the record
+    once : columns whose combination of values may occur only once
+    """
+    found: list[T] = []
+    faults: list[str] = []
+    first: dict[str, int] = {}
+    # Most cells of a column stand in many rows.
+    reads = [(name, cache(read)) for name, read, _ in columns]
+    for line, cells in _lines(path, columns):
+        row: dict[str, object] = {}
+        wrong: list[str] = []
+        for name, read in reads:
+            try:
+                row[name] = read(cells.get(name, ""), name)
+            except ValueError as error:
+                wrong.append(str(error))
+        if not wrong:
+            try:
+                found.append(make(row))
+                told = [cells.get(name, "") for name in once]
+                key = ", ".join(told).lower()
+                if told and first.setdefault(key, line) != line:
+                    words = ", ".join(cell for cell in told if cell)
+                    raise ValueError(f"{words} stands on line {first[key]}, too")
+            except ValueError as error:
+                wrong.append(str(error))
+        faults += [f"{path}:{line}: {fault}." for fault in wrong]
+    if faults:
+        raise SpecError("\n".join(faults))
+    return found
+
+
+def _lines(path: Path, columns: Sequence[Column]) -> list[tuple[int, Mapping[str, str]]]:
+    """The rows of a file, each with its line number; cells that a row lacks are left out."""
+    lines = [
+        (number, [cell.strip() for cell in row])
+        for number, row in parse_csv(StringIO(read_text(path, TABLE)), path)
+    ]
+    known = [column.name for column in columns]
+    head = [current_name("column", name.lower(), known) for name in lines[0][1]] if lines else []
+    faults = [
+        f"1: column {name!r} is unknown.{did_you_mean(name, known)} Known: {', '.join(known)}."
+        for name in head
+        if name not in known
+    ]
+    missing = [name for name, _, needed in columns if needed and name not in head]
+    faults += [f"1: there is no column {name}." for name in missing]
+    faults += [f"1: column {name} is there twice." for name in repeated_names(head)]
+    faults += [
+        f"{line}: has {len(cells)} fields, not {len(head)}."
+        for line, cells in lines[1:]
+        if len(cells) > len(head)
+    ]
+    if faults:
+        raise SpecError("\n".join(f"{path}:{fault}" for fault in faults))
+    return [(line, dict(zip(head, cells, strict=False))) for line, cells in lines[1:] if any(cells)]
+
+
+def number(text: str, column: str) -> float:
+    """A finite number that is not negative.
+
+    Raises ValueError if the text is no such number.
+
+    Parameters
+    ----------
+    text : text of the cell
+    column : name of the column, for error messages
+    """
+    try:
+        found = float(text)
+    except ValueError:
+        raise ValueError(f"{column} {text!r} is not a number") from None
+    if not 0 <= found <= _LARGEST:
+        raise ValueError(f"{column} {text} is negative, or not finite")
+    return found
+
+
+def nonempty_text(cell: str, column: str) -> str:
+    """Any text but an empty one.
+
+    Raises ValueError if the cell is empty.
+
+    Parameters
+    ----------
+    cell : text of the cell
+    column : name of the column, for error messages
+    """
+    if not cell:
+        raise ValueError(f"{column} is empty")
+    return cell
+
+
+def optional(read: Callable[[str, str], T]) -> Callable[[str, str], T | None]:
+    """What makes a value of a cell, and None of an empty one.
+
+    Parameters
+    ----------
+    read : function from a cell that is not empty and the column name to the value
+    """
+    return lambda cell, column: read(cell, column) if cell else None
+
+
+def one_of(words: Collection[str]) -> Callable[[str, str], str]:
+    """What takes one of some words.
+
+    Parameters
+    ----------
+    words : valid texts
+    """
+
+    def read(cell: str, column: str) -> str:
+        if cell not in words:
+            hint = did_you_mean(cell, words)
+            raise ValueError(f"{column} {cell!r} is not one of {', '.join(words)}{hint}")
+        return cell
+
+    return read
+
+
+def parse_date(cell: str, _: str) -> str:
+    """A date, or nothing; see `month`.
+
+    Parameters
+    ----------
+    cell : text of the cell
+    """
+    month(cell)
+    return cell
+
+
+def month(date: str) -> int | None:
+    """The number of a date's month, that of January where only the year is known; None undated.
+
+    Raises ValueError if the text is no date.
+
+    Parameters
+    ----------
+    date : ``YYYY``, ``YYYY-MM``, ``YYYY-MM-DD``, or empty
+
+    >>> month("2026-01-31") - month("2025")
+    12
+    """
+    if date in ("", UNDATED):
+        return None
+    match = _DATE.fullmatch(date)
+    if match is None:
+        raise ValueError(f"date {date!r} is not a year, a month or a day, as in 2026-10-24")
+    return int(match[1]) * _MONTHS + int(match[2] or 1) - 1
+
+
+def are_old(dates: Sequence[str]) -> list[bool]:
+    """Whether each offer of a list is old: a year behind the newest, or undated.
+
+    Today's date does not matter, so that answers do not change with it. A list without dates
+    has no old offers.
+
+    Parameters
+    ----------
+    dates : date of each offer, as `month` reads it
+    """
+    number_of = {date: month(date) for date in set(dates)}
+    newest = max((number for number in number_of.values() if number is not None), default=None)
+    if newest is None:
+        return [False] * len(dates)
+    old = {date: number is None or number < newest - _MONTHS for date, number in number_of.items()}
+    return [old[date] for date in dates]

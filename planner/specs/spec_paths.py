@@ -1,0 +1,361 @@
+"""Where spec files are, and which one a name means: the one module that knows folders.
+
+Looked up in this order: the folder of the request, the working directory, what is shipped.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+
+from planner.base.read_files import parse_toml
+from planner.errors import SpecError
+from planner.specs.file_cache import IDENTITY, cache_by_files, stamp
+from planner.specs.spec_files import read_text
+
+API_PRICES = "api_prices.csv"
+"""What a list of prices per token is called."""
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+class SpecKind(StrEnum):
+    """The kinds of spec files; the value is the name of their folder."""
+
+    GPUS = "gpus"
+    CLUSTERS = "clusters"
+    MODELS = "models"
+    FRAMEWORKS = "frameworks"
+    ENGINES = "engines"
+    SPACES = "spaces"
+    EFFICIENCY = "efficiency"
+    SWEEPS = "sweeps"
+    RELIABILITY = "reliability"
+
+    @property
+    def singular(self) -> str:
+        """The word for one of them in messages."""
+        return _SINGULAR[self]
+
+
+_SINGULAR = {
+    SpecKind.GPUS: "GPU",
+    SpecKind.CLUSTERS: "cluster",
+    SpecKind.MODELS: "model",
+    SpecKind.FRAMEWORKS: "framework",
+    SpecKind.ENGINES: "engine",
+    SpecKind.SPACES: "search space",
+    SpecKind.EFFICIENCY: "efficiency class",
+    SpecKind.SWEEPS: "sweep",
+    SpecKind.RELIABILITY: "reliability",
+}
+
+
+# The folders of `search_spaces` that hold them.
+_OF_SPACES = {SpecKind.SPACES: ".", SpecKind.SWEEPS: "sweeps"}
+
+
+def spec_folders(kind: SpecKind | str, folder: Path | None = None) -> list[Path]:
+    """The folders that hold specs of ``kind``, that of the user's ``folder`` in front.
+
+    Parameters
+    ----------
+    kind : kind of spec, such as ``gpus``
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
+    word = SpecKind(kind)
+    candidates = [root / word for root in _user_roots(folder)]
+    if word in _OF_SPACES:
+        candidates.append(Path("search_spaces") / _OF_SPACES[word])
+    candidates.append(_shipped(word))
+    return _existing(candidates)
+
+
+@cache_by_files
+def listing(folder: Path, suffix: str) -> tuple[Path, ...]:
+    """The entries of a folder whose names end with ``suffix``, sorted.
+
+    Parameters
+    ----------
+    folder : folder to list
+    suffix : end of the names
+    """
+    stamp(folder)
+    try:
+        found = sorted(name for name in os.listdir(folder) if name.endswith(suffix))
+    except OSError:  # no folder, or one that may not be read
+        return ()
+    return tuple(folder / name for name in found)
+
+
+def is_shipped(kind: SpecKind, name: str) -> bool:
+    """Whether planner ships a spec of this name.
+
+    Parameters
+    ----------
+    kind : kind of spec, such as ``gpus``
+    name : name of the spec
+    """
+    return any(path.stem == name for path in listing(_shipped(kind), ".toml"))
+
+
+def price_files(folder: Path | None = None) -> list[Path]:
+    """The price lists, the one whose prices count first in front.
+
+    Parameters
+    ----------
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
+    return extra_files("prices.csv", folder)
+
+
+def data_folders(folder: Path | None = None) -> list[Path]:
+    """The folders of all files that a plan may read.
+
+    Parameters
+    ----------
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
+    roots = [*_user_roots(folder), Path("search_spaces")]
+    roots += [_data_folder("hardware_specs"), _data_folder("search_spaces")]
+    roots += [_shipped(kind) for kind in (SpecKind.MODELS, SpecKind.FRAMEWORKS, SpecKind.ENGINES)]
+    return _existing(roots)
+
+
+def data_files(folder: Path | None = None) -> list[Path]:
+    """Every file that a plan may read, sorted by its place in its folder.
+
+    Parameters
+    ----------
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
+    found = [path for root in data_folders(folder) for path in sorted(root.rglob("*"))]
+    return [path for path in found if path.suffix in (".toml", ".csv") and os.path.isfile(path)]
+
+
+def api_price_files(folder: Path | None = None) -> list[Path]:
+    """The lists of prices per token, the one whose prices count first in front.
+
+    Parameters
+    ----------
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
+    return extra_files(API_PRICES, folder)
+
+
+def load_file(path: Path) -> Path:
+    """The file of a day's load: where it is named, else the one of this name that is shipped.
+
+    Parameters
+    ----------
+    path : path or name of the file
+    """
+    shipped = _data_folder("search_spaces") / "loads" / path.name
+    is_shipped = str(path) == path.name and not os.path.exists(path) and os.path.exists(shipped)
+    return shipped if is_shipped else path
+
+
+def kernel_folders(folder: Path | None = None) -> list[Path]:
+    """The folders of tables of measured kernels, the one to look in first in front.
+
+    Parameters
+    ----------
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
+    return extra_files("kernels", folder)
+
+
+def extra_files(name: str, folder: Path | None = None) -> list[Path]:
+    """The files or folders of a name beside the folders of specs, the one that counts in front.
+
+    Parameters
+    ----------
+    name : name of a file or folder
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
+    roots = [*_user_roots(folder), _data_folder("hardware_specs")]
+    return _existing([root / name for root in roots])
+
+
+def _user_roots(folder: Path | None) -> list[Path]:
+    local = Path("hardware_specs")
+    return [local] if folder is None else [folder, local]
+
+
+def _shipped(kind: SpecKind) -> Path:
+    if kind is SpecKind.MODELS:
+        return _PACKAGE / "model_specs"
+    if kind is SpecKind.FRAMEWORKS:
+        return _PACKAGE / "framework_profiles"
+    if kind is SpecKind.ENGINES:
+        return _PACKAGE / "engine_profiles"
+    if kind in _OF_SPACES:
+        return _data_folder("search_spaces") / _OF_SPACES[kind]
+    return _data_folder("hardware_specs") / kind
+
+
+def _data_folder(name: str) -> Path:
+    # A wheel carries the folder inside the package; a checkout, editable or not, beside it.
+    inside = _PACKAGE / "data" / name
+    return inside if stamp(inside) else _PACKAGE.parent / name
+
+
+def _existing(candidates: list[Path]) -> list[Path]:
+    found: dict[tuple[int, ...], Path] = {}
+    for path in candidates:
+        if seen := stamp(path):
+            found.setdefault(seen[IDENTITY], path)
+    return list(found.values())
+
+
+# They stand before the first table of a file; reading only them keeps look-ups quick.
+_ALIASES = re.compile(r"^aliases\s*=\s*\[[^\]]*\]", re.MULTILINE)
+_NAME = re.compile(r"^name\s*=\s*\"([^\"\n\\]+)\"", re.MULTILINE)
+
+_MAX_SUGGESTIONS = 3
+_SHORTEST_PART = 3
+
+
+class UnknownSpecError(SpecError):
+    """No spec has this name; close ones are looked for when somebody reads the message."""
+
+    def __str__(self) -> str:
+        # Whoever tells where the name stood raises it again with a whole message.
+        return _unknown(*self.args) if len(self.args) > 1 else super().__str__()
+
+
+def names(kind: SpecKind | str, folder: Path | None = None) -> list[str]:
+    """All specs of a kind, sorted; those of ``folder`` hide others of their name.
+
+    Parameters
+    ----------
+    kind : kind of spec, such as ``gpus``
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
+    return sorted(_files(kind, folder))
+
+
+def find(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path:
+    """The file of a spec, by name, alias or path.
+
+    Raises SpecError if no file has the name; the message lists close names.
+
+    Parameters
+    ----------
+    kind : kind of spec, such as ``gpus``
+    name : name, alias or path of the spec
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
+    if name.endswith(".toml") or "/" in name or "\\" in name:
+        own = Path(name)
+        stamp(own)
+        if not os.path.isfile(own):
+            what = "is not a regular file" if os.path.exists(own) else "there is no such file"
+            raise SpecError(f"{own}: {what}.")
+        return own
+    files = _files(kind, folder)
+    for word in (name, _normalised(name)):
+        if word in files:
+            return files[word]
+    aliases = _aliases(kind, folder)
+    if path := _by_alias(name, files, aliases):
+        return path
+    raise UnknownSpecError(SpecKind(kind), name, files, aliases)
+
+
+def aliased(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path | None:
+    """The file that has ``name`` among its aliases, if there is one.
+
+    Parameters
+    ----------
+    kind : kind of spec, such as ``gpus``
+    name : name, alias or path of the spec
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
+    return _by_alias(name, _files(kind, folder), _aliases(kind, folder))
+
+
+def aliases_of(kind: SpecKind | str, folder: Path | None = None) -> Mapping[str, str]:
+    """The specs that aliases mean: lower-case alias, with its owner and without -> name.
+
+    Parameters
+    ----------
+    kind : kind of spec, such as ``gpus``
+    folder : folder of own spec files, searched first; None: working directory and shipped files
+    """
+    return _aliases(kind, folder)
+
+
+def _by_alias(name: str, files: Mapping[str, Path], aliases: Mapping[str, str]) -> Path | None:
+    stem = aliases.get(_normalised(name))
+    return None if stem is None else files[stem]
+
+
+@cache_by_files
+def _files(kind: SpecKind | str, folder: Path | None) -> Mapping[str, Path]:
+    files: dict[str, Path] = {}
+    for place in spec_folders(kind, folder):
+        for path in listing(place, ".toml"):
+            files.setdefault(path.stem, path)
+    return files
+
+
+def _normalised(name: str) -> str:
+    return re.sub(r"[\s_]+", "-", name.strip().lower())
+
+
+@cache_by_files
+def _aliases(kind: SpecKind | str, folder: Path | None) -> Mapping[str, str]:
+    aliases: dict[str, str] = {}
+    for name, path in _files(kind, folder).items():
+        for alias in _aliases_in(path):
+            for word in (alias, alias.rpartition("/")[2]):  # a repository, without its owner too
+                aliases.setdefault(_normalised(word), name)
+    for name, path in _files(kind, folder).items():  # results show the name that the file sets
+        if shown := _name_in(path):
+            aliases.setdefault(_normalised(shown), name)
+    return aliases
+
+
+@cache_by_files
+def _name_in(path: Path) -> str:
+    """The name that a file sets, empty where it cannot be read."""
+    try:
+        match = _NAME.search(read_text(path))
+    except SpecError:
+        return ""
+    return match.group(1) if match else ""
+
+
+@cache_by_files
+def _aliases_in(path: Path) -> tuple[str, ...]:
+    try:
+        match = _ALIASES.search(read_text(path))
+        words = parse_toml(match.group(), str(path))["aliases"] if match else None
+    except SpecError:
+        return ()  # the file is faulty; loading it by its name says how
+    return tuple(word for word in words if isinstance(word, str)) if isinstance(words, list) else ()
+
+
+def _unknown(
+    kind: SpecKind, name: str, files: Mapping[str, Path], aliases: Mapping[str, str]
+) -> str:
+    from difflib import get_close_matches
+
+    targets = {**aliases, **{file: file for file in files}}
+    close = get_close_matches(_normalised(name), sorted(targets), n=_MAX_SUGGESTIONS, cutoff=0.7)
+    if not close:  # such as the h100 of nvidia-h100: the most parts in common
+        parts = {part for part in _normalised(name).split("-") if len(part) >= _SHORTEST_PART}
+        shared = {word: len(parts & {*word.split("-")}) for word in sorted(targets)}
+        close = sorted(filter(shared.get, shared), key=lambda word: -shared[word])[
+            :_MAX_SUGGESTIONS
+        ]
+    suggestions = list(dict.fromkeys(targets[word] for word in close))
+    hint = f" Did you mean {' or '.join(suggestions)}?" if suggestions else ""
+    listing = f" `planner specs list {kind}` shows all {len(files)}."
+    if kind is SpecKind.SWEEPS:  # few, and questions rather than specs
+        listing = f" Known: {', '.join(sorted(files))}."
+    return f"Unknown {kind.singular} {name!r}.{hint}{listing}"

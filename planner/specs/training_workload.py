@@ -1,0 +1,209 @@
+"""What is to be computed: a training run."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Annotated
+
+from planner.base.enums import AdapterKind, AdapterTargets, Padding
+from planner.base.training_aliases import ExpertAdapters, SavedModules, TrainingObjective
+from planner.errors import SpecError
+from planner.specs.validated import Interval, validated
+
+_REPEATED_GROUP = re.compile(r"\(([^()]+)\)\*(\d{1,4})")
+_REPEATED = re.compile(r"(.)\*(\d{1,4})")
+_COUNTS = re.compile(r"\d{1,5}(,\d{1,5})*")
+_LONGEST = 100_000
+
+
+def chunks_of(layout: str) -> list[str]:
+    """The chunks that a layout deals layers to; E: embedding, t: layer, m: later tokens, L: loss.
+
+    Raises SpecError if the layout is invalid or longer than any model.
+
+    Parameters
+    ----------
+    layout : layout as Megatron-Core writes it, such as ``Et*3|(tt|)*2,m|L``
+
+    >>> chunks_of("Et*3|(tt|)*2,m|L")
+    ['Ettt', 'tt', 'tt', 'm', 'L']
+    """
+    text = layout.replace(",", "").replace(" ", "")
+    for pattern in (_REPEATED_GROUP, _REPEATED):
+        counts = (int(number) * len(each) for each, number in pattern.findall(text))
+        if len(text) + sum(counts) > _LONGEST:
+            raise SpecError(f"The layout {layout[:60]!r} of the pipeline has too many layers.")
+        text = pattern.sub(lambda found: found[1] * int(found[2]), text)
+    if set(text) - set("EtmL|"):
+        raise SpecError(
+            f"{layout[:60]!r} is not a pipeline layout, as Et*3|(tt|)*29,m|L and 7,8,8,7 are."
+        )
+    return text.split("|")
+
+
+@lru_cache(maxsize=256)
+def layers_of_chunks(layout: str) -> tuple[int, ...]:
+    """Layers of each chunk; a layout may also be their numbers alone.
+
+    Raises SpecError if the layout is invalid, or embedding or loss are not in the first and the
+    last chunk.
+
+    Parameters
+    ----------
+    layout : layout as Megatron-Core writes it, or the number of layers of each chunk
+
+    >>> layers_of_chunks("Et*3|(tt|)*2,m|L"), layers_of_chunks("7,8,8,7")
+    ((3, 2, 2, 1, 0), (7, 8, 8, 7))
+    """
+    text = layout.replace(" ", "")
+    if _COUNTS.fullmatch(text):
+        return tuple(int(number) for number in text.split(","))
+    chunks = chunks_of(layout)
+    inside = "".join(chunks)
+    if not inside.startswith("E") or not inside.endswith("L") or chunks[0][:1] != "E":
+        raise SpecError(
+            f"{layout[:60]!r}: the first chunk of a pipeline holds the embedding (E), the last one "
+            "the loss (L)."
+        )
+    if inside.count("E") > 1 or inside.count("L") > 1 or chunks[-1][-1:] != "L":
+        raise SpecError(f"{layout[:60]!r} has several embeddings or losses, or chunks after L.")
+    return tuple(chunk.count("t") + chunk.count("m") for chunk in chunks)
+
+
+USUAL_DEVIATION = 0.8
+"""Standard deviation of samples' lengths over their mean: 3,234 and 2,547 tokens in the benchmark
+of modelscope/ms-swift@cdb169b78, docs/source_en/LLM/Benchmark.md."""
+
+
+_EIGHT = 8
+
+
+@validated
+class AdapterSetup:
+    """Trained part of a model: all weights, or adapters of frozen weights.
+
+    Parameters
+    ----------
+    adapter : kind of adapter
+    lora_rank : rank of the adapters
+    lora_targets : matrices with adapters
+    expert_adapters : adapters of routed experts
+    modules_to_save : modules that are trained in full together with an adapter
+    double_quantization : scales of 4-bit weights are quantized
+    quantization_bits : bits of the frozen weights of QLoRA, 4 or 8
+    virtual_tokens : virtual tokens of prompt and prefix tuning
+    """
+
+    adapter: AdapterKind = AdapterKind.NONE
+    lora_rank: Annotated[int, Interval(ge=1, le=100_000)] = 16
+    lora_targets: AdapterTargets = AdapterTargets.ATTENTION
+    expert_adapters: ExpertAdapters = ExpertAdapters.NONE
+    modules_to_save: SavedModules = SavedModules.NONE
+    double_quantization: bool = True
+    quantization_bits: Annotated[int, Interval(ge=4, le=8)] = 4
+    virtual_tokens: Annotated[int, Interval(ge=0, le=100_000)] = 0
+
+    @property
+    def adapter_name(self) -> str:
+        """The adapter as people call it: QLoRA's weights have 4 bits."""
+        is_eight = self.adapter is AdapterKind.QLORA and self.quantization_bits == _EIGHT
+        return f"{_EIGHT}-bit {AdapterKind.LORA}" if is_eight else str(self.adapter)
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether the model's own weights stay as they are."""
+        return self.adapter is not AdapterKind.NONE
+
+    @property
+    def saves_ends(self) -> bool:
+        """Whether embedding and logits are trained beside an adapter."""
+        return self.is_frozen and self.modules_to_save is SavedModules.EMBEDDINGS
+
+    @property
+    def has_virtual_tokens(self) -> bool:
+        """Whether virtual tokens are trained, and no matrix has an adapter."""
+        return self.is_frozen and not self.adapter.is_low_rank
+
+
+@validated
+class TrainingWorkload(AdapterSetup):
+    """A training run.
+
+    Parameters
+    ----------
+    sequence_length : tokens of a sequence
+    global_batch_size : samples of an optimizer step; a search space may list others. A sample has
+        `sequences_per_sample`
+    total_tokens : tokens of the run
+    dropout : dropout masks are kept
+    pipeline_layout : layers of each pipeline chunk as Megatron-Core writes them, or their numbers;
+        empty: as the framework splits them
+    padding : how samples fill sequences
+    mean_sample_length : mean tokens of a sample before the sequence cuts it off; 0: samples fill
+        their sequences
+    sample_length_deviation : standard deviation of the tokens of a sample
+    training_objective : training objective
+    tuned : the run is tuned on its GPUs (True) or a first run (False); None: not specified
+    precompute_ref_log_probs : log-probabilities of the reference model were computed before
+        training
+    images_per_sample : images of a sequence
+    tokens_per_image : tokens of an image; 0: as usual for the model
+    freeze_vision_tower : the vision tower is not trained; None: not specified, and without images
+        it is left out
+    """
+
+    sequence_length: Annotated[int, Interval(ge=1, le=100_000_000)]
+    global_batch_size: Annotated[int, Interval(ge=1, le=100_000_000)]
+    total_tokens: Annotated[float, Interval(gt=0, lt=1e18)]
+    dropout: bool = False
+    pipeline_layout: str = ""
+    padding: Padding = Padding.PACKED
+    mean_sample_length: Annotated[int, Interval(ge=0, le=100_000_000)] = 0
+    sample_length_deviation: Annotated[int, Interval(ge=0, le=100_000_000)] = 0
+    training_objective: TrainingObjective = TrainingObjective.PRETRAIN
+    tuned: bool | None = None
+    precompute_ref_log_probs: bool = False
+    images_per_sample: Annotated[float, Interval(ge=0, le=1_000_000)] = 0.0
+    tokens_per_image: Annotated[int, Interval(ge=0, le=100_000_000)] = 0
+    freeze_vision_tower: bool | None = None
+
+    @property
+    def has_tower(self) -> bool:
+        """Whether the vision tower of a model is there, which a text model leaves out."""
+        return self.images_per_sample > 0 or self.freeze_vision_tower is not None
+
+    @property
+    def freezes_tower(self) -> bool:
+        """Whether the vision tower and its projector stay as they are; beside adapters always."""
+        return self.is_frozen or bool(self.freeze_vision_tower)
+
+    @property
+    def sequences_per_sample(self) -> int:
+        """Sequences of a sample that are trained."""
+        return self.training_objective.sequences_per_sample
+
+    @property
+    def forward_passes(self) -> tuple[int, int]:
+        """Passes without gradients over the trained sequences: of the policy, of the reference."""
+        return self.training_objective.forward_passes(precomputed=self.precompute_ref_log_probs)
+
+    @property
+    def keeps_reference(self) -> bool:
+        """Whether the weights of a reference model are kept: adapters are switched off instead."""
+        return self.forward_passes[1] > 0 and not self.is_frozen
+
+    @property
+    def keeps_untrained(self) -> bool:
+        """Whether there are weights that stay as they are."""
+        return self.is_frozen or self.keeps_reference
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Virtual tokens that stand before those of each sequence."""
+        return self.virtual_tokens if self.adapter is AdapterKind.PROMPT else 0
+
+    @property
+    def computed_length(self) -> int:
+        """Tokens that the longest sequences are computed with."""
+        return self.sequence_length + self.prompt_tokens

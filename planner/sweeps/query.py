@@ -1,0 +1,435 @@
+"""``planner sweep show``: what is asked of the directory of a sweep."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TypeGuard
+
+from planner.base import formatting
+from planner.base.atomic_write import write_atomically
+from planner.base.csv_cells import Row, Value
+from planner.base.records import record
+from planner.errors import SearchSpaceError
+from planner.show.output_blocks import TOTAL, Block, Column, Title, fit_table, make_lines
+from planner.show.presenters.format_results import format_in_common_unit, label
+from planner.show.presenters.plots.curves import Curve, Curves, Matrix
+from planner.show.presenters.plots.picture import Picture, draw
+from planner.show.presenters.row_files import csv_cell
+from planner.show.theme import axis_label
+from planner.sweeps.columns import (
+    COST,
+    MEASURES,
+    TIME,
+    VALUE,
+    better,
+    check_columns,
+    check_measure,
+    only_column,
+)
+from planner.sweeps.differences import (
+    compare,
+    difference_columns,
+    difference_rows,
+    differences_blocks,
+)
+from planner.sweeps.plan import SweepPlan
+from planner.sweeps.select import parse_order, select_rows, select_scenarios
+from planner.sweeps.summary import Place, Spot, Summary, WorkloadGroup, summarize
+from planner.sweeps.summary_blocks import (
+    cells_of,
+    column_of,
+    group_title,
+    marks_lines,
+    matrix_blocks,
+    matrix_title,
+    summary_blocks,
+    unknown_line,
+)
+from planner.sweeps.sweep_folder import Sweep, front_across
+
+USUAL_ROWS = 20
+_ALL = 10**6
+
+
+@record(kw_only=True)
+class SweepQuery:
+    """What of a sweep is to be shown; texts as they stand on the command line.
+
+    Parameters
+    ----------
+    where : pandas expressions that scenarios must meet
+    sort, columns : names with commas between them
+    top : rows to show; of files all where it is None
+    pivot : names of columns, the last one across
+    value : a measure or column: of the matrix, the pivot or the comparison
+    against : the directory of another sweep
+    csv, json : files to write instead of the screen
+    """
+
+    folder: Path
+    where: Sequence[str] = ()
+    sort: str = ""
+    columns: str = ""
+    top: int | None = None
+    pivot: str = ""
+    value: str = COST
+    against: Path | None = None
+    csv: Path | None = None
+    json: Path | None = None
+    full: bool = False
+
+    @cached_property
+    def sweep(self) -> Sweep:
+        """The sweep of the directory."""
+        return Sweep(self.folder)
+
+    @property
+    def is_written(self) -> bool:
+        """Whether rows go into files."""
+        return self.csv is not None or self.json is not None
+
+    @cached_property
+    def measure(self) -> str:
+        """The column or measure of ``value``."""
+        return check_measure(self.value, self.sweep.columns)
+
+    def rows(self) -> Iterator[Row]:
+        """The scenarios that meet the conditions."""
+        return select_rows(self.sweep, self.where)
+
+
+def shown_blocks(query: SweepQuery) -> Iterator[Block]:
+    """What is asked of a sweep; nothing where it is written into files.
+
+    Raises SpecError, SearchSpaceError or OutputError if it is no sweep, a name or value is wrong,
+    no scenario is meant, or a file cannot be written.
+    """
+    if query.against is not None:
+        yield from _differences_of(query, Sweep(query.against))
+    elif query.pivot:
+        yield from _pivot_blocks(query)
+    elif query.is_written or query.sort or query.columns or query.top is not None:
+        yield from _listed_blocks(query)
+    else:
+        yield from requested_summary(query)
+
+
+def requested_summary(query: SweepQuery) -> Iterator[Block]:
+    """The summary of a sweep."""
+    sweep = query.sweep
+    summary = summarize(query.rows(), sweep.plan, query.measure)
+    front = sweep.front_rows()
+    if query.where:
+        numbers = front_across(query.rows(), sweep.plan)
+        front = (row for row in query.rows() if row["scenario"] in numbers)
+    yield from summary_blocks(sweep, summary, front, is_full=query.full)
+
+
+def _listed_blocks(query: SweepQuery) -> Iterator[Block]:
+    sweep = query.sweep
+    order = parse_order(query.sort, sweep.columns)
+    columns = check_columns(query.columns, sweep.columns, "--columns")
+    numbers = select_scenarios(sweep, query.where, order)
+    if query.is_written:
+        columns = columns or [*sweep.columns]
+        rows = read_cells(sweep, numbers[: query.top], columns)
+        write_rows(query.csv, query.json, columns, rows)
+        return
+    if not columns:
+        columns = usual_columns(sweep.plan, sweep.columns, [name for name, _ in order])
+    top = query.top or (_ALL if query.full else USUAL_ROWS)
+    yield from rows_blocks(columns, [*read_cells(sweep, numbers[:top], columns)], len(numbers))
+
+
+def read_cells(
+    sweep: Sweep, numbers: Sequence[int], columns: Sequence[str]
+) -> Iterator[tuple[Value, ...]]:
+    """The cells of the scenarios of these numbers, in this order."""
+    wanted = {*numbers}
+    cells = (
+        (row["scenario"], tuple(row.get(name) for name in columns))
+        for row in sweep.rows()
+        if row["scenario"] in wanted
+    )
+    if numbers == sorted(numbers):
+        return (row for _, row in cells)
+    by_number = dict(cells)
+    return (by_number[number] for number in numbers)
+
+
+def _pivot_blocks(query: SweepQuery) -> Iterator[Block]:
+    sweep = query.sweep
+    names = check_columns(query.pivot, sweep.columns, "--pivot")
+    summary = summarize(query.rows(), sweep.plan, query.measure, names)
+    groups = [group for group in summary.groups if group.feasible]
+    if groups and not any(group.knows(group.metric) for group in groups):
+        raise SearchSpaceError(f"--value {query.value}: no scenario has it as a number.")
+    if query.is_written:
+        _write_pivot(query, names)
+        return
+    for group in summary.groups:
+        if len(summary.groups) > 1:
+            yield Title(text=group_title(group))
+        if group.feasible:
+            yield from matrix_blocks(group, query.top or _ALL)
+        else:
+            yield make_lines("No plan at all.", indent="")
+    for line in marks_lines(summary.groups):
+        yield make_lines(line)
+
+
+def _write_pivot(query: SweepQuery, names: Sequence[str]) -> None:
+    """A row for every group and place, a column for every value across; ``of`` says of what."""
+    summary = summarize(query.rows(), query.sweep.plan, query.measure, names)
+    across = [*dict.fromkeys(count for group in summary.groups for count in group.counts)]
+    columns = ["work", "model", *names[:-1], "of", *(f"{names[-1]}={one}" for one in across)]
+    rows: list[tuple[Value, ...]] = []
+    for group in summary.groups:
+        for place in group.places:
+            known = [group.spots.get((place, value)) for value in across]
+            found = [one.best_by_measure.get(group.metric) if one else None for one in known]
+            values = (None if one is None else one.value for one in found)
+            of = column_of(group.metric, group)
+            rows.append((group.work, group.model, *place, of, *values))
+    write_rows(query.csv, query.json, columns, rows)
+
+
+def _differences_of(query: SweepQuery, other: Sweep) -> Iterator[Block]:
+    sweep = query.sweep
+    columns = [name for name in sweep.columns if name in other.columns]
+    measure = only_column(check_measure(query.value, columns), columns)
+    found = compare(other, sweep, measure, lambda one: select_rows(one, query.where))
+    if query.is_written:
+        write_rows(query.csv, query.json, difference_columns(found), difference_rows(found))
+        return
+    top = query.top or (_ALL if query.full else USUAL_ROWS)
+    yield from differences_blocks(other, sweep, found, measure, top)
+
+
+Cells = Sequence[Value]
+
+_LONGEST, _SMALL = 40, 0.1
+_MORE = ("--columns", "--csv")
+
+
+def usual_columns(plan: SweepPlan, columns: Sequence[str], asked: Iterable[str]) -> list[str]:
+    """What was varied, what is asked for, cost, time, and why there is no plan."""
+    varied = [n if n in columns else f"{n}_limit" for n in plan.varied]
+    measures = [name for one in (COST, TIME) for name in MEASURES[one] if name in columns]
+    wanted = dict.fromkeys(("scenario", *varied, *asked, *measures, "reason"))
+    return [name for name in wanted if name in columns]
+
+
+def rows_blocks(columns: Sequence[str], rows: Sequence[Cells], matching: int) -> Iterator[Block]:
+    """Rows as a table of as many columns as there is room for."""
+    some = f"{formatting.format_count(len(rows))} of " if len(rows) < matching else ""
+    yield make_lines(f"{some}{formatting.format_count(matching)} scenarios", mark=TOTAL, indent="")
+    table = {name: [row[at] for row in rows] for at, name in enumerate(columns)}
+    shown = [
+        _column(name, cells, _alike(name, table))
+        for name, cells in table.items()
+        if any(cell is not None for cell in cells)
+    ]
+    yield fit_table(shown, elsewhere=f"choose some with {_MORE[0]}, or write all with {_MORE[1]}")
+    if len(rows) < matching:
+        yield make_lines("More: --top")
+
+
+def _alike(name: str, table: Mapping[str, Cells]) -> list[float]:
+    """The numbers of a column and of the ends of its interval, which are told in one unit."""
+    return [
+        float(cell)
+        for other, cells in table.items()
+        if _without_end(other) == _without_end(name)
+        for cell in cells
+        if _is_numeric(cell)
+    ]
+
+
+def _without_end(name: str) -> str:
+    return name.replace("_low", "").replace("_high", "")
+
+
+def _column(name: str, cells: Cells, alike: Sequence[float]) -> Column:
+    head = label(name)
+    if any(isinstance(cell, float) for cell in cells):
+        numbers = [float(cell) for cell in cells if _is_numeric(cell)]
+        numerals, unit = format_in_common_unit(_without_end(name), [*numbers, *alike])
+        found = iter(numerals)
+        words = [next(found) if _is_numeric(cell) else _word(cell) for cell in cells]
+        head = head if unit in head.split() else f"{head} {unit}".strip()
+        return Column(name, words, head)
+    is_numeric = all(cell is None or _is_numeric(cell) for cell in cells)
+    return Column(name, [*map(_word, cells)], head, is_numeric)
+
+
+def _is_numeric(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _word(cell: object) -> str:
+    if cell is None:
+        return "-"
+    words = formatting.format_parameter(cell)
+    return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 3]}..."
+
+
+def write_rows(
+    csv: Path | None,
+    json_file: Path | None,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+) -> int:
+    """Write rows into the files that are given, as they come; how many there were.
+
+    Raises OutputError if a file cannot be written.
+    """
+    number = 0
+    if csv is not None and json_file is not None:
+        rows = [*rows]
+    for path, lines in ((csv, _csv_lines), (json_file, _json_lines)):
+        if path is None:
+            continue
+        with write_atomically(path) as file:
+            number = 0
+            for number, line in enumerate(lines(columns, rows)):  # noqa: B007
+                file.write(line)
+    return number
+
+
+def _csv_lines(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    yield ",".join(map(csv_cell, columns)) + "\n"
+    for row in rows:
+        yield ",".join(map(csv_cell, row)) + "\n"
+
+
+def _json_lines(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    before = "["
+    for row in rows:
+        yield before + "\n" + json.dumps(dict(zip(columns, row, strict=True)), allow_nan=False)
+        before = ","
+    yield ("[" if before == "[" else "") + "\n]\n"
+
+
+COUNT, PLACE = "count", "place"
+"""What may go across, beside time."""
+
+
+def draw_shown(picture: Picture, query: SweepQuery) -> None:
+    """Draw what is asked of a sweep: of a pivot its matrix.
+
+    Raises SpecError, SearchSpaceError or OutputError if it is no sweep, a name is wrong, nothing is
+    to be drawn, or the file cannot be written.
+    """
+    sweep = query.sweep
+    names = check_columns(query.pivot, sweep.columns, "--pivot")
+    draw_sweep(picture, summarize(query.rows(), sweep.plan, query.measure, names), sweep.plan.name)
+
+
+def draw_sweep(picture: Picture, summary: Summary, title: str) -> None:
+    """Draw the picture that was asked for of a sweep.
+
+    Raises OutputError if the file cannot be written.
+    """
+    groups = [group for group in summary.groups if group.knows(group.metric)]
+    if not groups:
+        feasible = [group for group in summary.groups if group.feasible]
+        why = unknown_line(feasible[0]) if feasible else "No scenario has a plan to draw."
+        raise SearchSpaceError(f"--plot {picture.path}: {why}")
+    several = len(groups) > 1
+    if picture.name == "matrix":
+        matrices = [_matrix(group, several=several) for group in groups]
+        draw(picture, title, matrices, " ".join(marks_lines(groups)))
+    else:
+        draw(picture, title, [_curves(group, several=several) for group in groups])
+
+
+def _curves(group: WorkloadGroup, *, several: bool) -> Curves:
+    """The measure against time; of no known time against the number of GPUs, or beside others."""
+    metric, across = group.metric, PLACE
+    if metric != TIME and any(TIME in here.best_by_measure for here in group.spots.values()):
+        across = TIME
+    elif any(isinstance(count, int) for count in group.counts):
+        across = COUNT
+    best = group.best_spot(metric)
+    ties = {*group.ties(metric, best)} if best is not None else set()
+    curves = [_curve(group, place, across, ties) for place in group.places]
+    labels = {TIME: axis_label(column_of(TIME, group)), COUNT: "GPUs"}
+    return Curves(
+        title=group_title(group) if several else "",
+        x_label=labels.get(across, group.by[0]),
+        y_label="cost x time" if metric == VALUE else axis_label(column_of(metric, group)),
+        curves=[curve for curve in curves if curve.y],
+        best=None if best is None else _point(group, best, across),
+        best_words="" if best is None else _words(best),
+        is_by_place=across == PLACE,
+    )
+
+
+def _curve(group: WorkloadGroup, place: Place, across: str, ties: set[Spot]) -> Curve:
+    spots = [(place, count) for count in group.counts if (place, count) in group.spots]
+    known = [spot for spot in spots if group.metric in group.spots[spot].best_by_measure]
+    points = {spot: _point(group, spot, across) for spot in known}
+    points = {spot: point for spot, point in points.items() if all(map(math.isfinite, point))}
+    found = [group.spots[spot].best_by_measure[group.metric] for spot in points]
+    return Curve(
+        name=" ".join(place) or "all",
+        x=[x for x, _ in points.values()],
+        y=[y for _, y in points.values()],
+        ends=[(one.low, one.high) for one in found],
+        counts=[spot[1] if isinstance(spot[1], int) else 1 for spot in points],
+        ties=[spot in ties for spot in points],
+    )
+
+
+def _point(group: WorkloadGroup, spot: Spot, across: str) -> tuple[float, float]:
+    """What goes across, and the measure of the best scenario of a place; NaN where unknown."""
+    place, count = spot
+    found = group.spots[spot].best_by_measure[group.metric]
+    if across == PLACE:
+        return float(group.places.index(place)), found.value
+    if across == COUNT:
+        return float(count) if isinstance(count, int) else math.nan, found.value
+    return found.time, found.value
+
+
+def _words(spot: Spot) -> str:
+    place, count = spot
+    number = f"{formatting.format_count(count)} x " if isinstance(count, int) else ""
+    return number + ", ".join(place)
+
+
+def _matrix(group: WorkloadGroup, *, several: bool) -> Matrix:
+    metric = group.metric
+    column = column_of(metric, group)
+    cells, unit = cells_of(group, metric, column, group.places)
+    heads = [
+        "best" if count is None else formatting.format_parameter(count) for count in group.counts
+    ]
+
+    def value(place: Place, count: Value) -> float:
+        here = group.spots.get((place, count))
+        return (
+            here.best_by_measure[metric].value
+            if here and metric in here.best_by_measure
+            else math.nan
+        )
+
+    title = matrix_title(group, column, unit)
+    rows = [" ".join(place) or label(column) for place in group.places]
+    return Matrix(
+        title=f"{group_title(group)}: {title}" if several else title,
+        rows=rows,
+        columns=heads,
+        words=[[cells[place, count].text for count in group.counts] for place in group.places],
+        values=[[value(place, count) for count in group.counts] for place in group.places],
+        best=[
+            [cells[place, count].text.startswith(("*", "=")) for count in group.counts]
+            for place in group.places
+        ],
+        sign=better(metric),
+    )

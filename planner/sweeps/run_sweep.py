@@ -1,0 +1,297 @@
+"""Run a sweep: what is not done yet, in this process, on all cores or on Dask, then its tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TypeAlias
+
+from planner.base.atomic_write import write_atomically, write_bytes_atomically
+from planner.base.csv_cells import Row, Value
+from planner.base.formatting import format_count
+from planner.base.signals import is_stop_requested
+from planner.base.worker_processes import TRIES, WorkersEnded, run_on_workers
+from planner.errors import OutputError, WorkersLost
+from planner.optimize.exhaustive import StopSearch
+from planner.optimize.result import FewestGpus, with_column
+from planner.question.terms import columns_about, term_of_column
+from planner.show.presenters.row_files import csv_cell
+from planner.sweeps.plan import SweepPlan
+from planner.sweeps.scenario_batches import (
+    ScenarioBatch,
+    joint_kind,
+    read_fronts,
+    read_head,
+    read_rows,
+    run_part,
+)
+from planner.sweeps.sweep_folder import (
+    FRONT,
+    FRONTS,
+    SCENARIOS,
+    Store,
+    differences,
+    file_digest,
+    front_across,
+    identity,
+)
+
+Rows = Iterable[Row]
+Kinds = Mapping[str, str]
+Block = Mapping[str, Sequence[Value]]
+
+# Rows are handled few at a time, because a value of Python takes much memory; row groups of
+# Parquet are larger, because each has a description of every column.
+_ROWS, _ROWS_OF_A_GROUP = 256, 4096
+_FIRST = ("scenario", "work", "workload", *columns_about("scenario_columns"), "feasible", "reason")
+
+
+def has_parquet() -> bool:
+    """Whether the library for Parquet is installed."""
+    from importlib.util import find_spec
+
+    return find_spec("pyarrow") is not None
+
+
+def write_tables(store: Store, front: Collection[int]) -> dict[str, str]:
+    """Write all tables; returns their names with the digests of their content.
+
+    ``front`` has the numbers of the scenarios that are on the front across them.
+    """
+    rows, fronts = _kinds(store, "rows"), _kinds(store, "fronts")
+    scaled: Callable[[Store], Rows] = scenario_rows
+    if any("num_gpus" in work.varied for work in store.plan.works):
+        scaled, rows = _scaling(store), with_column(rows, "number")
+    tables: dict[str, tuple[Kinds, Iterable[Block]]] = {
+        SCENARIOS: (rows, _blocks(scaled(store), rows)),
+        FRONTS: (fronts, _front_blocks(store, fronts)),
+        FRONT: (rows, _blocks((row for row in scaled(store) if row["scenario"] in front), rows)),
+    }
+    digests = {}
+    for name, (kinds, blocks) in tables.items():
+        with _files(store.folder, name, kinds) as add:
+            for block in blocks:
+                add(block)
+        for path in store.tables(name):
+            digests[path.name] = file_digest(path)
+    return digests
+
+
+def _kinds(store: Store, table: str) -> dict[str, str]:
+    """The columns of all parts with their kinds, those that say what was asked in front."""
+    kinds: dict[str, str] = {}
+    for path in store.all_parts():
+        for name, kind in read_head(path)[table].items():
+            kinds[name] = joint_kind(kinds.get(name, ""), kind)
+    for name in (name for name, kind in kinds.items() if not kind):  # results are numbers
+        term = term_of_column(name)
+        is_number = term is not None and "result" in term.kind and not term.is_word
+        kinds[name] = "number" if is_number else ""
+    first = {name: kinds[name] for name in _FIRST if name in kinds}
+    return {**first, **kinds}
+
+
+def scenario_rows(store: Store) -> Iterator[Row]:
+    """The rows of all scenarios, in order."""
+    for path in store.all_parts():
+        yield from read_rows(path)
+
+
+def _scaling(store: Store) -> Callable[[Store], Rows]:
+    """The rows of all scenarios with what each of their GPUs does of one among the fewest."""
+    fewest = FewestGpus(_series_numbers(store))
+    return lambda store: (fewest.scaled(key, row) for key, row in _series_numbers(store))
+
+
+def _series_numbers(store: Store) -> Iterator[tuple[int, Row]]:
+    """Each row with a number that rows share which differ in their number of GPUs alone."""
+    scenarios = store.plan.scenarios(range(store.plan.num_scenarios))
+    for scenario, row in zip(scenarios, scenario_rows(store), strict=False):
+        others = [(name, str(v)) for name, v in scenario.values.items() if name != "num_gpus"]
+        yield hash((scenario.work.name, *others)), row
+
+
+def _blocks(rows: Rows, names: Iterable[str]) -> Iterator[Block]:
+    found = iter(rows)
+    while block := [*islice(found, _ROWS)]:
+        yield {name: [row.get(name) for row in block] for name in names}
+
+
+def _front_blocks(store: Store, names: Iterable[str]) -> Iterator[Block]:
+    """The fronts of all scenarios below each other: columns as they are kept."""
+    waiting: dict[str, list[Value]] = {name: [] for name in names}
+    number = 0
+    for path in store.all_parts():
+        for front in read_fronts(path):
+            rows = len(next(iter(front.values()), ()))
+            number += rows
+            for name, values in waiting.items():
+                values += front.get(name) or [None] * rows
+            while number >= _ROWS:
+                yield {name: values[:_ROWS] for name, values in waiting.items()}
+                waiting = {name: values[_ROWS:] for name, values in waiting.items()}
+                number -= _ROWS
+    if number:
+        yield waiting
+
+
+@contextmanager
+def _files(folder: Path, name: str, kinds: Kinds) -> Iterator[Callable[[Block], None]]:
+    with ExitStack() as stack:
+        text = stack.enter_context(write_atomically(folder / f"{name}.csv"))
+        text.write(",".join(map(csv_cell, kinds)) + "\n")
+        add_columns = None
+        if has_parquet() and kinds:
+            add_columns = stack.enter_context(_parquet(folder / f"{name}.parquet", kinds))
+
+        def add(block: Block) -> None:
+            cells = [_cells(block[name], kind) for name, kind in kinds.items()]
+            text.writelines([",".join(row) + "\n" for row in zip(*cells, strict=True)])
+            if add_columns is not None:
+                add_columns(block)
+
+        yield add
+
+
+@contextmanager
+def _parquet(path: Path, kinds: Kinds) -> Iterator[Callable[[Block], None]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    types = {"flag": pa.bool_(), "count": pa.int64(), "number": pa.float64()}
+    schema = pa.schema([(name, types.get(kind, pa.string())) for name, kind in kinds.items()])
+    with write_bytes_atomically(path) as file, pq.ParquetWriter(file, schema) as writer:
+        waiting: list[pa.Table] = []
+
+        def write() -> None:
+            writer.write_table(pa.concat_tables(waiting).combine_chunks())
+            waiting.clear()
+
+        def add(block: Block) -> None:
+            columns = {name: _of_kind(block[name], kind) for name, kind in kinds.items()}
+            waiting.append(pa.table(columns, schema=schema))
+            if sum(table.num_rows for table in waiting) >= _ROWS_OF_A_GROUP:
+                write()
+
+        yield add
+        if waiting:
+            write()
+
+
+def _of_kind(values: Sequence[Value], kind: str) -> Sequence[Value]:
+    if kind in ("flag", "count"):
+        return values
+    made = float if kind == "number" else str
+    return [None if value is None else made(value) for value in values]
+
+
+def _cells(values: Sequence[Value], kind: str) -> list[str]:
+    """The cells of a column; a part's numbers are all finite, and a text is quoted once."""
+    if kind in ("flag", "count", "number"):
+        return ["" if value is None else repr(value) for value in values]
+    texts = {value: csv_cell(value) for value in {*values} if isinstance(value, str)}
+    return [texts[value] if isinstance(value, str) else csv_cell(value) for value in values]
+
+
+Done: TypeAlias = tuple[ScenarioBatch, bytes]
+Run: TypeAlias = Callable[[SweepPlan, Iterable[ScenarioBatch]], Iterator[Done]]
+"""Runs parts of a plan, in any order."""
+
+
+def in_this_process(plan: SweepPlan, parts: Iterable[ScenarioBatch]) -> Iterator[Done]:
+    """One part after the other."""
+    for part in parts:
+        yield part, run_part(plan, part)
+
+
+def on_cores(workers: int) -> Run:
+    """One process for each of so many cores."""
+
+    def run(plan: SweepPlan, parts: Iterable[ScenarioBatch]) -> Iterator[Done]:
+        try:
+            yield from run_on_workers(partial(run_part, plan), parts, workers, _look)
+        except WorkersEnded as error:
+            first = min(
+                (part for part in error.tasks if isinstance(part, ScenarioBatch)),
+                key=lambda part: part.number,
+            )
+            raise WorkersLost(
+                f"Workers ended {TRIES} times without a result, at scenario {first.first} "
+                "or soon behind it: give them more memory, or --workers 1. What is done "
+                "is kept: the same command goes on."
+            ) from error
+
+    return run
+
+
+def _look() -> None:
+    """The user may have asked for an end."""
+    if is_stop_requested():
+        raise StopSearch
+
+
+class Stopped(KeyboardInterrupt):
+    """The user ended the sweep; what is done is kept."""
+
+
+def run_sweep(
+    plan: SweepPlan,
+    folder: Path,
+    *,
+    run: Run = in_this_process,
+    fresh: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> None:
+    """Run all scenarios of a plan that the directory lacks, and write its tables.
+
+    ``progress`` is told how many scenarios are done and may raise `StopSearch`.
+
+    Raises OutputError if the directory cannot be written, or belongs to something else.
+    """
+    with Store.opened(folder, plan, fresh=fresh) as store:
+        if store.is_complete:
+            return
+        try:
+            _report_progress(progress, store.done)
+            for part, content in run(plan, store.parts):
+                store.keep(part, content)
+                store.done += part.end - part.first
+                _report_progress(progress, store.done)
+        except StopSearch as stop:
+            raise Stopped(
+                f"Interrupted after {format_count(store.done)} of "
+                f"{format_count(plan.num_scenarios)} scenarios: "
+                "run the same command to continue."
+            ) from stop
+        now = identity(plan)
+        if changed := differences(now, store.identity):
+            store.forget()
+            raise OutputError(
+                f"{folder}: {changed} changed during the run: start again with --fresh."
+            )
+        store.finish({**now, **write_results(store)})
+
+
+def write_results(store: Store) -> dict[str, object]:
+    """Write the tables of a sweep whose parts are done; returns what its manifest says of them."""
+    counts: Counter[str] = Counter(scenarios=0, feasible=0)
+    numbers = front_across(_counted(scenario_rows(store), counts), store.plan)
+    files = write_tables(store, numbers)
+    plan = store.plan
+    return {**counts, "digest": plan.digest, "plan": plan.to_dict(), "files": files}
+
+
+def _counted(rows: Iterator[Row], counts: Counter[str]) -> Iterator[Row]:
+    for row in rows:
+        counts["scenarios"] += 1
+        counts["feasible"] += bool(row["feasible"])
+        yield row
+
+
+def _report_progress(progress: Callable[[int], None] | None, done: int) -> None:
+    if progress is not None:
+        progress(done)

@@ -1,0 +1,532 @@
+"""What a sweep found, in blocks: sentences, the matrix of places, the summary in about a page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from planner.base import formatting
+from planner.base.csv_cells import Row, Value, number_or_nan
+from planner.optimize.result_columns import RUNS
+from planner.show.output_blocks import (
+    BAD,
+    BEST,
+    GAP,
+    TIE,
+    TOTAL,
+    Block,
+    Cell,
+    Column,
+    ColumnHead,
+    Table,
+    Title,
+    fit_table,
+    make_lines,
+    text_table,
+)
+from planner.show.presenters.format_results import (
+    format_in_common_unit,
+    format_result,
+    label,
+    plan_of,
+    share,
+)
+from planner.show.presenters.prices import (
+    basis_line,
+    prices_lines,
+    signed_lines,
+    within_sellers_line,
+)
+from planner.show.presenters.uncertainty import evidence, regret_words
+from planner.show.theme import shades
+from planner.sweeps.columns import (
+    COST,
+    MEASURES,
+    PLACES,
+    TIME,
+    VALUE,
+    better,
+    column_of_measure,
+    measured,
+    measured_ends,
+    workloads_of,
+)
+from planner.sweeps.plan import SweepPlan
+from planner.sweeps.summary import (
+    CHOSEN_BY,
+    IMPOSSIBLE,
+    LIMIT,
+    MEMORY,
+    UNKNOWN,
+    Crossover,
+    Place,
+    Spot,
+    Summary,
+    WorkloadGroup,
+    reason_mark,
+)
+from planner.sweeps.sweep_folder import Sweep
+from planner.workloads.registry import workload_of
+
+MARKS: Mapping[str, str] = {
+    MEMORY: "out of memory",
+    LIMIT: "misses a limit",
+    UNKNOWN: "unknown",
+    IMPOSSIBLE: "impossible",
+}
+"""What the marks of cells without a plan mean."""
+# Most often the same for all.
+_SHOWN_ONCE = ("reliability", "price")
+TITLES = {COST: "cheapest", TIME: "fastest", VALUE: "best value"}
+_MOST_GROUPS, _MOST_PLACES, _MOST_OVERTAKINGS, _MOST_OF_FRONT, _LINES = 11, 14, 2, 6, 3
+_MOST_ROWS = 24
+ALL = 10**6
+"""As many as there are."""
+BRACKETS = "best value: lowest cost x time. In brackets: 90 % interval."
+_SELLERS = (
+    "Contracts have different sellers, so that a longer one may cost more than is usual on demand: "
+    "--provider compares those of one."
+)
+
+
+def matrix_blocks(group: WorkloadGroup, most: int, name: str = "") -> Iterator[Block]:
+    """The measure by GPU and terms, and number of GPUs; the best places where not all fit."""
+    metric, sign = group.metric, better(group.metric)
+    if not group.knows(metric):
+        yield make_lines(unknown_line(group), indent="")
+        return
+    best = dict.fromkeys(group.places, float("inf"))
+    for (place, _), here in group.spots.items():
+        if metric in here.best_by_measure:
+            best[place] = min(best[place], sign * here.best_by_measure[metric].value)
+    ranked = sorted(best, key=lambda place: best[place])
+    if len(ranked) > most:  # of every GPU the best terms
+        ranked = [*{place[:1]: place for place in reversed(ranked)}.values()][-most:]
+    chosen = {*ranked}
+    places = [place for place in group.places if place in chosen]
+    column = column_of(metric, group)
+    cells, unit = cells_of(group, metric, column, places)
+    counts = [
+        "best" if count is None else formatting.format_parameter(count) for count in group.counts
+    ]
+    yield Title(text=matrix_title(group, column, unit))
+    yield Table(
+        name=name,
+        heads=[
+            ColumnHead(name="place", text=" ", title=group.by[0]),
+            *(ColumnHead(name=n, text=n, numeric=True, rank=at) for at, n in enumerate(counts, 1)),
+        ],
+        rows=[
+            [Cell(text=" ".join(place)), *(cells[place, count] for count in group.counts)]
+            for place in places
+        ],
+        is_small=True,
+        is_whole=True,
+        elsewhere="--csv has them",
+    )
+    if len(places) < len(group.places):
+        more = len(group.places) - len(places)
+        yield make_lines(f"Each {group.by[0]} on its best terms; {more:,} more rows: --full")
+
+
+def matrix_title(group: WorkloadGroup, column: str, unit: str) -> str:
+    """What a matrix shows, in which unit, and by what."""
+    words = "cost x time" if group.metric == VALUE else label(column)
+    place, other = group.by
+    by = place if group.counts == [None] else f"{place} and {other}" if place else other
+    return f"{words[:1].upper()}{words[1:]}{f', {unit},' if unit else ''} by {by}"
+
+
+def column_of(metric: str, group: WorkloadGroup) -> str:
+    """The column that a measure is read from in a group; itself where it has none there."""
+    rows = group.best.values() if metric in MEASURES else ()
+    return next((found for row in rows if (found := column_of_measure(metric, row))), metric)
+
+
+def unknown_line(group: WorkloadGroup) -> str:
+    """That no scenario of a group tells what is asked for."""
+    of = workloads_of(group.shown)
+    why = f": it is for workload {' or '.join(of)}" if of and group.workload not in of else ""
+    return f"No {'cost x time' if group.shown == VALUE else label(group.shown)} is known{why}."
+
+
+def cells_of(
+    group: WorkloadGroup, metric: str, column: str, places: Sequence[Place]
+) -> tuple[dict[Spot, Cell], str]:
+    """Every cell, and their unit."""
+    spots = [(place, count) for place in places for count in group.counts]
+    known = [s for s in spots if s in group.spots and metric in group.spots[s].best_by_measure]
+    words, unit = format_in_common_unit(
+        column, [group.spots[spot].best_by_measure[metric].value for spot in known]
+    )
+    winners = {count: group.best_spot(metric, count) for count in group.counts}
+    ties = {
+        other
+        for count, winner in winners.items()
+        if winner is not None and metric in CHOSEN_BY
+        for other in group.ties(metric, winner)
+        if other[1] == count
+    }
+    cells = dict.fromkeys(spots, Cell(text="-"))
+    good = shades([group.spots[s].best_by_measure[metric].value for s in known], better(metric))
+    for spot, numeral, shade in zip(known, words, good, strict=True):
+        is_best = spot == winners[spot[1]]
+        sign, mark = ("*", BEST) if is_best else ("=", TIE) if spot in ties else ("", "")
+        value = group.spots[spot].best_by_measure[metric].value
+        cells[spot] = Cell(text=sign + numeral, number=value, mark=mark, shade=shade)
+    for spot in spots:
+        here = group.spots.get(spot)
+        if here is not None and not here.feasible:
+            cells[spot] = Cell(text=reason_mark(here.reason), mark=BAD)
+    return cells, unit
+
+
+def marks_lines(groups: Sequence[WorkloadGroup]) -> list[str]:
+    """What the marks of matrices mean."""
+    used = {reason_mark(h.reason) for g in groups for h in g.spots.values() if not h.feasible}
+    marks = ["* best of its column"]
+    if any(group.metric in CHOSEN_BY for group in groups):
+        marks.append("= tied with it")
+    marks += [f"{mark} {words}" for mark, words in MARKS.items() if mark in used]
+    return ["; ".join(marks)]
+
+
+def group_title(group: WorkloadGroup) -> str:
+    """The model, the work, and what tells it from other groups."""
+    words = [
+        f"{name.replace('_', ' ')} {formatting.format_parameter(value)}"
+        for name, value in group.shared_answers.items()
+    ]
+    missing = group.scenarios - group.feasible
+    without = (
+        f" ({formatting.format_count(missing)} of "
+        f"{formatting.format_count(group.scenarios)} without a plan)"
+    )
+    known = [word for word in (group.model, group.work, *words) if word]
+    return f"{', '.join(known)}{without * (missing > 0)}"
+
+
+def plan_in_short(row: Row) -> str:
+    """The software and the layout of a scenario's plan, as its users write it."""
+    return plan_of(workload_of(str(row["workload"])), row)
+
+
+def where(row: Row) -> str:
+    """The GPU of a scenario, and on what terms it runs."""
+    names = [name for name in PLACES if name not in _SHOWN_ONCE]
+    return ", ".join(str(row[name]) for name in names if row.get(name) is not None)
+
+
+def format_measure(measure: str, row: Row, has_ends: bool = True) -> str:
+    """A measure of a scenario with its unit, and the ends of its interval."""
+    column = column_of_measure(measure, row)
+    if not column:
+        return "-"
+    ends = measured_ends(column, row) if has_ends else None
+    unit = f" {label(column)}" if column.endswith("_tokens_usd") else ""
+    return format_result(column, row[column], ends) + unit
+
+
+def winner_lines(group: WorkloadGroup) -> list[str]:
+    """Which place is the cheapest, and which the fastest, for every number of GPUs."""
+    lines = []
+    counts = [count for count in group.counts if count is not None]
+    for measure in (COST, TIME) if len(counts) > 1 else ():
+        runs: list[tuple[Place, list[Value]]] = []
+        for count in counts:
+            spot = group.best_spot(measure, count)
+            if spot is None:
+                continue
+            if runs and runs[-1][0] == spot[0]:
+                runs[-1][1].append(count)
+            else:
+                runs.append((spot[0], [count]))
+        words = [f"{' '.join(place)} with {_range(mine)}" for place, mine in runs]
+        if words:
+            lines.append(f"{TITLES[measure].capitalize()} by number of GPUs: {', '.join(words)}")
+    return lines
+
+
+def overtaking_line(one: Crossover) -> str:
+    """Where a GPU becomes better than another."""
+    terms = f" ({' '.join(one.first[1:])})" if len(one.first) > 1 else ""
+    what = {COST: "cheaper", TIME: "faster"}.get(one.measure, "better")
+    ends = (
+        f"{share(one.behind)} behind with {formatting.format_count(one.before)}",
+        f"{share(one.ahead)} ahead{', a tie' * one.is_tie}",
+    )
+    return (
+        f"{one.second[0]} is {what} than {one.first[0]}{terms} from "
+        f"{formatting.format_count(one.num_gpus)} "
+        f"GPUs on ({'; '.join(ends)})"
+    )
+
+
+def _range(counts: Sequence[Value]) -> str:
+    ends = [formatting.format_count(number_or_nan(count)) for count in (counts[0], counts[-1])]
+    return ends[0] if len(counts) == 1 else " to ".join(ends)
+
+
+def nowhere_lines(group: WorkloadGroup) -> list[str]:
+    """The places without any plan, a line for each reason."""
+    lines = []
+    for reason, places in group.nowhere().items():
+        number = f"{len(places)} without a plan" if len(places) > 1 else "No plan"
+        lines.append(f"{number} at any number of GPUs ({reason}): {places_in_short(places)}")
+    return lines
+
+
+def places_in_short(places: Iterable[Place]) -> str:
+    """Places in a list."""
+    return ", ".join(" ".join(place) for place in places)
+
+
+def tie_lines(group: WorkloadGroup, measure: str) -> list[str]:
+    """The scenarios that published runs do not tell from the best one."""
+    best = group.best_spot(measure)
+    if best is None:
+        return []
+    found: dict[Place, list[float]] = {}
+    spots = group.ties(measure)
+    for place, count in sorted(spots, key=lambda s: group.spots[s].best_by_measure[measure].value):
+        found.setdefault(place, []).append(number_or_nan(count or 0))
+    words, every = [], len(group.counts)
+    for place, counts in found.items():
+        numbers = ", ".join(formatting.format_count(count) for count in sorted(counts) if count)
+        if len(counts) > 1 and len(counts) == every:
+            numbers = "any number"
+        words.append(f"{' '.join(place)}{f' ({numbers})' if numbers else ''}")
+    name = TITLES[measure]
+    if not words:
+        return [f"No other plan is tied with the {name}."]
+    return [f"{len(spots)} tied with the {name}: {'; '.join(words)}"]
+
+
+def assumed_lines(group: WorkloadGroup) -> list[str]:
+    """The numbers behind the best plans that no source tells."""
+    words = {
+        f"{row['gpu']}: {row['assumed']}": None
+        for row in group.best.values()
+        if row.get("assumed") is not None
+    }
+    return [f"Assumed, without a source: {' / '.join(words)}"] if words else []
+
+
+def summary_blocks(
+    sweep: Sweep, summary: Summary, front: Iterable[Row], *, is_full: bool = False
+) -> Iterator[Block]:
+    """What the scenarios say together; in short of many works and models the best plans alone."""
+    plan = sweep.plan
+    yield make_lines(plan.name, mark=TOTAL, indent="")
+    if plan.description:
+        yield make_lines(plan.description, indent="")
+    yield make_lines(*counts_lines(sweep, summary))
+    groups = summary.groups
+    is_long = is_full or len(groups) == 1
+    shown = groups if is_full else groups[:_MOST_GROUPS]
+    has_room = sum(len(group.places) for group in shown) <= _MOST_ROWS and len(shown) < 5
+    fronts = by_group(front, groups) if is_long else {}
+    for group in shown:
+        yield from _group_blocks(
+            group,
+            fronts.get((group.work, group.model), ()),
+            is_long=is_long,
+            has_matrix=is_long or has_room,
+            most=ALL if is_full else 0,
+        )
+    if len(shown) < len(groups):
+        yield Title(text=f"and {len(groups) - len(shown)} more works and models: --full")
+    yield GAP
+    if summary.feasible:
+        yield make_lines(*price_difference_lines(plan, groups), most=ALL)
+        yield make_lines(BRACKETS, *(marks_lines(groups) if is_long or has_room else ()))
+    folder = sweep.folder
+    rest = "" if is_full else f"planner sweep show {folder} --full; "
+    yield make_lines(f"More: {rest}planner sweep show -h; all columns: {folder}/scenarios.csv")
+
+
+def counts_lines(sweep: Sweep, summary: Summary) -> list[str]:
+    """How many scenarios there are, what varies in them, whether some are still to be done."""
+    plan = sweep.plan
+    total, found = plan.num_scenarios, summary.scenarios
+    line = f"{formatting.format_count(found)} scenario{'s' * (found != 1)}"
+    if found < sweep.done:
+        line += f" of {formatting.format_count(sweep.done)}"
+    line += f", {formatting.format_count(summary.feasible)} with a plan"
+    if plan.varied:
+        line += f"; varied: {', '.join(name.replace('_', ' ') for name in plan.varied)}"
+    if sweep.done == total:
+        return [line]
+    done = (
+        f"{formatting.format_count(sweep.done)} of {formatting.format_count(total)} "
+        "scenarios are done"
+    )
+    return [line, f"Not finished: {done}; run the command that started it to continue."]
+
+
+def _group_blocks(
+    group: WorkloadGroup, front: Sequence[Row], *, is_long: bool, has_matrix: bool, most: int
+) -> Iterator[Block]:
+    yield Title(text=group_title(group))
+    if not group.best:
+        yield make_lines(f"No plan at all. {'; '.join(nowhere_lines(group))}", most=_LINES)
+        return
+    if is_long:
+        rows = [(Cell(text=t, mark=BEST), best_words(row)) for t, row in headlines(group)]
+        yield text_table(("", " "), rows, words=(0, 1))
+        yield make_lines(*proven_lines(group), most=_LINES)
+    else:
+        yield from _short_bests_blocks(group)
+    yield make_lines(*money_lines(group), most=ALL)
+    yield from found_blocks(group, front, is_long=is_long, has_matrix=has_matrix, most=most)
+
+
+def proven_lines(group: WorkloadGroup) -> Iterator[str]:
+    """Of each best plan what it is tied with that is predicted to be better; where nobody measured
+    its like, the best one that somebody did.
+    """
+    for measure, row in group.best.items():
+        if (other := group.better_tied(measure)) is not None:
+            told = " ".join(best_words(other).split())
+            told += ", not proven" if other.get(RUNS) == 0 else ""
+            yield f"Tied with the {TITLES[measure]}, predicted to be better: {told}"
+        if measure != VALUE and (line := regret_words(group.regret(measure), measure)):
+            yield f"{TITLES[measure].capitalize()}: {line[0].lower()}{line[1:]}"
+        if row.get(RUNS) != 0:
+            continue
+        missing = (
+            f"The {TITLES[measure]} is not proven: no published run of its software on its GPU"
+        )
+        proven = group.proven.get(measure)
+        if proven is None:
+            yield f"{missing}, nor of any other plan here."
+        else:
+            words = " ".join(best_words(proven).split())
+            yield f"{missing}. {TITLES[measure].capitalize()} proven: {words}"
+
+
+def found_blocks(
+    group: WorkloadGroup,
+    front: Sequence[Row],
+    *,
+    is_long: bool = True,
+    has_matrix: bool = True,
+    most: int = ALL,
+    name: str = "",
+) -> Iterator[Block]:
+    """What a group of scenarios with plans says beside its best ones; ``name`` is the matrix's."""
+    if has_matrix:
+        yield from matrix_blocks(group, most or _MOST_PLACES, name)
+    lines = [*winner_lines(group)]
+    for measure in (COST, TIME) if is_long else ():
+        found = group.overtakings(measure)
+        lines += [overtaking_line(one) for one in found[: most or _MOST_OVERTAKINGS]]
+    lines += nowhere_lines(group)
+    if is_long:
+        lines += [*tie_lines(group, COST), *tie_lines(group, TIME), *assumed_lines(group)]
+    if group.unpriced:
+        lines.append(f"No price, so no cost: {places_in_short(sorted(group.unpriced))}")
+    for line in lines:
+        yield make_lines(line, most=most or (_LINES if is_long else 2))
+    if len(front) > 1:
+        yield from _front_blocks(group, front, most or _MOST_OF_FRONT)
+
+
+def best_words(row: Row) -> str:
+    """Where a scenario runs, what it costs and takes, and on a line of its own its plan."""
+    reached = [format_measure(one, row) for one in (COST, TIME) if column_of_measure(one, row)]
+    sure = f", evidence: {evidence(str(row['basis']))}" if row.get("basis") else ""
+    first = f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {where(row)}"
+    return f"{first}: {', '.join(reached)}{sure}\n{plan_in_short(row)}"
+
+
+def headlines(group: WorkloadGroup) -> list[tuple[str, Row]]:
+    """The best scenarios and what they are best at."""
+    return [
+        (f"{TITLES[name]}, solid price" if is_solid else TITLES[name], row)
+        for name, is_solid, row in group.headlines
+    ]
+
+
+def money_lines(group: WorkloadGroup) -> list[str]:
+    """Whose prices the best ones have, what they make one sign, and how contracts compare."""
+    lines = prices_lines([row for _, _, row in group.headlines])
+    best = [row for measure, _, row in group.headlines if measure != TIME]
+    signed = {str(row["scenario"]): row for row in best}
+    for row in signed.values():
+        place = f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {where(row)}"
+        lines += [f"{place}: {line}" for line in signed_lines(row)]
+    if group.with_work is None:
+        return lines
+    cost, row = group.with_work
+    if number_or_nan(row.get("signed_gpu_hours")) > 0 and math.isnan(
+        number_or_nan(row.get("charged_utilization"))
+    ):
+        place = f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {where(row)}"
+        lines.append(
+            "Contracts with a term are charged whole. Where other work fills the rest "
+            "(--utilization), "
+            f"the cheapest at a solid price is {place}: {format_result('cost_usd', cost)}"
+        )
+    return lines
+
+
+def price_difference_lines(plan: SweepPlan, groups: Sequence[WorkloadGroup]) -> list[str]:
+    """Which prices are not alike: those of owned GPUs, and those of contracts."""
+    prices = [row for group in groups for row in group.prices.values()]
+    lines = [basis_line(prices)]
+    if "contract" in plan.varied and not all("provider" in work.axes for work in plan.works):
+        lines.append(within_sellers_line(prices) or _SELLERS)
+    return [*filter(None, lines)]
+
+
+def _short_bests_blocks(group: WorkloadGroup) -> Iterator[Block]:
+    """The best scenarios, a line each."""
+    rows: list[tuple[str | Cell, ...]] = []
+    for title, row in headlines(group):
+        reached = [format_measure(one, row, False) for one in (COST, TIME)]
+        place = f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {where(row)}"
+        rows.append((Cell(text=title, mark=BEST), *reached, place))
+    yield text_table(("", " ", "  ", "   "), rows, words=range(4))
+
+
+def _front_blocks(group: WorkloadGroup, front: Sequence[Row], most: int) -> Iterator[Block]:
+    """The scenarios that no other beats in everything, from the cheapest to the dearest."""
+    metric = group.metric if group.metric in MEASURES else COST
+    rows = sorted(front, key=lambda row: measured(metric, row))
+    at = range(len(rows))
+    if len(rows) > most:
+        at = sorted({round(n * (len(rows) - 1) / (most - 1)) for n in range(most)})  # type: ignore[assignment]
+    weighed = [name for name in workload_of(group.workload).weighed if name != "num_gpus"]
+    known = [name for name in weighed if any(row.get(name) is not None for row in rows)]
+    goals = ", ".join(label(name) for name in [*known, "num_gpus"])
+    some = f"{len(at)} of {len(rows)}" if len(at) < len(rows) else f"all {len(rows)}"
+    yield Title(text=f"Front across scenarios by {goals}: {some}")
+    shown = [rows[n] for n in at]  # without what is the same for all
+    varied = [n for n in PLACES if n == "gpu" or len({row.get(n) for row in shown}) > 1]
+    places = [", ".join(str(r[n]) for n in varied if r.get(n) is not None) for r in shown]
+    columns = [
+        Column("GPUs", [formatting.format_count(number_or_nan(row["num_gpus"])) for row in shown]),
+        Column("place", places, " ", numeric=False),
+    ]
+    for name in known:
+        values = [number_or_nan(row.get(name) or None) for row in shown]
+        words, unit = format_in_common_unit(name, values)
+        header = f"{label(name)} {unit}".strip()
+        header = header.replace("calendar time", "time").replace("request latency", "latency")
+        columns.append(Column(label(name), words, header))
+    columns.append(Column("plan", [*map(plan_in_short, shown)], numeric=False))
+    yield fit_table(columns)
+
+
+def by_group(
+    front: Iterable[Row], groups: Sequence[WorkloadGroup]
+) -> dict[tuple[str, str], list[Row]]:
+    """Rows by the work and model of their group, where no other group has both."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    kinds = [(group.work, group.model) for group in groups]
+    for row in front:
+        key = (str(row["work"]), str(row.get("model")))
+        if kinds.count(key) == 1:
+            found.setdefault(key, []).append(row)
+    return found

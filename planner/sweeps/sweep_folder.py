@@ -1,0 +1,581 @@
+"""The directory of a sweep, written and read: what is done stays done, whatever ends it."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, TextIO
+
+import numpy as np
+
+from planner.base.atomic_write import remove_unfinished, write_atomically, write_bytes_atomically
+from planner.base.csv_cells import Row, Value, cell_value, number_or_nan
+from planner.base.read_files import (
+    RESULT,
+    TABLE,
+    open_regular_file,
+    read_bytes,
+    read_csv,
+    read_json,
+    require_table,
+)
+from planner.base.records import record
+from planner.base.version import __version__
+from planner.errors import OutputError, SearchSpaceError, SpecError
+from planner.optimize.pareto import front_of_many
+from planner.question.parse_values import cell_reader
+from planner.question.renamed import current_name
+from planner.question.terms import terms_of
+from planner.specs.file_cache import cache_by_files, stamp
+from planner.specs.spec_paths import data_files
+from planner.sweeps.plan import SweepPlan, work_columns
+from planner.sweeps.scenario_batches import (
+    AGAIN,
+    ScenarioBatch,
+    is_whole,
+    parts_of,
+    read_head,
+    read_rows,
+)
+from planner.workloads.registry import workload_names, workload_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from planner.sweeps.summary import Summary
+
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_VERSIONS = ("version", "numpy")
+
+
+def identity(plan: SweepPlan) -> dict[str, str]:
+    """The versions, and digests of the program, of all files of specs and of those named.
+
+    Other versions of numpy round some results otherwise.
+    """
+    return {
+        "version": __version__,
+        "numpy": np.__version__,
+        "program": _digest(sorted(_PACKAGE.rglob("*.py"))),
+        "specs": _digest(data_files(plan.specs)),
+        "files": _digest(_named(plan)),
+    }
+
+
+def check_same(mine: Mapping[str, str], other: Mapping[str, object], who: str) -> None:
+    """Refuse to go on where something else would compute something else.
+
+    Raises OutputError if it says what differs.
+    """
+    if differ := differences(mine, other):
+        raise OutputError(f"{who} has another {differ}: its results would not go together.")
+
+
+def differences(mine: Mapping[str, str], other: Mapping[str, object]) -> str:
+    """In words, in what something else differs from here; empty where in nothing."""
+    return " and ".join(
+        f"{name} ({other.get(name, 'none')}, here {value})" if name in _VERSIONS else name
+        for name, value in mine.items()
+        if other.get(name) != value
+    )
+
+
+def _named(plan: SweepPlan) -> Iterator[Path]:
+    """The files that a plan names itself: own models, GPUs, spaces, prices."""
+    for work in plan.works:
+        answers = [one for values in work.axes.values() for one in values]
+        for value in (*answers, *work.settings.values()):
+            if not isinstance(value, str | Path):
+                continue
+            inside = os.path.join(value, "config.json")  # of a model's folder
+            yield from (Path(path) for path in (value, inside) if os.path.isfile(path))
+
+
+def _digest(paths: Iterable[Path]) -> str:
+    """Of the names and contents of files; of what differs between machines nothing."""
+    whole = hashlib.sha256()
+    for path in paths:
+        try:
+            content = _content(path)
+        except SpecError:
+            continue
+        whole.update(os.fsencode(path.name) + b"\0" + content)
+    return whole.hexdigest()[:16]
+
+
+@cache_by_files
+def _content(path: Path) -> bytes:
+    """The digest of a file, which is read again once it changed."""
+    stamp(path)
+    return hashlib.sha256(read_bytes(path, TABLE)).digest()
+
+
+PLAN, MANIFEST, PARTS = "plan.json", "manifest.json", "parts"
+LOCK = ".planner-sweep.lock"
+TABLES = SCENARIOS, FRONTS, FRONT = "scenarios", "fronts", "front"
+_AGAIN = "give another --output, or --fresh to start again"
+
+
+@dataclass
+class Store:
+    """A directory that belongs to one plan: ``parts`` not yet done, and files of results.
+
+    ``done`` counts scenarios of parts that were found; ``identity`` is that of the beginning.
+    """
+
+    folder: Path
+    plan: SweepPlan
+    done: int = 0
+    is_complete: bool = False
+    parts: list[ScenarioBatch] = field(default_factory=list)
+    identity: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    @contextmanager
+    def opened(cls, folder: Path, plan: SweepPlan, *, fresh: bool = False) -> Iterator[Store]:
+        """The directory, made where there is none, for this process alone.
+
+        Raises OutputError if it cannot be written, is of another plan, version or specs, or in use.
+        """
+        _make(folder)
+        with _locked(folder):
+            store = cls(folder=folder, plan=plan)
+            store._begin(fresh)
+            yield store
+
+    def path(self, part: ScenarioBatch) -> Path:
+        """The file of a part."""
+        return self.folder / PARTS / part.name
+
+    def keep(self, part: ScenarioBatch, content: bytes) -> None:
+        """Write a part: whole, or not at all."""
+        with write_bytes_atomically(self.path(part)) as file:
+            file.write(content)
+
+    def all_parts(self) -> Iterator[Path]:
+        """The files of all parts, in order."""
+        yield from map(self.path, parts_of(self.plan.num_scenarios))
+
+    def finish(self, manifest: Mapping[str, object]) -> None:
+        """Write the manifest, with which the sweep is complete, and remove its parts."""
+        with write_atomically(self.folder / MANIFEST) as file:
+            file.write(json.dumps(manifest, indent=1, allow_nan=False) + "\n")
+        self._remove_parts()
+
+    def forget(self) -> None:
+        """Let go of what is done: it does not go together."""
+        self._remove_parts()
+
+    def _begin(self, fresh: bool) -> None:
+        self.identity = identity(self.plan)
+        for folder in (self.folder, self.folder / PARTS):
+            remove_unfinished(folder)
+        before = self._before()
+        if before is None:
+            self._refuse_others()
+        if before is None or fresh:
+            # Its plan goes last, by which the directory of a sweep is known.
+            for path in (self.folder / MANIFEST, *self.tables()):
+                path.unlink(missing_ok=True)
+            self._remove_parts()
+            (self.folder / PLAN).unlink(missing_ok=True)
+            _make(self.folder / PARTS)
+            with write_atomically(self.folder / PLAN) as file:
+                asked = {
+                    "identity": self.identity,
+                    "digest": self.plan.digest,
+                    "plan": self.plan.to_dict(),
+                }
+                file.write(json.dumps(asked, indent=1) + "\n")
+        elif before[0] != self.plan.digest:
+            raise OutputError(f"{self.folder}: holds the sweep of another plan: {_AGAIN}.")
+        else:
+            try:
+                check_same(self.identity, before[1], f"{self.folder}: it")
+            except OutputError as error:
+                raise OutputError(f"{str(error).rstrip('.')}; {_AGAIN}.") from error
+        self.is_complete = os.path.isfile(self.folder / MANIFEST)
+        if self.is_complete:
+            self._check_tables()
+            self.done = self.plan.num_scenarios
+            self._remove_parts()  # a program that was killed then may have left some
+            return
+        for part in parts_of(self.plan.num_scenarios):
+            if is_whole(self.path(part), part):
+                self.done += part.end - part.first
+            else:
+                self.parts.append(part)
+
+    def _check_tables(self) -> None:
+        """The tables of a complete sweep are still those that were written."""
+        try:
+            manifest = require_table(read_json(self.folder / MANIFEST, RESULT), MANIFEST)
+            digests = require_table(manifest["files"], "files").items()
+            changed = [name for name, was in digests if file_digest(self.folder / name) != was]
+        except (SpecError, OSError, KeyError, TypeError, AttributeError) as error:
+            raise OutputError(f"{self.folder}: is damaged ({error}); {_AGAIN}.") from error
+        if changed:
+            raise OutputError(f"{self.folder / changed[0]}: was changed; {_AGAIN}.")
+
+    def _before(self) -> tuple[object, Mapping[str, object]] | None:
+        """The digest of the plan that an earlier run wrote, and its identity."""
+        path = self.folder / PLAN
+        if not os.path.lexists(path):
+            return None
+        try:
+            found = require_table(read_json(path, RESULT), PLAN)
+            return found["digest"], require_table(found["identity"], "identity")
+        except (SpecError, KeyError, TypeError) as error:
+            raise OutputError(
+                f"{path}: is not that of a sweep ({type(error).__name__}: {error}): give another "
+                "--output."
+            ) from error
+
+    def _refuse_others(self) -> None:
+        """A directory with files of somebody else is left alone."""
+        found = [*self.folder.iterdir(), *self.folder.glob(f"{PARTS}/*")]
+        others = sorted(str(path.relative_to(self.folder)) for path in found)
+        others = [name for name in others if name not in (PARTS, LOCK)]
+        if others:
+            raise OutputError(
+                f"{self.folder}: has files that do not belong to a sweep, such as {others[0]}: "
+                "give a new directory."
+            )
+
+    def tables(self, name: str | None = None) -> list[Path]:
+        """The files of a table, or of all, that are there."""
+        names = TABLES if name is None else (name,)
+        files = [self.folder / f"{one}.{kind}" for one in names for kind in ("csv", "parquet")]
+        return [path for path in files if os.path.exists(path)]
+
+    def _remove_parts(self) -> None:
+        for path in (self.folder / PARTS).glob("*.jsonl.gz"):
+            path.unlink(missing_ok=True)
+
+
+def file_digest(path: Path) -> str:
+    """Of the content of a file."""
+    with open_regular_file(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".planner-probe-{os.getpid()}.tmp"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise OutputError(
+            f"{folder.parent}: cannot be written ({error.strerror}): give another --output."
+        ) from error
+
+
+_held: set[TextIO] = set()
+
+
+def _let_go() -> None:
+    """A worker process keeps no lock of its parent, which could not begin again else."""
+    for file in _held:
+        file.close()
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_let_go)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    path = folder / LOCK
+    with _exclusive_lock(path) as file:
+        _held.add(file)
+        try:
+            yield
+        finally:
+            _held.discard(file)
+            with suppress(OSError):
+                path.unlink()
+
+
+def _exclusive_lock(path: Path) -> TextIO:
+    """The lock, had by this process alone."""
+    while True:
+        try:
+            file = path.open("a")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                    return file
+            except BaseException:
+                file.close()
+                raise
+            file.close()  # its owner removed it just now
+        except BlockingIOError as error:
+            raise OutputError(f"{path.parent}: another sweep is being written there.") from error
+        except FileNotFoundError as error:
+            if not os.path.isdir(path.parent):
+                raise OutputError(f"{path.parent}: was removed just now.") from error
+        except OSError as error:
+            raise OutputError(f"{path}: cannot be locked ({error.strerror}).") from error
+
+
+class CsvRow(Mapping[str, Value]):
+    """A line of a table, of which only the cells that somebody asks for are read.
+
+    Raises SpecError if there is no such column, or a cell is none of its column.
+    """
+
+    __slots__ = ("_at", "_cells", "_place")
+
+    def __init__(
+        self, at: Mapping[str, int], cells: Sequence[str], place: tuple[Path, int]
+    ) -> None:
+        self._at, self._cells, self._place = at, cells, place
+
+    def __getitem__(self, name: str) -> Value:
+        if name not in self._at:
+            raise self._fault(f"there is no column {name}")
+        return self.get(name)
+
+    def get(self, name: str, default: Value = None) -> Value:  # type: ignore[override]
+        """The value of a cell, the default where there is no such column."""
+        at = self._at.get(name)
+        if at is None:
+            return default
+        try:
+            return cell_reader(name)(cell_value(self._cells[at]))
+        except SearchSpaceError as error:
+            raise self._fault(str(error).rstrip(".")) from error
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._at
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._at)
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def _fault(self, why: str) -> SpecError:
+        path, line = self._place
+        return SpecError(f"{path}:{line}: {why}. {AGAIN}")
+
+
+class PartRow(dict[str, Value]):
+    """A scenario of a sweep that is not finished; as `CsvRow` in what it raises."""
+
+    def __init__(self, row: Mapping[str, object], path: Path) -> None:
+        try:
+            super().__init__({name: cell_reader(name)(value) for name, value in row.items()})
+        except SearchSpaceError as error:
+            raise SpecError(f"{path}: {error} {AGAIN}") from error
+        self.path = path
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise SpecError(f"{self.path}: a scenario has no {name}. {AGAIN}")
+
+
+@record()
+class Sweep:
+    """Results of a sweep in a directory; of an unfinished sweep, the scenarios that are done.
+
+    Raises SpecError if the directory does not exist, has no sweep, or cannot be read.
+
+    Parameters
+    ----------
+    folder : directory of the results
+    """
+
+    folder: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "folder", Path(self.folder))
+        _ = self.plan
+
+    @cached_property
+    def plan(self) -> SweepPlan:
+        """The plan of the sweep."""
+        begun = self._begun
+        try:
+            return SweepPlan.of_dict(begun["plan"])
+        except SearchSpaceError as error:
+            raise self._damaged(PLAN, error) from error
+
+    @property
+    def version(self) -> str:
+        """The version of planner that started the sweep."""
+        try:
+            return str(require_table(self._begun["identity"], "identity")["version"])
+        except (KeyError, SpecError) as error:
+            raise self._damaged(PLAN, error) from error
+
+    @cached_property
+    def _begun(self) -> dict[str, object]:
+        """What the first file of a sweep says."""
+        if not os.path.isdir(self.folder):
+            raise SpecError(f"{self.folder}: there is no such directory.")
+        if not os.path.lexists(self.folder / PLAN):
+            raise SpecError(
+                f"{self.folder}: is not the directory of a sweep, it has no {PLAN}: give the "
+                "--output of planner sweep."
+            )
+        begun = read_json(self.folder / PLAN, RESULT)
+        if not isinstance(begun, dict) or "plan" not in begun:
+            raise self._damaged(PLAN, "it has no plan")
+        return begun
+
+    @cached_property
+    def is_complete(self) -> bool:
+        """Whether every scenario is done and in the tables."""
+        return os.path.isfile(self.folder / MANIFEST)
+
+    @cached_property
+    def done(self) -> int:
+        """The number of scenarios with results."""
+        if self.is_complete:
+            return self.plan.num_scenarios
+        return sum(part.end - part.first for part, _ in self._parts())
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the scenarios, in order."""
+        if self.is_complete:
+            _, names = next(read_csv(self._path(SCENARIOS)), (1, []))
+            return tuple(current_name("column", name) for name in names)
+        heads = (read_head(path)["rows"] for _, path in self._parts())
+        return tuple(dict.fromkeys(name for head in heads for name in head))
+
+    def rows(self) -> Iterator[Row]:
+        """The scenarios, one after the other, read from disk in constant memory."""
+        parts = (PartRow(row, path) for _, path in self._parts() for row in read_rows(path))
+        found = self._table(SCENARIOS) if self.is_complete else parts
+        number = 0
+        for number, row in enumerate(islice(found, self.done + 1), start=1):  # noqa: B007
+            yield self._checked(row)
+        if number != self.done:
+            raise self._damaged(
+                f"{SCENARIOS}.csv" if self.is_complete else PARTS,
+                f"has {number:,} of {self.done:,} scenarios: it was changed",
+            )
+
+    def front_rows(self) -> Iterator[Row]:
+        """The scenarios on the Pareto front of each work and model."""
+        if self.is_complete:
+            yield from self._table(FRONT)
+            return
+        numbers = front_across(self.rows(), self.plan)
+        yield from (row for row in self.rows() if row["scenario"] in numbers)
+
+    def scenarios(self) -> pd.DataFrame:
+        """All scenarios as a pandas frame; units are in the names of its columns."""
+        return _frame(self.rows(), self.columns)
+
+    def front(self) -> pd.DataFrame:
+        """The scenarios on the Pareto front of each work and model as a pandas frame."""
+        return _frame(self.front_rows(), self.columns)
+
+    def summary(self) -> Summary:
+        """The cheapest and the fastest scenarios, ties, and what does not fit."""
+        from planner.sweeps.summary import summarize
+
+        return summarize(self.rows(), self.plan)
+
+    def _parts(self) -> Iterator[tuple[ScenarioBatch, Path]]:
+        for part in parts_of(self.plan.num_scenarios):
+            path = self.folder / PARTS / part.name
+            if os.path.isfile(path):
+                yield part, path
+
+    def _checked(self, row: Row) -> Row:
+        """The row of a scenario of the plan; one that has a plan has all of it."""
+        number, workload = row["scenario"], row["workload"]
+        if not isinstance(number, int) or not 0 <= number < self.plan.num_scenarios:
+            raise self._damaged(f"{SCENARIOS}.csv", f"there is no scenario {number}")
+        if workload not in workload_names():
+            raise self._damaged(f"{SCENARIOS}.csv", f"there is no workload {workload}")
+        if row["work"] not in self._works:
+            raise self._damaged(f"{SCENARIOS}.csv", f"there is no work {row['work']}")
+        if row["feasible"]:
+            for name in self._parameters[str(workload)]:
+                if row[name] is None:
+                    words = f"scenario {number} has no {name}"
+                    raise self._damaged(f"{SCENARIOS}.csv", words)
+        return row
+
+    @cached_property
+    def _works(self) -> frozenset[str]:
+        return frozenset(work.name for work in self.plan.works)
+
+    @cached_property
+    def _parameters(self) -> Mapping[str, Sequence[str]]:
+        """What every plan of a workload has, as far as there are columns of it."""
+        return {
+            workload: [name for name in terms_of(workload, "parameter") if name in self.columns]
+            for workload in workload_names()
+        }
+
+    def _table(self, name: str) -> Iterator[Row]:
+        path = self._path(name)
+        lines = read_csv(path)
+        _, names = next(lines, (1, []))
+        at = {current_name("column", name): place for place, name in enumerate(names)}
+        for line, cells in lines:
+            if len(cells) != len(names):
+                words = f"line {line} has {len(cells)} cells, not {len(names)}"
+                raise self._damaged(path.name, words)
+            yield CsvRow(at, cells, (path, line))
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.csv"
+
+    def _damaged(self, name: str, why: object) -> SpecError:
+        return SpecError(f"{self.folder / name}: is not that of a sweep ({why}). {AGAIN}")
+
+
+def _frame(rows: Iterator[Row], columns: Sequence[str]) -> pd.DataFrame:
+    import pandas as pd
+
+    values: dict[str, list[Value]] = {name: [] for name in columns}
+    for row in rows:
+        for name, column in values.items():
+            column.append(row.get(name))
+    return pd.DataFrame(values)
+
+
+# Scenarios of one work and one model do the same; others cannot be weighed against each other.
+_GROUP_COLUMNS = ("work", "model", "adapter")
+
+
+def front_across(rows: Iterable[Row], plan: SweepPlan) -> set[int]:
+    """The numbers of the scenarios that no other one that does the same is better than.
+
+    Of each row a few numbers are kept. An unknown value loses against every known one.
+    """
+    alike = {work.name: (*_GROUP_COLUMNS, *work_columns(work)) for work in plan.works}
+    groups: dict[tuple[Value, ...], tuple[list[int], list[tuple[float, ...]]]] = {}
+    for row in rows:
+        if row["feasible"]:
+            key = tuple(row.get(name) for name in alike[str(row["work"])])
+            numbers, values = groups.setdefault(key, ([], []))
+            numbers.append(int(str(row["scenario"])))
+            weighed = workload_of(str(row["workload"])).weighed
+            values.append(
+                tuple(
+                    np.inf if row.get(name) is None else number_or_nan(row.get(name))
+                    for name in weighed
+                )
+            )
+    return {
+        numbers[at]
+        for numbers, values in groups.values()
+        for at in front_of_many(np.array(values)).tolist()
+    }

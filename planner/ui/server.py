@@ -1,0 +1,238 @@
+"""The server of the pages: where it listens, who may ask, until it is ended."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import secrets
+import socket
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from planner.errors import OutputError
+from planner.ui.request_limits import TOKEN, Limits, is_loopback, within_files
+from planner.ui.worker_pool import Pool
+
+_PACE = 16 * 2**10
+"""Bytes of an answer that a client takes in `Limits.client_seconds` if it takes any."""
+
+_CAN_ANSWER = (h11.IDLE, h11.SEND_RESPONSE)
+_LATE = (b"408 Request Timeout", b"The request did not come in time.")
+_CROWDED = (
+    b"503 Service Unavailable",
+    b"There are too many connections: try again in some seconds.",
+)
+
+
+def network_of(host: str) -> str:
+    """Who a client is: an IPv4 address, the /64 of an IPv6 address; empty for this machine.
+
+    >>> network_of("192.0.2.7"), network_of("2001:db8::1:2"), network_of("::ffff:127.0.0.1")
+    ('192.0.2.7', '2001:db8::/64', '')
+    """
+    address = ipaddress.ip_address(host.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address):
+        address = address.ipv4_mapped or address
+    if is_loopback(str(address)):
+        return ""
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    return str(ipaddress.ip_network((address, 64), strict=False))
+
+
+class Server(uvicorn.Server):
+    """A server that ends the work of its application first, so that nobody waits for answers."""
+
+    def __init__(self, config: uvicorn.Config, pool: Pool) -> None:
+        super().__init__(config)
+        self._pool = pool
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await asyncio.to_thread(self._pool.close)
+        await super().shutdown(sockets)
+
+
+class Connection(H11Protocol):
+    """A connection that is closed where its client lets it wait.
+
+    The clock runs while a whole request has not come, however slowly it comes, and while an answer
+    is not taken. Where one client, or all together, have more connections than they may, the one
+    is closed that has waited longest of the client with the most; where none waits, the new one.
+    Programs of this machine, which may be a proxy, have no limit of their own.
+    """
+
+    def __init__(self, limits: Limits, **given: Any) -> None:
+        super().__init__(**given)
+        self._limits = limits
+        self._network = ""
+        self._clock: asyncio.TimerHandle | None = None
+        self._since = 0.0
+        self._unsent = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._network = network_of(self.client[0]) if self.client else ""
+        self._watch()
+        self._make_room()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._watch()
+
+    @property
+    def _waits(self) -> bool:
+        """Whether the client is to do what comes next."""
+        cycle = self.cycle
+        is_asked = cycle is not None and not cycle.more_body and not cycle.response_complete
+        return not is_asked or self.flow.write_paused
+
+    def _watch(self) -> None:
+        if not self._waits or self not in self.connections:
+            self._stop()
+        elif self._clock is None:
+            self._since = self.loop.time()
+            self._unsent = self.transport.get_write_buffer_size()
+            self._clock = self.loop.call_later(self._limits.client_seconds, self._look)
+
+    def _stop(self) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+
+    def _look(self) -> None:
+        """The client had its time."""
+        self._clock = None
+        unsent = self.transport.get_write_buffer_size()
+        if unsent and self._unsent - unsent >= _PACE:
+            self._watch()
+        else:
+            self._end(*_LATE)
+
+    def _make_room(self) -> None:
+        """Close one where there is one more than there may be."""
+        others = [one for one in self.connections if isinstance(one, Connection)]
+        mine = [one for one in others if one._network == self._network]
+        if self._network and len(mine) > self._limits.client_connections:
+            others = mine
+        elif len(others) <= self._limits.connections:
+            return
+        num = Counter(one._network for one in others)
+        waiting = [one for one in others if one._clock is not None]
+        last = min(waiting, key=lambda one: (-num[one._network], one._since))
+        last._end(*_CROWDED, is_told=last is self)
+
+    def _end(self, status: bytes, words: bytes, is_told: bool = False) -> None:
+        """Close it; a client that began to ask is told why."""
+        self._stop()
+        self.connections.discard(self)
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()  # who takes nothing is not told, either
+            return
+        has_begun = self.conn.trailing_data[0] or (self.cycle is not None and self.cycle.more_body)
+        if (is_told or has_begun) and self.conn.our_state in _CAN_ANSWER:
+            head = b"HTTP/1.1 %b\r\nconnection: close\r\ncontent-type: text/plain\r\n" % status
+            self.transport.write(head + b"content-length: %d\r\n\r\n%b" % (len(words), words))
+        self.transport.close()
+
+
+_BACKLOG = 256
+_GRACE_S = 3
+_HEADER_BYTES = 64 * 2**10
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that listens there.
+
+    Raises OutputError if the port is in use or not allowed, or there is no such address.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        found = socket.socket(family, socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise OutputError(f"{host}: is not an address of this machine ({error}).") from error
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+        found.listen(_BACKLOG)
+    except OSError as error:
+        found.close()
+        raise OutputError(
+            f"{host}:{port}: cannot be listened on ({error.strerror}); give another --port, or 0 "
+            "for any."
+        ) from error
+    return found
+
+
+def serve(
+    host: str,
+    port: int,
+    *,
+    token: str,
+    limits: Limits,
+    specs: Path | None,
+    said: Callable[[str], None],
+) -> None:
+    """Serve pages until the program is ended; ``said`` is told where.
+
+    Beyond this machine a token is needed, which is made where none is given.
+    Raises OutputError if the address cannot be listened on.
+    """
+    with listening(host, port) as found:
+        if not token and not is_loopback(host):
+            token = secrets.token_urlsafe(18)
+        server = make_server(limits, specs, token)
+        said(link(found, host, token))
+        server.run(sockets=[found])
+
+
+def make_server(limits: Limits, specs: Path | None = None, token: str = "") -> uvicorn.Server:
+    """A server of the application, whose connections keep the limits."""
+    import uvicorn
+
+    from planner.ui.app import make_app
+
+    app = make_app(limits, specs, token)
+    config = uvicorn.Config(
+        app,
+        http=partial(Connection, within_files(limits)),  # type: ignore[arg-type]
+        ws="none",
+        h11_max_incomplete_event_size=limits.question_bytes + _HEADER_BYTES,
+        log_level="error",  # what clients send that is none of HTTP is not worth a line
+        timeout_graceful_shutdown=_GRACE_S,
+        server_header=False,
+        proxy_headers=False,
+        backlog=_BACKLOG,
+    )
+    return Server(config, app.state.pool)
+
+
+def link(found: socket.socket, host: str, token: str) -> str:
+    """Where a browser finds it."""
+    port = found.getsockname()[1]
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{port}/" + (f"?{TOKEN}={token}" if token else "")

@@ -1,0 +1,624 @@
+"""Worker processes that answer questions, as many at once as there are, and what is kept then."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import multiprocessing
+import os
+import resource
+import secrets
+import signal
+import threading
+import time
+import zipfile
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeAlias
+
+from planner.base.read_files import TABLE, parse_json, read_bytes
+from planner.base.records import record
+from planner.errors import PlannerError, SearchSpaceError
+from planner.launch.targets import targets
+from planner.optimize.exhaustive import StopSearch
+from planner.show.html import environment, page_html
+from planner.show.output_blocks import PICTURES, Page
+from planner.show.presenters.plots.picture import Picture
+from planner.show.presenters.row_files import csv_cell
+from planner.show.theme import DARK, LIGHT
+from planner.ui.question import FILE, PRICES, Question, is_file
+from planner.ui.request_limits import Limits, RequestRefused
+from planner.ui.run_commands import (
+    UPLOADED,
+    WHERE,
+    CommandInput,
+    ProgressCallback,
+    check_size,
+    found_by,
+    placed,
+)
+from planner.workloads.registry import workload_of
+from planner.workloads.saved_plan import SavedPlan
+
+PLAN_FILE = "plan.toml"
+OBJECT_FILE = "answer.json"
+"""The object of an answer, and what its page says first."""
+
+
+@record(kw_only=True)
+class Answer:
+    """The object of ``--json`` as text, and as a page its content as HTML.
+
+    ``assumed`` says of fields what nobody gave; ``plan`` is the query that estimates its plan,
+    ``targets`` the tools that can start it, its own first; ``is_drawn``: it has pictures.
+    """
+
+    title: str
+    object: str
+    content: str
+    workload: str = ""
+    assumed: Mapping[str, str] = field(default_factory=dict)
+    plan: str = ""
+    targets: Sequence[str] = ()
+    is_drawn: bool = False
+
+    @property
+    def size(self) -> int:
+        """Characters of all."""
+        return len(self.object) + len(self.content)
+
+
+@record(kw_only=True)
+class AnswerFile:
+    """A file of an answer."""
+
+    name: str
+    kind: str
+    content: bytes
+
+
+def answer(
+    question: Question, specs: Path | None, limits: Limits, report_progress: ProgressCallback
+) -> Answer:
+    """Answer a question.
+
+    Raises PlannerError if it is unknown, impossible, infeasible, or beyond a limit.
+    """
+    with placed(question, specs, limits, report_progress) as asked:
+        command = found_by(asked)
+        text = _without(asked, command.object)
+        check_size(len(text), limits)
+        content = environment().get_template("content.html").render(page=command.page)
+        line = _without(asked, command.line)
+    made = Answer(
+        title=command.page.title,
+        object=text,
+        content=_without(asked, content),
+        workload=command.pinned.workload if command.pinned else question.workload,
+        assumed={**_assumed(text), **command.assumption_texts},
+        plan=_of_plan(question, line).query if line else "",
+        targets=_targets(command.pinned) if command.pinned else (),
+        is_drawn=command.draw is not None,
+    )
+    check_size(made.size, limits)
+    return made
+
+
+def file_of(
+    question: Question,
+    name: str,
+    specs: Path | None,
+    limits: Limits,
+    report_progress: ProgressCallback,
+) -> AnswerFile:
+    """A file of an answer: ``table.csv``, ``page.html``, ``plan.toml``, ``launch.zip``, or a
+    picture, ``front.png``, whose name may end in ``-dark``.
+
+    Raises PlannerError if the question has no answer, or the answer no such file.
+    """
+    with placed(question, specs, limits, report_progress) as asked:
+        command = found_by(asked)
+        stem, _, ending = name.rpartition(".")
+        picture = stem.removesuffix("-dark")
+        drawn = PICTURES.get(question.command, PICTURES["estimate"])
+        if ending in ("png", "svg") and command.draw is not None and picture in drawn:
+            path = asked.folder / f"picture.{ending}"
+            theme = DARK if stem.endswith("-dark") else LIGHT
+            command.draw(Picture(path=path, name=picture, theme=theme))
+            kind = "image/png" if ending == "png" else "image/svg+xml"
+            return AnswerFile(name=name, kind=kind, content=read_bytes(path, TABLE))
+        texts: dict[str, tuple[str, Callable[[], str]]] = {
+            "page.html": ("text/html", lambda: page_html(command.page)),
+            "table.csv": ("text/csv", lambda: _csv(command.object)),
+        }
+        if command.pinned is not None:
+            texts[PLAN_FILE] = ("application/toml", command.pinned.to_toml)
+        if name == OBJECT_FILE:
+            both = f'{{"text": {json.dumps(_first(command.page))}, "object": {command.object}}}'
+            content = _without(asked, both).encode()
+            return AnswerFile(name=name, kind="application/json", content=content)
+        if name in texts:
+            kind, text = texts[name]
+            content = _without(asked, text()).encode()
+            return AnswerFile(name=name, kind=f"{kind}; charset=utf-8", content=content)
+        if name == "launch.zip" and command.texts:
+            return AnswerFile(
+                name=name, kind="application/zip", content=_zipped(asked, command.texts)
+            )
+    raise SearchSpaceError(f"This answer has no file {name}.")
+
+
+def _first(page: Page) -> str:
+    """The title of a page, its headline, what was asked, the answer, and what is reached."""
+    reached = (f"{name}: {words}" for name, words in page.reached.items())
+    said = [page.title, page.headline, *page.question, *page.answer, *reached, *page.sure]
+    return "\n".join(filter(None, said))
+
+
+def _zipped(command_input: CommandInput, texts: Mapping[str, str]) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in texts.items():
+            archive.writestr(name, _without(command_input, text))
+    return stream.getvalue()
+
+
+def _csv(text: str) -> str:
+    """The rows of an object as CSV."""
+    table = parse_json(text, WHERE)
+    rows = table.get("rows") if isinstance(table, Mapping) else None
+    if not rows:
+        raise SearchSpaceError("This answer has no rows: take its page or its object.")
+    names = [*dict.fromkeys(name for row in rows for name in row)]
+    stream = io.StringIO()
+    stream.write(",".join(map(csv_cell, names)) + "\n")
+    for row in rows:
+        stream.write(",".join(csv_cell(row.get(name)) for name in names) + "\n")
+    return stream.getvalue()
+
+
+def _without(command_input: CommandInput, text: str) -> str:
+    """A text without the folder that the question was in."""
+    own = command_input.folder.with_name(command_input.folder.name + "-own")
+    for folder in (own, command_input.folder, command_input.folder.parent):
+        text = text.replace(f"{folder}/", "").replace(str(folder), UPLOADED)
+    return text
+
+
+def _assumed(text: str) -> dict[str, str]:
+    """What the manifest of an object says of fields that nobody gave."""
+    table = parse_json(text, WHERE)
+    manifest = table.get("manifest") if isinstance(table, Mapping) else None
+    found = manifest.get("defaults") if isinstance(manifest, Mapping) else None
+    return {str(n): str(v) for n, v in found.items()} if isinstance(found, Mapping) else {}
+
+
+def _targets(pinned: SavedPlan) -> list[str]:
+    """The tools that start plans of this workload, those of the plan's own software first."""
+    kind = workload_of(pinned.workload).profile_kind
+    own = _plain(str(pinned.answers.get(kind)))
+    known = {n: tool for n, tool in targets().items() if pinned.workload in tool.workloads}
+    return sorted(known, key=lambda name: own not in map(_plain, known[name].profiles))
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace(" ", "-")
+
+
+def _of_plan(question: Question, line: str) -> Question:
+    """The plan of an answer as a question; own prices and models are those of the question."""
+    found = Question.of_line("estimate", line)
+    if PRICES in found.fields:
+        found = found.changed(**{PRICES: question.fields.get(PRICES, "")})
+    if found.fields.get("model", "").endswith(".json"):
+        found = found.changed(model="", file=question.fields.get(FILE, ""))
+    return found
+
+
+_LOOK_S = 0.05
+_PROGRESS_INTERVAL_S = 0.1
+_STOPS = 0.8
+"""The share of its time after which a search ends with what it found."""
+_PRELOADED = ["planner.ui.worker_pool"]
+_GONE = (EOFError, OSError)
+_CANCELLED = "Cancelled."
+
+
+@dataclass(eq=False, kw_only=True)
+class Job:
+    """A question that is asked: whether it is worked on, how far, and in the end its answer, or
+    the ``file`` of it.
+    """
+
+    question: Question
+    client: str
+    file: str = ""
+    future: Future[Any] = field(default_factory=Future)
+    done: int = 0
+    total: int = 0
+    is_running: bool = False
+    is_cancelled: bool = False
+
+    def __post_init__(self) -> None:
+        self.future.set_running_or_notify_cancel()  # who waits for it cannot end it alone
+
+    def cancel(self) -> None:
+        """Nobody waits for it any more."""
+        self.is_cancelled = True
+
+
+class Pool:
+    """So many processes, each with a thread that hands it questions."""
+
+    def __init__(self, limits: Limits, specs: Path | None = None) -> None:
+        self.limits, self.specs = limits, specs
+        self._context = _context()
+        self._waiting: list[Job] = []
+        self._running: list[Job] = []
+        self._changed = threading.Condition()
+        self._is_closed = False
+        self._threads = [
+            threading.Thread(target=self._serve, daemon=True) for _ in range(limits.workers)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, question: Question, client: str, file: str = "") -> Job:
+        """Have a question answered, or a file of its answer made.
+
+        Raises Refused if too many wait already.
+        """
+        job = Job(question=question, client=client, file=file)
+        with self._changed:
+            self._waiting = [one for one in self._waiting if not self._is_dropped(one)]
+            if len(self._waiting) >= self.limits.waiting or self._is_closed:
+                raise RequestRefused(
+                    f"{len(self._waiting)} questions are waiting: try again in a few seconds.", 503
+                )
+            self._waiting.append(job)
+            self._changed.notify()
+        return job
+
+    def before(self, job: Job) -> int:
+        """How many wait before it."""
+        with self._changed:
+            waiting = [one for one in self._waiting if not one.is_cancelled]
+        return waiting.index(job) if job in waiting else 0
+
+    def close(self) -> None:
+        """End all processes; what they worked on is refused."""
+        with self._changed:
+            self._is_closed = True
+            for job in (*self._waiting, *self._running):
+                job.cancel()
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join(timeout=5)
+
+    def _is_dropped(self, job: Job) -> bool:
+        if job.is_cancelled:
+            _refuse(job, RequestRefused(_CANCELLED, 409))
+        return job.is_cancelled
+
+    def _next(self) -> Job | None:
+        """The first job of the client with the fewest that are worked on; None at the end."""
+        with self._changed:
+            while True:
+                self._waiting = [one for one in self._waiting if not self._is_dropped(one)]
+                if self._is_closed:
+                    return None
+                if self._waiting:
+                    break
+                self._changed.wait()
+            busy = Counter(job.client for job in self._running)
+            job = min(self._waiting, key=lambda one: busy[one.client])
+            self._waiting.remove(job)
+            self._running.append(job)
+            job.is_running = True
+            return job
+
+    def _serve(self) -> None:
+        worker = _Worker(self._context, self.specs, self.limits)
+        while (job := self._next()) is not None:
+            try:
+                worker.work(job)
+            except Exception as error:
+                worker.end()
+                _refuse(
+                    job, RequestRefused(f"internal error: {type(error).__name__}: {error}", 500)
+                )
+            finally:
+                with self._changed:
+                    self._running.remove(job)
+        worker.end()
+
+
+class _Worker:
+    """A process that is begun when it is needed, and again after it ended."""
+
+    def __init__(self, context: BaseContext, specs: Path | None, limits: Limits) -> None:
+        self._context, self._specs, self._limits = context, specs, limits
+        self._process: BaseProcess | None = None
+        self._pipe: Connection | None = None
+        self._tasks = 0
+
+    def work(self, job: Job) -> None:
+        """Have a job done; a process that lasts too long, or that nobody waits for, is ended."""
+        pipe = self._begun()
+        with suppress(*_GONE):  # it is found out below
+            pipe.send((job.question, job.file))
+        started = time.monotonic()
+        while True:
+            if job.is_cancelled:
+                return self._give_up(job, RequestRefused(_CANCELLED, 409))
+            if time.monotonic() - started > self._limits.seconds:
+                most = f"It takes more than {self._limits.seconds:g} s"
+                words = f"{most}: narrow the question, or use the command line."
+                return self._give_up(job, RequestRefused(words, 504))
+            try:
+                if not pipe.poll(_LOOK_S):
+                    continue
+                kind, value = pipe.recv()
+            except _GONE:
+                return self._give_up(job, RequestRefused(_LOST, 500))
+            if kind == "done":
+                job.done, job.total = value
+                continue
+            self._tasks += 1
+            if self._tasks >= self._limits.tasks:
+                self.end()
+            if kind == "answer":
+                job.future.set_result(value)
+            else:
+                job.future.set_exception(value)
+            return None
+
+    def _begun(self) -> Connection:
+        if self._process is None or not self._process.is_alive() or self._pipe is None:
+            self.end()
+            self._pipe, theirs = self._context.Pipe()
+            self._process = self._context.Process(  # type: ignore[attr-defined]
+                target=_work, args=(theirs, self._specs, self._limits), daemon=True
+            )
+            self._process.start()
+            theirs.close()
+        return self._pipe
+
+    def _give_up(self, job: Job, error: RequestRefused) -> None:
+        self.end()
+        _refuse(job, error)
+
+    def end(self) -> None:
+        """End the process, whatever it does."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process.close()
+        if self._pipe is not None:
+            self._pipe.close()
+        self._process = self._pipe = None
+        self._tasks = 0
+
+
+_LOST = "The worker process ended, most likely out of memory."
+
+
+def _refuse(job: Job, error: PlannerError) -> None:
+    with suppress(Exception):  # it has its answer
+        job.future.set_exception(error)
+
+
+def _context() -> BaseContext:
+    """A fork of a process without threads that has imported what is needed."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOADED)
+    return context
+
+
+def _work(pipe: Connection, specs: Path | None, limits: Limits) -> None:
+    """A worker: question after question, until the other end of the pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ["HF_HUB_OFFLINE"] = "1"  # nobody has the server fetch models
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_AS, (limits.memory_bytes, limits.memory_bytes))
+    while True:
+        try:
+            asked = pipe.recv()
+            pipe.send(_answered(asked, specs, limits, pipe))
+        except _GONE:
+            return
+
+
+def _answered(
+    asked: tuple[Question, str], specs: Path | None, limits: Limits, pipe: Connection
+) -> tuple[str, object]:
+    question, name = asked
+    began, last = time.monotonic(), 0.0
+
+    def tell(done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - began > _STOPS * limits.seconds:
+            raise StopSearch
+        if now - last > _PROGRESS_INTERVAL_S:
+            last = now
+            pipe.send(("done", (done, total)))
+
+    try:
+        if name:
+            return "answer", file_of(question, name, specs, limits, tell)
+        return "answer", answer(question, specs, limits, tell)
+    except PlannerError as error:
+        return "error", error
+    except MemoryError:
+        return "error", RequestRefused("Not enough memory: narrow the question.", 413)
+    except Exception as error:
+        return "error", RequestRefused(f"internal error: {type(error).__name__}: {error}", 500)
+
+
+Key: TypeAlias = tuple[str, str, bool, int]
+
+_LEFT_S = 30.0
+_KEPT_FAULTS = 200
+_MOST_FILES = 16
+_LONGEST_NAME = 100
+
+
+@dataclass
+class WatchedJob:
+    """A job of one client: how many connections watch it, and when somebody last asked for it."""
+
+    name: str
+    job: Job
+    last_polled: float
+    watchers: int = 0
+
+
+class AnswerCache:
+    """What was answered, by question, the latest last; and what is being worked on, by client.
+
+    All of it is used by one thread, that of the event loop.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._answers: OrderedDict[Key, Answer] = OrderedDict()
+        self._faults: OrderedDict[Key, PlannerError] = OrderedDict()
+        self._asked: dict[str, WatchedJob] = {}
+        self._size = 0
+
+    def answer(self, question: Question) -> Answer | PlannerError | None:
+        """The answer to a question, or what is wrong with it; None where it is not known.
+
+        That something lasted too long or was lost is told once: the next time it is tried again.
+        """
+        key = self._key(question)
+        if key in self._answers:
+            self._answers.move_to_end(key)
+            return self._answers[key]
+        fault = self._faults.get(key)
+        if isinstance(fault, RequestRefused):
+            del self._faults[key]
+        return fault
+
+    def ask(self, question: Question, client: str) -> WatchedJob:
+        """The job of a client's question: one that is worked on, or a new one.
+
+        Raises Refused if too many wait already.
+        """
+        self.settle()
+        for asked in self._asked.values():
+            if asked.job.client == client and asked.job.question == question:
+                asked.last_polled = time.monotonic()
+                return asked
+        name, job = secrets.token_urlsafe(12), self._pool.submit(question, client)
+        self._asked[name] = WatchedJob(name=name, job=job, last_polled=time.monotonic())
+        return self._asked[name]
+
+    def find(self, name: str) -> WatchedJob | None:
+        """A job by its name."""
+        return self._asked.get(name)
+
+    def cancel(self, watched_job: WatchedJob) -> None:
+        """Nobody waits for a job any more."""
+        watched_job.job.cancel()
+        self._asked.pop(watched_job.name, None)
+
+    def settle(self) -> None:
+        """Keep what has been answered since; cancel what nobody watches or asked for in a while."""
+        now = time.monotonic()
+        for name, asked in [*self._asked.items()]:
+            if asked.job.future.done():
+                del self._asked[name]
+                self._keep(asked.job)
+            elif not asked.watchers and now - asked.last_polled > _LEFT_S:
+                self.cancel(asked)
+
+    def _keep(self, job: Job) -> None:
+        key, error = self._key(job.question), job.future.exception()
+        if error is None:
+            found = job.future.result()
+            old = self._answers.pop(key, None)
+            self._size -= 0 if old is None else old.size
+            self._answers[key] = found
+            self._size += found.size
+            while self._size > self._pool.limits.kept_bytes and len(self._answers) > 1:
+                _, oldest = self._answers.popitem(last=False)
+                self._size -= oldest.size
+        elif isinstance(error, PlannerError):
+            self._faults[key] = error
+            while len(self._faults) > _KEPT_FAULTS:
+                self._faults.popitem(last=False)
+
+    def _key(self, question: Question) -> Key:
+        """A question, and when the folder of own specs was changed last."""
+        has_files = bool(question.files)
+        return question.command, question.query, has_files, changed(self._pool.specs)
+
+
+def changed(folder: Path | None) -> int:
+    """When the last of a folder's files was changed [ns]; 0 without one."""
+    if folder is None:
+        return 0
+    times = (path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file())
+    return max(times, default=0)
+
+
+class Uploads:
+    """Texts that were uploaded, in memory, by what they say; the latest last."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._files: OrderedDict[str, tuple[tuple[str, str], ...]] = OrderedDict()
+
+    def keep(self, table: object) -> str:
+        """Keep files, ``{"files": [{"name": ..., "text": ...}]}``; what a question calls them.
+
+        Raises SearchSpaceError if they are none, or too many.
+        """
+        files = table.get("files") if isinstance(table, dict) else None
+        if not isinstance(files, list) or not 0 < len(files) <= _MOST_FILES:
+            raise SearchSpaceError(f"Upload 1 to {_MOST_FILES} text files.")
+        found: dict[str, str] = {}
+        for file in files:
+            name, text = (file.get(key) if isinstance(file, dict) else None for key in _PARTS)
+            if not isinstance(name, str) or not isinstance(text, str):
+                raise SearchSpaceError("A file has a name and a text.")
+            short = PurePosixPath(name.replace("\\", "/")).name
+            if short in ("", "..") or not short.isprintable() or len(short) > _LONGEST_NAME:
+                raise SearchSpaceError(
+                    f"A file's name has up to {_LONGEST_NAME} printable characters."
+                )
+            if "\0" in text:
+                raise SearchSpaceError(f"{short}: is not text.")
+            found[short] = text
+        kept = tuple(found.items())
+        token = hashlib.sha256(repr(kept).encode()).hexdigest()[:24]
+        self._files[token] = kept
+        self._files.move_to_end(token)
+        while len(self._files) > 1 and self._size > self._limits.uploads_bytes:
+            self._files.popitem(last=False)
+        return f"{token}:{kept[0][0]}"
+
+    @property
+    def _size(self) -> int:
+        return sum(len(text) for files in self._files.values() for _, text in files)
+
+    def placed(self, question: Question) -> Question:
+        """The question with the files that it names, where they are still kept."""
+        tokens = [text.partition(":")[0] for n, text in question.fields.items() if is_file(n)]
+        files = tuple(file for token in tokens for file in self._files.get(token, ()))
+        return replace(question, files=files) if files else question
+
+
+_PARTS = ("name", "text")

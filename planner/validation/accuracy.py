@@ -1,0 +1,535 @@
+"""How rows become cases; how far predictions are from measurements: errors, coverage, regret."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from planner.base.arrays import FloatArray
+from planner.base.records import record
+from planner.confidence.intervals import (
+    INFERENCE_TABLES,
+    LEVEL,
+    SUREST,
+    TRAINING_TABLES,
+    ErrorTables,
+    Rule,
+    basis_of,
+    interval_of,
+)
+from planner.confidence.profile_rules import engine_labels, framework_labels, framework_rule
+from planner.confidence.rl import RL_TABLES
+from planner.errors import did_you_mean
+from planner.logs.log_reader import OUT_OF_MEMORY
+from planner.question.names import FRAMEWORK
+from planner.question.terms import terms_about
+from planner.specs.file_cache import snapshot_files
+from planner.specs.model import ModelSpec
+from planner.validation.case_prediction import MEMORY, RATES, Case, Prediction, Range
+from planner.validation.inference.cases import impossible_layouts, inference_case, inference_choices
+from planner.validation.inference.evaluate import predict_inference_group
+from planner.validation.rl import impossible_steps, predict_rl_group, rl_case, rl_choices
+from planner.validation.run_tables import MEASURED, Run, Runs, TableKind
+from planner.validation.spec_library import OF_COLUMNS, Library, NotPredicted, spelled
+from planner.validation.training.cases import (
+    impossible_training_layouts,
+    predict_training_group,
+    training_case,
+    training_choices,
+)
+
+
+@record(kw_only=True)
+class ComparedQuantity:
+    """What of a row is compared: the first of ``names`` that it measured.
+
+    ``interval`` names the errors that its intervals are made of, ``calibration`` the column of
+    the runs that parameters were fitted to, ``groups`` what errors are shown by. ``as_time``:
+    rates are turned over. ``with_regret``: the time of the layout that would be picked is shown.
+    """
+
+    title: str
+    names: tuple[str, ...]
+    interval: str
+    groups: tuple[str, ...]
+    calibration: str = "calibration"
+    as_time: bool = False
+    with_regret: bool = False
+
+    @property
+    def of_memory(self) -> bool:
+        """Whether memory is compared, not speed."""
+        return MEMORY in self.names
+
+
+@record(kw_only=True)
+class RunKind:
+    """A kind of tables; a case of one goes only to the functions beside what made it.
+
+    ``impossible`` says why the columns of each run of a group cannot be its layout.
+    ``software`` is what its column framework is called, ``label`` the usual name of that of a
+    row, with its case if it has one, ``labels`` all that are known. ``choices`` are those that
+    were made for a run beside software and model, in words. A measurement among ``proofs`` says
+    that the run ran.
+    """
+
+    case_of: Callable[[Run, Library], Case]
+    predict_group: Callable[[Sequence[Any]], Iterable[Prediction]]
+    impossible: Callable[[Sequence[Run], Sequence[Any]], list[str]]
+    choices: Callable[[Run, Any], Iterable[str]]
+    software: str
+    label: Callable[[Run, Case | None], str]
+    labels: Callable[[], Iterable[str]]
+    tables: ErrorTables
+    compared: tuple[ComparedQuantity, ...]
+    proofs: tuple[str, ...]
+    footnote: str
+    template: str
+
+    @cached_property
+    def interval_names(self) -> Mapping[str, str]:
+        """Whose interval a quantity has."""
+        return {name: one.interval for one in self.compared for name in one.names}
+
+
+_STEP_TIMES = ("step_time_s", "tokens_per_s_per_gpu", "tokens_per_s")
+# What a row's throughput is judged by: the first that it has; one often derives from another.
+THROUGHPUT = ("output_tokens_per_s", "total_tokens_per_s", "request_latency_s", "requests_per_s")
+_BY_FRAMEWORK = ("source", *terms_about("error_key", "train"), "workload")
+_BY_ENGINE = ("source", *terms_about("error_key", "serve"))
+
+STEP_TIME = ComparedQuantity(
+    title="Step time",
+    names=_STEP_TIMES,
+    interval="step_time",
+    groups=_BY_FRAMEWORK,
+    as_time=True,
+    with_regret=True,
+)
+TRAINING_MEMORY = ComparedQuantity(
+    title="Peak memory",
+    names=(MEMORY,),
+    interval="peak_memory",
+    groups=("source", FRAMEWORK),
+    calibration="memory_calibration",
+)
+TOKEN_TIME, FIRST_TOKEN_TIME, REQUESTS, SERVING_MEMORY = (
+    ComparedQuantity(title=title, names=names, interval=interval, groups=_BY_ENGINE)
+    for title, names, interval in (
+        ("Time per output token", ("time_per_output_token_s",), "time_per_output_token"),
+        ("Time to first token", ("time_to_first_token_s",), "time_to_first_token"),
+        ("Throughput", THROUGHPUT, "throughput"),
+        ("Peak memory", (MEMORY,), "peak_memory"),
+    )
+)
+
+TRAINING_KIND = RunKind(
+    case_of=training_case,
+    predict_group=predict_training_group,
+    impossible=impossible_training_layouts,
+    choices=training_choices,
+    software="framework",
+    label=lambda run, _: framework_rule(run.text("framework")).label,
+    labels=framework_labels,
+    tables=TRAINING_TABLES,
+    compared=(STEP_TIME, TRAINING_MEMORY),
+    proofs=_STEP_TIMES,
+    footnote="Regret: measured time of the layout we would pick over that of the best, less 1, "
+    "where a source ran several.",
+    template="training",
+)
+INFERENCE_KIND = RunKind(
+    case_of=inference_case,
+    predict_group=predict_inference_group,
+    impossible=impossible_layouts,
+    choices=inference_choices,
+    software="engine",
+    label=lambda run, case: case.software.label if case else run.text("framework"),
+    labels=engine_labels,
+    tables=INFERENCE_TABLES,
+    compared=(TOKEN_TIME, FIRST_TOKEN_TIME, REQUESTS, SERVING_MEMORY),
+    proofs=(),
+    footnote="Throughput: output tokens/s, or total tokens/s, latency or requests/s where a "
+    "source has only these.",
+    template="serving",
+)
+RL_STEP, *RL_PHASES = (
+    ComparedQuantity(title=title, names=(name,), interval=interval, groups=("source", "model"))
+    for title, name, interval in (
+        ("Step time", "step_time_s", "step_time"),
+        ("Generation", "generate_s", "generate"),
+        ("Log-probabilities", "logprob_s", "logprob"),
+        ("Update", "update_s", "update"),
+        ("Weight sync", "sync_s", "sync"),
+    )
+)
+RL_KIND = RunKind(
+    case_of=rl_case,
+    predict_group=predict_rl_group,
+    impossible=impossible_steps,
+    choices=rl_choices,
+    software="framework",
+    label=lambda run, case: case.software.label if case else run.text("framework"),
+    labels=framework_labels,
+    tables=RL_TABLES,
+    compared=(RL_STEP, *RL_PHASES, replace(TRAINING_MEMORY, calibration="calibration")),
+    proofs=("step_time_s",),
+    footnote="Phases are those that a source tells apart.",
+    template="rl",
+)
+KINDS = {
+    TableKind.TRAINING: TRAINING_KIND,
+    TableKind.INFERENCE: INFERENCE_KIND,
+    TableKind.RL: RL_KIND,
+}
+
+
+def kind_of(runs: Runs) -> RunKind:
+    """What is registered for the rows of a table."""
+    return KINDS[runs.kind]
+
+
+IMPOSSIBLE = "impossible"
+"""In place of a basis where the columns of a run cannot be its layout."""
+
+Progress = Callable[[int], None]
+
+
+@snapshot_files()
+def predict(
+    runs: Runs, library: Library | None = None, progress: Progress | None = None
+) -> list[Prediction]:
+    """A prediction for every row, in the order of the rows."""
+    shelf, kind = library or Library(), kind_of(runs)
+    found = [_placed(run, shelf, kind) for run in runs.rows]
+    groups: defaultdict[Hashable, list[tuple[int, Case]]] = defaultdict(list)
+    for index, prediction in enumerate(found):
+        if prediction.case is not None:
+            groups[prediction.case.group].append((index, prediction.case))
+    done = len(found) - sum(map(len, groups.values()))
+    for members in groups.values():
+        cases = [case for _, case in members]
+        faults = why_impossible(kind, [runs.rows[index] for index, _ in members], cases)
+        answers = zip(members, kind.predict_group(cases), faults, strict=True)
+        for (index, case), prediction, fault in answers:
+            if prediction.reason:
+                found[index] = prediction
+                continue
+            near = basis_of(case.software, case.gpu_class, case.kind, kind.tables)
+            near = IMPOSSIBLE if fault else near
+            found[index] = replace(prediction, basis=near, impossible=fault)
+        done += len(members)
+        if progress is not None:
+            progress(done)
+    return found
+
+
+def ranges(prediction: Prediction, kind: RunKind) -> dict[str, Range]:
+    """The predicted quantities by name, each with its 90 % interval."""
+    case = prediction.case
+    if case is None or prediction.reason:
+        return {}
+    found, near = {}, prediction.basis
+    for name, value in prediction.values.items():
+        asked = kind.interval_names[name], case.keys, kind.tables, near
+        low, high = interval_of(*asked, case.software.profile, case.lacks)
+        if name in RATES:
+            low, high = 1 / high, 1 / low if low else float("inf")
+        found[name] = Range(value=value, low=value * low, high=value * high)
+    value, chance = float(not prediction.fits), 1 - prediction.fit_probability
+    low, high = float(chance > SUREST), float(chance > 1 - SUREST)
+    found[OUT_OF_MEMORY] = Range(value=value, low=min(low, value), high=max(high, value))
+    return found
+
+
+def _placed(run: Run, library: Library, kind: RunKind) -> Prediction:
+    try:
+        return Prediction(case=kind.case_of(run, library))
+    except NotPredicted as reason:
+        return Prediction(reason=str(reason))
+
+
+def why_impossible(kind: RunKind, runs: Sequence[Run], cases: Sequence[Case]) -> list[str]:
+    """Why the columns of each run of a group cannot be its layout; empty where they can.
+
+    A prediction for such a run is about something else: it is listed, and left out of the tables
+    of errors. A run that ran out of memory needs not fit.
+    """
+    return [
+        "" if run.flag(f"{MEASURED}{OUT_OF_MEMORY}") else fault
+        for run, fault in zip(runs, kind.impossible(runs, cases), strict=True)
+    ]
+
+
+UNKNOWN = "is not known"
+"""What is said of software that no rule names."""
+_OTHER = "other"
+
+
+def assumed(run: Run, case: Case, kind: RunKind) -> tuple[str, ...]:
+    """Every choice that was made for a run, one text each."""
+    return (
+        *_software(run.text("framework"), case.software, kind.labels()),
+        *_model(run.text("model"), case.model),
+        *kind.choices(run, case),
+    )
+
+
+def _software(text: str, rule: Rule, labels: Iterable[str]) -> Iterator[str]:
+    """Which profile stands for the software of a run, unless it is plainly its own."""
+    if rule.label == _OTHER:
+        known = {name.lower(): name for name in labels if name != _OTHER}
+        what = f"framework {text!r} {UNKNOWN}" if text else "framework is not given"
+        yield f"{what}: {rule.profile} stands in.{did_you_mean(text, known)}"
+    elif rule.nearest:
+        yield f"framework {rule.label}: {rule.profile} stands in as the closest profile"
+    elif not text.lower().startswith(re.split(r"[-.]", spelled(rule.label))[0]):
+        yield f"framework {text!r} is taken for {rule.label}"
+
+
+def _model(name: str, model: ModelSpec) -> Iterator[str]:
+    """Which model stands for the name of a run, unless it is its own."""
+    if model.source == OF_COLUMNS:
+        yield f"model {name!r} is made of the row's columns"
+    elif spelled(name) not in map(spelled, (model.name, *model.aliases)):
+        yield f"model {name!r} is taken for {model.name}"
+
+
+# One layout problem: the same model, GPUs, batch and length on the same software.
+_PROBLEM = (
+    "source", *terms_about("layout_problem"), "num_hidden_layers", "hidden_size",
+    "intermediate_size", "num_attention_heads", "num_experts",
+)  # fmt: skip
+_LAYOUT = terms_about("layout", "train")
+
+
+def layout_problems(
+    rows: Iterable[ComparedRun], compared: ComparedQuantity
+) -> list[list[ComparedRun]]:
+    """Runs that differ in their layout alone, by problem, two layouts or more in each."""
+    problems: defaultdict[Hashable, list[ComparedRun]] = defaultdict(list)
+    for row in rows:
+        if row.ratio(compared) is not None:
+            problems[_words(row, _PROBLEM)].append(row)
+    return [
+        group for group in problems.values() if len({_words(row, _LAYOUT) for row in group}) > 1
+    ]
+
+
+def regrets(rows: Iterable[ComparedRun], compared: ComparedQuantity) -> list[float]:
+    """Per problem with two layouts or more: measured time of our pick over the best, less 1."""
+    found = []
+    for group in layout_problems(rows, compared):
+        # With equal batches, time per token orders layouts as step time does.
+        predicted = [1 / row.prediction.values["tokens_per_s"] for row in group]
+        ratios = [row.ratio(compared) or float("nan") for row in group]
+        measured = [time / ratio for time, ratio in zip(predicted, ratios, strict=True)]
+        *_, pick = min(zip(predicted, (row.run.line for row in group), measured, strict=True))
+        found.append(pick / min(measured) - 1)
+    return found
+
+
+def _words(row: ComparedRun, columns: Iterable[str]) -> tuple[str, ...]:
+    return tuple(row.run.word(column) for column in columns)
+
+
+@record(kw_only=True)
+class ComparedRun:
+    """A run, what is predicted for it, and both compared."""
+
+    run: Run
+    prediction: Prediction
+    kind: RunKind
+
+    @cached_property
+    def ranges(self) -> dict[str, Range]:
+        """Predicted quantities by name."""
+        return ranges(self.prediction, self.kind)
+
+    @cached_property
+    def assumed(self) -> tuple[str, ...]:
+        """The choices that were made for the run, in words; none where nothing is predicted."""
+        case = self.prediction.case
+        return () if case is None else assumed(self.run, case, self.kind)
+
+    @property
+    def software(self) -> str:
+        """The framework or engine, under its usual name."""
+        return self.kind.label(self.run, self.prediction.case)
+
+    @property
+    def compared(self) -> bool:
+        """Whether anything that was measured is predicted."""
+        if self.prediction.reason:
+            return False
+        return self.ran_out is not None or not self.measured.keys().isdisjoint(self.ranges)
+
+    @property
+    def ran_out(self) -> bool | None:
+        """Whether the run ran out of memory; None where the source does not say."""
+        said = self.run.flag(f"{MEASURED}{OUT_OF_MEMORY}")
+        ran = self.first_measured(self.kind.proofs) is not None
+        return False if ran and not said else said
+
+    @cached_property
+    def measured(self) -> dict[str, float]:
+        """The measurements of quantities that can be predicted, by name."""
+        names = (*self.kind.interval_names, OUT_OF_MEMORY)
+        found = {name: self.run.number(f"{MEASURED}{name}") for name in names}
+        return {name: value for name, value in found.items() if value}
+
+    @cached_property
+    def noisy(self) -> bool:
+        """Whether its source says that its speeds tell nothing."""
+        return bool(self.run.flag("noisy"))
+
+    def counts(self, compared: ComparedQuantity) -> bool:
+        """Whether it tells anything of a comparison: noise nothing of speed."""
+        return not self.prediction.impossible and (compared.of_memory or not self.noisy)
+
+    def first_measured(self, quantities: Iterable[str]) -> str | None:
+        """The first of these quantities that was measured."""
+        return next((name for name in quantities if name in self.measured), None)
+
+    def ratio(self, compared: ComparedQuantity, *, as_time: bool = True) -> float | None:
+        """Predicted over measured, or None without either; ``as_time``: rates turned over."""
+        quantity = self.first_measured(compared.names) or ""
+        measured, predicted = self.measured.get(quantity), self.ranges.get(quantity)
+        if measured is None or predicted is None or not self.counts(compared):
+            return None
+        ratio = predicted.value / measured
+        return 1 / ratio if as_time and quantity in RATES else ratio
+
+    def held(self, compared: ComparedQuantity) -> bool | None:
+        """Whether the measurement lies in the interval, or None without either."""
+        quantity = self.first_measured(compared.names) or ""
+        measured, predicted = self.measured.get(quantity), self.ranges.get(quantity)
+        if measured is None or predicted is None or not self.counts(compared):
+            return None
+        return predicted.low <= measured <= predicted.high
+
+    def interval_score(self, compared: ComparedQuantity) -> float | None:
+        """The interval score [1]_ of the logarithm, or None without either.
+
+        The width of the interval, and 2 / alpha times what the measurement is beyond it.
+
+        References
+        ----------
+        .. [1] T. Gneiting and A. Raftery, "Strictly proper scoring rules, prediction, and
+           estimation," 2007, J. Am. Stat. Assoc. 102, section 6.2.
+        """
+        quantity = self.first_measured(compared.names) or ""
+        if self.held(compared) is None or not self.ranges[quantity].low > 0:
+            return None
+        measured, found = math.log(self.measured[quantity]), self.ranges[quantity]
+        low, high = math.log(found.low), math.log(found.high)
+        beyond = max(low - measured, 0.0) + max(measured - high, 0.0)
+        return high - low + 2 / (1 - LEVEL) * beyond
+
+
+@record(kw_only=True)
+class Errors:
+    """Errors of one group of rows, as fractions; NaN where nothing can be said.
+
+    ``rows`` counts the rows with a measurement, ``predicted`` those of them with a
+    prediction. ``bias`` is the median of predicted / measured - 1, ``score`` the mean interval
+    score. ``regret`` is the mean over ``problems``.
+    """
+
+    name: str
+    rows: int
+    predicted: int
+    mape: float
+    median: float
+    bias: float
+    within: float
+    score: float = float("nan")
+    regret: float = float("nan")
+    problems: int = 0
+
+
+@record(kw_only=True)
+class MemoryVerdicts:
+    """Runs that ran out and runs that ran, and how many of each are predicted wrongly."""
+
+    ran_out: int
+    predicted_fit: int
+    ran: int
+    predicted_out_of_memory: int
+
+
+def joined(runs: Runs, predictions: Sequence[Prediction]) -> list[ComparedRun]:
+    """Rows with their predictions."""
+    kind = kind_of(runs)
+    return [
+        ComparedRun(run=run, prediction=prediction, kind=kind)
+        for run, prediction in zip(runs.rows, predictions, strict=True)
+    ]
+
+
+def errors(rows: Sequence[ComparedRun], compared: ComparedQuantity, group: str) -> list[Errors]:
+    """Errors by ``source``, ``gpu``, a column or the software: the largest group first, then all.
+
+    Groups without a measurement are left out, and so are rows whose layout cannot be or whose
+    speed is noise.
+    """
+    groups: defaultdict[str, list[ComparedRun]] = defaultdict(list)
+    for row in rows:
+        if row.first_measured(compared.names) is not None and row.counts(compared):
+            of_software = group == row.kind.software
+            name = row.software if of_software else row.run.text(group) or "not given"
+            groups[name].append(row)
+    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    if len(ordered) > 1:
+        ordered.append(("all", [row for members in groups.values() for row in members]))
+    return [group_errors(name, members, compared) for name, members in ordered]
+
+
+def group_errors(name: str, rows: Sequence[ComparedRun], compared: ComparedQuantity) -> Errors:
+    """Errors of rows that belong together, under a name."""
+    found = [row.ratio(compared, as_time=compared.as_time) for row in rows]
+    ratios = np.asarray([ratio for ratio in found if ratio is not None])
+    inside = [held for row in rows if (held := row.held(compared)) is not None]
+    scores = [one for row in rows if (one := row.interval_score(compared)) is not None]
+    over = regrets(rows, compared) if compared.with_regret else []
+    return Errors(
+        name=name,
+        rows=len(rows),
+        predicted=len(ratios),
+        mape=_mean(np.abs(ratios - 1)),
+        median=_median(np.abs(ratios - 1)),
+        bias=_median(ratios - 1),
+        within=_mean(np.asarray(inside, dtype=np.float64)),
+        score=_mean(np.asarray(scores)),
+        regret=_mean(np.asarray(over)),
+        problems=len(over),
+    )
+
+
+def memory_verdicts(rows: Iterable[ComparedRun]) -> MemoryVerdicts:
+    """How often a run's ending, out of memory or not, is predicted wrongly."""
+    known = [row for row in rows if row.ranges and row.ran_out is not None]
+    known = [row for row in known if not row.prediction.impossible]
+    out = [row.prediction.fits for row in known if row.ran_out]
+    ran = [row.prediction.fits for row in known if not row.ran_out]
+    return MemoryVerdicts(
+        ran_out=len(out),
+        predicted_fit=sum(out),
+        ran=len(ran),
+        predicted_out_of_memory=len(ran) - sum(ran),
+    )
+
+
+def _mean(values: FloatArray) -> float:
+    return float(np.mean(values)) if values.size else float("nan")
+
+
+def _median(values: FloatArray) -> float:
+    return float(np.median(values)) if values.size else float("nan")

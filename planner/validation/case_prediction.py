@@ -1,0 +1,108 @@
+"""What both kinds of runs are as cases, and what is predicted for a case."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping
+from dataclasses import field
+from functools import cached_property
+
+from planner.base.records import record
+from planner.confidence.error_classes import format_basis, gpu_class, has_experts
+from planner.confidence.intervals import BASES, MemoryErrors, Rule
+from planner.question.terms import terms_about
+from planner.specs.catalogue import Catalogue
+from planner.specs.gpu import ClusterSpec, GpuSpec
+from planner.specs.model import ModelSpec
+
+RATES = (*terms_about("rate"), "total_tokens_per_s")
+"""Quantities that are larger where a run is faster."""
+MEMORY = "peak_memory_gib"
+
+
+@record(kw_only=True)
+class Case(ABC):
+    """A run as the estimator sees it; measurements are never read."""
+
+    model: ModelSpec
+    gpu: GpuSpec
+    cluster: ClusterSpec
+    catalogue: Catalogue = field(default_factory=Catalogue)
+
+    @property
+    @abstractmethod
+    def software(self) -> Rule:
+        """The rule of its framework or engine."""
+
+    @property
+    @abstractmethod
+    def group(self) -> Hashable:
+        """Cases of one group are predicted in one pass."""
+
+    @property
+    def setup(self) -> Hashable:
+        """Cases of one setup differ in their traffic's intensity alone."""
+        return self.group
+
+    @property
+    @abstractmethod
+    def keys(self) -> tuple[str, ...]:
+        """What kind of run it is, by which the errors of similar runs are pooled."""
+
+    @property
+    @abstractmethod
+    def memory_errors(self) -> MemoryErrors:
+        """How needed over predicted memory of runs of this kind is distributed."""
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """What of it no published run was measured with."""
+        return ()
+
+    @cached_property
+    def gpu_class(self) -> str:
+        """The GPU's generation, or its vendor."""
+        return gpu_class(self.gpu)
+
+    @cached_property
+    def kind(self) -> str:
+        """Dense, or a mixture of experts."""
+        return "moe" if has_experts(self.model) else "dense"
+
+
+@record(kw_only=True)
+class Prediction:
+    """What is predicted for one run, by quantity in the units of the tables.
+
+    ``reason`` says why nothing is, else it is empty; ``impossible`` why the run's columns cannot be
+    its layout, so that what is predicted is about something else. The memory among ``values`` is of
+    the kind that the run's source reports; ``device_memory`` [bytes] is that of the whole device.
+    The run needs ``needed_memory`` [bytes] to go on, of which programs may use the ``capacity``:
+    with ``fit_probability`` it is there, and ``fits`` says whether that is sure enough.
+    """
+
+    case: Case | None = None
+    values: Mapping[str, float] = field(default_factory=dict)
+    device_memory: float = float("nan")
+    needed_memory: float = float("nan")
+    capacity: float = float("nan")
+    fit_probability: float = float("nan")
+    fits: bool = False
+    basis: str = ""
+    reason: str = ""
+    impossible: str = ""
+
+    @property
+    def basis_words(self) -> str:
+        """The basis, and what of the run no published one was measured with."""
+        lacks = self.case.lacks if self.case and self.basis in BASES else ()
+        return format_basis(self.basis, lacks)
+
+
+@record(kw_only=True)
+class Range:
+    """A predicted value with the ends of its 90 % interval."""
+
+    value: float
+    low: float
+    high: float

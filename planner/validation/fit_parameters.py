@@ -1,0 +1,351 @@
+"""Fit parameters to measured runs: robust, with priors, refusing what is not told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from planner.base.arrays import FloatArray
+from planner.base.records import record
+from planner.errors import CalibrationError
+from planner.validation.accuracy import Progress
+from planner.validation.calibration import MeasuredQuantity, Parameter, log_ratios
+
+NOISE = 0.08
+"""Standard deviation of log(measured / predicted) that no parameter can explain: the same
+configurations were published again with 3 to 10 % difference."""
+MEMORY_NOISE = 0.05
+"""The same of memory: sources round, and sample what the driver says."""
+_LEAST_DETERMINED = 0.15
+_MOST_FOLDS = 10
+# Of steps, in standard deviations of the prior: of the fit, whose values are written with four
+# digits, and of the one that says which parameters are told and those without a fold, whose
+# errors are told with three.
+_TOLERANCE = 1e-5
+_COARSE = 3e-3
+# Of slopes, in the same unit.
+_STEP = 1e-5
+_INSIDE = 1e-6
+_EXACT = 1e-12
+_MOST_EVALUATIONS = 100
+
+
+@record(kw_only=True)
+class FittedParameter:
+    """A parameter after the fit.
+
+    ``determined`` is the share of the prior's width that the data took away: 0 if they
+    say nothing. ``refused`` parameters keep their shipped value.
+    """
+
+    parameter: Parameter
+    value: float
+    determined: float
+    refused: bool
+
+
+@record(kw_only=True)
+class FitErrors:
+    """Mean absolute errors of one quantity as fractions, on its measurements.
+
+    ``left_out`` is that of rows the parameters were not fitted to, by leaving out one fold
+    at a time.
+    """
+
+    measurements: int
+    before: float
+    after: float
+    left_out: float
+
+
+@record(kw_only=True)
+class Fit:
+    """Fitted parameters, and errors of the quantities that some row measured.
+
+    ``spread``: the root mean square of the logarithm of predicted over measured of those that count
+    whole, on rows that are left out, no less than what no parameter explains; None where too few
+    are there to leave any out.
+    """
+
+    fitted: tuple[FittedParameter, ...]
+    runs: int
+    folds: int
+    time: FitErrors | None
+    memory: FitErrors | None
+    spread: float | None = None
+
+    @property
+    def values(self) -> dict[Parameter, float]:
+        """The values of the parameters that were not refused."""
+        return {one.parameter: one.value for one in self.fitted if not one.refused}
+
+
+def number_of_fits(measured: Sequence[MeasuredQuantity]) -> int:
+    """Fits that `fit` tells the end of: one to all runs, and one without each fold of them."""
+    return 1 + min(len({one.line for one in measured}), _MOST_FOLDS)
+
+
+def fit(
+    measured: Sequence[MeasuredQuantity],
+    parameters: Sequence[Parameter],
+    progress: Progress | None = None,
+) -> Fit:
+    """Fit ``parameters``, leaving out what the data cannot tell.
+
+    ``progress`` is told how many of `number_of_fits` are done.
+    Raises CalibrationError if there is no row to fit to, or the data tell nothing about any
+    parameter.
+    """
+    if not measured:
+        raise CalibrationError("No row measured anything and can be predicted.")
+    asked = _moving(measured, [p for p in parameters if any(row.measures(p) for row in measured)])
+    near, widths = _fitted(measured, asked, tolerance=_COARSE)
+    told = [p for p in asked if 1 - widths[p] >= _LEAST_DETERMINED]
+    if not told:
+        names = ", ".join(p.label for p in parameters)
+        raise CalibrationError(f"These {len(measured)} measurements tell nothing about {names}.")
+    points, narrower = _fitted(measured, told, [near[p] for p in told])
+    widths |= narrower
+    values = {p: p.value(x) for p, x in points.items()}
+    tell = progress or _nobody
+    tell(1)
+    after = log_ratios(measured, values)
+    left_out, folds = _left_out(measured, points, after, tell)
+    kinds = (log_ratios(measured, {}), after, left_out)
+    time, memory = (_errors(*(kind[index] for kind in kinds)) for index in (0, 1))
+    return Fit(
+        fitted=tuple(_outcome(p, values, widths) for p in parameters),
+        runs=len({one.line for one in measured}),
+        folds=folds,
+        time=time,
+        memory=memory,
+        spread=_spread(measured, left_out[0]),
+    )
+
+
+def _spread(measured: Sequence[MeasuredQuantity], left_out: FloatArray) -> float | None:
+    whole = np.array([one.weight >= 1 for one in measured]) & ~np.isnan(left_out)
+    if not whole.any():
+        return None
+    return max(float(np.sqrt(np.mean(left_out[whole] ** 2))), NOISE)
+
+
+def _nobody(done: int) -> None:
+    """Where nobody watches."""
+
+
+def _outcome(
+    p: Parameter, values: Mapping[Parameter, float], widths: Mapping[Parameter, float]
+) -> FittedParameter:
+    return FittedParameter(
+        parameter=p,
+        value=values.get(p, p.shipped),
+        determined=float(1 - widths.get(p, 1.0)),
+        refused=p not in values,
+    )
+
+
+def _moving(
+    measured: Sequence[MeasuredQuantity], parameters: Sequence[Parameter]
+) -> list[Parameter]:
+    """The parameters that move a prediction where they are a little off their shipped values."""
+    shipped = {p: p.shipped for p in parameters}
+    before = log_ratios(measured, shipped)
+    return [
+        p
+        for p in parameters
+        if not np.array_equal(
+            log_ratios(measured, shipped | {p: p.value(_inside(p, _STEP))}), before, equal_nan=True
+        )
+    ]
+
+
+def _inside(p: Parameter, step: float) -> float:
+    """A point that is a step from the shipped value, on the side where the scale goes on."""
+    low, high = p.bounds
+    return step if step < high else max(-step, low)
+
+
+def _fitted(
+    measured: Sequence[MeasuredQuantity],
+    parameters: Sequence[Parameter],
+    start: Sequence[float] | None = None,
+    tolerance: float = _TOLERANCE,
+) -> tuple[dict[Parameter, float], dict[Parameter, float]]:
+    """Points on the parameters' scales, and what is left of the widths of their priors."""
+    if not parameters:
+        return {}, {}
+    best, spread = best_point(measured, parameters, start=start, tolerance=tolerance)
+    points = dict(zip(parameters, map(float, best), strict=True))
+    return points, dict(zip(parameters, spread, strict=True))
+
+
+def best_point(
+    measured: Sequence[MeasuredQuantity],
+    parameters: Sequence[Parameter],
+    evaluations: int | None = None,
+    start: Sequence[float] | None = None,
+    tolerance: float = _TOLERANCE,
+    slopes: FloatArray | None = None,
+    ratios: FloatArray | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """The best point on the parameters' scales, and its standard deviations there.
+
+    The prior's are 1: what is left of them is what the data do not tell. After so many
+    ``evaluations``, beside those of the slopes, it stops. It begins at the shipped values, or at
+    ``start``, a point that is near, goes each time to the best point on the slopes there, and ends
+    where a step is shorter than the ``tolerance``.
+    ``slopes`` are those of `log_ratios` where they hardly change from there on; shape ``(2,
+    measurements, parameters)``. ``ratios`` are these at the start, where they are known; shape
+    ``(2, measurements)``.
+    """
+    low, high = np.array([p.bounds for p in parameters]).T
+    noise = np.array([[NOISE], [MEMORY_NOISE]])
+    weights = np.broadcast_to(np.sqrt([row.weight for row in measured]), (2, len(measured)))
+
+    def ratios_at(x: FloatArray) -> FloatArray:
+        return log_ratios(
+            measured, {p: p.value(point) for p, point in zip(parameters, x, strict=True)}
+        )
+
+    first = np.zeros(len(parameters)) if start is None else np.asarray(start)
+    x = np.clip(first, low + _INSIDE, high - _INSIDE)
+    here = ratios_at(x) if ratios is None else ratios
+    known = ~np.isnan(here)
+    near = _Line(x=x, z=(here / noise)[known], slopes=np.zeros(()), weights=weights[known])
+    left = _MOST_EVALUATIONS if evaluations is None else evaluations - 1
+    while True:
+        own = (
+            _slopes(measured, dict(zip(parameters, near.x, strict=True)), here)
+            if slopes is None
+            else slopes
+        )
+        near = replace(near, slopes=(own / noise[..., None])[known])
+        step = near.best(low, high) - near.x
+        other, there = near, here
+        while left > 0 and np.max(np.abs(step)) >= tolerance / 2:
+            left -= 1
+            there = ratios_at(near.x + step)
+            other = replace(near, x=near.x + step, z=(there / noise)[known])
+            if other.loss <= near.loss:
+                break
+            other, there, step = near, here, step / 2
+        size = np.max(np.abs(other.x - near.x))
+        near, here = other, there
+        if size < tolerance or left <= 0:
+            break
+    jacobian = near.jacobian(near.x)
+    return near.x, np.sqrt(np.diag(np.linalg.inv(jacobian.T @ jacobian)))
+
+
+@record(kw_only=True)
+class _Line:
+    """Ratios over their noise at a point, and how they go on along a line from there.
+
+    ``z`` and ``weights`` have shape ``(measurements,)``, ``slopes`` ``(measurements, parameters)``.
+    """
+
+    x: FloatArray
+    z: FloatArray
+    slopes: FloatArray
+    weights: FloatArray
+
+    @property
+    def loss(self) -> float:
+        """What the fit makes small; NaN where something is not predicted."""
+        return float(np.sum((_robust(self.z) * self.weights) ** 2) + np.sum(self.x**2))
+
+    def best(self, low: FloatArray, high: FloatArray) -> FloatArray:
+        """The best point on the line within bounds; predictions are not asked for."""
+        found = least_squares(
+            lambda x: np.concatenate([_robust(self._at(x)) * self.weights, x]),
+            np.clip(self.x, low + _INSIDE, high - _INSIDE),
+            jac=self.jacobian,
+            bounds=(low, high),
+            ftol=_EXACT,
+            xtol=_EXACT,
+            gtol=_EXACT,
+        )
+        return np.asarray(found.x)
+
+    def jacobian(self, x: FloatArray) -> FloatArray:
+        """Slopes of the residuals, and of the priors below them."""
+        root = np.sqrt(1 + self._at(x) ** 2)
+        # The derivative of `_robust`.
+        each = (np.sqrt((root + 1) / 2) / root * self.weights)[:, None] * self.slopes
+        return np.concatenate([each, np.eye(len(x))])
+
+    def _at(self, x: FloatArray) -> FloatArray:
+        return np.asarray(self.z + self.slopes @ (x - self.x))
+
+
+def _robust(z: FloatArray) -> FloatArray:
+    """Residuals whose square is the soft L1 loss: outliers pull like a constant force."""
+    return np.asarray(z * np.sqrt(2 / (np.sqrt(1 + z**2) + 1)))
+
+
+def _slopes(
+    measured: Sequence[MeasuredQuantity], points: Mapping[Parameter, float], here: FloatArray
+) -> FloatArray:
+    """Slopes of `log_ratios` on the parameters' scales, ``(2, measurements, parameters)``."""
+    values = {p: p.value(x) for p, x in points.items()}
+    columns = []
+    for p, x in points.items():
+        step = _STEP if x + _STEP < p.bounds[1] else -_STEP
+        columns.append((log_ratios(measured, values | {p: p.value(x + step)}) - here) / step)
+    return np.stack(columns, axis=-1)
+
+
+def _left_out(
+    measured: Sequence[MeasuredQuantity],
+    points: Mapping[Parameter, float],
+    ratios: FloatArray,
+    report_progress: Progress,
+) -> tuple[FloatArray, int]:
+    """Log ratios of each measurement with parameters fitted to the other folds of runs.
+
+    ``ratios`` are those at the ``points``, which are fitted to all. What is fitted to most runs is
+    near them, and has their slopes.
+    """
+    parameters, start = list(points), list(points.values())
+    runs = {line: number for number, line in enumerate(dict.fromkeys(m.line for m in measured))}
+    folds = min(len(runs), _MOST_FOLDS)
+    fold_of = [runs[m.line] % max(folds, 1) for m in measured]
+    found = np.full((2, len(measured)), np.nan)
+    if folds < 2 or not parameters:
+        return found, folds
+    slopes = _slopes(measured, points, ratios)
+    for fold in range(folds):
+        mine = [index for index, its in enumerate(fold_of) if its == fold]
+        rest = [index for index, its in enumerate(fold_of) if its != fold]
+        best, _ = best_point(
+            [measured[index] for index in rest],
+            parameters,
+            start=start,
+            tolerance=_COARSE,
+            slopes=slopes[:, rest],
+            ratios=ratios[:, rest],
+        )
+        values = {p: p.value(x) for p, x in zip(parameters, best, strict=True)}
+        found[:, mine] = log_ratios([measured[index] for index in mine], values)
+        report_progress(fold + 2)
+    return found, folds
+
+
+def _errors(before: FloatArray, after: FloatArray, left_out: FloatArray) -> FitErrors | None:
+    known = ~np.isnan(before)
+    if not known.any():
+        return None
+
+    def mean(ratios: FloatArray) -> float:
+        return float(np.mean(np.abs(np.expm1(ratios[known]))))
+
+    return FitErrors(
+        measurements=int(known.sum()),
+        before=mean(before),
+        after=mean(after),
+        left_out=mean(left_out),
+    )

@@ -1,0 +1,695 @@
+"""What a log measured beside what its plan predicted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from planner.base.csv_cells import Value
+from planner.base.enums import LinkKind
+from planner.base.records import record
+from planner.base.software_enums import Placement
+from planner.base.units import UNITS
+from planner.errors import LaunchError
+from planner.logs.log_reader import (
+    OUT_OF_MEMORY,
+    SAMPLES,
+    STEP_TIME,
+    TOKENS,
+    LoggedStep,
+    LogSummary,
+    SteadyValue,
+    steady_state,
+)
+from planner.logs.rl_logs import LOGPROBS, REFIT
+from planner.question.terms import terms_about, terms_of
+from planner.validation.accuracy import KINDS, predict, ranges
+from planner.validation.case_prediction import MEMORY, RATES, Range
+from planner.validation.inference.cases import Mode
+from planner.validation.logs.predicted_run import STATIC, TRAIN, PredictedRun
+from planner.validation.run_tables import (
+    INFERENCE,
+    RL,
+    TRAINING,
+    ColumnType,
+    Run,
+    Runs,
+    Schema,
+    is_path,
+)
+from planner.validation.spec_library import Library
+
+_GIGABIT = UNITS["byte/s"]["Gbit/s"]
+_GIGABYTE = UNITS["byte"]["GB"]
+# Words of the columns for weights, activations and products, by quantization.
+_WORDS: Mapping[str, tuple[str, str, str]] = {
+    "w16a16": ("bf16", "bf16", ""),
+    "w8a8": ("int8", "int8", ""),
+    "w8a16": ("int8", "bf16", ""),
+    "w4a16": ("int4", "bf16", ""),
+    "w4a8": ("int4", "int8", ""),
+    "w4a4": ("int4", "int4", ""),
+    "fp8": ("fp8", "fp8", ""),
+    "fp8_block": ("fp8", "fp8", "fp8_block"),
+    "nvfp4": ("fp4", "fp4", ""),
+    "mxfp4": ("mxfp4", "bf16", "mxfp4"),
+}
+_OFFLOADED: Mapping[tuple[object, object], str] = {
+    (0.0, 0.0): "none",
+    (1.0, 0.0): "weights",
+    (0.0, 1.0): "kv_cache",
+    (1.0, 1.0): "weights+kv_cache",
+}
+_VARIATIONS = terms_about("length_variation")
+Cells = dict[str, str]
+
+
+def schema_for(planned: PredictedRun) -> Schema:
+    """The columns of the table that a run of the plan belongs to."""
+    if planned.is_of_rollouts:
+        return RL
+    return TRAINING if planned.is_training else INFERENCE
+
+
+def run_cells(
+    planned: PredictedRun, reading: LogSummary, measured: Mapping[str, float], name: str
+) -> Cells:
+    """The cells of the run, by column; ``measured`` in the units of the columns.
+
+    Raises LaunchError if a table of runs cannot name the model or the GPU of the plan.
+    """
+    if planned.is_of_rollouts:
+        own = _steps(planned, reading)
+    else:
+        own = _training(planned) if planned.is_training else _serving(planned, reading)
+    cells = dict(
+        own,
+        id=name,
+        source="own measurement",
+        **_machine(planned),
+        notes=f"read of a log of {reading.title}",
+    )
+    cells["model"] = _named(planned, "model")
+    cells["gpu"] = _named(planned, "gpu")
+    found = {column: _text(value) for column, value in cells.items()}
+    found |= {f"measured_{column}": f"{value:.6g}" for column, value in measured.items()}
+    known = schema_for(planned).columns
+    return {column: cell for column, cell in found.items() if cell and column in known}
+
+
+def unsaid(planned: PredictedRun) -> Iterator[str]:
+    """What of the plan no column tells, so that a row would claim something else."""
+    row = planned.row
+    if planned.is_training:
+        return
+    if (row.get("weight_offload"), row.get("kv_offload")) not in _OFFLOADED:
+        yield "which share of weights and cache is offloaded"
+    if row.get("prefill_gpu") and row["quantization"] != row["prefill_quantization"]:
+        yield "that prefill and decode workers have different quantizations"
+    if row.get("prefill_gpu") and row["gpu"] != row["prefill_gpu"]:
+        yield "that prefill workers have another GPU"
+
+
+def _named(planned: PredictedRun, question: str) -> str:
+    """The answer to a question as a table names it: a name of the catalogue, never a file."""
+    answer = str(planned.row["gpu"] if question == "gpu" else planned.pinned.answers[question])
+    if is_path(answer, slashes=question == "model"):
+        raise LaunchError(
+            f"A table of runs names specs, not files: put {answer} into a folder of --specs, "
+            f"make the plan with its name there, and give --specs here too."
+        )
+    return answer
+
+
+def _training(planned: PredictedRun) -> Mapping[str, object]:
+    row, work = planned.row, planned.setting.workload
+    adapter = row.get("adapter", "none")
+    return {
+        **{name: row[name] for name in terms_about("logged")},
+        **{name: getattr(work, name) for name in terms_about("length", "train")},
+        "workload": "pretrain" if adapter == "none" else adapter,
+        "lora_rank": "" if adapter == "none" else work.lora_rank,
+        "mtp_num_layers": planned.model.mtp_num_layers or "",
+        **_parameters(planned),
+    }
+
+
+def _steps(planned: PredictedRun, reading: LogSummary) -> Mapping[str, object]:
+    """Of a step of reinforcement learning, with lengths as the log tells them."""
+    row, work = planned.row, planned.setting.workload
+    told = {
+        name: reading.facts[name] for name in terms_about("length", "rl") if name in reading.facts
+    }
+    asked = {
+        name: getattr(work, name)
+        for name, column in RL.columns.items()
+        if getattr(work, name, None) or (hasattr(work, name) and column.type is ColumnType.FLAG)
+    }
+    rollouts = {
+        "engine": row.get("engine") or planned.setting.rollouts.engine,
+        "train_gpus": "" if row["placement"] == Placement.COLOCATED.word else row["train_gpus"],
+    }
+    return {
+        **_parameters(planned),
+        **asked,
+        **{name: round(value) for name, value in told.items() if value},
+        **rollouts,
+        "framework": planned.setting.framework.name,
+        "algorithm": str(work.algorithm),
+    }
+
+
+def _parameters(planned: PredictedRun) -> dict[str, object]:
+    """The parameters that are columns too; a count of none is left out."""
+    columns = schema_for(planned).columns
+    return {
+        name: planned.row[name]
+        for name in terms_of(planned.pinned.workload, "parameter")
+        if name in columns and (planned.row[name] or columns[name].type is not ColumnType.COUNT)
+    }
+
+
+def _serving(planned: PredictedRun, reading: LogSummary) -> Mapping[str, object]:
+    row, work = planned.row, planned.setting.workload
+    return {
+        "framework": row["engine"],
+        **_parameters(planned),
+        **_workers(planned, reading),
+        **_formats(row),
+        **{
+            name: round(float(reading.facts.get(name, getattr(work, name))), 1)
+            for name in terms_about("length", "serve")
+        },
+        **_spread(reading, work),
+        **{name: getattr(work, name, None) or "" for name in terms_about("request_sharing")},
+        "acceptance_rate": work.acceptance_rate if getattr(work, "draft_tokens", 0) else "",
+        **_load(planned, reading),
+    }
+
+
+def _formats(row: Mapping[str, object]) -> dict[str, object]:
+    """Of weights, activations, products and cache, and which of them are on the host."""
+    experts = "mxfp4" if row["expert_quantization"] == "mxfp4" else str(row["quantization"])
+    weights, activations, products = _WORDS[experts]
+    return {
+        "offload": _OFFLOADED.get((row.get("weight_offload"), row.get("kv_offload")), ""),
+        "weight_precision": weights,
+        "activation_precision": activations,
+        "gemm_precision": products,
+        "kv_cache_precision": row["kv_cache"],
+    }
+
+
+def _spread(reading: LogSummary, work: object) -> dict[str, object]:
+    """Whether lengths are alike, else how they vary: as the log tells, else as the plan."""
+    found: dict[str, object] = {}
+    for name in _VARIATIONS:
+        found[name] = round(reading.facts.get(name, getattr(work, name)), 4) or ""
+    is_told = "equal_lengths" in reading.facts
+    alike = reading.facts["equal_lengths"] if is_told else getattr(work, "equal_lengths", False)
+    if not alike:
+        return found
+    return {"equal_lengths": 1, **dict.fromkeys(_VARIATIONS, "")}
+
+
+def _load(planned: PredictedRun, reading: LogSummary) -> dict[str, object]:
+    """The load that the log tells, else that of the plan."""
+    facts = reading.facts
+    told: dict[str, object] = {
+        name: facts[name] for name in ("concurrency", "request_rate") if name in facts
+    }
+    if not told and "all_at_once" not in facts:
+        told = {"concurrency": planned_concurrency(planned)}
+    ranks = int(planned.row["attention_data_parallel"])
+    places = math.ceil(float(planned.row["concurrency"]) / ranks)
+    more = {} if planned.pinned.workload == STATIC else {"max_num_seqs": places}
+    return {"concurrency": "", **told, **more, "num_requests": facts.get("num_requests", "")}
+
+
+def planned_concurrency(planned: PredictedRun) -> float:
+    """Requests that the plan has at once on all its replicas."""
+    return float(planned.row["concurrency"]) * float(planned.row.get("replicas") or 1)
+
+
+def _workers(planned: PredictedRun, reading: LogSummary) -> dict[str, object]:
+    """How requests are answered, and the columns of the workers of a disaggregated plan."""
+    row, known = planned.row, INFERENCE.columns
+    if planned.pinned.workload == STATIC:
+        return {"mode": Mode.STATIC}
+    if row.get("prefill_gpu") is None:
+        return {"mode": Mode.MAX_THROUGHPUT if "all_at_once" in reading.facts else Mode.ONLINE}
+    own = {name: value for name, value in row.items() if name in known and value is not None}
+    return {
+        "mode": Mode.DISAGGREGATED,
+        "prefill_num_workers": row["prefill_replicas"],
+        "decode_num_workers": row["replicas"],
+        **{name: value for name, value in own.items() if name.startswith("prefill_")},
+        **{f"decode_{name}": value for name, value in own.items() if f"decode_{name}" in known},
+    }
+
+
+def _machine(planned: PredictedRun) -> dict[str, object]:
+    """The node and its network, where the run leaves the node."""
+    cluster, row = planned.setting.machine.cluster, planned.row
+    cells: dict[str, object] = {"gpus_per_node": cluster.gpus_per_node}
+    if cluster.scale_up.kind is LinkKind.PCIE:
+        cells["scale_up_link"] = "pcie"
+    if row["num_gpus"] > cluster.gpus_per_node:
+        cells["scale_out_gbit_per_s"] = cluster.scale_out.bandwidth / _GIGABIT
+        cells["scale_out_per_gpu"] = 1
+        cells["nics_per_node"] = max(cluster.gpus_per_node // cluster.scale_out.gpus_per_nic, 1)
+    if row.get("host_memory_gib") and cluster.host_memory:
+        cells["host_memory_gb"] = cluster.host_memory / _GIGABYTE
+    return cells
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, int | float):
+        return f"{value:.10g}"
+    return str(value)
+
+
+# A log whose numbers are this near to the plan's is of the plan.
+_SAME = 0.02
+_SAME_LENGTH = 0.05
+# A row that is predicted so differently from its plan says less than the plan.
+_UNLIKE = 0.02
+_PREFERRED = ("allocated", "reserved", "device")
+
+
+@record(kw_only=True)
+class LoggedQuantity:
+    """A measured quantity and its prediction, in the unit of its column.
+
+    Parameters
+    ----------
+    name : column of the quantity
+    measured : measured value
+    predicted : prediction with its 90 % interval, NaN if unknown; None: not predicted
+    spread : range of 80 % of the steps; None: unknown
+    percent : percentile that the quantity is of; None: no percentile
+    kind : kind of memory that the log measures, such as ``allocated``
+    """
+
+    name: str
+    measured: float
+    predicted: Range | None
+    spread: tuple[float, float] | None = None
+    percent: int | None = None
+    kind: str = ""
+
+    @property
+    def error(self) -> float | None:
+        """Predicted over measured, less 1."""
+        if self.predicted is None or not self.measured:
+            return None
+        return self.predicted.value / self.measured - 1
+
+    @property
+    def is_inside(self) -> bool | None:
+        """Whether the measurement lies in the 90 % interval, None without one."""
+        ends = self.predicted
+        if ends is None or math.isnan(ends.low) or math.isnan(ends.high):
+            return None
+        return ends.low <= self.measured <= ends.high
+
+
+@record(kw_only=True)
+class Comparison:
+    """A log compared with the prediction of its plan.
+
+    Parameters
+    ----------
+    reading : log as read
+    quantities : measured quantities with their predictions
+    notes : sentences that qualify the comparison
+    cells, no_row : row of the run for a table of runs, or why it has none
+    """
+
+    reading: LogSummary
+    quantities: tuple[LoggedQuantity, ...]
+    notes: tuple[str, ...]
+    cells: Cells
+    no_row: str = ""
+
+
+def compare(reading: LogSummary, planned: PredictedRun, name: str) -> Comparison:
+    """A log beside its plan; ``name`` is that of the run.
+
+    Raises LaunchError if GPUs, batch or lengths of the log differ from those of the plan.
+    """
+    is_of_rollouts = reading.on_rollouts
+    trains = planned.is_training or planned.is_of_rollouts
+    if reading.is_training not in (None, trains) or is_of_rollouts != planned.is_of_rollouts:
+        what = "training" if reading.is_training else "serving"
+        what = "reinforcement learning" if is_of_rollouts else what
+        raise LaunchError(
+            f"The log is of {what} ({reading.title}), the plan is to {planned.pinned.workload}: "
+            "give the plan that was launched."
+        )
+    _require_same_run(reading, planned)
+    if planned.is_of_rollouts:
+        return _of_rollouts(reading, planned, name)
+    if planned.is_training:
+        return _of_training(reading, planned, name)
+    return _of_serving(reading, planned, name)
+
+
+def _require_same_run(reading: LogSummary, planned: PredictedRun) -> None:
+    faults = [
+        f"{column.replace('_', ' ')}: {found:g} in the log, {expected:g} in the plan"
+        for column, found, expected, within in _facts(reading, planned)
+        if expected and abs(found / expected - 1) > within
+    ]
+    if faults:
+        raise LaunchError(
+            "The log is not of this plan: " + "; ".join(faults) + ". A comparison would blame "
+            "the prediction for it: give the plan that was launched."
+        )
+
+
+def _facts(reading: LogSummary, planned: PredictedRun) -> Iterator[tuple[str, float, float, float]]:
+    """Numbers that the log and the plan both have, and how far apart they may be."""
+    row, work, facts = planned.row, planned.setting.workload, reading.facts
+    if not planned.is_training:
+        for name in ("input_tokens", "output_tokens"):
+            if name in facts:
+                yield name, facts[name], getattr(work, name), _SAME_LENGTH
+        for name in ("tensor_parallel", "pipeline_parallel"):
+            if name in facts:
+                yield name, facts[name], row[name], 0.0
+        return
+    tokens = row["global_batch_size"] * work.sequence_length
+    expected = {
+        **{name: row[name] for name in terms_of(TRAIN, "parameter")},
+        "sequence_length": work.sequence_length,
+        "num_hidden_layers": planned.model.num_hidden_layers - planned.model.mtp_num_layers,
+        "hidden_size": planned.model.hidden_size,
+        "tokens_per_step": tokens,
+        "tokens_per_gpu_and_step": tokens / row["num_gpus"],
+    }
+    for name, value in expected.items():
+        if name in facts:
+            within = facts.get(f"{name}_within", 0.0)
+            yield name, facts[name], value, max(within, _SAME if "token" in name else 0.0)
+
+
+def _of_training(reading: LogSummary, planned: PredictedRun, name: str) -> Comparison:
+    found, notes = _step_time(reading, planned)
+    quantities = []
+    measured = {}
+    if found is not None:
+        tokens = planned.row["global_batch_size"] * planned.setting.workload.sequence_length
+        per_gpu = tokens / planned.row["num_gpus"]
+        for column, step in ((STEP_TIME, found), (TOKENS, _turned(found, per_gpu))):
+            quantities.append(
+                LoggedQuantity(
+                    name=column,
+                    measured=step.value,
+                    predicted=planned.ranges.get(column),
+                    spread=(step.low, step.high) if step.lines > 1 else None,
+                )
+            )
+        measured[STEP_TIME] = found.value
+    if OUT_OF_MEMORY in reading.values:
+        measured[OUT_OF_MEMORY] = 1.0
+        quantities.append(
+            LoggedQuantity(name=OUT_OF_MEMORY, measured=1.0, predicted=planned.out_of_memory)
+        )
+    for kind, value in reading.memory.items():
+        quantities.append(
+            LoggedQuantity(name=MEMORY, measured=value, predicted=planned.memory(kind), kind=kind)
+        )
+    kind = next((kind for kind in _PREFERRED if kind in reading.memory), "")
+    if kind:
+        measured[MEMORY] = reading.memory[kind]
+    cells, no_row = _cells(reading, planned, measured, name)
+    if cells and kind:
+        cells["memory_kind"] = kind
+    notes = (*notes, *_about_row(cells, planned, quantities))
+    return Comparison(
+        reading=reading,
+        quantities=tuple(quantities),
+        notes=(*reading.notes, *notes),
+        cells=cells,
+        no_row=no_row,
+    )
+
+
+def _of_rollouts(reading: LogSummary, planned: PredictedRun, name: str) -> Comparison:
+    """A step and its phases.
+
+    In its row generation of colocated sides is left out, which the log has with their switch.
+    """
+    found, notes = _step_time(reading, planned)
+    measured = {} if found is None else {STEP_TIME: found.value}
+    told = {part for one in reading.phases for part in _SUMS.get(one, (one,))}
+    quantities = []
+    for column, value in {**measured, **reading.phases}.items():
+        predicted = planned.ranges.get(column)
+        names = _SUMS.get(column, (column,))
+        if column == _GENERATE:
+            names = (column, *(one for one in _IN_GENERATE if one not in told))
+        if predicted is None and all(planned.row.get(one) is not None for one in names):
+            own = sum(float(planned.row[one]) for one in names)
+            predicted = Range(value=own, low=math.nan, high=math.nan)
+        quantities.append(LoggedQuantity(name=column, measured=value, predicted=predicted))
+    apart = planned.row["placement"] != Placement.COLOCATED.word
+    is_held = _GENERATE in reading.phases and not told >= {*_IN_GENERATE}
+    switched = (_SWITCHED,) if is_held else ()
+    of_row = dict(measured)
+    for column, names in _OF_COLUMNS.items():
+        parts = [reading.phases[one] for one in names if one in reading.phases]
+        is_own = column != "generate_s" or not is_held or apart
+        if parts and is_own:
+            of_row[column] = sum(parts)
+    cells, no_row = _cells(reading, planned, of_row, name)
+    return Comparison(
+        reading=reading,
+        quantities=tuple(quantities),
+        notes=(*reading.notes, *notes, *switched, *_about_row(cells, planned, quantities)),
+        cells=cells,
+        no_row=no_row,
+    )
+
+
+_GENERATE = "time_generate_s"
+_OF_COLUMNS = {
+    "generate_s": (_GENERATE,),
+    "logprob_s": ("time_old_logprob_s", "time_reference_s", LOGPROBS),
+    "update_s": ("time_update_s",),
+    "sync_s": ("time_sync_s",),
+}
+_IN_GENERATE = ("time_switch_s", "time_sync_s")
+_SUMS = {LOGPROBS: ("time_old_logprob_s", "time_reference_s", "time_values_s"), REFIT: _IN_GENERATE}
+_SWITCHED = (
+    "generation holds what the log has no line of: the switch of colocated sides, and the transfer "
+    "of weights"
+)
+
+
+def _step_time(
+    reading: LogSummary, planned: PredictedRun
+) -> tuple[SteadyValue | None, tuple[str, ...]]:
+    """The time of a step in steady state [s], from whatever the log counts."""
+    batch = planned.row["global_batch_size"]
+    if not reading.steps:
+        seconds = reading.values.get(STEP_TIME)
+        if SAMPLES in reading.values:
+            seconds = batch / reading.values[SAMPLES]
+        if seconds is None:
+            return None, ()
+        return SteadyValue(value=seconds, low=seconds, high=seconds, lines=1, warmup=0), ()
+    steps = _of_generations(reading.steps, planned) if reading.per_update else reading.steps
+    steady = steady_state(steps, reading.quantity)
+    if reading.steps[-1].batch not in (0, batch):
+        raise LaunchError(
+            f"The log is not of this plan: its last global batch size is "
+            f"{reading.steps[-1].batch}, the plan's is {batch:g}."
+        )
+    about = (
+        f"steady state: the median of {steady.lines} lines, the first {steady.warmup} left out",
+        *steady.notes,
+    )
+    if reading.quantity == STEP_TIME:
+        return steady, about
+    tokens = batch * planned.setting.workload.sequence_length / planned.row["num_gpus"]
+    return _turned(steady, tokens if reading.quantity == TOKENS else batch), about
+
+
+def _of_generations(steps: Sequence[LoggedStep], planned: PredictedRun) -> Sequence[LoggedStep]:
+    """Steps of a plan, each of which may be several of the optimizer, beginning with the first."""
+    passes = float(planned.row["samples_per_step"]) * planned.setting.workload.update_epochs
+    updates = max(round(passes / planned.row["global_batch_size"]), 1)
+    if updates > len(steps):
+        raise LaunchError(
+            f"The log has {len(steps)} steps of the optimizer, and a step of the plan is {updates} "
+            "of them: give a longer log."
+        )
+    starts = range(0, len(steps) - updates + 1, updates)
+    return [
+        replace(steps[at], number=number, value=sum(one.value for one in steps[at : at + updates]))
+        for number, at in enumerate(starts, start=1)
+    ]
+
+
+def _turned(steady: SteadyValue, amount: float) -> SteadyValue:
+    """A rate as the time of an amount, or a time as a rate."""
+    return replace(
+        steady, value=amount / steady.value, low=amount / steady.high, high=amount / steady.low
+    )
+
+
+def _of_serving(reading: LogSummary, planned: PredictedRun, name: str) -> Comparison:
+    cells, no_row = _cells(reading, planned, reading.values, name)
+    missing = list(unsaid(planned))
+    at_load = _at_load(reading, planned)
+    predicted = (at_load or planned).ranges
+    notes = list(reading.notes)
+    if cells and not missing:
+        of_row, about = _of_row(cells, planned)
+        predicted = of_row or predicted
+        notes += about
+    if missing:
+        cells, no_row = {}, f"no column of runs has {' and '.join(missing)}"
+    quantities = [
+        LoggedQuantity(
+            name=column,
+            measured=value,
+            predicted=predicted.get(column) or predicted.get(_OF_PLANS.get(column, "")),
+        )
+        for column, value in reading.values.items()
+    ]
+    quantities += [
+        LoggedQuantity(
+            name=column,
+            measured=value,
+            predicted=_percentile(at_load, column, percent),
+            percent=percent,
+        )
+        for (column, percent), value in reading.percentiles.items()
+    ]
+    return Comparison(
+        reading=reading,
+        quantities=tuple(quantities),
+        notes=(*notes, *_about_load(reading, planned)),
+        cells=cells,
+        no_row=no_row,
+    )
+
+
+def _at_load(reading: LogSummary, planned: PredictedRun) -> PredictedRun | None:
+    """The deployment of the plan under the load of the log; None where no plan is of that."""
+    facts = reading.facts
+    if "all_at_once" in facts:
+        return None
+    load = facts.get("concurrency"), facts.get("request_rate")
+    if not any(load):
+        return planned
+    answers: dict[str, Value] = {}
+    varied = {name: facts[name] for name in _VARIATIONS if name in facts}
+    if planned.pinned.workload != STATIC and (varied or "equal_lengths" in facts):
+        is_equal = bool(facts.get("equal_lengths"))
+        answers = {"equal_lengths": True} if is_equal else {**varied}
+        if load[0] and "num_requests" in facts:
+            answers["num_requests"] = round(facts["num_requests"])
+    return planned.at_load(*load, answers) or planned.at_load(*load)
+
+
+_OF_PLANS = {
+    "total_tokens_per_s": "tokens_per_s",
+    "time_to_first_token_s": "prefill_latency_s",
+    "time_per_output_token_s": "decode_latency_s",
+}
+
+
+def _percentile(planned: PredictedRun | None, column: str, percent: int) -> Range | None:
+    stem = column.removesuffix("_s")
+    value = None if planned is None else planned.row.get(f"{stem}_p{percent}_s")
+    return None if value is None else Range(value=float(value), low=math.nan, high=math.nan)
+
+
+def _about_load(reading: LogSummary, planned: PredictedRun) -> Iterator[str]:
+    """What load the prediction is for."""
+    facts = reading.facts
+    if planned.pinned.workload == TRAIN or "replicas" not in planned.row:
+        return
+    own = planned_concurrency(planned)
+    if "concurrency" in facts and round(facts["concurrency"]) != round(own):
+        yield (
+            f"the log has {facts['concurrency']:g} requests at once, the plan {own:g}: what is "
+            "predicted is the plan's deployment under the load of the log"
+        )
+    elif "concurrency" in facts:
+        return
+    elif "request_rate" in facts:
+        yield (
+            f"requests came at {facts['request_rate']:g} a second: what is predicted is the "
+            "plan's deployment under that rate"
+        )
+    elif "all_at_once" in facts:
+        yield "all requests were sent at the start: predicted is the time to work them off"
+    else:
+        yield f"the log does not give its load: the plan's {own:g} requests at once are taken"
+
+
+def _cells(
+    reading: LogSummary, planned: PredictedRun, measured: Mapping[str, float], name: str
+) -> tuple[Cells, str]:
+    try:
+        return run_cells(planned, reading, measured, name), ""
+    except LaunchError as error:
+        return {}, str(error)
+
+
+def _of_row(cells: Cells, planned: PredictedRun) -> tuple[Mapping[str, Range], tuple[str, ...]]:
+    """Predictions for the columns of a run, with notes; nothing where its row has too little."""
+    schema = schema_for(planned)
+    runs = Runs(columns=tuple(schema.columns), rows=(Run(line=1, cells=cells),))
+    (prediction,) = predict(runs, Library(catalogue=planned.catalogue))
+    found = ranges(prediction, KINDS[schema.kind])
+    if not found:
+        return {}, (f"`planner validate` cannot predict the row of the run: {prediction.reason}",)
+    used, own = _software(prediction.case), _software(planned.setting)
+    if used != own:
+        return found, (
+            f"in a table of runs {cells['framework']} stands for the profile {used}, the plan's "
+            f"is {own}: `planner calibrate` fits the first",
+        )
+    return found, ()
+
+
+def _software(of: Any) -> str:
+    """The name of the profile of a case or of a setting."""
+    profile = getattr(of, "framework", None) or of.engine
+    return str(profile.name)
+
+
+def _about_row(
+    cells: Cells, planned: PredictedRun, quantities: list[LoggedQuantity]
+) -> Iterator[str]:
+    """Where calibration sees another run than the plan's in the row."""
+    if not cells:
+        return
+    of_row, about = _of_row(cells, planned)
+    yield from about
+    for quantity in quantities:
+        predicted = of_row.get(quantity.name)
+        is_told = not quantity.kind or quantity.kind == cells.get("memory_kind")
+        if (
+            quantity.name in (*RATES, OUT_OF_MEMORY)
+            or predicted is None
+            or quantity.predicted is None
+            or not is_told
+        ):
+            continue
+        if abs(predicted.value / quantity.predicted.value - 1) > _UNLIKE:
+            yield (
+                f"the row of the run does not hold all of the plan: `planner validate` predicts "
+                f"{predicted.value:.4g} for its {quantity.name}, the plan "
+                f"{quantity.predicted.value:.4g}"
+            )

@@ -1,0 +1,146 @@
+"""What a plan predicts of the run that a log is of."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from planner.base.csv_cells import Row
+from planner.base.records import record
+from planner.base.units import GIB
+from planner.errors import PlannerError
+from planner.optimize.result_columns import intervals
+from planner.optimize.source import first_row
+from planner.specs.catalogue import Catalogue
+from planner.specs.model import ModelSpec
+from planner.validation.case_prediction import Range
+from planner.validation.run_tables import MemoryKind
+from planner.workloads.make_plan import evaluate, make_single_plan
+from planner.workloads.saved_plan import PLAN_FILE, SavedPlan
+from planner.workloads.workload import Evaluation
+
+TRAIN, STATIC, RL = "train", "inference", "rl"
+# Parts of a GPU's memory that each kind of measurement does not see.
+_OUTSIDE: Mapping[str, tuple[str, ...]] = {
+    MemoryKind.DEVICE: (),
+    MemoryKind.RESERVED: ("reserved", "communication_buffers"),
+    MemoryKind.ALLOCATED: ("reserved", "communication_buffers", "fragmentation"),
+}
+
+
+@record(kw_only=True)
+class PredictedRun:
+    """A plan, and its one configuration evaluated."""
+
+    pinned: SavedPlan
+    evaluation: Evaluation
+    catalogue: Catalogue
+
+    @classmethod
+    def of(cls, pinned: SavedPlan) -> PredictedRun:
+        """The plan, evaluated again with the specs there are now.
+
+        Raises SpecError, SearchSpaceError or InfeasibleError if it names what there is not, or
+        cannot be computed.
+        """
+        request = pinned.request()
+        evaluation = evaluate(make_single_plan(request))
+        return cls(pinned=pinned, evaluation=evaluation, catalogue=Catalogue(request.specs))
+
+    @classmethod
+    def read(cls, path: Path, specs: Path | None = None) -> PredictedRun:
+        """The plan of a file, of the file of a search, or of the folder of a launch.
+
+        ``specs`` is a folder of own specs, in place of the one that the plan names.
+
+        Raises SpecError, SearchSpaceError or InfeasibleError if it is no plan, names what there is
+        not, or cannot be computed.
+        """
+        pinned = SavedPlan.read(path / PLAN_FILE if os.path.isdir(path) else path)
+        if specs is not None:
+            pinned = replace(pinned, specs_folder=str(specs.absolute()))
+        return cls.of(pinned)
+
+    @cached_property
+    def row(self) -> Mapping[str, Any]:
+        """Its parameters and predictions, by result column."""
+        return first_row({**self.evaluation.candidates.columns(), **self.evaluation.more})
+
+    @property
+    def is_training(self) -> bool:
+        """Whether it trains."""
+        return self.pinned.workload == TRAIN
+
+    @property
+    def is_of_rollouts(self) -> bool:
+        """Whether it trains on answers that it generates."""
+        return self.pinned.workload == RL
+
+    @property
+    def setting(self) -> Any:
+        """The machine, the model, the software and the work."""
+        return self.evaluation.source.setting
+
+    @property
+    def model(self) -> ModelSpec:
+        """What is trained or served."""
+        model: ModelSpec = self.setting.model
+        return model
+
+    @cached_property
+    def ranges(self) -> Mapping[str, Range]:
+        """Its predictions with their 90 % intervals, by result column; memory apart."""
+        sure = self.evaluation.source.confidence(self.row["num_gpus"])
+        ends = intervals(self.row, sure)
+        return {
+            name: Range(value=float(self.row[name]), low=float(low), high=float(high))
+            for name, (low, high) in ends.items()
+            if self.row[name] is not None
+        }
+
+    def memory(self, kind: str) -> Range:
+        """The peak memory [GiB] of the fullest GPU as a measurement of this kind sees it."""
+        whole = float(self.row["peak_memory_gib"])
+        seen = whole - sum(
+            float(self.row.get(f"memory_{part}_gib") or 0.0) for part in _OUTSIDE[kind]
+        )
+        known = self.ranges.get("peak_memory_gib", Range(value=whole, low=0.0, high=math.inf))
+        factor = seen / whole
+        return Range(value=seen, low=known.low * factor, high=known.high * factor)
+
+    @property
+    def out_of_memory(self) -> Range:
+        """Whether it is predicted to run out of memory: 1 or 0, as are the ends."""
+        capacity = self.setting.machine.gpu.allocatable_memory / GIB
+        peak = self.memory(MemoryKind.DEVICE)
+        value, low, high = (float(end > capacity) for end in (peak.value, peak.low, peak.high))
+        return Range(value=value, low=low, high=high)
+
+    def at_load(
+        self, concurrency: float | None, request_rate: float | None, requests: Row | None = None
+    ) -> PredictedRun | None:
+        """The same deployment at another load: so many requests at once, or so many a second.
+
+        ``requests`` answers questions about them, such as their number. None where it cannot hold
+        that load.
+        """
+        parameters = dict(self.pinned.parameters)
+        answers = {**self.pinned.answers, **(requests or {})}
+        if concurrency is not None:
+            replicas = float(self.row.get("replicas") or 1)
+            parameters["concurrency"] = max(round(concurrency / replicas), 1)
+        elif request_rate is not None:
+            parameters.pop("concurrency", None)
+            answers["request_rate"] = request_rate
+        else:
+            return None
+        pinned = replace(self.pinned, parameters=parameters, answers=answers)
+        try:
+            return PredictedRun.of(pinned)
+        except PlannerError:
+            return None

@@ -1,0 +1,362 @@
+"""Tables of runs: read with the place of every fault, or written to be filled in.
+
+``columns.csv`` has a row for each column: in which tables it stands, the type of its cells, whether
+it must be there, its unit, what it means, and the cell of an example in each template (- where the
+template leaves it out).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from functools import cache, cached_property
+from io import StringIO
+from pathlib import Path
+
+from planner.base.enums import TemplateKind
+from planner.base.read_files import RESULT, parse_csv, read_text, repeated_names
+from planner.base.records import record
+from planner.confidence.profile_rules import read_table
+from planner.errors import SpecError, did_you_mean
+from planner.question.renamed import current_name
+
+FOLDER = Path(__file__).parent
+
+
+@record(kw_only=True)
+class ModelRule:
+    """The built-in model behind a name, or why none of the kind is predicted."""
+
+    pattern: str
+    model: str
+    reason: str
+
+
+@cache
+def model_rule(name: str) -> ModelRule | None:
+    """The first rule whose pattern is in a model's name, if there is one."""
+    found = (rule for rule in _model_rules() if re.search(rf"\b(?:{rule.pattern})", name.lower()))
+    return next(found, None)
+
+
+@cache
+def _model_rules() -> tuple[ModelRule, ...]:
+    return tuple(ModelRule(**row) for row in read_table("models.csv", FOLDER))
+
+
+MEASURED = "measured_"
+# Columns that `planner validate --output` adds: its files can be read again.
+ADDED = ("basis", "not_predicted_reason", "impossible_layout", "assumed")
+PREDICTED = "predicted_"
+# What a pool of workers, or a launch script, sets of the scheduler.
+SCHEDULED = ("max_num_batched_tokens", "max_num_seqs", "stream_interval")
+_PATH_STARTS = ("/", "\\", ".", "~")
+
+
+class TableKind(StrEnum):
+    """What the rows of a table are: training steps, batches and requests of inference, or steps of
+    reinforcement learning."""
+
+    TRAINING = "training"
+    INFERENCE = "inference"
+    RL = "rl"
+
+
+class MemoryKind(StrEnum):
+    """What a source calls memory: the tensors, what the allocator holds, or the whole device."""
+
+    ALLOCATED = "allocated"
+    RESERVED = "reserved"
+    DEVICE = "device"
+
+
+class ColumnType(StrEnum):
+    """What the cells of a column are.
+
+    ``COUNT`` is a whole number above zero, ``COUNT_OR_ZERO`` may be zero, ``FLAG`` is 0 or 1,
+    ``NUMBER`` and ``MEASURED`` are not negative. ``NAME`` and ``GPU`` are names of the
+    catalogue, never paths. ``TEXT`` is read, ``DESCRIBED`` is for people alone.
+    """
+
+    COUNT = "count"
+    COUNT_OR_ZERO = "count_or_zero"
+    FLAG = "flag"
+    NUMBER = "number"
+    MEASURED = "measured"
+    NAME = "name"
+    GPU = "gpu"
+    TEXT = "text"
+    DESCRIBED = "described"
+
+
+_INTEGER_TYPES = (ColumnType.COUNT, ColumnType.COUNT_OR_ZERO)
+_NUMERIC = (*_INTEGER_TYPES, ColumnType.FLAG, ColumnType.NUMBER)
+
+
+@record(kw_only=True)
+class Column:
+    """A column, its unit, what it means, and its cell in the example of each template."""
+
+    name: str
+    type: ColumnType
+    needed: bool
+    unit: str
+    words: str
+    examples: dict[str, str]
+
+
+@record(kw_only=True)
+class Schema:
+    """The columns of one kind of table; others are kept as they are, and not understood."""
+
+    kind: TableKind
+    columns: dict[str, Column]
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Columns that must be there."""
+        return tuple(column.name for column in self.columns.values() if column.needed)
+
+    @cached_property
+    def numeric(self) -> frozenset[str]:
+        """Columns whose cells are numbers that were not measured, flags of outcomes among them."""
+        return frozenset(column.name for column in self.columns.values() if column.type in _NUMERIC)
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """Columns that mean something."""
+        return frozenset(self.columns)
+
+    def understood(self, name: str) -> bool:
+        """Whether a column means something, or is one that a validation wrote."""
+        return name in self.columns or name in ADDED or name.startswith(PREDICTED)
+
+    def hint(self, name: str) -> str:
+        """The known columns that a name may stand for, as a question, or nothing."""
+        return did_you_mean(name, self.columns)
+
+    def fault(self, name: str, cell: str) -> str | None:
+        """What is wrong with a cell of a column, or None."""
+        column = self.columns.get(name)
+        if not cell:
+            return None
+        if column is not None and column.type in (ColumnType.NAME, ColumnType.GPU):
+            if not is_path(cell, slashes=column.type is ColumnType.NAME):
+                return None
+            kind = {"gpu": "gpus", "model": "models"}.get(column.name, "frameworks")
+            return f"{cell!r} is a path; give a name of `planner specs list {kind}`"
+        if not (name in self.numeric or name.startswith(MEASURED)):
+            return None
+        try:
+            number = float(cell)
+        except ValueError:
+            return f"{cell!r} is not a number"
+        if not math.isfinite(number):
+            return f"{cell!r} is not a finite number"
+        return _number_fault(name, column.type if column is not None else None, number)
+
+
+def is_path(name: str, *, slashes: bool = False) -> bool:
+    """Whether a cell would be taken for a file; ``slashes``: names such as ORG/NAME are fine."""
+    somewhere = name.startswith(_PATH_STARTS) or "\\" in name or name.endswith(".toml")
+    return somewhere or ("/" in name and not slashes) or "/../" in name
+
+
+def _number_fault(name: str, kind: ColumnType | None, number: float) -> str | None:
+    if number < 0:
+        return f"{number:g} is negative"
+    if kind is ColumnType.FLAG and number not in (0, 1):
+        return f"{number:g} must be 0 or 1"
+    if name == "zero_stage" and number not in (0, 1, 2, 3):
+        return f"{number:g} must be 0, 1, 2 or 3"
+    if kind in _INTEGER_TYPES and number != int(number):
+        return f"{number:g} is not a whole number"
+    return f"{number:g} must be above 0" if kind is ColumnType.COUNT and number == 0 else None
+
+
+def _schema(kind: TableKind) -> Schema:
+    rows = [row for row in read_table("columns.csv", FOLDER) if row["table"] in (kind, "both")]
+    columns = {
+        row["name"]: Column(
+            name=row["name"],
+            type=ColumnType(row["type"]),
+            needed=row["needed"] == "1",
+            unit=row["unit"],
+            words=row["words"],
+            examples={key: row[key] for key in TemplateKind},
+        )
+        for row in rows
+    }
+    return Schema(kind=kind, columns=columns)
+
+
+TRAINING = _schema(TableKind.TRAINING)
+INFERENCE = _schema(TableKind.INFERENCE)
+RL = _schema(TableKind.RL)
+
+
+def schema_of(header: Sequence[str]) -> Schema:
+    """The schema of the table that has these columns.
+
+    Only tables of inference count prompt and answer apart, and only those of reinforcement learning
+    several answers to a prompt; all others are of training.
+    """
+    if "samples_per_prompt" in header:
+        return RL
+    apart = {"input_tokens", "output_tokens"} & set(header)
+    return INFERENCE if apart and "sequence_length" not in header else TRAINING
+
+
+_MEASUREMENTS = Path(__file__).parent / "measurements"
+SHIPPED = _MEASUREMENTS / "training.csv"
+SHIPPED_INFERENCE = (_MEASUREMENTS / "inference.csv", _MEASUREMENTS / "serving.csv")
+SHIPPED_RL = _MEASUREMENTS / "rl.csv"
+COMMENT = "#"
+"""A row whose first cell begins with this explains the table and is no run."""
+
+
+@record(kw_only=True)
+class Run:
+    """One row: its line in the file and the text of its cells."""
+
+    line: int
+    cells: Mapping[str, str]
+
+    def word(self, column: str) -> str:
+        """A cell in lower case without spaces around it; empty where there is none."""
+        return self.text(column).lower()
+
+    def text(self, column: str) -> str:
+        """A cell as it is written; empty where the table has no such column."""
+        return self.cells.get(column, "").strip()
+
+    def number(self, column: str) -> float | None:
+        """A cell as a number, or None where it is empty."""
+        text = self.text(column)
+        return float(text) if text else None
+
+    def count(self, column: str) -> int | None:
+        """A cell as a whole number above zero, or None where it is empty or zero."""
+        number = self.number(column)
+        return int(number) if number else None
+
+    def flag(self, column: str) -> bool | None:
+        """A cell that is 0 or 1, or None where it is empty."""
+        number = self.number(column)
+        return None if number is None else bool(number)
+
+
+@record(kw_only=True)
+class Runs:
+    """A table of runs, its columns in their order."""
+
+    columns: tuple[str, ...]
+    rows: tuple[Run, ...]
+
+    @cached_property
+    def kind(self) -> TableKind:
+        """Whether the rows are of training or of inference."""
+        return self.schema.kind
+
+    @cached_property
+    def schema(self) -> Schema:
+        """What its columns mean."""
+        return schema_of(self.columns)
+
+    @cached_property
+    def not_understood(self) -> tuple[str, ...]:
+        """Columns that are kept and mean nothing here."""
+        return tuple(name for name in self.columns if not self.schema.understood(name))
+
+    @cached_property
+    def quantities(self) -> tuple[str, ...]:
+        """What the table measures: its ``measured_X`` columns without the prefix."""
+        return tuple(
+            column.removeprefix(MEASURED) for column in self.columns if column.startswith(MEASURED)
+        )
+
+
+def read_runs(path: Path = SHIPPED) -> Runs:
+    """The runs of a CSV file; columns nobody knows are kept, comments are left out.
+
+    Raises SpecError if the file cannot be read, or has faults: one line for each, with line and
+    column.
+    """
+    lines = [*parse_csv(StringIO(read_text(path, RESULT), newline=""), path)]
+    if not lines:
+        raise SpecError(f"{path}: is empty; its first line must name the columns.")
+    header = tuple(current_name("column", name.strip()) for name in lines[0][1])
+    rows = [
+        (number, cells)
+        for number, cells in lines[1:]
+        if any(cells) and not cells[0].lstrip().startswith(COMMENT)
+    ]
+    schema = schema_of(header)
+    faults = list(_header_faults(header, schema))
+    if not faults:
+        faults = [
+            fault for number, cells in rows for fault in _row_faults(number, cells, header, schema)
+        ]
+    if faults:
+        raise SpecError("\n".join(f"{path}:{fault}" for fault in faults))
+    runs = (Run(line=n, cells=dict(zip(header, cells, strict=True))) for n, cells in rows)
+    return Runs(columns=header, rows=tuple(runs))
+
+
+def _header_faults(header: Sequence[str], schema: Schema) -> Iterator[str]:
+    for name in schema.needed:
+        if name not in header:
+            hint = did_you_mean(name, set(header) - schema.known)
+            yield f"1: the column {name} is missing.{hint}"
+    for name in repeated_names(header):
+        yield f"1: the column {name!r}: given twice."
+
+
+def _row_faults(
+    number: int, cells: Sequence[str], header: Sequence[str], schema: Schema
+) -> Iterator[str]:
+    if len(cells) != len(header):
+        yield f"{number}: has {len(cells)} cells, not {len(header)}."
+        return
+    for name, cell in zip(header, cells, strict=True):
+        fault = schema.fault(name, cell.strip())
+        if fault:
+            yield f"{number}: {name} {fault}."
+
+
+_ABSENT = "-"
+_CELLS = {
+    ColumnType.COUNT: "whole number above 0",
+    ColumnType.COUNT_OR_ZERO: "whole number",
+    ColumnType.FLAG: "0 or 1",
+    ColumnType.NUMBER: "number",
+    ColumnType.MEASURED: "number",
+}
+
+
+def template(kind: TemplateKind) -> list[Sequence[str]]:
+    """The rows of a table that `read_runs` reads as one run, the example.
+
+    Below the names of the columns stand comments: what each means, and what its cells hold.
+    """
+    schema = {TemplateKind.TRAINING: TRAINING, TemplateKind.RL: RL}.get(kind, INFERENCE)
+    columns = [one for one in schema.columns.values() if one.examples[kind] != _ABSENT]
+    return [
+        [column.name for column in columns],
+        _commented([column.words for column in columns]),
+        _commented([_cells(column) for column in columns]),
+        [column.examples[kind] for column in columns],
+    ]
+
+
+def _commented(cells: Sequence[str]) -> list[str]:
+    return [f"{COMMENT} {cells[0]}", *cells[1:]]
+
+
+def _cells(column: Column) -> str:
+    """What stands in the cells of a column: needed or optional, their type and unit."""
+    need = "needed" if column.needed else "optional"
+    kind = _CELLS.get(column.type, "text")
+    return f"{need}: {kind}{f' [{column.unit}]' if column.unit else ''}"

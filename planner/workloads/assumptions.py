@@ -1,0 +1,374 @@
+"""What nobody gave: what was chosen, how that is told, what other usual values make of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from planner.base import formatting
+from planner.base.records import record
+from planner.configurations.configuration_tables import format_value
+from planner.optimize.problem import Constraint, is_unknown
+from planner.optimize.source import Candidates, Setting, Source
+from planner.question.request import Request
+from planner.question.terms import glossary, terms_of
+from planner.specs.catalogue import Catalogue
+from planner.specs.search_space import SearchSpace
+from planner.specs.serving_workload import acceptance
+
+if TYPE_CHECKING:
+    from planner.estimators.inference.context import ServingSetting
+    from planner.workloads.deployments import TokenGeneration
+
+
+# Networks and loads of one class lie within a factor of two of the usual one.
+_FACTORS = (0.5, 2.0)
+_GBIT = 8 / 1e9
+_DEFAULT_CLUSTER_SUFFIX = "-default"
+
+
+@record(kw_only=True)
+class Assumption:
+    """A fact that a plan assumes: its ``name``, what is ``assumed``, and the alternatives.
+
+    ``tried`` maps the words of each alternative to the plan judged with it.
+    """
+
+    name: str
+    assumed: str
+    tried: Mapping[str, Candidates]
+
+
+@record(kw_only=True)
+class EvaluatedChoice:
+    """One configuration, judged, with the request and the space that it comes from."""
+
+    request: Request
+    space: SearchSpace
+    candidates: Candidates
+
+    @property
+    def source(self) -> Source:
+        """Where the configuration comes from."""
+        return self.candidates.source
+
+    def is_open(self, name: str) -> bool:
+        """Whether neither the user nor the space says anything of a parameter."""
+        return name not in self.request.settings and name not in self.space.parameters
+
+    def with_setting(self, change: Callable[[Any], Any]) -> Candidates:
+        """The same configuration of a changed setting, judged again."""
+        return self.source.changed(change).judged(self.candidates.configurations)
+
+    def with_value(self, name: str, code: float) -> Candidates:
+        """The configuration with another value of a parameter, judged again."""
+        configurations = self.candidates.configurations
+        values = np.full(np.shape(getattr(configurations, name)), code)
+        other = replace(configurations, **{name: configurations.cast(name, values)})
+        return self.source.judged(other)
+
+
+def open_network(chosen: EvaluatedChoice) -> list[Assumption]:
+    """The network between nodes at half and twice its rate, of a plan beyond one domain.
+
+    Open where no cluster is named: its rate is then one of the GPU's class.
+    """
+    cluster = chosen.source.setting.machine.cluster
+    num_gpus = float(np.max(chosen.candidates.value("num_gpus")))
+    replica_gpus = getattr(chosen.candidates.configurations, "replica_gpus", None)
+    if replica_gpus is not None and chosen.source.mesh is not None:
+        num_gpus = float(np.max(replica_gpus))  # replicas that do all send each other nothing
+    if (
+        not cluster.name.endswith(_DEFAULT_CLUSTER_SUFFIX)
+        or num_gpus <= cluster.scale_up.domain_size
+    ):
+        return []
+    rate = cluster.scale_out.bandwidth
+
+    def with_rate(factor: float, setting: Setting) -> Setting:
+        machine = setting.machine
+        out = replace(machine.cluster.scale_out, bandwidth=factor * rate)
+        other = replace(machine.cluster, scale_out=out)
+        return replace(setting, machine=replace(machine, cluster=other))
+
+    tried = {
+        f"{factor * rate * _GBIT:g}": chosen.with_setting(partial(with_rate, factor))
+        for factor in _FACTORS
+    }
+    assumed = f"{rate * _GBIT:g} Gbit/s per GPU"
+    return [Assumption(name="network between nodes", assumed=assumed, tried=tried)]
+
+
+def open_training(chosen: EvaluatedChoice) -> list[Assumption]:
+    """What a training plan assumes: network, number format, recomputation.
+
+    A value that the framework's program has by default is none of these.
+    """
+    setting: Any = chosen.source.setting
+    defaults = setting.framework.defaults.values(setting.workload.adapter)
+    names = [name for name in ("precision", "recompute") if name not in defaults]
+    return [*open_network(chosen), *_open_parameters(chosen, names)]
+
+
+def open_serving(chosen: EvaluatedChoice) -> list[Assumption]:
+    """What a deployment assumes: network, lengths, requests at once, number formats.
+
+    The requests at once are open where no rate leads to them, as far as there is room.
+    """
+    facts = [*open_network(chosen), *map(_with_fewer, _open_lengths(chosen))]
+    if chosen.source.mesh is None:  # pools have values of their own in each
+        return facts
+    if chosen.request.request_rate is None:
+        facts += _open_concurrency(chosen)
+    model = chosen.source.setting.model
+    published = model.quantization or model.expert_quantization or chosen.request.precision
+    names = ("kv_cache",) if published else ("quantization", "kv_cache")
+    facts += [*_open_adapters(chosen), *_open_acceptance(chosen)]
+    return [*facts, *map(_with_fewer, _open_parameters(chosen, names))]
+
+
+def _served(candidates: Candidates) -> TokenGeneration:
+    """The candidates of a server; a search of training runs loads none of it."""
+    from planner.workloads.deployments import as_candidates
+
+    return as_candidates(candidates)
+
+
+def _open_acceptance(chosen: EvaluatedChoice) -> list[Assumption]:
+    """The share of drafts that is accepted, where nobody gave it, at the ends of what is usual."""
+    work = _served(chosen.candidates).setting.workload
+    if not work.draft_tokens or chosen.request.acceptance_rate is not None:
+        return []
+    usual = acceptance(work.draft_method, is_tree=work.drafts_trees)
+    tried = {
+        f"{rate:g}": chosen.with_setting(partial(_with_work, {"acceptance_rate": rate}))
+        for rate in (usual.low, usual.high)
+    }
+    return [_fact("acceptance_rate", f"{work.acceptance_rate:g}", tried)]
+
+
+def _open_adapters(chosen: EvaluatedChoice) -> list[Assumption]:
+    """Kernels of served adapters at half and twice their time: engines differ by as much."""
+    if not _served(chosen.candidates).setting.max_loras:
+        return []
+    words = ("half as long", "twice as long")
+    tried = {
+        word: chosen.with_setting(partial(_with_adapter_time, factor))
+        for word, factor in zip(words, _FACTORS, strict=True)
+    }
+    return [_fact("adapter_kernels", "as the engine profile has them", tried)]
+
+
+def _with_adapter_time(factor: float, setting: ServingSetting) -> ServingSetting:
+    execution = setting.engine.execution
+    changed = replace(
+        execution,
+        adapter_kernels=factor * execution.adapter_kernels,
+        adapter_bandwidth_fraction=min(execution.adapter_bandwidth_fraction / factor, 2.0),
+        adapter_launch_time=factor * execution.adapter_launch_time,
+    )
+    return replace(setting, engine=replace(setting.engine, execution=changed))
+
+
+def _with_fewer(fact: Assumption) -> Assumption:
+    """The fact, each alternative that lacks room with as many requests at once as find it.
+
+    A plan that fills its cache has no room for anything longer; its engine would run fewer.
+    """
+    from planner.workloads.max_concurrency import (
+        at_max_concurrency,
+    )  # a search of training runs needs no serving
+
+    tried: dict[str, Candidates] = {}
+    for words, judged in fact.tried.items():
+        fewer = None
+        if int(np.max(judged.rejected_by)) > judged.source.num_rules:
+            fewer = at_max_concurrency(judged.source, judged.configurations)
+        if fewer is None:
+            tried[words] = judged
+        else:
+            number = int(_served(fewer).configurations.concurrency[0])
+            tried[f"{words} with {number:,} at once"] = fewer
+    return replace(fact, tried=tried)
+
+
+def _open_lengths(chosen: EvaluatedChoice) -> list[Assumption]:
+    """Each length that nobody gave, at half and twice what is assumed."""
+    lengths = []
+    setting = _served(chosen.candidates).setting
+    model, work = setting.model, setting.workload
+    for name in ("input_tokens", "output_tokens"):
+        if getattr(chosen.request, name) is not None:
+            continue
+        assumed = getattr(work, name)
+        most = (model.max_position_embeddings or np.inf) - work.input_tokens - work.output_tokens
+        counts = [int(factor * assumed) for factor in _FACTORS]
+        tried = {
+            f"{count:,}": chosen.with_setting(partial(_with_work, {name: count}))
+            for count in counts
+            if count - assumed <= most
+        }
+        lengths.append(_fact(name, f"{assumed:,}", tried))
+    return lengths
+
+
+def _with_work(values: Mapping[str, Any], setting: ServingSetting) -> ServingSetting:
+    return replace(setting, workload=replace(setting.workload, **values))
+
+
+def _open_concurrency(chosen: EvaluatedChoice) -> list[Assumption]:
+    name = "concurrency"
+    if not chosen.is_open(name) or chosen.request.num_requests is not None:
+        return []
+    from planner.workloads.max_concurrency import max_concurrency
+
+    number = float(np.ravel(_served(chosen.candidates).configurations.concurrency)[0])
+    most = float(max_concurrency(chosen.source, chosen.candidates.configurations))
+    counts = sorted({max(1.0, number // 2), max(min(2 * number, most), number)} - {number})
+    tried = {f"{count:,.0f}": chosen.with_value(name, count) for count in counts}
+    return [_fact(name, f"{number:,.0f}", tried)]
+
+
+def _open_parameters(chosen: EvaluatedChoice, names: Sequence[str]) -> list[Assumption]:
+    """Codes that nobody chose, at the other values that runs of today have."""
+    parameters = []
+    for name in names:
+        own = int(np.ravel(getattr(chosen.candidates.configurations, name))[0])
+        term = glossary()[name]
+        is_open = chosen.is_open(name) or _is_published(chosen, name, str(format_value(name, own)))
+        if not is_open or (name == "precision" and chosen.request.precision):
+            continue
+        codes = {term.coded(value) for value in term.common_values.split()} - {own}
+        tried = {
+            str(format_value(name, code)): chosen.with_value(name, code) for code in sorted(codes)
+        }
+        parameters.append(_fact(name, str(format_value(name, own)), tried))
+    return parameters
+
+
+def _is_published(chosen: EvaluatedChoice, name: str, own: str) -> bool:
+    """Whether a precision is that of the published run, which no space chose."""
+    if name != "precision" or name in chosen.request.settings:
+        return False
+    values = chosen.space.parameters.get(name, own)
+    return own not in (map(str, values) if isinstance(values, tuple | list) else (str(values),))
+
+
+def _fact(name: str, assumed: str, tried: Mapping[str, Candidates]) -> Assumption:
+    return Assumption(name=name.replace("_", " "), assumed=assumed, tried=tried)
+
+
+class PlanNotes:
+    """Collects what a plan reports about the specs of a catalogue, and defaults."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self.catalogue = catalogue
+        self.defaults: dict[str, str] = {}
+        self.tried: dict[str, Sequence[str]] = {}
+        self.digests: dict[str, str] = {}
+        self.assumed: list[str] = []
+
+    def spec(self, kind: str, name: str, content: str, origins: Mapping[str, str]) -> None:
+        self.digests[f"{kind} {name}"] = content
+        self.assumed += [
+            f"{kind} {key}"
+            for key, source in origins.items()
+            if source == "assumed" or source.startswith("default (")
+        ]
+
+    def copy(self, text: str, name: str) -> None:
+        """Note where the model ``name`` stands for a copy of it that was named."""
+        if self.catalogue.copied_from(text):
+            self.defaults["model"] = f"{name}, of which {text} is a copy judging by its name"
+
+
+def assumed_limits(workload: str, names: Collection[str]) -> dict[str, float]:
+    """The table's default of every limit that has one, in SI units.
+
+    None where a limit of a time is given: who gives one knows what the others are to be.
+    """
+    known = terms_of(workload, "limit")
+    if _limits_a_time(workload, names):
+        return {}
+    return {name: float(term.default) for name, term in known.items() if term.default}
+
+
+def assumed_for_batches(names: Collection[str], output_tokens: int) -> dict[str, float]:
+    """The bound on a static batch's request latency [s]; none where a limit of a time is given.
+
+    That of a served answer of so many tokens within the assumed limits of serving: nobody waits
+    longer for it in a batch, whatever its length.
+    """
+    if _limits_a_time("inference", names):
+        return {}
+    served = assumed_limits("serve", ())
+    further = (output_tokens - 1) * served["time_per_output_token"]
+    return {"request_latency": served["time_to_first_token"] + further}
+
+
+def _limits_a_time(workload: str, names: Collection[str]) -> bool:
+    known = terms_of(workload, "limit")
+    return any(known[name].type == "second" for name in names if name in known)
+
+
+def limit_notes(
+    limits: Iterable[Constraint], assumed: Mapping[str, float] | None = None
+) -> dict[str, str]:
+    """What is said of limits that nobody gave; ``assumed`` has the bounds they had at first."""
+    return {
+        limit.name: _note(limit, (assumed or {}).get(limit.name))
+        for limit in limits
+        if limit.assumed
+    }
+
+
+def confidence_notes(
+    sources: Sequence[Source], limits: Sequence[Constraint], request: Request
+) -> dict[str, str]:
+    """What is said where a confidence is asked for that no published runs tell of."""
+    sure, judged = request.limit_confidence, [(limit.name, limit.sign) for limit in limits]
+    if request.request_rate is not None:
+        judged.append(("request_rate", -1))
+    unknown = dict.fromkeys(
+        source.description
+        for source in sources
+        if any(is_unknown(source, name, sure, sign) for name, sign in judged)
+    )
+    if not unknown:
+        return {}
+    where = (
+        "" if len(unknown) == len({source.description for source in sources}) else _some(unknown)
+    )
+    return {"limits": f"judged at the prediction: no published runs{where}"}
+
+
+def _some(names: Collection[str]) -> str:
+    first, *others = names
+    return f" like {first}" + (f" and {len(others)} others" if others else "")
+
+
+def tried_notes(
+    tried: Mapping[str, Sequence[str]], row: Mapping[str, object] | None = None
+) -> dict[str, str]:
+    """What is said of parameters that the space had several values of: the one of a ``row``."""
+    if row is None:
+        return {name: f"{' or '.join(values)} (of the space)" for name, values in tried.items()}
+    return {
+        name: f"{row[name]} of {', '.join(values)} (all that the space tries)"
+        for name, values in tried.items()
+    }
+
+
+def _note(limit: Constraint, before: float | None) -> str:
+    words = (
+        f"at {'most' if limit.sign > 0 else 'least'} "
+        f"{formatting.format_limit(limit.bound, limit.unit)}"
+    )
+    if before is None or before == limit.bound:
+        return f"{words} (default)"
+    told = f"relaxed from {formatting.format_limit(before, limit.unit)}"
+    return f"{words}, {told} (no plan keeps the defaults)"

@@ -1,0 +1,401 @@
+"""From what a user gave, on the command line or in Python, to a request.
+
+``said`` is how messages call what a name of the package stands for: its option, or the name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, replace
+from numbers import Real
+from pathlib import Path
+from typing import TypeAlias
+
+from planner.base.csv_cells import Value
+from planner.base.enums import Contract
+from planner.base.training_aliases import is_objective
+from planner.errors import REMOVED_OPTIONS, SearchSpaceError, SpecError, did_you_mean
+from planner.question.names import BUDGET, MODEL, SPACE
+from planner.question.parse_values import (
+    Answer,
+    format_input,
+    full_name,
+    parse_choice,
+    parse_int,
+    parse_value,
+    parse_values,
+    split_items,
+    suggestion,
+)
+from planner.question.prices import checked_price, price_of_contract, with_contract
+from planner.question.renamed import current_name
+from planner.question.request import ALL, PlanRequest, Request
+from planner.question.terms import Term, glossary, terms_about, terms_of
+from planner.workloads.registry import as_workload_name, workload_of
+
+OptionNamer: TypeAlias = Callable[[str], str]
+
+EXHAUSTIVE = "exhaustive"
+DRIVERS = (EXHAUSTIVE, "optuna")
+NSGA2 = "nsga2"
+SAMPLERS = (NSGA2, "tpe")
+TRIALS = 2000
+"""Configurations that Optuna tries where nobody says how many."""
+
+_MOST_AT_ONCE = 10**7
+_BURST_OF = ("serve",)
+# Of a plan that is changed, one of them takes the place of the others.
+_RUN_LENGTHS = terms_about("run_length")
+_FIELDS = tuple(field.name for field in fields(Request))
+_BY_OPTION = {
+    option.removeprefix("--").replace("-", "_"): name
+    for name in _FIELDS
+    if name in glossary() and "question" in glossary()[name].kind
+    for option in glossary()[name].options
+}
+"""Fields of a request by the names of their options."""
+# What answers other questions about the requests.
+_OF_TRAFFIC = {*terms_about("traffic")}
+_OF_OPTUNA = ("trials", "seed", "sampler")
+NEEDS = {name: tuple(term.needs.split("|")) for name, term in glossary().items() if term.needs}
+"""Questions that do nothing without one of others."""
+
+
+def make_request(
+    values: Mapping[str, object], *, base: Request | None = None, option_name: OptionNamer = str
+) -> Request:
+    """A request of the fields of `planner.Request`; None stands for what was not given.
+
+    ``base`` has what was not given.
+
+    Raises SpecError or SearchSpaceError if there is no model; a name is unknown or of another
+    workload; a value is not what its name takes, or does nothing alone.
+    """
+    request, answers = _read(values, base, option_name)
+    for name, needed in NEEDS.items():
+        are_given = (getattr(request, one) or one in answers for one in needed)
+        is_asked = name in answers and answers[name] != getattr(Request, name, None)
+        if is_asked and not any(are_given):
+            raise SearchSpaceError(
+                f"{option_name(name)} needs {' or '.join(map(option_name, needed))}."
+            )
+    return request
+
+
+def _read(
+    values: Mapping[str, object], base: Request | None, option_name: OptionNamer
+) -> tuple[Request, Mapping[str, object]]:
+    """A request, and the fields that were given."""
+    asked = {_field(name): value for name, value in values.items() if value is not None}
+    workload = _workload(asked.pop("workload", base.workload if base else Request.workload))
+    if _OF_TRAFFIC & {*asked}:
+        from planner.workloads.traffic import traffic_answers  # most questions have none
+
+        known = terms_of(workload, "question")
+        found = traffic_answers(asked, base, option_name)
+        asked = {**{one: found[one] for one in found if one in known}, **asked}
+    if workload == "train":
+        asked |= _trained_for(asked, option_name)
+        asked = {name: value for name, value in asked.items() if value is not None}
+    read_fields: dict[str, object] = {"workload": workload}
+    of_options: dict[str, object] = {}
+    set_names: dict[str, object] = {}
+    for name, value in asked.items():
+        if name == "settings":
+            set_names = _settings(workload, value)
+        elif name in _PARTS:
+            read_fields[name] = _PARTS[name](workload, value, option_name)
+        elif name in _FIELDS:
+            answer = _answer(glossary()[name], value, option_name(name))
+            # Several values are those of a parameter; a request has one, but of GPUs any.
+            is_parameter = "parameter" in glossary()[name].kind and name != "num_gpus"
+            is_several = isinstance(answer, tuple) and is_parameter
+            (of_options if is_several else read_fields)[name] = answer
+        else:
+            raise _unknown(workload, name)
+    _refuse_others(workload, read_fields, option_name)
+    if "precision" in read_fields:
+        _refuse_twice([workload_of(workload).precision], set_names)
+    _refuse_twice(of_options, set_names)
+    kept = base.settings if base else {}
+    read_fields["settings"] = {**kept, **set_names, **of_options}
+    if base is not None and set(_RUN_LENGTHS) & set(read_fields):
+        base = replace(base, total_tokens=None, num_samples=None, max_steps=None)
+    if base is None and "model" not in read_fields:
+        raise SpecError(f"Give a model with {option_name('model')}.")
+    request = (base or Request(model="")).changed(**read_fields)
+    if "price" in read_fields:
+        price = checked_price(
+            request.price, _contracts(request), option_name("price"), option_name("purchase_price")
+        )
+        request = replace(request, price=price)
+    elif base is not None and base.price is not None and _contracts(request) != _contracts(base):
+        # A price that was read before stays that of its own contract.
+        price = with_contract(base.price, _contracts(base)[0])
+        request = replace(request, price=price_of_contract(price, *_contracts(request)))
+    return request, read_fields
+
+
+def _field(name: str) -> str:
+    """The field of a request that is called by its name or its option."""
+    name = current_name("key", name, _FIELDS)
+    return name if name in _FIELDS else _BY_OPTION.get(name, name)
+
+
+def _contracts(request: Request) -> tuple[str, ...]:
+    found = request.contract or Contract.ON_DEMAND
+    return (found,) if isinstance(found, str) else found
+
+
+def parse_settings(assignments: Iterable[str]) -> dict[str, list[str]]:
+    """``name=value[,value]`` texts as parameter -> values.
+
+    Raises SearchSpaceError if a text has no ``=``, no value, or repeats a parameter.
+    """
+    settings: dict[str, list[str]] = {}
+    for text in assignments:
+        name, equals, listed = text.partition("=")
+        name = name.strip().replace("-", "_")
+        items = [value.strip() for value in listed.split(",")]
+        if not equals or not name or not all(items):
+            raise SearchSpaceError(f"--set {text!r} is not name=value or name=value,value.")
+        if any("=" in value for value in items):
+            several = " ".join(f"--set {part.strip()}" for part in text.split(","))
+            raise SearchSpaceError(f"--set takes one parameter: give {several}.")
+        if name in settings:
+            raise SearchSpaceError(f"--set gives {name} twice; list its values with commas.")
+        settings[name] = items
+    return settings
+
+
+def read_request(request: Request) -> Request:
+    """A request with its values read, as those of `make_request` are; that of a plan was.
+
+    Raises SpecError or SearchSpaceError if a value is not what its name takes, or of another
+    workload.
+    """
+    if isinstance(request, PlanRequest):
+        return request
+    given = {name: getattr(request, name) for name in _FIELDS}
+    usual = {field.name: field.default for field in fields(Request)}
+    return _read({name: value for name, value in given.items() if value != usual[name]}, None, str)[
+        0
+    ]
+
+
+def search_request(base: Request) -> Request:
+    """What a search is asked: of a plan its number formats stay, its layout does not.
+
+    What decides what is learned stays, too.
+    """
+    if not isinstance(base, PlanRequest):
+        return base
+    known = glossary()
+    kept = {
+        name: value
+        for name, value in base.settings.items()
+        if name in known and known[name].is_format
+    }
+    held = terms_about("learning_setting", base.workload)
+    kept |= {name: base.settings.get(name, known[name].plain) for name in held}
+    return replace(base, settings=kept)
+
+
+def read_driver(values: Mapping[str, object], option_name: OptionNamer = str) -> dict[str, Value]:
+    """The ``driver`` and, of Optuna, its ``trials``, ``seed`` and ``sampler``.
+
+    Raises SearchSpaceError if one of them is impossible, or of another driver.
+    """
+    asked = {name: value for name, value in values.items() if value is not None}
+    driver = parse_choice(asked.get("driver", EXHAUSTIVE), option_name("driver"), DRIVERS)
+    if driver == EXHAUSTIVE:
+        for name in _OF_OPTUNA:
+            if name in asked:
+                raise SearchSpaceError(f"{option_name(name)} needs {option_name('driver')} optuna.")
+        return {"driver": driver}
+    return {
+        "driver": driver,
+        "sampler": parse_choice(asked.get("sampler", NSGA2), option_name("sampler"), SAMPLERS),
+        "trials": parse_int(asked.get("trials", TRIALS), option_name("trials"), 1),
+        "seed": parse_int(asked.get("seed", 0), option_name("seed")),
+    }
+
+
+def read_burst(workload: str, value: object, option_name: OptionNamer = str) -> int | None:
+    """Requests that arrive at once, None where nobody asked for that.
+
+    Raises SearchSpaceError if it is no number of them, or the workload serves no stream.
+    """
+    if value is None:
+        return None
+    if workload not in _BURST_OF:
+        raise _of_others(option_name("burst"), _BURST_OF, option_name)
+    return parse_int(value, option_name("burst"), 1, _MOST_AT_ONCE)
+
+
+def _workload(value: object) -> str:
+    if not isinstance(value, str):
+        raise SearchSpaceError(f"The workload is a word, not {format_input(value)}.")
+    return as_workload_name(str(value).strip().lower())
+
+
+def _answer(term: Term, value: object, option_name: str) -> Answer | tuple[Answer, ...]:
+    """The value of a question, a tuple of several where the term takes them."""
+    if not term.takes_several:
+        return parse_value(term, value, option_name)
+    if split_items(value, option_name) == [ALL] and term.term in ("num_gpus", "contract"):
+        return ALL if term.term == "num_gpus" else tuple(Contract)
+    values = parse_values(term, value, option_name)
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def _settings(workload: str, given: object) -> dict[str, object]:
+    known = terms_of(workload, "parameter", "pool", "derived")
+    read_settings: dict[str, object] = {}
+    for word, value in _items("settings", given):
+        name = full_name(word, known)
+        if name in read_settings:
+            raise SearchSpaceError(f"{name} is set twice; list its values with commas.")
+        read_settings[name] = _setting(known.get(name), value, name)
+    return read_settings
+
+
+def _setting(term: Term | None, value: object, name: str) -> object:
+    """The values of a parameter; an unknown one, and choices of spaces, are judged with these."""
+    is_choice = not isinstance(value, str | os.PathLike | Iterable | Real)
+    if term is None or (is_choice and not hasattr(value, "tolist")):
+        return value
+    words = split_items(value, name)
+    if "all" in words:
+        return words[0] if len(words) == 1 else words
+    values = [parse_value(term, word, name) for word in words]
+    return values[0] if len(values) == 1 else values
+
+
+def _refuse_twice(names: Iterable[str], settings: Mapping[str, object]) -> None:
+    """Refuse settings of parameters that an option of their own was given for."""
+    for name in names:
+        if name in settings:
+            raise SearchSpaceError(f"{name} is set twice; list its values with commas.")
+
+
+def _objectives(workload: str, value: object, option_name: OptionNamer) -> tuple[str, ...]:
+    known = terms_of(workload, "objective")
+    words = split_items(value, "objectives") if not _is_empty(value) else []
+    if wrong := [word for word in words if not isinstance(word, str)]:
+        raise SearchSpaceError(f"An objective is a name, not {format_input(wrong[0])}.")
+    return tuple(full_name(str(word), known) for word in words)
+
+
+def _trained_for(answers: Mapping[str, object], option_name: OptionNamer) -> dict[str, object]:
+    """What training minimizes where a word for it stands among what is best."""
+    given = answers.get("objectives")
+    if given is None or _is_empty(given):
+        return {}
+    words = split_items(given, "objectives")
+    named = [word for word in words if isinstance(word, str) and is_objective(word)]
+    if not named:
+        return {}
+    if len(named) > 1 or "training_objective" in answers:
+        raise SearchSpaceError(
+            f"{option_name('training_objective')} is one of several: give it once, not "
+            f"{', '.join(named)}."
+        )
+    others = [word for word in words if word not in named]
+    return {"training_objective": named[0], "objectives": others or None}
+
+
+def _is_empty(value: object) -> bool:
+    return isinstance(value, str | tuple | list | set | frozenset) and not value
+
+
+def _constraints(workload: str, given: object, option_name: OptionNamer) -> dict[str, float]:
+    known = terms_of(workload, "limit")
+    others = {name: term for name, term in glossary().items() if "limit" in term.kind}
+    bounds = {}
+    for word, value in _items("constraints", given):
+        name = full_name(word, {**known, **others})
+        if name in known:
+            bounds[name] = float(parse_value(known[name], value, option_name(name)))
+        elif name in others:
+            error = _of_others(option_name(name), others[name].of, option_name)
+            if name == "cost" and workload in glossary()[BUDGET].of:
+                error = SearchSpaceError(
+                    f"{error} What a service may cost is {option_name('budget')} of a size, "
+                    "by the time: "
+                    "50kUSD/month, 100USD/h."
+                )
+            raise error
+        else:
+            raise SearchSpaceError(
+                f"Unknown constraint {format_input(word)}.{suggestion(word, known)} "
+                f"Known: {', '.join(known)}."
+            )
+    return bounds
+
+
+def _items(part: str, given: object) -> Iterable[tuple[str, object]]:
+    """The entries of a mapping; those without a value were not given."""
+    if not isinstance(given, Mapping):
+        raise SearchSpaceError(
+            f"{part} is a mapping of names to values, not {format_input(given)}."
+        )
+    for name in given:
+        if not isinstance(name, str):
+            raise SearchSpaceError(f"{part}: {format_input(name)} is not a name.")
+    return [(name, value) for name, value in given.items() if value is not None]
+
+
+def _words(value: object, option_name: str) -> Answer | tuple[Answer, ...]:
+    """A word or several that are read once the workload says of what they are."""
+    words = [
+        parse_value(glossary()[MODEL], word, option_name)
+        for word in split_items(value, option_name)
+    ]
+    return words[0] if len(words) == 1 else tuple(words)
+
+
+def _path(value: object, option_name: str) -> str:
+    return str(parse_value(glossary()[SPACE], value, option_name))
+
+
+_PARTS: Mapping[str, Callable[[str, object, OptionNamer], object]] = {
+    "objectives": _objectives,
+    "constraints": _constraints,
+    "precision": lambda _, given, said: _words(given, said("precision")),
+    "specs": lambda _, given, said: Path(_path(given, said("specs"))),
+}
+
+
+def _refuse_others(workload: str, answers: Mapping[str, object], option_name: OptionNamer) -> None:
+    """Refuse answers to questions of other workloads."""
+    for name, value in answers.items():
+        term = glossary().get(name)
+        if term is None or "question" not in term.kind or not term.of or workload in term.of:
+            continue
+        if value != getattr(Request, name, None):
+            raise _of_others(option_name(name), term.of, option_name)
+
+
+def _of_others(
+    said_name: str, workloads: Iterable[str], option_name: OptionNamer
+) -> SearchSpaceError:
+    return SearchSpaceError(
+        f"{said_name} is for {option_name('workload')} {' or '.join(workloads)}."
+    )
+
+
+def _unknown(workload: str, name: str) -> SearchSpaceError:
+    known = terms_of(workload, "parameter", "question", "limit", "pool")
+    full = full_name(name, known)
+    if full in _FIELDS:
+        return SearchSpaceError(f"Unknown argument {name!r}. Did you mean {full}?")
+    if full in terms_of(workload, "parameter", "pool"):
+        return SearchSpaceError(f"{name} is a parameter: give settings={{{full!r}: ...}}.")
+    if full in known:
+        return SearchSpaceError(f"{name} is a limit: give constraints={{{full!r}: ...}}.")
+    if removed := REMOVED_OPTIONS.get(f"search {name}"):
+        return SearchSpaceError(f"Unknown argument {name!r}. {removed}")
+    hint = did_you_mean(name, _FIELDS)
+    return SearchSpaceError(f"Unknown argument {name!r}.{hint} Known: {', '.join(_FIELDS)}.")

@@ -1,0 +1,135 @@
+"""How unusual a plan is, as one number: what is unusual in order of its weight."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from planner.base.arrays import BoolArray, FloatArray, IndexArray
+from planner.base.enums import CacheType, Quantization
+from planner.question.names import (
+    ATTENTION_DATA_PARALLEL,
+    EXPERT_PARALLEL,
+    PIPELINE_PARALLEL,
+    TENSOR_PARALLEL,
+)
+
+if TYPE_CHECKING:
+    from planner.configurations.configuration_tables import (
+        PoolConfigurations,
+        ServingConfigurations,
+    )
+    from planner.estimators.inference.context import ServingSetting
+
+ComplexityLevel: TypeAlias = tuple[int, IndexArray | BoolArray]
+"""A number of levels, and the level of every plan, 0 for the plainest."""
+
+
+def packed(steps: Sequence[ComplexityLevel]) -> IndexArray:
+    """A number that orders plans by the first step, then by the second, and so on."""
+    weight = math.prod(levels for levels, _ in steps)
+    weighted = []
+    for levels, values in steps:
+        weight //= levels
+        weighted.append(weight * np.asarray(values, dtype=np.intp))
+    # Small arrays first: most depend on a few axes, the memory on all.
+    weighted.sort(key=lambda values: values.size)
+    return total(weighted)
+
+
+def total(levels: Iterable[IndexArray | BoolArray]) -> IndexArray:
+    """Levels or flags added up."""
+    found: IndexArray = sum(
+        (np.asarray(level, dtype=np.intp) for level in levels), start=np.zeros((), dtype=np.intp)
+    )
+    return found
+
+
+LONGEST_BATCH = 600.0
+"""Seconds: a batch is rarely waited for longer."""
+HIGHEST_LOAD = 0.9
+"""Of prefill workers: beyond it requests that come at random wait ever longer."""
+_KINDS: Mapping[str, int] = {
+    TENSOR_PARALLEL: 1,
+    PIPELINE_PARALLEL: 5,
+    EXPERT_PARALLEL: 2,
+    ATTENTION_DATA_PARALLEL: 2,
+}
+
+
+def replica_complexity(
+    setting: ServingSetting, c: ServingConfigurations, num_gpus: FloatArray
+) -> IndexArray:
+    """0 for the plainest replicas on so many GPUs, larger for others; broadcasts to ``shape``."""
+    default = setting.engine.scheduler.default_step_tokens(c.attention_data_parallel)
+    of_engine = c.max_num_batched_tokens != default
+    return packed([*_common(setting, c, num_gpus), (2, of_engine)])
+
+
+def batch_complexity(
+    setting: ServingSetting, c: ServingConfigurations, latency: FloatArray
+) -> IndexArray:
+    """The same of static batches that take so many seconds."""
+    offload, *others = _common(setting, c, c.num_gpus)
+    default = setting.engine.scheduler.default_step_tokens(c.attention_data_parallel)
+    of_engine = c.max_num_batched_tokens != default
+    return packed([offload, (2, latency > LONGEST_BATCH), *others, (2, of_engine)])
+
+
+def pool_complexity(
+    prefill_setting: ServingSetting,
+    setting: ServingSetting,
+    c: PoolConfigurations,
+    num_gpus: FloatArray,
+    load: FloatArray,
+) -> IndexArray:
+    """The same of pools: more than any replica's, and by what both kinds of workers have.
+
+    ``load`` is that of the prefill workers.
+    """
+    prefill = _common(prefill_setting, c.prefill, num_gpus)
+    decode = _common(setting, c.decode, num_gpus)
+    both = [
+        (2 * levels - 1, mine.astype(np.intp) + its)
+        for (levels, mine), (_, its) in zip(prefill, decode, strict=True)
+    ]
+    offload, *others = both
+    return packed([offload, (2, load > HIGHEST_LOAD), *others]) + _LARGEST_OF_REPLICAS
+
+
+def _common(
+    setting: ServingSetting, c: ServingConfigurations, num_gpus: FloatArray
+) -> list[ComplexityLevel]:
+    """What replicas, batches and workers have in common, the weightiest first."""
+    node = setting.machine.cluster.gpus_per_node
+    across = (c.replica_gpus > node).astype(np.intp) + (c.tensor_parallel > node)
+    kinds = [weight * (getattr(c, name) > 1) for name, weight in _KINDS.items()]
+    return [
+        (2, (c.weight_offload > 0) | (c.kv_offload > 0)),
+        (3, across),
+        (sum(_KINDS.values()) + 1, total(kinds)),
+        (2, ~_fills(c.replica_gpus, node) | ~_fills(num_gpus, node)),
+        (2, _is_converted(setting, c)),
+        (2, c.kv_cache != CacheType.BF16),
+    ]
+
+
+def _fills(gpus: FloatArray, node: int) -> BoolArray:
+    """Whether so many GPUs are whole nodes, or equal parts of one."""
+    return np.asarray((gpus % node == 0) | (node % gpus == 0))
+
+
+def _is_converted(setting: ServingSetting, c: ServingConfigurations) -> BoolArray:
+    """Whether weights have another type than they were published in."""
+    model = setting.model
+    own = Quantization[(model.quantization or Quantization.W16A16.word).upper()]
+    words = model.expert_quantization or own.word
+    experts = Quantization[words.upper()]
+    other = c.expert_quantization != experts if model.num_experts else np.zeros((), np.bool_)
+    return np.asarray((c.quantization != own) | other)
+
+
+_LARGEST_OF_REPLICAS = 2 * 3 * (sum(_KINDS.values()) + 1) * 2**4

@@ -1,0 +1,558 @@
+"""From a request to problems: each combination of what it lists, its specs and its defaults."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import product
+from typing import Any
+
+from planner.base.csv_cells import Row, Value
+from planner.base.records import record
+from planner.confidence.error_classes import RELEASE_NUMBER, Release
+from planner.confidence.intervals import checked_confidence
+from planner.configurations.configuration_tables import format_value
+from planner.configurations.enumerate import coded_values
+from planner.errors import PlannerError, SearchSpaceError, SpecError
+from planner.optimize.collector import grouped
+from planner.optimize.problem import Cell, Problem, constraints, objectives
+from planner.optimize.result import SearchResult
+from planner.optimize.source import Source
+from planner.question.request import ALL, Request
+from planner.question.terms import glossary, terms_of
+from planner.specs.catalogue import Catalogue
+from planner.specs.engine import EngineProfile
+from planner.specs.file_cache import snapshot_files
+from planner.specs.framework import FrameworkProfile
+from planner.specs.price import CONTRACTS
+from planner.specs.search_space import SearchSpace
+from planner.specs.software_profile import runs_on
+from planner.workloads.assumptions import PlanNotes, confidence_notes, limit_notes, tried_notes
+from planner.workloads.priced_hardware import PricedHardware, every_count, read_priced_hardware
+from planner.workloads.registry import workload_of
+from planner.workloads.workload import Evaluation, HardwareScenario, Workload, WorkloadQuestion
+
+# More would fill a screen.
+_MOST_REASONS = 5
+EACH_ITS_DEFAULT = "each its own"
+"""What is noted of several questions of which each has another default."""
+_CURRENT = "all current ones that run there"
+_CLUSTER_OF_ALL = "--gpu all compares GPUs on their own links: leave out --cluster."
+
+
+@record(kw_only=True)
+class SearchSources:
+    """The sources of all scenes, each with its cell, and the cells that have none.
+
+    ``question`` and ``space`` are those of the first scene.
+    """
+
+    question: WorkloadQuestion
+    space: SearchSpace
+    sources: Sequence[Source]
+    cells: Sequence[Cell]
+    refused: Sequence[tuple[Cell, str]]
+    words: Mapping[str, Mapping[str, str]]
+
+
+@dataclass
+class RequestExpander:
+    """Reads what a request names several of; what is noted is told where it is the only one.
+
+    ``words`` maps, by question, the name of a spec to the word that named it.
+    """
+
+    workload: Workload
+    request: Request
+    notes: PlanNotes
+    words: dict[str, dict[str, str]] = field(default_factory=dict)
+    refused: list[tuple[Cell, str]] = field(default_factory=list)
+
+    def search(self) -> SearchSources:
+        """All scenes of the request.
+
+        Raises SpecError or SearchSpaceError if something is unknown or faulty; or everything that
+        was named is impossible.
+        """
+        asked, gpus = self._questions(), self._gpus()
+        contracts = _listed(self.request.contract, CONTRACTS)
+        places = [
+            place
+            for gpu in gpus
+            for contract in contracts
+            for place in self._places(asked[0], gpu, contract, len(gpus) * len(contracts) == 1)
+        ]
+        if not places:
+            raise SearchSpaceError("\n".join(why for _, why in self.refused[:_MOST_REASONS]))
+        spaces = [self._space(question, len(asked) == 1) for question in asked]
+        alone = len(asked) * len(gpus) * len(contracts) == 1
+        scenes = [
+            scene
+            for question, space in zip(asked, spaces, strict=True)
+            for place, others in places
+            for profile in self._profiles(question, space, place, alone)
+            for scene in self._inner(question, space, profile, place, others)
+        ]
+        sources, cells = self._sources(scenes)
+        if len(scenes) == 1:
+            self.notes.defaults.update(self.workload.usual(scenes[0][0]))
+        if len(asked) == 1:
+            self._note_chosen([scene for scene, _ in scenes])
+        return SearchSources(
+            question=asked[0],
+            space=spaces[0],
+            sources=sources,
+            cells=cells,
+            refused=self.refused,
+            words=self.words,
+        )
+
+    def _sources(
+        self, scenes: Sequence[tuple[HardwareScenario, Cell]]
+    ) -> tuple[list[Source], list[Cell]]:
+        """The sources of all scenes, with their cells; a scene may have none if others do."""
+        sources: list[Source] = []
+        cells: list[Cell] = []
+        for scene, outer in scenes:
+            try:
+                found = self.workload.sources(scene)
+            except PlannerError as error:
+                if len(scenes) == 1 and not self.refused:
+                    raise
+                self.refused.append(({**self._named(scene), **outer}, str(error)))
+                continue
+            sources += found
+            cells += [{**source.named, **outer} for source in found]
+        if not sources:
+            reasons = list(dict.fromkeys(why for _, why in self.refused))
+            raise SearchSpaceError("\n".join(reasons[:_MOST_REASONS]))
+        return sources, cells
+
+    def _named(self, scene: HardwareScenario) -> dict[str, Value]:
+        return {
+            "model": scene.question.model.name,
+            "gpu": scene.place.machine.gpu.name,
+            self.workload.profile_kind: scene.profile.name,
+        }
+
+    def _questions(self) -> list[WorkloadQuestion]:
+        """The question for each model and each adapter."""
+        catalogue, models = self.notes.catalogue, self._several("model", "models")
+        adapters = _listed(self.request.adapter, self.workload.adapters)
+        drafts = _listed(self.request.draft_tokens, ())
+        pairs = [*product(models, adapters, drafts)]
+        found, several = [], list[PlanNotes]()
+        for model, adapter, drafted in pairs:
+            name = catalogue.load_model(model).name
+            self.words.setdefault("model", {}).setdefault(name, model)
+            request = replace(self.request, model=model, adapter=adapter, draft_tokens=drafted)
+            if len(adapters) > 1 and request.training_objective is None:
+                # Every weight of what adapters are an alternative to is fine-tuned, too.
+                request = replace(request, training_objective="sft")
+            notes = self._noting(len(pairs) == 1)
+            try:
+                question = self.workload.ask(request, catalogue, notes)
+                found.append(replace(question, compares_drafts=len(drafts) > 1))
+            except PlannerError as error:
+                if len(pairs) == 1:
+                    raise
+                cell = {"model": name, "adapter": adapter}
+                self.refused.append((cell if len(adapters) > 1 else {"model": name}, str(error)))
+            self.notes.digests.update(notes.digests)
+            several.append(notes)
+        for name in dict.fromkeys(name for one in several for name in one.defaults):
+            texts = {one.defaults.get(name) for one in several}
+            self.notes.defaults[name] = str(*texts) if len(texts) == 1 else EACH_ITS_DEFAULT
+        if not found:
+            raise SearchSpaceError(self.refused[0][1])
+        return found
+
+    def _note_chosen(self, scenes: Sequence[HardwareScenario]) -> None:
+        """What GPUs and profiles decided of one question, each with where it is so."""
+        said = [(scene, self.workload.differs(scene)) for scene in scenes]
+        for name in dict.fromkeys(name for _, texts in said for name in texts):
+            places: dict[str, list[str]] = {}
+            for scene, texts in said:
+                text = texts.get(name, self.notes.defaults.get(name, ""))
+                places.setdefault(text, []).append(scene.place.machine.gpu.name)
+            told = [f"{text} on {', '.join(dict.fromkeys(gpus))}" for text, gpus in places.items()]
+            self.notes.defaults[name] = next(iter(places)) if len(places) == 1 else "; ".join(told)
+
+    def _several(self, name: str, kind: str) -> list[str]:
+        """Names of specs: those that were given, or all."""
+        return [*_listed(getattr(self.request, name), self.notes.catalogue.names(kind))]
+
+    def _gpus(self) -> list[str | None]:
+        given = self.request.gpu
+        if given in (ALL, (ALL,)):
+            if self.request.cluster is not None:
+                raise SearchSpaceError(_CLUSTER_OF_ALL)
+            return [*self.notes.catalogue.gpus_on_hand()]
+        return [None] if given in (None, ()) else [*self._several("gpu", "gpus")]
+
+    def _noting(self, is_only: bool) -> PlanNotes:
+        """Where notes go: of one among several the digests alone are kept."""
+        return self.notes if is_only else PlanNotes(self.notes.catalogue)
+
+    def _places(
+        self, question: WorkloadQuestion, gpu: str | None, contract: str | None, is_only: bool
+    ) -> Iterator[tuple[PricedHardware, dict[str, PricedHardware]]]:
+        """The GPU under a contract, and those of the questions that name others.
+
+        Of several contracts there is no place under one without a price.
+        """
+        question = replace(question, request=replace(question.request, contract=contract))
+        others = {
+            name: self._place(question, other, is_only, f"{name.removesuffix('_gpu')} ")
+            for name in self.workload.other_gpus
+            if (other := getattr(self.request, name)) is not None
+        }
+        place = self._place(question, gpu, is_only, "")
+        if not isinstance(self.request.contract, tuple):
+            yield place, others
+        elif all(one.site.offer is not None for one in (place, *others.values())):
+            yield replace(place, site=replace(place.site, is_compared=True)), others
+        else:
+            name = place.machine.gpu.name
+            reason = f"{name}: no {contract} price is known"
+            self.refused.append(({"gpu": name, "contract": str(contract)}, reason))
+
+    def _place(
+        self, question: WorkloadQuestion, gpu: str | None, is_only: bool, label: str
+    ) -> PricedHardware:
+        notes = PlanNotes(self.notes.catalogue)
+        place = read_priced_hardware(question.request, gpu, question.counts, notes, is_only=is_only)
+        self.notes.digests.update(notes.digests)
+        if gpu is not None:
+            self.words.setdefault("gpu", {}).setdefault(place.machine.gpu.name, gpu)
+        if is_only:
+            named = {label + name: text for name, text in notes.defaults.items()}
+            self.notes.defaults.update(named)
+            new = [name for name in notes.assumed if name not in self.notes.assumed]
+            self.notes.assumed += new
+        return place
+
+    def _space(self, question: WorkloadQuestion, is_only: bool) -> SearchSpace:
+        name, origin = question.space
+        if origin is not None and is_only:
+            self.notes.defaults["space"] = f"{name} ({origin})"
+        try:
+            found = self.notes.catalogue.load_space(name)
+        except SpecError as error:
+            raise SearchSpaceError(str(error)) from error
+        space = found.spec
+        if not getattr(space, self.workload.profile_kind):
+            other = "serve" if space.engine else "train"
+            raise SearchSpaceError(f"The space {space.name} is one of --workload {other}.")
+        self.notes.digests[f"space {space.name}"] = found.digest
+        self._noting(is_only).tried.update(self.workload.tried(question, space))
+        return space
+
+    def _profiles(
+        self, question: WorkloadQuestion, space: SearchSpace, place: PricedHardware, is_only: bool
+    ) -> list[FrameworkProfile | EngineProfile]:
+        """The frameworks or engines: those that were given, all current ones, or the space's."""
+        kind, (name, origin) = self.workload.profile_kind, question.profile
+        notes, gpu = self._noting(is_only), place.machine.gpu
+        load = partial(self.notes.catalogue.load_profile, kind)
+        if getattr(self.request, kind) is not None:
+            words = self._several(kind, f"{kind}s")
+            if getattr(self.request, kind) in (ALL, (ALL,)):
+                suited = [one for one in words if self.workload.suits(question, load(one).spec)]
+                words = suited or words
+            if self.request.engine_version is not None:
+                words = [self._released(words, self.request.engine_version, place, notes)]
+        else:
+            first = name or getattr(space, kind)
+            is_open = name is None and question.space[1] is not None
+            words = [first]
+            if is_open:
+                words, origin = self._current(question, first, place), _CURRENT
+            elif not runs_on(load(first).spec, gpu) and (
+                own := self._supported_profiles(question, first, place)
+            ):
+                words, origin = own[:1], f"{first}, the usual one, does not run on {gpu.vendor}"
+            notes.defaults[kind] = f"{', '.join(words)} ({origin})"
+        return [self._profile(word, self._noting(is_only and len(words) == 1)) for word in words]
+
+    def _released(
+        self, words: Sequence[str], number: str, place: PricedHardware, notes: PlanNotes
+    ) -> str:
+        """The profile of a release of the engine, where that is named without one.
+
+        Raises SearchSpaceError if it is no release, or there are several engines.
+        """
+        if not RELEASE_NUMBER.fullmatch(number):
+            raise SearchSpaceError(
+                f"--engine-version {number!r} is not a release: give its numbers, such as 0.27.1."
+            )
+        if len(words) > 1:
+            raise SearchSpaceError(
+                f"--engine-version is for one engine, not for {', '.join(words)}: name one."
+            )
+        release = Release(tool=words[0], number=number)
+        profile = release.profile(self.notes.catalogue, place.machine.gpu.vendor)
+        if profile is None or profile == words[0]:
+            return words[0]
+        notes.defaults["engine"] = f"{profile} (the profile of release {number})"
+        return profile
+
+    def _current(self, question: WorkloadQuestion, first: str, place: PricedHardware) -> list[str]:
+        """Profiles of today that run on the GPU, that of the space first; else its vendor's own."""
+        found = self._supported_profiles(question, first, place)
+        if not found:
+            kind, gpu = self.workload.profile_kind, place.machine.gpu
+            such = ", such as llama-cpp" if kind == "engine" and gpu.vendor == "NVIDIA" else ""
+            reason = f"no current {kind} runs on {gpu.name} of {gpu.vendor}: name a --{kind}{such}"
+            self.refused.append(({"model": question.model.name, "gpu": gpu.name}, reason))
+        return found
+
+    def _supported_profiles(
+        self, question: WorkloadQuestion, first: str, place: PricedHardware
+    ) -> list[str]:
+        """Current profiles that run on the GPU, else those of its vendor alone; none where none.
+
+        What current ones have left behind was not written for, either, by others of its vendor.
+        """
+        kind, catalogue = self.workload.profile_kind, self.notes.catalogue
+        gpu = place.machine.gpu
+        found, own, is_left_behind = [], [], False
+        for name in dict.fromkeys([first, *catalogue.names(f"{kind}s")]):
+            profile = catalogue.load_profile(kind, name).spec
+            if not self.workload.suits(question, profile):
+                continue
+            if gpu.architecture in profile.without_architectures:
+                is_left_behind = True
+            elif profile.current and runs_on(profile, gpu):
+                found.append(name)
+            elif profile.vendors == (gpu.vendor,):
+                own.append(name)
+        return found or ([] if is_left_behind else own)
+
+    def _profile(self, name: str, notes: PlanNotes) -> FrameworkProfile | EngineProfile:
+        kind = self.workload.profile_kind
+        loaded = self.notes.catalogue.load_profile(kind, name)
+        self.words.setdefault(kind, {}).setdefault(loaded.spec.name, name)
+        if f"{kind} {loaded.spec.name}" not in self.notes.digests:
+            notes.spec(kind, loaded.spec.name, loaded.digest, loaded.provenance)
+            self.notes.digests.update(notes.digests)
+        profile: FrameworkProfile | EngineProfile = loaded.spec
+        return self.workload.ideal(profile) if self.request.at_shares else profile
+
+    def _inner(
+        self,
+        question: WorkloadQuestion,
+        space: SearchSpace,
+        profile: object,
+        place: PricedHardware,
+        others: Mapping[str, PricedHardware],
+    ) -> Iterator[tuple[HardwareScenario, Cell]]:
+        """A scene for each precision and each number of GPUs, with those if there are several."""
+        name, request = self.workload.precision, question.request
+        asked: list[str | float | None] = [None]
+        if request.precision is not None:
+            codes = coded_values(
+                name, _listed(request.precision, glossary()[name].enumeration.usual())
+            )
+            asked = [format_value(name, code) for code in codes]
+        several = len(question.counts) > 1
+        for precision in asked:
+            outer: dict[str, Value] = {}
+            inner = request
+            if precision is not None:
+                outer[name] = precision
+                inner = replace(request, settings={**request.settings, name: [precision]})
+            for count in question.counts if several else [0]:
+                counts = (count,) if several else question.counts
+                scene = HardwareScenario(
+                    question=replace(question, request=inner, counts=counts),
+                    space=space,
+                    profile=profile,
+                    place=place,
+                    others=others,
+                )
+                yield (
+                    self.workload.fitted(scene),
+                    {**outer, "num_gpus": count} if several else outer,
+                )
+
+
+def _listed(value: object, every: Sequence[object]) -> Sequence[Any]:
+    """One word or several as a list without repetitions; ``all`` stands for ``every`` one."""
+    if value in (ALL, (ALL,), [ALL]):
+        return every
+    words = value if isinstance(value, tuple | list) else [value]
+    return [*dict.fromkeys(words)]
+
+
+@record(kw_only=True, repr=False)
+class Plan:
+    """A problem, and what was chosen for the user.
+
+    ``counts`` are the numbers of GPUs asked for, empty where they follow from other things.
+    ``words`` maps, by question, names of specs to the words that named them.
+    ``defaults`` maps a value nobody gave to what it is and where it comes from,
+    ``digests`` a spec to the digest of its content; ``assumed`` lists the numbers whose
+    source is an assumption or a default of the GPU's class. ``tried`` maps parameters to the
+    values among which the space left the choice.
+    """
+
+    request: Request
+    workload: Workload
+    problem: Problem
+    space: SearchSpace
+    counts: tuple[int, ...]
+    defaults: Mapping[str, str]
+    digests: Mapping[str, str]
+    assumed: tuple[str, ...]
+    words: Mapping[str, Mapping[str, str]]
+    tried: Mapping[str, Sequence[str]]
+
+    def __repr__(self) -> str:
+        return f"<Plan to {self.workload.name}: {self.problem!r}>"
+
+    def source_of(self, row: Mapping[str, object]) -> Source:
+        """The source that a row of result columns comes from."""
+        for source, cell in zip(self.problem.sources, self.problem.cells, strict=True):
+            if all(row[name] == value for name, value in cell.items()):
+                return source
+        raise KeyError(f"No source has this row: {row}.")
+
+    def settled(self, row: Row) -> dict[str, Value]:
+        """Answers to questions that a row was made with, each as it can be asked again."""
+        source = self.source_of(row)
+        answers = {**self.workload.settled(source), "model": row["model"]}
+        if isinstance(self.request.contract, tuple):
+            answers["contract"] = str(source.site.contract)
+        if "adapter" in row:
+            answers["adapter"] = row["adapter"]
+        return {
+            name: self.words.get(name, {}).get(str(answer), answer)
+            for name, answer in answers.items()
+        }
+
+
+@snapshot_files()
+def make_plan(request: Request) -> Plan:
+    """Read the specs that a request names and state its search problem.
+
+    Raises SpecError or SearchSpaceError if something it names is unknown, faulty or impossible.
+    """
+    sure = checked_confidence(request.limit_confidence)
+    workload, catalogue = workload_of(request.workload), Catalogue(request.specs)
+    notes = PlanNotes(catalogue)
+    match = RequestExpander(workload, _counted(request, catalogue), notes).search()
+    question, first = match.question, match.sources[0]
+    bounds = {**request.constraints, **workload.limits(question, first)}
+    limits = constraints(workload.name, bounds, workload.assumed(question), sure)
+    goals = request.objectives or _of_cost(request) or workload.objectives(question)
+    return Plan(
+        request=request,
+        workload=workload,
+        problem=Problem(
+            sources=tuple(match.sources),
+            objectives=objectives(workload.name, goals),
+            constraints=limits,
+            cells=tuple(match.cells),
+            refused=tuple(match.refused),
+            furthest=workload.furthest(question),
+            has_ties=goals[0] in workload.ties,
+        ),
+        space=match.space,
+        counts=question.counts,
+        # What decides the answer comes first: a short report may have no room for all.
+        defaults={
+            **limit_notes(limits),
+            **confidence_notes(match.sources, limits, request),
+            **notes.defaults,
+            **tried_notes(notes.tried),
+        },
+        digests=notes.digests,
+        assumed=tuple(notes.assumed),
+        words=match.words,
+        tried=notes.tried,
+    )
+
+
+def _of_cost(request: Request) -> tuple[str, ...]:
+    """The cost, where several contracts are compared; empty where one is."""
+    if not isinstance(request.contract, tuple):
+        return ()
+    names = ("cost", "cost_per_hour" if request.request_rate else "cost_per_million_tokens")
+    known = terms_of(request.workload, "objective")
+    return next(((name,) for name in names if name in known), ())
+
+
+def _counted(request: Request, catalogue: Catalogue) -> Request:
+    """The request with the numbers of GPUs that ``all`` stands for."""
+    if request.num_gpus not in (ALL, (ALL,)):
+        return request
+    named = request.cluster
+    most = None if named is None else catalogue.load_cluster(named).spec.max_gpus
+    return replace(request, num_gpus=every_count(most))
+
+
+def make_single_plan(request: Request, burst: int | None = None) -> Plan:
+    """The plan of one configuration: what is not set keeps its default, not that of a space.
+
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or there are
+    several configurations.
+    """
+    workload, request = workload_of(request.workload), _sent_at_once(request, burst)
+    alone = replace(request, space=workload.single)
+    free = workload.free(alone, burst)
+    plan = make_plan(replace(alone, settings={**alone.settings, **free}))
+    number = plan.problem.num_rows
+    for values in free.values():
+        number //= len(values)
+    if len(plan.problem.sources) != 1 or number > 1:
+        raise SearchSpaceError(
+            f"That is {max(number, len(plan.problem.sources)):,} configurations: give one value "
+            "per parameter, or use `planner search`."
+        )
+    return replace(plan, request=request)
+
+
+def _sent_at_once(request: Request, burst: int | None) -> Request:
+    """The request with a burst as its number of requests, where it has no other load."""
+    has_load = request.num_requests is not None or request.request_rate is not None
+    is_of_pools = request.mode not in (None, "aggregated", ("aggregated",))
+    if burst is None or has_load or is_of_pools or "concurrency" in request.settings:
+        return request
+    return replace(request, num_requests=burst)
+
+
+def evaluate(plan: Plan, burst: int | None = None) -> Evaluation:
+    """The one configuration of a plan; limits of the request reject it, too.
+
+    Raises SearchSpaceError or InfeasibleError if its numbers of workers, its burst or its rate are
+    impossible.
+    """
+    (source,) = plan.problem.sources
+    found = plan.workload.once(source, burst)
+    (code,) = plan.problem.codes(found.candidates).ravel()
+    rejected_by = plan.problem.rejections[code - 1] if code else ""
+    return replace(found, rejected_by=rejected_by)
+
+
+def with_assumption_notes(plan: Plan, result: SearchResult) -> Plan:
+    """The plan with what a result tells of what nobody gave.
+
+    That is the types of the recommended plan, and the limits that plans keep: wider ones than
+    it assumed where nothing keeps these.
+    """
+    before = {limit.name: limit.bound for limit in plan.problem.constraints}
+    notes = limit_notes(result.problem.constraints, before)
+    if result.recommended is not None:
+        notes |= tried_notes(plan.tried, result.recommended_row)
+    return replace(plan, problem=result.problem, defaults={**plan.defaults, **notes})
+
+
+def result_of(plan: Plan, evaluation: Evaluation) -> SearchResult:
+    """One configuration as the result of a search that looked at nothing else."""
+    started = time.perf_counter()
+    groups, (collector,) = grouped(plan.problem)
+    collector.add(evaluation.candidates)
+    return SearchResult.of(plan.problem, groups, started)

@@ -1,0 +1,80 @@
+"""How many requests at once a configuration has room for: as many as are accepted when judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from planner.base.arrays import FloatArray
+from planner.configurations.configuration_tables import ConfigurationTable, ServingConfigurations
+from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.memory import ServingMemory, serving_memory, starts_surely
+from planner.optimize.source import Candidates, Source
+
+_GRID = 64
+LARGEST_BATCH = _GRID**4
+
+
+def max_concurrency(source: Source, configurations: ConfigurationTable) -> int:
+    """The most requests at once with which one configuration is accepted; 0 if not even one is.
+
+    Found in ever narrower grids. Nothing but this counts as room: what a sequence takes, and what
+    a step does, depend on how many there are.
+    """
+    fewest, step = 0, LARGEST_BATCH // _GRID
+    while step:
+        tried = fewest + step * np.arange(1.0, _GRID + 1)
+        judged = source.without_waiting.judged(_with_concurrency(configurations, tried))
+        accepted = tried[np.broadcast_to(judged.rejected_by == 0, tried.shape)]
+        fewest = int(accepted[-1]) if accepted.size else fewest
+        step //= _GRID
+    return fewest
+
+
+def at_max_concurrency(source: Source, configurations: ConfigurationTable) -> Candidates | None:
+    """One configuration with the most requests at once that it has room for; None without any."""
+    most = max_concurrency(source, configurations)
+    if not most:
+        return None
+    return source.without_waiting.judged(_with_concurrency(configurations, np.array([float(most)])))
+
+
+def with_filled_cache(
+    setting: ServingSetting,
+    configurations: ServingConfigurations,
+    memory: ServingMemory,
+    run: Callable[[ServingConfigurations], ServingConfigurations] = lambda c: c,
+) -> ServingConfigurations:
+    """What engines hold at once, where requests wait: as many as they have room for.
+
+    Those that do not start, or have no room for one request, are as they are, as all are where
+    nobody waits. ``memory`` is that of the configurations; ``run`` makes of such with other
+    requests at once what runs then.
+    """
+    c = configurations
+    if np.all(memory.most_sequences >= c.concurrency):
+        return c
+    one = run(replace(c, concurrency=np.ones_like(c.concurrency)))
+    alone = serving_memory(setting, one)
+    runs = (alone.most_sequences >= 1) & starts_surely(setting, alone, one)
+    # Of fewer requests each may take more, so that not even those that more have room for fit.
+    middle = np.where(runs, np.minimum(memory.most_sequences, c.concurrency), c.concurrency)
+    middle = np.maximum(middle, 1.0)
+    low = np.where(runs, 1.0, c.concurrency)
+    high = c.concurrency + np.zeros_like(low)
+    while np.any(high - low > 1):
+        tried = run(replace(c, concurrency=middle))
+        fits = serving_memory(setting, tried).most_sequences >= middle
+        low = np.where(fits, np.maximum(middle, low), low)
+        high = np.where(fits, high, np.minimum(middle, high))
+        middle = np.ceil((low + high) / 2)
+    return replace(c, concurrency=low)
+
+
+def _with_concurrency(
+    configurations: ConfigurationTable, numbers: FloatArray
+) -> ConfigurationTable:
+    rows = configurations.rows(np.zeros(numbers.size, dtype=np.intp))
+    return replace(rows, concurrency=rows.cast("concurrency", numbers))

@@ -1,0 +1,212 @@
+"""How sure predictions for a plan are: the errors of published runs of its classes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from planner.base.training_aliases import TrainingObjective
+from planner.confidence.error_classes import (
+    batching,
+    format_basis,
+    gpu_class,
+    has_experts,
+    scale_class,
+    training_task,
+    unmeasured_features,
+)
+from planner.confidence.intervals import (
+    INFERENCE_TABLES,
+    PLACE,
+    TRAINING_TABLES,
+    TRANSFERRED,
+    Confidence,
+    MemoryErrors,
+    basis_of,
+    default_fit_confidence,
+    farther_basis,
+    interval_of,
+    memory_errors,
+    runs_at,
+)
+from planner.confidence.profile_rules import (
+    first_run_slowdown,
+    framework_rule,
+    is_first_run,
+    rule_of_profile,
+)
+from planner.errors import PlannerError
+from planner.estimators.machine import Machine
+from planner.estimators.power_draw import power_range
+from planner.estimators.training.micro_batch_share import Setting
+from planner.formulas.power import range_of_product
+from planner.question.terms import terms_about
+from planner.specs.gpu import is_assumed
+from planner.specs.model import ModelSpec
+from planner.specs.operating_terms import OperatingTerms
+from planner.specs.power import RangedValue
+
+if TYPE_CHECKING:
+    from planner.estimators.inference.context import ServingSetting
+
+
+# Profiles that were fitted to runs whose tensor parallelism goes over nodes.
+_MEASURED_OVER_NODES = ("fastertransformer",)
+
+
+def training_memory_errors(setting: Setting, num_gpus: int) -> MemoryErrors:
+    """How needed over predicted memory of runs on so many GPUs is distributed."""
+    rule, size = framework_rule(setting.framework.name), _scale(setting.machine, num_gpus)
+    return memory_errors(TRAINING_TABLES, rule.label, _kind(setting.model), size)
+
+
+def serving_memory_errors(setting: ServingSetting) -> MemoryErrors:
+    """How needed over predicted memory of an engine is distributed."""
+    rule = rule_of_profile(setting.engine, setting.machine.gpu.name)
+    return memory_errors(INFERENCE_TABLES, rule.label, batching(setting.engine), "")
+
+
+def training_share(setting: Setting, num_gpus: int, confidence: float | None) -> float:
+    """The share of the usable memory that a prediction may reach to fit this surely.
+
+    None: as surely as makes both wrong verdicts on published runs as rare.
+    """
+    surely = default_fit_confidence(TRAINING_TABLES) if confidence is None else confidence
+    return training_memory_errors(setting, num_gpus).share(surely)
+
+
+def serving_share(setting: ServingSetting, confidence: float | None) -> float:
+    """The same of an engine."""
+    surely = default_fit_confidence(INFERENCE_TABLES) if confidence is None else confidence
+    return serving_memory_errors(setting).share(surely)
+
+
+def training_confidence(setting: Setting, num_gpus: int) -> Confidence | None:
+    """By framework, GPU, number of GPUs, task, dense or experts; None of bounds."""
+    machine, work = setting.machine, setting.workload
+    if _is_told(machine):
+        return None
+    rule, silicon = framework_rule(setting.framework.name), gpu_class(machine.gpu)
+    kind = _kind(setting.model)
+    tunes = work.is_frozen or work.training_objective is not TrainingObjective.PRETRAIN
+    task = training_task(tunes=tunes)
+    keys = (rule.label, silicon, _scale(machine, num_gpus), task, kind)
+    known = basis_of(rule, silicon, kind, TRAINING_TABLES)
+    basis = basis_of(rule, silicon, kind, TRAINING_TABLES, is_assumed=_is_assumed(machine))
+    if work.training_objective.needs_rollouts:  # no published run is an update of this kind
+        basis, runs = farther_basis(basis, TRANSFERRED), 0
+    else:
+        runs = runs_at(rule, machine.gpu.name, TRAINING_TABLES, task)
+    lacks = () if runs else (PLACE,)
+    factors = {
+        name: interval_of(name, keys, TRAINING_TABLES, known, rule.profile)
+        if name == "peak_memory"
+        else interval_of(name, keys, TRAINING_TABLES, basis, rule.profile, lacks)
+        for name in terms_about("measured", "train")
+    }
+    basis, slower = (
+        farther_basis(basis, TRANSFERRED) if lacks else basis,
+        first_run_slowdown(rule.label),
+    )
+    if slower > 1 and is_first_run(work.tuned, work.training_objective):
+        low, high = factors["step_time"]
+        factors["step_time"] = low, high * slower
+        basis += ", first run" + (" (--tuned otherwise)" if work.tuned is None else "")
+    return Confidence(
+        factors=factors,
+        layout=interval_of("layout", keys, TRAINING_TABLES)[1],
+        basis=basis,
+        runs=runs,
+    )
+
+
+def serving_confidence(
+    setting: ServingSetting, mode: str, *, spans_nodes: bool = False
+) -> Confidence | None:
+    """By engine, GPU, mode, dense or experts; ``throughput`` is that of rates; None of bounds.
+
+    ``mode`` is that of a run of inference (`planner.validation.inference.cases.Mode`).
+    ``spans_nodes``: the GPUs that share a layer are of several nodes, of which few runs are.
+    """
+    machine = setting.machine
+    if _is_told(machine):
+        return None
+    rule, silicon = rule_of_profile(setting.engine, machine.gpu.name), gpu_class(machine.gpu)
+    kind = _kind(setting.model)
+    keys = (rule.label, silicon, mode, kind)
+    known = basis_of(rule, silicon, kind, INFERENCE_TABLES)
+    basis = basis_of(rule, silicon, kind, INFERENCE_TABLES, is_assumed=_is_assumed(machine))
+    if spans_nodes and rule.profile not in _MEASURED_OVER_NODES:
+        basis = farther_basis(basis, TRANSFERRED)
+    lacks = (
+        ()
+        if rule.nearest
+        else unmeasured_features(rule.profile, setting.engine_version, setting.model)
+    )
+    runs = runs_at(rule, machine.gpu.name, INFERENCE_TABLES, mode)
+    of_speed = lacks if runs else (*lacks, PLACE)
+    ends = {
+        name: interval_of(name, keys, INFERENCE_TABLES, known, rule.profile, lacks)
+        if name == "peak_memory"
+        else interval_of(name, keys, INFERENCE_TABLES, basis, rule.profile, of_speed)
+        for name in (*terms_about("measured", "serve"), "throughput")
+    }
+    slow = ends.pop("throughput")
+    rates = 1 / slow[1], 1 / slow[0] if slow[0] else math.inf
+    return Confidence(
+        factors={**ends, "throughput": rates},
+        layout=interval_of("layout", keys, INFERENCE_TABLES)[1],
+        basis=format_basis(basis if runs else farther_basis(basis, TRANSFERRED), lacks),
+        runs=runs,
+    )
+
+
+def with_energy(
+    sure: Confidence | None,
+    machine: Machine,
+    site: OperatingTerms,
+    num_gpus: float,
+    boards: RangedValue,
+) -> Confidence | None:
+    """With the factors on ``power`` and ``energy`` of GPUs whose boards draw a known range.
+
+    Energy is as sure as power and the time that it is drawn together.
+    """
+    if sure is None or site.power is None:
+        return sure
+    power = power_range(machine, site.power, num_gpus, boards)
+    energy = range_of_product(_time(sure.factors), power)
+    return replace(sure, factors={**sure.factors, "power": power, "energy": energy})
+
+
+def _time(factors: Mapping[str, tuple[float, float]]) -> tuple[float, float]:
+    """Factors on the time of a run, or of so many tokens."""
+    for name in ("calendar_time", "step_time"):
+        if name in factors:
+            return factors[name]
+    low, high = factors["throughput"]
+    return 1 / high, 1 / low if low else math.inf
+
+
+def _kind(model: ModelSpec) -> str:
+    return "moe" if has_experts(model) else "dense"
+
+
+def _scale(machine: Machine, num_gpus: int) -> str:
+    return scale_class(num_gpus, machine.cluster.gpus_per_node)
+
+
+def _is_told(machine: Machine) -> bool:
+    """Whether the user says what is reached: bounds or a share, no predictions."""
+    return machine.ideal or machine.memory_efficiency is not None
+
+
+def _is_assumed(machine: Machine) -> bool:
+    """Whether no publication says what products reach on a machine's GPU."""
+    try:
+        provenance = machine.catalogue.load_gpu(machine.gpu.name).provenance
+    except PlannerError:
+        return False
+    return is_assumed(provenance, "gemm.bf16.compute_fraction")

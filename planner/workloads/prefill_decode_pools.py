@@ -1,0 +1,438 @@
+"""Pools of prefill workers and of decode workers, as candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from planner.base.arrays import BoolArray, CodeArray, FloatArray, IndexArray
+from planner.base.csv_cells import Value
+from planner.base.records import record
+from planner.configurations.configuration_tables import SERVING_NAMES, PoolConfigurations
+from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.continuous_batching import (
+    decode_steps,
+    prefix_share,
+    request_overhead,
+    tokens_per_step,
+)
+from planner.estimators.inference.disaggregated import (
+    DecodeWorkers,
+    DisaggregatedRun,
+    Pools,
+    PrefillWorkers,
+    cache_transfer_time,
+    disaggregated_run,
+    requests_at_rate,
+    token_time_at_rate,
+)
+from planner.estimators.inference.percentiles import PoolSpread
+from planner.estimators.inference.prefix_cache import (
+    PrefixCaches,
+    ReplicaLoad,
+    cache_sizes,
+    caches_at,
+)
+from planner.estimators.ownership_cost import outlay
+from planner.estimators.power_draw import PowerDraw, power_draw
+from planner.formulas.power import board_share
+from planner.optimize.problem import Constraint, Objective
+from planner.optimize.source import Block, Columns, Need, count_codes
+from planner.specs.operating_terms import OperatingTerms
+from planner.specs.power import PowerProfile
+from planner.workloads.complexity import pool_complexity
+from planner.workloads.deployments import (
+    DISAGGREGATED,
+    PARAMETERS,
+    Deployments,
+    ServiceLevels,
+    ServingSource,
+    cache_of,
+    fit_probability,
+    image_columns,
+    memory_columns,
+    needed_memory,
+    parameter_columns,
+    reuse_columns,
+)
+from planner.workloads.prefill_decode_search import PoolSpace, headroom, pair_workers
+from planner.workloads.workload import floats, repeated
+
+
+@record(kw_only=True)
+class PoolSource(ServingSource):
+    """Pools of workers; ``setting`` is that of those that decode, and ``site`` theirs."""
+
+    setting: ServingSetting
+    space: PoolSpace
+    site: OperatingTerms
+    prefill_site: OperatingTerms
+    mesh: None = None
+    mode: str = DISAGGREGATED
+
+    block_rows = 0
+    published = "disagg"
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """Names of the GPUs of both pools."""
+        return self.gpu, self.prefill_gpu
+
+    @property
+    def prefill_gpu(self) -> str:
+        """Name of the GPU of the prefill workers."""
+        return self.space.prefill_setting.machine.gpu.name
+
+    @property
+    def sites(self) -> tuple[OperatingTerms, ...]:
+        """On what terms the GPUs of both pools run."""
+        return self.prefill_site, self.site
+
+    @property
+    def question_columns(self) -> Mapping[str, Value]:
+        """The tokens of a request, and what a GPU costs."""
+        prefill = {f"prefill_{name}": value for name, value in self.prefill_site.columns.items()}
+        return {**super().question_columns, **prefill}
+
+    def changed(self, change: Callable[[Any], Any]) -> PoolSource:
+        """The same source with what ``change`` makes of the settings of both pools."""
+        setting, before = change(self.setting), change(self.space.prefill_setting)
+        space = replace(self.space, prefill_setting=before, decode_setting=setting)
+        return replace(self, setting=setting, space=space)
+
+    def broken(self, configurations: PoolConfigurations) -> CodeArray:
+        """One-based number of what rejects one of the workers, else 0."""
+        return self.judged(configurations).rejected_by
+
+    def judged(
+        self, configurations: PoolConfigurations, broken: CodeArray | None = None
+    ) -> PoolDeployments:
+        """Predictions of every configuration."""
+        c = configurations
+        prefill = self.space.prefilling(c.prefill, c.prefill_replicas)
+        decode = self.space.decoding(c.decode)
+        codes = np.where(prefill.rejected_by > 0, prefill.rejected_by, decode.rejected_by)
+        numbers = c.prefill_replicas, c.replicas
+        return self.deployed(prefill, decode, *numbers, codes, c.concurrency)
+
+    @property
+    def without_waiting(self) -> PoolSource:
+        """The same source where every request must find room at once."""
+        return replace(self, space=replace(self.space, waits=False))
+
+    def deployed(
+        self,
+        prefill: PrefillWorkers,
+        decode: DecodeWorkers,
+        num_prefill: FloatArray,
+        num_decode: FloatArray,
+        rejected_by: CodeArray,
+        asked: FloatArray | None = None,
+    ) -> PoolDeployments:
+        """So many of these workers, whose arrays broadcast.
+
+        ``asked``: the requests at once of each decode worker, those that wait for room included;
+        None: those that it holds.
+        """
+        c = PoolConfigurations.pooled(
+            prefill.configurations, decode.configurations, num_prefill, num_decode
+        )
+        if asked is not None:
+            c = replace(c, concurrency=asked + np.zeros_like(c.concurrency))
+        pools = self._pools(prefill, decode, c)
+        run = disaggregated_run(self.setting, pools, c.replicas * c.concurrency)
+        number, work = self.setting.workload.num_requests, self.setting.workload
+        found = PoolDeployments(
+            source=self,
+            configurations=c,
+            rejected_by=rejected_by,
+            prefill=prefill,
+            decode=decode,
+            pools=pools,
+            run=run,
+            promises=ServiceLevels(
+                num_gpus=c.num_gpus,
+                request_rate=run.request_rate,
+                time_to_first_token=run.time_to_first_token,
+                time_per_output_token=run.time_per_output_token,
+                memory_headroom=np.minimum(headroom(prefill), headroom(decode)),
+                price=self.price(c),
+                makespan=None if number is None else number / run.request_rate,
+            ),
+        )
+        return found if number is None or work.request_rate is None else found.at_load
+
+    def price(self, c: PoolConfigurations) -> FloatArray:
+        """USD per second of the GPUs of both pools."""
+        prefill, decode = _pool_sizes(c)
+        if self.prefill_site == self.site:
+            return self.site.rate(prefill + decode)
+        return self.prefill_site.rate(prefill) + self.site.rate(decode)
+
+    def _pools(
+        self, prefill: PrefillWorkers, decode: DecodeWorkers, c: PoolConfigurations
+    ) -> Pools:
+        """What the workers take and hold, with the transfer of a cache between them."""
+        domain = self.setting.machine.cluster.scale_up.domain_size
+        inside = np.asarray((self.gpu == self.prefill_gpu) & (c.num_gpus <= domain))
+        moved = np.maximum(_moved(prefill, inside), _moved(decode, inside))
+        return Pools(
+            prompt_time=prefill.prompt_time,
+            service_time=prefill.service_time,
+            transfer_time=moved,
+            prefill_workers=c.prefill_replicas,
+            decode_workers=c.replicas,
+            fixed=decode.fixed,
+            slope=decode.slope,
+            places=c.replicas * decode.places,
+            stream_interval=np.asarray(float(self.setting.engine.scheduler.stream_interval)),
+        )
+
+    def blocks(self, goals: Sequence[Objective], limits: Sequence[Constraint]) -> Iterator[Block]:
+        """The workers one by one, then the product of undominated ones of each kind."""
+        predicted = [limit.of_predictions(self) for limit in limits]
+        prefill, decode = self.space.prefill(), self.space.decode()
+        dropped = self._rejected(prefill) + self._rejected(decode)
+        yield Block(candidates=None, dropped=dropped, num_rows=0)
+        codes: CodeArray = np.zeros((), dtype=np.int8)
+        for pair in pair_workers(self.space, prefill, decode, goals, predicted):
+            pools = self.deployed(
+                pair.prefill,
+                pair.decode,
+                pair.num_prefill,
+                pair.num_decode,
+                codes,
+                None if self.space.asked is None else np.asarray(self.space.asked),
+            )
+            yield Block(candidates=pools, dropped=np.zeros_like(dropped), num_rows=0)
+
+    def _rejected(self, workers: PrefillWorkers | DecodeWorkers) -> IndexArray:
+        """How many workers each rule rejects."""
+        codes = np.broadcast_to(workers.rejected_by, workers.configurations.shape)
+        counts = count_codes(codes, len(self.rules))
+        counts[0] = 0
+        return counts
+
+
+@record(kw_only=True, repr=False)
+class PoolDeployments(Deployments):
+    """Deployments of prefill and decode workers."""
+
+    source: PoolSource
+    configurations: PoolConfigurations
+    prefill: PrefillWorkers
+    decode: DecodeWorkers
+    pools: Pools
+    run: DisaggregatedRun
+
+    @property
+    def setting(self) -> ServingSetting:
+        """That of the decode workers, with what the others find of earlier prompts."""
+        return replace(self.source.setting, prefixes=self.prefill.prefixes)
+
+    def moved(self, source: PoolSource) -> PoolDeployments:
+        """The same pools on other terms: no prediction depends on them."""
+        promises = replace(self.promises, price=source.price(self.configurations))
+        return replace(self, source=source, promises=promises)
+
+    @property
+    def held(self) -> PoolConfigurations:
+        """The configurations with what decode workers hold at once, where requests wait."""
+        c, held = self.configurations, self.decode.configurations.concurrency
+        return replace(c, concurrency=held + np.zeros_like(c.concurrency))
+
+    @property
+    def load(self) -> FloatArray:
+        """Share of the time in which the prefill workers compute prompts."""
+        return self.run.load
+
+    @property
+    def in_flight(self) -> FloatArray:
+        """Requests with a decode worker at once, those included that wait for their prompts."""
+        c, run = self.configurations, self.run
+        if self.promises.capacity is None:
+            return np.asarray(c.concurrency)
+        latency = self.request_latency - request_overhead(self.setting)
+        rate = run.request_rate if self.promises.makespan is None else self.request_rate
+        return np.asarray(rate * latency / c.replicas)
+
+    @property
+    def queued_prompt(self) -> FloatArray:
+        """None: the wait of the prompts of all that have a place is in what they meet."""
+        return np.zeros(())
+
+    @property
+    def last_answer(self) -> FloatArray:
+        """None: answers are computed beside what computes prompts."""
+        return np.zeros(())
+
+    @property
+    def decoding(self) -> FloatArray:
+        """Sequences in a step of a decode worker: all that it has places for, or at a load."""
+        if self.promises.capacity is None:
+            return self.decode.places
+        steps = decode_steps(self.setting) + 1
+        step = self.time_per_output_token * tokens_per_step(self.setting)
+        number = self.run.request_rate * steps * step / self.configurations.replicas
+        return np.asarray(np.clip(number, 1.0, self.decode.places))
+
+    def token_time_at_rate(self, rate: float) -> FloatArray:
+        """Seconds per output token where so many requests come in a second."""
+        found: FloatArray = token_time_at_rate(self.setting, self.pools, np.asarray(rate))
+        return found
+
+    def at_rate(self, rate: float) -> PoolDeployments:
+        """The same workers where so many requests come in a second."""
+        c = self.configurations
+        number = requests_at_rate(self.setting, self.pools, np.asarray(rate))
+        most = c.replicas * self.held.concurrency
+        run = disaggregated_run(self.setting, self.pools, np.minimum(number, most))
+        one = np.ones(())
+        offered = self.offered(rate, one, most)
+        promises = self.promised_at(
+            offered=offered,
+            replicas=one,
+            carried=run.request_rate,
+            first=run.time_to_first_token + offered.mean_wait,
+            token=run.time_per_output_token,
+        )
+        return replace(self, run=run, promises=promises)
+
+    def percentile(self, quantity: str, share: float) -> FloatArray:
+        """What a share of the requests does not exceed of a time [s]."""
+        decode = self.decode
+        spread = PoolSpread(
+            setting=self.setting, run=self.run, fixed=decode.fixed, slope=decode.slope
+        )
+        found, offered = spread.percentile(quantity, share), self.promises.offered
+        if offered is None or quantity == "time_per_output_token":
+            return found
+        return found + offered.wait_within(share)
+
+    def complexity_at(self, rows: IndexArray) -> IndexArray:
+        """How much about some plans is unusual: more than about any of replicas that do all."""
+        prefill, c = self.source.space.prefill_setting, self.configurations.rows(rows)
+        num_gpus, load = self.at(self.num_gpus, rows), self.at(self.load, rows)
+        return pool_complexity(prefill, self.setting, c, num_gpus, load)
+
+    @property
+    def memory(self) -> tuple[Need, Need]:
+        """What a worker that does not fit needs of the host's memory and of its GPUs'."""
+        decode = self.decode
+        worker = decode if np.any(decode.rejected_by) else self.prefill
+        cache = cache_of(worker.memory, worker.configurations.concurrency)
+        return needed_memory(worker.setting, worker.memory, worker.configurations, cache)
+
+    def fit_probability_at(self, rows: IndexArray) -> FloatArray:
+        """The probability that the fullest GPU of both kinds of some plans has the memory.
+
+        They run the same model on the same engine: both fit if the one does that fits worse.
+        """
+
+        def chance(worker: PrefillWorkers | DecodeWorkers) -> FloatArray:
+            c, memory = worker.configurations, worker.memory.mapped(lambda one: self.at(one, rows))
+            c = replace(c, **{name: self.at(values, rows) for name, values in vars(c).items()})
+            return fit_probability(worker.setting, memory, c)
+
+        return np.minimum(chance(self.prefill), chance(self.decode))
+
+    @property
+    def draws(self) -> tuple[PowerDraw, ...]:
+        """The electric power of prefill workers, which wait between prompts, and of the others."""
+        c, load = self.configurations, self.load
+
+        def prefill(profile: PowerProfile) -> FloatArray:
+            active, waiting = profile.prefill.value, profile.idle.value
+            return board_share(active=active, waiting=waiting, time_share=load)
+
+        number = c.prefill_replicas * self.prefill.configurations.replica_gpus
+        sites, machine = self.source, self.source.space.prefill_setting.machine
+        return (
+            power_draw(machine, sites.prefill_site.power, number, prefill, self.num_gpus),
+            power_draw(
+                self.setting.machine,
+                sites.site.power,
+                self.num_gpus - number,
+                lambda profile: profile.decode.value,
+                self.num_gpus,
+            ),
+        )
+
+    @property
+    def outlay(self) -> FloatArray | None:
+        """USD for one term of both pools, or for buying them; None where one has no term."""
+        source, (prefill, decode) = self.source, _pool_sizes(self.configurations)
+        if source.prefill_site == source.site:
+            return outlay(source.site, prefill + decode)
+        paid = outlay(source.prefill_site, prefill), outlay(source.site, decode)
+        return None if paid[0] is None or paid[1] is None else paid[0] + paid[1]
+
+    @property
+    def prompt_price(self) -> FloatArray:
+        """The price of the prefill workers' GPUs, busy or not [USD/s]."""
+        source, (prefill, decode) = self.source, _pool_sizes(self.configurations)
+        if source.prefill_site == source.site:
+            return self.promises.price * (prefill / (prefill + decode))
+        return source.prefill_site.rate(prefill)
+
+    @property
+    def caches(self) -> PrefixCaches:
+        """The caches of prefixes of the prefill workers, at what is answered."""
+        c, workers = self.prefill.configurations, self.configurations.prefill_replicas
+        load = ReplicaLoad(replicas=workers, rate=self.request_rate, running=c.concurrency)
+        return caches_at(self.setting, c, self.prefill.memory, load)
+
+    @property
+    def cache_sizes(self) -> tuple[FloatArray, ...]:
+        """Bytes of each, with those of its host and its drives."""
+        return cache_sizes(self.setting, self.prefill.memory)
+
+    @property
+    def prefix_share(self) -> FloatArray:
+        """Share of the prompts' time that cached tokens add."""
+        setting = replace(self.source.space.prefill_setting, prefixes=self.prefill.prefixes)
+        return prefix_share(setting, self.prefill.configurations)
+
+    def columns(self) -> Columns:
+        """Where it runs, both kinds of workers, promises at the load, the decoders' memory."""
+        if self.at_load is not self:
+            return self.at_load.columns()
+        c, shape = self.configurations, self.shape
+        replicas, *prefill = (name for name in c.names() if name not in SERVING_NAMES)
+        return {
+            **self.named(),
+            **parameter_columns(c, (replicas, *PARAMETERS)),
+            **repeated({"prefill_gpu": self.source.prefill_gpu}, shape),
+            **parameter_columns(c, prefill),
+            "transfer_time_s": floats(self.pools.transfer_time, shape),
+            **self.promised(),
+            "utilization": floats(self.load, shape),
+            **image_columns(
+                self.prefill.setting,
+                self.prefill.configurations,
+                self.request_rate / c.prefill_replicas,
+                shape,
+            ),
+            **reuse_columns(self.prefill.prefixes, shape),
+            **memory_columns(
+                self.decode.setting, self.decode.memory, self.decode.configurations, shape
+            ),
+            **self.preempted(self.decode.memory, c),
+        }
+
+
+def _moved(workers: PrefillWorkers | DecodeWorkers, inside: BoolArray) -> FloatArray:
+    """Seconds until a cache has moved: over the fabric inside a domain, else over the network."""
+    if not inside.any():
+        return workers.transfer_time
+    fabric = cache_transfer_time(workers.setting, workers.configurations, inside_fabric=True)
+    return np.where(inside, fabric, workers.transfer_time)
+
+
+def _pool_sizes(c: PoolConfigurations) -> tuple[FloatArray, FloatArray]:
+    """GPUs of the prefill and of the decode workers."""
+    prefill = np.asarray(c.prefill_replicas * c.prefill.replica_gpus, dtype=np.float64)
+    return prefill, np.asarray(c.replicas * c.replica_gpus, dtype=np.float64)

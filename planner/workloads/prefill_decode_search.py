@@ -1,0 +1,371 @@
+"""Which pools are worth a look: undominated workers of each kind, in all numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from planner.base.arrays import BoolArray, FloatArray, IndexArray, Numeric
+from planner.base.enums import CacheType
+from planner.base.records import record
+from planner.base.units import ceil_div
+from planner.configurations.configuration_tables import ServingConfigurations, pick, positions_at
+from planner.configurations.enumerate import OpenMesh, numbers
+from planner.estimators.inference.context import PrefixHits, ServingSetting
+from planner.estimators.inference.disaggregated import (
+    DecodeWorkers,
+    PrefillWorkers,
+    decode_only,
+    decode_workers,
+    prefill_workers,
+)
+from planner.estimators.inference.prefix_cache import ReplicaLoad, in_agreement, prefixes_at
+from planner.optimize.pareto import pareto_front
+from planner.optimize.problem import Constraint, Objective
+from planner.question.terms import terms_about
+from planner.workloads.deployments import rounded_up
+from planner.workloads.max_concurrency import with_filled_cache
+
+_EVERY_WAY_UP_TO = 4096
+# Then neighbours differ by 0.8 % of all GPUs, far less than predictions are off.
+_MOST_WAYS = 256
+
+
+def numbers_of_prefill(num_gpus: int, each_prefill: int, each_decode: int) -> FloatArray:
+    """Numbers of prefill workers that, with some decode workers, fill all GPUs.
+
+    ``each_prefill`` and ``each_decode`` are the GPUs of a worker. Of more than 4,096 GPUs at
+    most 256 numbers are kept: half of them evenly spaced, the others ever denser towards
+    the fewest and the most.
+    """
+    step = each_decode // math.gcd(each_prefill, each_decode)
+    firsts = range(1, step + 1)
+    first = next((p for p in firsts if (num_gpus - p * each_prefill) % each_decode == 0), None)
+    if first is None:
+        return np.empty(0)
+    most = (num_gpus - each_decode) // each_prefill
+    number = max((most - first) // step + 1, 0)
+    thinned = num_gpus > _EVERY_WAY_UP_TO and number > _MOST_WAYS
+    return first + step * (_spread(number) if thinned else np.arange(float(number)))
+
+
+def _spread(number: int) -> FloatArray:
+    """Some of the whole numbers from 0 to ``number``, which is not among them."""
+    even = np.linspace(0, number - 1, _MOST_WAYS // 2)
+    dense = np.geomspace(1, number, _MOST_WAYS // 4) - 1
+    return np.unique(np.round(np.concatenate([even, dense, number - 1 - dense])))
+
+
+Workers = TypeVar("Workers", PrefillWorkers, DecodeWorkers)
+
+# Predictions of so many rows cost little more than those of one.
+_ROWS = 2**15
+_CACHES = len(CacheType)
+_HEADROOM = "memory_headroom"
+
+
+@record(kw_only=True)
+class PoolSpace:
+    """The layouts of one worker to ``decode`` and one to ``prefill``, and how many there may be.
+
+    ``replicas`` and ``prefill_replicas`` are the numbers of workers where they are given; else
+    they fill one of the ``counts`` of GPUs, or keep up with the ``request_rate``. ``waits``:
+    requests at once of a decode worker are a load, so that those without room wait for it.
+    """
+
+    prefill_setting: ServingSetting
+    decode_setting: ServingSetting
+    prefill_mesh: OpenMesh[ServingConfigurations]
+    decode_mesh: OpenMesh[ServingConfigurations]
+    counts: tuple[int, ...] = ()
+    request_rate: float | None = None
+    replicas: int | None = None
+    prefill_replicas: int | None = None
+    waits: bool = False
+
+    @property
+    def largest(self) -> float:
+        """The most GPUs of a plan."""
+        return max(self.counts) if self.counts else np.inf
+
+    def prefill(self) -> PrefillWorkers:
+        """Every worker that may prefill."""
+        mesh = one_each(self.prefill_mesh, "concurrency", self.largest)
+        return self.prefilling(mesh, self.prefill_replicas)
+
+    def prefilling(
+        self, configurations: ServingConfigurations, number: Numeric | None
+    ) -> PrefillWorkers:
+        """Workers that prefill, which find in their own caches what these keep.
+
+        Of no known ``number`` there are as many as keep up with the rate, or as half of the GPUs
+        have.
+        """
+
+        def workers(prefixes: PrefixHits | None) -> PrefillWorkers:
+            setting = replace(self.prefill_setting, prefixes=prefixes)
+            return prefill_workers(setting, configurations, inside_fabric=False)
+
+        def found(judged: PrefillWorkers) -> PrefixHits:
+            c, whole, replicas = judged.configurations, self.request_rate, number
+            if replicas is None and whole is not None:
+                replicas = np.maximum(whole / judged.request_rate, 1.0)
+            elif replicas is None:
+                replicas = np.maximum(self.largest / 2 / c.replica_gpus, 1.0)
+            most = self.prefill_setting.workload.request_rate
+            rate = np.minimum(replicas * judged.request_rate, np.inf if most is None else most)
+            load = ReplicaLoad(replicas=replicas, rate=rate, running=c.concurrency)
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                return prefixes_at(judged.setting, c, judged.memory, load)
+
+        alone = workers(None)
+        if self.prefill_setting.workload.reuse is None:
+            return alone
+        return in_agreement(alone, workers, found)
+
+    def decode(self) -> DecodeWorkers:
+        """Every worker that may decode."""
+        return self.decoding(one_each(self.decode_mesh, "max_num_batched_tokens", self.largest))
+
+    @property
+    def asked(self) -> float | None:
+        """Requests at once of each decode worker that wait for room; None where nobody waits."""
+        return float(self.decode_mesh.values("concurrency")[0]) if self.waits else None
+
+    def decoding(self, configurations: ServingConfigurations) -> DecodeWorkers:
+        """Workers that decode, with as many of their requests as they have room for."""
+        setting = self.decode_setting
+        workers = decode_workers(setting, configurations, inside_fabric=False)
+        if not self.waits:
+            return workers
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            held = with_filled_cache(
+                setting, configurations, workers.memory, lambda c: decode_only(setting, c)
+            )
+        if held is configurations:
+            return workers
+        return decode_workers(setting, held, inside_fabric=False)
+
+
+@record(kw_only=True)
+class WorkerPairs:
+    """Workers that prefill and workers that decode, row by row, and their numbers."""
+
+    prefill: PrefillWorkers
+    decode: DecodeWorkers
+    num_prefill: FloatArray
+    num_decode: FloatArray
+
+
+def pair_workers(
+    space: PoolSpace,
+    prefill: PrefillWorkers,
+    decode: DecodeWorkers,
+    goals: Sequence[Objective],
+    limits: Sequence[Constraint],
+) -> Iterator[WorkerPairs]:
+    """Undominated workers in pairs of each size, in all numbers that fill the GPUs."""
+    times = (prefill.prompt_time, prefill.service_time, prefill.transfer_time)
+    allowed = _enough_room(prefill, limits)
+    first = _rows(prefill, _fronts(prefill, times, allowed, goals))
+    second = _decode_front(decode, goals, limits)
+    for table in _tables(_paired(space, first, second)):
+        before, after = (np.asarray(rows, dtype=np.intp) for rows in table[:2])
+        yield WorkerPairs(
+            prefill=_rows(first, before),
+            decode=_rows(second, after),
+            num_prefill=table[2],
+            num_decode=table[3],
+        )
+
+
+def one_each(
+    mesh: OpenMesh[ServingConfigurations], unused: str, largest: float = np.inf
+) -> ServingConfigurations:
+    """One worker per layout that leaves GPUs for another, without what its steps do not use."""
+    layouts, *others = mesh.axes
+    (layout,) = layouts
+    size = math.prod(numbers(layout, name) for name in terms_about("model_parallel", "serve"))
+    rows = np.unique(np.stack([*({**layout, "num_gpus": size}).values()], axis=1), axis=0)
+    gpus = rows[:, list(layout).index("num_gpus")]
+    rows = rows[(gpus < largest) | (gpus == gpus.min())]
+    shorter = [
+        [
+            {name: values[:1] for name, values in factor.items()} if unused in factor else factor
+            for factor in axis
+        ]
+        for axis in others
+    ]
+    workers = [dict(zip(layout, rows.T, strict=True))]
+    return OpenMesh(kind=ServingConfigurations, axes=[workers, *shorter]).table()
+
+
+def headroom(workers: PrefillWorkers | DecodeWorkers) -> FloatArray:
+    """Bytes that stay free on a worker's GPUs."""
+    return workers.setting.machine.gpu.allocatable_memory - workers.memory.total
+
+
+def _paired(
+    space: PoolSpace, prefill: PrefillWorkers, decode: DecodeWorkers
+) -> Iterator[FloatArray]:
+    """The rows of workers with their caches in one format, and how many of each, in columns."""
+    kinds = _kinds(prefill), _kinds(decode)
+    for kind in np.unique(kinds[0]):
+        for other in np.unique(kinds[1]):
+            if kind % _CACHES != other % _CACHES:
+                continue
+            before, after = (np.flatnonzero(kinds[n] == k) for n, k in ((0, kind), (1, other)))
+            sizes = int(kind // _CACHES), int(other // _CACHES)
+            for first in np.array_split(before, ceil_div(before.size * after.size, _ROWS)):
+                places = np.repeat(first, after.size), np.tile(after, first.size)
+                for count in space.counts or (0,):
+                    yield _numbered(space, (prefill, decode), places, sizes, count)
+
+
+def _tables(parts: Iterable[FloatArray]) -> Iterator[FloatArray]:
+    """Tables below each other until they have rows enough, so that there are few."""
+    waiting, number = list[FloatArray](), 0
+    for part in parts:
+        waiting.append(part)
+        number += part.shape[1]
+        if number >= _ROWS:
+            yield np.concatenate(waiting, axis=1)
+            waiting, number = [], 0
+    if number:
+        yield np.concatenate(waiting, axis=1)
+
+
+def _decode_front(
+    workers: DecodeWorkers, goals: Sequence[Objective], limits: Sequence[Constraint]
+) -> DecodeWorkers:
+    allowed = _enough_room(workers, limits)
+    for limit in limits:
+        if limit.name == "time_per_output_token":
+            # With none under the limit, the others show how far off it is.
+            within = allowed & (workers.time_per_output_token <= limit.bound)
+            allowed = within if within.any() else allowed
+    values = (workers.time_per_output_token, -workers.request_rate, workers.transfer_time)
+    return _rows(workers, _fronts(workers, values, allowed, goals))
+
+
+def _enough_room(
+    workers: PrefillWorkers | DecodeWorkers, limits: Sequence[Constraint]
+) -> BoolArray:
+    """Workers that no rule rejects and, if there are some, that leave the memory asked for."""
+    allowed = workers.rejected_by == 0
+    for limit in limits:
+        if limit.name == _HEADROOM:
+            within = allowed & (headroom(workers) >= limit.bound)
+            allowed = within if within.any() else allowed
+    return np.asarray(allowed)
+
+
+def _fronts(
+    workers: PrefillWorkers | DecodeWorkers,
+    values: tuple[FloatArray, ...],
+    allowed: BoolArray,
+    goals: Sequence[Objective],
+) -> IndexArray:
+    """Undominated workers of each size and cache format.
+
+    A pair is the better the smaller its ``values``, with two exceptions: the memory that stays
+    free, and the queue of prompts, which slower decoding shortens because fewer requests pass.
+    The faster worker does as much for the queue with fewer requests at once.
+    """
+    kinds, shape = _kinds(workers), workers.configurations.shape
+    allowed = np.broadcast_to(allowed, shape).ravel()
+    if any(goal.name == _HEADROOM for goal in goals):
+        return np.flatnonzero(allowed)
+    table = np.stack([np.broadcast_to(value, shape).ravel() for value in values], axis=1)
+    chosen = []
+    for kind in np.unique(kinds[allowed]):
+        rows = np.flatnonzero(allowed & (kinds == kind))
+        chosen.append(rows[pareto_front(table[rows])])
+    return np.concatenate(chosen) if chosen else np.empty(0, dtype=np.intp)
+
+
+def _kinds(workers: PrefillWorkers | DecodeWorkers) -> IndexArray:
+    c = workers.configurations
+    kinds = np.asarray(c.replica_gpus * _CACHES + c.kv_cache, dtype=np.intp)
+    return np.broadcast_to(kinds, c.shape).ravel()
+
+
+def _rows(workers: Workers, rows: IndexArray | BoolArray) -> Workers:
+    """A flat table of some workers by flat index or mask."""
+    shape = workers.configurations.shape
+    indices: IndexArray = np.flatnonzero(rows) if rows.dtype == np.bool_ else np.asarray(rows)
+    positions = positions_at(indices, shape)
+    return _changed(
+        workers,
+        workers.configurations.rows(indices),
+        lambda value: pick(np.asarray(value), shape, positions),
+    )
+
+
+def _changed(
+    workers: Workers, configurations: ServingConfigurations, change: Callable[[FloatArray], Any]
+) -> Workers:
+    """The workers with every array changed."""
+    whole = ("setting", "configurations", "memory", "prefixes")
+    arrays = {name: change(value) for name, value in vars(workers).items() if name not in whole}
+    memory = workers.memory.mapped(change)
+    if isinstance(workers, PrefillWorkers) and workers.prefixes is not None:
+        arrays["prefixes"] = workers.prefixes.mapped(change)
+    return replace(workers, configurations=configurations, memory=memory, **arrays)
+
+
+def _numbered(
+    space: PoolSpace,
+    workers: tuple[PrefillWorkers, DecodeWorkers],
+    places: tuple[IndexArray, IndexArray],
+    sizes: tuple[int, int],
+    count: int,
+) -> FloatArray:
+    """Pairs of workers in the numbers that fill ``count`` GPUs, or that keep up with the rate."""
+    wanted = space.prefill_replicas, space.replicas
+    if count:
+        first, second = numbers_that_fill(space, count, *sizes)
+        every = [np.repeat(each, first.size) for each in places]
+        return np.stack([*every, *(np.tile(each, places[0].size) for each in (first, second))])
+    if None not in wanted:
+        return np.stack([*places, *(np.full(places[0].size, number) for number in wanted)])
+    prefill, decode = _rows(workers[0], places[0]), _rows(workers[1], places[1])
+    rate = space.request_rate or 0.0
+    first = rounded_up(rate / prefill.request_rate)
+    second = rounded_up(_most_decode_workers(prefill, decode, first, rate))
+    return np.stack([*places, first, second])
+
+
+def numbers_that_fill(
+    space: PoolSpace, count: int, prefill: int, decode: int
+) -> tuple[FloatArray, FloatArray]:
+    """Numbers of workers of ``prefill`` and of ``decode`` GPUs that fill ``count``, as given."""
+    first = numbers_of_prefill(count, prefill, decode)
+    if space.prefill_replicas is not None:  # of many GPUs not every number is looked at
+        first = np.array([space.prefill_replicas], dtype=np.float64)
+    second = (count - first * prefill) / decode
+    for place, number in enumerate((space.prefill_replicas, space.replicas)):
+        if number is not None:
+            known = (first, second)[place] == number
+            first, second = first[known], second[known]
+    return first, second
+
+
+def _most_decode_workers(
+    prefill: PrefillWorkers, decode: DecodeWorkers, num_prefill: FloatArray, rate: float
+) -> FloatArray:
+    """Decode workers that surely reach the rate, by Little's law with all their places taken.
+
+    So many prompts wait no longer than at a server of exponential service.
+    """
+    served = prefill.service_time / num_prefill
+    wait = served * rate * served / (1 - rate * served)
+    moved = np.maximum(prefill.transfer_time, decode.transfer_time)
+    answer = decode.places / decode.request_rate
+    latency = prefill.prompt_time + wait + moved + answer
+    needed = rate * latency / decode.configurations.concurrency
+    return np.maximum(needed, rate / decode.request_rate)

@@ -1,0 +1,205 @@
+"""How much of their prompts requests have in common with earlier ones: of a trace, of sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from planner.base.arrays import FloatArray
+from planner.base.units import ceil_div
+from planner.errors import SearchSpaceError, SpecError, did_you_mean
+from planner.formulas.prefix_cache import (
+    cache_filled,
+    earlier_uses,
+    scattered,
+    share_within,
+    stack_distances,
+)
+from planner.logs.traces import Trace
+from planner.question.request import Request
+from planner.specs.prefix_cache import CACHES, HitRateCurve
+from planner.specs.serving_workload import ServingWorkload
+from planner.workloads.traffic import state_of, trace_of
+
+ROUND_ROBIN, RANDOM, CACHE_AWARE = "round_robin", "random", "cache_aware"
+ROUTERS = (ROUND_ROBIN, RANDOM, CACHE_AWARE)
+"""Requests go to the replicas in turn, to any, or to the one whose cache has most of a prompt."""
+_POINTS = 33
+_MOST_USES = 1 << 22
+_GAPS = np.geomspace(0.01, 1e7, 16 * (_POINTS - 1) + 1)
+_SCRAMBLED = 0x9E3779B97F4A7C15
+
+
+def trace_reuse(path: Path, router: str, part: str | None = None) -> HitRateCurve | None:
+    """The same of a file's trace, or a part of it, looked at once as long as it stays the same."""
+    return _of_file(router, part, *state_of(path))
+
+
+@cache
+def _of_file(
+    router: str, part: str | None, path: Path, changed: int, size: int
+) -> HitRateCurve | None:
+    return measured_reuse(trace_of(path, part), router)
+
+
+def measured_reuse(trace: Trace, router: str = ROUND_ROBIN) -> HitRateCurve | None:
+    """What the prompts of a trace share, from the blocks that it names; None where it names none.
+
+    By the distance of each use of a block from the one before, in other blocks: a cache that
+    drops what was used last the longest time ago finds all that are nearer than its size. Of more
+    than four million uses some blocks are looked at alone, chosen by their names [1]_.
+
+    References
+    ----------
+    .. [1] C. Waldspurger et al., "Efficient MRC construction with SHARDS," 2015, FAST.
+    """
+    if not trace.blocks.size:
+        return None
+    blocks, size = trace.blocks, trace.block_tokens
+    weights = np.full(blocks.size, float(size))
+    # The last block of each prompt, which stands first, may be a part of one.
+    firsts = np.cumsum(trace.block_counts) - trace.block_counts
+    held = trace.block_counts > 0
+    rest = trace.input_tokens - (trace.block_counts - 1) * size
+    weights[firsts[held]] = np.clip(rest[held], 0.0, size)
+    every = max(ceil_div(blocks.size, _MOST_USES), 1)
+    if every > 1:
+        chosen = blocks.astype(np.uint64) * np.uint64(_SCRAMBLED) >> np.uint64(32)
+        kept = chosen % np.uint64(every) == 0
+        blocks, weights = blocks[kept], weights[kept]
+    before, uses = earlier_uses(blocks)
+    again = before >= 0
+    prompt = float(trace.input_tokens.mean())
+    if not again.any():
+        return None
+    distances = stack_distances(before)[again] * float(size * every)
+    order = np.argsort(distances)
+    weights = weights[again][order] * every / float(trace.input_tokens.sum())
+    sizes = np.geomspace(distances.min() / 2, distances.max(), _POINTS)
+    places = np.searchsorted(distances[order], sizes, side="right")
+
+    def found(shares: FloatArray) -> FloatArray:
+        """What of these shares is found in the sizes."""
+        within = np.concatenate([[0.0], np.cumsum(shares)])[places]
+        return np.asarray(np.minimum(within, 1 - 1 / prompt))
+
+    hits, uses = found(weights), uses[again][order]
+    # How many requests fill it: each leaves what it does not find.
+    left = prompt * (1 - hits)
+    steps = np.diff(sizes) * (1 / left[1:] + 1 / left[:-1]) / 2
+    times = np.cumsum(np.concatenate([[sizes[0] / left[0]], steps]))
+    answer = float(trace.output_tokens.mean())
+    return HitRateCurve(
+        times=tuple(times.tolist()),
+        hits=tuple(hits.tolist()),
+        filled=tuple((sizes + answer * times).tolist()),
+        prompt=prompt,
+        written=prompt + answer,
+        per_second=False,
+        scatter=_scatter(router, lambda caches: found(weights * scattered(uses, caches))),
+    )
+
+
+def session_reuse(request: Request, work: ServingWorkload) -> HitRateCurve | None:
+    """What the requests of sessions share whose contexts grow; None of single requests.
+
+    A request has all prompts and answers of its session before it, and as many new tokens as make
+    the mean prompt as long as it is.
+
+    Raises SearchSpaceError if the prompts are too short for so many requests.
+    """
+    turns, calls = request.turns or 1, request.tool_calls * (request.turns or 1)
+    number = turns + calls
+    if number <= 1:
+        return None
+    for name, time, is_needed in (
+        ("think", request.think_time, turns > 1),
+        ("tool", request.tool_time, calls),
+    ):
+        if is_needed and time is None:
+            raise SearchSpaceError(f"Say how long it takes with --{name}-time.")
+    prompt, answer, shared = work.input_tokens, work.output_tokens, work.shared_prefix_tokens
+    new = (prompt - shared - (number - 1) / 2 * answer) / ((number + 1) / 2)
+    if new < 1:
+        least = int(shared + (number - 1) / 2 * answer + (number + 1) / 2) + 1
+        raise SearchSpaceError(
+            f"--input-tokens {prompt:,} is the mean prompt of a session, with all that stands "
+            f"before: of {number:,} requests with answers of {answer:,} tokens it is at least "
+            f"{least:,}. Give longer prompts, or fewer turns."
+        )
+    thinking = share_within(
+        _GAPS, mean=request.think_time or 0.0, variation=request.think_variation
+    )
+    waiting = share_within(_GAPS, mean=request.tool_time or 0.0, variation=request.tool_variation)
+    share = ((turns - 1) * thinking + calls * waiting) / (number - 1)
+    hits = (shared + (prompt - shared - new) * share) / prompt
+    filled = cache_filled(_GAPS, hits, prompt, prompt + answer)
+    kept = slice(None, None, 4)
+    # What was new k requests ago has been used k times, and is in number - k prompts.
+    uses = np.arange(1, number)
+    shares = (number - uses) / (number * (number - 1) / 2)
+    own = hits - shared / prompt
+    return HitRateCurve(
+        times=tuple(_GAPS[kept].tolist()),
+        hits=tuple(hits[kept].tolist()),
+        filled=tuple(filled[kept].tolist()),
+        prompt=float(prompt),
+        written=float(prompt + answer),
+        per_second=True,
+        scatter=_scatter(
+            request.router,
+            lambda caches: (hits - own * (1 - shares @ scattered(uses, caches)))[kept],
+        ),
+    )
+
+
+def is_drawn(router: str) -> bool:
+    """Whether a router draws the replica of each request."""
+    return checked_router(router) == "random"
+
+
+def hit_rate_curve_of(request: Request, work: ServingWorkload) -> HitRateCurve | None:
+    """What the requests of a question have in common with earlier ones, as far as it is said.
+
+    Nothing more where the share that is found is given.
+
+    Raises SpecError or SearchSpaceError if sessions cannot be as they are said, or what keeps
+    prefixes has none to keep.
+    """
+    router, found = checked_router(request.router), None
+    if request.prefix_cache_hit_rate is None:
+        found = session_reuse(request, work)
+        if found is None and request.trace is not None:
+            found = trace_reuse(Path(request.trace), router, request.prompt_range)
+    if found is None:
+        for name in ("host_cache", "disk_cache"):
+            if getattr(request, name):
+                option = "--" + name.replace("_", "-")
+                raise SearchSpaceError(
+                    f"{option} keeps what prompts have in common with earlier ones: say that with "
+                    "--turns, or with a --trace that has hash_ids, and without "
+                    "--prefix-cache-hit-rate."
+                )
+    return found
+
+
+def checked_router(text: str) -> str:
+    """How requests find a replica.
+
+    Raises SpecError if it is no way that is known.
+    """
+    word = text.strip().lower().replace("-", "_")
+    if word not in ROUTERS:
+        hint = did_you_mean(word, ROUTERS)
+        raise SpecError(f"--router is one of {', '.join(ROUTERS)}, not {text!r}.{hint}")
+    return word
+
+
+def _scatter(router: str, left: Callable[[float], FloatArray]) -> tuple[tuple[float, ...], ...]:
+    """What is left of the hits, by number of caches, where not all go back; else empty."""
+    if checked_router(router) == CACHE_AWARE:
+        return ()
+    return tuple(tuple(left(caches).tolist()) for caches in CACHES)

@@ -1,0 +1,532 @@
+"""The GPUs of a plan: cluster, price, electricity, and what of their peaks is reached."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from planner.base.enums import Contract, Precision
+from planner.base.formatting import format_gib
+from planner.base.records import record
+from planner.base.training_aliases import TrainingObjective
+from planner.base.units import HOUR, UNITS, parse_quantity
+from planner.errors import SearchSpaceError, SpecError, did_you_mean
+from planner.estimators.ideal_hardware import ideal_hardware, with_compute_share, with_link_share
+from planner.estimators.machine import Machine
+from planner.estimators.ownership_cost import assumed_figures, owned, pue_figure
+from planner.question.names import PURCHASE_PRICE
+from planner.question.prices import Stated, price_of_contract, price_parts
+from planner.question.request import Request
+from planner.question.terms import terms_about, terms_of
+from planner.specs.catalogue import default_cluster
+from planner.specs.file_cache import cache_by_files
+from planner.specs.gpu import ClusterSpec, GpuSpec, is_assumed
+from planner.specs.operating_terms import DEFAULT, IDEAL, Campaign, OperatingTerms, ReliabilitySpec
+from planner.specs.power import CARBON, ELECTRICITY, POWER, PUE, PowerProfile, SourcedNumber
+from planner.specs.price import (
+    OWNERSHIP,
+    UTILIZATION,
+    Currency,
+    Price,
+    contracts_of,
+    one_price,
+    ownership_of,
+    price_of,
+    providers_of,
+    rate,
+    unknown_gpus,
+)
+from planner.specs.price import SourcedQuantity as Owned
+from planner.specs.spec_files import digest
+from planner.specs.spec_paths import SpecKind, extra_files
+from planner.workloads.assumptions import PlanNotes
+from planner.workloads.network import with_network
+
+_LARGEST_PUE = 10.0
+
+
+def with_power(site: OperatingTerms, request: Request, notes: PlanNotes) -> OperatingTerms:
+    """A site with what is drawn around its GPUs, and what electricity emits in its region.
+
+    Raises SpecError or SearchSpaceError if the region is unknown, a number is impossible, or a file
+    has faults; or carbon is wanted and nobody said where.
+    """
+    loaded = notes.catalogue.load_power()
+    region = None if request.region is None else notes.catalogue.find_region(request.region)
+    figures = {} if region is None else region.figures
+    asked = _mentions((*request.objectives, *request.constraints), terms_about("electricity"))
+    carbon = figures.get(CARBON)
+    if carbon is None and _mentions((*request.objectives, *request.constraints), ("carbon",)):
+        what = "give --region" if region is None else f"none is known of {region.code}"
+        raise SearchSpaceError(f"Emissions depend on the region: {what}.")
+    if region is not None and carbon is not None:
+        grams = carbon.value / UNITS["kg/J"]["gCO2e/kWh"]
+        told = f"{grams:.0f} gCO2e/kWh in {region.code} ({carbon.source}, {carbon.year})"
+        notes.defaults["electricity"] = told
+    profile = _of_building(loaded.spec, request, figures)
+    if request.pue is None and PUE in figures:
+        notes.defaults["pue"] = f"{figures[PUE].value:g} ({figures[PUE].source})"
+    elif request.pue is None and (asked or region is not None):
+        low, high = profile.pue.low, profile.pue.high
+        notes.defaults["pue"] = f"{profile.pue.value:g} ({low:g} to {high:g} published)"
+    notes.spec("power", profile.name, loaded.digest, loaded.provenance)
+    return replace(
+        site, power=profile, carbon_intensity=math.nan if carbon is None else carbon.value
+    )
+
+
+def owned_place(request: Request, notes: PlanNotes) -> Mapping[str, Owned]:
+    """What owning GPUs takes of a request's building and region; the price of power goes to notes.
+
+    Raises SpecError or SearchSpaceError if the region is unknown, the PUE impossible, or a file has
+    faults.
+    """
+    loaded = notes.catalogue.load_power()
+    region = request.region
+    figures = {} if region is None else notes.catalogue.find_region(region).figures
+    source = figures[PUE].source if PUE in figures else POWER
+    source = source if request.pue is None else "given"
+    found = {PUE: pue_figure(_of_building(loaded.spec, request, figures), source)}
+    if ELECTRICITY in figures:
+        price = figures[ELECTRICITY]
+        usd = price.value / UNITS["usd/J"]["USD/kWh"]
+        notes.defaults["electricity_price"] = f"{usd:g} USD/kWh ({price.source}, {price.year})"
+        found[ELECTRICITY] = Owned(
+            value=price.value,
+            low=price.value,
+            high=price.value,
+            source=price.source,
+            date=price.year,
+        )
+    return found
+
+
+def _of_building(
+    profile: PowerProfile, request: Request, figures: Mapping[str, SourcedNumber]
+) -> PowerProfile:
+    """The profile with the PUE that is given, or is known of the region."""
+    if request.pue is not None:
+        if not 1 <= request.pue <= _LARGEST_PUE:
+            raise SearchSpaceError(f"pue is a number from 1 to {_LARGEST_PUE:g}.")
+        return profile.with_pue(request.pue)
+    return profile.with_pue(figures[PUE].value) if PUE in figures else profile
+
+
+def _mentions(words: Iterable[str], of: Iterable[str]) -> bool:
+    return any(word.startswith(tuple(of)) for word in words)
+
+
+def reliability_of(request: Request, notes: PlanNotes) -> ReliabilitySpec:
+    """The figures of a request; nothing fails under the roofline bound, nor where nobody trains.
+
+    Raises SpecError if they are unknown or faulty.
+    """
+    is_asked = "reliability" in terms_of(request.workload, "question")
+    if not is_asked or (request.ideal and request.reliability is None):
+        return IDEAL
+    if request.reliability is None:
+        notes.defaults["reliability"] = f"{DEFAULT} (default)"
+    loaded = notes.catalogue.load_reliability(request.reliability or DEFAULT)
+    notes.spec("reliability", loaded.spec.name, loaded.digest, loaded.provenance)
+    return _with_campaign(request, loaded.spec, notes)
+
+
+def _with_campaign(request: Request, spec: ReliabilitySpec, notes: PlanNotes) -> ReliabilitySpec:
+    """The figures with the campaign factor of a request; what they have is told."""
+    factor = request.campaign_factor
+    if factor is not None:
+        own = Campaign(typical=factor, low=factor, high=factor)
+        return replace(spec, campaign=None if factor == 1 else own)
+    plain = str(TrainingObjective.PRETRAIN), "none"
+    asked = (request.training_objective or plain[0]).lower(), str(request.adapter).lower()
+    known = spec.campaign
+    if known is not None and asked == plain:
+        notes.defaults["campaign_factor"] = (
+            f"{known.typical:.3g} [{known.low:.2g} to {known.high:.2g}] for restarts, evaluations "
+            "and reruns, --campaign-factor 1 switches it off (default)"
+        )
+    return spec
+
+
+_MOST = 1e6
+_SHOWN = 6
+
+
+def offer_of(request: Request, gpu: GpuSpec, wanted: bool, notes: PlanNotes) -> Price | None:
+    """What a GPU costs: the price of the request, or of the lists; None if unknown.
+
+    Raises SearchSpaceError or SpecError if the price is impossible, nobody is called like the
+    provider, a list has faults or names GPUs that are unknown; or the price is ``wanted`` and
+    unknown.
+    """
+    contract = request.one_contract or Contract.ON_DEMAND
+    given = _stated(request.price, gpu, contract, notes)
+    if given is not None and contract != Contract.OWNED:
+        if not 0 <= given < _MOST:
+            raise SearchSpaceError(f"The price is USD per GPU-hour, not {given}.")
+        stated = one_price(given / HOUR, "given", contract)
+        return replace(stated, provider=request.provider or "")
+    path = _user_price_list(request, notes)
+    _check_provider(request.provider, path, notes)
+    price = _price(request, gpu, path, notes)
+    if price is None:
+        reason = _unknown(request, gpu.name, path, notes)
+        if wanted:
+            raise SearchSpaceError(reason)
+        notes.defaults["price"] = f"unknown ({reason.removesuffix('.')})"
+        return None
+    notes.defaults["price"] = _format_price(price, request.one_contract)
+    return price
+
+
+def _stated(price: Stated | None, gpu: GpuSpec, contract: str, notes: PlanNotes) -> float | None:
+    """The USD that a request states of a GPU; a part that names the GPU and the contract first."""
+    catalogue, found = notes.catalogue, dict[bool, float]()
+    for part in price_parts(price_of_contract(price, contract)):
+        name = part.gpu
+        if not name or name == gpu.name or catalogue.find(SpecKind.GPUS, name).stem == gpu.name:
+            found[bool(name)] = part.usd
+    return found.get(True, found.get(False))
+
+
+def _user_price_list(request: Request, notes: PlanNotes) -> Path | None:
+    """The list of the request, checked, and its digest noted with those of the others."""
+    folder = notes.catalogue.folder
+    own = None if request.prices is None else Path(request.prices).absolute()
+    files = [*([] if own is None else [own]), *notes.catalogue.price_files()]
+    notes.digests["price lists"] = _digest(tuple(files))
+    asked = request.gpu if isinstance(request.gpu, tuple) else (request.gpu or "",)
+    has_files = any(word.endswith(".toml") for word in asked)  # whose GPUs no list can name
+    if own is not None and not has_files and (faults := unknown_gpus(own, folder)):
+        raise SpecError("\n".join(faults))
+    return own
+
+
+@cache_by_files
+def _digest(files: tuple[Path, ...]) -> str:
+    return digest(*files)
+
+
+def _price(
+    request: Request, gpu: GpuSpec, user_folder: Path | None, notes: PlanNotes
+) -> Price | None:
+    if request.one_contract != Contract.OWNED:
+        folder = notes.catalogue.folder
+        return price_of(gpu.name, request.one_contract, request.provider, user_folder, folder)
+    if request.provider is not None:
+        raise SearchSpaceError(
+            f"Owned GPUs have no provider: leave out {request.provider!r}, or choose another "
+            "contract."
+        )
+    files = extra_files(OWNERSHIP, notes.catalogue.folder)
+    notes.digests["ownership figures"] = _digest(tuple(files))
+    place = dict(owned_place(request, notes))
+    share = request.term_utilization
+    if share is None and "cost" not in terms_of(request.workload, "limit"):
+        share = 1.0  # a service runs as long as its contract
+    if share is not None and share > 0:
+        place[UTILIZATION] = Owned(value=share, low=share, high=share, source="given", date="")
+    if (usd := _stated(request.purchase_price, gpu, Contract.OWNED, notes)) is not None:
+        known = ownership_of(gpu.name, notes.catalogue.folder).get(PURCHASE_PRICE)
+        place[PURCHASE_PRICE] = Owned(
+            value=usd, low=usd, high=usd, source="given", date="", gpus=known.gpus if known else 1
+        )
+    names = assumed_figures(gpu, notes.catalogue, place)
+    notes.assumed += [f"gpu ownership.{name}" for name in names]
+    price = owned(gpu, notes.catalogue, place)
+    rent = price_of(gpu.name, Contract.ON_DEMAND, None, user_folder, notes.catalogue.folder)
+    return replace(price, on_demand=rent.value) if price and rent else price
+
+
+def _check_provider(provider: str | None, user_folder: Path | None, notes: PlanNotes) -> None:
+    if provider is None:
+        return
+    known = providers_of(None, user_folder, notes.catalogue.folder)
+    if provider.strip().casefold() not in {name.casefold() for name in known}:
+        hint = did_you_mean(provider, known)
+        raise SearchSpaceError(
+            f"No price list has the provider {provider!r}.{hint} Known: {', '.join(known)}."
+        )
+
+
+def _unknown(request: Request, gpu: str, user_folder: Path | None, notes: PlanNotes) -> str:
+    """Why there is no price, and which there are."""
+    folder = notes.catalogue.folder
+    if request.contract == Contract.OWNED:
+        return (
+            f"The purchase price or the power of {gpu} is unknown: give --purchase-price, or rows "
+            f"in {OWNERSHIP} of --specs DIR."
+        )
+    words = f" {request.contract}" if request.contract else ""
+    whose = f" by {request.provider}" if request.provider else ""
+    told = f"No list has a{words} price of {gpu}{whose}: give --price"
+    contracts = contracts_of(gpu, folder, user_folder, request.provider)
+    if contracts:
+        return f"{told}, or --contract {' or '.join(contracts)}."
+    if request.provider and (sellers := providers_of(gpu, user_folder, folder)):
+        more = " and others" if len(sellers) > _SHOWN else ""
+        return f"{told}; it is sold by {', '.join(sellers[:_SHOWN])}{more}."
+    return f"{told}."
+
+
+def _format_price(price: Price, asked: str | None) -> str:
+    """A price in words: what is typical, the range, and in brackets what that rests on."""
+    words = f"{price.value * HOUR:.2f} USD per GPU-hour"
+    if price.contract != Contract.ON_DEMAND:
+        words += f" {price.contract}"
+        words += "" if asked else " (none is on-demand)"
+    if price.provider:
+        words += f" of {price.provider}"
+    if price.contract == Contract.OWNED:
+        words += f" in use, {price.basis}"
+    if price.low < price.high:
+        words += f", {price.low * HOUR:.2f} to {price.high * HOUR:.2f}"
+    if price.on_demand is not None:
+        whose = "rent" if price.contract == Contract.OWNED else "of sellers who ask"
+        words += f", {whose} {price.on_demand * HOUR:.2f} on demand"
+    if price.is_old:
+        words += f", {price.when}"
+    is_rent = price.offers > 1 and not price.basis
+    basis = f"{price.offers} offers" if is_rent else price.source
+    if is_rent and not price.provider:
+        basis = f"median of the sellers of {basis}"
+    return f"{words} ({basis}{f', {price.when}' if price.when else ''})"
+
+
+DEFAULT_GPU = "a100-sxm-80gb"
+_MOST_OF_NODE = 1024
+LARGEST_OF_ALL = 16_384
+# Nodes of 8 A100, H100 and H200 that clouds rent and NVIDIA sells have 1.8 to 3.2 times their
+# GPUs' memory: 1,152 to 2,048 GiB.
+_MOST_HOST_MEMORY = 1e18
+_USUAL_HOST_SHARE = 2.5
+
+
+@record(kw_only=True)
+class PricedHardware:
+    """A GPU in its cluster, and on what terms it runs."""
+
+    machine: Machine
+    site: OperatingTerms
+
+
+def read_priced_hardware(
+    request: Request, gpu: str | None, counts: tuple[int, ...], notes: PlanNotes, is_only: bool
+) -> PricedHardware:
+    """The GPU ``gpu`` of a request; a price that is wanted must be known where it ``is_only``.
+
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
+    """
+    spec, cluster = hardware(gpu, request.cluster, list(counts), notes)
+    if spec.announced:
+        notes.defaults["figures"] = f"as {spec.vendor} announced {spec.name}, not measured"
+    if request.workload == "train" and not request.at_shares:
+        _note_kernels(spec, gpu or spec.name, notes)
+    cluster = with_host_memory(cluster, spec, request.node_host_memory)
+    cluster = with_network(with_nodes(cluster, request.gpus_per_node), request.network)
+    if "cluster" in notes.defaults:
+        notes.defaults["cluster"] = _default_cluster_note(cluster, request.network)
+    wanted = any("cost" in word for word in (*request.objectives, *request.constraints))
+    offer = offer_of(request, spec, wanted and is_only, notes)
+    if request.term_utilization is not None and not 0 < request.term_utilization <= 1:
+        raise SearchSpaceError(
+            "--utilization is the share of the hours signed for that has work: above 0, at most 1."
+        )
+    site = OperatingTerms(
+        offer=offer,
+        utilization=request.term_utilization,
+        currency=None if request.currency is None else _currency(request.currency, notes),
+        contract=request.one_contract or Contract.ON_DEMAND,
+        reliability=reliability_of(request, notes),
+    )
+    if request.at_shares:
+        spec, cluster = ideal_hardware(spec, cluster)
+    spec, cluster = with_links(spec, cluster, request)
+    share = None
+    if request.workload != "train":  # of a rate that of the 16-bit peak
+        peak = spec.peak_flops.get(
+            Precision.BF16, spec.peak_flops.get(Precision.FP16, float("nan"))
+        )
+        share = share_of_peak(request.flops_efficiency, "flop/s", peak, "flops_efficiency")
+    if share is not None:
+        spec = with_compute_share(spec, share)
+    return PricedHardware(
+        machine=Machine(
+            gpu=spec,
+            cluster=cluster,
+            ideal=request.at_shares,
+            flops_efficiency=share,
+            memory_efficiency=share_of_peak(
+                request.memory_efficiency, "byte/s", spec.memory_bandwidth, "memory_efficiency"
+            ),
+            catalogue=notes.catalogue,
+        ),
+        site=with_power(site, request, notes),
+    )
+
+
+def _currency(word: str, notes: PlanNotes) -> Currency:
+    """A currency at its shipped rate, or at the one in USD behind its code.
+
+    Raises SearchSpaceError or SpecError if its rate is unknown or no number, or a list has faults.
+    """
+    code, _, given = word.strip().upper().partition("=")
+    if not given:
+        try:
+            return rate(code, notes.catalogue.folder)
+        except ValueError as error:
+            raise SearchSpaceError(f"--currency: {error}, or EUR=1.10 here.") from error
+    try:
+        usd = float(given)
+    except ValueError:
+        usd = 0.0
+    if not 0 < usd < _MOST:
+        raise SearchSpaceError(f"--currency: {given!r} is not a number of USD, as in EUR=1.10.")
+    return Currency(code=code, usd=usd)
+
+
+def _note_kernels(gpu: GpuSpec, word: str, notes: PlanNotes) -> None:
+    """Say of a GPU that a ``word`` names where no publication tells what a GPU's products reach."""
+    provenance = notes.catalogue.load_gpu(word).provenance
+    if is_assumed(provenance, "gemm.bf16.compute_fraction"):
+        share = gpu.efficiency.gemm["bf16"].compute_fraction
+        notes.defaults["kernels"] = (
+            f"products reach {share:.0%} of the peak of {gpu.name}: no published value"
+        )
+
+
+def every_count(most: int | None) -> tuple[int, ...]:
+    """The powers of two up to a cluster's end; without one, up to 16,384."""
+    return tuple(2**power for power in range((most or LARGEST_OF_ALL).bit_length()))
+
+
+def gpu_counts(num_gpus: object) -> list[int]:
+    """One or several numbers of GPUs as a list."""
+    counts = num_gpus if isinstance(num_gpus, tuple | list) else [num_gpus]
+    if not all(isinstance(count, int) for count in counts):
+        raise TypeError(f"{num_gpus!r} are not numbers of GPUs.")
+    return list(counts)
+
+
+def hardware(
+    gpu_name: str | None, cluster_name: str | None, counts: list[int], notes: PlanNotes
+) -> tuple[GpuSpec, ClusterSpec]:
+    """The GPU and its cluster; what nobody named goes into ``notes``.
+
+    Raises SpecError if one of them is unknown or faulty, or the cluster has other GPUs or fewer.
+    """
+    cluster = None
+    if cluster_name is not None:
+        loaded = notes.catalogue.load_cluster(cluster_name)
+        cluster = loaded.spec
+        notes.spec("cluster", cluster.name, loaded.digest, loaded.provenance)
+    elif gpu_name is None:
+        notes.defaults["gpu"] = f"{DEFAULT_GPU} (default)"
+    name = gpu_name or (cluster.gpu if cluster is not None else DEFAULT_GPU)
+    gpu = notes.catalogue.load_gpu(name)
+    notes.spec("gpu", gpu.spec.name, gpu.digest, gpu.provenance)
+    if cluster is None:
+        cluster = default_cluster(gpu.spec)
+        notes.defaults["cluster"] = _default_cluster_note(cluster)
+    elif gpu.spec.name != cluster.gpu and notes.catalogue.find("gpus", cluster.gpu) != gpu.path:
+        raise SpecError(
+            f"Cluster {cluster.name} is of {cluster.gpu}, not of {gpu.spec.name}: "
+            "leave out --gpu or --cluster, or give a file of such a cluster."
+        )
+    elif cluster.max_gpus is not None and max(counts, default=0) > cluster.max_gpus:
+        raise SpecError(
+            f"Cluster {cluster.name} ends at {cluster.max_gpus} GPUs, not {max(counts)}: "
+            "choose another --cluster, or --gpu for a cluster of any size."
+        )
+    return gpu.spec, cluster
+
+
+def _default_cluster_note(cluster: ClusterSpec, network: str | None = None) -> str:
+    """The nodes and the network of a cluster that nobody named."""
+    origin = "the GPU's own links" if network is None else f"--network {network}"
+    return (
+        f"nodes of {cluster.gpus_per_node}, {cluster.scale_out.bandwidth * 8 / 1e9:g} Gbit/s "
+        f"per GPU between them ({origin})"
+    )
+
+
+def with_host_memory(cluster: ClusterSpec, gpu: GpuSpec, given: float | None) -> ClusterSpec:
+    """The cluster with the host memory of its nodes as given, or a GPU's share as assumed.
+
+    Raises SearchSpaceError if it is none.
+    """
+    if given is not None:
+        if gpu.unified_memory:
+            raise SearchSpaceError(
+                f"{gpu.name} and its host have one memory of {format_gib(gpu.memory_capacity)}: "
+                "leave out --host-memory."
+            )
+        if not 0 < given < _MOST_HOST_MEMORY:
+            raise SearchSpaceError(
+                "--host-memory of a node is more than 0 and less than a million TB, such as 512GiB."
+            )
+        return replace(cluster, host_memory=given)
+    known = gpu.host.memory_per_gpu if gpu.host is not None else None
+    if cluster.host_memory or cluster.host_memory_per_gpu or known or gpu.unified_memory:
+        return cluster
+    return replace(cluster, host_memory_per_gpu=_USUAL_HOST_SHARE * gpu.memory_capacity)
+
+
+def with_nodes(cluster: ClusterSpec, gpus_per_node: int | None) -> ClusterSpec:
+    """The cluster with so many GPUs in a node.
+
+    The fabric joins those of a node, unless it joined GPUs of several nodes before.
+
+    Raises SearchSpaceError if no node has so many.
+    """
+    if gpus_per_node is None or gpus_per_node == cluster.gpus_per_node:
+        return cluster
+    if gpus_per_node > _MOST_OF_NODE:
+        raise SearchSpaceError(f"gpus_per_node is at most {_MOST_OF_NODE:,}: {gpus_per_node:,}.")
+    domain = cluster.scale_up.domain_size
+    if domain <= cluster.gpus_per_node or domain < gpus_per_node:
+        domain = gpus_per_node
+    return replace(
+        cluster, gpus_per_node=gpus_per_node, scale_up=replace(cluster.scale_up, domain_size=domain)
+    )
+
+
+def with_links(gpu: GpuSpec, cluster: ClusterSpec, request: Request) -> tuple[GpuSpec, ClusterSpec]:
+    """A GPU and a cluster whose links reach given shares of their bandwidth.
+
+    Raises SearchSpaceError if a share is none.
+    """
+    name, up, out = "intra_node_efficiency", cluster.scale_up, cluster.scale_out
+    inside = share_of_peak(request.intra_node_efficiency, "byte/s", up.bandwidth, name)
+    if inside is not None:
+        gpu = with_link_share(gpu, up.kind, inside)
+    name = "inter_node_efficiency"
+    between = share_of_peak(request.inter_node_efficiency, "byte/s", out.bandwidth, name)
+    if between is not None:
+        cluster = replace(cluster, scale_out=replace(out, efficiency=between))
+    return gpu, cluster
+
+
+def share_of_peak(
+    given: float | str | None, dimension: str, peak: float, name: str
+) -> float | None:
+    """A share of a peak, given as a fraction or as an achieved rate with its unit.
+
+    Raises SearchSpaceError if it is neither, or not in (0, 1].
+    """
+    if given is None:
+        return None
+    if isinstance(given, str):
+        try:
+            share = parse_quantity(given, dimension) / peak
+        except ValueError as error:
+            raise SearchSpaceError(f"{name}: {error}.") from error
+    else:
+        share = given
+    if not 0 < share <= 1:
+        raise SearchSpaceError(
+            f"{name} = {given} is {share:.4g} of the peak; it must be above 0 and at most 1."
+        )
+    return share

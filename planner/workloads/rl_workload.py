@@ -1,0 +1,578 @@
+"""Reinforcement learning as a workload: the question, the configurations, the words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+
+from planner.base import formatting
+from planner.base.arrays import first
+from planner.base.csv_cells import Value, number_of_row
+from planner.base.enums import AdapterKind
+from planner.base.formatting import format_large
+from planner.base.software_enums import Placement
+from planner.base.training_aliases import AdapterSync, Algorithm
+from planner.configurations.configuration_tables import DEGREES, NAMES, Reason, format_value
+from planner.configurations.enumerate import (
+    AXES,
+    Factor,
+    OpenMesh,
+    as_values,
+    coded_values,
+    refuse_unknown,
+    single_axis,
+)
+from planner.configurations.rl_configurations import ROLLOUT, RlConfigurations
+from planner.configurations.rl_rules import (
+    RL_ONLY_RULES,
+    RL_REJECTING,
+    ROLLOUT_CACHE,
+    RlContext,
+    is_misplaced,
+)
+from planner.errors import SearchSpaceError, SpecError
+from planner.estimators.ideal_hardware import ideal_framework
+from planner.estimators.inference.continuous_batching import decode_batch
+from planner.estimators.inference.step import step_time
+from planner.estimators.rl.context import RlSetting
+from planner.estimators.rl.step import TRAINER_PHASES
+from planner.estimators.training.flops import adapter_parameter_count
+from planner.optimize.source import Candidates, Source
+from planner.question.names import PLACEMENT, TRAIN_GPUS
+from planner.question.request import Request
+from planner.question.terms import glossary, plain_values, terms_about, terms_of
+from planner.specs.catalogue import Catalogue
+from planner.specs.engine import EngineProfile
+from planner.specs.framework import FrameworkProfile
+from planner.specs.model import ModelSpec
+from planner.specs.rollouts import RlWorkload, RolloutProfile
+from planner.specs.search_space import SearchSpace
+from planner.specs.software_profile import engine_on
+from planner.specs.spec_files import check_spec, text_digest
+from planner.specs.training_workload import AdapterSetup
+from planner.workloads.assumptions import PlanNotes
+from planner.workloads.priced_hardware import gpu_counts
+from planner.workloads.rl_runs import RlRuns, RlSource, splits
+from planner.workloads.serving_space import limited, with_options
+from planner.workloads.serving_workload import timed_inference
+from planner.workloads.training_question import (
+    adapter_answers,
+    adapter_fields,
+    adapter_words,
+    with_expert_adapters,
+)
+from planner.workloads.training_workload import (
+    default_notes,
+    framework_defaults,
+    mesh_of,
+    source_defaults,
+    timed_training,
+)
+from planner.workloads.workload import (
+    ALL_MODULES,
+    HardwareScenario,
+    ResultWording,
+    TimedPart,
+    TimedStep,
+    Workload,
+    WorkloadQuestion,
+    evaluate_single,
+)
+
+SINGLE = "rl_single"
+_SPACE = "rl"
+_TOKENS = 1024
+_USUAL = {
+    **{name: int(glossary()[name].default) for name in terms_about("rl_step")},
+    **dict.fromkeys(terms_about("length", "rl"), _TOKENS),
+}
+_STEPS = 1000
+_LONGEST = ("output_cap",)
+_CAP = 4
+# Of answers to questions of mathematics and code.
+_VARIATION = 0.8
+_NODES = "nodes"
+"""What a space says of ``train_gpus`` where all multiples of a node are tried."""
+_RL_ONLY_PARAMETERS = tuple(name for name in RlConfigurations.names() if name not in NAMES)
+_ADAPTED = AdapterSetup.__dataclass_fields__
+_LEARNING = terms_about("learning_setting")
+
+
+def ask_rl(request: Request, catalogue: Catalogue, notes: PlanNotes) -> WorkloadQuestion:
+    """The model, the step and the space of a request.
+
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
+    """
+    if request.num_gpus is None:
+        raise SearchSpaceError("Give the number of GPUs with --gpus.")
+    model = catalogue.load_model(str(request.model))
+    notes.copy(str(request.model), model.name)
+    notes.digests[f"model {model.name}"] = text_digest(repr(model))
+    given = request.space
+    return WorkloadQuestion(
+        request=request,
+        model=model,
+        work=_work(request, model, notes),
+        counts=tuple(sorted(set(gpu_counts(request.num_gpus)))),
+        space=(_SPACE, "default") if given is None else (given, None),
+        profile=("nemo-rl", "most published steps are of it; --framework all compares")
+        if given in (None, SINGLE)
+        else (None, "of the space"),
+    )
+
+
+def _work(request: Request, model: ModelSpec, notes: PlanNotes) -> RlWorkload:
+    """The step that is asked for; what nobody said is noted."""
+    values: dict[str, object] = {
+        name: getattr(request, name)
+        for name in terms_of("rl", "question")
+        if name in RlWorkload.__dataclass_fields__
+    }
+    for name, usual in _USUAL.items():
+        if values[name] is None:
+            values[name] = usual
+            notes.defaults[name] = f"{usual:,} (default)"
+    mean = int(str(values["output_tokens"]))
+    if values["output_cap"] is None:
+        values["output_cap"] = cap = _CAP * mean
+        notes.defaults["output_cap"] = f"{cap:,} ({_CAP} times the mean)"
+    if not request.output_variation:
+        values["output_variation"] = _VARIATION
+        notes.defaults["output_variation"] = (
+            f"{_VARIATION:g} (usual of answers that reason; an --output-cap at the mean makes "
+            "all equally long)"
+        )
+    words = ", ".join(Algorithm)
+    if str(request.algorithm) not in list(Algorithm):
+        raise SpecError(f"Unknown algorithm {request.algorithm!r}. Known: {words}.")
+    algorithm = Algorithm(str(request.algorithm))
+    if values["reference_model"] is None:
+        values["reference_model"] = algorithm is not Algorithm.DAPO
+    if values["critic"] is None:
+        values["critic"] = algorithm is Algorithm.PPO
+    adapter = adapter_fields(request, notes.defaults)
+    values = {name: value for name, value in values.items() if name not in _ADAPTED} | adapter
+    values["adapter_sync"] = _adapter_sync(request, is_frozen=adapter["adapter"] != "none")
+    values["micro_batch_tokens"] = request.micro_batch_tokens or 0
+    values["steps"] = request.max_steps or _STEPS
+    if request.max_steps is None:
+        notes.defaults["max_steps"] = f"{_STEPS:,}, for which time and cost are shown (default)"
+    work = check_spec(RlWorkload, values, where="the step")
+    _check(work, model)
+    return work
+
+
+def _adapter_sync(request: Request, *, is_frozen: bool) -> AdapterSync | None:
+    """What of adapters the engine is given, where the request says so."""
+    given = request.adapter_sync
+    if given is None:
+        return None
+    if not is_frozen:
+        raise SpecError("adapter_sync says how adapters get to the engine: give --adapter lora.")
+    if given not in list(AdapterSync):
+        raise SpecError(f"Unknown adapter_sync {given!r}. Known: {', '.join(AdapterSync)}.")
+    return AdapterSync(given)
+
+
+def _check(work: RlWorkload, model: ModelSpec) -> None:
+    if not any(each.causal for each in model.attentions):
+        raise SpecError(f"{model.name} generates no answers: name a model that does.")
+    if work.output_cap < work.output_tokens:
+        raise SpecError(
+            f"Answers of {work.output_tokens:,} tokens on average cannot be cut off at "
+            f"{work.output_cap:,}: give an --output-cap of {work.output_tokens:,} or more, or "
+            "fewer --output-tokens."
+        )
+    if 0 < work.micro_batch_tokens < work.longest:
+        raise SpecError(
+            f"A micro-batch of {work.micro_batch_tokens:,} tokens has no room for the longest "
+            f"sequence, {work.input_tokens:,} + {work.output_cap:,} tokens: give "
+            f"--micro-batch-tokens {work.longest} or more, or a lower --output-cap."
+        )
+    limit = model.max_position_embeddings
+    if limit is not None and work.longest > limit:
+        raise SpecError(
+            f"{model.name} has positions for {limit:,} tokens, not {work.longest:,} (prompt and "
+            f"longest answer): give --output-cap {limit - work.input_tokens} or less."
+        )
+
+
+def _sources(scene: HardwareScenario) -> list[Source]:
+    question, profile, place = scene.question, scene.profile, scene.place
+    rollouts = profile.rollouts
+    if rollouts is None:
+        raise SearchSpaceError(
+            f"{profile.name} generates no answers: name a --framework that does (verl, nemo-rl, "
+            "openrlhf, slime, trl, prime-rl)."
+        )
+    if why := _lacking(question.work, rollouts):
+        raise SearchSpaceError(f"{profile.name} {why}")
+    work = with_expert_adapters(question.work, question.request, question.model, profile)
+    word = _engine(scene, profile.name, rollouts)
+    engine = place.machine.catalogue.load_engine(word).spec
+    engine = engine_on(engine, place.machine.gpu, offline=True)
+    engine = with_options(generating(engine, rollouts), question.request)
+    setting = RlSetting(
+        machine=place.machine,
+        model=question.model,
+        framework=profile,
+        engine=engine,
+        workload=work,
+        engine_word=word,
+    )
+    batch = question.request.global_batch_size or question.work.samples
+    settings = {"global_batch_size": batch, **question.request.settings}
+    settings |= framework_defaults(scene, question.work)
+    return [
+        RlSource(
+            setting=setting,
+            mesh=rl_mesh(setting, scene.space, settings, question.counts),
+            counts=question.counts,
+            site=place.site,
+        )
+    ]
+
+
+def _engine(scene: HardwareScenario, framework: str, rollouts: RolloutProfile) -> str:
+    """The engine that generates: the framework's, or another that it has."""
+    known = (rollouts.engine, *rollouts.engines)
+    given = scene.question.request.engine or rollouts.engine
+    if not isinstance(given, str):
+        raise SearchSpaceError("One engine generates the answers: name one with --engine.")
+    catalogue = scene.place.machine.catalogue
+    by_name = {catalogue.load_engine(word).spec.name: word for word in known}
+    word = by_name.get(given, given)
+    if word not in known:
+        raise SearchSpaceError(
+            f"{framework} does not generate with {given}: it has {' and '.join(known)}."
+        )
+    return word
+
+
+def generating(engine: EngineProfile, rollouts: RolloutProfile) -> EngineProfile:
+    """The engine with as many answers at once as its framework lets it generate."""
+    return limited(engine, rollouts.max_num_seqs) if rollouts.max_num_seqs else engine
+
+
+def _lacking(work: RlWorkload, rollouts: RolloutProfile) -> str:
+    """What of the work a framework does not train on generated answers; empty where all."""
+    if work.is_frozen and work.adapter not in rollouts.adapters:
+        known = " and ".join(rollouts.adapters) or "no adapters"
+        return (
+            f"trains {known} on generated answers, not {work.adapter}: --framework all compares "
+            "those that do."
+        )
+    if work.critic and not rollouts.critic:
+        return (
+            f"trains no critic beside the policy, as {work.algorithm} with one needs: --algorithm "
+            "grpo, rloo or dapo without --critic, or --framework all for those that do."
+        )
+    return ""
+
+
+def _suits(question: WorkloadQuestion, framework: FrameworkProfile) -> bool:
+    """Whether a framework generates answers and trains what is asked for on them."""
+    rollouts = framework.rollouts
+    return rollouts is not None and not _lacking(question.work, rollouts)
+
+
+def rl_mesh(
+    setting: RlSetting, space: SearchSpace, settings: Mapping[str, object], counts: Sequence[int]
+) -> OpenMesh[RlConfigurations]:
+    """All combinations of the values of trainer, engine and placement.
+
+    Placements that rules exclude are left out where there are others.
+
+    Raises SearchSpaceError if a parameter or a value is unknown, or there is no value left.
+    """
+    kind = RlConfigurations
+    refuse_unknown(space, settings, kind.names(), derived=("rollout_gpus", "data_parallel"))
+    said = {**space.parameters, **settings}
+    if coded_values("micro_batch_size", as_values(said.get("micro_batch_size", 1), {})) != [1]:
+        raise SearchSpaceError(
+            "micro_batch_size: answers are packed into micro-batches of so many tokens: give "
+            "--micro-batch-tokens."
+        )
+    plain = plain_values("rl")
+    split = _splits(setting, said, counts)
+    own = [name for name in _RL_ONLY_PARAMETERS if name not in split]
+    trainer = mesh_of(
+        replace(space, parameters={n: v for n, v in space.parameters.items() if n in NAMES}),
+        {n: v for n, v in settings.items() if n in NAMES},
+        num_gpus=counts,
+        model=setting.model,
+        framework=setting.framework,
+        workload=setting.packed.workload,
+    )
+    apart = (*split, "micro_batch_size")
+    axes: list[list[Factor]] = [[split]]
+    axes += [[{name: trainer.values(name)} for name in axis if name not in apart] for axis in AXES]
+    axes.append([single_axis(kind, "micro_batch_size", [1])])
+    values = {name: coded_values(name, as_values(said.get(name, plain[name]), {})) for name in own}
+    axes.append([single_axis(kind, name, values[name]) for name in own])
+    return OpenMesh(kind=kind, axes=[axis for axis in axes if axis])
+
+
+def _splits(setting: RlSetting, said: Mapping[str, object], counts: Sequence[int]) -> Factor:
+    """Placements with the GPUs that train, in rows; those that rules exclude are left out."""
+    plain = plain_values("rl")
+    names = (PLACEMENT, *_LEARNING)
+    values = {name: as_values(said.get(name, plain[name]), {}) for name in (TRAIN_GPUS, *names)}
+    is_open, node = _NODES in values[TRAIN_GPUS], setting.machine.cluster.gpus_per_node
+    given = [0.0] if is_open else coded_values(TRAIN_GPUS, values[TRAIN_GPUS])
+    choices = [coded_values(name, values[name]) for name in names]
+    rows = []
+    for count, (placement, *others) in product(counts, product(*choices)):
+        trains = given
+        if is_open and placement != Placement.COLOCATED:
+            trains = splits(count, node)
+        rows += [(count, train, placement, *others) for train in trains]
+    columns = np.array(rows, dtype=np.float64).T
+    heads = ("num_gpus", TRAIN_GPUS, *names)
+    found = {n: RlConfigurations.cast(n, one) for n, one in zip(heads, columns, strict=True)}
+    context = RlContext(rollouts=setting.rollouts, workload=setting.workload)
+    possible = ~is_misplaced(found, context)
+    if possible.any():
+        found = {name: kept[possible] for name, kept in found.items()}
+    return found
+
+
+def rl_steps(candidates: Candidates) -> Mapping[str, TimedStep]:
+    """The phases that a step waits for, an optimizer step, and a step of the full engine."""
+    if not isinstance(candidates, RlRuns):
+        return {}
+    step, total = candidates.step, first(candidates.step_time)
+    kinds = {"generate": "decode", **dict.fromkeys(TRAINER_PHASES, "training")}
+    parts = [
+        TimedPart.of(name, ALL_MODULES, {name: seconds}, (), part=name, like=kinds.get(name, ""))
+        for name, seconds in step.shown_times().items()
+    ]
+    serving, engine = step.setting.serving, step.rollout.configurations
+    decode = step_time(serving, engine, decode_batch(serving, engine.concurrency), decoding=True)
+    return {
+        "step": TimedStep(seconds=total, parts=tuple(parts)),
+        "training": timed_training(step.trainer.time, "training"),
+        "decode": replace(timed_inference(decode), software=serving.engine.name),
+    }
+
+
+def _settled(source: Source) -> dict[str, Value]:
+    """Answers that a plan was made with where the user gave none."""
+    if not isinstance(source, RlSource):
+        raise TypeError(f"{source} is no reinforcement learning.")
+    work, known = source.setting.workload, terms_of("rl", "question")
+    found: dict[str, Value] = {
+        name: getattr(work, name) for name in known if hasattr(work, name) and name not in _ADAPTED
+    }
+    if not work.micro_batch_tokens:
+        del found["micro_batch_tokens"]
+    del found["adapter_sync"]
+    if work.is_frozen:
+        found |= adapter_answers(work) | {"adapter": str(work.adapter)}
+        found["adapter_sync"] = str(source.setting.adapter_sync)
+    found |= {"algorithm": str(work.algorithm), "max_steps": work.steps}
+    found |= {"gpu": source.gpu, "framework": source.profile}
+    return found | {
+        "engine": source.setting.engine_word,
+        "reliability": source.site.reliability.name,
+    }
+
+
+def _question_words(setting: RlSetting) -> list[str]:
+    """What a step has to do, in a line or two."""
+    work = setting.workload
+    lengths = f"{work.input_tokens:,} tokens in, {work.output_tokens:,} out on average"
+    words = [
+        f"{work.algorithm}: {work.prompts_per_step:,} prompts x {work.samples_per_prompt:,} "
+        f"answers a step, {lengths}, {work.output_cap:,} at most"
+    ]
+    models = [
+        name for name in ("reference model", "critic") if getattr(work, name.replace(" ", "_"))
+    ]
+    passes = ["old log-probabilities"] if work.old_logprob else []
+    if models or passes:
+        words.append(f"The trainer computes {', '.join([*passes, *models])} beside the update")
+    if work.is_frozen:
+        words.append(_adapter_words(setting))
+    return words
+
+
+def _adapter_words(setting: RlSetting) -> str:
+    """What of a frozen model is trained, and what the engine is given of it."""
+    work = setting.workload
+    given = "they alone" if setting.serves_adapter else "all weights with them added"
+    count = format_large(adapter_parameter_count(setting.packed))
+    return (
+        f"{adapter_words(work)}: {count} parameters trained; the engine is given {given}; no "
+        "published step trains adapters, so that intervals are those of steps of all weights"
+    )
+
+
+_ENGINE = {"tp": f"{ROLLOUT}tensor_parallel", "ep": f"{ROLLOUT}expert_parallel"}
+
+
+def layout(row: Mapping[str, object]) -> str:
+    """``async(1) 24+40: tp2 ep8 / 20 x tp2``: placement with staleness, the split, the layouts."""
+    partial = ["partial"] if row["partial_rollout"] else []
+    more = " ".join([*_older(row), *partial])
+    return f"{row['placement']}{f'({more})' if more else ''} {_split(row)}"
+
+
+def plan_words(row: Mapping[str, object]) -> str:
+    """The same, with what stands in brackets in words behind it."""
+    older = [f"staleness {steps}" for steps in _older(row)]
+    partial = ["partial rollouts"] if row["partial_rollout"] else []
+    return ", ".join([f"{row['placement']} {_split(row)}", *older, *partial])
+
+
+def _older(row: Mapping[str, object]) -> list[str]:
+    """The staleness, where the placement alone does not say it."""
+    is_said = row["placement"] == Placement.ONE_STEP_OFF.word or not row["staleness"]
+    return [] if is_said else [str(row["staleness"])]
+
+
+def _split(row: Mapping[str, object]) -> str:
+    """``24+40: tp2 ep8 / 20 x tp2``: GPUs that train and generate, the trainer, the engines."""
+    train, rollout = number_of_row(row, "train_gpus"), number_of_row(row, "rollout_gpus")
+    is_apart = row["placement"] != Placement.COLOCATED.word
+    gpus = f"{train:,.0f}+{rollout:,.0f}" if is_apart else f"{rollout:,.0f}"
+    known = terms_of("train", "parameter")
+    sizes = {known[name].short: number_of_row(row, name) for name in DEGREES if name in row}
+    degrees = " ".join(f"{short}{n:,.0f}" for short, n in sizes.items() if n > 1) or "dp"
+    split = " ".join(
+        f"{short}{number_of_row(row, name):,.0f}"
+        for short, name in _ENGINE.items()
+        if number_of_row(row, name) > 1
+    )
+    number = rollout / number_of_row(row, _ENGINE["tp"])
+    return f"{gpus}: {degrees} / {number:,.0f} x {split or 'tp1'}"
+
+
+def _blamed(candidates: Candidates, rule: str) -> str:
+    """The values of a configuration that break a rule, and the nearest that would not."""
+    if not isinstance(candidates, RlRuns):
+        raise TypeError(f"{candidates!r} is no reinforcement learning.")
+    words = _broken_words(candidates).get(rule, "")
+    tried = _remedies(candidates).get(rule, {})
+    mended = (_mended(candidates, rule, name, values) for name, values in tried.items())
+    nearest = next(filter(None, mended), "")
+    if rule == "ranks" and not nearest:
+        work = candidates.source.setting.workload
+        ranks = int(first(candidates.configurations.data_parallel))
+        unit = ranks // math.gcd(ranks, work.samples_per_prompt)
+        nearest = f"prompts_per_step={max(round(work.prompts_per_step / unit), 1) * unit}"
+    return f"{words}; nearest: {nearest}" if nearest else words
+
+
+def _broken_words(runs: RlRuns) -> dict[str, str]:
+    """What each rule is about, as the first configuration has it."""
+    c, setting, name = runs.configurations, runs.source.setting, runs.source.profile
+    rollouts, batch = setting.rollouts, first(c.global_batch_size)
+    placement = Placement(int(first(c.placement))).word
+    tp, generates = first(c.rollout_tensor_parallel), first(c.rollout_gpus)
+    words = (
+        f"{name} has {', '.join(rollouts.placements)}",
+        f"{first(c.trainer_gpus):,.0f} of {first(c.num_gpus):,.0f} GPUs train",
+        f"staleness {first(c.staleness):g} of {placement}",
+        f"{name} can in {', '.join(rollouts.partial) or 'no placement'}",
+        f"{tp:,.0f} of {generates:,.0f} GPUs",
+        f"{batch:,.0f} of {setting.workload.samples:,}",
+        f"{batch:,.0f} sequences on {first(c.data_parallel):g} copies",
+        f"that takes {formatting.format_gib(first(runs.step.rollout.needed))} a GPU with "
+        "all weights",
+    )
+    rules: tuple[Reason, ...] = (*RL_ONLY_RULES, ROLLOUT_CACHE)
+    return {rule.name: told for rule, told in zip(rules, words, strict=True)}
+
+
+def _remedies(runs: RlRuns) -> dict[str, dict[str, Sequence[float]]]:
+    """By rule the parameters that keep it, each with the values that may."""
+    c = runs.configurations
+    gpus: dict[str, Sequence[float]] = {"train_gpus": range(1, int(first(c.num_gpus)) + 1)}
+    batches: dict[str, Sequence[float]] = {
+        "global_batch_size": _divisors(runs.source.setting.workload.samples)
+    }
+    degrees: dict[str, Sequence[float]] = {
+        "rollout_tensor_parallel": _divisors(int(first(c.rollout_gpus)))
+    }
+    return {
+        "gpu_split": gpus,
+        "staleness": {"staleness": (0, 1)},
+        "partial_rollout": {"staleness": (1,), "partial_rollout": (0,)},
+        "rollout_split": degrees,
+        "step_batch": batches,
+        "ranks": {**batches, **gpus},
+        ROLLOUT_CACHE.name: {"rollout_gpu_memory": [n / 100 for n in range(1, 100)], **degrees},
+    }
+
+
+def _mended(runs: RlRuns, rule: str, name: str, values: Sequence[float]) -> str:
+    """The value of a parameter, of some that nearest to its own, with which a rule is kept."""
+    tried = np.array(values, dtype=np.float64)
+    codes = runs.otherwise(**{name: RlConfigurations.cast(name, tried)}).rejected_by
+    number = 1 + [each.name for each in RL_REJECTING].index(rule)
+    kept = tried[np.broadcast_to((codes == 0) | (codes > number), tried.shape)]
+    if not kept.size:
+        return ""
+    own = first(getattr(runs.configurations, name))
+    best = min(kept, key=lambda value: abs(value - own))
+    return f"{name}={format_value(name, best)}".lower()
+
+
+def _divisors(whole: int) -> list[float]:
+    """The numbers that divide another."""
+    return [float(n) for n in range(1, whole + 1) if whole % n == 0]
+
+
+RL = Workload(
+    name="rl",
+    profile_kind="framework",
+    single=SINGLE,
+    ask=ask_rl,
+    sources=_sources,
+    objectives=lambda _: ("step_time", "memory_headroom"),
+    ideal=ideal_framework,
+    settled=_settled,
+    usual=default_notes,
+    unset=source_defaults,
+    once=evaluate_single,
+    adapters=(AdapterKind.NONE, AdapterKind.LORA, AdapterKind.QLORA),
+    suits=_suits,
+    weighed=("time_to_train_days", "cost_usd", "num_gpus"),
+    timed=rl_steps,
+    lengths=(*terms_about("length", "rl"), *_LONGEST),
+    longest=_LONGEST,
+    batch="",
+    wording=ResultWording(
+        noun="plan",
+        question_lines=_question_words,
+        in_short=plan_words,
+        brief=plan_words,
+        layout=layout,
+        in_layout=(*DEGREES[:-1], *_RL_ONLY_PARAMETERS[:4], *_ENGINE.values(), "rollout_gpus"),
+        blamed=_blamed,
+        legend=lambda _: (
+            "layout: placement (staleness, partial rollouts), GPUs that train + generate: the "
+            "trainer's split / engines x theirs"
+        ),
+        results=lambda _: (
+            "step_time_s",
+            "time_generate_s",
+            "time_update_s",
+            "time_sync_s",
+            "bottleneck",
+            "tokens_per_s_per_gpu",
+            "peak_memory_gib",
+        ),
+        shown_columns=(
+            "step_time_s",
+            "tokens_per_s_per_gpu",
+            "cost_per_million_trained_tokens_usd",
+        ),
+        of_objective={"throughput": "tokens_per_s", "memory_headroom": "peak_memory_gib"},
+    ),
+)

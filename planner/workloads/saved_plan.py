@@ -1,0 +1,296 @@
+"""A plan as a value: one configuration with every question answered, that a file can hold."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import field, fields
+from pathlib import Path
+from typing import Self
+
+from planner.base.csv_cells import Row, Value
+from planner.base.read_files import RESULT, read_json, read_toml
+from planner.base.records import record
+from planner.base.version import __version__
+from planner.errors import SearchSpaceError, SpecError, did_you_mean
+from planner.question.parse_values import format_input, parse_value
+from planner.question.prices import price_of_contract
+from planner.question.renamed import current_keys
+from planner.question.request import ALL, PlanRequest, Request
+from planner.question.terms import Term, plain_values, terms_about, terms_of
+from planner.workloads.build_request import make_request
+from planner.workloads.make_plan import Plan
+from planner.workloads.registry import workload_names
+
+PLAN_FILE = "plan.toml"
+"""What the plan is called in the directory of a launch."""
+
+_HEADER = "# `planner estimate --plan FILE` shows this plan; other options beside it change it.\n"
+_WHOLE_SPACE = "space"
+_OF_POOLS = ("mode", "prefill_gpu")
+_TOKENS = "total_tokens"
+
+
+@record(kw_only=True)
+class SavedPlan:
+    """One configuration: what was asked, each answer, and the value of every parameter.
+
+    ``answers`` maps questions of the table of terms, ``parameters`` its parameters, to plain
+    words and numbers; of disaggregated plans also those of the prefill workers. ``specs`` has the
+    digests of the specs it was made with: with the same specs its estimate is the same to the
+    last bit. ``specs_folder`` is that of own specs, empty if there was none. ``defaulted`` are the
+    parameters that a file lacked, as one of an older version does, and that have their defaults.
+    """
+
+    workload: str
+    answers: Row
+    parameters: Row
+    specs: Mapping[str, str] = field(default_factory=dict)
+    version: str = __version__
+    specs_folder: str = ""
+    defaulted: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, plan: Plan, row: Row) -> Self:
+        """The plan of a row of result columns that a search of ``plan`` found."""
+        workload = plan.workload.name
+        given = all_answers(plan, row)
+        pools = terms_of(workload, "pool") if row.get("prefill_gpu") is not None else ()
+        names = (*terms_of(workload, "parameter"), *pools)
+        parameters = {name: row[name] for name in names}
+        return cls(
+            workload=workload,
+            answers={
+                name: _absolute(answer) if _is_file(name, answer) else answer
+                for name, answer in given.items()
+                if answer is not None and name not in parameters
+            },
+            parameters=parameters,
+            specs=dict(plan.digests),
+            specs_folder="" if plan.request.specs is None else str(plan.request.specs.absolute()),
+        )
+
+    def request(self) -> Request:
+        """The request whose one configuration this is.
+
+        Raises SpecError or SearchSpaceError if an answer or a value is not what its name takes.
+        """
+        named = {
+            name: self.parameters[name]
+            for name, term in terms_of(self.workload, "parameter").items()
+            if term.is_asked
+        }
+        settings = {name: value for name, value in self.parameters.items() if name not in named}
+        asked = {"workload": self.workload, "settings": settings, **named, **self.answers}
+        request = make_request({**asked, "specs": self.specs_folder or None})
+        return PlanRequest(**vars(request))
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain words and numbers, as JSON takes them."""
+        parts = {name: getattr(self, name) for name in _file_parts()}
+        return {name: dict(p) if isinstance(p, Mapping) else p for name, p in parts.items()}
+
+    @classmethod
+    def from_dict(cls, table: object, where: str) -> Self:
+        """A plan out of what `to_dict` made, here or in an older version.
+
+        Raises SpecError if something is unknown, or missing and without a default; the message
+        names ``where``.
+        """
+        if not isinstance(table, Mapping):
+            raise SpecError(f"{where}: is not a plan: give a file of --save-plan.")
+        table = current_keys(table, where)
+        workload = table.get("workload")
+        if workload not in workload_names():
+            *first, last = workload_names()
+            words = f"{', '.join(first)} or {last}"
+            raise SpecError(f"{where}: is not a plan: its workload is {words}.")
+        faults = [f"{name} is not part of a plan." for name in table if name not in _file_parts()]
+        answers = _read_part(table, "answers", terms_of(workload, "question"), faults)
+        parameters = _read_part(
+            table, "parameters", terms_of(workload, "parameter", "pool"), faults
+        )
+        texts, digests = _texts(table, faults), table.get("specs", {})
+        if not isinstance(digests, Mapping) or not all(
+            isinstance(digest, str) for digest in digests.values()
+        ):
+            faults.append("[specs] is not a table of digests.")
+        plain = plain_values(workload)
+        lacking = [name for name in terms_of(workload, "parameter") if name not in parameters]
+        needed = sorted(name for name in lacking if name not in plain)
+        if not faults:
+            faults += [f"parameters.{name} is missing." for name in needed]
+        if "model" not in answers and not faults:
+            faults.append("answers.model is missing.")
+        if faults:
+            raise SpecError("\n".join(f"{where}: {fault}" for fault in faults))
+        defaulted = tuple(name for name in plain if name in lacking)
+        return cls(
+            workload=workload,
+            answers=answers,
+            parameters={**{name: plain[name] for name in defaulted}, **parameters},
+            defaulted=defaulted,
+            specs=digests,
+            **texts,
+        )
+
+    def to_toml(self) -> str:
+        """The text of a plan file."""
+        lines = [_HEADER]
+        tables = {name: value for name, value in self.to_dict().items() if isinstance(value, dict)}
+        words = ("workload", "version", *(("specs_folder",) if self.specs_folder else ()))
+        lines += [f"{name} = {toml_value(getattr(self, name))}\n" for name in words]
+        for name, table in tables.items():
+            lines.append(f"\n[{name}]\n")
+            lines += [f"{_key(key)} = {toml_value(value)}\n" for key, value in table.items()]
+        return "".join(lines)
+
+    def to_json(self) -> str:
+        """The text of a plan file in JSON."""
+        return json.dumps(self.to_dict(), indent=1) + "\n"
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The plan of a TOML or JSON file.
+
+        Raises SpecError if it cannot be read, or is no plan.
+        """
+        if path.suffix != ".json":
+            return cls.from_dict(read_toml(path), str(path))
+        table = read_json(path, RESULT)
+        if isinstance(table, dict) and isinstance(table.get("recommended"), dict):
+            table = table["recommended"]  # the file of a search
+        return cls.from_dict(table, str(path))
+
+
+def all_answers(plan: Plan, row: Row) -> dict[str, Value]:
+    """Every question but that of the space, answered: as the user did, or as the row was made."""
+    settled, profile = plan.settled(row), plan.workload.profile_kind
+    answers = {}
+    for name in terms_of(plan.workload.name, "question"):
+        given, made = getattr(plan.request, name, None), settled.get(name)
+        is_choice = given in (None, ALL) or isinstance(given, tuple | list)
+        if name != _WHOLE_SPACE:
+            answers[name] = made if is_choice or name == profile else given
+    for site in plan.source_of(row).sites[:1]:
+        answers["price"] = price_of_contract(plan.request.price, site.contract)
+    answers = with_one_length(answers)
+    if "prefill_gpu" in answers:  # the same as the other GPUs where nobody named one
+        answers["prefill_gpu"] = plan.request.prefill_gpu
+    if row.get("prefill_gpu") is None:
+        answers.update({name: None for name in _OF_POOLS if name in answers})
+    return answers
+
+
+def with_one_length(answers: Mapping[str, Value]) -> dict[str, Value]:
+    """Answers without the tokens of a run where its steps or samples say how long it is."""
+    has_others = any(answers.get(name) for name in terms_about("run_length") if name != _TOKENS)
+    return {name: value for name, value in answers.items() if name != _TOKENS or not has_others}
+
+
+def single_answers(request: Request) -> dict[str, Value]:
+    """The questions that a request answers with one value, as plain words and numbers."""
+    answers: dict[str, Value] = {}
+    for name in terms_of(request.workload, "question"):
+        given = getattr(request, name, None)
+        if given not in (None, ALL) and not isinstance(given, tuple | list):
+            answers[name] = _absolute(given) if _is_file(name, given) else given
+    if request.specs is not None:
+        answers["specs"] = str(request.specs.absolute())
+    return answers
+
+
+def non_default_parameters(workload: str, row: Row, usual: Row | None = None) -> dict[str, Value]:
+    """The parameters of a row that are set by name, without those at their plain values.
+
+    Experts have the type of the other matrices, and prefill workers the plain names' values, where
+    they have no other. ``usual`` are values of its framework in place of plain ones, which hold
+    together.
+    """
+    settings = {
+        name: row[name]
+        for name, term in terms_of(workload, "parameter").items()
+        if not term.is_asked and row[name] != term.plain
+    }
+    if usual:
+        is_usual = all(row[name] == value for name, value in usual.items())
+        for name in usual:
+            settings.pop(name, None)
+            if not is_usual:
+                settings[name] = row[name]
+    if settings.get("expert_quantization") == settings.get("quantization"):
+        settings.pop("expert_quantization", None)
+    if row.get("prefill_gpu") is None:
+        return settings
+    pools = {name: row[name] for name in terms_of(workload, "pool")}
+    own = {
+        name: value
+        for name, value in pools.items()
+        if name.endswith("replicas") or value != row[name.removeprefix("prefill_")]
+    }
+    return settings | own
+
+
+def _file_parts() -> list[str]:
+    """What a plan file holds."""
+    return [one.name for one in fields(SavedPlan) if one.name != "defaulted"]
+
+
+def _read_part(
+    table: Mapping[str, object], part: str, terms: Mapping[str, Term], faults: list[str]
+) -> dict[str, Value]:
+    """The values of a part by the terms they are of, one each; ``faults`` gets what is wrong."""
+    values = table.get(part)
+    if not isinstance(values, Mapping):
+        faults.append(f"there is no table [{part}].")
+        return {}
+    found: dict[str, Value] = {}
+    for name, value in values.items():
+        if name not in terms:
+            faults.append(f"{part}.{name} is unknown.{did_you_mean(str(name), terms)}")
+            continue
+        try:
+            if not isinstance(value, str | int | float):
+                raise SearchSpaceError(
+                    f"{part}.{name} is one word or number, not {format_input(value)}."
+                )
+            found[name] = parse_value(terms[name], value, f"{part}.{name}")
+        except SearchSpaceError as error:
+            faults.append(str(error))
+    return found
+
+
+def _texts(table: Mapping[str, object], faults: list[str]) -> dict[str, str]:
+    """The parts that are texts."""
+    texts: dict[str, str] = {}
+    for name in ("version", "specs_folder"):
+        value = table.get(name, "")
+        if not isinstance(value, str) or "\0" in value:
+            faults.append(f"{name} is not text.")
+        elif name in table:
+            texts[name] = value
+    return texts
+
+
+def _is_file(name: str, answer: object) -> bool:
+    """Whether an answer is a file of the user's: a list of prices, or a spec of any kind."""
+    return name == "prices" or (str(answer).endswith(".toml") and os.path.isfile(str(answer)))
+
+
+def _absolute(path: object) -> str:
+    """A path that means the same file from every working directory."""
+    return str(Path(str(path)).absolute())
+
+
+def _key(name: str) -> str:
+    return name if name.replace("_", "").isalnum() and name.isascii() else json.dumps(name)
+
+
+def toml_value(value: object) -> str:
+    """A word, number or list of them as TOML, which for these is JSON."""
+    text = json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=True)
+    import tomllib  # a search needs none where its specs were parsed before
+
+    tomllib.loads(f"value = {text}")
+    return text

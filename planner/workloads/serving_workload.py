@@ -1,0 +1,675 @@
+"""Serving streams of requests, and static batches, as workloads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from planner.base.arrays import first
+from planner.base.csv_cells import Value, number_of_row
+from planner.base.formatting import format_gib, format_percent
+from planner.configurations.configuration_tables import (
+    PREFILL,
+    ConfigurationTable,
+    ServingConfigurations,
+)
+from planner.configurations.enumerate import OpenMesh, as_values, coded_values
+from planner.errors import SearchSpaceError, did_you_mean
+from planner.estimators.ideal_hardware import ideal_engine
+from planner.estimators.inference.context import ServingSetting
+from planner.estimators.inference.continuous_batching import decode_batch, new_tokens, prompt_batch
+from planner.estimators.inference.step import InferenceStep, step_time
+from planner.optimize.problem import sure_factor
+from planner.optimize.source import Candidates, Source
+from planner.question.request import Request
+from planner.question.terms import columns_about, terms_about, terms_of
+from planner.specs.engine import EngineProfile
+from planner.specs.serving_workload import ServingWorkload
+from planner.specs.software_profile import engine_on
+from planner.workloads.assumptions import assumed_for_batches, assumed_limits, open_serving
+from planner.workloads.deployments import AGGREGATED, DISAGGREGATED, MODES
+from planner.workloads.image_inputs import image_answers, served_image_words
+from planner.workloads.max_concurrency import LARGEST_BATCH, max_concurrency
+from planner.workloads.prediction_confidence import serving_share
+from planner.workloads.prefill_decode_pools import PoolDeployments, PoolSource
+from planner.workloads.prefill_decode_search import PoolSpace
+from planner.workloads.priced_hardware import PricedHardware
+from planner.workloads.replicas import Replicas, ReplicaSource
+from planner.workloads.serving_space import (
+    SINGLE,
+    caches_activations,
+    draft_of,
+    make_serving_question,
+    on_gpus,
+    serving_mesh,
+    tried_types,
+    weights_note,
+    with_options,
+)
+from planner.workloads.single_serving import serve_once
+from planner.workloads.static_batches import Batches, BatchSource, batch_once
+from planner.workloads.workload import (
+    ALL_MODULES,
+    HardwareScenario,
+    ResultWording,
+    TimedPart,
+    TimedStep,
+    Workload,
+    WorkloadQuestion,
+    merged,
+)
+
+_OTHERS = ("pipeline", "launch_wait", "transfer_wait", "overhead")
+
+
+def serving_steps(candidates: Candidates) -> Mapping[str, TimedStep]:
+    """A step over a prompt alone and one over sequences that decode, as requests meet them."""
+    return {name: timed_inference(step) for name, step in inference_steps(candidates).items()}
+
+
+def decode_step(candidates: Candidates) -> InferenceStep:
+    """The step that streams of requests decode in, at the requests that it holds."""
+    if isinstance(candidates, Replicas):
+        estimate = candidates.at_load.estimate
+        c, sequences = estimate.configurations, estimate.served.decoding
+    elif isinstance(candidates, PoolDeployments):
+        c, sequences = candidates.decode.configurations, candidates.at_load.decoding
+    else:
+        raise TypeError(f"{candidates!r} does not serve streams.")
+    setting = candidates.setting
+    batch = decode_batch(setting, sequences / c.pipeline_parallel)
+    return step_time(setting, c, batch, True)
+
+
+def inference_steps(candidates: Candidates) -> dict[str, InferenceStep]:
+    """A step over prompts and one over sequences that decode: of a static batch its own."""
+    if isinstance(candidates, Batches):
+        static = candidates.batch
+        return {"prefill": static.prefill_step, "decode": static.decode_step}
+    if isinstance(candidates, Replicas):
+        prompt = _prompt_step(candidates.setting, candidates.estimate.configurations)
+    elif isinstance(candidates, PoolDeployments):
+        workers = candidates.prefill
+        prompt = _prompt_step(workers.setting, workers.configurations)
+    else:
+        raise TypeError(f"{candidates!r} does not serve.")
+    if candidates.setting.workload.embeds:
+        return {"prefill": prompt}
+    return {"prefill": prompt, "decode": decode_step(candidates)}
+
+
+def _prompt_step(setting: ServingSetting, c: ServingConfigurations) -> InferenceStep:
+    """A step over one prompt of each attention rank, or as much of it as a step takes."""
+    new, ranks = new_tokens(setting), c.attention_data_parallel
+    tokens = np.minimum(new * ranks, np.maximum(c.replica_step_tokens, 1.0))
+    batch = prompt_batch(setting, np.asarray(ranks, np.float64), tokens, np.zeros(()))
+    return step_time(setting, c, batch, decoding=False)
+
+
+def timed_inference(step: InferenceStep) -> TimedStep:
+    """A step of an engine part by part."""
+    others = {name: first(getattr(step, name)) for name in _OTHERS}  # of no operator
+    of_none = (
+        TimedPart.of(name, ALL_MODULES, {name: seconds}, step.works.get(name, ()), part=name)
+        for name, seconds in others.items()
+    )
+    parts = merged((*_operators(step), *of_none))
+    return TimedStep(seconds=first(step.total), parts=parts)
+
+
+def _operators(step: InferenceStep) -> Iterator[TimedPart]:
+    for count, operators in (*step.layers, (1, step.ends)):
+        for operator in operators:
+            term = operator.module if operator.part == "compute" else operator.part
+            yield TimedPart.of(
+                operator.name,
+                operator.module,
+                {term: count * first(operator.time)},
+                operator.works,
+                part=operator.part,
+            )
+
+
+_DEGREES = {
+    term.short: name
+    for name, term in terms_of("serve", "parameter").items()
+    if term.short and term.type == "count"
+}
+
+
+def requests(setting: ServingSetting) -> list[str]:
+    """What is asked: the requests, in a line."""
+    work = setting.workload
+    answer = "embedded or scored" if work.embeds else f"{work.output_tokens:,} out"
+    words = [f"{work.input_tokens:,} tokens in, {answer}"]
+    if work.input_variation or work.output_variation:
+        varied = f"{100 * work.input_variation:g} % and {100 * work.output_variation:g} %"
+        words.append(f"lengths vary by {varied}")
+    if work.equal_lengths:
+        words.append("all of these lengths")
+    if work.request_rate is not None:
+        words.append(f"{work.request_rate:g} per second")
+    if work.num_requests is not None:
+        all_in_all = "in all" if work.request_rate is not None else "requests that start together"
+        words.append(f"{work.num_requests:,} {all_in_all}")
+    if work.prefix_cache_hit_rate:
+        words.append(f"{format_percent(work.prefix_cache_hit_rate)} of prompts cached")
+    if work.shared_prefix_tokens:
+        words.append(f"{work.shared_prefix_tokens:,} tokens shared by all prompts")
+    if work.reuse is not None:
+        words.append(f"{format_percent(work.reuse.endless)} of prompts were used before")
+    if work.draft_tokens:
+        words.append(_drafted(work))
+    if work.embedding_bits is not None:
+        words.append(f"embedding and logits in {work.embedding_bits} bits")
+    if work.redundant_experts:
+        words.append(f"{work.redundant_experts} copies of experts in a layer")
+    if work.lora_rank:
+        words.append(f"LoRA adapters of rank {work.lora_rank}, {setting.max_loras:,} in a step")
+    if setting.adapter_draws < math.inf:
+        words.append(
+            f"of {work.num_adapters:,} adapters that requests name "
+            f"{format_percent(setting.adapter_hits)} "
+            f"find theirs loaded, and {setting.engine.scheduler.max_num_seqs} run at once at most"
+        )
+    words += served_image_words(setting.model, work)
+    return [f"Requests: {', '.join(words)}"]
+
+
+def _drafted(work: ServingWorkload) -> str:
+    """Drafts, and how many are kept; with none they only cost, which nobody wants."""
+    if work.acceptance_rate:
+        tokens = f"{work.draft_tokens} draft tokens"
+        if work.drafts_trees:
+            tokens += f", {work.drafted_in_a_row} of them in a row,"
+        return f"{tokens} accepted with {work.acceptance_rate:g}"
+    return f"{work.draft_tokens} draft tokens, none accepted: give --acceptance-rate"
+
+
+def layout(row: Mapping[str, object]) -> str:
+    """``8 x tp4``: replicas and how each is split; ``2 x tp1 + 3 x tp2``: prefill and decode."""
+    mine = f"{row['replicas']:,} x {_split(row, '')}"
+    if row.get("prefill_replicas") is None:
+        return mine
+    return f"{row['prefill_replicas']:,} x {_split(row, PREFILL)} + {mine}"
+
+
+def _split(row: Mapping[str, object], prefix: str) -> str:
+    degrees = {
+        short: number_of_row(row, prefix + name) if row[prefix + name] else 1
+        for short, name in _DEGREES.items()
+    }
+    words = [f"{short}{n}" for short, n in degrees.items() if n > 1]
+    return " ".join(words) or "tp1"
+
+
+def _in_short(row: Mapping[str, object]) -> str:
+    """The layout, the types, and the requests at once."""
+    types = f"{row['quantization']}, {row['kv_cache']} cache"
+    return f"{layout(row)}, {types}, concurrency {row['concurrency']:,}"
+
+
+def _brief(row: Mapping[str, object]) -> str:
+    """The replicas or the workers, the types, and the requests at once."""
+    mine, each = f"{row['replicas']:,} x {_split(row, '')}", "in each replica"
+    if row.get("prefill_replicas") is not None:
+        before = f"{row['prefill_replicas']:,} x {_split(row, PREFILL)} for prefill"
+        mine, each = f"{before} + {mine} for decode", "in each"
+    types = f"{row['quantization']}, {row['kv_cache']} cache"
+    return f"{mine}, {types}, {row['concurrency']:,} requests {each}"
+
+
+def _blamed(candidates: Candidates, rule: str) -> str:
+    """The degrees and types of a configuration."""
+    row = candidates.row
+    names = ("num_gpus", *_DEGREES.values(), *terms_about("number_format", "serve"))
+    return " ".join(f"{name}={row[name]}" for name in names)
+
+
+def _room(row: Mapping[str, object], most: int) -> str:
+    """How many of the requests find room; empty where it is not their number that lacks it."""
+    number = number_of_row(row, "concurrency")
+    return f"room for {most:,} of {number:,} requests" if most < number else ""
+
+
+def _legend(shown: Mapping[str, Sequence[object]]) -> str:
+    shapes = "replicas x their split"
+    if any(number is not None for number in shown.get("prefill_replicas", ())):
+        shapes += ", or prefill + decode workers"
+    return f"layout: {shapes} (tp tensor, pp pipeline, dp attention data, ep expert parallel)"
+
+
+SERVING_WORDS = ResultWording(
+    noun="plan",
+    question_lines=requests,
+    layout=layout,
+    in_layout=tuple(_DEGREES.values()),
+    in_short=_in_short,
+    brief=_brief,
+    blamed=_blamed,
+    room=_room,
+    legend=_legend,
+    results=lambda _: (
+        "time_to_first_token_s",
+        "time_per_output_token_s",
+        "tokens_per_s_per_user",
+        "output_tokens_per_s_per_gpu",
+        "cost_per_million_tokens_usd",
+    ),
+    of_objective={n: t.result for n, t in terms_of("serve", "objective").items() if t.result},
+    from_end_to_end=True,
+    shown_columns=columns_about("serving_summary"),
+)
+
+BATCH_WORDS = replace(
+    SERVING_WORDS,
+    room=_room,
+    results=lambda _: (
+        "prefill_latency_s",
+        "decode_latency_s",
+        "request_latency_s",
+        "output_tokens_per_s_per_gpu",
+        "cost_per_million_tokens_usd",
+    ),
+    shown_columns=(
+        "prefill_latency_s",
+        "decode_latency_s",
+        "request_latency_s",
+        "output_tokens_per_s_per_gpu",
+        "cost_per_million_tokens_usd",
+    ),
+)
+
+
+_MOST_CONCURRENT = 4096
+_FRONT = ("throughput_per_gpu", "interactivity")
+_OF_LOAD = ("capacity_per_gpu", "interactivity")
+_OF_PROMPTS = ("prompt_throughput_per_gpu", "request_latency")
+_SIZING = ("num_gpus", "request_latency")
+# Nobody pays ten times as much for what is left to gain there.
+_TIMES_THE_BEST = 10.0
+_COSTS = ("usd", "count")
+_PER_TOKEN = "cost_per_million_tokens_usd"
+_LENGTHS = terms_about("length", "serve")
+_NUMBERS = ("replicas", "prefill_replicas")
+
+
+def _sources(scene: HardwareScenario) -> list[Source]:
+    request = scene.question.request
+    _check_streams(scene)
+    modes = _modes(request)
+    if scene.question.work.embeds:
+        modes = _without_answers(scene, modes)
+    elif not scene.profile.scheduler.continuous:
+        modes = _without_pools(scene, modes)
+    settings = dict(request.settings)
+    of_pools = {name: settings.pop(name) for name in terms_of("serve", "pool") if name in settings}
+    if of_pools and modes != [DISAGGREGATED]:
+        name = next(iter(of_pools))
+        raise SearchSpaceError(
+            f"{name} follows from the number of GPUs, except with --mode disaggregated."
+            if name in _NUMBERS
+            else f"{name} is for prefill workers: it needs --mode disaggregated."
+        )
+    rate = None if request.space == SINGLE else request.request_rate
+    mesh = _mesh(scene, settings)
+    sources: list[Source] = []
+    for mode in modes:
+        places = [scene.place] if mode == AGGREGATED else [scene.place, _prefill_hardware(scene)]
+        for place in places:
+            _check_kernels(scene, place)
+        if mode == DISAGGREGATED:
+            sources.append(_pools(scene, mesh, {**settings, **of_pools}, rate))
+            continue
+        sources.append(
+            ReplicaSource(
+                setting=_setting(scene, scene.place),
+                mesh=mesh,
+                counts=scene.question.counts,
+                request_rate=rate,
+                site=scene.place.site,
+                waits=_waits(scene, mesh),
+            )
+        )
+    return [_counted_on(source, request.limit_confidence) for source in sources]
+
+
+def _waits(scene: HardwareScenario, mesh: OpenMesh[ServingConfigurations]) -> bool:
+    """Whether requests at once are a load, of which the engine holds what it has room for.
+
+    Several numbers are a choice of what to hold, and one is a choice of slots unless clients send
+    a number of requests.
+    """
+    request, scheduler = scene.question.request, scene.profile.scheduler
+    are_sent = request.num_requests is not None and request.request_rate is None
+    is_load = scheduler.continuous or (scheduler.slots and are_sent)
+    return is_load and len(mesh.values("concurrency")) == 1
+
+
+def _counted_on(source: Source, confidence: float) -> Source:
+    """The source with the rate of a replica or worker that is sure enough."""
+    share = sure_factor(source, "request_rate", confidence, -1) or 1.0
+    if isinstance(source, ReplicaSource):
+        return replace(source, sure_share=share)
+    if isinstance(source, PoolSource) and source.space.request_rate is not None:
+        space = replace(source.space, request_rate=source.space.request_rate / share)
+        return replace(source, space=space)
+    return source
+
+
+def _batch_sources(scene: HardwareScenario) -> list[Source]:
+    _check_kernels(scene, scene.place)
+    return [
+        BatchSource(
+            setting=_setting(scene, scene.place),
+            mesh=_mesh(scene, scene.question.request.settings),
+            counts=scene.question.counts,
+            site=scene.place.site,
+        )
+    ]
+
+
+def _pools(
+    scene: HardwareScenario,
+    mesh: OpenMesh[ServingConfigurations],
+    settings: Mapping[str, object],
+    rate: float | None,
+) -> PoolSource:
+    """Workers of one ``mesh``, but for settings of the prefill workers alone."""
+    beside = _prefill_hardware(scene)
+    plain = {
+        name: value for name, value in settings.items() if name not in terms_of("serve", "pool")
+    }
+    own = {
+        name.removeprefix(PREFILL): value
+        for name, value in settings.items()
+        if name not in plain and name not in _NUMBERS
+    }
+    replicas, prefill_replicas = (_number(name, settings.get(name)) for name in _NUMBERS)
+    if not scene.question.counts and (replicas is None) != (prefill_replicas is None):
+        raise SearchSpaceError("Give replicas and prefill_replicas together, or --gpus with one.")
+    setting, counts = _setting(scene, scene.place), scene.question.counts
+    return PoolSource(
+        setting=setting,
+        space=PoolSpace(
+            prefill_setting=_setting(scene, beside),
+            decode_setting=setting,
+            prefill_mesh=_mesh(scene, {**plain, **own}) if own else mesh,
+            decode_mesh=mesh,
+            counts=counts,
+            request_rate=rate,
+            replicas=replicas,
+            prefill_replicas=prefill_replicas,
+            waits=_waits(scene, mesh),
+        ),
+        counts=counts,
+        site=scene.place.site,
+        prefill_site=beside.site,
+    )
+
+
+def _number(name: str, value: object) -> int | None:
+    """One number of workers."""
+    if value is None:
+        return None
+    values = coded_values(name, as_values(value, {}))
+    if len(values) > 1:
+        raise SearchSpaceError(f"Give one number of {name}, or none for all that fill the GPUs.")
+    return int(values[0])
+
+
+def _prefill_hardware(scene: HardwareScenario) -> PricedHardware:
+    return scene.others.get("prefill_gpu", scene.place)
+
+
+def _setting(scene: HardwareScenario, place: PricedHardware) -> ServingSetting:
+    question = scene.question
+    kept, has = question.work.host_cache, place.machine.host_memory
+    if kept and place.machine.gpu.unified_memory:
+        raise SearchSpaceError(
+            f"{place.machine.gpu.name} and its host have one memory, which its cache has already: "
+            "leave out --host-cache."
+        )
+    if kept > has:
+        raise SearchSpaceError(
+            f"--host-cache {format_gib(kept)} is more than the host memory of a GPU, "
+            f"{format_gib(has)} of {place.machine.gpu.name}: give no more."
+        )
+    setting = ServingSetting(
+        machine=place.machine,
+        model=question.model,
+        engine=_engine(scene, place),
+        workload=question.work,
+        draft=draft_of(question.request, question.model, place.machine.catalogue),
+        compares_drafts=question.compares_drafts,
+        engine_version=question.request.engine_version or "",
+    )
+    return replace(setting, sure_share=serving_share(setting, question.request.confidence))
+
+
+def _engine(scene: HardwareScenario, place: PricedHardware) -> EngineProfile:
+    """The engine with its defaults on the GPU of a place, and with the options of the request."""
+    request = scene.question.request
+    is_offline = request.workload == "inference"
+    engine = engine_on(
+        scene.profile, place.machine.gpu, request.engine_version or "", offline=is_offline
+    )
+    return with_options(engine, request)
+
+
+def _mesh(
+    scene: HardwareScenario, settings: Mapping[str, object]
+) -> OpenMesh[ServingConfigurations]:
+    question = scene.question
+    return serving_mesh(
+        scene.space,
+        settings,
+        counts=question.counts or None,
+        model=question.model,
+        engine=_engine(scene, scene.place),
+        caches_activations=caches_activations(question.request),
+    )
+
+
+def _check_streams(scene: HardwareScenario) -> None:
+    """Refuse an engine that serves no streams."""
+    engine = scene.profile
+    if not engine.scheduler.serves:
+        raise SearchSpaceError(
+            f"{engine.name} has static batches only and cannot serve a stream of requests: "
+            "see `planner estimate --workload inference`."
+        )
+
+
+def _without_pools(scene: HardwareScenario, modes: Sequence[str]) -> list[str]:
+    """Replicas alone, of an engine whose caches stay in its slots."""
+    if AGGREGATED not in modes:
+        raise SearchSpaceError(
+            f"{scene.profile.name} cannot send caches between servers: leave out --mode "
+            "disaggregated, or name an engine that does (vllm, sglang, tensorrt-llm)."
+        )
+    return [AGGREGATED]
+
+
+def _without_answers(scene: HardwareScenario, modes: Sequence[str]) -> list[str]:
+    """Replicas alone: no worker has anything to decode."""
+    if not scene.profile.embeddings:
+        raise SearchSpaceError(
+            f"{scene.profile.name} embeds and scores no prompts: name an engine that does (vllm, "
+            "sglang)."
+        )
+    if AGGREGATED not in modes:
+        raise SearchSpaceError(
+            "Prompts that are embedded or scored have no answer to decode: leave out --mode "
+            "disaggregated."
+        )
+    return [AGGREGATED]
+
+
+def _check_kernels(scene: HardwareScenario, place: PricedHardware) -> None:
+    """Refuse a GPU for which the engine has no kernels."""
+    gpu, engine = place.machine.gpu, scene.profile
+    if engine.vendors and gpu.vendor not in engine.vendors:
+        raise SearchSpaceError(
+            f"{engine.name} has kernels for GPUs of {' and '.join(engine.vendors)}, not for "
+            f"{gpu.name} of {gpu.vendor}: choose another --engine."
+        )
+    if gpu.architecture in engine.without_architectures:
+        raise SearchSpaceError(
+            f"{engine.name} has no kernels for {gpu.architecture} GPUs such as {gpu.name}: choose "
+            "another --engine, such as llama-cpp."
+        )
+
+
+def _modes(request: Request) -> list[str]:
+    """The modes asked for; of one configuration aggregated where none is."""
+    every = (AGGREGATED,) if request.space == SINGLE else MODES
+    words = [request.mode] if isinstance(request.mode, str) else list(request.mode or every)
+    for word in words:
+        if word not in MODES:
+            hint = did_you_mean(word, MODES)
+            raise SearchSpaceError(f"Unknown mode {word!r}.{hint} Known: {', '.join(MODES)}.")
+    if request.prefill_gpu is not None and DISAGGREGATED not in words:
+        raise SearchSpaceError("--prefill-gpu is for --mode disaggregated.")
+    return [mode for mode in MODES if mode in words]
+
+
+def _objectives(question: WorkloadQuestion) -> tuple[str, ...]:
+    if question.work.embeds and (question.counts or question.request.space == SINGLE):
+        return _OF_PROMPTS
+    if question.request.space == SINGLE:
+        return _FRONT
+    if not question.counts:
+        return _SIZING
+    return _FRONT if question.request.request_rate is None else _OF_LOAD
+
+
+def _limits(question: WorkloadQuestion, source: Source) -> dict[str, float]:
+    """A rate on given GPUs, and the end of the cluster where GPUs are sized for a rate."""
+    request, bounds = question.request, {}
+    ends = request.num_requests is not None
+    if (
+        request.request_rate is not None
+        and question.counts
+        and request.space != SINGLE
+        and not ends
+    ):
+        bounds["request_rate"] = request.request_rate
+    most = source.setting.machine.cluster.max_gpus
+    if not question.counts and most is not None:
+        bounds["max_gpus"] = min(most, request.constraints.get("max_gpus", most))
+    return bounds
+
+
+def _furthest(question: WorkloadQuestion) -> float:
+    """The front's end, unless the user says by an objective or a limit how far to look."""
+    request = question.request
+    known = terms_of(request.workload, "limit")
+    own_end = any(known[name].type in _COSTS for name in request.constraints if name in known)
+    return math.inf if request.objectives or own_end else _TIMES_THE_BEST
+
+
+def _assumed(question: WorkloadQuestion) -> dict[str, float]:
+    """Of a search the limits of the table; one configuration is judged as it is."""
+    request = question.request
+    if request.space == SINGLE:
+        return {}
+    limits = assumed_limits("serve", request.constraints)
+    others = terms_of("serve", "answer") if question.work.embeds else {}
+    return {name: bound for name, bound in limits.items() if name not in others}
+
+
+def _settled(source: Source) -> dict[str, Value]:
+    """Answers that a plan was made with where the user gave none, or several."""
+    setting = source.setting
+    if not isinstance(setting, ServingSetting):
+        raise TypeError(f"{source} does not serve.")
+    work = setting.workload
+    lengths = {"input_tokens": work.input_tokens, "output_tokens": work.output_tokens}
+    answers: dict[str, Value] = {"gpu": source.gpu, "engine": source.profile, **lengths}
+    answers |= {**image_answers(setting.model, work), **setting.named}
+    if isinstance(source, PoolSource):
+        answers |= {"mode": source.mode, "prefill_gpu": source.prefill_gpu}
+    return answers
+
+
+def _free(request: Request, burst: int | None) -> dict[str, Sequence[float]]:
+    """With a rate or a burst and no concurrency, all concurrencies; of a number that all of it."""
+    if "concurrency" in request.settings or len(_modes(request)) > 1:
+        return {}
+    if request.num_requests is not None and request.request_rate is None:
+        return {"concurrency": [min(request.num_requests, LARGEST_BATCH)]}
+    if request.request_rate is not None or burst is not None:
+        return {"concurrency": [*range(1, _MOST_CONCURRENT + 1)]}
+    return {}
+
+
+def _fitting(source: Source, configurations: ConfigurationTable) -> dict[str, float]:
+    """As many requests at once as find room."""
+    number = max_concurrency(source, configurations)
+    return {"concurrency": number} if number else {}
+
+
+SERVE = Workload(
+    name="serve",
+    profile_kind="engine",
+    single=SINGLE,
+    ask=make_serving_question,
+    sources=_sources,
+    objectives=_objectives,
+    limits=_limits,
+    tried=tried_types,
+    furthest=_furthest,
+    assumed=_assumed,
+    ideal=ideal_engine,
+    settled=_settled,
+    fitted=on_gpus,
+    differs=weights_note,
+    once=serve_once,
+    free=_free,
+    fitting=_fitting,
+    wording=SERVING_WORDS,
+    other_gpus=("prefill_gpu",),
+    precision="quantization",
+    open_facts=open_serving,
+    weighed=(_PER_TOKEN, "num_gpus", "cost_per_hour_usd"),
+    ties=(*terms_about("throughput", "serve"), "num_gpus"),
+    timed=serving_steps,
+    lengths=_LENGTHS,
+    suits=lambda question, engine: (
+        engine.scheduler.serves and (engine.embeddings or not question.work.embeds)
+    ),
+)
+
+INFERENCE = Workload(
+    name="inference",
+    profile_kind="engine",
+    single=SINGLE,
+    ask=make_serving_question,
+    sources=_batch_sources,
+    objectives=lambda _: ("throughput_per_gpu", "request_latency"),
+    tried=tried_types,
+    furthest=_furthest,
+    # Answers of static batches come at their end.
+    assumed=lambda question: (
+        {}
+        if question.request.space == SINGLE
+        else assumed_for_batches(question.request.constraints, question.work.output_tokens)
+    ),
+    ideal=ideal_engine,
+    settled=_settled,
+    fitted=on_gpus,
+    differs=weights_note,
+    once=batch_once,
+    fitting=_fitting,
+    wording=BATCH_WORDS,
+    precision="quantization",
+    open_facts=open_serving,
+    weighed=(_PER_TOKEN, "num_gpus"),
+    ties=(*terms_about("throughput", "inference"), "request_latency"),
+    timed=serving_steps,
+    lengths=_LENGTHS,
+)

@@ -1,0 +1,590 @@
+"""Training as a workload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import compress
+from typing import Any
+
+import numpy as np
+
+from planner.base.arrays import Values, first
+from planner.base.csv_cells import Value, number_of_row
+from planner.base.enums import (
+    AdapterKind,
+    AdapterTargets,
+    AttentionKernels,
+    ComputePrecision,
+    Precision,
+)
+from planner.base.formatting import format_large
+from planner.base.software_enums import AttentionKernel, ExpertCompute, LossKernel, TorchCompile
+from planner.confidence.profile_rules import first_run_slowdown, framework_rule, is_first_run
+from planner.configurations.configuration_tables import (
+    DEGREES,
+    NAMES,
+    SHOWN_COLUMNS,
+    TrainingConfigurations,
+    format_layout,
+    format_value,
+)
+from planner.configurations.enumerate import (
+    FOLLOWING,
+    OpenMesh,
+    SpecifiedValues,
+    as_values,
+    coded_values,
+    refuse_unknown,
+    training_mesh,
+)
+from planner.configurations.training_rules import has_kernel, unsupported
+from planner.errors import SearchSpaceError
+from planner.estimators.ideal_hardware import ideal_framework
+from planner.estimators.kernel_work import rates
+from planner.estimators.training.estimate import Estimate
+from planner.estimators.training.flat_step import TENSOR_PARALLEL
+from planner.estimators.training.flops import adapter_parameter_count
+from planner.estimators.training.micro_batch_share import Setting
+from planner.estimators.training.operators import StepTime
+from planner.optimize.source import Candidates, Source
+from planner.question.request import PlanRequest, Request
+from planner.question.terms import terms_about, terms_of
+from planner.specs.framework import FrameworkProfile
+from planner.specs.gpu import GpuSpec
+from planner.specs.model import ModelSpec
+from planner.specs.search_space import SearchSpace
+from planner.specs.training_workload import AdapterSetup, TrainingWorkload
+from planner.workloads.assumptions import open_training
+from planner.workloads.image_inputs import image_answers, trained_image_words
+from planner.workloads.priced_hardware import share_of_peak
+from planner.workloads.training_question import (
+    SINGLE,
+    adapter_answers,
+    adapter_words,
+    expert_words,
+    has_precision,
+    make_training_question,
+    objective_answers,
+    objective_words,
+    published_precision,
+    sample_answers,
+    with_expert_adapters,
+)
+from planner.workloads.training_runs import TrainingRuns, TrainingSource
+from planner.workloads.workload import (
+    ALL_MODULES,
+    HardwareScenario,
+    ResultWording,
+    TimedPart,
+    TimedStep,
+    Workload,
+    evaluate_single,
+    merged,
+)
+
+
+def training_steps(runs: Candidates) -> Mapping[str, TimedStep]:
+    """The one step of a run."""
+    if not isinstance(runs, TrainingRuns):
+        return {}
+    if runs.estimate.is_flat:
+        parts = merged(_flat_parts(runs.estimate))
+        return {"step": TimedStep(seconds=first(runs.step_time), parts=parts)}
+    return {"step": timed_training(runs.estimate.time)}
+
+
+def _flat_parts(estimate: Estimate) -> Iterator[TimedPart]:
+    """The modules of a step of a specified efficiency; communication with the work behind it."""
+    works = [
+        work
+        for operator, _ in estimate.time.operator_times()
+        if operator.part == TENSOR_PARALLEL
+        for work in operator.works
+    ]
+    for name, seconds in estimate.flat_modules.items():
+        terms = {term: first(value) for term, value in seconds.items()}
+        is_sent = name == TENSOR_PARALLEL
+        part = TENSOR_PARALLEL if is_sent else "flops_efficiency"
+        yield TimedPart.of(name, name, terms, works if is_sent else (), part=part)
+
+
+def timed_training(time: StepTime, kind: str = "step") -> TimedStep:
+    """An optimizer step part by part, told as a ``kind`` of step."""
+    parts = merged((*_operators(time), *_others(time, kind)))
+    return TimedStep(seconds=first(time.total), parts=parts)
+
+
+def _operators(time: StepTime) -> Iterator[TimedPart]:
+    for operator, seconds in time.operator_times():
+        terms = {name: first(value) for name, value in seconds.items()}
+        if operator.part != "compute":
+            terms = {operator.part: sum(terms.values())}
+        yield TimedPart.of(
+            operator.name, operator.module, terms, operator.works, part=operator.part
+        )
+
+
+def _others(time: StepTime, kind: str) -> Iterator[TimedPart]:
+    """What belongs to no operator: the rest of every part of the step.
+
+    Passes without gradients are made of the kernels of the others.
+    """
+    in_operators: dict[str, float] = {}
+    for part in _operators(time):
+        for term, seconds in part.terms.items():
+            in_operators[term] = in_operators.get(term, 0.0) + seconds
+    for name, value in time.parts().items():
+        rest = first(value) - in_operators.get(name, 0.0)
+        if abs(rest) > 1e-9 * first(value):
+            works = time.works.get(name, ())
+            like = kind if name == "reference" and not works else ""
+            yield TimedPart.of(name, ALL_MODULES, {name: rest}, works, part=name, like=like)
+
+
+_KERNEL = "attention_kernel"
+_LOSS = "loss_kernel"
+_EXPERTS = "expert_compute"
+_COMPILE = "torch_compile"
+# In this order where several are as fast.
+_TRIED = (AttentionKernel.FA2, AttentionKernel.FA3, AttentionKernel.FA4, AttentionKernel.CUDNN)
+_OF_CLASS = {
+    AttentionKernels.NATIVE: "as fast as the GPU's own",
+    AttentionKernels.FLASH_ATTENTION_2: AttentionKernel.FA2.word,
+    AttentionKernels.PORTABLE: AttentionKernel.TRITON.word,
+}
+_FASTER = 1.05
+# Of 16-bit logits and their gradient.
+_FEW_BYTES = 4.0
+# Share of a GPU's memory.
+_MUCH = 0.05
+
+
+def usual_software(scene: HardwareScenario) -> dict[str, str]:
+    """What a framework does by default where it could do something that changes the answer."""
+    said = {**scene.space.parameters, **scene.question.request.settings}
+    gpu, profile = scene.place.machine.gpu, scene.profile
+    told = default_notes(scene)
+    best = _faster_kernel(gpu, profile, AttentionKernel.AUTO)
+    if _KERNEL not in said and best is not None:
+        own = _OF_CLASS[profile.execution.attention_kernels]
+        told[_KERNEL] = f"{own} ({profile.name}'s default; {best.word} is faster on this GPU)"
+    if _LOSS not in said and not profile.tensor_parallel:
+        logits = scene.question.model.vocab_size * scene.question.work.sequence_length
+        each = profile.memory.per_logit
+        if each > _FEW_BYTES and each * logits > _MUCH * gpu.memory_capacity:
+            told[_LOSS] = (
+                f"{each:g} bytes per logit ({profile.name}'s default; linear, as Liger's or cut "
+                "cross-entropy, keeps almost none)"
+            )
+    if _EXPERTS not in said and _may_loop(profile, scene.question.model):
+        told[_EXPERTS] = "grouped (Transformers from 5 on; loop before)"
+    if _COMPILE not in said and profile.compilation.default:
+        told[_COMPILE] = (
+            f"true (as {profile.name}'s published runs; false is slower, and what PyTorch does "
+            "where nothing enables it)"
+        )
+    slower = first_run_slowdown(framework_rule(profile.name).label)
+    work = scene.question.work
+    if work.tuned is None and slower > 1 and is_first_run(None, work.training_objective):
+        told["tuned"] = (
+            f"no, a first run, which may take {slower:g} times as long as one that was tuned as "
+            f"{profile.name}'s published runs were: intervals hold both (--tuned: as those)"
+        )
+    return told
+
+
+def other_software(source: Source, row: Mapping[str, object]) -> dict[str, dict[str, str]]:
+    """Settings that would make a plan faster or smaller, by what they change."""
+    setting = _setting(source)
+    found: dict[str, dict[str, str]] = {}
+    is_fused = row["flash_attention"] and row[_KERNEL] != AttentionKernel.EAGER.word
+    own = AttentionKernel[str(row[_KERNEL]).upper()]
+    best = _faster_kernel(setting.machine.gpu, setting.framework, own) if is_fused else None
+    if best is not None:
+        word = own.word if own else _OF_CLASS[setting.framework.execution.attention_kernels]
+        found[f"{_KERNEL} {best.word} instead of {word}"] = {_KERNEL: best.word}
+    each, split = setting.framework.memory.per_logit, number_of_row(row, "tensor_parallel")
+    length = setting.workload.sequence_length / number_of_row(row, "context_parallel")
+    tokens = number_of_row(row, "micro_batch_size") * length
+    kept = each * tokens * setting.model.vocab_size / split
+    if row[_LOSS] == LossKernel.EAGER.word or (
+        row[_LOSS] == LossKernel.AUTO.word
+        and each > _FEW_BYTES
+        and kept > _MUCH * setting.machine.gpu.memory_capacity
+    ):
+        word = LossKernel.LINEAR.word
+        found[f"{_LOSS} {word} (Liger, cut cross-entropy)"] = {_LOSS: word}
+    if setting.framework.compilation.selectable:
+        now = str(row[_COMPILE])
+        if now == TorchCompile.AUTO.word:
+            compiles = setting.framework.compilation.default
+            now = (TorchCompile.TRUE if compiles else TorchCompile.FALSE).word
+        other = TorchCompile.FALSE if now == TorchCompile.TRUE.word else TorchCompile.TRUE
+        found[f"{_COMPILE} {other.word}"] = {_COMPILE: other.word}
+    if _may_loop(setting.framework, setting.model):
+        loops = row[_EXPERTS] == ExpertCompute.LOOP.word
+        word = ExpertCompute.GROUPED.word if loops else ExpertCompute.LOOP.word
+        since = "from 5 on" if loops else "before 5"
+        found[f"{_EXPERTS} {word} (Transformers {since})"] = {_EXPERTS: word}
+    return found
+
+
+def _may_loop(profile: FrameworkProfile, model: ModelSpec) -> bool:
+    """Whether versions of a framework loop over the experts of a model."""
+    return profile.execution.expert_loop_time > 0 and model.num_experts > 0
+
+
+def _faster_kernel(
+    gpu: GpuSpec, profile: FrameworkProfile, own: AttentionKernel
+) -> AttentionKernel | None:
+    """The fastest kernel of the GPU; None where it is not worth naming."""
+    codes = np.array([own, *(kernel for kernel in _TRIED if has_kernel(gpu, kernel))])
+    forward, backward = rates(gpu.efficiency, codes, profile.execution.attention_kernels)
+    both = 2 / (1 / forward + 1 / backward)
+    best = int(np.argmax(both))
+    return AttentionKernel(codes[best]) if both[best] > _FASTER * both[0] else None
+
+
+# What every framework can do.
+_PLAINEST = {
+    name: int(term.least or 0)
+    for name, term in terms_of("train", "parameter").items()
+    if not term.default
+}
+_FRONT = ("throughput", "memory_headroom")
+
+
+def _sources(scene: HardwareScenario) -> list[Source]:
+    question, place = scene.question, scene.place
+    if question.work.is_frozen and not scene.profile.adapters:
+        raise SearchSpaceError(
+            f"{scene.profile.name} trains no adapters: leave out --framework or --adapter."
+        )
+    if question.work.adapter is AdapterKind.QLORA and not scene.profile.quantized_adapters:
+        raise SearchSpaceError(
+            f"{scene.profile.name} trains no adapters of weights in 4 bits: leave out --framework, "
+            "or train lora."
+        )
+    if question.work.has_virtual_tokens and not scene.profile.virtual_tokens:
+        raise SearchSpaceError(
+            f"{scene.profile.name} trains no virtual tokens: leave out --framework, or train lora."
+        )
+    work = with_expert_adapters(question.work, question.request, question.model, scene.profile)
+    settings = question.request.settings
+    precision = published_precision(question.request, question.model, work.training_objective)
+    if precision is not None and has_precision(place.machine.gpu, precision):
+        settings = {**settings, "precision": [precision]}
+    settings = {**settings, **framework_defaults(scene, work)}
+    mesh = mesh_of(
+        scene.space,
+        settings,
+        num_gpus=question.counts,
+        model=question.model,
+        framework=scene.profile,
+        workload=work,
+    )
+    gpu = place.machine.gpu
+    return [
+        TrainingSource(
+            setting=Setting(
+                machine=place.machine,
+                model=question.model,
+                framework=scene.profile,
+                workload=work,
+                specified=SpecifiedValues.of(settings),
+            ),
+            mesh=mesh,
+            counts=question.counts,
+            site=place.site,
+            fit_confidence=question.request.confidence,
+            flops_efficiency=_flops_efficiency(question.request, gpu, mesh.values("precision")),
+        )
+    ]
+
+
+def framework_defaults(scene: HardwareScenario, work: AdapterSetup) -> dict[str, Value]:
+    """Values that the framework's program has where neither a space nor the user sets them.
+
+    A file sets everything: what it leaves out was read as its program does. They hold together:
+    none does where one of them is set to something else.
+    """
+    request = scene.question.request
+    if isinstance(request, PlanRequest):
+        return {}
+    said = {**scene.space.parameters, **request.settings}
+    values = default_values(scene.profile, work)
+    tensor, context = (
+        coded_values(name, as_values(request.settings.get(name, 1), {}))
+        for name in ("tensor_parallel", "context_parallel")
+    )
+    if min(tensor) == 1:
+        values.pop("sequence_parallel", None)
+    if max(context) > 1:  # as the rule of split sequences asks for
+        values.pop("flash_attention", None)
+    is_other = any(
+        coded_values(name, as_values(said[name], {})) != coded_values(name, [value])
+        for name, value in values.items()
+        if name in said
+    )
+    return {} if is_other else {n: value for n, value in values.items() if n not in said}
+
+
+def default_notes(scene: HardwareScenario) -> dict[str, str]:
+    """Those values in words."""
+    values = framework_defaults(scene, scene.question.work)
+    name, request = scene.profile.name, scene.question.request
+    notes = {term: f"{str(value).lower()} ({name}'s default)" for term, value in values.items()}
+    said = {**scene.space.parameters, **request.settings}
+    is_open = "zero_stage" not in said and not isinstance(request, PlanRequest)
+    stage = scene.profile.default_zero_stage
+    if is_open and stage and max(scene.question.counts) > 1:
+        notes["zero_stage"] = f"{stage} (planner assumes it for {name}; 0 shards nothing)"
+    return notes
+
+
+def default_values(profile: FrameworkProfile, work: AdapterSetup) -> dict[str, Value]:
+    """Values of its program where nothing sets them, as far as they are no plain values."""
+    return {**profile.defaults.values(work.adapter)}
+
+
+def source_defaults(source: Any) -> dict[str, Value]:
+    """The same of the framework and the run of a source."""
+    return default_values(source.setting.framework, source.setting.workload)
+
+
+def mesh_of(
+    space: SearchSpace,
+    settings: Mapping[str, object],
+    *,
+    num_gpus: Iterable[int],
+    model: ModelSpec,
+    framework: FrameworkProfile,
+    workload: TrainingWorkload,
+) -> OpenMesh[TrainingConfigurations]:
+    """All combinations of the space's values, narrowed by ``settings``.
+
+    ``settings`` maps a parameter to a value or several; it replaces what the space says. Where
+    neither says a ZeRO stage, ranks that share their states with nobody shard nothing. What
+    follows from others may be among the settings, where it agrees with them.
+
+    Raises SearchSpaceError if a parameter or a value is unknown, or there is no value left.
+    """
+    as_given = SpecifiedValues.of(settings)
+    settings = {name: value for name, value in settings.items() if name not in FOLLOWING}
+    refuse_unknown(space, settings, NAMES, derived=FOLLOWING)
+    counts = sorted(set(num_gpus))
+    said: dict[str, object] = {**space.parameters, **settings}
+    choices: dict[str, object] = {
+        "global_batch_size": workload.global_batch_size,
+        "zero_stage": framework.default_zero_stage,
+        **said,
+    }
+    bases = {
+        "num_hidden_layers": model.num_hidden_layers,
+        "num_experts": max(model.num_experts, 1),
+        "global_batch_size": workload.global_batch_size,
+        "sequence_length": workload.sequence_length,
+    }
+    table = {name: [code] for name, code in TrainingConfigurations.plain().items()}
+    for name, choice in choices.items():
+        values = (value for n in counts for value in as_values(choice, {**bases, "num_gpus": n}))
+        table[name] = coded_values(name, values)
+    of_space = space.parameters.keys() - settings.keys()
+    table |= _supported({name: table[name] for name in of_space}, framework)
+    is_open = "zero_stage" not in settings and not _is_of(space, framework)
+    if is_open and framework.default_zero_stage not in table["zero_stage"]:
+        table["zero_stage"] = [*framework.zero_stages]
+    if "cp_comm_type" not in said and max(table["context_parallel"]) > 1:
+        table["cp_comm_type"] = coded_values("cp_comm_type", [framework.cp_comm_type])
+    table["num_gpus"] = coded_values("num_gpus", counts)
+    alone = min(table["tensor_parallel"]) * min(table["pipeline_parallel"]) >= counts[-1]
+    if alone and "zero_stage" not in said and 0 in framework.zero_stages:
+        table["zero_stage"] = coded_values("zero_stage", [0])
+    as_given.check(table)
+    return training_mesh(table)
+
+
+def _supported(
+    space: Mapping[str, list[float]], framework: FrameworkProfile
+) -> dict[str, list[float]]:
+    """Of each parameter the values that the framework has at all; if it has none, all."""
+    several = tuple((name, tuple(values)) for name, values in space.items() if len(values) > 1)
+    kept = _kept_values(several, framework)
+    return {**space, **{name: list(values) for name, values in kept.items()}}
+
+
+@lru_cache(maxsize=256)
+def _kept_values(
+    choices: tuple[tuple[str, tuple[float, ...]], ...], framework: FrameworkProfile
+) -> Mapping[str, tuple[float, ...]]:
+    """The same of parameters that have several values, as those of most searches are."""
+    several = dict(choices)
+    ends = dict(zip(several, np.cumsum([*map(len, several.values())]).tolist(), strict=True))
+    rows = {name: slice(end - len(several[name]), end) for name, end in ends.items()}
+    plainest = {**TrainingConfigurations.plain(), **_PLAINEST}
+    # Each value in a row of its own, everything else plain.
+    columns = {name: np.full(max(ends.values()), plainest[name], float) for name in several}
+    for name, values in several.items():
+        columns[name][rows[name]] = values
+    alone = TrainingConfigurations.of(**{**_PLAINEST, **columns})
+    lacking = unsupported(alone, framework)
+    found = {}
+    for name in several.keys() & lacking.keys():
+        no = np.broadcast_to(lacking[name], alone.shape)[rows[name]]
+        found[name] = (*compress(several[name], ~no),) or several[name]
+    return found
+
+
+def _is_of(space: SearchSpace, framework: FrameworkProfile) -> bool:
+    """Whether a space was made for a framework."""
+    return space.framework in (framework.name.lower().replace(" ", "-"), *framework.aliases)
+
+
+def _flops_efficiency(
+    request: Request, gpu: GpuSpec, precisions: Values
+) -> float | tuple[float, ...] | None:
+    """The share of every peak, or of an achieved rate the share of each precision's peak."""
+    given, name = request.flops_efficiency, "flops_efficiency"
+    if not isinstance(given, str):
+        return share_of_peak(given, "flop/s", float("nan"), name)
+    shares = [float("nan")] * len(ComputePrecision)
+    for code in precisions.tolist():
+        word = ComputePrecision(code).word
+        peak = gpu.peak_flops.get(Precision(word))
+        if peak is not None:
+            shares[code] = share_of_peak(given, "flop/s", peak, f"{name} in {word}") or 0.0
+    return tuple(shares)
+
+
+def _suits(work: TrainingWorkload, framework: FrameworkProfile) -> bool:
+    """Whether a framework is one for what is trained."""
+    if framework.rollouts is not None:
+        return False
+    if work.has_virtual_tokens:
+        return framework.virtual_tokens
+    return framework.adapters if work.is_frozen else framework.whole_models
+
+
+def _setting(source: Source) -> Setting:
+    if not isinstance(source, TrainingSource):
+        raise TypeError(f"{source} does not train.")
+    return source.setting
+
+
+def _settled(source: Source) -> dict[str, Value]:
+    """Answers that a plan was made with where the user gave none."""
+    setting = _setting(source)
+    work = setting.workload
+    answers: dict[str, Value] = {"gpu": source.gpu, "framework": source.profile}
+    answers |= {
+        name: source.question_columns[name]
+        for name in (*terms_about("training_amount"), "reliability")
+    }
+    answers |= sample_answers(work) | objective_answers(work) | image_answers(setting.model, work)
+    if work.training_objective.is_preference and not work.is_frozen:
+        return answers
+    if not work.is_frozen:
+        return answers | {"mtp_num_layers": setting.model.mtp_num_layers}
+    return answers | adapter_answers(work) | {"adapter": str(work.adapter)}
+
+
+def _question_words(setting: Setting) -> list[str]:
+    """What of a frozen model is trained, and what samples take beside a trained sequence."""
+    work = setting.workload
+    words = [*objective_words(work), *trained_image_words(setting.model, work)]
+    if not work.is_frozen:
+        return words
+    count = format_large(adapter_parameter_count(setting))
+    adapters = adapter_words(work)
+    if setting.model.num_experts and work.lora_targets is AdapterTargets.ALL_LINEAR:
+        adapters += f", {expert_words(work)}" if work.adapter.is_low_rank else ""
+    return [f"{adapters}: {count} parameters trained", *words]
+
+
+def _in_short(row: Mapping[str, object]) -> str:
+    """The values of a row that are not the plainest, as --set takes them."""
+    return " ".join(
+        f"{name}={str(row[name]).lower()}"
+        for name, term in terms_of("train", "parameter").items()
+        if not term.option and row[name] != term.plain
+    )
+
+
+def _blamed(candidates: Candidates, rule: str) -> str:
+    """The options of a configuration that its framework does not support."""
+    c, setting = candidates.configurations, _setting(candidates.source)
+    if not isinstance(c, TrainingConfigurations):
+        raise TypeError(f"{candidates!r} is no training.")
+    if rule == "attention_kernel":
+        kernel = format_value(rule, np.ravel(c.attention_kernel)[0])
+        return f"{kernel} on {setting.machine.gpu.name}"
+    if rule == "precision":
+        own = setting.machine.gpu
+        has = ", ".join(code for code in ComputePrecision.words() if code in own.peak_flops)
+        return f"{format_value(rule, np.ravel(c.precision)[0])}; {own.name} has {has}"
+    if rule != "framework":
+        return ""
+    asked = unsupported(c, setting.framework)
+    options = ", ".join(
+        f"{option}={format_value(option, np.ravel(getattr(c, option))[0])}"
+        for option, is_unsupported in asked.items()
+        if np.any(is_unsupported)
+    )
+    version = setting.framework.checked_version
+    return f"{options} ({version} was checked)" if version and options else options
+
+
+def _results(counts: Sequence[int]) -> tuple[str, ...]:
+    several = ("tokens_per_s",) if len(counts) > 1 else ()
+    names = ("step_time_s", "model_flops_utilization", "peak_memory_gib")
+    return (*names, *several, "tokens_per_s_per_gpu")
+
+
+def beyond_positions(model: ModelSpec, sequence_length: int) -> list[str]:
+    """That sequences are longer than those a model's computed positions were made for."""
+    known = model.max_position_embeddings
+    if known is None or sequence_length <= known:
+        return []
+    return [
+        f"Sequences of {sequence_length:,} tokens are beyond the {known:,} positions that "
+        f"{model.name} was trained with."
+    ]
+
+
+TRAIN = Workload(
+    name="train",
+    profile_kind="framework",
+    single=SINGLE,
+    ask=make_training_question,
+    sources=_sources,
+    objectives=lambda _: _FRONT,
+    ideal=ideal_framework,
+    settled=_settled,
+    once=evaluate_single,
+    advice_rows=30_000_000,
+    adapters=(AdapterKind.NONE, AdapterKind.LORA, AdapterKind.QLORA),
+    suits=lambda question, framework: _suits(question.work, framework),
+    usual=usual_software,
+    unset=source_defaults,
+    others=other_software,
+    open_facts=open_training,
+    weighed=("calendar_time_days", "cost_usd", "num_gpus", "energy_kwh"),
+    ties=terms_about("throughput", "train"),
+    timed=training_steps,
+    lengths=terms_about("length", "train"),
+    batch="micro_batch_size",
+    wording=ResultWording(
+        noun="configuration",
+        in_short=_in_short,
+        shown_columns=SHOWN_COLUMNS,
+        brief=format_layout,
+        degrees=DEGREES,
+        blamed=_blamed,
+        unusual=lambda setting: beyond_positions(setting.model, setting.workload.sequence_length),
+        question_lines=_question_words,
+        results=_results,
+        of_objective={"throughput": "step_time_s", "memory_headroom": "peak_memory_gib"},
+        of_unlike={"throughput": "tokens_per_s"},
+    ),
+)
