@@ -57,7 +57,7 @@ def transformers_name(optimizer: str, state_precision: str, *, paged: bool = Fal
 def optimizer_settings(name: str) -> Mapping[str, str]:
     """The settings that an optimizer of a library's name is; none of an unknown one.
 
-    >>> settings_of("paged_adamw_8bit")
+    >>> optimizer_settings("paged_adamw_8bit")
     {'optimizer': 'adam', 'optimizer_state_precision': 'int8', 'paged_optimizer': 'true'}
     """
     known = parse_optimizer(name)
@@ -85,13 +85,13 @@ def _words_of(name: str) -> str:
 def parse_optimizer(name: str) -> Mapping[str, OptimizerKind | StatePrecision] | None:
     """What a name means, as parameters of training; None where it is not known.
 
-    >>> optimizer_of("paged_adamw_8bit")["optimizer_state_precision"].word
+    >>> parse_optimizer("paged_adamw_8bit")["optimizer_state_precision"].word
     'int8'
-    >>> optimizer_of("PagedAdamW8bit") == optimizer_of("paged_adamw_8bit")
+    >>> parse_optimizer("PagedAdamW8bit") == parse_optimizer("paged_adamw_8bit")
     True
-    >>> optimizer_of("adamw_torch_fused")["optimizer"].word
+    >>> parse_optimizer("adamw_torch_fused")["optimizer"].word
     'adam'
-    >>> optimizer_of("lbfgs"), optimizer_of("AdamW4bit")
+    >>> parse_optimizer("lbfgs"), parse_optimizer("AdamW4bit")
     (None, None)
     """
     # Paged ones are bitsandbytes', in fp32 unless their name says 8 bits (bitsandbytes/optim).
@@ -152,7 +152,8 @@ _LOGITS = {"lm_head", "embed_out", "output_layer"}
 def nearest_adapter_targets(modules: Iterable[str]) -> AdapterTargets:
     """The nearest set of matrices that is predicted, for names of modules.
 
-    >>> targets_of(["model.layers.0.q_proj,v_proj"]).value, targets_of(["all-linear"]).value
+    >>> (nearest_adapter_targets(["model.layers.0.q_proj,v_proj"]).value,
+    ... nearest_adapter_targets(["all-linear"]).value)
     ('query_value', 'all_linear')
     """
     names = _plain(modules)
@@ -187,7 +188,7 @@ def names_shared_experts(text: str) -> bool:
 def parse_adapter_targets(text: str) -> str:
     """A set of matrices by its own word, or that of names of modules which are all known.
 
-    >>> targets_named("q_proj,k_proj,v_proj,o_proj"), targets_named("q_prj")
+    >>> parse_adapter_targets("q_proj,k_proj,v_proj,o_proj"), parse_adapter_targets("q_prj")
     ('attention', 'q_prj')
     """
     names = _plain([text])
@@ -365,7 +366,7 @@ def parse_objective(word: str) -> TrainingObjective:
 
     Raises SpecError if it is unknown, or needs answers that are generated in each step.
 
-    >>> str(objective_named("SimPO"))
+    >>> str(parse_objective("SimPO"))
     'orpo'
     """
     text = str(word).strip().lower().replace("-", "_")

@@ -145,7 +145,7 @@ def unmeasured_features(profile: str, release: str, model: ModelSpec) -> tuple[s
     layers. Of an engine without runs neither is told: their absence is what the basis says.
 
     >>> from planner.specs.catalogue import Catalogue
-    >>> lacks_of("vllm-0.17", "0.27.1", Catalogue().load_model("deepseek-v3.2"))
+    >>> unmeasured_features("vllm-0.17", "0.27.1", Catalogue().load_model("deepseek-v3.2"))
     ('release', 'architecture')
     """
     found = []

@@ -118,7 +118,7 @@ def first_run_slowdown(framework: str) -> float:
     ``framework`` is a label of `planner.confidence.profile_rules`. The frameworks of the table are
     one family, whose runs differ by what is tuned, not by the name.
 
-    >>> slower_at_first("NeMo"), slower_at_first("HF Trainer")
+    >>> first_run_slowdown("NeMo"), first_run_slowdown("HF Trainer")
     (5.0, 1.0)
     """
     rows = read_table("first_runs.csv")

@@ -48,7 +48,8 @@ def evidence_rank(basis: str, runs: float) -> int:
 
     ``basis`` begins with one of `BASES`, ``runs`` are those on this very GPU, NaN unknown.
 
-    >>> lack_of("measured", 3), lack_of("transferred, first run", 3), lack_of("transferred", 0)
+    >>> (evidence_rank("measured", 3), evidence_rank("transferred, first run", 3),
+    ... evidence_rank("transferred", 0))
     (0, 1, 5)
     """
     code = basis.partition(",")[0]
@@ -115,7 +116,7 @@ def regrets(standings: Sequence[RankedPlan], sign: int = 1) -> FloatArray:
     cancel: the best of plan i's own takes :math:`r_i \le 1` of what it takes. NaN where the errors
     of a plan are unknown, which is none of the others either.
 
-    >>> two = [Standing(1, 1 / 1.25, 1.25, kin=(name,)) for name in ("a", "b")]
+    >>> two = [RankedPlan(1, 1 / 1.25, 1.25, kin=(name,)) for name in ("a", "b")]
     >>> regrets(two).round(3).tolist()
     [0.077, 0.077]
     """

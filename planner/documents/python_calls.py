@@ -66,8 +66,8 @@ class Call:
 
         Lists and mappings are left out.
 
-        >>> inner = Call(name="m.Part", line=1, given={"size": 2})
-        >>> Call(name="Whole", line=1, given={"part": inner}).parts
+        >>> inner = Call(name="m.Part", line=1, keywords={"size": 2})
+        >>> Call(name="Whole", line=1, keywords={"part": inner}).parts
         {'part': 'Part', 'part.size': 2}
         """
         parts: dict[str, Value] = {}

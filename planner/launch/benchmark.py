@@ -342,7 +342,7 @@ def _clients() -> Mapping[str, tuple[Mapping[str, str], ...]]:
 def client_program(words: Sequence[str]) -> str:
     """The program of the table that a command starts; empty where it starts none.
 
-    >>> client_of(["trtllm-bench", "--model", "m", "throughput"])
+    >>> client_program(["trtllm-bench", "--model", "m", "throughput"])
     'trtllm-bench throughput'
     """
     if not words:

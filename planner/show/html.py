@@ -178,7 +178,7 @@ def _figures(page: Page) -> Iterator[str]:
 def escape_markdown(words: str) -> str:
     """A text that stands in Markdown as it is, on one line.
 
-    >>> plain("a|b <i>")
+    >>> escape_markdown("a|b <i>")
     'a\\\\|b &lt;i&gt;'
     """
     flat = " ".join(words.split()).replace("&", "&amp;")

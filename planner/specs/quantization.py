@@ -395,7 +395,7 @@ def nearest_model(name: str, folder: Path | None = None) -> str | None:
     name : name of a repository
     folder : folder of own spec files, searched first; None: working directory and shipped files
 
-    >>> resembled("allenai/Llama-3.1-Tulu-3-70B-SFT"), resembled("a/Llama-3.1-Pruned-5B")
+    >>> nearest_model("allenai/Llama-3.1-Tulu-3-70B-SFT"), nearest_model("a/Llama-3.1-Pruned-5B")
     ('llama-3.1-70b', None)
     """
     words = _words_of(name.rpartition("/")[2])

@@ -126,7 +126,8 @@ def test_a_second_interrupt_ends_it_at_once(tmp_path):
     path = tmp_path / "a.tmp"
     code = f"""
 import os, signal
-from planner.base.signals import defer_interrupt, install_handlers, is_stop_requested, remove_on_exit
+from planner.base.signals import (defer_interrupt, install_handlers, is_stop_requested,
+    remove_on_exit)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 install_handlers()
 with remove_on_exit({str(path)!r}), open({str(path)!r}, "w"), defer_interrupt():

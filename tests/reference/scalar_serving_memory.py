@@ -17,13 +17,15 @@ from scalar_serving_kernels import CACHE_BYTES, FORMATS, Replica, ServingWorld, 
 
 @dataclass(frozen=True, kw_only=True)
 class Room:
-    """Bytes for a cache on one device: of a mean, a long and a whole sequence, and how many."""
+    """Bytes for a cache on one device: of a mean, a long and a longest_on_average_rank sequence,
+    and how many.
+    """
 
     size: float
     shared: float
     sequence: float
     longest: float
-    whole: float
+    longest_on_average_rank: float
 
     def holds(self, each: float) -> float:
         """At least one where one fits."""
@@ -124,9 +126,11 @@ def _of_latent(world: ServingWorld, c: Replica, a: Any) -> float:
         return 0.0
     down = world.model.hidden_size * (a.q_lora_rank + a.kv_lora_rank + a.qk_rope_head_dim)
     copied = down * part_bytes(world, c.quantization, "attention")
-    whole = copied - copied / c.tensor_parallel
+    longest_on_average_rank = copied - copied / c.tensor_parallel
     heads = a.num_attention_heads / c.tensor_parallel
-    return whole + 2.0 * a.kv_lora_rank * heads * (a.head_dim - a.qk_rope_head_dim + value_dim(a))
+    return longest_on_average_rank + 2.0 * a.kv_lora_rank * heads * (
+        a.head_dim - a.qk_rope_head_dim + value_dim(a)
+    )
 
 
 def _mlp(h: int, width: int, mlp: Any) -> int:
@@ -193,7 +197,7 @@ def activations(world: ServingWorld, c: Replica, sampled: float) -> float:
 
 
 def drafter(world: ServingWorld, c: Replica) -> tuple[ServingWorld, Replica] | None:
-    """The model that drafts, whole where its heads do not split."""
+    """The model that drafts, longest_on_average_rank where its heads do not split."""
     if world.draft is None:
         return None
     t, word = c.tensor_parallel, world.draft.quantization or "w16a16"
@@ -250,7 +254,7 @@ def memory(world: ServingWorld, c: Replica) -> Memory:
             shared=share * once,
             sequence=share * (typical - once) / ranks,
             longest=share * longest,
-            whole=share * (longest - once) / ranks,
+            longest_on_average_rank=share * (longest - once) / ranks,
         )
 
     adapters = scalar_served_adapters.kept(world, c) if w.lora_rank else 0.0
@@ -261,9 +265,12 @@ def memory(world: ServingWorld, c: Replica) -> Memory:
     if profiled := world.engine.memory.profiled_seqs:
         usual = activations(world, c, max(profiled, c.concurrency / ranks))
         more = usable(world, c, on_device, reserved + usual)
-        whole = room_of(more - on_device - reserved - usual, on_gpu)
-        if engine.memory.fixed_profiled_seqs or whole.holds(whole.sequence) >= c.concurrency:
-            working, room, may_use = usual, whole, more
+        longest_on_average_rank = room_of(more - on_device - reserved - usual, on_gpu)
+        if (
+            engine.memory.fixed_profiled_seqs
+            or longest_on_average_rank.holds(longest_on_average_rank.sequence) >= c.concurrency
+        ):
+            working, room, may_use = usual, longest_on_average_rank, more
     host_room = room_of(of_host - held * c.weight_offload, on_host)
     parts = {
         "weights": of_weights,

@@ -112,7 +112,7 @@ _LARGE = """
 import time
 from multiprocessing.connection import Connection
 
-from planner.base.worker_processes import on_workers
+from planner.base.worker_processes import run_on_workers
 
 send = Connection._send
 
@@ -124,7 +124,7 @@ def in_pieces(self, data):
 
 
 Connection._send = in_pieces
-for _ in on_workers(lambda n: bytes(10 * 2**21), range(9), 2):
+for _ in run_on_workers(lambda n: bytes(10 * 2**21), range(9), 2):
     raise SystemExit(3)
 """
 

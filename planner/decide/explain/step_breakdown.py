@@ -24,7 +24,8 @@ _THOUSANDS = ("", "k", "M", "G", "T", "P", "E")
 def format_quantity(value: float, unit: str) -> str:
     """A value in SI units with three digits and a prefix.
 
-    >>> quantity(3.12e14, "FLOP/s"), quantity(313e6, "byte"), quantity(0.78, "1")
+    >>> (format_quantity(3.12e14, "FLOP/s"), format_quantity(313e6, "byte"),
+    ... format_quantity(0.78, "1"))
     ('312 TFLOP/s', '313 MB', '0.78')
     """
     if unit == "s":
@@ -41,7 +42,7 @@ def format_quantity(value: float, unit: str) -> str:
 def format_seconds(value: float) -> str:
     """A time from microseconds to seconds.
 
-    >>> seconds(6.71e-6), seconds(0.00328), seconds(4.4926)
+    >>> format_seconds(6.71e-6), format_seconds(0.00328), format_seconds(4.4926)
     ('6.71 us', '3.28 ms', '4.49 s')
     """
     scales = ((1e-3, 1e6, "us"), (1.0, 1e3, "ms"))

@@ -205,7 +205,7 @@ def rolling_maximum(
 
     What serves then must start now; and what rests for less than that is kept.
 
-    >>> spans = most_ahead([0, 8], [2, 5], 1)
+    >>> spans = rolling_maximum([0, 8], [2, 5], 1)
     >>> list(zip(spans.starts.tolist(), spans.values.tolist()))
     [(0.0, 2.0), (7.0, 5.0), (8.0, 5.0), (23.0, 5.0)]
     """

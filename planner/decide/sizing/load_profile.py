@@ -52,7 +52,7 @@ class LoadPeriod:
     def clock(self) -> str:
         """Start of the period as ``HH:MM``.
 
-        >>> Period(start=6.5, hours=1, request_rate=0).clock
+        >>> LoadPeriod(start=6.5, hours=1, request_rate=0).clock
         '06:30'
         """
         minutes = round(60 * self.start)

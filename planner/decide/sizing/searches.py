@@ -77,7 +77,7 @@ def node_multiples(gpus_per_node: int, most: int | None) -> tuple[int, ...]:
     7: others leave few ways to divide a batch, layers and heads. Up to ``most``, 16,384 where
     nothing ends the cluster.
 
-    >>> whole_nodes(8, 100)
+    >>> node_multiples(8, 100)
     (1, 2, 4, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 96)
     """
     end = most or LARGEST_OF_ALL

@@ -57,7 +57,8 @@ _COMPARED: dict[str, Callable[[int, int], bool]] = {
 def evaluate_test(words: Sequence[str | None]) -> bool | None:
     """Whether a test of these words holds; None if that is not told.
 
-    >>> holds(["8", "-gt", "4"]), holds(["-z", None]), holds(["a", "=", "b"])
+    >>> (evaluate_test(["8", "-gt", "4"]), evaluate_test(["-z", None]),
+    ... evaluate_test(["a", "=", "b"]))
     (True, None, False)
     """
     if "(" in words or ")" in words:

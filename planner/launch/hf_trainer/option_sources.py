@@ -168,7 +168,7 @@ class TrainerOptions:
 def parse_positive_int(text: str | None) -> int | None:
     """A whole number of at least one; None where it is none.
 
-    >>> whole("2_048"), whole("auto"), whole(None)
+    >>> parse_positive_int("2_048"), parse_positive_int("auto"), parse_positive_int(None)
     (2048, None, None)
     """
     try:

@@ -489,7 +489,7 @@ def unsupported_server(programs: Sequence[str], text: str) -> str:
     """What is said of a server that is not predicted, by what it is started with or by the keys
     of its document; empty of any other.
 
-    >>> refused(["/usr/bin/koboldcpp"], "")[:39]
+    >>> unsupported_server(["/usr/bin/koboldcpp"], "")[:39]
     'starts KoboldCpp, of which planner has '
     """
     names = {*programs, *(program.rpartition("/")[2] for program in programs)}

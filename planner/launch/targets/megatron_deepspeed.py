@@ -32,7 +32,7 @@ _EVERY = 2
 def matches_command(words: Sequence[str]) -> bool:
     """Whether a command starts a fork of Megatron-DeepSpeed.
 
-    >>> starts(["finetune_llama.py", "--deepspeed_config", "ds.json", "--model_name", "llama"])
+    >>> matches_command(["finetune_llama.py", "--deepspeed_config", "ds.json", "--model_name", "x"])
     False
     """
     is_program = any(word.rpartition("/")[2] in _PROGRAMS for word in words[:3])

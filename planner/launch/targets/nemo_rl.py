@@ -87,9 +87,9 @@ def matches_command(words: Sequence[str]) -> bool:
 def matches_document(values: Mapping[str, object]) -> bool:
     """Whether a document is a configuration of NeMo-RL, or what one changes of another.
 
-    >>> is_of({"policy.model_name": "Qwen/Qwen2.5-1.5B", "cluster.num_nodes": 1})
+    >>> matches_document({"policy.model_name": "Qwen/Qwen2.5-1.5B", "cluster.num_nodes": 1})
     True
-    >>> is_of({"defaults": "grpo_math_1B.yaml", "cluster.num_nodes": 4})
+    >>> matches_document({"defaults": "grpo_math_1B.yaml", "cluster.num_nodes": 4})
     True
     """
     if "defaults" in values and any(name.startswith(_CHANGED) for name in values):

@@ -53,7 +53,7 @@ _OBJECTIVES = {"sft": "sft", "dpo": "dpo", "rm": "rm", "kto": "kto"}
 def matches_command(words: Sequence[str]) -> bool:
     """Whether a command starts a training program of OpenRLHF.
 
-    >>> starts(["openrlhf.cli.train_ppo_ray", "--pretrain", "Qwen/Qwen3-8B"])
+    >>> matches_command(["openrlhf.cli.train_ppo_ray", "--pretrain", "Qwen/Qwen3-8B"])
     True
     """
     return any(word.startswith(_MODULE) for word in words[:4])

@@ -529,7 +529,7 @@ def _split_words(job: LaunchJob) -> dict[str, int] | None:
 def split_layers(layers: int, stages: int, first: int, last: int) -> list[int]:
     """Layers of each stage as torchtitan deals them; empty where it refuses to.
 
-    >>> dealt(10, 4, 1, 1)
+    >>> split_layers(10, 4, 1, 1)
     [2, 3, 3, 2]
     """
     least, more = divmod(layers + first + last, stages)

@@ -93,9 +93,9 @@ _ADAPTED = ("lora.target_modules", "target_modules")
 def matches_command(words: Sequence[str]) -> bool:
     """Whether a command starts verl's training on rollouts, or another that is told as it is.
 
-    >>> starts(["verl.trainer.main_ppo", "data.train_batch_size=1024"])
+    >>> matches_command(["verl.trainer.main_ppo", "data.train_batch_size=1024"])
     True
-    >>> starts(["recipe.spo.main", "actor_rollout_ref.model.path=Qwen/Qwen3-8B"])
+    >>> matches_command(["recipe.spo.main", "actor_rollout_ref.model.path=Qwen/Qwen3-8B"])
     True
     """
     if any(word.endswith((*_PROGRAMS, *_SUPERVISED)) for word in words[:3]):

@@ -195,7 +195,7 @@ def result_cell(column: str, row: Mapping[str, object], words: str) -> Cell:
 def format_in_common_unit(column: str, values: Sequence[float]) -> tuple[list[str], str]:
     """Values of a column in the unit that suits their middle one, and the unit.
 
-    >>> told_alike("cost_usd", [2.5e6, 4e5])
+    >>> format_in_common_unit("cost_usd", [2.5e6, 4e5])
     (['2,500', '400'], 'k USD')
     """
     scale, unit = common_scale(column, values)

@@ -124,8 +124,9 @@ def _speed_pairs(row: Mapping[str, object]) -> dict[str, str]:
         "requests/s": rate
         if math.isnan(most)
         else f"{rate} of {formatting.format_significant(most)} at most",
-        "output tokens/s": f"{formatting.format_significant(number_of(row, 'output_tokens_per_s'))} "
-        f"({formatting.format_significant(number_of(row, 'output_tokens_per_s_per_gpu'))} per GPU)",
+        "output tokens/s": f"{formatting.format_significant(number_of(row, 'output_tokens_per_s'))}"
+        " ("
+        f"{formatting.format_significant(number_of(row, 'output_tokens_per_s_per_gpu'))} per GPU)",
         "all tokens/s": f"{formatting.format_significant(number_of(row, 'tokens_per_s'))} "
         f"({formatting.format_significant(number_of(row, 'tokens_per_s_per_gpu'))} per GPU), "
         "prompts included",
