@@ -133,9 +133,9 @@ def estimate(
     base : a question that ``request`` changes, such as that of `read_launch`
     request : the fields of `planner.Request`, as in `search`
     """
-    asked = make_request(request, base=None if base is None else read_request(base))
-    number = read_burst(asked.workload, burst)
-    plan = make_single_plan(asked, number)
+    question = make_request(request, base=None if base is None else read_request(base))
+    number = read_burst(question.workload, burst)
+    plan = make_single_plan(question, number)
     return EstimateAnswer.from_result(evaluate(plan, number), plan=plan)
 
 
@@ -152,10 +152,10 @@ def predictor(*, base: Request | None = None, **request: object) -> Predictor:
     """
     if base is None:
         request.setdefault("workload", "serve")
-    found = estimate(base=base, burst=None, **request)
-    if found.rejected_by:
-        raise InfeasibleError(f"The configuration is rejected by {found.rejected_by}.")
-    return Predictor.of(found.candidates)
+    answer = estimate(base=base, burst=None, **request)
+    if answer.rejected_by:
+        raise InfeasibleError(f"The configuration is rejected by {answer.rejected_by}.")
+    return Predictor.of(answer.candidates)
 
 
 def size(
@@ -199,11 +199,11 @@ def size(
     """
     contracts = parse_contracts(contract)
     read = without_contract(make_request({**request, "contract": contract}))
-    asked, day = load_of(read, load, startup_time)
+    question, profile = load_of(read, load, startup_time)
     sizes = size_all(
-        asked,
+        question,
         contracts,
-        load=day,
+        load=profile,
         startup=read_startup(startup_time or 0),
         budget=None if budget is None else read_budget(budget),
         progress=progress,
@@ -247,11 +247,11 @@ def size_services(
     >>> fleet.pools[0].most
     4
     """
-    found, own = read_services(services, {**common, "contract": contract})
+    parsed_services, file_stock = read_services(services, {**common, "contract": contract})
     return ServicesAnswer.from_result(
         share_gpus(
-            found,
-            own if stock is None else read_stock(stock),
+            parsed_services,
+            file_stock if stock is None else read_stock(stock),
             parse_contracts(contract),
             startup=read_startup(startup_time or 0),
             progress=progress,
@@ -290,12 +290,12 @@ def size_pools(
     >>> len(found.pools.placements), found.pools.num_gpus - found.mixed.num_gpus
     (2, 4)
     """
-    day = None if load is None else read_load(Path(load))
-    found = pools_by_length(
+    profile = None if load is None else read_load(Path(load))
+    result = pools_by_length(
         Service(
             name="",
             request=without_contract(make_request({**request, "contract": contract})),
-            load=day,
+            load=profile,
         ),
         read_pools(pools),
         parse_contracts(contract),
@@ -304,7 +304,7 @@ def size_pools(
         progress=progress,
         workers=workers,
     )
-    return PoolsAnswer.from_result(found)
+    return PoolsAnswer.from_result(result)
 
 
 def sweep(
@@ -335,16 +335,16 @@ def sweep(
     """
     folder = None if specs is None else Path(specs)
     if isinstance(plan, Mapping):
-        asked = make_sweep(plan, folder)
+        parsed = make_sweep(plan, folder)
     else:
-        asked = read_plan(os.fspath(plan), folder)
+        parsed = read_plan(os.fspath(plan), folder)
     if dask is None:
         run = on_cores(num_cores() if workers is None else parse_int(workers, "workers", 1))
     else:
         from planner.sweeps.dask_workers import on_dask
 
         run = on_dask(dask)
-    run_sweep(asked, Path(output), run=run, fresh=fresh, progress=progress)
+    run_sweep(parsed, Path(output), run=run, fresh=fresh, progress=progress)
     return Sweep(Path(output))
 
 
@@ -401,13 +401,13 @@ def write_launch(
     request : those of `search`; without a framework or engine those of the target are tried
     """
     base = None if plan is None else SavedPlan.read(Path(plan)).request()
-    asked = make_request(request, base=base)
+    question = make_request(request, base=base)
     if base is None:
-        asked = recommended_of(for_target(asked, target)).request()
-    made = launch_of(asked, target, wrapper)
+        question = recommended_of(for_target(question, target)).request()
+    written = launch_of(question, target, wrapper)
     if output is not None:
-        save_launch(Path(output), made)
-    return made
+        save_launch(Path(output), written)
+    return written
 
 
 def read_launch(path: str | os.PathLike[str], **answers: object) -> Request:
@@ -429,8 +429,8 @@ def read_launch(path: str | os.PathLike[str], **answers: object) -> Request:
     specs = None if answers.get("specs") is None else Path(str(answers["specs"]))
     workload = answers.get("workload")
     file = LaunchFile(path=Path(path), answers=answers, specs=specs, workload=workload)
-    found = file.question()
-    return make_request(answers, base=found.request)
+    question = file.question()
+    return make_request(answers, base=question.request)
 
 
 def validate_log(
@@ -496,15 +496,15 @@ def explain(
     """
     if plan is not None:
         base = pinned_in(Path(plan), row).request()
-    asked = make_request(request, base=base)
-    if base is None and not asked.settings:
-        asked = recommended_of(asked).request()
-    number = read_burst(asked.workload, burst)
+    question = make_request(request, base=base)
+    if base is None and not question.settings:
+        question = recommended_of(question).request()
+    number = read_burst(question.workload, burst)
     if isinstance(against, Mapping):
-        against = replace_answers(asked, against)
+        against = replace_answers(question, against)
     elif against is not None and not isinstance(against, Request):
-        against = request_in(Path(against), None, {}, beside=asked)
-    return ExplainAnswer.from_result(explained_plan(asked, number, against))
+        against = request_in(Path(against), None, {}, beside=question)
+    return ExplainAnswer.from_result(explained_plan(question, number, against))
 
 
 def compare(*things: str | os.PathLike[str], **request: object) -> CompareAnswer:
@@ -603,9 +603,9 @@ def max_length(
     length : ``sequence_length``, ``input_tokens`` or ``output_tokens``, of reinforcement learning
         ``output_cap``; default: the first that the workload has
     """
-    found, evaluation = _one_plan(plan, row, base, request)
-    known = found.workload.longest or found.workload.lengths
-    return _largest_length(found, evaluation, length or known[0])
+    chosen_plan, evaluation = _one_plan(plan, row, base, request)
+    lengths = chosen_plan.workload.longest or chosen_plan.workload.lengths
+    return _largest_length(chosen_plan, evaluation, length or lengths[0])
 
 
 def _one_plan(
@@ -616,14 +616,14 @@ def _one_plan(
 ) -> tuple[Plan, Evaluation]:
     if plan is not None:
         base = pinned_in(Path(plan), row).request()
-    asked = make_request(request, base=base)
-    return evaluate_request(asked, is_open=base is None and not asked.settings)
+    question = make_request(request, base=base)
+    return evaluate_request(question, is_open=base is None and not question.settings)
 
 
 def signature_of(function: Callable[..., object]) -> inspect.Signature:
     """The signature of a function with the fields of a request in place of ``**request``."""
-    own = [*inspect.signature(function).parameters.values()][:-1]
-    asked = [
+    parameters = [*inspect.signature(function).parameters.values()][:-1]
+    request_parameters = [
         inspect.Parameter(
             field.name,
             inspect.Parameter.KEYWORD_ONLY,
@@ -631,10 +631,10 @@ def signature_of(function: Callable[..., object]) -> inspect.Signature:
             annotation=field.type,
         )
         for field in fields(Request)
-        if field.name not in {one.name for one in own}
+        if field.name not in {parameter.name for parameter in parameters}
     ]
-    places = sorted([*asked, *own], key=lambda place: place.kind)
-    return inspect.Signature(places, return_annotation=function.__annotations__["return"])
+    ordered = sorted([*request_parameters, *parameters], key=lambda parameter: parameter.kind)
+    return inspect.Signature(ordered, return_annotation=function.__annotations__["return"])
 
 
 def _default(field: Field[object]) -> object:

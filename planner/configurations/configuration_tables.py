@@ -51,8 +51,8 @@ class ConfigurationTable:
 
         Parameters that are not given have the plain value of the table of terms.
         """
-        given = {**cls.plain(), **values}
-        return cls(**{name: cls.cast(name, value) for name, value in given.items()})
+        parameters = {**cls.plain(), **values}
+        return cls(**{name: cls.cast(name, value) for name, value in parameters.items()})
 
     @classmethod
     @cache
@@ -117,15 +117,15 @@ class ConfigurationTable:
             }
         )
 
-    def narrowed(self, kept: Sequence[IndexArray]) -> Self:
+    def narrowed(self, axis_indices: Sequence[IndexArray]) -> Self:
         """The mesh of some indices of each axis."""
-        shape, is_empty = self.shape, not all(indices.size for indices in kept)
+        shape, is_empty = self.shape, not all(indices.size for indices in axis_indices)
 
         def narrow(values: Values) -> Values:
             padded = np.reshape(values, (1,) * (len(shape) - np.ndim(values)) + np.shape(values))
             if padded.size == 1 and not is_empty:
                 return padded
-            for axis, indices in enumerate(kept):
+            for axis, indices in enumerate(axis_indices):
                 if padded.shape[axis] > 1 or not indices.size:
                     padded = np.take(padded, indices, axis=axis)
             return padded
@@ -157,10 +157,12 @@ def pick(
     if values.size == 1 and positions:
         return np.repeat(values, len(positions[0]))
     # An index for each axis that it has costs less than a view of the whole shape.
-    own = positions[len(shape) - values.ndim :]
+    axis_positions = positions[len(shape) - values.ndim :]
     if values.ndim == 1:
-        return values.take(own[0])
-    index = tuple(at if n > 1 else 0 for n, at in zip(values.shape, own, strict=True))
+        return values.take(axis_positions[0])
+    index = tuple(
+        position if n > 1 else 0 for n, position in zip(values.shape, axis_positions, strict=True)
+    )
     return np.asarray(values[index])
 
 
@@ -200,9 +202,9 @@ class Rule(Reason, Generic[Judged, Context]):
     violated: Callable[[Judged, Context], BoolArray]
 
 
-def indivisible(whole: FloatArray | float, part: FloatArray) -> BoolArray:
-    """Where ``part`` does not divide ``whole``."""
-    quotient = np.asarray(whole) / part
+def indivisible(total: FloatArray | float, part: FloatArray) -> BoolArray:
+    """Where ``part`` does not divide ``total``."""
+    quotient = np.asarray(total) / part
     return np.asarray(quotient != np.floor(quotient))
 
 
@@ -315,8 +317,12 @@ class TrainingConfigurations(ConfigurationTable):
     @property
     def has_custom_optimizer(self) -> bool:
         """Whether any of them has another optimizer, or other formats, than its framework."""
-        own = (self.optimizer, self.optimizer_state_precision, self.main_params_precision)
-        return any(code.any() for code in (*own, self.main_grads_precision))
+        optimizer_codes = (
+            self.optimizer,
+            self.optimizer_state_precision,
+            self.main_params_precision,
+        )
+        return any(code.any() for code in (*optimizer_codes, self.main_grads_precision))
 
     @property
     def expert_ranks(self) -> FloatArray:
@@ -367,13 +373,13 @@ def format_layout(row: Mapping[str, object]) -> str:
 
     Rows of older versions lack parameters, which then are plain.
     """
-    known = terms_of("train", "parameter", "derived")
+    terms = terms_of("train", "parameter", "derived")
     words = [
-        f"{known[name].short}{row[name]}"
+        f"{terms[name].short}{row[name]}"
         for name in DEGREES
         if row.get(name) and number_of_row(row, name) > 1
     ]
-    words.append(f"{known['micro_batch_size'].short}{row['micro_batch_size']}")
+    words.append(f"{terms['micro_batch_size'].short}{row['micro_batch_size']}")
     words += [f"zero{row['zero_stage']}"] if row["zero_stage"] else []
     others = [
         f"{name} {row[name]}"
@@ -473,9 +479,9 @@ class PoolConfigurations(ServingConfigurations):
     ) -> PoolConfigurations:
         """So many of two kinds of workers."""
         gpus = prefill.replica_gpus * prefill_replicas + decode.replica_gpus * replicas
-        plain = {name: getattr(decode, name) for name in SERVING_NAMES}
+        decode_parameters = {name: getattr(decode, name) for name in SERVING_NAMES}
         return cls(
-            **{**plain, "num_gpus": gpus},
+            **{**decode_parameters, "num_gpus": gpus},
             replicas=replicas,
             prefill_replicas=prefill_replicas,
             **{PREFILL + name: getattr(prefill, name) for name in OF_PREFILL},
@@ -492,8 +498,8 @@ class PoolConfigurations(ServingConfigurations):
         """One prefill worker; its concurrency follows from its steps."""
         values = {name: getattr(self, PREFILL + name) for name in OF_PREFILL}
         ones = np.ones_like(self.prefill_tensor_parallel)
-        alone = ServingConfigurations(num_gpus=ones, concurrency=ones, **values)
-        return replace(alone, num_gpus=alone.replica_gpus)
+        single_worker = ServingConfigurations(num_gpus=ones, concurrency=ones, **values)
+        return replace(single_worker, num_gpus=single_worker.replica_gpus)
 
 
 PREFILL = "prefill_"

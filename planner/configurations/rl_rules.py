@@ -41,9 +41,9 @@ def _is_among(c: RlConfigurations, words: Sequence[str]) -> BoolArray:
 
 
 def _split(c: RlConfigurations, _: RlContext) -> BoolArray:
-    apart = (c.trainer_gpus < 1) | (c.rollout_gpus < 1)
-    other = (c.train_gpus > 0) & (c.train_gpus != c.num_gpus)
-    return np.where(c.colocated, other, apart)
+    lacks_gpus = (c.trainer_gpus < 1) | (c.rollout_gpus < 1)
+    has_other_split = (c.train_gpus > 0) & (c.train_gpus != c.num_gpus)
+    return np.where(c.colocated, has_other_split, lacks_gpus)
 
 
 def _rollout_split(c: RlConfigurations, _: RlContext) -> BoolArray:
@@ -62,9 +62,9 @@ def _ranks(c: RlConfigurations, _: RlContext) -> BoolArray:
 
 
 def _staleness(c: RlConfigurations, _: RlContext) -> BoolArray:
-    none = (c.placement == Placement.SEPARATE) | (c.colocated & ~c.partial_rollout)
-    one = c.placement == Placement.ONE_STEP_OFF
-    return np.asarray((none & (c.staleness > 0)) | (one & (c.staleness != 1)))
+    allows_none = (c.placement == Placement.SEPARATE) | (c.colocated & ~c.partial_rollout)
+    is_one_step_off = c.placement == Placement.ONE_STEP_OFF
+    return np.asarray((allows_none & (c.staleness > 0)) | (is_one_step_off & (c.staleness != 1)))
 
 
 def _partial(c: RlConfigurations, context: RlContext) -> BoolArray:

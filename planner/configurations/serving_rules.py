@@ -71,8 +71,8 @@ def _experts(c: ServingConfigurations, context: ServingContext) -> BoolArray:
         if context.engine.redundant_experts:
             copies = redundant_experts(context.workload, number, c.expert_parallel)
             uneven = indivisible(number + copies, c.expert_parallel)
-            asked = context.workload.redundant_experts is not None
-            violated = violated | uneven | ((copies > _MOST_COPIES * number) & (not asked))
+            is_specified = context.workload.redundant_experts is not None
+            violated = violated | uneven | ((copies > _MOST_COPIES * number) & (not is_specified))
         else:
             violated = violated | indivisible(number, c.expert_parallel)
     return violated if numbers else np.asarray(c.expert_parallel > 1)

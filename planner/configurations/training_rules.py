@@ -136,31 +136,33 @@ _FP32_BYTES = 4.0
 
 def unsupported_options(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
     """Where configurations ask a framework for an option that it lacks, by parameter."""
-    known = [code.word in (*f.token_dispatchers, "auto") for code in TokenDispatcher]
+    has_dispatcher = [code.word in (*f.token_dispatchers, "auto") for code in TokenDispatcher]
     schedules = [code.word in f.pipeline_schedules for code in PipelineSchedule]
     usual = c.pipeline_schedule <= PipelineSchedule.INTERLEAVED
     rings = (c.cp_comm_type == ContextExchange.P2P) | f.head_exchange
-    found = {"token_dispatcher": ~np.asarray(known)[c.token_dispatcher]}
-    found["pipeline_schedule"] = ~(usual | np.asarray(schedules)[c.pipeline_schedule])
-    found["cp_comm_type"] = ~np.asarray(rings)
+    violations = {"token_dispatcher": ~np.asarray(has_dispatcher)[c.token_dispatcher]}
+    violations["pipeline_schedule"] = ~(usual | np.asarray(schedules)[c.pipeline_schedule])
+    violations["cp_comm_type"] = ~np.asarray(rings)
     if not f.expert_tensor_parallel:
-        found["expert_tensor_parallel"] = c.expert_tensor_parallel > 1
+        violations["expert_tensor_parallel"] = c.expert_tensor_parallel > 1
     named = c.recompute_modules
     if np.any(named):
         lacking = [name for name in RecomputedModules.names() if name not in f.recompute_modules]
-        found["recompute_modules"] = add(RecomputedModules.has(named, name) for name in lacking) > 0
+        violations["recompute_modules"] = (
+            add(RecomputedModules.has(named, name) for name in lacking) > 0
+        )
     if not f.saved_tensors:
-        found["saved_tensors"] = c.saved_tensors != 0
-        found["offloaded_tensors"] = c.offloaded_tensors != 0
+        violations["saved_tensors"] = c.saved_tensors != 0
+        violations["offloaded_tensors"] = c.offloaded_tensors != 0
     if not f.expert_overlap:
-        found["overlap_expert_parallel"] = c.overlap_expert_parallel
+        violations["overlap_expert_parallel"] = c.overlap_expert_parallel
     if not f.execution.expert_loop_time:
-        found["expert_compute"] = c.expert_compute == ExpertCompute.LOOP
+        violations["expert_compute"] = c.expert_compute == ExpertCompute.LOOP
     if not f.compilation.selectable:
-        found["torch_compile"] = c.torch_compile != TorchCompile.AUTO
+        violations["torch_compile"] = c.torch_compile != TorchCompile.AUTO
     if not f.overlap.asynchronous_tensor_parallel:
-        found["tp_comm_overlap"] = c.tp_comm_overlap
-    return found
+        violations["tp_comm_overlap"] = c.tp_comm_overlap
+    return violations
 
 
 def _paged(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -168,10 +170,10 @@ def _paged(c: TrainingConfigurations, context: Context) -> BoolArray:
     if not c.paged_optimizer.any():
         return np.zeros((), dtype=np.bool_)
     kinds = is_among(c.optimizer, (OptimizerKind.ADAM, OptimizerKind.LION))
-    states, told = context.framework.states, c.optimizer_state_precision
-    narrow = is_among(told, (StatePrecision.BF16, StatePrecision.FP8))
+    states, state_precision = context.framework.states, c.optimizer_state_precision
+    narrow = is_among(state_precision, (StatePrecision.BF16, StatePrecision.FP8))
     if states.optimizer - states.main_weight < 2 * _FP32_BYTES:
-        narrow = narrow | (told == StatePrecision.FRAMEWORK)
+        narrow = narrow | (state_precision == StatePrecision.FRAMEWORK)
     leave = np.asarray([code.of_states for code in Offload])[c.offload]
     is_possible = context.gpu.vendor == "NVIDIA" and bool(context.gpu.host_link.bandwidth)
     return np.asarray(c.paged_optimizer & (~kinds | narrow | leave | (not is_possible)))
@@ -201,8 +203,8 @@ def _routing(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def _overlapped_exchange(c: TrainingConfigurations, _: Context) -> BoolArray:
-    alone = (c.expert_parallel == 1) | (c.recompute == Recompute.FULL)
-    return np.asarray(c.overlap_expert_parallel & alone)
+    cannot_overlap = (c.expert_parallel == 1) | (c.recompute == Recompute.FULL)
+    return np.asarray(c.overlap_expert_parallel & cannot_overlap)
 
 
 def _asynchronous(c: TrainingConfigurations, _: Context) -> BoolArray:
@@ -236,12 +238,14 @@ def unsupported_states(c: TrainingConfigurations, f: FrameworkProfile) -> dict[s
     states = {}
     if c.optimizer.any():
         states["optimizer"] = _not_among(c.optimizer, OptimizerKind, f.optimizers)
-    if np.any(told := c.optimizer_state_precision):
-        states["optimizer_state_precision"] = _not_among(told, StatePrecision, f.state_precisions)
-    if np.any(told := c.main_params_precision):
-        states["main_params_precision"] = _not_among(told, MainPrecision, f.main_precisions)
-    if np.any(told := c.main_grads_precision):
-        states["main_grads_precision"] = _not_among(told, MainPrecision, f.main_precisions)
+    if np.any(precision := c.optimizer_state_precision):
+        states["optimizer_state_precision"] = _not_among(
+            precision, StatePrecision, f.state_precisions
+        )
+    if np.any(precision := c.main_params_precision):
+        states["main_params_precision"] = _not_among(precision, MainPrecision, f.main_precisions)
+    if np.any(precision := c.main_grads_precision):
+        states["main_grads_precision"] = _not_among(precision, MainPrecision, f.main_precisions)
     if not f.optimizer_in_backward:
         states["optimizer_in_backward"] = c.optimizer_in_backward
     if not f.paged_optimizer:
@@ -271,24 +275,24 @@ def _recomputed_modules(c: TrainingConfigurations, context: Context) -> BoolArra
     named = c.recompute_modules
     if not np.any(named):
         return np.zeros((), dtype=np.bool_)
-    known = _modules_of(context.model)
-    held = add(RecomputedModules.has(named, name) for name in known) > 0
+    module_names = _modules_of(context.model)
+    held = add(RecomputedModules.has(named, name) for name in module_names) > 0
     return np.asarray((named != 0) & (~held | (c.recompute != Recompute.SELECTIVE)))
 
 
 def _modules_of(model: ModelSpec) -> set[str]:
     """What ``recompute_modules`` names that a model has."""
-    found = {"layernorm"}
+    modules = {"layernorm"}
     for group in model.layer_groups:
         attention, block = group.attention, group.feed_forward
         if attention:
-            found |= {"attention"} if attention.has_state else {"attention", "core_attn"}
-            found |= {"mla_up_proj"} if attention.kind is AttentionKind.LATENT else set()
+            modules |= {"attention"} if attention.has_state else {"attention", "core_attn"}
+            modules |= {"mla_up_proj"} if attention.kind is AttentionKind.LATENT else set()
         if block:
-            found |= {"moe", "moe_act"} if block.num_experts else {"mlp"}
-            found |= {"mlp_act"} if block.shared_width else set()
-            found |= {"shared_experts"} if block.num_experts and block.shared_width else set()
-    return found
+            modules |= {"moe", "moe_act"} if block.num_experts else {"mlp"}
+            modules |= {"mlp_act"} if block.shared_width else set()
+            modules |= {"shared_experts"} if block.num_experts and block.shared_width else set()
+    return modules
 
 
 def _kept_tensors(c: TrainingConfigurations, _: Context) -> BoolArray:
@@ -333,8 +337,8 @@ OPTION_RULES = (
 
 def second_engine(c: TrainingConfigurations, f: FrameworkProfile) -> BoolArray:
     """ZeRO stages by another engine of the framework, which has plain optimizers."""
-    plain = is_among(c.optimizer, (OptimizerKind.ADAM, OptimizerKind.SGD))
-    return np.asarray(is_among(c.zero_stage, f.fsdp_zero_stages) & plain)
+    has_optimizer = is_among(c.optimizer, (OptimizerKind.ADAM, OptimizerKind.SGD))
+    return np.asarray(is_among(c.zero_stage, f.fsdp_zero_stages) & has_optimizer)
 
 
 def allows_sharded_axis(c: TrainingConfigurations, f: FrameworkProfile, name: str) -> BoolArray:
@@ -483,8 +487,8 @@ def _experts_need_sequence(c: TrainingConfigurations, context: Context) -> BoolA
 
 
 def _zero(c: TrainingConfigurations, _: Context) -> BoolArray:
-    alone = (c.data_parallel * c.context_parallel == 1) & (c.num_gpus > 1)
-    return np.asarray((c.zero_stage > ZeroStage.NONE) & alone)
+    has_no_replicas = (c.data_parallel * c.context_parallel == 1) & (c.num_gpus > 1)
+    return np.asarray((c.zero_stage > ZeroStage.NONE) & has_no_replicas)
 
 
 def _replicas(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -510,7 +514,7 @@ def _recomputed_layers(c: TrainingConfigurations, context: Context) -> BoolArray
 def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
     """Where configurations ask a framework for what it lacks, by parameter."""
     in_pipeline = (c.pipeline_parallel > 1) & ~is_among(c.zero_stage, f.pipeline_zero_stages)
-    found = {
+    violations = {
         "zero_stage": ~(is_among(c.zero_stage, f.zero_stages) | second_engine(c, f)) | in_pipeline,
         # Stages of a framework without a schedule for them may take turns.
         "pipeline_parallel": in_pipeline
@@ -518,25 +522,27 @@ def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, Boo
         else (c.pipeline_parallel > 1) & ~(c.layer_split & f.layer_split),
     }
     if not f.layer_split:
-        found["layer_split"] = c.layer_split
+        violations["layer_split"] = c.layer_split
     for name in terms_about("collective"):
         if not getattr(f, name):
-            found[name] = (getattr(c, name) > 1) & ~allows_sharded_axis(c, f, name)
+            violations[name] = (getattr(c, name) > 1) & ~allows_sharded_axis(c, f, name)
     if not f.interleaved_schedule:
-        found["virtual_pipeline"] = c.virtual_pipeline > 1
+        violations["virtual_pipeline"] = c.virtual_pipeline > 1
     if not f.hybrid_sharding:
         replicas = "data_parallel_replicas"
-        found[replicas] = (c.data_parallel_replicas > 1) & ~allows_sharded_axis(c, f, replicas)
+        violations[replicas] = (c.data_parallel_replicas > 1) & ~allows_sharded_axis(c, f, replicas)
     if not f.partial_recompute:
-        found["recompute_num_layers"] = c.recompute_num_layers > 0
+        violations["recompute_num_layers"] = c.recompute_num_layers > 0
     parts = {Recompute.FEED_FORWARD: f.feed_forward_recompute}
     parts[Recompute.SELECTIVE] = f.selective_recompute
-    found["recompute"] = is_among(c.recompute, [part for part, can in parts.items() if not can])
+    violations["recompute"] = is_among(
+        c.recompute, [part for part, can in parts.items() if not can]
+    )
     if not f.sequence_parallel:
-        found["sequence_parallel"] = c.sequence_parallel
+        violations["sequence_parallel"] = c.sequence_parallel
     if not f.fp8_attention:
-        found["fp8_attention"] = c.fp8_attention
-    return found | unsupported_states(c, f) | unsupported_options(c, f)
+        violations["fp8_attention"] = c.fp8_attention
+    return violations | unsupported_states(c, f) | unsupported_options(c, f)
 
 
 def _framework(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -568,10 +574,12 @@ def _offload(c: TrainingConfigurations, context: Context) -> BoolArray:
         return np.zeros((), dtype=np.bool_)
     profile = context.framework
     kinds = {*profile.offloading.kinds, Offload.NONE.word}
-    known = [kinds.issuperset(kind.parts) for kind in Offload]
+    supports_kind = [kinds.issuperset(kind.parts) for kind in Offload]
     sharded_from = np.asarray([_sharded_from(kind, profile) for kind in Offload])[c.offload]
-    alone = c.data_parallel * c.context_parallel == 1
-    violated = ~np.asarray(known)[c.offload] | ((c.zero_stage < sharded_from) & ~alone)
+    has_no_replicas = c.data_parallel * c.context_parallel == 1
+    violated = ~np.asarray(supports_kind)[c.offload] | (
+        (c.zero_stage < sharded_from) & ~has_no_replicas
+    )
     if context.gpu.unified_memory:
         violated = violated | (c.offloaded_tensors != 0)
     elif context.gpu.host_link.bandwidth is None:

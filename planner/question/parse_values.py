@@ -49,50 +49,50 @@ _SEPARATED = re.compile(r"[1-9]\d{0,2}(,\d{3})*,0\d\d(,\d{3})*")
 _ZEROS_FIRST = re.compile(r"0\d")
 
 
-def parse_value(term: Term, given: object, option_name: str = "") -> Answer:
+def parse_value(term: Term, value: object, option_name: str = "") -> Answer:
     """One value of a term: a whole number, number in SI units, flag or word.
 
     Raises SearchSpaceError if it is not what the term takes.
     """
     option_name = option_name or term.term
-    value = _plain(given)
-    if isinstance(value, str) and not value:
+    unwrapped = _plain(value)
+    if isinstance(unwrapped, str) and not unwrapped:
         raise SearchSpaceError(f"{option_name} has no value.")
-    return _READERS[term.type.partition(":")[0]](term, value, option_name)
+    return _READERS[term.type.partition(":")[0]](term, unwrapped, option_name)
 
 
-def parse_values(term: Term, given: object, option_name: str = "") -> list[Answer]:
+def parse_values(term: Term, value: object, option_name: str = "") -> list[Answer]:
     """The values of a term that takes several, without repetitions: one, or some kind of list.
 
     Raises SearchSpaceError if one of them is not what the term takes, or there is none.
     """
     option_name = option_name or term.term
-    if term.type == "count" and isinstance(given, str) and _SEPARATED.fullmatch(given):
-        written = given.replace(",", "")
-        last = given.rpartition(",")[2]
+    if term.type == "count" and isinstance(value, str) and _SEPARATED.fullmatch(value):
+        written = value.replace(",", "")
+        last = value.rpartition(",")[2]
         raise SearchSpaceError(
-            f"{option_name} {given}: {last!r} is not a whole number; write {written}, or "
+            f"{option_name} {value}: {last!r} is not a whole number; write {written}, or "
             "64,128 for "
             "several."
         )
-    values = [parse_value(term, value, option_name) for value in split_items(given, option_name)]
+    values = [parse_value(term, item, option_name) for item in split_items(value, option_name)]
     return list(dict.fromkeys(values))
 
 
-def split_items(given: object, option_name: str) -> list[object]:
+def split_items(value: object, option_name: str) -> list[object]:
     """The items of a list, set, array or text with commas; what is none of these alone.
 
     Raises SearchSpaceError if there are none, or too many.
     """
-    value = given if isinstance(given, os.PathLike) else _plain(given)
-    if isinstance(value, str):
-        items: list[object] = [word.strip() for word in value.split(",") if word.strip()]
-    elif isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | Mapping):
-        items = list(islice(value, _MOST_VALUES + 1))
-        if isinstance(value, set | frozenset):
+    unwrapped = value if isinstance(value, os.PathLike) else _plain(value)
+    if isinstance(unwrapped, str):
+        items: list[object] = [word.strip() for word in unwrapped.split(",") if word.strip()]
+    elif isinstance(unwrapped, Iterable) and not isinstance(unwrapped, bytes | bytearray | Mapping):
+        items = list(islice(unwrapped, _MOST_VALUES + 1))
+        if isinstance(unwrapped, set | frozenset):
             items.sort(key=lambda item: (str(type(item)), repr(item)))
     else:
-        items = [value]
+        items = [unwrapped]
     if not items:
         raise SearchSpaceError(f"There is no value for {option_name}.")
     if len(items) > _MOST_VALUES:
@@ -107,15 +107,15 @@ def parse_int(
 
     Raises SearchSpaceError if it is none, or outside its bounds.
     """
-    found = _whole(_plain(value), "token" if unit == "tokens" else "number")
-    if found is None or found < least:
-        told = f"{option_name} is a whole number of at least {least}, not {format_input(value)}."
-        raise SearchSpaceError(told + _unseparated(value))
-    if found > most:
+    number = _whole(_plain(value), "token" if unit == "tokens" else "number")
+    if number is None or number < least:
+        message = f"{option_name} is a whole number of at least {least}, not {format_input(value)}."
+        raise SearchSpaceError(message + _unseparated(value))
+    if number > most:
         raise SearchSpaceError(
             f"{option_name} = {format_input(value)} is beyond what can be planned ({most:,})."
         )
-    return found
+    return number
 
 
 def parse_si(value: object, dimension: str, option_name: str) -> float:
@@ -126,27 +126,27 @@ def parse_si(value: object, dimension: str, option_name: str) -> float:
     >>> quantity("5min", "second", "startup_time")
     300.0
     """
-    plain = _plain(value)
-    number = None if isinstance(plain, str) else _real(plain, "1")
+    unwrapped = _plain(value)
+    number = None if isinstance(unwrapped, str) else _real(unwrapped, "1")
     if number is not None:
         return number
     try:
-        return parse_quantity(str(plain), dimension)
+        return parse_quantity(str(unwrapped), dimension)
     except ValueError as error:
-        raise SearchSpaceError(f"{option_name} {plain}: {error}.") from error
+        raise SearchSpaceError(f"{option_name} {unwrapped}: {error}.") from error
 
 
-def parse_choice(value: object, option_name: str, known: Iterable[str]) -> str:
+def parse_choice(value: object, option_name: str, choices: Iterable[str]) -> str:
     """One of some words, in any case.
 
     Raises SearchSpaceError if it is none of them.
     """
-    words = list(known)
+    listed = list(choices)
     text = str(_plain(value)).lower() if isinstance(_plain(value), str) else None
-    if text not in words:
-        hint = did_you_mean(text or "", words)
+    if text not in listed:
+        hint = did_you_mean(text or "", listed)
         raise SearchSpaceError(
-            f"{option_name} is one of {', '.join(words)}, not {format_input(value)}.{hint}"
+            f"{option_name} is one of {', '.join(listed)}, not {format_input(value)}.{hint}"
         )
     return text
 
@@ -185,8 +185,8 @@ def format_input(value: object) -> str:
 
 def _plain(value: object) -> object:
     """A value without numpy, paths and blanks around it."""
-    if callable(made := getattr(value, "tolist", None)):
-        value = made()
+    if callable(convert := getattr(value, "tolist", None)):
+        value = convert()
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     return str(value).strip() if isinstance(value, str) else value
@@ -237,11 +237,11 @@ def _number(term: Term, value: object, option_name: str) -> float:
 def _share(term: Term, value: object, option_name: str) -> float:
     number = _real(value, "1")
     if number is None or not 0 <= number <= 1:
-        told = (
+        message = (
             f"{option_name} is a share from 0 to 1 or a percentage such as 90%, not "
             f"{format_input(value)}"
         )
-        raise SearchSpaceError(f"{told}: {term.description.partition(';')[0]}.")
+        raise SearchSpaceError(f"{message}: {term.description.partition(';')[0]}.")
     return number
 
 
@@ -260,10 +260,12 @@ def _code(term: Term, value: object, option_name: str) -> Answer:
     text = codes.meant(_lower(value))
     if text not in words:
         hint = did_you_mean(text, [*words, *codes.aliases()])
-        if term.term == "optimizer" and (told := optimizer_settings(text)):
-            hint = f" Say {' '.join(f'--set {name}={word}' for name, word in told.items())}."
-        known = ", ".join(words) if len(words) <= len(codes.words()) else codes.listed()
-        raise SearchSpaceError(f"{option_name} is one of {known}, not {format_input(value)}.{hint}")
+        if term.term == "optimizer" and (settings := optimizer_settings(text)):
+            hint = f" Say {' '.join(f'--set {name}={word}' for name, word in settings.items())}."
+        choices = ", ".join(words) if len(words) <= len(codes.words()) else codes.listed()
+        raise SearchSpaceError(
+            f"{option_name} is one of {choices}, not {format_input(value)}.{hint}"
+        )
     return term.shown(words[text])
 
 
@@ -334,11 +336,11 @@ def _price(term: Term, value: object, option_name: str) -> float | str:
     if not isinstance(value, Mapping) and not (isinstance(value, str) and "=" in value):
         return _number(term, value, option_name)
     wrong = f"{option_name}: write the GPU or contract and its price, as in h100=1.9,b200=4."
-    found = {
-        name: repr(_number(term, _plain(given), f"{option_name} of {name}")).removesuffix(".0")
-        for name, given in parse_by_gpu(value, option_name, wrong).items()
+    prices = {
+        name: repr(_number(term, _plain(usd), f"{option_name} of {name}")).removesuffix(".0")
+        for name, usd in parse_by_gpu(value, option_name, wrong).items()
     }
-    return ",".join(f"{name}={number}" for name, number in found.items())
+    return ",".join(f"{name}={number}" for name, number in prices.items())
 
 
 def parse_by_gpu(value: object, option_name: str, wrong: str) -> dict[str, object]:
@@ -351,16 +353,16 @@ def parse_by_gpu(value: object, option_name: str, wrong: str) -> dict[str, objec
         pairs = list(value.items())
     else:
         parts = (part.partition("=") for part in str(value).split(",") if part.strip())
-        pairs = [(name, given) for name, _, given in parts]
-    found: dict[str, object] = {}
-    for gpu, given in pairs:
+        pairs = [(name, amount) for name, _, amount in parts]
+    by_gpu: dict[str, object] = {}
+    for gpu, amount in pairs:
         name = str(gpu).strip()
         if not name or any(mark in name for mark in ",="):
             raise SearchSpaceError(wrong)
-        if name in found:
+        if name in by_gpu:
             raise SearchSpaceError(f"{option_name} gives {name} twice.")
-        found[name] = given
-    return found
+        by_gpu[name] = amount
+    return by_gpu
 
 
 def _contract(term: Term, value: object, option_name: str) -> str:

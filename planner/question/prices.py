@@ -69,7 +69,7 @@ def checked_price(
     Raises SearchSpaceError if it names a contract that is not asked for or is owned, or could be
     that of several.
     """
-    rented = [one for one in contracts if one != Contract.OWNED]
+    rented = [contract for contract in contracts if contract != Contract.OWNED]
     for part in price_parts(price):
         if part.contract == Contract.OWNED or (not part.contract and not rented):
             raise SearchSpaceError(

@@ -131,8 +131,8 @@ class Term:
         """The enumeration of a coded parameter, None of another."""
         kind, _, name = self.type.partition(":")
         home = enums if hasattr(enums, name) else software_enums
-        found: Codes | None = getattr(home, name) if kind in ("code", "level") else None
-        return found
+        enumeration: Codes | None = getattr(home, name) if kind in ("code", "level") else None
+        return enumeration
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -290,13 +290,13 @@ def terms_of(workload: str, *kinds: str) -> Mapping[str, Term]:
     >>> list(terms_of("serve", "limit"))[:2]
     ['memory_headroom', 'power']
     """
-    wanted = frozenset(kinds)
-    found = {
+    kind_names = frozenset(kinds)
+    terms = {
         name: term
         for name, term in glossary().items()
-        if (not term.of or workload in term.of) and not wanted.isdisjoint(term.kind)
+        if (not term.of or workload in term.of) and not kind_names.isdisjoint(term.kind)
     }
-    return MappingProxyType(found)
+    return MappingProxyType(terms)
 
 
 @cache

@@ -237,25 +237,27 @@ def _open_parameters(chosen: EvaluatedChoice, names: Sequence[str]) -> list[Assu
     """Codes that nobody chose, at the other values that runs of today have."""
     parameters = []
     for name in names:
-        own = int(np.ravel(getattr(chosen.candidates.configurations, name))[0])
+        current = int(np.ravel(getattr(chosen.candidates.configurations, name))[0])
         term = glossary()[name]
-        is_open = chosen.is_open(name) or _is_published(chosen, name, str(format_value(name, own)))
+        is_open = chosen.is_open(name) or _is_published(
+            chosen, name, str(format_value(name, current))
+        )
         if not is_open or (name == "precision" and chosen.request.precision):
             continue
-        codes = {term.coded(value) for value in term.common_values.split()} - {own}
+        codes = {term.coded(value) for value in term.common_values.split()} - {current}
         tried = {
             str(format_value(name, code)): chosen.with_value(name, code) for code in sorted(codes)
         }
-        parameters.append(_fact(name, str(format_value(name, own)), tried))
+        parameters.append(_fact(name, str(format_value(name, current)), tried))
     return parameters
 
 
-def _is_published(chosen: EvaluatedChoice, name: str, own: str) -> bool:
+def _is_published(chosen: EvaluatedChoice, name: str, word: str) -> bool:
     """Whether a precision is that of the published run, which no space chose."""
     if name != "precision" or name in chosen.request.settings:
         return False
-    values = chosen.space.parameters.get(name, own)
-    return own not in (map(str, values) if isinstance(values, tuple | list) else (str(values),))
+    values = chosen.space.parameters.get(name, word)
+    return word not in (map(str, values) if isinstance(values, tuple | list) else (str(values),))
 
 
 def _fact(name: str, assumed: str, tried: Mapping[str, Candidates]) -> Assumption:
@@ -291,10 +293,10 @@ def assumed_limits(workload: str, names: Collection[str]) -> dict[str, float]:
 
     None where a limit of a time is given: who gives one knows what the others are to be.
     """
-    known = terms_of(workload, "limit")
+    limits = terms_of(workload, "limit")
     if _limits_a_time(workload, names):
         return {}
-    return {name: float(term.default) for name, term in known.items() if term.default}
+    return {name: float(term.default) for name, term in limits.items() if term.default}
 
 
 def assumed_for_batches(names: Collection[str], output_tokens: int) -> dict[str, float]:
@@ -311,8 +313,8 @@ def assumed_for_batches(names: Collection[str], output_tokens: int) -> dict[str,
 
 
 def _limits_a_time(workload: str, names: Collection[str]) -> bool:
-    known = terms_of(workload, "limit")
-    return any(known[name].type == "second" for name in names if name in known)
+    limits = terms_of(workload, "limit")
+    return any(limits[name].type == "second" for name in names if name in limits)
 
 
 def limit_notes(
@@ -330,13 +332,13 @@ def confidence_notes(
     sources: Sequence[Source], limits: Sequence[Constraint], request: Request
 ) -> dict[str, str]:
     """What is said where a confidence is asked for that no published runs tell of."""
-    sure, judged = request.limit_confidence, [(limit.name, limit.sign) for limit in limits]
+    confidence, judged = request.limit_confidence, [(limit.name, limit.sign) for limit in limits]
     if request.request_rate is not None:
         judged.append(("request_rate", -1))
     unknown = dict.fromkeys(
         source.description
         for source in sources
-        if any(is_unknown(source, name, sure, sign) for name, sign in judged)
+        if any(is_unknown(source, name, confidence, sign) for name, sign in judged)
     )
     if not unknown:
         return {}
@@ -370,5 +372,5 @@ def _note(limit: Constraint, before: float | None) -> str:
     )
     if before is None or before == limit.bound:
         return f"{words} (default)"
-    told = f"relaxed from {formatting.format_limit(before, limit.unit)}"
-    return f"{words}, {told} (no plan keeps the defaults)"
+    relaxation = f"relaxed from {formatting.format_limit(before, limit.unit)}"
+    return f"{words}, {relaxation} (no plan keeps the defaults)"

@@ -74,9 +74,11 @@ def make_request(
     """
     request, answers = _read(values, base, option_name)
     for name, needed in NEEDS.items():
-        are_given = (getattr(request, one) or one in answers for one in needed)
-        is_asked = name in answers and answers[name] != getattr(Request, name, None)
-        if is_asked and not any(are_given):
+        needed_values = (
+            getattr(request, needed_name) or needed_name in answers for needed_name in needed
+        )
+        is_set = name in answers and answers[name] != getattr(Request, name, None)
+        if is_set and not any(needed_values):
             raise SearchSpaceError(
                 f"{option_name(name)} needs {' or '.join(map(option_name, needed))}."
             )
@@ -87,23 +89,26 @@ def _read(
     values: Mapping[str, object], base: Request | None, option_name: OptionNamer
 ) -> tuple[Request, Mapping[str, object]]:
     """A request, and the fields that were given."""
-    asked = {_field(name): value for name, value in values.items() if value is not None}
-    workload = _workload(asked.pop("workload", base.workload if base else Request.workload))
-    if _OF_TRAFFIC & {*asked}:
+    answers = {_field(name): value for name, value in values.items() if value is not None}
+    workload = _workload(answers.pop("workload", base.workload if base else Request.workload))
+    if _OF_TRAFFIC & {*answers}:
         from planner.workloads.traffic import traffic_answers  # most questions have none
 
-        known = terms_of(workload, "question")
-        found = traffic_answers(asked, base, option_name)
-        asked = {**{one: found[one] for one in found if one in known}, **asked}
+        questions = terms_of(workload, "question")
+        traffic = traffic_answers(answers, base, option_name)
+        answers = {
+            **{question: traffic[question] for question in traffic if question in questions},
+            **answers,
+        }
     if workload == "train":
-        asked |= _trained_for(asked, option_name)
-        asked = {name: value for name, value in asked.items() if value is not None}
+        answers |= _trained_for(answers, option_name)
+        answers = {name: value for name, value in answers.items() if value is not None}
     read_fields: dict[str, object] = {"workload": workload}
-    of_options: dict[str, object] = {}
-    set_names: dict[str, object] = {}
-    for name, value in asked.items():
+    option_values: dict[str, object] = {}
+    set_parameters: dict[str, object] = {}
+    for name, value in answers.items():
         if name == "settings":
-            set_names = _settings(workload, value)
+            set_parameters = _settings(workload, value)
         elif name in _PARTS:
             read_fields[name] = _PARTS[name](workload, value, option_name)
         elif name in _FIELDS:
@@ -111,15 +116,15 @@ def _read(
             # Several values are those of a parameter; a request has one, but of GPUs any.
             is_parameter = "parameter" in glossary()[name].kind and name != "num_gpus"
             is_several = isinstance(answer, tuple) and is_parameter
-            (of_options if is_several else read_fields)[name] = answer
+            (option_values if is_several else read_fields)[name] = answer
         else:
             raise _unknown(workload, name)
     _refuse_others(workload, read_fields, option_name)
     if "precision" in read_fields:
-        _refuse_twice([workload_of(workload).precision], set_names)
-    _refuse_twice(of_options, set_names)
-    kept = base.settings if base else {}
-    read_fields["settings"] = {**kept, **set_names, **of_options}
+        _refuse_twice([workload_of(workload).precision], set_parameters)
+    _refuse_twice(option_values, set_parameters)
+    base_settings = base.settings if base else {}
+    read_fields["settings"] = {**base_settings, **set_parameters, **option_values}
     if base is not None and set(_RUN_LENGTHS) & set(read_fields):
         base = replace(base, total_tokens=None, num_samples=None, max_steps=None)
     if base is None and "model" not in read_fields:
@@ -144,8 +149,8 @@ def _field(name: str) -> str:
 
 
 def _contracts(request: Request) -> tuple[str, ...]:
-    found = request.contract or Contract.ON_DEMAND
-    return (found,) if isinstance(found, str) else found
+    contracts = request.contract or Contract.ON_DEMAND
+    return (contracts,) if isinstance(contracts, str) else contracts
 
 
 def parse_settings(assignments: Iterable[str]) -> dict[str, list[str]]:
@@ -177,11 +182,11 @@ def read_request(request: Request) -> Request:
     """
     if isinstance(request, PlanRequest):
         return request
-    given = {name: getattr(request, name) for name in _FIELDS}
-    usual = {field.name: field.default for field in fields(Request)}
-    return _read({name: value for name, value in given.items() if value != usual[name]}, None, str)[
-        0
-    ]
+    answers = {name: getattr(request, name) for name in _FIELDS}
+    defaults = {field.name: field.default for field in fields(Request)}
+    return _read(
+        {name: value for name, value in answers.items() if value != defaults[name]}, None, str
+    )[0]
 
 
 def search_request(base: Request) -> Request:
@@ -191,15 +196,15 @@ def search_request(base: Request) -> Request:
     """
     if not isinstance(base, PlanRequest):
         return base
-    known = glossary()
-    kept = {
+    terms = glossary()
+    settings = {
         name: value
         for name, value in base.settings.items()
-        if name in known and known[name].is_format
+        if name in terms and terms[name].is_format
     }
-    held = terms_about("learning_setting", base.workload)
-    kept |= {name: base.settings.get(name, known[name].plain) for name in held}
-    return replace(base, settings=kept)
+    learning_names = terms_about("learning_setting", base.workload)
+    settings |= {name: base.settings.get(name, terms[name].plain) for name in learning_names}
+    return replace(base, settings=settings)
 
 
 def read_driver(values: Mapping[str, object], option_name: OptionNamer = str) -> dict[str, Value]:
@@ -207,18 +212,18 @@ def read_driver(values: Mapping[str, object], option_name: OptionNamer = str) ->
 
     Raises SearchSpaceError if one of them is impossible, or of another driver.
     """
-    asked = {name: value for name, value in values.items() if value is not None}
-    driver = parse_choice(asked.get("driver", EXHAUSTIVE), option_name("driver"), DRIVERS)
+    options = {name: value for name, value in values.items() if value is not None}
+    driver = parse_choice(options.get("driver", EXHAUSTIVE), option_name("driver"), DRIVERS)
     if driver == EXHAUSTIVE:
         for name in _OF_OPTUNA:
-            if name in asked:
+            if name in options:
                 raise SearchSpaceError(f"{option_name(name)} needs {option_name('driver')} optuna.")
         return {"driver": driver}
     return {
         "driver": driver,
-        "sampler": parse_choice(asked.get("sampler", NSGA2), option_name("sampler"), SAMPLERS),
-        "trials": parse_int(asked.get("trials", TRIALS), option_name("trials"), 1),
-        "seed": parse_int(asked.get("seed", 0), option_name("seed")),
+        "sampler": parse_choice(options.get("sampler", NSGA2), option_name("sampler"), SAMPLERS),
+        "trials": parse_int(options.get("trials", TRIALS), option_name("trials"), 1),
+        "seed": parse_int(options.get("seed", 0), option_name("seed")),
     }
 
 
@@ -250,14 +255,14 @@ def _answer(term: Term, value: object, option_name: str) -> Answer | tuple[Answe
     return values[0] if len(values) == 1 else tuple(values)
 
 
-def _settings(workload: str, given: object) -> dict[str, object]:
-    known = terms_of(workload, "parameter", "pool", "derived")
+def _settings(workload: str, values: object) -> dict[str, object]:
+    parameters = terms_of(workload, "parameter", "pool", "derived")
     read_settings: dict[str, object] = {}
-    for word, value in _items("settings", given):
-        name = full_name(word, known)
+    for word, value in _items("settings", values):
+        name = full_name(word, parameters)
         if name in read_settings:
             raise SearchSpaceError(f"{name} is set twice; list its values with commas.")
-        read_settings[name] = _setting(known.get(name), value, name)
+        read_settings[name] = _setting(parameters.get(name), value, name)
     return read_settings
 
 
@@ -281,19 +286,19 @@ def _refuse_twice(names: Iterable[str], settings: Mapping[str, object]) -> None:
 
 
 def _objectives(workload: str, value: object, option_name: OptionNamer) -> tuple[str, ...]:
-    known = terms_of(workload, "objective")
+    objectives = terms_of(workload, "objective")
     words = split_items(value, "objectives") if not _is_empty(value) else []
     if wrong := [word for word in words if not isinstance(word, str)]:
         raise SearchSpaceError(f"An objective is a name, not {format_input(wrong[0])}.")
-    return tuple(full_name(str(word), known) for word in words)
+    return tuple(full_name(str(word), objectives) for word in words)
 
 
 def _trained_for(answers: Mapping[str, object], option_name: OptionNamer) -> dict[str, object]:
     """What training minimizes where a word for it stands among what is best."""
-    given = answers.get("objectives")
-    if given is None or _is_empty(given):
+    objectives = answers.get("objectives")
+    if objectives is None or _is_empty(objectives):
         return {}
-    words = split_items(given, "objectives")
+    words = split_items(objectives, "objectives")
     named = [word for word in words if isinstance(word, str) and is_objective(word)]
     if not named:
         return {}
@@ -310,16 +315,16 @@ def _is_empty(value: object) -> bool:
     return isinstance(value, str | tuple | list | set | frozenset) and not value
 
 
-def _constraints(workload: str, given: object, option_name: OptionNamer) -> dict[str, float]:
-    known = terms_of(workload, "limit")
-    others = {name: term for name, term in glossary().items() if "limit" in term.kind}
+def _constraints(workload: str, values: object, option_name: OptionNamer) -> dict[str, float]:
+    limits = terms_of(workload, "limit")
+    other_limits = {name: term for name, term in glossary().items() if "limit" in term.kind}
     bounds = {}
-    for word, value in _items("constraints", given):
-        name = full_name(word, {**known, **others})
-        if name in known:
-            bounds[name] = float(parse_value(known[name], value, option_name(name)))
-        elif name in others:
-            error = _of_others(option_name(name), others[name].of, option_name)
+    for word, value in _items("constraints", values):
+        name = full_name(word, {**limits, **other_limits})
+        if name in limits:
+            bounds[name] = float(parse_value(limits[name], value, option_name(name)))
+        elif name in other_limits:
+            error = _of_others(option_name(name), other_limits[name].of, option_name)
             if name == "cost" and workload in glossary()[BUDGET].of:
                 error = SearchSpaceError(
                     f"{error} What a service may cost is {option_name('budget')} of a size, "
@@ -329,22 +334,22 @@ def _constraints(workload: str, given: object, option_name: OptionNamer) -> dict
             raise error
         else:
             raise SearchSpaceError(
-                f"Unknown constraint {format_input(word)}.{suggestion(word, known)} "
-                f"Known: {', '.join(known)}."
+                f"Unknown constraint {format_input(word)}.{suggestion(word, limits)} "
+                f"Known: {', '.join(limits)}."
             )
     return bounds
 
 
-def _items(part: str, given: object) -> Iterable[tuple[str, object]]:
+def _items(part: str, mapping: object) -> Iterable[tuple[str, object]]:
     """The entries of a mapping; those without a value were not given."""
-    if not isinstance(given, Mapping):
+    if not isinstance(mapping, Mapping):
         raise SearchSpaceError(
-            f"{part} is a mapping of names to values, not {format_input(given)}."
+            f"{part} is a mapping of names to values, not {format_input(mapping)}."
         )
-    for name in given:
+    for name in mapping:
         if not isinstance(name, str):
             raise SearchSpaceError(f"{part}: {format_input(name)} is not a name.")
-    return [(name, value) for name, value in given.items() if value is not None]
+    return [(name, value) for name, value in mapping.items() if value is not None]
 
 
 def _words(value: object, option_name: str) -> Answer | tuple[Answer, ...]:
@@ -379,21 +384,19 @@ def _refuse_others(workload: str, answers: Mapping[str, object], option_name: Op
 
 
 def _of_others(
-    said_name: str, workloads: Iterable[str], option_name: OptionNamer
+    subject: str, workloads: Iterable[str], option_name: OptionNamer
 ) -> SearchSpaceError:
-    return SearchSpaceError(
-        f"{said_name} is for {option_name('workload')} {' or '.join(workloads)}."
-    )
+    return SearchSpaceError(f"{subject} is for {option_name('workload')} {' or '.join(workloads)}.")
 
 
 def _unknown(workload: str, name: str) -> SearchSpaceError:
-    known = terms_of(workload, "parameter", "question", "limit", "pool")
-    full = full_name(name, known)
+    terms = terms_of(workload, "parameter", "question", "limit", "pool")
+    full = full_name(name, terms)
     if full in _FIELDS:
         return SearchSpaceError(f"Unknown argument {name!r}. Did you mean {full}?")
     if full in terms_of(workload, "parameter", "pool"):
         return SearchSpaceError(f"{name} is a parameter: give settings={{{full!r}: ...}}.")
-    if full in known:
+    if full in terms:
         return SearchSpaceError(f"{name} is a limit: give constraints={{{full!r}: ...}}.")
     if removed := REMOVED_OPTIONS.get(f"search {name}"):
         return SearchSpaceError(f"Unknown argument {name!r}. {removed}")

@@ -42,10 +42,10 @@ def packed(steps: Sequence[ComplexityLevel]) -> IndexArray:
 
 def total(levels: Iterable[IndexArray | BoolArray]) -> IndexArray:
     """Levels or flags added up."""
-    found: IndexArray = sum(
+    summed: IndexArray = sum(
         (np.asarray(level, dtype=np.intp) for level in levels), start=np.zeros((), dtype=np.intp)
     )
-    return found
+    return summed
 
 
 LONGEST_BATCH = 600.0
@@ -93,8 +93,8 @@ def pool_complexity(
     prefill = _common(prefill_setting, c.prefill, num_gpus)
     decode = _common(setting, c.decode, num_gpus)
     both = [
-        (2 * levels - 1, mine.astype(np.intp) + its)
-        for (levels, mine), (_, its) in zip(prefill, decode, strict=True)
+        (2 * levels - 1, prefill_level.astype(np.intp) + decode_level)
+        for (levels, prefill_level), (_, decode_level) in zip(prefill, decode, strict=True)
     ]
     offload, *others = both
     return packed([offload, (2, load > HIGHEST_LOAD), *others]) + _LARGEST_OF_REPLICAS
@@ -125,11 +125,11 @@ def _fills(gpus: FloatArray, node: int) -> BoolArray:
 def _is_converted(setting: ServingSetting, c: ServingConfigurations) -> BoolArray:
     """Whether weights have another type than they were published in."""
     model = setting.model
-    own = Quantization[(model.quantization or Quantization.W16A16.word).upper()]
-    words = model.expert_quantization or own.word
+    published = Quantization[(model.quantization or Quantization.W16A16.word).upper()]
+    words = model.expert_quantization or published.word
     experts = Quantization[words.upper()]
     other = c.expert_quantization != experts if model.num_experts else np.zeros((), np.bool_)
-    return np.asarray((c.quantization != own) | other)
+    return np.asarray((c.quantization != published) | other)
 
 
 _LARGEST_OF_REPLICAS = 2 * 3 * (sum(_KINDS.values()) + 1) * 2**4

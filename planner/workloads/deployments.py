@@ -202,13 +202,13 @@ class TokenGeneration(Candidates):
     @property
     def energy_columns(self) -> dict[str, FloatArray]:
         """Power, electricity of a million generated tokens, and its carbon in a known region."""
-        found = {
+        columns = {
             "power_kw": self.power / KILOWATT,
             "energy_per_million_tokens_kwh": self.energy_per_million_tokens / KILOWATT_HOUR,
         }
         if self.source.site.is_placed:
-            found["carbon_per_million_tokens_kg"] = self.carbon_per_million_tokens
-        return found
+            columns["carbon_per_million_tokens_kg"] = self.carbon_per_million_tokens
+        return columns
 
 
 @record(kw_only=True, repr=False)
@@ -250,8 +250,8 @@ class Deployments(TokenGeneration):
     @property
     def capacity(self) -> FloatArray:
         """Requests per second that are carried at most."""
-        known = self.promises.capacity
-        return self.promises.request_rate if known is None else known
+        capacity = self.promises.capacity
+        return self.promises.request_rate if capacity is None else capacity
 
     capacity_requests_per_s = capacity
 
@@ -451,16 +451,16 @@ class Deployments(TokenGeneration):
 
     @property
     def _of_load(self) -> dict[str, FloatArray]:
-        found: dict[str, FloatArray] = {}
+        columns: dict[str, FloatArray] = {}
         if self.promises.capacity is not None:
-            found = term_columns(terms_about("capacity"), self)
+            columns = term_columns(terms_about("capacity"), self)
         promises = self.promises
         if promises.makespan is not None:
-            found["makespan_s"] = promises.makespan
+            columns["makespan_s"] = promises.makespan
             if promises.offered is not None:
                 later = promises.offered.last_wait - promises.offered.mean_wait
-                found["last_time_to_first_token_s"] = promises.time_to_first_token + later
-        return found
+                columns["last_time_to_first_token_s"] = promises.time_to_first_token + later
+        return columns
 
     def named(self) -> Columns:
         """The columns that tell where a row comes from."""
@@ -587,8 +587,8 @@ def reuse_columns(prefixes: PrefixHits | None, shape: tuple[int, ...]) -> Column
     """What is found of earlier prompts, and how long it is kept; nothing where nothing tells."""
     if prefixes is None:
         return {}
-    found = term_columns(terms_about("prefix_cache"), prefixes)
-    return {name: floats(value, shape) for name, value in found.items()}
+    columns = term_columns(terms_about("prefix_cache"), prefixes)
+    return {name: floats(value, shape) for name, value in columns.items()}
 
 
 def needed_memory(

@@ -33,21 +33,22 @@ def image_fields(
     Raises SpecError if the model has no vision tower, a size is none, or they do not find room in
     the sequence.
     """
-    given = {
+    answers = {
         name: value
         for name in terms_about("image")
         if (value := getattr(request, name)) is not None
     }
-    if not any(value is False or value for value in given.values()):
+    if not any(value is False or value for value in answers.values()):
         return {}
     tower, images = model.vision_tower, request.images_per_sample or 0.0
     if tower is None and not images:
         notes.defaults["freeze_vision_tower"] = f"nothing: no tower of {model.name} is described"
         return {}
     if tower is None:
-        what = "is a text model" if not model.omitted_parts else "has a tower of unknown sizes"
+        reason = "is a text model" if not model.omitted_parts else "has a tower of unknown sizes"
         raise SpecError(
-            f"{model.name} {what}: {next(iter(given))} needs a model whose file has a vision_tower."
+            f"{model.name} {reason}: {next(iter(answers))} needs a model whose file has a "
+            "vision_tower."
         )
     if request.adapter != "none" and request.freeze_vision_tower is False:
         raise SpecError(
@@ -56,8 +57,8 @@ def image_fields(
         )
     each = request.tokens_per_image or tower.tokens_per_image
     if request.image_size is not None:
-        each, told = _sized(request, model, tower)
-        notes.defaults["tokens_per_image"] = f"{each:,} ({told})"
+        each, size_text = _sized(request, model, tower)
+        notes.defaults["tokens_per_image"] = f"{each:,} ({size_text})"
     elif images and request.tokens_per_image is None:
         side = tower.image_size
         notes.defaults["tokens_per_image"] = f"{each:,} (an image of {side} x {side} pixels)"
@@ -88,21 +89,26 @@ def image_tokens(fields: Mapping[str, object]) -> int:
 
 def _sized(request: Request, model: ModelSpec, tower: VisionTower) -> tuple[int, str]:
     """Tokens of an image of the size that a request gives, and how it is seen."""
-    given = str(request.image_size)
-    match = re.fullmatch(r"(\d{1,6})\s*[xX\u00d7]\s*(\d{1,6})", given.strip())
+    size_text = str(request.image_size)
+    match = re.fullmatch(r"(\d{1,6})\s*[xX\u00d7]\s*(\d{1,6})", size_text.strip())
     width, height = (int(part) for part in match.groups()) if match else (0, 0)
     if not width or not height:
-        raise SpecError(f"image_size is width x height in pixels, such as 1024x768, not {given!r}.")
-    image = count_image_tokens(tower, width, height)
-    told = request.tokens_per_image
-    if told is not None and (image is None or told != image.tokens):  # a plan has both
         raise SpecError(
-            f"image_size {given} and tokens_per_image {told:,} do not say the same: give one."
+            f"image_size is width x height in pixels, such as 1024x768, not {size_text!r}."
+        )
+    image = count_image_tokens(tower, width, height)
+    tokens_per_image = request.tokens_per_image
+    if tokens_per_image is not None and (
+        image is None or tokens_per_image != image.tokens
+    ):  # a plan has both
+        raise SpecError(
+            f"image_size {size_text} and tokens_per_image {tokens_per_image:,} do not say the "
+            "same: give one."
         )
     if image is None:
         raise SpecError(
             f"How {model.name} resizes images is not known: give tokens_per_image in place of "
-            f"image_size {given}."
+            f"image_size {size_text}."
         )
     tiles = "" if image.tiles == 1 else f" as {image.tiles} tiles"
     return image.tokens, f"an image of {width} x {height} pixels{tiles}"

@@ -76,32 +76,32 @@ class RequestExpander:
         Raises SpecError or SearchSpaceError if something is unknown or faulty; or everything that
         was named is impossible.
         """
-        asked, gpus = self._questions(), self._gpus()
+        questions, gpus = self._questions(), self._gpus()
         contracts = _listed(self.request.contract, CONTRACTS)
         places = [
             place
             for gpu in gpus
             for contract in contracts
-            for place in self._places(asked[0], gpu, contract, len(gpus) * len(contracts) == 1)
+            for place in self._places(questions[0], gpu, contract, len(gpus) * len(contracts) == 1)
         ]
         if not places:
             raise SearchSpaceError("\n".join(why for _, why in self.refused[:_MOST_REASONS]))
-        spaces = [self._space(question, len(asked) == 1) for question in asked]
-        alone = len(asked) * len(gpus) * len(contracts) == 1
+        spaces = [self._space(question, len(questions) == 1) for question in questions]
+        is_only = len(questions) * len(gpus) * len(contracts) == 1
         scenes = [
             scene
-            for question, space in zip(asked, spaces, strict=True)
+            for question, space in zip(questions, spaces, strict=True)
             for place, others in places
-            for profile in self._profiles(question, space, place, alone)
+            for profile in self._profiles(question, space, place, is_only)
             for scene in self._inner(question, space, profile, place, others)
         ]
         sources, cells = self._sources(scenes)
         if len(scenes) == 1:
             self.notes.defaults.update(self.workload.usual(scenes[0][0]))
-        if len(asked) == 1:
+        if len(questions) == 1:
             self._note_chosen([scene for scene, _ in scenes])
         return SearchSources(
-            question=asked[0],
+            question=questions[0],
             space=spaces[0],
             sources=sources,
             cells=cells,
@@ -117,14 +117,14 @@ class RequestExpander:
         cells: list[Cell] = []
         for scene, outer in scenes:
             try:
-                found = self.workload.sources(scene)
+                scene_sources = self.workload.sources(scene)
             except PlannerError as error:
                 if len(scenes) == 1 and not self.refused:
                     raise
                 self.refused.append(({**self._named(scene), **outer}, str(error)))
                 continue
-            sources += found
-            cells += [{**source.named, **outer} for source in found]
+            sources += scene_sources
+            cells += [{**source.named, **outer} for source in scene_sources]
         if not sources:
             reasons = list(dict.fromkeys(why for _, why in self.refused))
             raise SearchSpaceError("\n".join(reasons[:_MOST_REASONS]))
@@ -143,7 +143,7 @@ class RequestExpander:
         adapters = _listed(self.request.adapter, self.workload.adapters)
         drafts = _listed(self.request.draft_tokens, ())
         pairs = [*product(models, adapters, drafts)]
-        found, several = [], list[PlanNotes]()
+        questions, all_notes = [], list[PlanNotes]()
         for model, adapter, drafted in pairs:
             name = catalogue.load_model(model).name
             self.words.setdefault("model", {}).setdefault(name, model)
@@ -154,43 +154,43 @@ class RequestExpander:
             notes = self._noting(len(pairs) == 1)
             try:
                 question = self.workload.ask(request, catalogue, notes)
-                found.append(replace(question, compares_drafts=len(drafts) > 1))
+                questions.append(replace(question, compares_drafts=len(drafts) > 1))
             except PlannerError as error:
                 if len(pairs) == 1:
                     raise
                 cell = {"model": name, "adapter": adapter}
                 self.refused.append((cell if len(adapters) > 1 else {"model": name}, str(error)))
             self.notes.digests.update(notes.digests)
-            several.append(notes)
-        for name in dict.fromkeys(name for one in several for name in one.defaults):
-            texts = {one.defaults.get(name) for one in several}
+            all_notes.append(notes)
+        for name in dict.fromkeys(name for plan_notes in all_notes for name in plan_notes.defaults):
+            texts = {plan_notes.defaults.get(name) for plan_notes in all_notes}
             self.notes.defaults[name] = str(*texts) if len(texts) == 1 else EACH_ITS_DEFAULT
-        if not found:
+        if not questions:
             raise SearchSpaceError(self.refused[0][1])
-        return found
+        return questions
 
     def _note_chosen(self, scenes: Sequence[HardwareScenario]) -> None:
         """What GPUs and profiles decided of one question, each with where it is so."""
-        said = [(scene, self.workload.differs(scene)) for scene in scenes]
-        for name in dict.fromkeys(name for _, texts in said for name in texts):
+        differences = [(scene, self.workload.differs(scene)) for scene in scenes]
+        for name in dict.fromkeys(name for _, texts in differences for name in texts):
             places: dict[str, list[str]] = {}
-            for scene, texts in said:
+            for scene, texts in differences:
                 text = texts.get(name, self.notes.defaults.get(name, ""))
                 places.setdefault(text, []).append(scene.place.machine.gpu.name)
-            told = [f"{text} on {', '.join(dict.fromkeys(gpus))}" for text, gpus in places.items()]
-            self.notes.defaults[name] = next(iter(places)) if len(places) == 1 else "; ".join(told)
+            parts = [f"{text} on {', '.join(dict.fromkeys(gpus))}" for text, gpus in places.items()]
+            self.notes.defaults[name] = next(iter(places)) if len(places) == 1 else "; ".join(parts)
 
     def _several(self, name: str, kind: str) -> list[str]:
         """Names of specs: those that were given, or all."""
         return [*_listed(getattr(self.request, name), self.notes.catalogue.names(kind))]
 
     def _gpus(self) -> list[str | None]:
-        given = self.request.gpu
-        if given in (ALL, (ALL,)):
+        gpu = self.request.gpu
+        if gpu in (ALL, (ALL,)):
             if self.request.cluster is not None:
                 raise SearchSpaceError(_CLUSTER_OF_ALL)
             return [*self.notes.catalogue.gpus_on_hand()]
-        return [None] if given in (None, ()) else [*self._several("gpu", "gpus")]
+        return [None] if gpu in (None, ()) else [*self._several("gpu", "gpus")]
 
     def _noting(self, is_only: bool) -> PlanNotes:
         """Where notes go: of one among several the digests alone are kept."""
@@ -212,7 +212,7 @@ class RequestExpander:
         place = self._place(question, gpu, is_only, "")
         if not isinstance(self.request.contract, tuple):
             yield place, others
-        elif all(one.site.offer is not None for one in (place, *others.values())):
+        elif all(priced.site.offer is not None for priced in (place, *others.values())):
             yield replace(place, site=replace(place.site, is_compared=True)), others
         else:
             name = place.machine.gpu.name
@@ -239,14 +239,14 @@ class RequestExpander:
         if origin is not None and is_only:
             self.notes.defaults["space"] = f"{name} ({origin})"
         try:
-            found = self.notes.catalogue.load_space(name)
+            loaded = self.notes.catalogue.load_space(name)
         except SpecError as error:
             raise SearchSpaceError(str(error)) from error
-        space = found.spec
+        space = loaded.spec
         if not getattr(space, self.workload.profile_kind):
             other = "serve" if space.engine else "train"
             raise SearchSpaceError(f"The space {space.name} is one of --workload {other}.")
-        self.notes.digests[f"space {space.name}"] = found.digest
+        self.notes.digests[f"space {space.name}"] = loaded.digest
         self._noting(is_only).tried.update(self.workload.tried(question, space))
         return space
 
@@ -260,7 +260,7 @@ class RequestExpander:
         if getattr(self.request, kind) is not None:
             words = self._several(kind, f"{kind}s")
             if getattr(self.request, kind) in (ALL, (ALL,)):
-                suited = [one for one in words if self.workload.suits(question, load(one).spec)]
+                suited = [word for word in words if self.workload.suits(question, load(word).spec)]
                 words = suited or words
             if self.request.engine_version is not None:
                 words = [self._released(words, self.request.engine_version, place, notes)]
@@ -271,9 +271,12 @@ class RequestExpander:
             if is_open:
                 words, origin = self._current(question, first, place), _CURRENT
             elif not runs_on(load(first).spec, gpu) and (
-                own := self._supported_profiles(question, first, place)
+                supported := self._supported_profiles(question, first, place)
             ):
-                words, origin = own[:1], f"{first}, the usual one, does not run on {gpu.vendor}"
+                words, origin = (
+                    supported[:1],
+                    f"{first}, the usual one, does not run on {gpu.vendor}",
+                )
             notes.defaults[kind] = f"{', '.join(words)} ({origin})"
         return [self._profile(word, self._noting(is_only and len(words) == 1)) for word in words]
 
@@ -301,13 +304,15 @@ class RequestExpander:
 
     def _current(self, question: WorkloadQuestion, first: str, place: PricedHardware) -> list[str]:
         """Profiles of today that run on the GPU, that of the space first; else its vendor's own."""
-        found = self._supported_profiles(question, first, place)
-        if not found:
+        profiles = self._supported_profiles(question, first, place)
+        if not profiles:
             kind, gpu = self.workload.profile_kind, place.machine.gpu
-            such = ", such as llama-cpp" if kind == "engine" and gpu.vendor == "NVIDIA" else ""
-            reason = f"no current {kind} runs on {gpu.name} of {gpu.vendor}: name a --{kind}{such}"
+            example = ", such as llama-cpp" if kind == "engine" and gpu.vendor == "NVIDIA" else ""
+            reason = (
+                f"no current {kind} runs on {gpu.name} of {gpu.vendor}: name a --{kind}{example}"
+            )
             self.refused.append(({"model": question.model.name, "gpu": gpu.name}, reason))
-        return found
+        return profiles
 
     def _supported_profiles(
         self, question: WorkloadQuestion, first: str, place: PricedHardware
@@ -318,7 +323,7 @@ class RequestExpander:
         """
         kind, catalogue = self.workload.profile_kind, self.notes.catalogue
         gpu = place.machine.gpu
-        found, own, is_left_behind = [], [], False
+        current, vendor_only, is_left_behind = [], [], False
         for name in dict.fromkeys([first, *catalogue.names(f"{kind}s")]):
             profile = catalogue.load_profile(kind, name).spec
             if not self.workload.suits(question, profile):
@@ -326,10 +331,10 @@ class RequestExpander:
             if gpu.architecture in profile.without_architectures:
                 is_left_behind = True
             elif profile.current and runs_on(profile, gpu):
-                found.append(name)
+                current.append(name)
             elif profile.vendors == (gpu.vendor,):
-                own.append(name)
-        return found or ([] if is_left_behind else own)
+                vendor_only.append(name)
+        return current or ([] if is_left_behind else vendor_only)
 
     def _profile(self, name: str, notes: PlanNotes) -> FrameworkProfile | EngineProfile:
         kind = self.workload.profile_kind
@@ -351,14 +356,14 @@ class RequestExpander:
     ) -> Iterator[tuple[HardwareScenario, Cell]]:
         """A scene for each precision and each number of GPUs, with those if there are several."""
         name, request = self.workload.precision, question.request
-        asked: list[str | float | None] = [None]
+        precisions: list[str | float | None] = [None]
         if request.precision is not None:
             codes = coded_values(
                 name, _listed(request.precision, glossary()[name].enumeration.usual())
             )
-            asked = [format_value(name, code) for code in codes]
+            precisions = [format_value(name, code) for code in codes]
         several = len(question.counts) > 1
-        for precision in asked:
+        for precision in precisions:
             outer: dict[str, Value] = {}
             inner = request
             if precision is not None:
@@ -481,8 +486,8 @@ def _of_cost(request: Request) -> tuple[str, ...]:
     if not isinstance(request.contract, tuple):
         return ()
     names = ("cost", "cost_per_hour" if request.request_rate else "cost_per_million_tokens")
-    known = terms_of(request.workload, "objective")
-    return next(((name,) for name in names if name in known), ())
+    objective_terms = terms_of(request.workload, "objective")
+    return next(((name,) for name in names if name in objective_terms), ())
 
 
 def _counted(request: Request, catalogue: Catalogue) -> Request:
@@ -501,9 +506,9 @@ def make_single_plan(request: Request, burst: int | None = None) -> Plan:
     several configurations.
     """
     workload, request = workload_of(request.workload), _sent_at_once(request, burst)
-    alone = replace(request, space=workload.single)
-    free = workload.free(alone, burst)
-    plan = make_plan(replace(alone, settings={**alone.settings, **free}))
+    single_request = replace(request, space=workload.single)
+    free = workload.free(single_request, burst)
+    plan = make_plan(replace(single_request, settings={**single_request.settings, **free}))
     number = plan.problem.num_rows
     for values in free.values():
         number //= len(values)
@@ -531,10 +536,10 @@ def evaluate(plan: Plan, burst: int | None = None) -> Evaluation:
     impossible.
     """
     (source,) = plan.problem.sources
-    found = plan.workload.once(source, burst)
-    (code,) = plan.problem.codes(found.candidates).ravel()
+    evaluation = plan.workload.once(source, burst)
+    (code,) = plan.problem.codes(evaluation.candidates).ravel()
     rejected_by = plan.problem.rejections[code - 1] if code else ""
-    return replace(found, rejected_by=rejected_by)
+    return replace(evaluation, rejected_by=rejected_by)
 
 
 def with_assumption_notes(plan: Plan, result: SearchResult) -> Plan:

@@ -56,9 +56,11 @@ def with_filled_cache(
     c = configurations
     if np.all(memory.most_sequences >= c.concurrency):
         return c
-    one = run(replace(c, concurrency=np.ones_like(c.concurrency)))
-    alone = serving_memory(setting, one)
-    runs = (alone.most_sequences >= 1) & starts_surely(setting, alone, one)
+    single_request = run(replace(c, concurrency=np.ones_like(c.concurrency)))
+    single_memory = serving_memory(setting, single_request)
+    runs = (single_memory.most_sequences >= 1) & starts_surely(
+        setting, single_memory, single_request
+    )
     # Of fewer requests each may take more, so that not even those that more have room for fit.
     middle = np.where(runs, np.minimum(memory.most_sequences, c.concurrency), c.concurrency)
     middle = np.maximum(middle, 1.0)

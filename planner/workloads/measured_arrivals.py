@@ -51,7 +51,9 @@ def measured_arrivals(
         spread=tuple(map(tuple, turns.waits.tolist())),
         paths=TracePaths(
             name=f"{times.size}-{crc32(np.stack([times, work, answers]).tobytes()):08x}-{drawn}",
-            windows=np.stack([_drift(times, one) for one in (np.ones_like(times), work, answers)]),
+            windows=np.stack(
+                [_drift(times, quantity) for quantity in (np.ones_like(times), work, answers)]
+            ),
             requests=times.size,
             lengths=np.quantile(later, POINTS) / max(float(later.mean()), 1e-9),
             turns=partial(_turns, times, work, answers, drawn),
@@ -86,20 +88,20 @@ def _turns(
     owners = replica_of(times.size, number, drawn)
     windows = np.stack(
         [
-            _windows_of_each(times, one, owners, number)
-            for one in (np.ones_like(times), work, answers)
+            _windows_of_each(times, quantity, owners, number)
+            for quantity in (np.ones_like(times), work, answers)
         ]
     )
-    whole = float(times[-1] - times[0])
+    duration = float(times[-1] - times[0])
     seen = min(ceil_div(_FEWEST_SEEN * number, times.size), number)
     turns = np.argsort(owners, kind="stable")
     turns = turns[owners[turns] < seen]
-    gap = whole / times.size * number
+    gap = duration / times.size * number
     each = work[turns] / work.mean() * gap
     # What one path has left is worked off before the next begins.
-    times = times[turns] + owners[turns] * (2 * whole + float(each.sum()))
+    times = times[turns] + owners[turns] * (2 * duration + float(each.sum()))
     answers = answers[turns]
-    variation, every = np.square(each.std() / each.mean()), max(times.size // _MOST_WAITS, 1)
+    variation, stride = np.square(each.std() / each.mean()), max(times.size // _MOST_WAITS, 1)
     bursts: list[float] = []
     tables: tuple[list[FloatArray], ...] = ([], [], [])
     for load in LOADS:
@@ -108,10 +110,12 @@ def _turns(
         )
         mean, through = float(path.waits.mean()), path.waits + path.service
         bursts.append(mean / (load * load * float(each.mean()) / (2 * (1 - load))) - variation)
-        waits = np.quantile(path.waits[::every], SHARES) / max(mean, 1e-300)
-        passed = np.quantile(through[::every], SHARES) / through.mean()
-        for table, one in zip(tables, (waits, passed, _stalled(path, answers, gap)), strict=True):
-            table.append(one)
+        waits = np.quantile(path.waits[::stride], SHARES) / max(mean, 1e-300)
+        passed = np.quantile(through[::stride], SHARES) / through.mean()
+        for table, quantiles in zip(
+            tables, (waits, passed, _stalled(path, answers, gap)), strict=True
+        ):
+            table.append(quantiles)
     spread, passes, stalls = map(np.stack, tables)
     return RoundRobinPaths(
         windows=windows,
@@ -130,11 +134,15 @@ def _windows_of_each(
     The first axis is that of the windows; there are as many in all as one replica has.
     """
     number = _number_of_windows(times)
-    kept, parts = min(replicas, number), max(number // replicas, 1)
+    num_columns, parts = min(replicas, number), max(number // replicas, 1)
     place = ((times - times[0]) / (times[-1] - times[0]) * parts * (1 - 1e-12)).astype(np.intp)
-    mine = owners < kept
-    counts = np.bincount((place * kept + owners)[mine], work[mine], minlength=parts * kept)
-    return np.asarray(counts / counts.mean()).reshape(parts, kept)
+    is_selected = owners < num_columns
+    counts = np.bincount(
+        (place * num_columns + owners)[is_selected],
+        work[is_selected],
+        minlength=parts * num_columns,
+    )
+    return np.asarray(counts / counts.mean()).reshape(parts, num_columns)
 
 
 def _number_of_windows(times: FloatArray) -> int:
@@ -150,10 +158,10 @@ def _windows(times: FloatArray, work: FloatArray, number: float) -> FloatArray:
 def _drift(times: FloatArray, work: FloatArray) -> FloatArray:
     """Work in each window over the mean, as far as it drifts."""
     number = _number_of_windows(times)
-    whole, quarters = (
+    counts, quarters = (
         _windows(times, work, number * parts * (1 - 1e-12))[: number * parts] for parts in (1, 4)
     )
-    steady = np.maximum(drifting_counts(whole, quarters), 0.0)
+    steady = np.maximum(drifting_counts(counts, quarters), 0.0)
     return np.asarray(steady / steady.mean())
 
 
@@ -163,29 +171,33 @@ def _stalled(path: ServerPath, answers: FloatArray, gap: float) -> FloatArray:
 
     At `POINTS` of the answers, and of all their tokens.
     """
-    every = max(answers.size // _MOST_ANSWERS, 1)
-    lengths = (answers[::every] - 1) / max((answers - 1).mean(), 1e-9)
+    stride = max(answers.size // _MOST_ANSWERS, 1)
+    lengths = (answers[::stride] - 1) / max((answers - 1).mean(), 1e-9)
     stalls = np.zeros((2, PLACES.size, SCALES.size, POINTS.size))
-    kept = lengths > 0
-    if not kept.any():
+    is_nonzero = lengths > 0
+    if not is_nonzero.any():
         return stalls
-    most = np.stack([path.most(every, lengths, int(2**places)) for places in PLACES])[:, kept]
-    own = lengths[kept]
-    of_answers = np.searchsorted(np.arange(1, own.size + 1) / own.size, POINTS)
+    most = np.stack([path.most(stride, lengths, int(2**places)) for places in PLACES])[
+        :, is_nonzero
+    ]
+    nonzero_lengths = lengths[is_nonzero]
+    of_answers = np.searchsorted(
+        np.arange(1, nonzero_lengths.size + 1) / nonzero_lengths.size, POINTS
+    )
     for column, scale in enumerate(SCALES):
         idle = gap * 2**scale * lengths
-        alone = idle[kept]
-        freely = path.stalls(every, idle)[kept] / alone
-        bounds = most / alone
+        nonzero_idle = idle[is_nonzero]
+        freely = path.stalls(stride, idle)[is_nonzero] / nonzero_idle
+        bounds = most / nonzero_idle
         # More places than those that bound nothing change nothing.
         rows = min(int((bounds < freely).any(axis=1).sum()) + 1, PLACES.size)
         each = np.minimum(freely, bounds[:rows])
         order = np.argsort(each, axis=1)
         ranked = np.take_along_axis(each, order, axis=1)
-        until = np.cumsum(own[order], axis=1)
+        until = np.cumsum(nonzero_lengths[order], axis=1)
         for row in range(PLACES.size):
-            one = min(row, rows - 1)
-            shares = until[one] / until[one, -1]
+            bound_row = min(row, rows - 1)
+            shares = until[bound_row] / until[bound_row, -1]
             of_tokens = np.minimum(np.searchsorted(shares, POINTS), shares.size - 1)
-            stalls[:, row, column] = ranked[one, of_answers], ranked[one, of_tokens]
+            stalls[:, row, column] = ranked[bound_row, of_answers], ranked[bound_row, of_tokens]
     return stalls

@@ -93,7 +93,7 @@ def training_confidence(setting: Setting, num_gpus: int) -> Confidence | None:
     tunes = work.is_frozen or work.training_objective is not TrainingObjective.PRETRAIN
     task = training_task(tunes=tunes)
     keys = (rule.label, silicon, _scale(machine, num_gpus), task, kind)
-    known = basis_of(rule, silicon, kind, TRAINING_TABLES)
+    memory_basis = basis_of(rule, silicon, kind, TRAINING_TABLES)
     basis = basis_of(rule, silicon, kind, TRAINING_TABLES, is_assumed=_is_assumed(machine))
     if work.training_objective.needs_rollouts:  # no published run is an update of this kind
         basis, runs = farther_basis(basis, TRANSFERRED), 0
@@ -101,7 +101,7 @@ def training_confidence(setting: Setting, num_gpus: int) -> Confidence | None:
         runs = runs_at(rule, machine.gpu.name, TRAINING_TABLES, task)
     lacks = () if runs else (PLACE,)
     factors = {
-        name: interval_of(name, keys, TRAINING_TABLES, known, rule.profile)
+        name: interval_of(name, keys, TRAINING_TABLES, memory_basis, rule.profile)
         if name == "peak_memory"
         else interval_of(name, keys, TRAINING_TABLES, basis, rule.profile, lacks)
         for name in terms_about("measured", "train")
@@ -136,7 +136,7 @@ def serving_confidence(
     rule, silicon = rule_of_profile(setting.engine, machine.gpu.name), gpu_class(machine.gpu)
     kind = _kind(setting.model)
     keys = (rule.label, silicon, mode, kind)
-    known = basis_of(rule, silicon, kind, INFERENCE_TABLES)
+    memory_basis = basis_of(rule, silicon, kind, INFERENCE_TABLES)
     basis = basis_of(rule, silicon, kind, INFERENCE_TABLES, is_assumed=_is_assumed(machine))
     if spans_nodes and rule.profile not in _MEASURED_OVER_NODES:
         basis = farther_basis(basis, TRANSFERRED)
@@ -148,7 +148,7 @@ def serving_confidence(
     runs = runs_at(rule, machine.gpu.name, INFERENCE_TABLES, mode)
     of_speed = lacks if runs else (*lacks, PLACE)
     ends = {
-        name: interval_of(name, keys, INFERENCE_TABLES, known, rule.profile, lacks)
+        name: interval_of(name, keys, INFERENCE_TABLES, memory_basis, rule.profile, lacks)
         if name == "peak_memory"
         else interval_of(name, keys, INFERENCE_TABLES, basis, rule.profile, of_speed)
         for name in (*terms_about("measured", "serve"), "throughput")

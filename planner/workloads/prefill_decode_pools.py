@@ -130,22 +130,22 @@ class PoolSource(ServingSource):
         num_prefill: FloatArray,
         num_decode: FloatArray,
         rejected_by: CodeArray,
-        asked: FloatArray | None = None,
+        offered_concurrency: FloatArray | None = None,
     ) -> PoolDeployments:
         """So many of these workers, whose arrays broadcast.
 
-        ``asked``: the requests at once of each decode worker, those that wait for room included;
-        None: those that it holds.
+        ``offered_concurrency``: the requests at once of each decode worker, those that wait for
+        room included; None: those that it holds.
         """
         c = PoolConfigurations.pooled(
             prefill.configurations, decode.configurations, num_prefill, num_decode
         )
-        if asked is not None:
-            c = replace(c, concurrency=asked + np.zeros_like(c.concurrency))
+        if offered_concurrency is not None:
+            c = replace(c, concurrency=offered_concurrency + np.zeros_like(c.concurrency))
         pools = self._pools(prefill, decode, c)
         run = disaggregated_run(self.setting, pools, c.replicas * c.concurrency)
         number, work = self.setting.workload.num_requests, self.setting.workload
-        found = PoolDeployments(
+        deployments = PoolDeployments(
             source=self,
             configurations=c,
             rejected_by=rejected_by,
@@ -163,7 +163,7 @@ class PoolSource(ServingSource):
                 makespan=None if number is None else number / run.request_rate,
             ),
         )
-        return found if number is None or work.request_rate is None else found.at_load
+        return deployments if number is None or work.request_rate is None else deployments.at_load
 
     def price(self, c: PoolConfigurations) -> FloatArray:
         """USD per second of the GPUs of both pools."""
@@ -281,8 +281,8 @@ class PoolDeployments(Deployments):
 
     def token_time_at_rate(self, rate: float) -> FloatArray:
         """Seconds per output token where so many requests come in a second."""
-        found: FloatArray = token_time_at_rate(self.setting, self.pools, np.asarray(rate))
-        return found
+        seconds: FloatArray = token_time_at_rate(self.setting, self.pools, np.asarray(rate))
+        return seconds
 
     def at_rate(self, rate: float) -> PoolDeployments:
         """The same workers where so many requests come in a second."""
@@ -290,11 +290,11 @@ class PoolDeployments(Deployments):
         number = requests_at_rate(self.setting, self.pools, np.asarray(rate))
         most = c.replicas * self.held.concurrency
         run = disaggregated_run(self.setting, self.pools, np.minimum(number, most))
-        one = np.ones(())
-        offered = self.offered(rate, one, most)
+        one_pool = np.ones(())
+        offered = self.offered(rate, one_pool, most)
         promises = self.promised_at(
             offered=offered,
-            replicas=one,
+            replicas=one_pool,
             carried=run.request_rate,
             first=run.time_to_first_token + offered.mean_wait,
             token=run.time_per_output_token,
@@ -307,10 +307,10 @@ class PoolDeployments(Deployments):
         spread = PoolSpread(
             setting=self.setting, run=self.run, fixed=decode.fixed, slope=decode.slope
         )
-        found, offered = spread.percentile(quantity, share), self.promises.offered
+        seconds, offered = spread.percentile(quantity, share), self.promises.offered
         if offered is None or quantity == "time_per_output_token":
-            return found
-        return found + offered.wait_within(share)
+            return seconds
+        return seconds + offered.wait_within(share)
 
     def complexity_at(self, rows: IndexArray) -> IndexArray:
         """How much about some plans is unusual: more than about any of replicas that do all."""
@@ -333,7 +333,10 @@ class PoolDeployments(Deployments):
         """
 
         def chance(worker: PrefillWorkers | DecodeWorkers) -> FloatArray:
-            c, memory = worker.configurations, worker.memory.mapped(lambda one: self.at(one, rows))
+            c, memory = (
+                worker.configurations,
+                worker.memory.mapped(lambda column: self.at(column, rows)),
+            )
             c = replace(c, **{name: self.at(values, rows) for name, values in vars(c).items()})
             return fit_probability(worker.setting, memory, c)
 

@@ -110,22 +110,24 @@ class PoolSpace:
             setting = replace(self.prefill_setting, prefixes=prefixes)
             return prefill_workers(setting, configurations, inside_fabric=False)
 
-        def found(judged: PrefillWorkers) -> PrefixHits:
-            c, whole, replicas = judged.configurations, self.request_rate, number
-            if replicas is None and whole is not None:
-                replicas = np.maximum(whole / judged.request_rate, 1.0)
+        def prefix_hits(judged: PrefillWorkers) -> PrefixHits:
+            c, total_rate, replicas = judged.configurations, self.request_rate, number
+            if replicas is None and total_rate is not None:
+                replicas = np.maximum(total_rate / judged.request_rate, 1.0)
             elif replicas is None:
                 replicas = np.maximum(self.largest / 2 / c.replica_gpus, 1.0)
-            most = self.prefill_setting.workload.request_rate
-            rate = np.minimum(replicas * judged.request_rate, np.inf if most is None else most)
+            highest_rate = self.prefill_setting.workload.request_rate
+            rate = np.minimum(
+                replicas * judged.request_rate, np.inf if highest_rate is None else highest_rate
+            )
             load = ReplicaLoad(replicas=replicas, rate=rate, running=c.concurrency)
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 return prefixes_at(judged.setting, c, judged.memory, load)
 
-        alone = workers(None)
+        uncached = workers(None)
         if self.prefill_setting.workload.reuse is None:
-            return alone
-        return in_agreement(alone, workers, found)
+            return uncached
+        return in_agreement(uncached, workers, prefix_hits)
 
     def decode(self) -> DecodeWorkers:
         """Every worker that may decode."""
@@ -310,8 +312,8 @@ def _changed(
     workers: Workers, configurations: ServingConfigurations, change: Callable[[FloatArray], Any]
 ) -> Workers:
     """The workers with every array changed."""
-    whole = ("setting", "configurations", "memory", "prefixes")
-    arrays = {name: change(value) for name, value in vars(workers).items() if name not in whole}
+    unchanged = ("setting", "configurations", "memory", "prefixes")
+    arrays = {name: change(value) for name, value in vars(workers).items() if name not in unchanged}
     memory = workers.memory.mapped(change)
     if isinstance(workers, PrefillWorkers) and workers.prefixes is not None:
         arrays["prefixes"] = workers.prefixes.mapped(change)
@@ -350,8 +352,8 @@ def numbers_that_fill(
     second = (count - first * prefill) / decode
     for place, number in enumerate((space.prefill_replicas, space.replicas)):
         if number is not None:
-            known = (first, second)[place] == number
-            first, second = first[known], second[known]
+            is_equal = (first, second)[place] == number
+            first, second = first[is_equal], second[is_equal]
     return first, second
 
 

@@ -65,28 +65,28 @@ def measured_reuse(trace: Trace, router: str = ROUND_ROBIN) -> HitRateCurve | No
     held = trace.block_counts > 0
     rest = trace.input_tokens - (trace.block_counts - 1) * size
     weights[firsts[held]] = np.clip(rest[held], 0.0, size)
-    every = max(ceil_div(blocks.size, _MOST_USES), 1)
-    if every > 1:
+    stride = max(ceil_div(blocks.size, _MOST_USES), 1)
+    if stride > 1:
         chosen = blocks.astype(np.uint64) * np.uint64(_SCRAMBLED) >> np.uint64(32)
-        kept = chosen % np.uint64(every) == 0
-        blocks, weights = blocks[kept], weights[kept]
+        is_sampled = chosen % np.uint64(stride) == 0
+        blocks, weights = blocks[is_sampled], weights[is_sampled]
     before, uses = earlier_uses(blocks)
     again = before >= 0
     prompt = float(trace.input_tokens.mean())
     if not again.any():
         return None
-    distances = stack_distances(before)[again] * float(size * every)
+    distances = stack_distances(before)[again] * float(size * stride)
     order = np.argsort(distances)
-    weights = weights[again][order] * every / float(trace.input_tokens.sum())
+    weights = weights[again][order] * stride / float(trace.input_tokens.sum())
     sizes = np.geomspace(distances.min() / 2, distances.max(), _POINTS)
     places = np.searchsorted(distances[order], sizes, side="right")
 
-    def found(shares: FloatArray) -> FloatArray:
+    def hit_rates(shares: FloatArray) -> FloatArray:
         """What of these shares is found in the sizes."""
         within = np.concatenate([[0.0], np.cumsum(shares)])[places]
         return np.asarray(np.minimum(within, 1 - 1 / prompt))
 
-    hits, uses = found(weights), uses[again][order]
+    hits, uses = hit_rates(weights), uses[again][order]
     # How many requests fill it: each leaves what it does not find.
     left = prompt * (1 - hits)
     steps = np.diff(sizes) * (1 / left[1:] + 1 / left[:-1]) / 2
@@ -99,7 +99,7 @@ def measured_reuse(trace: Trace, router: str = ROUND_ROBIN) -> HitRateCurve | No
         prompt=prompt,
         written=prompt + answer,
         per_second=False,
-        scatter=_scatter(router, lambda caches: found(weights * scattered(uses, caches))),
+        scatter=_scatter(router, lambda caches: hit_rates(weights * scattered(uses, caches))),
     )
 
 
@@ -137,21 +137,23 @@ def session_reuse(request: Request, work: ServingWorkload) -> HitRateCurve | Non
     share = ((turns - 1) * thinking + calls * waiting) / (number - 1)
     hits = (shared + (prompt - shared - new) * share) / prompt
     filled = cache_filled(_GAPS, hits, prompt, prompt + answer)
-    kept = slice(None, None, 4)
+    every_fourth = slice(None, None, 4)
     # What was new k requests ago has been used k times, and is in number - k prompts.
     uses = np.arange(1, number)
     shares = (number - uses) / (number * (number - 1) / 2)
-    own = hits - shared / prompt
+    session_hits = hits - shared / prompt
     return HitRateCurve(
-        times=tuple(_GAPS[kept].tolist()),
-        hits=tuple(hits[kept].tolist()),
-        filled=tuple(filled[kept].tolist()),
+        times=tuple(_GAPS[every_fourth].tolist()),
+        hits=tuple(hits[every_fourth].tolist()),
+        filled=tuple(filled[every_fourth].tolist()),
         prompt=float(prompt),
         written=float(prompt + answer),
         per_second=True,
         scatter=_scatter(
             request.router,
-            lambda caches: (hits - own * (1 - shares @ scattered(uses, caches)))[kept],
+            lambda caches: (hits - session_hits * (1 - shares @ scattered(uses, caches)))[
+                every_fourth
+            ],
         ),
     )
 
@@ -169,12 +171,12 @@ def hit_rate_curve_of(request: Request, work: ServingWorkload) -> HitRateCurve |
     Raises SpecError or SearchSpaceError if sessions cannot be as they are said, or what keeps
     prefixes has none to keep.
     """
-    router, found = checked_router(request.router), None
+    router, curve = checked_router(request.router), None
     if request.prefix_cache_hit_rate is None:
-        found = session_reuse(request, work)
-        if found is None and request.trace is not None:
-            found = trace_reuse(Path(request.trace), router, request.prompt_range)
-    if found is None:
+        curve = session_reuse(request, work)
+        if curve is None and request.trace is not None:
+            curve = trace_reuse(Path(request.trace), router, request.prompt_range)
+    if curve is None:
         for name in ("host_cache", "disk_cache"):
             if getattr(request, name):
                 option = "--" + name.replace("_", "-")
@@ -183,7 +185,7 @@ def hit_rate_curve_of(request: Request, work: ServingWorkload) -> HitRateCurve |
                     "--turns, or with a --trace that has hash_ids, and without "
                     "--prefix-cache-hit-rate."
                 )
-    return found
+    return curve
 
 
 def checked_router(text: str) -> str:

@@ -56,19 +56,21 @@ def with_power(site: OperatingTerms, request: Request, notes: PlanNotes) -> Oper
     loaded = notes.catalogue.load_power()
     region = None if request.region is None else notes.catalogue.find_region(request.region)
     figures = {} if region is None else region.figures
-    asked = _mentions((*request.objectives, *request.constraints), terms_about("electricity"))
+    needs_electricity = _mentions(
+        (*request.objectives, *request.constraints), terms_about("electricity")
+    )
     carbon = figures.get(CARBON)
     if carbon is None and _mentions((*request.objectives, *request.constraints), ("carbon",)):
-        what = "give --region" if region is None else f"none is known of {region.code}"
-        raise SearchSpaceError(f"Emissions depend on the region: {what}.")
+        reason = "give --region" if region is None else f"none is known of {region.code}"
+        raise SearchSpaceError(f"Emissions depend on the region: {reason}.")
     if region is not None and carbon is not None:
         grams = carbon.value / UNITS["kg/J"]["gCO2e/kWh"]
-        told = f"{grams:.0f} gCO2e/kWh in {region.code} ({carbon.source}, {carbon.year})"
-        notes.defaults["electricity"] = told
+        note = f"{grams:.0f} gCO2e/kWh in {region.code} ({carbon.source}, {carbon.year})"
+        notes.defaults["electricity"] = note
     profile = _of_building(loaded.spec, request, figures)
     if request.pue is None and PUE in figures:
         notes.defaults["pue"] = f"{figures[PUE].value:g} ({figures[PUE].source})"
-    elif request.pue is None and (asked or region is not None):
+    elif request.pue is None and (needs_electricity or region is not None):
         low, high = profile.pue.low, profile.pue.high
         notes.defaults["pue"] = f"{profile.pue.value:g} ({low:g} to {high:g} published)"
     notes.spec("power", profile.name, loaded.digest, loaded.provenance)
@@ -88,19 +90,19 @@ def owned_place(request: Request, notes: PlanNotes) -> Mapping[str, Owned]:
     figures = {} if region is None else notes.catalogue.find_region(region).figures
     source = figures[PUE].source if PUE in figures else POWER
     source = source if request.pue is None else "given"
-    found = {PUE: pue_figure(_of_building(loaded.spec, request, figures), source)}
+    ownership = {PUE: pue_figure(_of_building(loaded.spec, request, figures), source)}
     if ELECTRICITY in figures:
         price = figures[ELECTRICITY]
         usd = price.value / UNITS["usd/J"]["USD/kWh"]
         notes.defaults["electricity_price"] = f"{usd:g} USD/kWh ({price.source}, {price.year})"
-        found[ELECTRICITY] = Owned(
+        ownership[ELECTRICITY] = Owned(
             value=price.value,
             low=price.value,
             high=price.value,
             source=price.source,
             date=price.year,
         )
-    return found
+    return ownership
 
 
 def _of_building(
@@ -123,8 +125,8 @@ def reliability_of(request: Request, notes: PlanNotes) -> ReliabilitySpec:
 
     Raises SpecError if they are unknown or faulty.
     """
-    is_asked = "reliability" in terms_of(request.workload, "question")
-    if not is_asked or (request.ideal and request.reliability is None):
+    has_reliability = "reliability" in terms_of(request.workload, "question")
+    if not has_reliability or (request.ideal and request.reliability is None):
         return IDEAL
     if request.reliability is None:
         notes.defaults["reliability"] = f"{DEFAULT} (default)"
@@ -137,14 +139,15 @@ def _with_campaign(request: Request, spec: ReliabilitySpec, notes: PlanNotes) ->
     """The figures with the campaign factor of a request; what they have is told."""
     factor = request.campaign_factor
     if factor is not None:
-        own = Campaign(typical=factor, low=factor, high=factor)
-        return replace(spec, campaign=None if factor == 1 else own)
-    plain = str(TrainingObjective.PRETRAIN), "none"
-    asked = (request.training_objective or plain[0]).lower(), str(request.adapter).lower()
-    known = spec.campaign
-    if known is not None and asked == plain:
+        campaign = Campaign(typical=factor, low=factor, high=factor)
+        return replace(spec, campaign=None if factor == 1 else campaign)
+    defaults = str(TrainingObjective.PRETRAIN), "none"
+    answers = (request.training_objective or defaults[0]).lower(), str(request.adapter).lower()
+    published = spec.campaign
+    if published is not None and answers == defaults:
         notes.defaults["campaign_factor"] = (
-            f"{known.typical:.3g} [{known.low:.2g} to {known.high:.2g}] for restarts, evaluations "
+            f"{published.typical:.3g} [{published.low:.2g} to {published.high:.2g}] for "
+            "restarts, evaluations "
             "and reruns, --campaign-factor 1 switches it off (default)"
         )
     return spec
@@ -162,11 +165,11 @@ def offer_of(request: Request, gpu: GpuSpec, wanted: bool, notes: PlanNotes) -> 
     unknown.
     """
     contract = request.one_contract or Contract.ON_DEMAND
-    given = _stated(request.price, gpu, contract, notes)
-    if given is not None and contract != Contract.OWNED:
-        if not 0 <= given < _MOST:
-            raise SearchSpaceError(f"The price is USD per GPU-hour, not {given}.")
-        stated = one_price(given / HOUR, "given", contract)
+    usd = _stated(request.price, gpu, contract, notes)
+    if usd is not None and contract != Contract.OWNED:
+        if not 0 <= usd < _MOST:
+            raise SearchSpaceError(f"The price is USD per GPU-hour, not {usd}.")
+        stated = one_price(usd / HOUR, "given", contract)
         return replace(stated, provider=request.provider or "")
     path = _user_price_list(request, notes)
     _check_provider(request.provider, path, notes)
@@ -183,25 +186,25 @@ def offer_of(request: Request, gpu: GpuSpec, wanted: bool, notes: PlanNotes) -> 
 
 def _stated(price: Stated | None, gpu: GpuSpec, contract: str, notes: PlanNotes) -> float | None:
     """The USD that a request states of a GPU; a part that names the GPU and the contract first."""
-    catalogue, found = notes.catalogue, dict[bool, float]()
+    catalogue, prices = notes.catalogue, dict[bool, float]()
     for part in price_parts(price_of_contract(price, contract)):
         name = part.gpu
         if not name or name == gpu.name or catalogue.find(SpecKind.GPUS, name).stem == gpu.name:
-            found[bool(name)] = part.usd
-    return found.get(True, found.get(False))
+            prices[bool(name)] = part.usd
+    return prices.get(True, prices.get(False))
 
 
 def _user_price_list(request: Request, notes: PlanNotes) -> Path | None:
     """The list of the request, checked, and its digest noted with those of the others."""
     folder = notes.catalogue.folder
-    own = None if request.prices is None else Path(request.prices).absolute()
-    files = [*([] if own is None else [own]), *notes.catalogue.price_files()]
+    user_list = None if request.prices is None else Path(request.prices).absolute()
+    files = [*([] if user_list is None else [user_list]), *notes.catalogue.price_files()]
     notes.digests["price lists"] = _digest(tuple(files))
-    asked = request.gpu if isinstance(request.gpu, tuple) else (request.gpu or "",)
-    has_files = any(word.endswith(".toml") for word in asked)  # whose GPUs no list can name
-    if own is not None and not has_files and (faults := unknown_gpus(own, folder)):
-        raise SpecError("\n".join(faults))
-    return own
+    gpu_names = request.gpu if isinstance(request.gpu, tuple) else (request.gpu or "",)
+    has_files = any(word.endswith(".toml") for word in gpu_names)  # whose GPUs no list can name
+    if user_list is not None and not has_files and (errors := unknown_gpus(user_list, folder)):
+        raise SpecError("\n".join(errors))
+    return user_list
 
 
 @cache_by_files
@@ -229,9 +232,9 @@ def _price(
     if share is not None and share > 0:
         place[UTILIZATION] = Owned(value=share, low=share, high=share, source="given", date="")
     if (usd := _stated(request.purchase_price, gpu, Contract.OWNED, notes)) is not None:
-        known = ownership_of(gpu.name, notes.catalogue.folder).get(PURCHASE_PRICE)
+        listed = ownership_of(gpu.name, notes.catalogue.folder).get(PURCHASE_PRICE)
         place[PURCHASE_PRICE] = Owned(
-            value=usd, low=usd, high=usd, source="given", date="", gpus=known.gpus if known else 1
+            value=usd, low=usd, high=usd, source="given", date="", gpus=listed.gpus if listed else 1
         )
     names = assumed_figures(gpu, notes.catalogue, place)
     notes.assumed += [f"gpu ownership.{name}" for name in names]
@@ -243,11 +246,11 @@ def _price(
 def _check_provider(provider: str | None, user_folder: Path | None, notes: PlanNotes) -> None:
     if provider is None:
         return
-    known = providers_of(None, user_folder, notes.catalogue.folder)
-    if provider.strip().casefold() not in {name.casefold() for name in known}:
-        hint = did_you_mean(provider, known)
+    providers = providers_of(None, user_folder, notes.catalogue.folder)
+    if provider.strip().casefold() not in {name.casefold() for name in providers}:
+        hint = did_you_mean(provider, providers)
         raise SearchSpaceError(
-            f"No price list has the provider {provider!r}.{hint} Known: {', '.join(known)}."
+            f"No price list has the provider {provider!r}.{hint} Known: {', '.join(providers)}."
         )
 
 
@@ -260,23 +263,23 @@ def _unknown(request: Request, gpu: str, user_folder: Path | None, notes: PlanNo
             f"in {OWNERSHIP} of --specs DIR."
         )
     words = f" {request.contract}" if request.contract else ""
-    whose = f" by {request.provider}" if request.provider else ""
-    told = f"No list has a{words} price of {gpu}{whose}: give --price"
+    provider_text = f" by {request.provider}" if request.provider else ""
+    message = f"No list has a{words} price of {gpu}{provider_text}: give --price"
     contracts = contracts_of(gpu, folder, user_folder, request.provider)
     if contracts:
-        return f"{told}, or --contract {' or '.join(contracts)}."
+        return f"{message}, or --contract {' or '.join(contracts)}."
     if request.provider and (sellers := providers_of(gpu, user_folder, folder)):
         more = " and others" if len(sellers) > _SHOWN else ""
-        return f"{told}; it is sold by {', '.join(sellers[:_SHOWN])}{more}."
-    return f"{told}."
+        return f"{message}; it is sold by {', '.join(sellers[:_SHOWN])}{more}."
+    return f"{message}."
 
 
-def _format_price(price: Price, asked: str | None) -> str:
+def _format_price(price: Price, contract: str | None) -> str:
     """A price in words: what is typical, the range, and in brackets what that rests on."""
     words = f"{price.value * HOUR:.2f} USD per GPU-hour"
     if price.contract != Contract.ON_DEMAND:
         words += f" {price.contract}"
-        words += "" if asked else " (none is on-demand)"
+        words += "" if contract else " (none is on-demand)"
     if price.provider:
         words += f" of {price.provider}"
     if price.contract == Contract.OWNED:
@@ -284,8 +287,8 @@ def _format_price(price: Price, asked: str | None) -> str:
     if price.low < price.high:
         words += f", {price.low * HOUR:.2f} to {price.high * HOUR:.2f}"
     if price.on_demand is not None:
-        whose = "rent" if price.contract == Contract.OWNED else "of sellers who ask"
-        words += f", {whose} {price.on_demand * HOUR:.2f} on demand"
+        origin = "rent" if price.contract == Contract.OWNED else "of sellers who ask"
+        words += f", {origin} {price.on_demand * HOUR:.2f} on demand"
     if price.is_old:
         words += f", {price.when}"
     is_rent = price.offers > 1 and not price.basis
@@ -372,18 +375,18 @@ def _currency(word: str, notes: PlanNotes) -> Currency:
 
     Raises SearchSpaceError or SpecError if its rate is unknown or no number, or a list has faults.
     """
-    code, _, given = word.strip().upper().partition("=")
-    if not given:
+    code, _, rate_text = word.strip().upper().partition("=")
+    if not rate_text:
         try:
             return rate(code, notes.catalogue.folder)
         except ValueError as error:
             raise SearchSpaceError(f"--currency: {error}, or EUR=1.10 here.") from error
     try:
-        usd = float(given)
+        usd = float(rate_text)
     except ValueError:
         usd = 0.0
     if not 0 < usd < _MOST:
-        raise SearchSpaceError(f"--currency: {given!r} is not a number of USD, as in EUR=1.10.")
+        raise SearchSpaceError(f"--currency: {rate_text!r} is not a number of USD, as in EUR=1.10.")
     return Currency(code=code, usd=usd)
 
 
@@ -452,24 +455,24 @@ def _default_cluster_note(cluster: ClusterSpec, network: str | None = None) -> s
     )
 
 
-def with_host_memory(cluster: ClusterSpec, gpu: GpuSpec, given: float | None) -> ClusterSpec:
+def with_host_memory(cluster: ClusterSpec, gpu: GpuSpec, host_memory: float | None) -> ClusterSpec:
     """The cluster with the host memory of its nodes as given, or a GPU's share as assumed.
 
     Raises SearchSpaceError if it is none.
     """
-    if given is not None:
+    if host_memory is not None:
         if gpu.unified_memory:
             raise SearchSpaceError(
                 f"{gpu.name} and its host have one memory of {format_gib(gpu.memory_capacity)}: "
                 "leave out --host-memory."
             )
-        if not 0 < given < _MOST_HOST_MEMORY:
+        if not 0 < host_memory < _MOST_HOST_MEMORY:
             raise SearchSpaceError(
                 "--host-memory of a node is more than 0 and less than a million TB, such as 512GiB."
             )
-        return replace(cluster, host_memory=given)
-    known = gpu.host.memory_per_gpu if gpu.host is not None else None
-    if cluster.host_memory or cluster.host_memory_per_gpu or known or gpu.unified_memory:
+        return replace(cluster, host_memory=host_memory)
+    gpu_share = gpu.host.memory_per_gpu if gpu.host is not None else None
+    if cluster.host_memory or cluster.host_memory_per_gpu or gpu_share or gpu.unified_memory:
         return cluster
     return replace(cluster, host_memory_per_gpu=_USUAL_HOST_SHARE * gpu.memory_capacity)
 
@@ -510,23 +513,23 @@ def with_links(gpu: GpuSpec, cluster: ClusterSpec, request: Request) -> tuple[Gp
 
 
 def share_of_peak(
-    given: float | str | None, dimension: str, peak: float, name: str
+    efficiency: float | str | None, dimension: str, peak: float, name: str
 ) -> float | None:
     """A share of a peak, given as a fraction or as an achieved rate with its unit.
 
     Raises SearchSpaceError if it is neither, or not in (0, 1].
     """
-    if given is None:
+    if efficiency is None:
         return None
-    if isinstance(given, str):
+    if isinstance(efficiency, str):
         try:
-            share = parse_quantity(given, dimension) / peak
+            share = parse_quantity(efficiency, dimension) / peak
         except ValueError as error:
             raise SearchSpaceError(f"{name}: {error}.") from error
     else:
-        share = given
+        share = efficiency
     if not 0 < share <= 1:
         raise SearchSpaceError(
-            f"{name} = {given} is {share:.4g} of the peak; it must be above 0 and at most 1."
+            f"{name} = {efficiency} is {share:.4g} of the peak; it must be above 0 and at most 1."
         )
     return share

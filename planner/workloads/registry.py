@@ -35,10 +35,10 @@ def as_workload_name(name: str) -> str:
 
     Raises SearchSpaceError if it is not.
     """
-    known = workload_names()
-    if name not in known:
-        hint = did_you_mean(name, known)
-        raise SearchSpaceError(f"Unknown workload {name!r}.{hint} Known: {', '.join(known)}.")
+    names = workload_names()
+    if name not in names:
+        hint = did_you_mean(name, names)
+        raise SearchSpaceError(f"Unknown workload {name!r}.{hint} Known: {', '.join(names)}.")
     return name
 
 

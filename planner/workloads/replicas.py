@@ -128,7 +128,7 @@ class ReplicaSource(ServingSource):
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 served = served_at_concurrency(self.setting, configurations, estimate.memory)
             estimate = replace(estimate, served=served)
-        found = Replicas(
+        replicas = Replicas(
             source=self,
             configurations=configurations,
             rejected_by=estimate.rejected_by,
@@ -136,7 +136,7 @@ class ReplicaSource(ServingSource):
             promises=self._promises(estimate),
         )
         # What a number of requests at a rate meets is no share of what clients who wait meet.
-        return found if self.setting.workload.num_requests is None else found.at_load
+        return replicas if self.setting.workload.num_requests is None else replicas.at_load
 
     def _reusing(self, estimate: ServingEstimate) -> ServingEstimate:
         """The estimate where each configuration finds what its own caches keep at its capacity."""
@@ -217,10 +217,10 @@ class Replicas(Deployments):
     def percentile(self, quantity: str, share: float) -> FloatArray:
         """What a share of the requests does not exceed of a time [s]; of a number of requests
         that end together, none is answered after the last."""
-        found, makespan = percentile(self.estimate, quantity, share), self.promises.makespan
+        seconds, makespan = percentile(self.estimate, quantity, share), self.promises.makespan
         if makespan is None or quantity == "time_per_output_token":
-            return found
-        return np.minimum(found, makespan)
+            return seconds
+        return np.minimum(seconds, makespan)
 
     @property
     def held(self) -> ServingConfigurations:

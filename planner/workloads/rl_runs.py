@@ -84,26 +84,28 @@ class RlSource(Source):
     def question_columns(self) -> Mapping[str, Value]:
         """The answers of a step, and what a GPU costs."""
         work = self.setting.workload
-        told: dict[str, Value] = {
+        answers: dict[str, Value] = {
             name: getattr(work, name)
             for name in terms_of("rl", "question").keys() - AdapterSetup.__dataclass_fields__
             if isinstance(getattr(work, name, None), int | float)
         }
-        told["micro_batch_tokens"] = work.micro_batch_tokens or None  # not specified
+        answers["micro_batch_tokens"] = work.micro_batch_tokens or None  # not specified
         failures: dict[str, Value] = {"reliability": self.site.reliability.name}
-        return {**told, **failures, **self.site.columns, **self.site.grounds}
+        return {**answers, **failures, **self.site.columns, **self.site.grounds}
 
     def _confidence(self, num_gpus: float) -> Confidence | None:
         """Where 90 % of published steps like these are, of all steps with failures."""
         setting, gpu = self.setting, self.setting.machine.gpu
         kind = "moe" if has_experts(setting.model) else "dense"
         rollouts = setting.rollouts
-        own = FittedSteps(runs=rollouts.calibration_runs, error=rollouts.calibration_error)
-        told = own if gpu.name in rollouts.calibration_gpus and own.runs else None
-        sure = rl_confidence(setting.framework.name, gpu.name, gpu_class(gpu), kind, told)
+        fitted = FittedSteps(runs=rollouts.calibration_runs, error=rollouts.calibration_error)
+        calibration = fitted if gpu.name in rollouts.calibration_gpus and fitted.runs else None
+        confidence = rl_confidence(
+            setting.framework.name, gpu.name, gpu_class(gpu), kind, calibration
+        )
         failures = calendar_factors(setting.packed, self.site, num_gpus)
-        together = range_of_product(sure.factors["step_time"], failures)
-        return replace(sure, factors={**sure.factors, "calendar_time": together})
+        together = range_of_product(confidence.factors["step_time"], failures)
+        return replace(confidence, factors={**confidence.factors, "calendar_time": together})
 
     def broken(self, configurations: RlConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
@@ -113,11 +115,13 @@ class RlSource(Source):
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             trainer = broken_rule(setting.packed, full_batches(setting, c))
             engine = broken_serving_rule(setting.serving, c.engine(np.zeros(()), np.ones(()), 1.0))
-        for found, before in (
+        for part_codes, before in (
             (trainer, len(RL_ONLY_RULES)),
             (engine, len(RL_ONLY_RULES) + len(RULES)),
         ):
-            numbered = np.where(found > 0, found + np.int8(before), np.int8(0)).astype(np.int8)
+            numbered = np.where(part_codes > 0, part_codes + np.int8(before), np.int8(0)).astype(
+                np.int8
+            )
             codes = np.where(codes > 0, codes, numbered)
         return codes
 
@@ -279,16 +283,18 @@ class RlRuns(Candidates):
 
     def otherwise(self, **values: Values) -> RlRuns:
         """The first configuration with other values of parameters, several of one of them."""
-        one = self.configurations.rows(np.array([0]))
-        return self.source.judged(replace(one, **values))  # type: ignore[arg-type]
+        single_row = self.configurations.rows(np.array([0]))
+        return self.source.judged(replace(single_row, **values))  # type: ignore[arg-type]
 
     def fastest_split(self) -> tuple[float, float]:
         """GPUs that train of the fastest split in whole nodes, all else as it is, and its step [s].
 
         The own split where no other is faster.
         """
-        own, total = first(self.configurations.trainer_gpus), int(first(self.num_gpus))
-        trains = np.array([own, *splits(total, self.source.setting.machine.cluster.gpus_per_node)])
+        current, total = first(self.configurations.trainer_gpus), int(first(self.num_gpus))
+        trains = np.array(
+            [current, *splits(total, self.source.setting.machine.cluster.gpus_per_node)]
+        )
         runs = self.otherwise(train_gpus=trains)
         possible = np.broadcast_to(runs.rejected_by == 0, trains.shape)
         times = np.where(possible, runs.step_time, np.inf)
@@ -314,10 +320,10 @@ class RlRuns(Candidates):
     def columns(self) -> Columns:
         """Configuration, predictions, the step by phase, what is idle."""
         c, shape = self.configurations, self.shape
-        known = terms_of("rl", "result", "limit", "objective")
+        terms = terms_of("rl", "result", "limit", "objective")
         words = {"bottleneck": SIDES, "fullest_phase": MEMORY_PHASES}
         holders = type(self), RunCost
-        names = [name for name in known if any(hasattr(one, name) for one in holders)]
+        names = [name for name in terms if any(hasattr(holder, name) for holder in holders)]
         without = {"num_gpus", "throughput", *words}
         numbers = term_columns([name for name in names if name not in without], self, self.run)
         numbers |= {f"time_{name}_s": self.step.times[name] for name in PHASES}

@@ -112,15 +112,15 @@ def ask_rl(request: Request, catalogue: Catalogue, notes: PlanNotes) -> Workload
     model = catalogue.load_model(str(request.model))
     notes.copy(str(request.model), model.name)
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
-    given = request.space
+    space_name = request.space
     return WorkloadQuestion(
         request=request,
         model=model,
         work=_work(request, model, notes),
         counts=tuple(sorted(set(gpu_counts(request.num_gpus)))),
-        space=(_SPACE, "default") if given is None else (given, None),
+        space=(_SPACE, "default") if space_name is None else (space_name, None),
         profile=("nemo-rl", "most published steps are of it; --framework all compares")
-        if given in (None, SINGLE)
+        if space_name in (None, SINGLE)
         else (None, "of the space"),
     )
 
@@ -168,14 +168,14 @@ def _work(request: Request, model: ModelSpec, notes: PlanNotes) -> RlWorkload:
 
 def _adapter_sync(request: Request, *, is_frozen: bool) -> AdapterSync | None:
     """What of adapters the engine is given, where the request says so."""
-    given = request.adapter_sync
-    if given is None:
+    requested = request.adapter_sync
+    if requested is None:
         return None
     if not is_frozen:
         raise SpecError("adapter_sync says how adapters get to the engine: give --adapter lora.")
-    if given not in list(AdapterSync):
-        raise SpecError(f"Unknown adapter_sync {given!r}. Known: {', '.join(AdapterSync)}.")
-    return AdapterSync(given)
+    if requested not in list(AdapterSync):
+        raise SpecError(f"Unknown adapter_sync {requested!r}. Known: {', '.join(AdapterSync)}.")
+    return AdapterSync(requested)
 
 
 def _check(work: RlWorkload, model: ModelSpec) -> None:
@@ -239,16 +239,17 @@ def _sources(scene: HardwareScenario) -> list[Source]:
 
 def _engine(scene: HardwareScenario, framework: str, rollouts: RolloutProfile) -> str:
     """The engine that generates: the framework's, or another that it has."""
-    known = (rollouts.engine, *rollouts.engines)
-    given = scene.question.request.engine or rollouts.engine
-    if not isinstance(given, str):
+    engine_names = (rollouts.engine, *rollouts.engines)
+    engine_name = scene.question.request.engine or rollouts.engine
+    if not isinstance(engine_name, str):
         raise SearchSpaceError("One engine generates the answers: name one with --engine.")
     catalogue = scene.place.machine.catalogue
-    by_name = {catalogue.load_engine(word).spec.name: word for word in known}
-    word = by_name.get(given, given)
-    if word not in known:
+    by_name = {catalogue.load_engine(word).spec.name: word for word in engine_names}
+    word = by_name.get(engine_name, engine_name)
+    if word not in engine_names:
         raise SearchSpaceError(
-            f"{framework} does not generate with {given}: it has {' and '.join(known)}."
+            f"{framework} does not generate with {engine_name}: it has "
+            f"{' and '.join(engine_names)}."
         )
     return word
 
@@ -261,9 +262,10 @@ def generating(engine: EngineProfile, rollouts: RolloutProfile) -> EngineProfile
 def _lacking(work: RlWorkload, rollouts: RolloutProfile) -> str:
     """What of the work a framework does not train on generated answers; empty where all."""
     if work.is_frozen and work.adapter not in rollouts.adapters:
-        known = " and ".join(rollouts.adapters) or "no adapters"
+        supported = " and ".join(rollouts.adapters) or "no adapters"
         return (
-            f"trains {known} on generated answers, not {work.adapter}: --framework all compares "
+            f"trains {supported} on generated answers, not {work.adapter}: --framework all "
+            "compares "
             "those that do."
         )
     if work.critic and not rollouts.critic:
@@ -291,15 +293,17 @@ def rl_mesh(
     """
     kind = RlConfigurations
     refuse_unknown(space, settings, kind.names(), derived=("rollout_gpus", "data_parallel"))
-    said = {**space.parameters, **settings}
-    if coded_values("micro_batch_size", as_values(said.get("micro_batch_size", 1), {})) != [1]:
+    parameter_values = {**space.parameters, **settings}
+    if coded_values(
+        "micro_batch_size", as_values(parameter_values.get("micro_batch_size", 1), {})
+    ) != [1]:
         raise SearchSpaceError(
             "micro_batch_size: answers are packed into micro-batches of so many tokens: give "
             "--micro-batch-tokens."
         )
-    plain = plain_values("rl")
-    split = _splits(setting, said, counts)
-    own = [name for name in _RL_ONLY_PARAMETERS if name not in split]
+    defaults = plain_values("rl")
+    split = _splits(setting, parameter_values, counts)
+    rl_names = [name for name in _RL_ONLY_PARAMETERS if name not in split]
     trainer = mesh_of(
         replace(space, parameters={n: v for n, v in space.parameters.items() if n in NAMES}),
         {n: v for n, v in settings.items() if n in NAMES},
@@ -308,37 +312,47 @@ def rl_mesh(
         framework=setting.framework,
         workload=setting.packed.workload,
     )
-    apart = (*split, "micro_batch_size")
+    placed_names = (*split, "micro_batch_size")
     axes: list[list[Factor]] = [[split]]
-    axes += [[{name: trainer.values(name)} for name in axis if name not in apart] for axis in AXES]
+    axes += [
+        [{name: trainer.values(name)} for name in axis if name not in placed_names] for axis in AXES
+    ]
     axes.append([single_axis(kind, "micro_batch_size", [1])])
-    values = {name: coded_values(name, as_values(said.get(name, plain[name]), {})) for name in own}
-    axes.append([single_axis(kind, name, values[name]) for name in own])
+    values = {
+        name: coded_values(name, as_values(parameter_values.get(name, defaults[name]), {}))
+        for name in rl_names
+    }
+    axes.append([single_axis(kind, name, values[name]) for name in rl_names])
     return OpenMesh(kind=kind, axes=[axis for axis in axes if axis])
 
 
-def _splits(setting: RlSetting, said: Mapping[str, object], counts: Sequence[int]) -> Factor:
+def _splits(
+    setting: RlSetting, parameter_values: Mapping[str, object], counts: Sequence[int]
+) -> Factor:
     """Placements with the GPUs that train, in rows; those that rules exclude are left out."""
-    plain = plain_values("rl")
+    defaults = plain_values("rl")
     names = (PLACEMENT, *_LEARNING)
-    values = {name: as_values(said.get(name, plain[name]), {}) for name in (TRAIN_GPUS, *names)}
+    values = {
+        name: as_values(parameter_values.get(name, defaults[name]), {})
+        for name in (TRAIN_GPUS, *names)
+    }
     is_open, node = _NODES in values[TRAIN_GPUS], setting.machine.cluster.gpus_per_node
-    given = [0.0] if is_open else coded_values(TRAIN_GPUS, values[TRAIN_GPUS])
+    train_gpus = [0.0] if is_open else coded_values(TRAIN_GPUS, values[TRAIN_GPUS])
     choices = [coded_values(name, values[name]) for name in names]
     rows = []
     for count, (placement, *others) in product(counts, product(*choices)):
-        trains = given
+        trains = train_gpus
         if is_open and placement != Placement.COLOCATED:
             trains = splits(count, node)
         rows += [(count, train, placement, *others) for train in trains]
     columns = np.array(rows, dtype=np.float64).T
     heads = ("num_gpus", TRAIN_GPUS, *names)
-    found = {n: RlConfigurations.cast(n, one) for n, one in zip(heads, columns, strict=True)}
+    factor = {n: RlConfigurations.cast(n, column) for n, column in zip(heads, columns, strict=True)}
     context = RlContext(rollouts=setting.rollouts, workload=setting.workload)
-    possible = ~is_misplaced(found, context)
+    possible = ~is_misplaced(factor, context)
     if possible.any():
-        found = {name: kept[possible] for name, kept in found.items()}
-    return found
+        factor = {name: column[possible] for name, column in factor.items()}
+    return factor
 
 
 def rl_steps(candidates: Candidates) -> Mapping[str, TimedStep]:
@@ -364,19 +378,21 @@ def _settled(source: Source) -> dict[str, Value]:
     """Answers that a plan was made with where the user gave none."""
     if not isinstance(source, RlSource):
         raise TypeError(f"{source} is no reinforcement learning.")
-    work, known = source.setting.workload, terms_of("rl", "question")
-    found: dict[str, Value] = {
-        name: getattr(work, name) for name in known if hasattr(work, name) and name not in _ADAPTED
+    work, questions = source.setting.workload, terms_of("rl", "question")
+    answers: dict[str, Value] = {
+        name: getattr(work, name)
+        for name in questions
+        if hasattr(work, name) and name not in _ADAPTED
     }
     if not work.micro_batch_tokens:
-        del found["micro_batch_tokens"]
-    del found["adapter_sync"]
+        del answers["micro_batch_tokens"]
+    del answers["adapter_sync"]
     if work.is_frozen:
-        found |= adapter_answers(work) | {"adapter": str(work.adapter)}
-        found["adapter_sync"] = str(source.setting.adapter_sync)
-    found |= {"algorithm": str(work.algorithm), "max_steps": work.steps}
-    found |= {"gpu": source.gpu, "framework": source.profile}
-    return found | {
+        answers |= adapter_answers(work) | {"adapter": str(work.adapter)}
+        answers["adapter_sync"] = str(source.setting.adapter_sync)
+    answers |= {"algorithm": str(work.algorithm), "max_steps": work.steps}
+    answers |= {"gpu": source.gpu, "framework": source.profile}
+    return answers | {
         "engine": source.setting.engine_word,
         "reliability": source.site.reliability.name,
     }
@@ -404,10 +420,10 @@ def _question_words(setting: RlSetting) -> list[str]:
 def _adapter_words(setting: RlSetting) -> str:
     """What of a frozen model is trained, and what the engine is given of it."""
     work = setting.workload
-    given = "they alone" if setting.serves_adapter else "all weights with them added"
+    served = "they alone" if setting.serves_adapter else "all weights with them added"
     count = format_large(adapter_parameter_count(setting.packed))
     return (
-        f"{adapter_words(work)}: {count} parameters trained; the engine is given {given}; no "
+        f"{adapter_words(work)}: {count} parameters trained; the engine is given {served}; no "
         "published step trains adapters, so that intervals are those of steps of all weights"
     )
 
@@ -431,17 +447,17 @@ def plan_words(row: Mapping[str, object]) -> str:
 
 def _older(row: Mapping[str, object]) -> list[str]:
     """The staleness, where the placement alone does not say it."""
-    is_said = row["placement"] == Placement.ONE_STEP_OFF.word or not row["staleness"]
-    return [] if is_said else [str(row["staleness"])]
+    is_implied = row["placement"] == Placement.ONE_STEP_OFF.word or not row["staleness"]
+    return [] if is_implied else [str(row["staleness"])]
 
 
 def _split(row: Mapping[str, object]) -> str:
     """``24+40: tp2 ep8 / 20 x tp2``: GPUs that train and generate, the trainer, the engines."""
     train, rollout = number_of_row(row, "train_gpus"), number_of_row(row, "rollout_gpus")
-    is_apart = row["placement"] != Placement.COLOCATED.word
-    gpus = f"{train:,.0f}+{rollout:,.0f}" if is_apart else f"{rollout:,.0f}"
-    known = terms_of("train", "parameter")
-    sizes = {known[name].short: number_of_row(row, name) for name in DEGREES if name in row}
+    has_separate_gpus = row["placement"] != Placement.COLOCATED.word
+    gpus = f"{train:,.0f}+{rollout:,.0f}" if has_separate_gpus else f"{rollout:,.0f}"
+    terms = terms_of("train", "parameter")
+    sizes = {terms[name].short: number_of_row(row, name) for name in DEGREES if name in row}
     degrees = " ".join(f"{short}{n:,.0f}" for short, n in sizes.items() if n > 1) or "dp"
     split = " ".join(
         f"{short}{number_of_row(row, name):,.0f}"
@@ -486,7 +502,7 @@ def _broken_words(runs: RlRuns) -> dict[str, str]:
         "all weights",
     )
     rules: tuple[Reason, ...] = (*RL_ONLY_RULES, ROLLOUT_CACHE)
-    return {rule.name: told for rule, told in zip(rules, words, strict=True)}
+    return {rule.name: text for rule, text in zip(rules, words, strict=True)}
 
 
 def _remedies(runs: RlRuns) -> dict[str, dict[str, Sequence[float]]]:
@@ -515,17 +531,17 @@ def _mended(runs: RlRuns, rule: str, name: str, values: Sequence[float]) -> str:
     tried = np.array(values, dtype=np.float64)
     codes = runs.otherwise(**{name: RlConfigurations.cast(name, tried)}).rejected_by
     number = 1 + [each.name for each in RL_REJECTING].index(rule)
-    kept = tried[np.broadcast_to((codes == 0) | (codes > number), tried.shape)]
-    if not kept.size:
+    accepted = tried[np.broadcast_to((codes == 0) | (codes > number), tried.shape)]
+    if not accepted.size:
         return ""
-    own = first(getattr(runs.configurations, name))
-    best = min(kept, key=lambda value: abs(value - own))
+    current = first(getattr(runs.configurations, name))
+    best = min(accepted, key=lambda value: abs(value - current))
     return f"{name}={format_value(name, best)}".lower()
 
 
-def _divisors(whole: int) -> list[float]:
+def _divisors(number: int) -> list[float]:
     """The numbers that divide another."""
-    return [float(n) for n in range(1, whole + 1) if whole % n == 0]
+    return [float(n) for n in range(1, number + 1) if number % n == 0]
 
 
 RL = Workload(

@@ -55,7 +55,7 @@ class SavedPlan:
     def of(cls, plan: Plan, row: Row) -> Self:
         """The plan of a row of result columns that a search of ``plan`` found."""
         workload = plan.workload.name
-        given = all_answers(plan, row)
+        settled_answers = all_answers(plan, row)
         pools = terms_of(workload, "pool") if row.get("prefill_gpu") is not None else ()
         names = (*terms_of(workload, "parameter"), *pools)
         parameters = {name: row[name] for name in names}
@@ -63,7 +63,7 @@ class SavedPlan:
             workload=workload,
             answers={
                 name: _absolute(answer) if _is_file(name, answer) else answer
-                for name, answer in given.items()
+                for name, answer in settled_answers.items()
                 if answer is not None and name not in parameters
             },
             parameters=parameters,
@@ -82,8 +82,8 @@ class SavedPlan:
             if term.is_asked
         }
         settings = {name: value for name, value in self.parameters.items() if name not in named}
-        asked = {"workload": self.workload, "settings": settings, **named, **self.answers}
-        request = make_request({**asked, "specs": self.specs_folder or None})
+        answers = {"workload": self.workload, "settings": settings, **named, **self.answers}
+        request = make_request({**answers, "specs": self.specs_folder or None})
         return PlanRequest(**vars(request))
 
     def to_dict(self) -> dict[str, object]:
@@ -106,30 +106,30 @@ class SavedPlan:
             *first, last = workload_names()
             words = f"{', '.join(first)} or {last}"
             raise SpecError(f"{where}: is not a plan: its workload is {words}.")
-        faults = [f"{name} is not part of a plan." for name in table if name not in _file_parts()]
-        answers = _read_part(table, "answers", terms_of(workload, "question"), faults)
+        errors = [f"{name} is not part of a plan." for name in table if name not in _file_parts()]
+        answers = _read_part(table, "answers", terms_of(workload, "question"), errors)
         parameters = _read_part(
-            table, "parameters", terms_of(workload, "parameter", "pool"), faults
+            table, "parameters", terms_of(workload, "parameter", "pool"), errors
         )
-        texts, digests = _texts(table, faults), table.get("specs", {})
+        texts, digests = _texts(table, errors), table.get("specs", {})
         if not isinstance(digests, Mapping) or not all(
             isinstance(digest, str) for digest in digests.values()
         ):
-            faults.append("[specs] is not a table of digests.")
-        plain = plain_values(workload)
+            errors.append("[specs] is not a table of digests.")
+        defaults = plain_values(workload)
         lacking = [name for name in terms_of(workload, "parameter") if name not in parameters]
-        needed = sorted(name for name in lacking if name not in plain)
-        if not faults:
-            faults += [f"parameters.{name} is missing." for name in needed]
-        if "model" not in answers and not faults:
-            faults.append("answers.model is missing.")
-        if faults:
-            raise SpecError("\n".join(f"{where}: {fault}" for fault in faults))
-        defaulted = tuple(name for name in plain if name in lacking)
+        needed = sorted(name for name in lacking if name not in defaults)
+        if not errors:
+            errors += [f"parameters.{name} is missing." for name in needed]
+        if "model" not in answers and not errors:
+            errors.append("answers.model is missing.")
+        if errors:
+            raise SpecError("\n".join(f"{where}: {error}" for error in errors))
+        defaulted = tuple(name for name in defaults if name in lacking)
         return cls(
             workload=workload,
             answers=answers,
-            parameters={**{name: plain[name] for name in defaulted}, **parameters},
+            parameters={**{name: defaults[name] for name in defaulted}, **parameters},
             defaulted=defaulted,
             specs=digests,
             **texts,
@@ -169,10 +169,10 @@ def all_answers(plan: Plan, row: Row) -> dict[str, Value]:
     settled, profile = plan.settled(row), plan.workload.profile_kind
     answers = {}
     for name in terms_of(plan.workload.name, "question"):
-        given, made = getattr(plan.request, name, None), settled.get(name)
-        is_choice = given in (None, ALL) or isinstance(given, tuple | list)
+        answer, settled_answer = getattr(plan.request, name, None), settled.get(name)
+        is_choice = answer in (None, ALL) or isinstance(answer, tuple | list)
         if name != _WHOLE_SPACE:
-            answers[name] = made if is_choice or name == profile else given
+            answers[name] = settled_answer if is_choice or name == profile else answer
     for site in plan.source_of(row).sites[:1]:
         answers["price"] = price_of_contract(plan.request.price, site.contract)
     answers = with_one_length(answers)
@@ -193,9 +193,9 @@ def single_answers(request: Request) -> dict[str, Value]:
     """The questions that a request answers with one value, as plain words and numbers."""
     answers: dict[str, Value] = {}
     for name in terms_of(request.workload, "question"):
-        given = getattr(request, name, None)
-        if given not in (None, ALL) and not isinstance(given, tuple | list):
-            answers[name] = _absolute(given) if _is_file(name, given) else given
+        answer = getattr(request, name, None)
+        if answer not in (None, ALL) and not isinstance(answer, tuple | list):
+            answers[name] = _absolute(answer) if _is_file(name, answer) else answer
     if request.specs is not None:
         answers["specs"] = str(request.specs.absolute())
     return answers
@@ -224,50 +224,50 @@ def non_default_parameters(workload: str, row: Row, usual: Row | None = None) ->
     if row.get("prefill_gpu") is None:
         return settings
     pools = {name: row[name] for name in terms_of(workload, "pool")}
-    own = {
+    prefill_settings = {
         name: value
         for name, value in pools.items()
         if name.endswith("replicas") or value != row[name.removeprefix("prefill_")]
     }
-    return settings | own
+    return settings | prefill_settings
 
 
 def _file_parts() -> list[str]:
     """What a plan file holds."""
-    return [one.name for one in fields(SavedPlan) if one.name != "defaulted"]
+    return [part.name for part in fields(SavedPlan) if part.name != "defaulted"]
 
 
 def _read_part(
-    table: Mapping[str, object], part: str, terms: Mapping[str, Term], faults: list[str]
+    table: Mapping[str, object], part: str, terms: Mapping[str, Term], errors: list[str]
 ) -> dict[str, Value]:
-    """The values of a part by the terms they are of, one each; ``faults`` gets what is wrong."""
+    """The values of a part by the terms they are of, one each; ``errors`` gets what is wrong."""
     values = table.get(part)
     if not isinstance(values, Mapping):
-        faults.append(f"there is no table [{part}].")
+        errors.append(f"there is no table [{part}].")
         return {}
-    found: dict[str, Value] = {}
+    parsed: dict[str, Value] = {}
     for name, value in values.items():
         if name not in terms:
-            faults.append(f"{part}.{name} is unknown.{did_you_mean(str(name), terms)}")
+            errors.append(f"{part}.{name} is unknown.{did_you_mean(str(name), terms)}")
             continue
         try:
             if not isinstance(value, str | int | float):
                 raise SearchSpaceError(
                     f"{part}.{name} is one word or number, not {format_input(value)}."
                 )
-            found[name] = parse_value(terms[name], value, f"{part}.{name}")
+            parsed[name] = parse_value(terms[name], value, f"{part}.{name}")
         except SearchSpaceError as error:
-            faults.append(str(error))
-    return found
+            errors.append(str(error))
+    return parsed
 
 
-def _texts(table: Mapping[str, object], faults: list[str]) -> dict[str, str]:
+def _texts(table: Mapping[str, object], errors: list[str]) -> dict[str, str]:
     """The parts that are texts."""
     texts: dict[str, str] = {}
     for name in ("version", "specs_folder"):
         value = table.get(name, "")
         if not isinstance(value, str) or "\0" in value:
-            faults.append(f"{name} is not text.")
+            errors.append(f"{name} is not text.")
         elif name in table:
             texts[name] = value
     return texts

@@ -99,30 +99,30 @@ def serving_mesh(
         table["attention_data_parallel"] = [1]
     if "concurrency" not in settings:
         # More requests than the engine runs at once would only wait.
-        most = engine.scheduler.max_num_seqs * max(table["attention_data_parallel"])
-        useful = {n for n in table["concurrency"] if n <= most}
+        maximum = engine.scheduler.max_num_seqs * max(table["attention_data_parallel"])
+        useful = {n for n in table["concurrency"] if n <= maximum}
         if len(table["concurrency"]) > 1 and useful:
-            table["concurrency"] = sorted({*useful, min(most, max(table["concurrency"]))})
-    alone = {
+            table["concurrency"] = sorted({*useful, min(maximum, max(table["concurrency"]))})
+    single_axes = {
         name: single_axis(ServingConfigurations, name, table[name])
         for name in _ANSWER_ONLY_PARAMETERS
     }
     types = _quantizations(space, settings, model, model.num_experts > 0)
     if caches_activations and "kv_cache" not in {*space.parameters, *settings}:
-        del alone["kv_cache"]
+        del single_axes["kv_cache"]
         caches = np.asarray([_cache_of(code) for code in types["quantization"]], dtype=np.int8)
         types = {**types, "kv_cache": caches}
     layouts = _layouts(table, values["expert_parallel"], counts, model.num_experts > 0)
-    of_cache = [alone[name] for name in _CACHE if name in alone]
+    of_cache = [single_axes[name] for name in _CACHE if name in single_axes]
     axes: list[Sequence[Factor]] = [[layouts], [types], of_cache]
     if "max_num_batched_tokens" in {*space.parameters, *settings}:
-        axes.append([alone["max_num_batched_tokens"]])
+        axes.append([single_axes["max_num_batched_tokens"]])
     else:
         ranks = layouts["attention_data_parallel"].astype(np.float64)
         axes[0] = [
             {**layouts, "max_num_batched_tokens": engine.scheduler.default_step_tokens(ranks)}
         ]
-    return OpenMesh(kind=ServingConfigurations, axes=[*axes, [alone["concurrency"]]])
+    return OpenMesh(kind=ServingConfigurations, axes=[*axes, [single_axes["concurrency"]]])
 
 
 def _layouts(
@@ -133,13 +133,13 @@ def _layouts(
 ) -> Factor:
     """Every layout of a replica once, for each number of GPUs."""
     degrees = [single_axis(ServingConfigurations, name, table[name]) for name in _LAYOUT]
-    plain = cross_product(degrees)
-    stage = numbers(plain, "tensor_parallel") * numbers(plain, "attention_data_parallel")
-    replica = stage * numbers(plain, "pipeline_parallel")
+    layouts = cross_product(degrees)
+    stage = numbers(layouts, "tensor_parallel") * numbers(layouts, "attention_data_parallel")
+    replica = stage * numbers(layouts, "pipeline_parallel")
     if min(len(table[name]) for name in ("pipeline_parallel", "attention_data_parallel")) > 1:
         # Engines combine these two hardly ever; who sets one of them gets both.
-        usual = (plain["pipeline_parallel"] == 1) | (plain["attention_data_parallel"] == 1)
-        plain = {name: values[usual] for name, values in plain.items()}
+        usual = (layouts["pipeline_parallel"] == 1) | (layouts["attention_data_parallel"] == 1)
+        layouts = {name: values[usual] for name, values in layouts.items()}
         stage, replica = stage[usual], replica[usual]
     rows = []
     for spread in spreads:
@@ -151,9 +151,9 @@ def _layouts(
         for count in counts or [0]:
             gpus = np.full_like(stage, count) if counts else replica
             fitting = replica <= gpus if (replica <= gpus).any() else replica > 0
-            columns = [gpus, *plain.values(), ranks]
+            columns = [gpus, *layouts.values(), ranks]
             rows.append(np.stack([column[fitting] for column in columns], axis=1))
-    names = ("num_gpus", *plain, "expert_parallel")
+    names = ("num_gpus", *layouts, "expert_parallel")
     distinct = np.unique(np.concatenate(rows), axis=0)
     # Replicas of one size have room for about as many requests: blocks of them narrow well.
     size = distinct[:, 1] * distinct[:, 2] * distinct[:, 3]
@@ -175,8 +175,8 @@ def _quantizations(
     others = coded_values("quantization", as_values(words, {}))
     pairs = [(code, code) for code in others]
     if experts is not None and has_experts:
-        own = coded_values("expert_quantization", as_values(experts, {}))
-        pairs = [(code, expert) for code in others for expert in own]
+        expert_codes = coded_values("expert_quantization", as_values(experts, {}))
+        pairs = [(code, expert) for code in others for expert in expert_codes]
     columns = np.asarray(pairs, dtype=np.int8)
     return {"quantization": columns[:, 0], "expert_quantization": columns[:, 1]}
 
@@ -208,7 +208,7 @@ def _cache_note(request: Request) -> Mapping[str, str]:
     if not isinstance(words, str) or not caches_activations(request):
         return {}
     word = Quantization.meant(words)
-    cache = {code.word: found.word for code, found in _CACHES.items()}.get(word)
+    cache = {code.word: cache_format.word for code, cache_format in _CACHES.items()}.get(word)
     if cache is None or request.space != SINGLE or "kv_cache" in request.settings:
         return {}
     return {"kv_cache": f"{cache} (as many bits as the activations of {word}, at a roofline)"}
@@ -230,30 +230,41 @@ def on_gpus(scene: HardwareScenario) -> HardwareScenario:
     is_named = "/" in name and not name.endswith(".toml")
     if is_named or _has_types(scene) or not _is_unpacked(stored_types(model)[1], _gpus(scene)):
         return scene
-    found = next(
+    checkpoint = next(
         (other for other in _others(scene) if _suits(other.quantization, _gpus(scene))), None
     )
-    if found is None:
+    if checkpoint is None:
         return scene
-    return replace(scene, question=replace(question, model=in_format(model, found.quantization)))
+    return replace(
+        scene, question=replace(question, model=in_format(model, checkpoint.quantization))
+    )
 
 
 def weights_note(scene: HardwareScenario) -> Mapping[str, str]:
     """Of a scene that `on_gpus` made, the types of its weights where several are published."""
     model = scene.question.model
-    suited = [one for one in _others(scene) if _suits(one.quantization, _gpus(scene))]
+    suited = [
+        checkpoint for checkpoint in _others(scene) if _suits(checkpoint.quantization, _gpus(scene))
+    ]
     if not suited or _has_types(scene):
         return {}
     name = str(scene.question.request.model)
     published = scene.place.machine.catalogue.load_model(name)
-    served = next((one for one in suited if one.quantization in stored_types(model)), None)
+    served = next(
+        (checkpoint for checkpoint in suited if checkpoint.quantization in stored_types(model)),
+        None,
+    )
     if served is not None and stored_types(model) != stored_types(published):
-        of = f"of {served.repository}, not {stored_types(published)[1]} as published"
+        source_text = f"of {served.repository}, not {stored_types(published)[1]} as published"
         why = "which is unpacked to 16 bit"
-        return {"quantization": f"{words_of(model)} {of}, {why} ({served.source})"}
-    also = [f"{one.quantization} as {one.repository}" for one in suited if one is not served]
-    beside = f", published in {' and '.join(also)} too" if also else ""
-    return {"quantization": f"{words_of(model)}{beside} (published weights of {model.name})"}
+        return {"quantization": f"{words_of(model)} {source_text}, {why} ({served.source})"}
+    other_texts = [
+        f"{checkpoint.quantization} as {checkpoint.repository}"
+        for checkpoint in suited
+        if checkpoint is not served
+    ]
+    others_text = f", published in {' and '.join(other_texts)} too" if other_texts else ""
+    return {"quantization": f"{words_of(model)}{others_text} (published weights of {model.name})"}
 
 
 def words_of(model: ModelSpec) -> str:
@@ -367,14 +378,15 @@ def _put_sound(
             "whose file has an audio_tower."
         )
     tokens = audio_tokens(model.audio_tower, request.audio_seconds)
-    told = f"{request.audio_seconds:g} s of sound are {tokens:,} tokens"
+    sound_text = f"{request.audio_seconds:g} s of sound are {tokens:,} tokens"
     if request.input_tokens is None:
         lengths["input_tokens"] += tokens
-        text = f"{USUAL_TOKENS:,} of text (default); {told}"
+        text = f"{USUAL_TOKENS:,} of text (default); {sound_text}"
         notes.defaults["input_tokens"] = f"{lengths['input_tokens']:,}: {text}"
     elif tokens > request.input_tokens:
         raise SpecError(
-            f"{told} of the {request.input_tokens:,} of a prompt: give a longer one, or less sound."
+            f"{sound_text} of the {request.input_tokens:,} of a prompt: give a longer one, or "
+            "less sound."
         )
 
 
@@ -385,9 +397,9 @@ def _refuse_answer_options(request: Request) -> None:
             "A static batch generates: prompts that are embedded or scored are served "
             "(--workload serve)."
         )
-    known = terms_of("serve", "answer")
+    answer_terms = terms_of("serve", "answer")
     for name in (*request.constraints, *request.objectives):
-        if name in known or name == "throughput":
+        if name in answer_terms or name == "throughput":
             raise SpecError(
                 f"{name} is of generated tokens, and there are none with --output-tokens 0: "
                 "give request_latency, prompt_throughput_per_gpu or cost_per_million_tokens."
@@ -399,10 +411,10 @@ def _refuse_answer_options(request: Request) -> None:
 def _work(request: Request, model: ModelSpec, notes: PlanNotes) -> ServingWorkload:
     lengths: dict[str, Any] = {}
     for name in terms_about("length", "serve"):
-        given = getattr(request, name)
-        if given is None:
+        num_tokens = getattr(request, name)
+        if num_tokens is None:
             notes.defaults[name] = f"{USUAL_TOKENS:,} (default)"
-        lengths[name] = USUAL_TOKENS if given is None else given
+        lengths[name] = USUAL_TOKENS if num_tokens is None else num_tokens
     images = image_fields(request, model, request.input_tokens, notes)
     if images and request.input_tokens is None:
         lengths["input_tokens"] += image_tokens(images)
@@ -411,8 +423,8 @@ def _work(request: Request, model: ModelSpec, notes: PlanNotes) -> ServingWorklo
     if request.audio_seconds:
         _put_sound(request, model, lengths, notes)
     fields_of = {field.name for field in fields(ServingWorkload)} - {*terms_about("image")}
-    asked = [name for name in terms_of("serve", "question") if name in fields_of]
-    values = {name: getattr(request, name) for name in asked}
+    questions = [name for name in terms_of("serve", "question") if name in fields_of]
+    values = {name: getattr(request, name) for name in questions}
     values["prefix_cache_hit_rate"] = request.prefix_cache_hit_rate or 0.0
     values |= (variations := variations_of(request))
     for name, variation in variations.items():
@@ -472,29 +484,29 @@ def variations_of(request: Request) -> dict[str, float]:
     usual = dict.fromkeys(terms_about("length_variation"), _VARIATION * varies)
     if request.output_tokens == 0:
         usual["output_variation"] = 0.0
-    given = {name: getattr(request, name) for name in usual}
-    return {name: usual[name] if value is None else value for name, value in given.items()}
+    answers = {name: getattr(request, name) for name in usual}
+    return {name: usual[name] if value is None else value for name, value in answers.items()}
 
 
 def _drafted(request: Request) -> int:
     """Drafted tokens of a step; of several numbers each is a request of its own."""
-    given = request.draft_tokens
-    return given if isinstance(given, int) else max(given)
+    draft_tokens = request.draft_tokens
+    return draft_tokens if isinstance(draft_tokens, int) else max(draft_tokens)
 
 
 def _method(request: Request, model: ModelSpec) -> DraftMethod:
     """What drafts: as it is said, a model that is named, or modules that the model has."""
-    given = request.draft_method
+    method_name = request.draft_method
     modules = max(model.num_nextn_predict_layers, model.mtp_num_layers)
-    if given is None:
+    if method_name is None:
         if request.draft_model is not None:
             return DraftMethod.DRAFT_MODEL
         return DraftMethod.MTP if modules and request.draft_tokens else DraftMethod.UNSAID
     try:
-        method = DraftMethod(given)
+        method = DraftMethod(method_name)
     except ValueError:
-        known = ", ".join(filter(None, DraftMethod))
-        raise SpecError(f"Unknown draft_method {given!r}. Known: {known}.") from None
+        methods = ", ".join(filter(None, DraftMethod))
+        raise SpecError(f"Unknown draft_method {method_name!r}. Known: {methods}.") from None
     if (method is DraftMethod.DRAFT_MODEL) != (request.draft_model is not None):
         raise SpecError("--draft-method draft_model needs --draft-model, and no other method does.")
     if method is DraftMethod.MTP and not modules:
@@ -503,15 +515,15 @@ def _method(request: Request, model: ModelSpec) -> DraftMethod:
 
 
 def _targets(request: Request) -> AdapterTargets:
-    given = request.lora_targets
-    if given and not request.lora_rank:
+    targets = request.lora_targets
+    if targets and not request.lora_rank:
         raise SpecError("--lora-targets needs --lora-rank.")
     try:
-        return served_targets(given)
+        return served_targets(targets)
     except ValueError:
-        known = ", ".join(AdapterTargets)
+        choices = ", ".join(AdapterTargets)
         raise SpecError(
-            f"Unknown lora_targets {given!r}. Known: {known}; or names of modules such as "
+            f"Unknown lora_targets {targets!r}. Known: {choices}; or names of modules such as "
             "q_proj,v_proj."
         ) from None
 
@@ -536,15 +548,15 @@ def draft_of(request: Request, model: ModelSpec, catalogue: Catalogue) -> ModelS
 
 def tried_types(question: WorkloadQuestion, space: SearchSpace) -> dict[str, list[str]]:
     """The types that a space has several of, where nobody set one and none are published."""
-    given = {*question.request.settings}
+    specified = {*question.request.settings}
     published = question.model.quantization, question.model.expert_quantization
     if question.request.precision is not None or any(published):
-        given.add("quantization")
+        specified.add("quantization")
     tried = {name: as_values(space.parameters.get(name, ()), {}) for name in _TYPES}
     return {
         name: [str(format_value(name, code)) for code in coded_values(name, values)]
         for name, values in tried.items()
-        if name not in given and len(values) > 1
+        if name not in specified and len(values) > 1
     }
 
 
@@ -590,10 +602,10 @@ def with_max_num_seqs(
 
 def eager(engine: EngineProfile) -> EngineProfile:
     """The engine whose host launches the kernels of every step one by one."""
-    e, alone = engine.execution, engine.without_graphs
+    e, without_graphs = engine.execution, engine.without_graphs
     layer, routing = e.prefill_launch_time, 0.0
-    if alone is not None:
-        layer, routing = alone.layer_launch_time, alone.expert_launch_time
+    if without_graphs is not None:
+        layer, routing = without_graphs.layer_launch_time, without_graphs.expert_launch_time
     execution = replace(
         e,
         decode_launch_time=max(e.decode_launch_time, layer),

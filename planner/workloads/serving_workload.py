@@ -191,10 +191,10 @@ def _drafted(work: ServingWorkload) -> str:
 
 def layout(row: Mapping[str, object]) -> str:
     """``8 x tp4``: replicas and how each is split; ``2 x tp1 + 3 x tp2``: prefill and decode."""
-    mine = f"{row['replicas']:,} x {_split(row, '')}"
+    workers = f"{row['replicas']:,} x {_split(row, '')}"
     if row.get("prefill_replicas") is None:
-        return mine
-    return f"{row['prefill_replicas']:,} x {_split(row, PREFILL)} + {mine}"
+        return workers
+    return f"{row['prefill_replicas']:,} x {_split(row, PREFILL)} + {workers}"
 
 
 def _split(row: Mapping[str, object], prefix: str) -> str:
@@ -214,12 +214,12 @@ def _in_short(row: Mapping[str, object]) -> str:
 
 def _brief(row: Mapping[str, object]) -> str:
     """The replicas or the workers, the types, and the requests at once."""
-    mine, each = f"{row['replicas']:,} x {_split(row, '')}", "in each replica"
+    workers, each = f"{row['replicas']:,} x {_split(row, '')}", "in each replica"
     if row.get("prefill_replicas") is not None:
         before = f"{row['prefill_replicas']:,} x {_split(row, PREFILL)} for prefill"
-        mine, each = f"{before} + {mine} for decode", "in each"
+        workers, each = f"{before} + {workers} for decode", "in each"
     types = f"{row['quantization']}, {row['kv_cache']} cache"
-    return f"{mine}, {types}, {row['concurrency']:,} requests {each}"
+    return f"{workers}, {types}, {row['concurrency']:,} requests {each}"
 
 
 def _blamed(candidates: Candidates, rule: str) -> str:
@@ -379,14 +379,14 @@ def _pools(
     rate: float | None,
 ) -> PoolSource:
     """Workers of one ``mesh``, but for settings of the prefill workers alone."""
-    beside = _prefill_hardware(scene)
-    plain = {
+    prefill_hardware = _prefill_hardware(scene)
+    shared_settings = {
         name: value for name, value in settings.items() if name not in terms_of("serve", "pool")
     }
-    own = {
+    prefill_settings = {
         name.removeprefix(PREFILL): value
         for name, value in settings.items()
-        if name not in plain and name not in _NUMBERS
+        if name not in shared_settings and name not in _NUMBERS
     }
     replicas, prefill_replicas = (_number(name, settings.get(name)) for name in _NUMBERS)
     if not scene.question.counts and (replicas is None) != (prefill_replicas is None):
@@ -395,9 +395,11 @@ def _pools(
     return PoolSource(
         setting=setting,
         space=PoolSpace(
-            prefill_setting=_setting(scene, beside),
+            prefill_setting=_setting(scene, prefill_hardware),
             decode_setting=setting,
-            prefill_mesh=_mesh(scene, {**plain, **own}) if own else mesh,
+            prefill_mesh=_mesh(scene, {**shared_settings, **prefill_settings})
+            if prefill_settings
+            else mesh,
             decode_mesh=mesh,
             counts=counts,
             request_rate=rate,
@@ -407,7 +409,7 @@ def _pools(
         ),
         counts=counts,
         site=scene.place.site,
-        prefill_site=beside.site,
+        prefill_site=prefill_hardware.site,
     )
 
 
@@ -427,16 +429,16 @@ def _prefill_hardware(scene: HardwareScenario) -> PricedHardware:
 
 def _setting(scene: HardwareScenario, place: PricedHardware) -> ServingSetting:
     question = scene.question
-    kept, has = question.work.host_cache, place.machine.host_memory
-    if kept and place.machine.gpu.unified_memory:
+    host_cache, host_memory = question.work.host_cache, place.machine.host_memory
+    if host_cache and place.machine.gpu.unified_memory:
         raise SearchSpaceError(
             f"{place.machine.gpu.name} and its host have one memory, which its cache has already: "
             "leave out --host-cache."
         )
-    if kept > has:
+    if host_cache > host_memory:
         raise SearchSpaceError(
-            f"--host-cache {format_gib(kept)} is more than the host memory of a GPU, "
-            f"{format_gib(has)} of {place.machine.gpu.name}: give no more."
+            f"--host-cache {format_gib(host_cache)} is more than the host memory of a GPU, "
+            f"{format_gib(host_memory)} of {place.machine.gpu.name}: give no more."
         )
     setting = ServingSetting(
         machine=place.machine,
@@ -567,9 +569,9 @@ def _limits(question: WorkloadQuestion, source: Source) -> dict[str, float]:
 def _furthest(question: WorkloadQuestion) -> float:
     """The front's end, unless the user says by an objective or a limit how far to look."""
     request = question.request
-    known = terms_of(request.workload, "limit")
-    own_end = any(known[name].type in _COSTS for name in request.constraints if name in known)
-    return math.inf if request.objectives or own_end else _TIMES_THE_BEST
+    limits = terms_of(request.workload, "limit")
+    limits_cost = any(limits[name].type in _COSTS for name in request.constraints if name in limits)
+    return math.inf if request.objectives or limits_cost else _TIMES_THE_BEST
 
 
 def _assumed(question: WorkloadQuestion) -> dict[str, float]:

@@ -182,9 +182,9 @@ def _at_load(source: ReplicaSource | PoolSource, configurations: Any) -> Any:
     best = int(np.argmax(reached))
     if enough.size:
         # It has places for more: how near the capacity is says how long the wait for one is.
-        found = source.judged(configurations.rows(enough[:1]))
-        promises = replace(found.promises, capacity=reached[[best]])
-        return replace(found, promises=promises).at_rate(stated)
+        deployments = source.judged(configurations.rows(enough[:1]))
+        promises = replace(deployments.promises, capacity=reached[[best]])
+        return replace(deployments, promises=promises).at_rate(stated)
     if reached[best] == 0:
         return source.judged(configurations.rows([0])).at_load
     if source.setting.workload.num_requests is not None:

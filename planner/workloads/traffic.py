@@ -89,17 +89,19 @@ def read_range(text: str, option_name: str = "prompt_range") -> LengthRange:
     Raises SearchSpaceError if it is none of these.
     """
     match = _RANGE.fullmatch("".join(text.split()))
-    most, above, end = match.groups() if match else (None, None, None)
-    found = LengthRange(
+    maximum, above, end = match.groups() if match else (None, None, None)
+    length_range = LengthRange(
         above=0.0 if above is None else parse_int(above, option_name, 0, unit="tokens"),
-        most=parse_int(end or most, option_name, 1, unit="tokens") if end or most else math.inf,
+        most=parse_int(end or maximum, option_name, 1, unit="tokens")
+        if end or maximum
+        else math.inf,
     )
-    if match is None or found.above >= found.most:
+    if match is None or length_range.above >= length_range.most:
         raise SearchSpaceError(
             f"{option_name} is a range of tokens such as <=6k, >6k or >2k-6k, not "
             f"{format_input(text)}."
         )
-    return found
+    return length_range
 
 
 @record(kw_only=True)
@@ -115,22 +117,24 @@ class PromptLengths:
 
     def within(self, part: LengthRange) -> tuple[float, dict[str, float]]:
         """The share of the requests with prompts in a range, and their lengths by term."""
-        kept = (self.lengths > part.above) & (self.lengths <= part.most)
-        weights = self.weights[kept]
-        share, found = float(weights.sum()), dict[str, float]()
+        is_within = (self.lengths > part.above) & (self.lengths <= part.most)
+        weights = self.weights[is_within]
+        share, lengths_by_term = float(weights.sum()), dict[str, float]()
         for kind, each in (("input", self.lengths), ("output", self.answers)):
             if each is not None and share:
-                mean, square = (float(weights @ each[kept] ** power) / share for power in (1, 2))
-                found[f"{kind}_tokens"] = max(round(mean), 1)
+                mean, square = (
+                    float(weights @ each[is_within] ** power) / share for power in (1, 2)
+                )
+                lengths_by_term[f"{kind}_tokens"] = max(round(mean), 1)
                 variation = math.sqrt(max(square / mean**2 - 1, 0.0))
-                found[f"{kind}_variation"] = round(variation, 3)
-        return share, found
+                lengths_by_term[f"{kind}_variation"] = round(variation, 3)
+        return share, lengths_by_term
 
     def quantiles(self, shares: Sequence[float]) -> list[int]:
         """Tokens that these shares of the prompts do not exceed."""
         order = np.argsort(self.lengths, kind="stable")
         places = np.searchsorted(np.cumsum(self.weights[order]), np.asarray(shares) - 1e-9)
-        return [round(float(one)) for one in self.lengths[order][places]]
+        return [round(float(length)) for length in self.lengths[order][places]]
 
 
 def prompts_of(request: Request) -> PromptLengths:
@@ -185,32 +189,34 @@ def _fitted(
 
 
 def traffic_answers(
-    asked: Mapping[str, object], base: Request | None, option_name: Callable[[str], str] = str
+    answers: Mapping[str, object], base: Request | None, option_name: Callable[[str], str] = str
 ) -> Mapping[str, object]:
-    """What is ``asked`` of traffic, beside what a ``base`` has, answers of others, by term.
+    """What is ``answers`` of traffic, beside what a ``base`` has, answers of others, by term.
 
     Raises SpecError or SearchSpaceError if a file cannot be read, or has no times; something is not
     what its term takes.
     """
 
     def of(name: str) -> object:
-        given = asked.get(name, getattr(base or Request, name))
-        return None if given is None else parse_value(glossary()[name], given, option_name(name))
+        answer = answers.get(name, getattr(base or Request, name))
+        return None if answer is None else parse_value(glossary()[name], answer, option_name(name))
 
     def number_of(name: str) -> float:
         return float(str(of(name)))
 
-    answers: dict[str, object] = {}
+    traffic: dict[str, object] = {}
     part = of("prompt_range")
-    given = [name for name in _MEASURED if name in asked or ("prompt_range" in asked and of(name))]
-    if given:
-        answers |= answers_of(
-            given[0], str(of(given[0])), None if part is None else str(part), option_name
+    measured = [
+        name for name in _MEASURED if name in answers or ("prompt_range" in answers and of(name))
+    ]
+    if measured:
+        traffic |= answers_of(
+            measured[0], str(of(measured[0])), None if part is None else str(part), option_name
         )
-    if {*_HABITS} & {*asked} and all(of(name) is not None for name in _HABITS):
+    if {*_HABITS} & {*answers} and all(of(name) is not None for name in _HABITS):
         number, share = number_of(USERS), number_of(ACTIVE_SHARE)
-        answers["request_rate"] = number * share * number_of(REQUESTS_PER_USER) / HOUR
-    return answers
+        traffic["request_rate"] = number * share * number_of(REQUESTS_PER_USER) / HOUR
+    return traffic
 
 
 def answers_of(
@@ -221,15 +227,15 @@ def answers_of(
     Raises SpecError if it is no name that is shipped and no file that can be read, or a trace
     without times; SearchSpaceError if no prompt is in that part.
     """
-    path, known = Path(text), shipped_lengths() if question == "lengths" else {}
-    if question == "lengths" and text not in known and state_of(path)[1] == 0:
-        hint = did_you_mean(text, known)
+    path, shipped = Path(text), shipped_lengths() if question == "lengths" else {}
+    if question == "lengths" and text not in shipped and state_of(path)[1] == 0:
+        hint = did_you_mean(text, shipped)
         raise SpecError(
             f"{option_name(question)}: {format_input(text)} is no file, and not among "
-            f"{', '.join(known)}.{hint}"
+            f"{', '.join(shipped)}.{hint}"
         )
-    found: dict[str, object] = {
-        **(known[text].answers if text in known else trace_of(path).lengths)
+    answers: dict[str, object] = {
+        **(shipped[text].answers if text in shipped else trace_of(path).lengths)
     }
     rate = trace_of(path).request_rate if question == "trace" else None
     if question == "trace":
@@ -240,16 +246,16 @@ def answers_of(
                 f"{path}: has no {lacks}: give it as {option_name('lengths')}, or add a "
                 "column of times."
             )
-        found["request_rate"] = rate
+        answers["request_rate"] = rate
     if part is not None:
         prompts = _measured_prompts(question, text)
-        share, own = prompts.within(read_range(part, option_name("prompt_range")))
+        share, part_answers = prompts.within(read_range(part, option_name("prompt_range")))
         if not share:
             raise SearchSpaceError(f"{option_name('prompts')}: {text} has none of {part} tokens.")
-        found |= own
+        answers |= part_answers
         if rate is not None:
-            found["request_rate"] = share * rate
-    return found
+            answers["request_rate"] = share * rate
+    return answers
 
 
 def measured_answers(request: Request) -> Mapping[str, object]:
@@ -274,27 +280,29 @@ def trace_of(path: Path, part: str | None = None) -> Trace:
 def state_of(path: Path) -> tuple[Path, int, int]:
     """A path, and what changes with its file."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):
         return path, 0, 0
-    return path.absolute(), found.st_mtime_ns, found.st_size
+    return path.absolute(), status.st_mtime_ns, status.st_size
 
 
 @cache
 def _read(path: Path, changed: int, size: int, part: str | None) -> Trace:
     if part is None:
         return read_trace(path)
-    trace, own = _read(path, changed, size, None), read_range(part)
-    kept = (trace.input_tokens > own.above) & (trace.input_tokens <= own.most)
-    times = trace.times[kept] if trace.times.size else trace.times
-    of_kept = np.repeat(kept, trace.block_counts) if trace.blocks.size else slice(None)
+    trace, length_range = _read(path, changed, size, None), read_range(part)
+    is_within = (trace.input_tokens > length_range.above) & (
+        trace.input_tokens <= length_range.most
+    )
+    times = trace.times[is_within] if trace.times.size else trace.times
+    is_block_within = np.repeat(is_within, trace.block_counts) if trace.blocks.size else slice(None)
     return replace(
         trace,
         times=times - times[0] if times.size else times,
-        input_tokens=trace.input_tokens[kept],
-        output_tokens=trace.output_tokens[kept],
-        blocks=trace.blocks[of_kept],
-        block_counts=trace.block_counts[kept] if trace.blocks.size else trace.block_counts,
+        input_tokens=trace.input_tokens[is_within],
+        output_tokens=trace.output_tokens[is_within],
+        blocks=trace.blocks[is_block_within],
+        block_counts=trace.block_counts[is_within] if trace.blocks.size else trace.block_counts,
     )
 
 
@@ -326,11 +334,11 @@ def traffic_defaults(request: Request) -> Mapping[str, str]:
     """Where lengths and the rate come from, by term, as far as traffic was told by them."""
     defaults: dict[str, str] = {}
     if question := _measured_by(request):
-        given = str(getattr(request, question))
-        shipped = shipped_lengths().get(given) if question == "lengths" else None
-        trace = None if shipped else trace_of(Path(given), request.prompt_range)
+        measured_name = str(getattr(request, question))
+        shipped = shipped_lengths().get(measured_name) if question == "lengths" else None
+        trace = None if shipped else trace_of(Path(measured_name), request.prompt_range)
         source = shipped.description if shipped else trace.told() if trace else ""
-        source = f"{Path(given).name}: {source}" if question == "trace" else source
+        source = f"{Path(measured_name).name}: {source}" if question == "trace" else source
         source += f", prompts {request.prompt_range}" if request.prompt_range else ""
         defaults = {
             name: f"{value:,.4g} ({source})"

@@ -119,21 +119,21 @@ def with_expert_adapters(
 
     Raises SearchSpaceError if it is unknown, or asked for where there is nothing to adapt.
     """
-    given = request.expert_adapters
+    requested = request.expert_adapters
     is_wide = work.adapter.is_low_rank and work.lora_targets is AdapterTargets.ALL_LINEAR
-    if given is not None:
-        found = _word("expert_adapters", given, ExpertAdapters)
-        if found is not ExpertAdapters.NONE and not (is_wide and model.num_experts):
+    if requested is not None:
+        adapters = _word("expert_adapters", requested, ExpertAdapters)
+        if adapters is not ExpertAdapters.NONE and not (is_wide and model.num_experts):
             raise SearchSpaceError(
                 "expert_adapters needs lora_targets all_linear and a model with routed experts."
             )
-        return replace(work, expert_adapters=found)
+        return replace(work, expert_adapters=adapters)
     if not (is_wide and model.num_experts):
         return work
-    usual = profile.expert_adapters
-    if usual is ExpertAdapters.NONE and names_feed_forward(request.lora_targets or ""):
-        usual = ExpertAdapters.EACH
-    return replace(work, expert_adapters=usual)
+    default = profile.expert_adapters
+    if default is ExpertAdapters.NONE and names_feed_forward(request.lora_targets or ""):
+        default = ExpertAdapters.EACH
+    return replace(work, expert_adapters=default)
 
 
 def expert_words(work: AdapterSetup) -> str:
@@ -179,9 +179,9 @@ def sample_fields(
     if padding is Padding.PACKED:
         counted = request.num_samples is not None and deviation is None
         if (mean is not None and not counted) or deviation is not None:
-            given = "sample_length_deviation" if mean is None else "mean_sample_length"
+            option = "sample_length_deviation" if mean is None else "mean_sample_length"
             raise SearchSpaceError(
-                f"Samples that are packed fill their sequences: {given} needs padding "
+                f"Samples that are packed fill their sequences: {option} needs padding "
                 "longest, full or none, or num_samples."
             )
         return {}
@@ -200,8 +200,8 @@ def sample_answers(work: TrainingWorkload) -> dict[str, Value]:
     """What a plan says of samples that do not fill their sequences."""
     if work.padding is Padding.PACKED:
         return {}
-    found = {name: getattr(work, name) for name in terms_about("sample_padding")}
-    return found | {PADDING: str(work.padding)}
+    answers = {name: getattr(work, name) for name in terms_about("sample_padding")}
+    return answers | {PADDING: str(work.padding)}
 
 
 def _refuse_useless(request: Request, kind: AdapterKind) -> None:
@@ -217,20 +217,20 @@ def _refuse_useless(request: Request, kind: AdapterKind) -> None:
     }
     low_rank = dict.fromkeys(terms_about("low_rank"), (kind.is_low_rank, ": lora or qlora"))
     for name, (suits, which) in (low_rank | needed).items():
-        given = getattr(request, name)
-        if not suits and given not in (None, getattr(Request, name)):
+        answer = getattr(request, name)
+        if not suits and answer not in (None, getattr(Request, name)):
             raise SearchSpaceError(f"{name} needs an adapter{which}.")
 
 
-def _count(name: str, given: int | None, defaults: MutableMapping[str, str]) -> int:
+def _count(name: str, count: int | None, defaults: MutableMapping[str, str]) -> int:
     """A number of an adapter, within its limits; the default is noted."""
-    usual, most = _COUNTS[name]
-    if given is None:
-        defaults[name] = f"{usual} (default)"
-        return usual
-    if not _is_whole(given, 1, most):
-        raise SearchSpaceError(f"{name} is a whole number from 1 to {most:,}, not {given!r}.")
-    return given
+    default, maximum = _COUNTS[name]
+    if count is None:
+        defaults[name] = f"{default} (default)"
+        return default
+    if not _is_whole(count, 1, maximum):
+        raise SearchSpaceError(f"{name} is a whole number from 1 to {maximum:,}, not {count!r}.")
+    return count
 
 
 def mtp_num_layers(request: Request, model: ModelSpec, defaults: MutableMapping[str, str]) -> int:
@@ -238,34 +238,34 @@ def mtp_num_layers(request: Request, model: ModelSpec, defaults: MutableMapping[
 
     Raises SearchSpaceError if their number makes no sense, or they are asked for beside an adapter.
     """
-    asked, is_frozen = request.mtp_num_layers, adapter_kind(request) is not AdapterKind.NONE
-    if asked is None:
+    num_layers, is_frozen = request.mtp_num_layers, adapter_kind(request) is not AdapterKind.NONE
+    if num_layers is None:
         published = 0 if is_frozen else model.num_nextn_predict_layers
         if published:
             defaults["mtp_num_layers"] = f"{published} (published run of {model.name})"
         return published
-    if not _is_whole(asked, 0, MOST_MODULES):
+    if not _is_whole(num_layers, 0, MOST_MODULES):
         raise SearchSpaceError(
-            f"mtp_num_layers is a whole number from 0 to {MOST_MODULES}, not {asked!r}."
+            f"mtp_num_layers is a whole number from 0 to {MOST_MODULES}, not {num_layers!r}."
         )
-    if asked and is_frozen:
+    if num_layers and is_frozen:
         raise SearchSpaceError(
             "mtp_num_layers trains whole modules, an adapter none: leave one of them out."
         )
-    return asked
+    return num_layers
 
 
-def _is_whole(value: object, least: int, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+def _is_whole(value: object, minimum: int, maximum: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum
 
 
-def _word(name: str, given: str, kind: type[_Words]) -> _Words:
+def _word(name: str, word: str, kind: type[_Words]) -> _Words:
     """A member of a closed set of words, in any case and with dashes or underscores."""
-    text = str(given).strip().lower().replace("-", "_")
+    text = str(word).strip().lower().replace("-", "_")
     if text not in list(kind):
         hint = did_you_mean(text, list(kind))
-        known = ", ".join((*kind, *_ALSO.get(name, ())))
-        raise SearchSpaceError(f"{name} {given!r} is unknown.{hint} Known: {known}.")
+        choices = ", ".join((*kind, *_ALSO.get(name, ())))
+        raise SearchSpaceError(f"{name} {word!r} is unknown.{hint} Known: {choices}.")
     return kind(text)
 
 
@@ -288,9 +288,9 @@ def with_tokens(
 
     Raises SpecError if several things say how long the run is, or the epochs are none.
     """
-    given = {name: value for name in LENGTHS if (value := getattr(request, name)) is not None}
-    if len(given) > 1:
-        options = " and ".join(LENGTHS[name] for name in given)
+    run_lengths = {name: value for name in LENGTHS if (value := getattr(request, name)) is not None}
+    if len(run_lengths) > 1:
+        options = " and ".join(LENGTHS[name] for name in run_lengths)
         raise SpecError(f"Each of {options} says how long the run is: give one of them.")
     epochs = 1.0 if request.epochs is None else request.epochs
     if not epochs > 0:
@@ -312,7 +312,7 @@ def with_tokens(
         raise SpecError(f"A run of {origin} has {tokens:g} tokens: no run has {_MOST:g} or more.")
     words = f"{tokens / 1e9:,.0f} billion" if tokens >= 1e9 else format_large(tokens)
     notes.defaults["total_tokens"] = f"{words} ({origin})"
-    if work.training_objective is not TrainingObjective.PRETRAIN and not given:
+    if work.training_objective is not TrainingObjective.PRETRAIN and not run_lengths:
         notes.defaults["total_tokens"] = (
             f"{words}, for which time and cost are shown, as neither samples nor steps are "
             f"given: --samples N --epochs E give those of a run ({origin})"
@@ -334,9 +334,9 @@ def _assumed(objective: TrainingObjective, model: ModelSpec) -> tuple[float, str
     """Tokens of a run where the user says nothing of it, and where they come from."""
     if objective is not TrainingObjective.PRETRAIN:
         return UNKNOWN_TOKENS, "default of fine-tuning"
-    given = model.training.total_tokens if model.training else None
-    if given is not None:
-        return given, f"published run of {model.name}"
+    published_tokens = model.training.total_tokens if model.training else None
+    if published_tokens is not None:
+        return published_tokens, f"published run of {model.name}"
     tokens = float(_TOKENS_PER_PARAMETER * count_parameters(model).total)
     return tokens, "20 per parameter, arXiv:2203.15556"
 
@@ -346,17 +346,17 @@ def objective_of(request: Request, *, is_frozen: bool) -> TrainingObjective:
 
     Raises SpecError if it is unknown, or something beside it makes no sense.
     """
-    usual = TrainingObjective.SFT if is_frozen else TrainingObjective.PRETRAIN
-    given = request.training_objective
-    found = usual if given is None else parse_objective(given)
-    can_precompute = found.has_reference and not found.needs_rollouts
+    default = TrainingObjective.SFT if is_frozen else TrainingObjective.PRETRAIN
+    requested = request.training_objective
+    objective = default if requested is None else parse_objective(requested)
+    can_precompute = objective.has_reference and not objective.needs_rollouts
     if request.precompute_ref_log_probs and not can_precompute:
         raise SpecError("precompute_ref_log_probs needs training_objective dpo or kto.")
-    if request.mtp_num_layers and found.is_preference:
+    if request.mtp_num_layers and objective.is_preference:
         raise SpecError(
-            f"{found} trains no modules of multi-token prediction: leave out mtp_num_layers."
+            f"{objective} trains no modules of multi-token prediction: leave out mtp_num_layers."
         )
-    return found
+    return objective
 
 
 def objective_answers(work: TrainingWorkload) -> dict[str, Value]:
@@ -388,9 +388,9 @@ def objective_words(work: TrainingWorkload) -> list[str]:
         words.append("1 forward pass more of another answer")
     if of_reference:
         passes = "1 forward pass" if of_reference == 1 else f"{of_reference} forward passes"
-        whose = "a reference model, whose weights are kept"
+        reference = "a reference model, whose weights are kept"
         words.append(
-            f"{passes} of {whose if work.keeps_reference else 'the adapters switched off'}"
+            f"{passes} of {reference if work.keeps_reference else 'the adapters switched off'}"
         )
     elif objective.has_reference:
         words.append("the reference was computed before and is not counted")
@@ -416,13 +416,13 @@ def published_precision(
     published = model.training
     if published is None or published.precision == "bf16":
         return None
-    given = (request.precision, request.sequence_length, request.global_batch_size)
-    if any(value is not None for value in given) or any(
+    answers = (request.precision, request.sequence_length, request.global_batch_size)
+    if any(value is not None for value in answers) or any(
         name in request.settings for name in _PUBLISHED_FIELDS
     ):
         return None
-    is_own_space = request.space not in (None, SINGLE)
-    if is_own_space or objective is not TrainingObjective.PRETRAIN:
+    has_custom_space = request.space not in (None, SINGLE)
+    if has_custom_space or objective is not TrainingObjective.PRETRAIN:
         return None
     return published.precision
 
@@ -434,17 +434,19 @@ def has_precision(gpu: GpuSpec, word: str) -> bool:
 
 def unmeasured_note(request: Request) -> str:
     """What is assumed of precisions of which no published run is among those that were fitted."""
-    said = request.settings.get("precision", request.precision)
-    asked = said if isinstance(said, list | tuple) else str(said or "").split(",")
-    words = {ComputePrecision.meant(str(word)) for word in asked}
+    specified = request.settings.get("precision", request.precision)
+    precisions = (
+        specified if isinstance(specified, list | tuple) else str(specified or "").split(",")
+    )
+    words = {ComputePrecision.meant(str(word)) for word in precisions}
     rare = [
         word for word in ComputePrecision.words() if word in words - {*ComputePrecision.usual()}
     ]
     if not rare:
         return ""
-    told = f"{', '.join(rare)}: kernels not measured in it reach the share of the peak of bf16"
+    note = f"{', '.join(rare)}: kernels not measured in it reach the share of the peak of bf16"
     narrow = "; what int8 products do not read stays as in bf16" if "int8" in rare else ""
-    return f"{told}, and no published run uses it{narrow}"
+    return f"{note}, and no published run uses it{narrow}"
 
 
 def precision_note(request: Request, catalogue: Catalogue, model: ModelSpec, word: str) -> str:
@@ -497,15 +499,15 @@ def make_training_question(
     space = "pretrain_moe" if model.num_experts else "pretrain_dense"
     if is_frozen:
         space = "fine_tune"
-    given = request.space
+    space_name = request.space
     return WorkloadQuestion(
         request=request,
         model=model,
         work=work,
         counts=counts,
-        space=(space, "default") if given is None else (given, None),
+        space=(space, "default") if space_name is None else (space_name, None),
         profile=(_ADAPTER_FRAMEWORK, "default of adapters")
-        if is_frozen and given == SINGLE
+        if is_frozen and space_name == SINGLE
         else (None, "of the space"),
     )
 
@@ -524,29 +526,32 @@ def _work(
     batch = request.global_batch_size
     steps = "gradient_accumulation_steps" in request.settings
     if batch is None and steps and "global_batch_size" not in request.settings:
-        plain = 1 if request.space == SINGLE else None
+        default_degree = 1 if request.space == SINGLE else None
         batch, origin = global_batch_of(
-            request.settings, counts[0], plain if len(counts) == 1 else None
+            request.settings, counts[0], default_degree if len(counts) == 1 else None
         )
         notes.defaults["global_batch_size"] = f"{batch:,} sequences ({origin})"
     if batch is None:
         # An impossible length is refused below, with all other faults of the workload.
         batch, origin = _default_batch(objective, model, max(s, 1))
         batch, origin = _divisible(batch, origin, counts)
-        what = "pairs of sequences" if objective.sequences_per_sample > 1 else "sequences"
-        notes.defaults["global_batch_size"] = f"{batch:,} {what} ({origin})"
+        unit = "pairs of sequences" if objective.sequences_per_sample > 1 else "sequences"
+        notes.defaults["global_batch_size"] = f"{batch:,} {unit} ({origin})"
     _check_length(model, s)
     tokens = 1.0 if request.total_tokens is None else request.total_tokens
     values: dict[str, float] = {SEQUENCE_LENGTH: s, TOTAL_TOKENS: tokens}
     adapter = adapter_fields(request, notes.defaults)
     if request.pipeline_layout:
         _check_layout(model, request)
-    told = {name: getattr(request, name) for name in terms_about("training_field")}
-    told |= {"pipeline_layout": request.pipeline_layout or "", "training_objective": objective}
-    told["global_batch_size"] = batch
+    training_fields = {name: getattr(request, name) for name in terms_about("training_field")}
+    training_fields |= {
+        "pipeline_layout": request.pipeline_layout or "",
+        "training_objective": objective,
+    }
+    training_fields["global_batch_size"] = batch
     samples = sample_fields(request, s, notes.defaults) | image_fields(request, model, s, notes)
     work = check_spec(
-        TrainingWorkload, {**values, **told, **adapter, **samples}, where="the workload"
+        TrainingWorkload, {**values, **training_fields, **adapter, **samples}, where="the workload"
     )
     return with_tokens(work, request, model, notes)
 
@@ -568,9 +573,9 @@ def _default_batch(
     """Samples of a step where the user gives none, and where they come from."""
     if objective is not TrainingObjective.PRETRAIN:
         return _FINE_TUNING_BATCH, "default of fine-tuning"
-    given = model.training.global_batch_tokens if model.training else None
-    batch = _sequences((given or _BATCH_TOKENS) / sequence_length)
-    return batch, _origin(model, given is not None)
+    published_tokens = model.training.global_batch_tokens if model.training else None
+    batch = _sequences((published_tokens or _BATCH_TOKENS) / sequence_length)
+    return batch, _origin(model, published_tokens is not None)
 
 
 def _divisible(batch: int, origin: str, counts: tuple[int, ...]) -> tuple[int, str]:

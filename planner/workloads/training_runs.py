@@ -78,8 +78,8 @@ def _steps(
     yield 2, c.tensor_parallel > domain
     yield 2, c.expert_parallel > domain
     yield 2, (c.tensor_parallel > 1) & ~c.sequence_parallel
-    alone = c.data_parallel * c.context_parallel == 1
-    stage = np.where(alone, ZeroStage.NONE, setting.framework.default_zero_stage)
+    has_no_replicas = c.data_parallel * c.context_parallel == 1
+    stage = np.where(has_no_replicas, ZeroStage.NONE, setting.framework.default_zero_stage)
     yield 2, c.zero_stage != stage
     usual = is_among(c.virtual_pipeline, USUAL_CHUNKS)
     missing = -setting.model.num_hidden_layers % (c.pipeline_parallel * c.virtual_pipeline)
@@ -183,8 +183,8 @@ class TrainingSource(Source):
         """The entry of each number of GPUs."""
         if len(each) == 1:
             return float(each[0])
-        found: FloatArray = each[np.searchsorted(sorted(set(self.counts)), num_gpus)]
-        return found
+        entries: FloatArray = each[np.searchsorted(sorted(set(self.counts)), num_gpus)]
+        return entries
 
     def broken(self, configurations: TrainingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
@@ -388,12 +388,12 @@ class TrainingRuns(Candidates):
         shape = self.shape
         fullest, is_placed = self.estimate.memory.fullest, self.source.site.is_placed
         names = [name for name in terms_about("training_results") if name != "carbon" or is_placed]
-        found = {
+        numbers = {
             **term_columns(names, self, self.run, self.run.goodput, self.estimate),
             **{f"memory_{part}_gib": getattr(fullest, part) / GIB for part in MEMORY_PARTS},
             **{f"time_{part}_s": s for part, s in self.estimate.time_parts.items()},
         }
-        listed = {name: broadcast_flat(np.asarray(value), shape) for name, value in found.items()}
+        listed = {name: broadcast_flat(np.asarray(value), shape) for name, value in numbers.items()}
         named = repeated(self.source.named, shape)
         return {**named, **self._configuration(), **listed}
 

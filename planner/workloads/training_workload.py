@@ -162,72 +162,74 @@ _MUCH = 0.05
 
 def usual_software(scene: HardwareScenario) -> dict[str, str]:
     """What a framework does by default where it could do something that changes the answer."""
-    said = {**scene.space.parameters, **scene.question.request.settings}
+    specified = {**scene.space.parameters, **scene.question.request.settings}
     gpu, profile = scene.place.machine.gpu, scene.profile
-    told = default_notes(scene)
+    notes = default_notes(scene)
     best = _faster_kernel(gpu, profile, AttentionKernel.AUTO)
-    if _KERNEL not in said and best is not None:
-        own = _OF_CLASS[profile.execution.attention_kernels]
-        told[_KERNEL] = f"{own} ({profile.name}'s default; {best.word} is faster on this GPU)"
-    if _LOSS not in said and not profile.tensor_parallel:
+    if _KERNEL not in specified and best is not None:
+        default_kernel = _OF_CLASS[profile.execution.attention_kernels]
+        notes[_KERNEL] = (
+            f"{default_kernel} ({profile.name}'s default; {best.word} is faster on this GPU)"
+        )
+    if _LOSS not in specified and not profile.tensor_parallel:
         logits = scene.question.model.vocab_size * scene.question.work.sequence_length
         each = profile.memory.per_logit
         if each > _FEW_BYTES and each * logits > _MUCH * gpu.memory_capacity:
-            told[_LOSS] = (
+            notes[_LOSS] = (
                 f"{each:g} bytes per logit ({profile.name}'s default; linear, as Liger's or cut "
                 "cross-entropy, keeps almost none)"
             )
-    if _EXPERTS not in said and _may_loop(profile, scene.question.model):
-        told[_EXPERTS] = "grouped (Transformers from 5 on; loop before)"
-    if _COMPILE not in said and profile.compilation.default:
-        told[_COMPILE] = (
+    if _EXPERTS not in specified and _may_loop(profile, scene.question.model):
+        notes[_EXPERTS] = "grouped (Transformers from 5 on; loop before)"
+    if _COMPILE not in specified and profile.compilation.default:
+        notes[_COMPILE] = (
             f"true (as {profile.name}'s published runs; false is slower, and what PyTorch does "
             "where nothing enables it)"
         )
     slower = first_run_slowdown(framework_rule(profile.name).label)
     work = scene.question.work
     if work.tuned is None and slower > 1 and is_first_run(None, work.training_objective):
-        told["tuned"] = (
+        notes["tuned"] = (
             f"no, a first run, which may take {slower:g} times as long as one that was tuned as "
             f"{profile.name}'s published runs were: intervals hold both (--tuned: as those)"
         )
-    return told
+    return notes
 
 
 def other_software(source: Source, row: Mapping[str, object]) -> dict[str, dict[str, str]]:
     """Settings that would make a plan faster or smaller, by what they change."""
     setting = _setting(source)
-    found: dict[str, dict[str, str]] = {}
+    alternatives: dict[str, dict[str, str]] = {}
     is_fused = row["flash_attention"] and row[_KERNEL] != AttentionKernel.EAGER.word
-    own = AttentionKernel[str(row[_KERNEL]).upper()]
-    best = _faster_kernel(setting.machine.gpu, setting.framework, own) if is_fused else None
+    kernel = AttentionKernel[str(row[_KERNEL]).upper()]
+    best = _faster_kernel(setting.machine.gpu, setting.framework, kernel) if is_fused else None
     if best is not None:
-        word = own.word if own else _OF_CLASS[setting.framework.execution.attention_kernels]
-        found[f"{_KERNEL} {best.word} instead of {word}"] = {_KERNEL: best.word}
+        word = kernel.word if kernel else _OF_CLASS[setting.framework.execution.attention_kernels]
+        alternatives[f"{_KERNEL} {best.word} instead of {word}"] = {_KERNEL: best.word}
     each, split = setting.framework.memory.per_logit, number_of_row(row, "tensor_parallel")
     length = setting.workload.sequence_length / number_of_row(row, "context_parallel")
     tokens = number_of_row(row, "micro_batch_size") * length
-    kept = each * tokens * setting.model.vocab_size / split
+    logit_bytes = each * tokens * setting.model.vocab_size / split
     if row[_LOSS] == LossKernel.EAGER.word or (
         row[_LOSS] == LossKernel.AUTO.word
         and each > _FEW_BYTES
-        and kept > _MUCH * setting.machine.gpu.memory_capacity
+        and logit_bytes > _MUCH * setting.machine.gpu.memory_capacity
     ):
         word = LossKernel.LINEAR.word
-        found[f"{_LOSS} {word} (Liger, cut cross-entropy)"] = {_LOSS: word}
+        alternatives[f"{_LOSS} {word} (Liger, cut cross-entropy)"] = {_LOSS: word}
     if setting.framework.compilation.selectable:
         now = str(row[_COMPILE])
         if now == TorchCompile.AUTO.word:
             compiles = setting.framework.compilation.default
             now = (TorchCompile.TRUE if compiles else TorchCompile.FALSE).word
         other = TorchCompile.FALSE if now == TorchCompile.TRUE.word else TorchCompile.TRUE
-        found[f"{_COMPILE} {other.word}"] = {_COMPILE: other.word}
+        alternatives[f"{_COMPILE} {other.word}"] = {_COMPILE: other.word}
     if _may_loop(setting.framework, setting.model):
         loops = row[_EXPERTS] == ExpertCompute.LOOP.word
         word = ExpertCompute.GROUPED.word if loops else ExpertCompute.LOOP.word
         since = "from 5 on" if loops else "before 5"
-        found[f"{_EXPERTS} {word} (Transformers {since})"] = {_EXPERTS: word}
-    return found
+        alternatives[f"{_EXPERTS} {word} (Transformers {since})"] = {_EXPERTS: word}
+    return alternatives
 
 
 def _may_loop(profile: FrameworkProfile, model: ModelSpec) -> bool:
@@ -236,10 +238,10 @@ def _may_loop(profile: FrameworkProfile, model: ModelSpec) -> bool:
 
 
 def _faster_kernel(
-    gpu: GpuSpec, profile: FrameworkProfile, own: AttentionKernel
+    gpu: GpuSpec, profile: FrameworkProfile, current: AttentionKernel
 ) -> AttentionKernel | None:
     """The fastest kernel of the GPU; None where it is not worth naming."""
-    codes = np.array([own, *(kernel for kernel in _TRIED if has_kernel(gpu, kernel))])
+    codes = np.array([current, *(kernel for kernel in _TRIED if has_kernel(gpu, kernel))])
     forward, backward = rates(gpu.efficiency, codes, profile.execution.attention_kernels)
     both = 2 / (1 / forward + 1 / backward)
     best = int(np.argmax(both))
@@ -312,7 +314,7 @@ def framework_defaults(scene: HardwareScenario, work: AdapterSetup) -> dict[str,
     request = scene.question.request
     if isinstance(request, PlanRequest):
         return {}
-    said = {**scene.space.parameters, **request.settings}
+    specified = {**scene.space.parameters, **request.settings}
     values = default_values(scene.profile, work)
     tensor, context = (
         coded_values(name, as_values(request.settings.get(name, 1), {}))
@@ -323,11 +325,11 @@ def framework_defaults(scene: HardwareScenario, work: AdapterSetup) -> dict[str,
     if max(context) > 1:  # as the rule of split sequences asks for
         values.pop("flash_attention", None)
     is_other = any(
-        coded_values(name, as_values(said[name], {})) != coded_values(name, [value])
+        coded_values(name, as_values(specified[name], {})) != coded_values(name, [value])
         for name, value in values.items()
-        if name in said
+        if name in specified
     )
-    return {} if is_other else {n: value for n, value in values.items() if n not in said}
+    return {} if is_other else {n: value for n, value in values.items() if n not in specified}
 
 
 def default_notes(scene: HardwareScenario) -> dict[str, str]:
@@ -335,8 +337,8 @@ def default_notes(scene: HardwareScenario) -> dict[str, str]:
     values = framework_defaults(scene, scene.question.work)
     name, request = scene.profile.name, scene.question.request
     notes = {term: f"{str(value).lower()} ({name}'s default)" for term, value in values.items()}
-    said = {**scene.space.parameters, **request.settings}
-    is_open = "zero_stage" not in said and not isinstance(request, PlanRequest)
+    specified = {**scene.space.parameters, **request.settings}
+    is_open = "zero_stage" not in specified and not isinstance(request, PlanRequest)
     stage = scene.profile.default_zero_stage
     if is_open and stage and max(scene.question.counts) > 1:
         notes["zero_stage"] = f"{stage} (planner assumes it for {name}; 0 shards nothing)"
@@ -370,15 +372,15 @@ def mesh_of(
 
     Raises SearchSpaceError if a parameter or a value is unknown, or there is no value left.
     """
-    as_given = SpecifiedValues.of(settings)
+    specified = SpecifiedValues.of(settings)
     settings = {name: value for name, value in settings.items() if name not in FOLLOWING}
     refuse_unknown(space, settings, NAMES, derived=FOLLOWING)
     counts = sorted(set(num_gpus))
-    said: dict[str, object] = {**space.parameters, **settings}
+    parameter_values: dict[str, object] = {**space.parameters, **settings}
     choices: dict[str, object] = {
         "global_batch_size": workload.global_batch_size,
         "zero_stage": framework.default_zero_stage,
-        **said,
+        **parameter_values,
     }
     bases = {
         "num_hidden_layers": model.num_hidden_layers,
@@ -395,13 +397,13 @@ def mesh_of(
     is_open = "zero_stage" not in settings and not _is_of(space, framework)
     if is_open and framework.default_zero_stage not in table["zero_stage"]:
         table["zero_stage"] = [*framework.zero_stages]
-    if "cp_comm_type" not in said and max(table["context_parallel"]) > 1:
+    if "cp_comm_type" not in parameter_values and max(table["context_parallel"]) > 1:
         table["cp_comm_type"] = coded_values("cp_comm_type", [framework.cp_comm_type])
     table["num_gpus"] = coded_values("num_gpus", counts)
-    alone = min(table["tensor_parallel"]) * min(table["pipeline_parallel"]) >= counts[-1]
-    if alone and "zero_stage" not in said and 0 in framework.zero_stages:
+    has_no_replicas = min(table["tensor_parallel"]) * min(table["pipeline_parallel"]) >= counts[-1]
+    if has_no_replicas and "zero_stage" not in parameter_values and 0 in framework.zero_stages:
         table["zero_stage"] = coded_values("zero_stage", [0])
-    as_given.check(table)
+    specified.check(table)
     return training_mesh(table)
 
 
@@ -410,8 +412,8 @@ def _supported(
 ) -> dict[str, list[float]]:
     """Of each parameter the values that the framework has at all; if it has none, all."""
     several = tuple((name, tuple(values)) for name, values in space.items() if len(values) > 1)
-    kept = _kept_values(several, framework)
-    return {**space, **{name: list(values) for name, values in kept.items()}}
+    supported = _kept_values(several, framework)
+    return {**space, **{name: list(values) for name, values in supported.items()}}
 
 
 @lru_cache(maxsize=256)
@@ -427,13 +429,13 @@ def _kept_values(
     columns = {name: np.full(max(ends.values()), plainest[name], float) for name in several}
     for name, values in several.items():
         columns[name][rows[name]] = values
-    alone = TrainingConfigurations.of(**{**_PLAINEST, **columns})
-    lacking = unsupported(alone, framework)
-    found = {}
+    configurations = TrainingConfigurations.of(**{**_PLAINEST, **columns})
+    lacking = unsupported(configurations, framework)
+    supported = {}
     for name in several.keys() & lacking.keys():
-        no = np.broadcast_to(lacking[name], alone.shape)[rows[name]]
-        found[name] = (*compress(several[name], ~no),) or several[name]
-    return found
+        no = np.broadcast_to(lacking[name], configurations.shape)[rows[name]]
+        supported[name] = (*compress(several[name], ~no),) or several[name]
+    return supported
 
 
 def _is_of(space: SearchSpace, framework: FrameworkProfile) -> bool:
@@ -445,15 +447,15 @@ def _flops_efficiency(
     request: Request, gpu: GpuSpec, precisions: Values
 ) -> float | tuple[float, ...] | None:
     """The share of every peak, or of an achieved rate the share of each precision's peak."""
-    given, name = request.flops_efficiency, "flops_efficiency"
-    if not isinstance(given, str):
-        return share_of_peak(given, "flop/s", float("nan"), name)
+    efficiency, name = request.flops_efficiency, "flops_efficiency"
+    if not isinstance(efficiency, str):
+        return share_of_peak(efficiency, "flop/s", float("nan"), name)
     shares = [float("nan")] * len(ComputePrecision)
     for code in precisions.tolist():
         word = ComputePrecision(code).word
         peak = gpu.peak_flops.get(Precision(word))
         if peak is not None:
-            shares[code] = share_of_peak(given, "flop/s", peak, f"{name} in {word}") or 0.0
+            shares[code] = share_of_peak(efficiency, "flop/s", peak, f"{name} in {word}") or 0.0
     return tuple(shares)
 
 
@@ -520,15 +522,15 @@ def _blamed(candidates: Candidates, rule: str) -> str:
         kernel = format_value(rule, np.ravel(c.attention_kernel)[0])
         return f"{kernel} on {setting.machine.gpu.name}"
     if rule == "precision":
-        own = setting.machine.gpu
-        has = ", ".join(code for code in ComputePrecision.words() if code in own.peak_flops)
-        return f"{format_value(rule, np.ravel(c.precision)[0])}; {own.name} has {has}"
+        gpu = setting.machine.gpu
+        has = ", ".join(code for code in ComputePrecision.words() if code in gpu.peak_flops)
+        return f"{format_value(rule, np.ravel(c.precision)[0])}; {gpu.name} has {has}"
     if rule != "framework":
         return ""
-    asked = unsupported(c, setting.framework)
+    violations = unsupported(c, setting.framework)
     options = ", ".join(
         f"{option}={format_value(option, np.ravel(getattr(c, option))[0])}"
-        for option, is_unsupported in asked.items()
+        for option, is_unsupported in violations.items()
         if np.any(is_unsupported)
     )
     version = setting.framework.checked_version
@@ -543,11 +545,11 @@ def _results(counts: Sequence[int]) -> tuple[str, ...]:
 
 def beyond_positions(model: ModelSpec, sequence_length: int) -> list[str]:
     """That sequences are longer than those a model's computed positions were made for."""
-    known = model.max_position_embeddings
-    if known is None or sequence_length <= known:
+    max_positions = model.max_position_embeddings
+    if max_positions is None or sequence_length <= max_positions:
         return []
     return [
-        f"Sequences of {sequence_length:,} tokens are beyond the {known:,} positions that "
+        f"Sequences of {sequence_length:,} tokens are beyond the {max_positions:,} positions that "
         f"{model.name} was trained with."
     ]
 

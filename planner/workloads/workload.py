@@ -59,8 +59,10 @@ class RepeatedWork:
     @property
     def terms(self) -> dict[str, float]:
         """Seconds of each of its bounds alone, once."""
-        found = {name: at_longest(self.work, term) for name, term in self.work.terms.items()}
-        return {name: seconds for name, seconds in found.items() if seconds > 0}
+        seconds_by_term = {
+            name: at_longest(self.work, term) for name, term in self.work.terms.items()
+        }
+        return {name: seconds for name, seconds in seconds_by_term.items() if seconds > 0}
 
 
 @record(kw_only=True)
@@ -122,12 +124,12 @@ def at_longest(work: KernelWork, values: Numeric) -> float:
 
 def merged(parts: Iterable[TimedPart]) -> tuple[TimedPart, ...]:
     """Parts of a name and module as one each; those without time are left out."""
-    found: dict[tuple[str, str, str], TimedPart] = {}
+    merged_parts: dict[tuple[str, str, str], TimedPart] = {}
     for part in parts:
         key = (part.module, part.name, part.part)
-        before = found.get(key)
-        found[key] = part if before is None else _sum(before, part)
-    return tuple(part for part in found.values() if part.seconds)
+        before = merged_parts.get(key)
+        merged_parts[key] = part if before is None else _sum(before, part)
+    return tuple(part for part in merged_parts.values() if part.seconds)
 
 
 def with_ledger(setting: Setting) -> Setting:
@@ -135,34 +137,36 @@ def with_ledger(setting: Setting) -> Setting:
     return replace(setting, machine=replace(setting.machine, ledger=Ledger()))
 
 
-def _sum(one: TimedPart, other: TimedPart) -> TimedPart:
-    names = dict.fromkeys((*one.terms, *other.terms))
+def _sum(first: TimedPart, second: TimedPart) -> TimedPart:
+    names = dict.fromkeys((*first.terms, *second.terms))
     return replace(
-        one,
-        seconds=one.seconds + other.seconds,
-        terms={name: one.terms.get(name, 0.0) + other.terms.get(name, 0.0) for name in names},
-        done=_alike((*one.done, *other.done)),
+        first,
+        seconds=first.seconds + second.seconds,
+        terms={name: first.terms.get(name, 0.0) + second.terms.get(name, 0.0) for name in names},
+        done=_alike((*first.done, *second.done)),
     )
 
 
 def _alike(done: Iterable[RepeatedWork]) -> tuple[RepeatedWork, ...]:
     """The same work once, as often as all together."""
-    found: list[RepeatedWork] = []
-    for each in done:
-        same = next((at for at, one in enumerate(found) if _is_same(one, each)), None)
-        if same is None:
-            found.append(each)
+    distinct: list[RepeatedWork] = []
+    for addition in done:
+        position = next(
+            (index for index, existing in enumerate(distinct) if _is_same(existing, addition)), None
+        )
+        if position is None:
+            distinct.append(addition)
         else:
-            found[same] = replace(each, times=found[same].times + each.times)
-    return tuple(found)
+            distinct[position] = replace(addition, times=distinct[position].times + addition.times)
+    return tuple(distinct)
 
 
-def _is_same(one: RepeatedWork, other: RepeatedWork) -> bool:
-    if (one.work.formula, one.work.key) != (other.work.formula, other.work.key):
+def _is_same(first: RepeatedWork, second: RepeatedWork) -> bool:
+    if (first.work.formula, first.work.key) != (second.work.formula, second.work.key):
         return False
-    if one.work.figures.keys() != other.work.figures.keys() or one.once != other.once:
+    if first.work.figures.keys() != second.work.figures.keys() or first.once != second.once:
         return False
-    return all(one.figure(name) == other.figure(name) for name in one.work.figures)
+    return all(first.figure(name) == second.figure(name) for name in first.work.figures)
 
 
 @record(kw_only=True)
@@ -378,14 +382,18 @@ def term_columns(names: Iterable[str], *holders: object) -> dict[str, FloatArray
 
     What a holder knows as None has no column.
     """
-    found = {}
+    columns = {}
     for name in names:
-        holder = next(one for one in holders if name in vars(one) or hasattr(type(one), name))
+        holder = next(
+            candidate
+            for candidate in holders
+            if name in vars(candidate) or hasattr(type(candidate), name)
+        )
         values = getattr(holder, name)
         term = glossary()[glossary()[name].result or name]
         if values is not None:
-            found[term.column] = values if term.scale == 1 else values / term.scale
-    return found
+            columns[term.column] = values if term.scale == 1 else values / term.scale
+    return columns
 
 
 def repeated(values: Mapping[str, Item], shape: tuple[int, ...]) -> dict[str, list[Item]]:
