@@ -349,7 +349,7 @@ def sweep(
 
 
 def operators(
-    operator: str | Sequence[str], *, specs: str | os.PathLike[str] | None = None, **asked: object
+    operator: str | Sequence[str], *, specs: str | os.PathLike[str] | None = None, **answers: object
 ) -> OperatorsAnswer:
     """How long one kernel, collective or copy takes, and what bounds it.
 
@@ -360,7 +360,7 @@ def operators(
     ----------
     operator : one or more of `planner.decide.explain.operators.KINDS`: ``gemm``, ``send`` ...
     specs : folder of own spec files
-    asked : ``gpu``, ``cluster``, ``framework``, ``num_gpus``, ``precision``, and sizes: ``rows``,
+    answers : ``gpu``, ``cluster``, ``framework``, ``num_gpus``, ``precision``, and sizes: ``rows``,
         ``columns``, ``depth``, ``num_bytes`` ... of which each may be several
 
     Returns
@@ -373,7 +373,7 @@ def operators(
     >>> [round(rate) for rate in found.columns["tflops"]]
     [240, 235]
     """
-    question = read_question(operator, asked)
+    question = read_question(operator, answers)
     catalogue = Catalogue(None if specs is None else Path(specs))
     return OperatorsAnswer.from_result(time_operators(question, catalogue))
 

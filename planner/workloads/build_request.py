@@ -368,8 +368,8 @@ def _path(value: object, option_name: str) -> str:
 _PARTS: Mapping[str, Callable[[str, object, OptionNamer], object]] = {
     "objectives": _objectives,
     "constraints": _constraints,
-    "precision": lambda _, given, said: _words(given, said("precision")),
-    "specs": lambda _, given, said: Path(_path(given, said("specs"))),
+    "precision": lambda _, value, namer: _words(value, namer("precision")),
+    "specs": lambda _, value, namer: Path(_path(value, namer("specs"))),
 }
 
 

@@ -58,7 +58,9 @@ AGGREGATED, DISAGGREGATED = "aggregated", "disaggregated"
 MODES = (AGGREGATED, DISAGGREGATED)
 PARAMETERS = tuple(name for name in SERVING_NAMES if name != "num_gpus")
 PERCENTILES = {
-    name: found for name in terms_of("serve", "limit") if (found := percentile_of(name)) is not None
+    name: quantity_share
+    for name in terms_of("serve", "limit")
+    if (quantity_share := percentile_of(name)) is not None
 }
 """Limits on what a share of the requests does not exceed: the quantity and the share."""
 
