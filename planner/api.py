@@ -170,27 +170,27 @@ def size(
 ) -> SizeAnswer:
     """The fewest and the cheapest GPUs that keep the limits, for each GPU and contract.
 
-    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible for all GPUs
-    alike, or nothing says what the GPUs must reach.
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible for every
+    GPU, or the request sets no limit or rate to reach.
 
     Parameters
     ----------
-    contract : one or several, or ``all``; default: the usual one of each GPU
+    contract : one or several, or ``all``; default: the default contract of each GPU
     load : to serve: CSV file of the request rates of a day, in place of ``request_rate``; see
         `planner.decide.sizing.load_profile.read_load`. ``contract`` are the
         contracts that its GPUs may have
-    startup_time : with a ``load``, or a ``trace``, whose load by the minute is taken then: seconds,
-        text with a unit, or parts from asking for GPUs to their first request, as
-        `planner.decide.sizing.autoscaling.read_startup` takes them
-    budget : USD that may be spent: in total on a run (``"2MUSD"``), on a service by the time
-        (``"50kUSD/month"``). Without a rate a service is as large as it, or a limit of power, lets
-        it be
+    startup_time : time from the request for a GPU to its first answer: seconds, text with a unit,
+        or parts as `planner.decide.sizing.autoscaling.read_startup` reads them. Needs a ``load``,
+        or a ``trace``, whose load per minute is used
+    budget : most USD to spend: in total on a run (``"2MUSD"``), per time on a service
+        (``"50kUSD/month"``). Without a rate, a service is as large as the budget or a power limit
+        allows
     progress : called with the number of GPUs done
     workers : processes that share the GPUs
-    request : those of `search` but ``objectives``. Training needs a limit of time or cost,
+    request : as in `search`, without ``objectives``. Training needs a limit of time or cost,
         serving a ``request_rate``; ``confidence`` is the probability to keep them. ``gpu`` may be
-        several or ``all``; where neither it nor a cluster is given, all current ones of data
-        centers. ``num_gpus`` are the numbers that a run may have, default: whole nodes.
+        several or ``all``; default: all current data-center GPUs, unless a cluster is set.
+        ``num_gpus`` are the numbers of GPUs to try; default: whole nodes.
 
     >>> sizes = size(model="llama-7b", gpu="a100", total_tokens="1T", space="small",
     ...              constraints={"time_to_train": "30d"})
@@ -230,15 +230,15 @@ def size_services(
     Parameters
     ----------
     services : a TOML file with a table ``[services.NAME]`` for each, or a mapping like it: its
-        ``model``, ``request_rate`` or ``load`` (a CSV file), lengths and limits; above them stands
-        what they have in common
-    stock : GPUs that there are of each type, ``"h100=64,b200=32"`` or a mapping; that of the file
-        where not given. A type without one has no end
-    contract : one or several that GPUs may be had under
+        ``model``, ``request_rate`` or ``load`` (a CSV file), lengths and limits; answers that all
+        services share are above the tables
+    stock : available GPUs of each type, ``"h100=64,b200=32"`` or a mapping; default: the stock of
+        the file. A type without a number is unlimited
+    contract : one or several contracts to choose from
     startup_time : of services with a ``load``, as in `size`
-    progress : is told how many services are sized
+    progress : called with the number of services done
     workers : processes that share the GPUs
-    common : what all services have in common, as in `size`
+    common : answers that all services share, as in `size`
 
     >>> fleet = size_services(
     ...     {"services": {"chat": {"model": "llama-3.1-8b", "request_rate": 20}}},
@@ -271,23 +271,24 @@ def size_pools(
     workers: int = 1,
     **request: object,
 ) -> PoolsAnswer:
-    """A service in pools by the length of its prompts, beside one pool of all.
+    """GPUs of a service split into pools by prompt length, compared with one pool for all prompts.
 
-    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible; all prompts
-    are alike; InfeasibleError if a pool runs on none of the GPUs, or the stock is too small.
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or all
+    prompts have one length; InfeasibleError if a pool runs on none of the GPUs, or the stock is too
+    small.
 
     Parameters
     ----------
-    pools : how many, of which the ends are looked for among quantiles of the prompts, or the
-        ends [tokens]: ``2``, ``"6k"``, ``[2000, 8000]``
+    pools : number of pools, with bounds chosen from quantiles of the prompts, or the bounds
+        [tokens]: ``2``, ``"6k"``, ``[2000, 8000]``
     stock, contract, load, startup_time, progress, workers : as in `size_services` and `size`
     request : as in `size`, with ``lengths``, ``trace`` or ``input_variation``; every limit holds in
         each pool
 
-    >>> found = size_pools("4k", model="llama-3.1-8b", gpu="h100", price=2, workload="serve",
-    ...                    request_rate=100, lengths="azure-code", engine="vllm",
-    ...                    mode="aggregated")
-    >>> len(found.pools.placements), found.pools.num_gpus - found.mixed.num_gpus
+    >>> answer = size_pools("4k", model="llama-3.1-8b", gpu="h100", price=2, workload="serve",
+    ...                     request_rate=100, lengths="azure-code", engine="vllm",
+    ...                     mode="aggregated")
+    >>> len(answer.pools.placements), answer.pools.num_gpus - answer.mixed.num_gpus
     (2, 4)
     """
     profile = None if load is None else read_load(Path(load))
@@ -319,18 +320,18 @@ def sweep(
 ) -> Sweep:
     """Every combination of the lists in a plan, one search each; continues an unfinished sweep.
 
-    Raises SpecError or SearchSpaceError if what the plan asks is unknown, contradictory or too
-    much: one line for each fault; OutputError if the directory cannot be written, or is that of
-    another plan, version or specs.
+    Raises SpecError or SearchSpaceError if a setting of the plan is unknown, contradictory or too
+    large, with one line for each error; OutputError if the directory cannot be written, or belongs
+    to another plan, version or specs.
 
     Parameters
     ----------
-    plan : a TOML file, the name of a plan that is shipped, or the tables of such a file
+    plan : a TOML file, the name of a shipped plan, or the tables of such a file
     output : the directory of the results
     workers : processes; default: one per core
     dask : the address of a scheduler, whose workers are used instead
     fresh : start again; the contents of the directory are removed
-    specs : folder of own spec files
+    specs : folder of the user's spec files
     progress : called with the number of scenarios done
     """
     folder = None if specs is None else Path(specs)
@@ -351,17 +352,17 @@ def sweep(
 def operators(
     operator: str | Sequence[str], *, specs: str | os.PathLike[str] | None = None, **answers: object
 ) -> OperatorsAnswer:
-    """How long one kernel, collective or copy takes, and what bounds it.
+    """The time and the bound of one kernel, collective or copy.
 
-    Raises SpecError or SearchSpaceError if something is unknown, missing, or of no use to the
+    Raises SpecError or SearchSpaceError if an answer is unknown, missing, or not used by the
     operator.
 
     Parameters
     ----------
     operator : one or more of `planner.decide.explain.operators.KINDS`: ``gemm``, ``send`` ...
-    specs : folder of own spec files
+    specs : folder of the user's spec files
     answers : ``gpu``, ``cluster``, ``framework``, ``num_gpus``, ``precision``, and sizes: ``rows``,
-        ``columns``, ``depth``, ``num_bytes`` ... of which each may be several
+        ``columns``, ``depth``, ``num_bytes`` ...; each may have several values
 
     Returns
     -------
@@ -369,8 +370,8 @@ def operators(
         ``columns``: equally long lists by name, a row for every combination; ``works``: what each
         does.
 
-    >>> found = operators("gemm", gpu="a100", rows=4096, columns=4096, depth=[4096, 11008])
-    >>> [round(rate) for rate in found.columns["tflops"]]
+    >>> answer = operators("gemm", gpu="a100", rows=4096, columns=4096, depth=[4096, 11008])
+    >>> [round(rate) for rate in answer.columns["tflops"]]
     [240, 235]
     """
     question = read_question(operator, answers)
@@ -386,19 +387,20 @@ def write_launch(
     wrapper: str = "script",
     **request: object,
 ) -> WrittenLaunch:
-    """The files that start a plan with a tool: the plan of a file, or what a search recommends.
+    """The files that start a plan with a tool: the plan of a file, or the recommended plan.
 
     Raises SpecError, SearchSpaceError or InfeasibleError if something is unknown, faulty or
     impossible, or nothing fits; LaunchError if target or wrapper is unknown, or cannot start the
-    plan; OutputError if a file of the user's stands in the way, or the directory cannot be written.
+    plan; OutputError if one of the user's files would be replaced, or the directory cannot be
+    written.
 
     Parameters
     ----------
     target : the tool: ``megatron-lm``, ``vllm`` ...
-    output : the directory of the files, made if needed; nothing is written where not given
-    plan : a plan file; fields of ``request`` beside it change it
+    output : the directory of the files, made if needed; None: no file is written
+    plan : a plan file; fields of ``request`` change it
     wrapper : ``script``, ``slurm``, ``kubernetes`` or ``kserve``
-    request : those of `search`; without a framework or engine those of the target are tried
+    request : as in `search`; default of framework or engine: those of the target
     """
     base = None if plan is None else SavedPlan.read(Path(plan)).request()
     question = make_request(request, base=base)
@@ -440,17 +442,17 @@ def validate_log(
     log_format: str | None = None,
     specs: str | os.PathLike[str] | None = None,
 ) -> Comparison:
-    """What a run's log measured beside what its plan predicted.
+    """The measured quantities of a run's log compared with the predictions of its plan.
 
     Raises LaunchError if the log cannot be read, or is of another run than the plan's; SpecError or
-    SearchSpaceError if the plan is none, or names what is unknown.
+    SearchSpaceError if the file is not a plan, or names an unknown spec or value.
 
     Parameters
     ----------
-    log : what the run printed, or a result file of its benchmark
+    log : output of the run, or a result file of its benchmark
     plan : the file of the plan that ran
-    log_format : its name, such as ``megatron``; where not given its lines tell it
-    specs : a folder of own specs, in place of the plan's
+    log_format : name of the format, such as ``megatron``; default: recognized from the lines
+    specs : a folder of the user's specs, which replaces the plan's
 
     Returns
     -------
@@ -508,21 +510,21 @@ def explain(
 
 
 def compare(*things: str | os.PathLike[str], **request: object) -> CompareAnswer:
-    """Plans side by side: where they differ, which is better, what is tied.
+    """Plans compared: where they differ, which is better, and which differences are proven.
 
-    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or of
-    several kinds; InfeasibleError if fewer than two have a plan.
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or the
+    things are of several kinds; InfeasibleError if fewer than two have a plan.
 
     Parameters
     ----------
-    things : two or more: files of plans, of results (``FILE``, ``FILE:ROW``) or launch files of
-        yours; or names of GPUs, models, frameworks or engines, or folders of specs (``shipped``:
-        without one), each with the plan that a search recommends
-    request : the question that all have in common: the fields of `planner.Request`; beside files
-        what is changed in all
+    things : two or more: plan files, result files (``FILE``, ``FILE:ROW``) or launch files; or
+        names of GPUs, models, frameworks or engines, or folders of specs (``shipped``: without
+        one), each with the plan that a search recommends
+    request : the fields of `planner.Request` that all have in common; with files: the fields to
+        change in all
 
-    >>> found = compare("a100", "h100", model="llama-7b", num_gpus=8)
-    >>> found.results[0].name, found.seens[found.results[0].best].name
+    >>> answer = compare("a100", "h100", model="llama-7b", num_gpus=8)
+    >>> answer.results[0].name, answer.seens[answer.results[0].best].name
     ('step_time_s', 'h100')
     """
     texts = [os.fspath(thing) for thing in things]

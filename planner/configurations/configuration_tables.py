@@ -39,7 +39,7 @@ class ConfigurationTable:
     parameter, stands in the table of terms under ``workload``.
     """
 
-    __slots__ = ("_shape",)  # beside ``vars``, which are the parameters alone
+    __slots__ = ("_shape",)  # not in ``vars``, which has only the parameters
 
     workload: ClassVar[str]
     _shape: tuple[int, ...]
@@ -49,7 +49,7 @@ class ConfigurationTable:
     def of(cls, **values: object) -> Self:
         """Configurations from numbers, lists or arrays; each is cast to its type.
 
-        Parameters that are not given have the plain value of the table of terms.
+        Parameters that are not set have the default of the table of terms.
         """
         parameters = {**cls.plain(), **values}
         return cls(**{name: cls.cast(name, value) for name, value in parameters.items()})
@@ -57,7 +57,7 @@ class ConfigurationTable:
     @classmethod
     @cache
     def plain(cls) -> dict[str, float]:
-        """The plain value of every parameter that has one: a code, a flag or a number."""
+        """The default of every parameter that has one: a code, a flag or a number."""
         words = plain_values(cls.workload)
         return {name: glossary()[name].coded(words[name]) for name in cls.names() if name in words}
 
@@ -189,7 +189,7 @@ class _HasModel(Protocol):
 
 @record(kw_only=True)
 class Reason:
-    """What rejects a configuration, in a word and in a sentence."""
+    """The reason that rejects a configuration, as a name and as a sentence."""
 
     name: str
     description: str
@@ -369,9 +369,9 @@ SHOWN_COLUMNS = columns_about("training_summary")
 
 
 def format_layout(row: Mapping[str, object]) -> str:
-    """``tp4 pp4 vp20 dp128 mbs4 zero1, recompute full``: the degrees, and what is not plain.
+    """A layout as ``tp4 pp4 vp20 dp128 mbs4 zero1, recompute full``: degrees, then non-defaults.
 
-    Rows of older versions lack parameters, which then are plain.
+    Parameters that rows of older versions lack count as defaults.
     """
     terms = terms_of("train", "parameter", "derived")
     words = [
@@ -397,10 +397,10 @@ class ServingConfigurations(ConfigurationTable):
     A replica has tensor_parallel x attention_data_parallel x pipeline_parallel GPUs and
     holds ``concurrency`` requests; ``max_num_batched_tokens`` bounds the tokens of a step of
     one attention rank.
-    Experts are split over expert_parallel ranks, and each of them over what is left of the
-    replica's stage. ``weight_offload``, ``kv_offload``: shares kept in host memory.
-    ``gpu_memory_utilization``: the share of a GPU's memory as the engine is told it, see
-    `planner.specs.engine.MemoryShare`; 0: the engine's own default.
+    Experts are split over expert_parallel ranks, and each expert over the remaining ranks of the
+    stage. ``weight_offload``, ``kv_offload``: shares in host memory.
+    ``gpu_memory_utilization``: the engine's option for its share of a GPU's memory, see
+    `planner.specs.engine.MemoryShare`; 0: the default of the engine.
     """
 
     workload = "serve"
@@ -477,7 +477,7 @@ class PoolConfigurations(ServingConfigurations):
         prefill_replicas: FloatArray,
         replicas: FloatArray,
     ) -> PoolConfigurations:
-        """So many of two kinds of workers."""
+        """Pools of ``prefill_replicas`` prefill and ``replicas`` decode workers."""
         gpus = prefill.replica_gpus * prefill_replicas + decode.replica_gpus * replicas
         decode_parameters = {name: getattr(decode, name) for name in SERVING_NAMES}
         return cls(

@@ -84,7 +84,7 @@ def _coded(name: str, value: object) -> float:
 
 @lru_cache(maxsize=4096, typed=True)
 def _known_code(name: str, value: str | float) -> float:
-    """The same of a plain word or number, of which the spaces of all frameworks have the same."""
+    """The code of a word or number, cached: the spaces of all frameworks share most values."""
     return _read(name, value)
 
 
@@ -217,20 +217,20 @@ def block_steps(lengths: Sequence[int], max_rows: int) -> list[int]:
 
 FOLLOWING = ("data_parallel", "gradient_accumulation_steps")
 _DEGREES = terms_about("model_parallel", "train")
-# Of a space with more, the rule alone says which agree.
+# In larger spaces only the rule checks which combinations agree.
 _MOST_LISTED = 2**22
 
 
 @record(kw_only=True)
 class SpecifiedValues:
-    """Values of which a configuration has one each; none where nothing was given."""
+    """Values that the user specified for numbers that follow from others; empty: unspecified."""
 
     data_parallel: tuple[float, ...] = ()
     gradient_accumulation_steps: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, settings: Mapping[str, object]) -> SpecifiedValues:
-        """Those of a user's settings."""
+        """The specified values among a user's settings."""
         values_by_name = {
             name: as_values(settings[name], {}) for name in FOLLOWING if name in settings
         }
@@ -251,7 +251,7 @@ class SpecifiedValues:
     def check(self, values: Mapping[str, Sequence[float]]) -> None:
         """Refuse numbers that no combination of ``values`` (by parameter) agrees with.
 
-        Raises SearchSpaceError if no combination agrees; the message shows what the others make.
+        Raises SearchSpaceError if no combination agrees; the message shows the possible numbers.
         """
         if self.data_parallel:
             n, *degrees = np.ix_(*(_numbers(values, name) for name in ("num_gpus", *_DEGREES)))
@@ -281,7 +281,7 @@ NOTHING_SPECIFIED = SpecifiedValues()
 
 
 class _ConflictingCounts(SearchSpaceError):
-    """A number that was given is none that the others make."""
+    """A specified number that no combination of the other parameters gives."""
 
     def __init__(
         self, name: str, requested: Sequence[float], expression: str, quotients: FloatArray
@@ -297,10 +297,10 @@ class _ConflictingCounts(SearchSpaceError):
 def global_batch_of(
     settings: Mapping[str, object], num_gpus: int, default_degree: int | None
 ) -> tuple[int, str]:
-    """The global batch that accumulation steps say, and how; ``default_degree``: degrees left out.
+    """The global batch from gradient accumulation steps [samples], and its derivation as text.
 
-    ``default_degree`` is None in a search, whose degrees are open.
-    Raises SearchSpaceError if what the batch follows from is open.
+    ``default_degree`` replaces missing degrees; None in a search, where degrees are open.
+    Raises SearchSpaceError if a parameter that determines the batch is open.
     """
     specified = SpecifiedValues.of(settings)
     (steps, *further_steps) = specified.gradient_accumulation_steps
@@ -315,8 +315,8 @@ def global_batch_of(
     micro = sizes["micro_batch_size"]
     if further_steps or copies is None or micro is None or copies != int(copies):
         raise SearchSpaceError(
-            "gradient_accumulation_steps says no batch where data_parallel or micro_batch_size "
-            "are open: give --global-batch-size."
+            "gradient_accumulation_steps sets no batch if data_parallel or micro_batch_size "
+            "is open: give --global-batch-size."
         )
     batch = int(copies * micro * steps)
     return batch, f"{copies:,.0f} data-parallel x {micro:,} x {steps:,.0f} micro-batches"
@@ -328,7 +328,7 @@ def _single(settings: Mapping[str, object], name: str, default: int | None) -> f
 
 
 def _copies(values: Mapping[str, Sequence[float]]) -> list[float]:
-    """Numbers of copies that the GPUs make, whole ones."""
+    """Possible numbers of model copies on the GPUs: the whole ones, or all if none is whole."""
     n, *degrees = np.ix_(*(_numbers(values, name) for name in ("num_gpus", *_DEGREES)))
     copies = sorted_unique(n / math.prod(degrees))
     whole_copies = copies[copies == np.floor(copies)]

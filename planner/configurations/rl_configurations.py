@@ -18,10 +18,10 @@ ROLLOUT = "rollout_"
 
 @record(kw_only=True)
 class RlConfigurations(TrainingConfigurations):
-    """Ways to train on answers that are generated; the plain parameters are those of the trainer.
+    """Layouts of a reinforcement learning step; names without a prefix are the trainer's.
 
-    ``num_gpus`` are those of both sides, ``train_gpus`` those of the trainer; 0: as many as the
-    placement has where nobody says so. ``rollout_gpu_memory`` 0: as the framework has it.
+    ``num_gpus`` are the GPUs of both sides, ``train_gpus`` the trainer's; 0: the default of the
+    placement. ``rollout_gpu_memory`` 0: the default of the framework.
     """
 
     workload = "rl"

@@ -103,7 +103,7 @@ def is_misplaced(columns: Mapping[str, Values], context: RlContext) -> BoolArray
 
 
 ROLLOUT_CACHE = prediction_rule(
-    "rollout_cache", "what the engine is told of the memory has no room for the longest answer"
+    "rollout_cache", "the engine's share of the memory has no room for the longest answer"
 )
 RL_RULES: tuple[Reason, ...] = (
     *RL_ONLY_RULES,

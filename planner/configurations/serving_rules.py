@@ -27,7 +27,7 @@ from planner.specs.model import ModelSpec
 from planner.specs.quantization import GGUF_BITS, compute_precision
 from planner.specs.serving_workload import ServingWorkload, redundant_experts
 
-# Of the experts of a layer, where nobody asked for copies; published deployments have a quarter.
+# Share of a layer's experts, if the user sets no copies; published deployments have a quarter.
 _MOST_COPIES = 0.5
 
 

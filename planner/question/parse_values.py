@@ -80,7 +80,7 @@ def parse_values(term: Term, value: object, option_name: str = "") -> list[Answe
 
 
 def split_items(value: object, option_name: str) -> list[object]:
-    """The items of a list, set, array or text with commas; what is none of these alone.
+    """The items of a list, set, array or text with commas; a single value as a list of one.
 
     Raises SearchSpaceError if there are none, or too many.
     """
@@ -103,9 +103,9 @@ def split_items(value: object, option_name: str) -> list[object]:
 def parse_int(
     value: object, option_name: str, least: int = 0, most: int = LARGEST, unit: str = ""
 ) -> int:
-    """A whole number, of tokens or of anything else.
+    """A whole number within bounds, from a number or text such as ``8k``; ``unit``: ``tokens``.
 
-    Raises SearchSpaceError if it is none, or outside its bounds.
+    Raises SearchSpaceError if ``value`` is not a whole number, or outside the bounds.
     """
     number = _whole(_plain(value), "token" if unit == "tokens" else "number")
     if number is None or number < least:
@@ -137,9 +137,9 @@ def parse_si(value: object, dimension: str, option_name: str) -> float:
 
 
 def parse_choice(value: object, option_name: str, choices: Iterable[str]) -> str:
-    """One of some words, in any case.
+    """The choice that ``value`` names, in any case.
 
-    Raises SearchSpaceError if it is none of them.
+    Raises SearchSpaceError if it is none of the ``choices``.
     """
     listed = list(choices)
     text = str(_plain(value)).lower() if isinstance(_plain(value), str) else None
@@ -184,7 +184,7 @@ def format_input(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """A value without numpy, paths and blanks around it."""
+    """A value as a Python object: arrays as lists, paths as text, text without outer blanks."""
     if callable(convert := getattr(value, "tolist", None)):
         value = convert()
     if isinstance(value, os.PathLike):
@@ -202,7 +202,7 @@ def _whole(value: object, dimension: str) -> int | None:
 
 
 def _real(value: object, dimension: str) -> float | None:
-    """A finite number, None where it is none; what is wrong with a unit is a ValueError."""
+    """A finite number; None: not a number. A wrong unit raises ValueError."""
     if isinstance(value, bool) or not isinstance(value, str | Real):
         return None
     try:
@@ -344,9 +344,10 @@ def _price(term: Term, value: object, option_name: str) -> float | str:
 
 
 def parse_by_gpu(value: object, option_name: str, wrong: str) -> dict[str, object]:
-    """What is given for each GPU, as a mapping or as text: ``h100=64,b200=32``.
+    """Values by GPU, from a mapping or from text such as ``h100=64,b200=32``.
 
-    Raises SearchSpaceError if ``wrong`` where a name is none; a GPU is given twice.
+    Raises SearchSpaceError with the text ``wrong`` if a part has no name; or if a GPU is named
+    twice.
     """
     pairs: list[tuple[object, object]]
     if isinstance(value, Mapping):
@@ -443,7 +444,7 @@ def is_result(column: str) -> bool:
 
 
 def limit_column(name: str) -> str:
-    """The column of a limit, beside that of what it limits."""
+    """The column of the bound of the limit ``name``."""
     return f"{name}_limit"
 
 

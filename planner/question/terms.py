@@ -128,7 +128,7 @@ class Term:
 
     @cached_property
     def codes(self) -> Codes | None:
-        """The enumeration of a coded parameter, None of another."""
+        """The enumeration of a coded parameter; None: the parameter has no codes."""
         kind, _, name = self.type.partition(":")
         home = enums if hasattr(enums, name) else software_enums
         enumeration: Codes | None = getattr(home, name) if kind in ("code", "level") else None
@@ -196,7 +196,7 @@ class Term:
 
     @property
     def is_asked(self) -> bool:
-        """Whether a parameter has an option or a question of its own, beside ``--set``."""
+        """Whether a parameter has its own option or question, in addition to ``--set``."""
         return bool(self.option) or "question" in self.kind
 
     @property
@@ -225,7 +225,7 @@ class Term:
 
     @property
     def plain(self) -> Value:
-        """The default as `shown` gives it; None where specs say it."""
+        """The default, as `shown` returns values; None: the specs set it."""
         if not self.default or self.codes is not None:
             return self.default or None
         if self.type == "flag":
@@ -235,13 +235,13 @@ class Term:
 
 @cache
 def is_of_answers(column: str) -> bool:
-    """Whether a column tells of generated tokens, which prompts that are embedded have none of."""
+    """Whether a column exists only for generated tokens, not for embedded prompts."""
     term = term_of_column(column)
     return term is not None and "answer" in term.kind
 
 
 def percentile_of(name: str) -> tuple[str, float] | None:
-    """Of a percentile of a quantity over the requests, that quantity and the share of them.
+    """The quantity and the share of requests of a percentile; None: no percentile.
 
     >>> percentile_of("time_to_first_token_p99"), percentile_of("time_to_first_token")
     (('time_to_first_token', 0.99), None)
@@ -336,7 +336,7 @@ def error_columns() -> Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]:
 
 
 def plain_values(workload: str) -> dict[str, Value]:
-    """The default of every parameter that has one which no spec says.
+    """The default of every parameter whose default is not set by a spec.
 
     >>> plain_values("train")["recompute"]
     'none'

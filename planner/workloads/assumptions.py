@@ -1,4 +1,4 @@
-"""What nobody gave: what was chosen, how that is told, what other usual values make of a plan."""
+"""Assumptions of a plan: chosen defaults, their notes, and the plan with other common values."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _DEFAULT_CLUSTER_SUFFIX = "-default"
 
 @record(kw_only=True)
 class Assumption:
-    """A fact that a plan assumes: its ``name``, what is ``assumed``, and the alternatives.
+    """An assumption of a plan: its ``name``, the ``assumed`` value, and the alternatives.
 
-    ``tried`` maps the words of each alternative to the plan judged with it.
+    ``tried`` maps the text of each alternative to the plan evaluated with it.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Assumption:
 
 @record(kw_only=True)
 class EvaluatedChoice:
-    """One configuration, judged, with the request and the space that it comes from."""
+    """One evaluated configuration with its request and its search space."""
 
     request: Request
     space: SearchSpace
@@ -53,19 +53,19 @@ class EvaluatedChoice:
 
     @property
     def source(self) -> Source:
-        """Where the configuration comes from."""
+        """The source of the configuration."""
         return self.candidates.source
 
     def is_open(self, name: str) -> bool:
-        """Whether neither the user nor the space says anything of a parameter."""
+        """Whether neither the user nor the space sets a parameter."""
         return name not in self.request.settings and name not in self.space.parameters
 
     def with_setting(self, change: Callable[[Any], Any]) -> Candidates:
-        """The same configuration of a changed setting, judged again."""
+        """The configuration, evaluated again in a changed setting."""
         return self.source.changed(change).judged(self.candidates.configurations)
 
     def with_value(self, name: str, code: float) -> Candidates:
-        """The configuration with another value of a parameter, judged again."""
+        """The configuration, evaluated again with another value of a parameter."""
         configurations = self.candidates.configurations
         values = np.full(np.shape(getattr(configurations, name)), code)
         other = replace(configurations, **{name: configurations.cast(name, values)})
@@ -139,7 +139,7 @@ def _served(candidates: Candidates) -> TokenGeneration:
 
 
 def _open_acceptance(chosen: EvaluatedChoice) -> list[Assumption]:
-    """The share of drafts that is accepted, where nobody gave it, at the ends of what is usual."""
+    """The acceptance rate of drafts, if assumed, at the low and high end of published rates."""
     work = _served(chosen.candidates).setting.workload
     if not work.draft_tokens or chosen.request.acceptance_rate is not None:
         return []
@@ -152,7 +152,7 @@ def _open_acceptance(chosen: EvaluatedChoice) -> list[Assumption]:
 
 
 def _open_adapters(chosen: EvaluatedChoice) -> list[Assumption]:
-    """Kernels of served adapters at half and twice their time: engines differ by as much."""
+    """The time of adapter kernels at half and twice the assumed: engines differ by that factor."""
     if not _served(chosen.candidates).setting.max_loras:
         return []
     words = ("half as long", "twice as long")
@@ -175,7 +175,7 @@ def _with_adapter_time(factor: float, setting: ServingSetting) -> ServingSetting
 
 
 def _with_fewer(fact: Assumption) -> Assumption:
-    """The fact, each alternative that lacks room with as many requests at once as find it.
+    """The assumption with fewer concurrent requests in alternatives that do not fit in memory.
 
     A plan that fills its cache has no room for anything longer; its engine would run fewer.
     """
@@ -197,7 +197,7 @@ def _with_fewer(fact: Assumption) -> Assumption:
 
 
 def _open_lengths(chosen: EvaluatedChoice) -> list[Assumption]:
-    """Each length that nobody gave, at half and twice what is assumed."""
+    """Each assumed length, at half and twice its value."""
     lengths = []
     setting = _served(chosen.candidates).setting
     model, work = setting.model, setting.workload
@@ -234,7 +234,7 @@ def _open_concurrency(chosen: EvaluatedChoice) -> list[Assumption]:
 
 
 def _open_parameters(chosen: EvaluatedChoice, names: Sequence[str]) -> list[Assumption]:
-    """Codes that nobody chose, at the other values that runs of today have."""
+    """Parameters that neither user nor space sets, with the other values of current runs."""
     parameters = []
     for name in names:
         current = int(np.ravel(getattr(chosen.candidates.configurations, name))[0])
@@ -253,7 +253,7 @@ def _open_parameters(chosen: EvaluatedChoice, names: Sequence[str]) -> list[Assu
 
 
 def _is_published(chosen: EvaluatedChoice, name: str, word: str) -> bool:
-    """Whether a precision is that of the published run, which no space chose."""
+    """Whether a precision is that of the published run and not set by the space."""
     if name != "precision" or name in chosen.request.settings:
         return False
     values = chosen.space.parameters.get(name, word)
@@ -285,13 +285,13 @@ class PlanNotes:
     def copy(self, text: str, name: str) -> None:
         """Note where the model ``name`` stands for a copy of it that was named."""
         if self.catalogue.copied_from(text):
-            self.defaults["model"] = f"{name}, of which {text} is a copy judging by its name"
+            self.defaults["model"] = f"{name}: {text} is a copy, judging by its name"
 
 
 def assumed_limits(workload: str, names: Collection[str]) -> dict[str, float]:
-    """The table's default of every limit that has one, in SI units.
+    """The default of every limit that has one, in SI units, from the table of terms.
 
-    None where a limit of a time is given: who gives one knows what the others are to be.
+    Empty if the user sets a limit of a time: then the user decides about the other limits, too.
     """
     limits = terms_of(workload, "limit")
     if _limits_a_time(workload, names):
@@ -300,10 +300,10 @@ def assumed_limits(workload: str, names: Collection[str]) -> dict[str, float]:
 
 
 def assumed_for_batches(names: Collection[str], output_tokens: int) -> dict[str, float]:
-    """The bound on a static batch's request latency [s]; none where a limit of a time is given.
+    """The assumed bound on a static batch's request latency [s]; empty if a time limit is set.
 
-    That of a served answer of so many tokens within the assumed limits of serving: nobody waits
-    longer for it in a batch, whatever its length.
+    The bound is the latency of a served answer of ``output_tokens`` at the assumed limits of
+    serving.
     """
     if _limits_a_time("inference", names):
         return {}
@@ -320,7 +320,7 @@ def _limits_a_time(workload: str, names: Collection[str]) -> bool:
 def limit_notes(
     limits: Iterable[Constraint], assumed: Mapping[str, float] | None = None
 ) -> dict[str, str]:
-    """What is said of limits that nobody gave; ``assumed`` has the bounds they had at first."""
+    """Notes on assumed limits, by name; ``assumed``: bounds before limits were relaxed."""
     return {
         limit.name: _note(limit, (assumed or {}).get(limit.name))
         for limit in limits
@@ -331,7 +331,7 @@ def limit_notes(
 def confidence_notes(
     sources: Sequence[Source], limits: Sequence[Constraint], request: Request
 ) -> dict[str, str]:
-    """What is said where a confidence is asked for that no published runs tell of."""
+    """A note if a confidence is requested and no published run shows errors of such plans."""
     confidence, judged = request.limit_confidence, [(limit.name, limit.sign) for limit in limits]
     if request.request_rate is not None:
         judged.append(("request_rate", -1))
@@ -356,7 +356,7 @@ def _some(names: Collection[str]) -> str:
 def tried_notes(
     tried: Mapping[str, Sequence[str]], row: Mapping[str, object] | None = None
 ) -> dict[str, str]:
-    """What is said of parameters that the space had several values of: the one of a ``row``."""
+    """Notes on parameters with several values in the space; with a ``row``, the value it has."""
     if row is None:
         return {name: f"{' or '.join(values)} (of the space)" for name, values in tried.items()}
     return {

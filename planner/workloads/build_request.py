@@ -1,6 +1,6 @@
-"""From what a user gave, on the command line or in Python, to a request.
+"""Requests from options of the command line or arguments of Python.
 
-``said`` is how messages call what a name of the package stands for: its option, or the name.
+``option_name`` returns the name of a term in messages: its option, or the term itself.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ DRIVERS = (EXHAUSTIVE, "optuna")
 NSGA2 = "nsga2"
 SAMPLERS = (NSGA2, "tpe")
 TRIALS = 2000
-"""Configurations that Optuna tries where nobody says how many."""
+"""Default number of configurations that Optuna samples."""
 
 _MOST_AT_ONCE = 10**7
 _BURST_OF = ("serve",)
@@ -65,12 +65,12 @@ NEEDS = {name: tuple(term.needs.split("|")) for name, term in glossary().items()
 def make_request(
     values: Mapping[str, object], *, base: Request | None = None, option_name: OptionNamer = str
 ) -> Request:
-    """A request of the fields of `planner.Request`; None stands for what was not given.
+    """A request from fields of `planner.Request`; None: not specified.
 
-    ``base`` has what was not given.
+    Fields that are not specified come from ``base``.
 
     Raises SpecError or SearchSpaceError if there is no model; a name is unknown or of another
-    workload; a value is not what its name takes, or does nothing alone.
+    workload; a value is invalid, or has no effect without another field.
     """
     request, answers = _read(values, base, option_name)
     for name, needed in NEEDS.items():
@@ -88,7 +88,7 @@ def make_request(
 def _read(
     values: Mapping[str, object], base: Request | None, option_name: OptionNamer
 ) -> tuple[Request, Mapping[str, object]]:
-    """A request, and the fields that were given."""
+    """A request, and the specified fields."""
     answers = {_field(name): value for name, value in values.items() if value is not None}
     workload = _workload(answers.pop("workload", base.workload if base else Request.workload))
     if _OF_TRAFFIC & {*answers}:
@@ -175,10 +175,9 @@ def parse_settings(assignments: Iterable[str]) -> dict[str, list[str]]:
 
 
 def read_request(request: Request) -> Request:
-    """A request with its values read, as those of `make_request` are; that of a plan was.
+    """A request with parsed values, as of `make_request`; requests of plans are unchanged.
 
-    Raises SpecError or SearchSpaceError if a value is not what its name takes, or of another
-    workload.
+    Raises SpecError or SearchSpaceError if a value is invalid, or of another workload.
     """
     if isinstance(request, PlanRequest):
         return request
@@ -190,9 +189,9 @@ def read_request(request: Request) -> Request:
 
 
 def search_request(base: Request) -> Request:
-    """What a search is asked: of a plan its number formats stay, its layout does not.
+    """The question of a search from a plan: number formats stay fixed, the layout is searched.
 
-    What decides what is learned stays, too.
+    Settings that change what the model learns stay fixed, too.
     """
     if not isinstance(base, PlanRequest):
         return base
@@ -228,9 +227,9 @@ def read_driver(values: Mapping[str, object], option_name: OptionNamer = str) ->
 
 
 def read_burst(workload: str, value: object, option_name: OptionNamer = str) -> int | None:
-    """Requests that arrive at once, None where nobody asked for that.
+    """The number of requests of a burst; None: no burst.
 
-    Raises SearchSpaceError if it is no number of them, or the workload serves no stream.
+    Raises SearchSpaceError if it is no valid number, or the workload serves no stream.
     """
     if value is None:
         return None
@@ -246,7 +245,7 @@ def _workload(value: object) -> str:
 
 
 def _answer(term: Term, value: object, option_name: str) -> Answer | tuple[Answer, ...]:
-    """The value of a question, a tuple of several where the term takes them."""
+    """The parsed answer to a question; a tuple of several if the term takes them."""
     if not term.takes_several:
         return parse_value(term, value, option_name)
     if split_items(value, option_name) == [ALL] and term.term in ("num_gpus", "contract"):
@@ -267,7 +266,7 @@ def _settings(workload: str, values: object) -> dict[str, object]:
 
 
 def _setting(term: Term | None, value: object, name: str) -> object:
-    """The values of a parameter; an unknown one, and choices of spaces, are judged with these."""
+    """The parsed values of a parameter; unknown parameters and choices of spaces unchanged."""
     is_choice = not isinstance(value, str | os.PathLike | Iterable | Real)
     if term is None or (is_choice and not hasattr(value, "tolist")):
         return value
@@ -279,7 +278,7 @@ def _setting(term: Term | None, value: object, name: str) -> object:
 
 
 def _refuse_twice(names: Iterable[str], settings: Mapping[str, object]) -> None:
-    """Refuse settings of parameters that an option of their own was given for."""
+    """Refuse settings of parameters that an option sets, too."""
     for name in names:
         if name in settings:
             raise SearchSpaceError(f"{name} is set twice; list its values with commas.")
@@ -294,7 +293,7 @@ def _objectives(workload: str, value: object, option_name: OptionNamer) -> tuple
 
 
 def _trained_for(answers: Mapping[str, object], option_name: OptionNamer) -> dict[str, object]:
-    """What training minimizes where a word for it stands among what is best."""
+    """Answers if a training objective, such as ``dpo``, is among the search objectives."""
     objectives = answers.get("objectives")
     if objectives is None or _is_empty(objectives):
         return {}
@@ -327,8 +326,8 @@ def _constraints(workload: str, values: object, option_name: OptionNamer) -> dic
             error = _of_others(option_name(name), other_limits[name].of, option_name)
             if name == "cost" and workload in glossary()[BUDGET].of:
                 error = SearchSpaceError(
-                    f"{error} What a service may cost is {option_name('budget')} of a size, "
-                    "by the time: "
+                    f"{error} Limit the cost of a service with {option_name('budget')} of size, "
+                    "per time: "
                     "50kUSD/month, 100USD/h."
                 )
             raise error
@@ -341,7 +340,7 @@ def _constraints(workload: str, values: object, option_name: OptionNamer) -> dic
 
 
 def _items(part: str, mapping: object) -> Iterable[tuple[str, object]]:
-    """The entries of a mapping; those without a value were not given."""
+    """The entries of a mapping that have a value."""
     if not isinstance(mapping, Mapping):
         raise SearchSpaceError(
             f"{part} is a mapping of names to values, not {format_input(mapping)}."
@@ -353,7 +352,7 @@ def _items(part: str, mapping: object) -> Iterable[tuple[str, object]]:
 
 
 def _words(value: object, option_name: str) -> Answer | tuple[Answer, ...]:
-    """A word or several that are read once the workload says of what they are."""
+    """One word or several; the workload determines their parameter later."""
     words = [
         parse_value(glossary()[MODEL], word, option_name)
         for word in split_items(value, option_name)

@@ -1,4 +1,4 @@
-"""How unusual a plan is, as one number: what is unusual in order of its weight."""
+"""The complexity of a plan as one number: unusual features in the order of their weight."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def packed(steps: Sequence[ComplexityLevel]) -> IndexArray:
 
 
 def total(levels: Iterable[IndexArray | BoolArray]) -> IndexArray:
-    """Levels or flags added up."""
+    """The sum of levels or flags."""
     summed: IndexArray = sum(
         (np.asarray(level, dtype=np.intp) for level in levels), start=np.zeros((), dtype=np.intp)
     )
@@ -72,7 +72,7 @@ def replica_complexity(
 def batch_complexity(
     setting: ServingSetting, c: ServingConfigurations, latency: FloatArray
 ) -> IndexArray:
-    """The same of static batches that take so many seconds."""
+    """The complexity of static batches that take so many seconds."""
     offload, *others = _common(setting, c, c.num_gpus)
     default = setting.engine.scheduler.default_step_tokens(c.attention_data_parallel)
     of_engine = c.max_num_batched_tokens != default
@@ -86,9 +86,9 @@ def pool_complexity(
     num_gpus: FloatArray,
     load: FloatArray,
 ) -> IndexArray:
-    """The same of pools: more than any replica's, and by what both kinds of workers have.
+    """The complexity of pools, above that of all replicas, from features of both kinds of workers.
 
-    ``load`` is that of the prefill workers.
+    ``load``: utilization of the prefill workers.
     """
     prefill = _common(prefill_setting, c.prefill, num_gpus)
     decode = _common(setting, c.decode, num_gpus)
@@ -103,7 +103,7 @@ def pool_complexity(
 def _common(
     setting: ServingSetting, c: ServingConfigurations, num_gpus: FloatArray
 ) -> list[ComplexityLevel]:
-    """What replicas, batches and workers have in common, the weightiest first."""
+    """Features that replicas, batches and workers share, in the order of their weight."""
     node = setting.machine.cluster.gpus_per_node
     across = (c.replica_gpus > node).astype(np.intp) + (c.tensor_parallel > node)
     kinds = [weight * (getattr(c, name) > 1) for name, weight in _KINDS.items()]

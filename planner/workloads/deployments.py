@@ -163,8 +163,8 @@ class TokenGeneration(Candidates):
 
     @property
     def priced_tokens(self) -> FloatArray:
-        """Tokens per second that costs, energy and carbon are told of: generated ones, or those of
-        prompts where nothing is generated."""
+        """Tokens per second for costs, energy and carbon per token: generated tokens, or prompt
+        tokens if nothing is generated."""
         work = self.setting.workload
         return self.request_rate * (work.output_tokens or work.input_tokens)
 
@@ -224,10 +224,10 @@ class Deployments(TokenGeneration):
 
     @cached_property
     def at_load(self) -> Self:
-        """The same deployments at the request rate that is stated, with their capacity beside it.
+        """The deployments at the specified request rate, with their capacity.
 
-        As they are, where no rate is stated or they are at it. Where the rate is more than one
-        carries, all its ``concurrency`` is taken.
+        Unchanged if no rate is specified or it is applied already. Above the capacity, all
+        ``concurrency`` is in use.
         """
         rate = self.setting.workload.request_rate
         if rate is None or self.promises.capacity is not None:
@@ -370,7 +370,7 @@ class Deployments(TokenGeneration):
 
     @abstractmethod
     def fit_probability_at(self, rows: IndexArray) -> FloatArray:
-        """The same of some rows, at flat indices: nothing is computed of the others."""
+        """The probability of `fit_probability` of the rows at flat indices."""
 
     @property
     def cost_per_hour(self) -> FloatArray:
@@ -586,7 +586,7 @@ def memory_columns(
 
 
 def reuse_columns(prefixes: PrefixHits | None, shape: tuple[int, ...]) -> Columns:
-    """What is found of earlier prompts, and how long it is kept; nothing where nothing tells."""
+    """Columns of prefix-cache hits and their lifetimes; empty without data on shared prefixes."""
     if prefixes is None:
         return {}
     columns = term_columns(terms_about("prefix_cache"), prefixes)

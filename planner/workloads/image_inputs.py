@@ -1,4 +1,4 @@
-"""Images in samples and prompts: the answers of a request, and what a plan says of them."""
+"""Images in samples and prompts: the answers of a request and the lines of a plan."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _Work: TypeAlias = "TrainingWorkload | ServingWorkload"
 def image_fields(
     request: Request, model: ModelSpec, sequence_length: int | None, notes: PlanNotes
 ) -> dict[str, object]:
-    """The images of a workload; what nobody gave goes into the notes.
+    """The image fields of a workload; assumed values go into the notes.
 
-    ``sequence_length``: tokens among which are theirs; None: as many as are needed.
+    ``sequence_length``: tokens of a sequence with its images; None: unlimited.
 
-    Raises SpecError if the model has no vision tower, a size is none, or they do not find room in
-    the sequence.
+    Raises SpecError if the model has no vision tower, a size is invalid, or the images do not fit
+    in the sequence.
     """
     answers = {
         name: value
@@ -88,7 +88,7 @@ def image_tokens(fields: Mapping[str, object]) -> int:
 
 
 def _sized(request: Request, model: ModelSpec, tower: VisionTower) -> tuple[int, str]:
-    """Tokens of an image of the size that a request gives, and how it is seen."""
+    """Tokens of an image of the requested size, and its size and tiles as text."""
     size_text = str(request.image_size)
     match = re.fullmatch(r"(\d{1,6})\s*[xX\u00d7]\s*(\d{1,6})", size_text.strip())
     width, height = (int(part) for part in match.groups()) if match else (0, 0)
@@ -102,8 +102,8 @@ def _sized(request: Request, model: ModelSpec, tower: VisionTower) -> tuple[int,
         image is None or tokens_per_image != image.tokens
     ):  # a plan has both
         raise SpecError(
-            f"image_size {size_text} and tokens_per_image {tokens_per_image:,} do not say the "
-            "same: give one."
+            f"image_size {size_text} and tokens_per_image {tokens_per_image:,} do not agree: "
+            "give one."
         )
     if image is None:
         raise SpecError(
@@ -115,7 +115,7 @@ def _sized(request: Request, model: ModelSpec, tower: VisionTower) -> tuple[int,
 
 
 def image_answers(model: ModelSpec, work: _Work) -> dict[str, Value]:
-    """What a plan says of images; nothing where there are none."""
+    """The answers of a plan on images and sound; empty without them."""
     answers: dict[str, Value] = {}
     if work.images_per_sample:
         answers = {name: getattr(work, name) for name in ("images_per_sample", "tokens_per_image")}
@@ -151,17 +151,19 @@ def served_image_words(model: ModelSpec, work: ServingWorkload) -> list[str]:
 
 
 def tower_lines(model: ModelSpec, work: _Work) -> list[str]:
-    """What is left out of a model whose tower is known, or that nothing is asked of it."""
+    """A line on an unused vision tower: left out of training, loaded for serving."""
     if model.vision_tower is None or work.images_per_sample:
         return []
     if isinstance(work, TrainingWorkload) and work.has_tower:
         return []
     parameters = formatting.format_large(tower_parameters(model.vision_tower))
     if not isinstance(work, TrainingWorkload):
-        return [f"The vision tower ({parameters} parameters) is kept; --images-per-sample uses it"]
+        return [
+            f"The vision tower ({parameters} parameters) is loaded; --images-per-sample uses it"
+        ]
     return [
         f"As a text model: the vision tower ({parameters} parameters) is left out; "
-        "--images-per-sample says how many images a sample has"
+        "--images-per-sample sets the images of a sample"
     ]
 
 

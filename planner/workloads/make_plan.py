@@ -1,4 +1,4 @@
-"""From a request to problems: each combination of what it lists, its specs and its defaults."""
+"""Search problems of a request: one scenario for each combination of its listed values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from planner.workloads.workload import Evaluation, HardwareScenario, Workload, W
 # More would fill a screen.
 _MOST_REASONS = 5
 EACH_ITS_DEFAULT = "each its own"
-"""What is noted of several questions of which each has another default."""
+"""The note if several questions have different defaults."""
 _CURRENT = "all current ones that run there"
 _CLUSTER_OF_ALL = "--gpu all compares GPUs on their own links: leave out --cluster."
 
@@ -59,7 +59,7 @@ class SearchSources:
 
 @dataclass
 class RequestExpander:
-    """Reads what a request names several of; what is noted is told where it is the only one.
+    """Expands the lists of a request into scenarios; notes are kept if there is only one.
 
     ``words`` maps, by question, the name of a spec to the word that named it.
     """
@@ -170,7 +170,7 @@ class RequestExpander:
         return questions
 
     def _note_chosen(self, scenes: Sequence[HardwareScenario]) -> None:
-        """What GPUs and profiles decided of one question, each with where it is so."""
+        """Note the choices that depend on GPU and profile, with the GPUs of each."""
         differences = [(scene, self.workload.differs(scene)) for scene in scenes]
         for name in dict.fromkeys(name for _, texts in differences for name in texts):
             places: dict[str, list[str]] = {}
@@ -181,7 +181,7 @@ class RequestExpander:
             self.notes.defaults[name] = next(iter(places)) if len(places) == 1 else "; ".join(parts)
 
     def _several(self, name: str, kind: str) -> list[str]:
-        """Names of specs: those that were given, or all."""
+        """Names of specs: the requested ones, or all."""
         return [*_listed(getattr(self.request, name), self.notes.catalogue.names(kind))]
 
     def _gpus(self) -> list[str | None]:
@@ -193,15 +193,15 @@ class RequestExpander:
         return [None] if gpu in (None, ()) else [*self._several("gpu", "gpus")]
 
     def _noting(self, is_only: bool) -> PlanNotes:
-        """Where notes go: of one among several the digests alone are kept."""
+        """The notes to write to; notes of one scenario among several keep only digests."""
         return self.notes if is_only else PlanNotes(self.notes.catalogue)
 
     def _places(
         self, question: WorkloadQuestion, gpu: str | None, contract: str | None, is_only: bool
     ) -> Iterator[tuple[PricedHardware, dict[str, PricedHardware]]]:
-        """The GPU under a contract, and those of the questions that name others.
+        """The priced GPU under a contract, and the GPUs of other questions by name.
 
-        Of several contracts there is no place under one without a price.
+        With several contracts, a contract without a known price is refused.
         """
         question = replace(question, request=replace(question.request, contract=contract))
         others = {
@@ -253,7 +253,7 @@ class RequestExpander:
     def _profiles(
         self, question: WorkloadQuestion, space: SearchSpace, place: PricedHardware, is_only: bool
     ) -> list[FrameworkProfile | EngineProfile]:
-        """The frameworks or engines: those that were given, all current ones, or the space's."""
+        """The frameworks or engines: the requested ones, all current ones, or the space's."""
         kind, (name, origin) = self.workload.profile_kind, question.profile
         notes, gpu = self._noting(is_only), place.machine.gpu
         load = partial(self.notes.catalogue.load_profile, kind)
@@ -283,7 +283,7 @@ class RequestExpander:
     def _released(
         self, words: Sequence[str], number: str, place: PricedHardware, notes: PlanNotes
     ) -> str:
-        """The profile of a release of the engine, where that is named without one.
+        """The name of the engine profile of a release, if the request names an engine without it.
 
         Raises SearchSpaceError if it is no release, or there are several engines.
         """
@@ -303,7 +303,7 @@ class RequestExpander:
         return profile
 
     def _current(self, question: WorkloadQuestion, first: str, place: PricedHardware) -> list[str]:
-        """Profiles of today that run on the GPU, that of the space first; else its vendor's own."""
+        """Current profiles that run on the GPU, the space's first; else profiles of its vendor."""
         profiles = self._supported_profiles(question, first, place)
         if not profiles:
             kind, gpu = self.workload.profile_kind, place.machine.gpu
@@ -317,9 +317,9 @@ class RequestExpander:
     def _supported_profiles(
         self, question: WorkloadQuestion, first: str, place: PricedHardware
     ) -> list[str]:
-        """Current profiles that run on the GPU, else those of its vendor alone; none where none.
+        """Current profiles that run on the GPU, else profiles of its vendor only; may be empty.
 
-        What current ones have left behind was not written for, either, by others of its vendor.
+        Architectures that current profiles dropped are not supported by profiles of the vendor.
         """
         kind, catalogue = self.workload.profile_kind, self.notes.catalogue
         gpu = place.machine.gpu
@@ -354,7 +354,7 @@ class RequestExpander:
         place: PricedHardware,
         others: Mapping[str, PricedHardware],
     ) -> Iterator[tuple[HardwareScenario, Cell]]:
-        """A scene for each precision and each number of GPUs, with those if there are several."""
+        """Scenarios by precision and number of GPUs, with these as cells if there are several."""
         name, request = self.workload.precision, question.request
         precisions: list[str | float | None] = [None]
         if request.precision is not None:
@@ -394,14 +394,14 @@ def _listed(value: object, every: Sequence[object]) -> Sequence[Any]:
 
 @record(kw_only=True, repr=False)
 class Plan:
-    """A problem, and what was chosen for the user.
+    """A search problem with the defaults that were chosen for it.
 
-    ``counts`` are the numbers of GPUs asked for, empty where they follow from other things.
+    ``counts`` are the requested numbers of GPUs; empty: they follow from other values.
     ``words`` maps, by question, names of specs to the words that named them.
-    ``defaults`` maps a value nobody gave to what it is and where it comes from,
+    ``defaults`` maps an unspecified value to a text of the default and its source,
     ``digests`` a spec to the digest of its content; ``assumed`` lists the numbers whose
     source is an assumption or a default of the GPU's class. ``tried`` maps parameters to the
-    values among which the space left the choice.
+    values of the space that the search chooses from.
     """
 
     request: Request
@@ -426,7 +426,7 @@ class Plan:
         raise KeyError(f"No source has this row: {row}.")
 
     def settled(self, row: Row) -> dict[str, Value]:
-        """Answers to questions that a row was made with, each as it can be asked again."""
+        """The answers by question that reproduce a row."""
         source = self.source_of(row)
         answers = {**self.workload.settled(source), "model": row["model"]}
         if isinstance(self.request.contract, tuple):
@@ -441,7 +441,7 @@ class Plan:
 
 @snapshot_files()
 def make_plan(request: Request) -> Plan:
-    """Read the specs that a request names and state its search problem.
+    """The plan of a request: its specs, its search problem, its defaults.
 
     Raises SpecError or SearchSpaceError if something it names is unknown, faulty or impossible.
     """
@@ -482,7 +482,7 @@ def make_plan(request: Request) -> Plan:
 
 
 def _of_cost(request: Request) -> tuple[str, ...]:
-    """The cost, where several contracts are compared; empty where one is."""
+    """The cost objective if several contracts are compared; empty for one contract."""
     if not isinstance(request.contract, tuple):
         return ()
     names = ("cost", "cost_per_hour" if request.request_rate else "cost_per_million_tokens")
@@ -500,7 +500,7 @@ def _counted(request: Request, catalogue: Catalogue) -> Request:
 
 
 def make_single_plan(request: Request, burst: int | None = None) -> Plan:
-    """The plan of one configuration: what is not set keeps its default, not that of a space.
+    """The plan of one configuration: parameters that are not set keep the table's default.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or there are
     several configurations.
@@ -543,10 +543,10 @@ def evaluate(plan: Plan, burst: int | None = None) -> Evaluation:
 
 
 def with_assumption_notes(plan: Plan, result: SearchResult) -> Plan:
-    """The plan with what a result tells of what nobody gave.
+    """The plan with notes on its assumed values from a search result.
 
-    That is the types of the recommended plan, and the limits that plans keep: wider ones than
-    it assumed where nothing keeps these.
+    Notes are the number formats of the recommended plan, and the assumed limits: relaxed if no
+    plan keeps the assumed ones.
     """
     before = {limit.name: limit.bound for limit in plan.problem.constraints}
     notes = limit_notes(result.problem.constraints, before)
@@ -556,7 +556,7 @@ def with_assumption_notes(plan: Plan, result: SearchResult) -> Plan:
 
 
 def result_of(plan: Plan, evaluation: Evaluation) -> SearchResult:
-    """One configuration as the result of a search that looked at nothing else."""
+    """One configuration as the result of a search that evaluated only this one."""
     started = time.perf_counter()
     groups, (collector,) = grouped(plan.problem)
     collector.add(evaluation.candidates)

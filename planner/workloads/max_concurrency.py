@@ -1,4 +1,4 @@
-"""How many requests at once a configuration has room for: as many as are accepted when judged."""
+"""The highest concurrency with which a configuration is accepted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGEST_BATCH = _GRID**4
 
 
 def max_concurrency(source: Source, configurations: ConfigurationTable) -> int:
-    """The most requests at once with which one configuration is accepted; 0 if not even one is.
+    """The highest concurrency with which one configuration is accepted; 0: none.
 
     Found in ever narrower grids. Nothing but this counts as room: what a sequence takes, and what
     a step does, depend on how many there are.
@@ -47,11 +47,11 @@ def with_filled_cache(
     memory: ServingMemory,
     run: Callable[[ServingConfigurations], ServingConfigurations] = lambda c: c,
 ) -> ServingConfigurations:
-    """What engines hold at once, where requests wait: as many as they have room for.
+    """The configurations with the concurrency that fits in the KV cache, where requests wait.
 
-    Those that do not start, or have no room for one request, are as they are, as all are where
-    nobody waits. ``memory`` is that of the configurations; ``run`` makes of such with other
-    requests at once what runs then.
+    Configurations are unchanged if all requests fit, if the engine does not start, or if not even
+    one request fits. ``memory``: memory of the configurations; ``run``: maps configurations with
+    another concurrency to those that then run.
     """
     c = configurations
     if np.all(memory.most_sequences >= c.concurrency):

@@ -1,4 +1,4 @@
-"""What a trace tells of how requests come, computed once on its own path."""
+"""Statistics of the arrivals of a trace: bursts, dispersion and waits by utilization."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _FEWEST_OF_REPLICA, _FEWEST_SEEN = 32, 16_384
 def measured_arrivals(
     times: FloatArray, work: FloatArray, answers: FloatArray, drawn: bool = False
 ) -> Arrivals:
-    """How requests come in a trace, each at one of the ``times`` [s] with some ``work``.
+    """The arrival statistics of requests at ``times`` [s], each with ``work`` in any unit.
 
-    One server with that work, in any unit, is simulated at each utilization
-    (`planner.formulas.queueing.queued_wait`), beside which ``answers`` of so many tokens decode
-    whenever it is idle. Replicas take the requests in turn, or each is ``drawn`` (`replica_of`).
+    One server with that work is simulated at each utilization
+    (`planner.formulas.queueing.queued_wait`); ``answers`` of so many tokens decode while it is
+    idle. Replicas take the requests in turn, or at random if ``drawn`` (`replica_of`).
     """
     if times.size < 2 or not times[-1] > times[0]:
         return Arrivals()
@@ -79,10 +79,10 @@ def replica_of(requests: int, replicas: int, drawn: bool, seed: int = 0) -> Inde
 def _turns(
     times: FloatArray, work: FloatArray, answers: FloatArray, drawn: bool, replicas: int
 ) -> RoundRobinPaths:
-    """The paths of replicas that share the requests.
+    """The paths of replicas that share the requests, concatenated.
 
-    So many, or as have enough of the requests; of as many of them as see enough, the path of one
-    after that of the other.
+    The number of replicas is bounded so that each has enough requests; only as many paths are
+    simulated as are needed for the statistics.
     """
     number = min(replicas, max(times.size // _FEWEST_OF_REPLICA, 1))
     owners = replica_of(times.size, number, drawn)
@@ -129,9 +129,10 @@ def _turns(
 def _windows_of_each(
     times: FloatArray, work: FloatArray, owners: IndexArray, replicas: int
 ) -> FloatArray:
-    """Work in each window of replicas that take the requests, each its own, over the mean.
+    """Work of each replica in each window, over the mean.
 
-    The first axis is that of the windows; there are as many in all as one replica has.
+    The first axis is the window, the second the replica. The number of entries is that of the
+    windows of one replica.
     """
     number = _number_of_windows(times)
     num_columns, parts = min(replicas, number), max(number // replicas, 1)
@@ -166,8 +167,8 @@ def _drift(times: FloatArray, work: FloatArray) -> FloatArray:
 
 
 def _stalled(path: ServerPath, answers: FloatArray, gap: float) -> FloatArray:
-    """By how much of themselves prompts lengthen answers, by `PLACES` and `SCALES` of them, those
-    of mean gaps [s].
+    """Relative delay of answers by prompts, for `PLACES` batch slots and `SCALES` of the mean
+    gap [s].
 
     At `POINTS` of the answers, and of all their tokens.
     """

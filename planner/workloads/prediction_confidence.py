@@ -1,4 +1,4 @@
-"""How sure predictions for a plan are: the errors of published runs of its classes."""
+"""Confidence of predictions for a plan: the errors of published runs of its classes."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ _MEASURED_OVER_NODES = ("fastertransformer",)
 
 
 def training_memory_errors(setting: Setting, num_gpus: int) -> MemoryErrors:
-    """How needed over predicted memory of runs on so many GPUs is distributed."""
+    """The distribution of needed over predicted memory of training runs."""
     rule, size = framework_rule(setting.framework.name), _scale(setting.machine, num_gpus)
     return memory_errors(TRAINING_TABLES, rule.label, _kind(setting.model), size)
 
 
 def serving_memory_errors(setting: ServingSetting) -> MemoryErrors:
-    """How needed over predicted memory of an engine is distributed."""
+    """The distribution of needed over predicted memory of an engine."""
     rule = rule_of_profile(setting.engine, setting.machine.gpu.name)
     return memory_errors(INFERENCE_TABLES, rule.label, batching(setting.engine), "")
 
@@ -78,13 +78,13 @@ def training_share(setting: Setting, num_gpus: int, confidence: float | None) ->
 
 
 def serving_share(setting: ServingSetting, confidence: float | None) -> float:
-    """The same of an engine."""
+    """The share of an engine's usable memory that a prediction may reach to fit this surely."""
     surely = default_fit_confidence(INFERENCE_TABLES) if confidence is None else confidence
     return serving_memory_errors(setting).share(surely)
 
 
 def training_confidence(setting: Setting, num_gpus: int) -> Confidence | None:
-    """By framework, GPU, number of GPUs, task, dense or experts; None of bounds."""
+    """The 90 % intervals of training, by framework, GPU, scale and task; None of bounds."""
     machine, work = setting.machine, setting.workload
     if _is_told(machine):
         return None
@@ -125,10 +125,11 @@ def training_confidence(setting: Setting, num_gpus: int) -> Confidence | None:
 def serving_confidence(
     setting: ServingSetting, mode: str, *, spans_nodes: bool = False
 ) -> Confidence | None:
-    """By engine, GPU, mode, dense or experts; ``throughput`` is that of rates; None of bounds.
+    """The 90 % intervals of a deployment, by engine, GPU, mode, dense or experts; None of bounds.
 
-    ``mode`` is that of a run of inference (`planner.validation.inference.cases.Mode`).
-    ``spans_nodes``: the GPUs that share a layer are of several nodes, of which few runs are.
+    ``mode``: mode of an inference run (`planner.validation.inference.cases.Mode`).
+    ``spans_nodes``: the GPUs that share a layer are on several nodes; few runs are measured so.
+    ``throughput`` has the interval of rates.
     """
     machine = setting.machine
     if _is_told(machine):
@@ -199,12 +200,12 @@ def _scale(machine: Machine, num_gpus: int) -> str:
 
 
 def _is_told(machine: Machine) -> bool:
-    """Whether the user says what is reached: bounds or a share, no predictions."""
+    """Whether the request replaces predictions by bounds or by a share of the bandwidth."""
     return machine.ideal or machine.memory_efficiency is not None
 
 
 def _is_assumed(machine: Machine) -> bool:
-    """Whether no publication says what products reach on a machine's GPU."""
+    """Whether the matrix efficiency of a machine's GPU is assumed, not published."""
     try:
         provenance = machine.catalogue.load_gpu(machine.gpu.name).provenance
     except PlannerError:

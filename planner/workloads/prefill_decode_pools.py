@@ -64,7 +64,7 @@ from planner.workloads.workload import floats, repeated
 
 @record(kw_only=True)
 class PoolSource(ServingSource):
-    """Pools of workers; ``setting`` is that of those that decode, and ``site`` theirs."""
+    """Pools of prefill and decode workers; ``setting`` and ``site`` are the decode workers'."""
 
     setting: ServingSetting
     space: PoolSpace
@@ -132,7 +132,7 @@ class PoolSource(ServingSource):
         rejected_by: CodeArray,
         offered_concurrency: FloatArray | None = None,
     ) -> PoolDeployments:
-        """So many of these workers, whose arrays broadcast.
+        """Deployments of ``num_prefill`` and ``num_decode`` workers; arrays broadcast.
 
         ``offered_concurrency``: the requests at once of each decode worker, those that wait for
         room included; None: those that it holds.
@@ -266,7 +266,7 @@ class PoolDeployments(Deployments):
 
     @property
     def last_answer(self) -> FloatArray:
-        """None: answers are computed beside what computes prompts."""
+        """0 s: decode workers compute no prompts."""
         return np.zeros(())
 
     @property
@@ -285,7 +285,7 @@ class PoolDeployments(Deployments):
         return seconds
 
     def at_rate(self, rate: float) -> PoolDeployments:
-        """The same workers where so many requests come in a second."""
+        """The deployments at a request rate [1/s]."""
         c = self.configurations
         number = requests_at_rate(self.setting, self.pools, np.asarray(rate))
         most = c.replicas * self.held.concurrency
@@ -302,7 +302,7 @@ class PoolDeployments(Deployments):
         return replace(self, run=run, promises=promises)
 
     def percentile(self, quantity: str, share: float) -> FloatArray:
-        """What a share of the requests does not exceed of a time [s]."""
+        """The percentile of a time [s] over the requests, at a ``share`` of them."""
         decode = self.decode
         spread = PoolSpread(
             setting=self.setting, run=self.run, fixed=decode.fixed, slope=decode.slope

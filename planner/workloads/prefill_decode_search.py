@@ -100,10 +100,10 @@ class PoolSpace:
     def prefilling(
         self, configurations: ServingConfigurations, number: Numeric | None
     ) -> PrefillWorkers:
-        """Workers that prefill, which find in their own caches what these keep.
+        """Prefill workers with the hits of their own prefix caches.
 
-        Of no known ``number`` there are as many as keep up with the rate, or as half of the GPUs
-        have.
+        If ``number`` is None, there are as many as the request rate needs, or as half of the GPUs
+        hold.
         """
 
         def workers(prefixes: PrefixHits | None) -> PrefillWorkers:
@@ -135,7 +135,7 @@ class PoolSpace:
 
     @property
     def asked(self) -> float | None:
-        """Requests at once of each decode worker that wait for room; None where nobody waits."""
+        """Concurrency offered to each decode worker, waiting requests included; None: none wait."""
         return float(self.decode_mesh.values("concurrency")[0]) if self.waits else None
 
     def decoding(self, configurations: ServingConfigurations) -> DecodeWorkers:

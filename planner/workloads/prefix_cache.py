@@ -1,4 +1,4 @@
-"""How much of their prompts requests have in common with earlier ones: of a trace, of sessions."""
+"""Prefix-cache hit rates of requests, from a trace or from sessions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SCRAMBLED = 0x9E3779B97F4A7C15
 
 
 def trace_reuse(path: Path, router: str, part: str | None = None) -> HitRateCurve | None:
-    """The same of a file's trace, or a part of it, looked at once as long as it stays the same."""
+    """The hit curve of `measured_reuse` of a trace file, or a part of it; cached by file."""
     return _of_file(router, part, *state_of(path))
 
 
@@ -46,11 +46,10 @@ def _of_file(
 
 
 def measured_reuse(trace: Trace, router: str = ROUND_ROBIN) -> HitRateCurve | None:
-    """What the prompts of a trace share, from the blocks that it names; None where it names none.
+    """The prefix-cache hit curve of a trace, from its block names; None: it names no blocks.
 
-    By the distance of each use of a block from the one before, in other blocks: a cache that
-    drops what was used last the longest time ago finds all that are nearer than its size. Of more
-    than four million uses some blocks are looked at alone, chosen by their names [1]_.
+    Computed from stack distances: an LRU cache hits all uses with a distance below its size. Of
+    more than four million uses only sampled blocks are counted, chosen by their names [1]_.
 
     References
     ----------
@@ -82,7 +81,7 @@ def measured_reuse(trace: Trace, router: str = ROUND_ROBIN) -> HitRateCurve | No
     places = np.searchsorted(distances[order], sizes, side="right")
 
     def hit_rates(shares: FloatArray) -> FloatArray:
-        """What of these shares is found in the sizes."""
+        """The hit rate of caches of the sizes, from the shares of all uses."""
         within = np.concatenate([[0.0], np.cumsum(shares)])[places]
         return np.asarray(np.minimum(within, 1 - 1 / prompt))
 
@@ -104,10 +103,10 @@ def measured_reuse(trace: Trace, router: str = ROUND_ROBIN) -> HitRateCurve | No
 
 
 def session_reuse(request: Request, work: ServingWorkload) -> HitRateCurve | None:
-    """What the requests of sessions share whose contexts grow; None of single requests.
+    """The prefix-cache hit curve of sessions with growing contexts; None: single requests.
 
-    A request has all prompts and answers of its session before it, and as many new tokens as make
-    the mean prompt as long as it is.
+    A prompt contains all earlier prompts and answers of its session, and new tokens so that the
+    mean prompt has ``input_tokens``.
 
     Raises SearchSpaceError if the prompts are too short for so many requests.
     """
@@ -120,7 +119,7 @@ def session_reuse(request: Request, work: ServingWorkload) -> HitRateCurve | Non
         ("tool", request.tool_time, calls),
     ):
         if is_needed and time is None:
-            raise SearchSpaceError(f"Say how long it takes with --{name}-time.")
+            raise SearchSpaceError(f"Give its mean time with --{name}-time.")
     prompt, answer, shared = work.input_tokens, work.output_tokens, work.shared_prefix_tokens
     new = (prompt - shared - (number - 1) / 2 * answer) / ((number + 1) / 2)
     if new < 1:
@@ -164,12 +163,12 @@ def is_drawn(router: str) -> bool:
 
 
 def hit_rate_curve_of(request: Request, work: ServingWorkload) -> HitRateCurve | None:
-    """What the requests of a question have in common with earlier ones, as far as it is said.
+    """The prefix-cache hit curve of a question, from its sessions or its trace; None: unspecified.
 
-    Nothing more where the share that is found is given.
+    None, too, if the request sets the hit rate.
 
-    Raises SpecError or SearchSpaceError if sessions cannot be as they are said, or what keeps
-    prefixes has none to keep.
+    Raises SpecError or SearchSpaceError if the sessions are impossible, or a cache is set without
+    shared prefixes.
     """
     router, curve = checked_router(request.router), None
     if request.prefix_cache_hit_rate is None:
@@ -181,15 +180,14 @@ def hit_rate_curve_of(request: Request, work: ServingWorkload) -> HitRateCurve |
             if getattr(request, name):
                 option = "--" + name.replace("_", "-")
                 raise SearchSpaceError(
-                    f"{option} keeps what prompts have in common with earlier ones: say that with "
-                    "--turns, or with a --trace that has hash_ids, and without "
-                    "--prefix-cache-hit-rate."
+                    f"{option} needs prompts that share prefixes: give --turns, or a --trace with "
+                    "hash_ids, and leave out --prefix-cache-hit-rate."
                 )
     return curve
 
 
 def checked_router(text: str) -> str:
-    """How requests find a replica.
+    """The name of the router that assigns requests to replicas.
 
     Raises SpecError if it is no way that is known.
     """
@@ -201,7 +199,7 @@ def checked_router(text: str) -> str:
 
 
 def _scatter(router: str, left: Callable[[float], FloatArray]) -> tuple[tuple[float, ...], ...]:
-    """What is left of the hits, by number of caches, where not all go back; else empty."""
+    """Hit rates by number of caches, if requests do not return to their replica; else empty."""
     if checked_router(router) == CACHE_AWARE:
         return ()
     return tuple(tuple(left(caches).tolist()) for caches in CACHES)

@@ -1,4 +1,4 @@
-"""The GPUs of a plan: cluster, price, electricity, and what of their peaks is reached."""
+"""The GPUs of a plan: cluster, price, electricity, and specified shares of their peaks."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ _LARGEST_PUE = 10.0
 
 
 def with_power(site: OperatingTerms, request: Request, notes: PlanNotes) -> OperatingTerms:
-    """A site with what is drawn around its GPUs, and what electricity emits in its region.
+    """A site with the power of hosts and building, and the carbon intensity of its region.
 
     Raises SpecError or SearchSpaceError if the region is unknown, a number is impossible, or a file
-    has faults; or carbon is wanted and nobody said where.
+    has errors; or if carbon is requested without a region.
     """
     loaded = notes.catalogue.load_power()
     region = None if request.region is None else notes.catalogue.find_region(request.region)
@@ -80,7 +80,7 @@ def with_power(site: OperatingTerms, request: Request, notes: PlanNotes) -> Oper
 
 
 def owned_place(request: Request, notes: PlanNotes) -> Mapping[str, Owned]:
-    """What owning GPUs takes of a request's building and region; the price of power goes to notes.
+    """PUE and electricity price of owned GPUs; the price of electricity goes to the notes.
 
     Raises SpecError or SearchSpaceError if the region is unknown, the PUE impossible, or a file has
     faults.
@@ -108,7 +108,7 @@ def owned_place(request: Request, notes: PlanNotes) -> Mapping[str, Owned]:
 def _of_building(
     profile: PowerProfile, request: Request, figures: Mapping[str, SourcedNumber]
 ) -> PowerProfile:
-    """The profile with the PUE that is given, or is known of the region."""
+    """The power profile with the PUE of the request, else of the region."""
     if request.pue is not None:
         if not 1 <= request.pue <= _LARGEST_PUE:
             raise SearchSpaceError(f"pue is a number from 1 to {_LARGEST_PUE:g}.")
@@ -121,7 +121,7 @@ def _mentions(words: Iterable[str], of: Iterable[str]) -> bool:
 
 
 def reliability_of(request: Request, notes: PlanNotes) -> ReliabilitySpec:
-    """The figures of a request; nothing fails under the roofline bound, nor where nobody trains.
+    """The failure rates of a request; no failures at the roofline bound and without training.
 
     Raises SpecError if they are unknown or faulty.
     """
@@ -136,7 +136,7 @@ def reliability_of(request: Request, notes: PlanNotes) -> ReliabilitySpec:
 
 
 def _with_campaign(request: Request, spec: ReliabilitySpec, notes: PlanNotes) -> ReliabilitySpec:
-    """The figures with the campaign factor of a request; what they have is told."""
+    """The failure rates with the campaign factor of a request; a default factor is noted."""
     factor = request.campaign_factor
     if factor is not None:
         campaign = Campaign(typical=factor, low=factor, high=factor)
@@ -158,11 +158,10 @@ _SHOWN = 6
 
 
 def offer_of(request: Request, gpu: GpuSpec, wanted: bool, notes: PlanNotes) -> Price | None:
-    """What a GPU costs: the price of the request, or of the lists; None if unknown.
+    """The price of a GPU, from the request or the price lists; None: unknown.
 
-    Raises SearchSpaceError or SpecError if the price is impossible, nobody is called like the
-    provider, a list has faults or names GPUs that are unknown; or the price is ``wanted`` and
-    unknown.
+    Raises SearchSpaceError or SpecError if the price is impossible, the provider is unknown, a list
+    has errors or names unknown GPUs; or if the price is ``wanted`` and unknown.
     """
     contract = request.one_contract or Contract.ON_DEMAND
     usd = _stated(request.price, gpu, contract, notes)
@@ -185,7 +184,7 @@ def offer_of(request: Request, gpu: GpuSpec, wanted: bool, notes: PlanNotes) -> 
 
 
 def _stated(price: Stated | None, gpu: GpuSpec, contract: str, notes: PlanNotes) -> float | None:
-    """The USD that a request states of a GPU; a part that names the GPU and the contract first."""
+    """The price of a GPU in a request [USD]; parts that name the GPU take precedence."""
     catalogue, prices = notes.catalogue, dict[bool, float]()
     for part in price_parts(price_of_contract(price, contract)):
         name = part.gpu
@@ -195,7 +194,7 @@ def _stated(price: Stated | None, gpu: GpuSpec, contract: str, notes: PlanNotes)
 
 
 def _user_price_list(request: Request, notes: PlanNotes) -> Path | None:
-    """The list of the request, checked, and its digest noted with those of the others."""
+    """The request's price list, checked; the digest of all lists is noted."""
     folder = notes.catalogue.folder
     user_list = None if request.prices is None else Path(request.prices).absolute()
     files = [*([] if user_list is None else [user_list]), *notes.catalogue.price_files()]
@@ -255,7 +254,7 @@ def _check_provider(provider: str | None, user_folder: Path | None, notes: PlanN
 
 
 def _unknown(request: Request, gpu: str, user_folder: Path | None, notes: PlanNotes) -> str:
-    """Why there is no price, and which there are."""
+    """The reason for a missing price, and the contracts or providers with prices."""
     folder = notes.catalogue.folder
     if request.contract == Contract.OWNED:
         return (
@@ -275,7 +274,7 @@ def _unknown(request: Request, gpu: str, user_folder: Path | None, notes: PlanNo
 
 
 def _format_price(price: Price, contract: str | None) -> str:
-    """A price in words: what is typical, the range, and in brackets what that rests on."""
+    """A price as text: typical value, range, and its source in brackets."""
     words = f"{price.value * HOUR:.2f} USD per GPU-hour"
     if price.contract != Contract.ON_DEMAND:
         words += f" {price.contract}"
@@ -309,7 +308,7 @@ _USUAL_HOST_SHARE = 2.5
 
 @record(kw_only=True)
 class PricedHardware:
-    """A GPU in its cluster, and on what terms it runs."""
+    """A GPU in its cluster, with price and operating terms."""
 
     machine: Machine
     site: OperatingTerms
@@ -391,12 +390,12 @@ def _currency(word: str, notes: PlanNotes) -> Currency:
 
 
 def _note_kernels(gpu: GpuSpec, word: str, notes: PlanNotes) -> None:
-    """Say of a GPU that a ``word`` names where no publication tells what a GPU's products reach."""
+    """Note an assumed matrix efficiency of the GPU that ``word`` names."""
     provenance = notes.catalogue.load_gpu(word).provenance
     if is_assumed(provenance, "gemm.bf16.compute_fraction"):
         share = gpu.efficiency.gemm["bf16"].compute_fraction
         notes.defaults["kernels"] = (
-            f"products reach {share:.0%} of the peak of {gpu.name}: no published value"
+            f"matrix products reach {share:.0%} of the peak of {gpu.name}: no published value"
         )
 
 
@@ -416,7 +415,7 @@ def gpu_counts(num_gpus: object) -> list[int]:
 def hardware(
     gpu_name: str | None, cluster_name: str | None, counts: list[int], notes: PlanNotes
 ) -> tuple[GpuSpec, ClusterSpec]:
-    """The GPU and its cluster; what nobody named goes into ``notes``.
+    """The GPU and its cluster; defaults go into ``notes``.
 
     Raises SpecError if one of them is unknown or faulty, or the cluster has other GPUs or fewer.
     """
@@ -447,7 +446,7 @@ def hardware(
 
 
 def _default_cluster_note(cluster: ClusterSpec, network: str | None = None) -> str:
-    """The nodes and the network of a cluster that nobody named."""
+    """A note on the nodes and the network of the default cluster."""
     origin = "the GPU's own links" if network is None else f"--network {network}"
     return (
         f"nodes of {cluster.gpus_per_node}, {cluster.scale_out.bandwidth * 8 / 1e9:g} Gbit/s "
@@ -456,9 +455,9 @@ def _default_cluster_note(cluster: ClusterSpec, network: str | None = None) -> s
 
 
 def with_host_memory(cluster: ClusterSpec, gpu: GpuSpec, host_memory: float | None) -> ClusterSpec:
-    """The cluster with the host memory of its nodes as given, or a GPU's share as assumed.
+    """The cluster with the requested host memory of a node [bytes], or an assumed share per GPU.
 
-    Raises SearchSpaceError if it is none.
+    Raises SearchSpaceError if it is not a possible size.
     """
     if host_memory is not None:
         if gpu.unified_memory:
@@ -478,7 +477,7 @@ def with_host_memory(cluster: ClusterSpec, gpu: GpuSpec, host_memory: float | No
 
 
 def with_nodes(cluster: ClusterSpec, gpus_per_node: int | None) -> ClusterSpec:
-    """The cluster with so many GPUs in a node.
+    """The cluster with the requested number of GPUs in a node.
 
     The fabric joins those of a node, unless it joined GPUs of several nodes before.
 
@@ -515,7 +514,7 @@ def with_links(gpu: GpuSpec, cluster: ClusterSpec, request: Request) -> tuple[Gp
 def share_of_peak(
     efficiency: float | str | None, dimension: str, peak: float, name: str
 ) -> float | None:
-    """A share of a peak, given as a fraction or as an achieved rate with its unit.
+    """A share of a peak, from a fraction or an achieved rate with its unit; None: unspecified.
 
     Raises SearchSpaceError if it is neither, or not in (0, 1].
     """

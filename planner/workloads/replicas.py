@@ -95,10 +95,10 @@ class ReplicaSource(ServingSource):
     def possible(
         self, block: ServingConfigurations
     ) -> tuple[ServingConfigurations, CodeArray | None, IndexArray]:
-        """The mesh without what rules or the memory reject altogether.
+        """The mesh without the values that rules or the memory always reject.
 
-        Where nothing fits, what only the memory rejects stays: it tells how far it is from
-        fitting.
+        If nothing fits, configurations that only the memory rejects stay: they show how much
+        memory is missing.
         """
         number = len(self.rules)
         possible, _, dropped = possible_mesh(block, self.broken(block), number)
@@ -117,7 +117,7 @@ class ReplicaSource(ServingSource):
     ) -> Replicas:
         """Predictions of every configuration, multiplied by its replicas.
 
-        ``broken`` is what rejects them, the memory included, where `possible` told it.
+        ``broken``: codes of what rejects them, the memory included, as `possible` returns them.
         """
         held = self.filled(configurations)
         estimate = evaluate_serving(self.setting, held, broken)
@@ -139,7 +139,7 @@ class ReplicaSource(ServingSource):
         return replicas if self.setting.workload.num_requests is None else replicas.at_load
 
     def _reusing(self, estimate: ServingEstimate) -> ServingEstimate:
-        """The estimate where each configuration finds what its own caches keep at its capacity."""
+        """The estimate with the prefix-cache hits of each configuration at its capacity."""
 
         def again(prefixes: PrefixHits) -> ServingEstimate:
             setting = replace(self.setting, prefixes=prefixes)
@@ -148,7 +148,7 @@ class ReplicaSource(ServingSource):
         return in_agreement(estimate, again, self._prefixes)
 
     def _prefixes(self, estimate: ServingEstimate) -> PrefixHits:
-        """What is found where all places of an estimate are taken."""
+        """The prefix-cache hits with all batch slots of an estimate in use."""
         c, promises = estimate.configurations, self._promises(estimate)
         load = ReplicaLoad(
             replicas=promises.num_gpus / c.replica_gpus,
@@ -160,11 +160,11 @@ class ReplicaSource(ServingSource):
 
     @property
     def without_waiting(self) -> ReplicaSource:
-        """The same source where every request must find room at once."""
+        """The source in which all requests must fit in memory at once."""
         return replace(self, waits=False)
 
     def filled(self, configurations: ServingConfigurations) -> ServingConfigurations:
-        """What engines hold at once: where requests wait, as many as they have room for."""
+        """The configurations with the concurrency that fits in the KV cache, if requests wait."""
         if not self.waits:
             return configurations
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -215,8 +215,8 @@ class Replicas(Deployments):
         return replace(self, source=source, promises=replace(self.promises, price=price))
 
     def percentile(self, quantity: str, share: float) -> FloatArray:
-        """What a share of the requests does not exceed of a time [s]; of a number of requests
-        that end together, none is answered after the last."""
+        """The percentile of a time [s] over the requests, at a ``share`` of them; bounded by the
+        makespan of a number of requests."""
         seconds, makespan = percentile(self.estimate, quantity, share), self.promises.makespan
         if makespan is None or quantity == "time_per_output_token":
             return seconds
@@ -249,7 +249,7 @@ class Replicas(Deployments):
 
     @property
     def last_answer(self) -> FloatArray:
-        """Seconds of an answer beside fewer and fewer others, and no prompts."""
+        """Seconds of an answer while the batch empties and no prompts arrive."""
         return emptying_answer(self.setting, self.estimate.served)
 
     def token_time_at_rate(self, rate: float) -> FloatArray:

@@ -38,7 +38,7 @@ from planner.workloads.workload import format_parameter_column, repeated, term_c
 _BLOCK_ROWS = 2**20
 _CACHE, _HOST, _FULL = (np.int8(len(RL_RULES) + more) for more in range(3))
 _SPLITS = 128
-"""Splits of the GPUs that are tried at most, where nobody names one."""
+"""Most splits of the GPUs to try, if the request sets none."""
 SIDES = ("trainer", "rollout")
 """What a step waits for."""
 
@@ -94,7 +94,7 @@ class RlSource(Source):
         return {**answers, **failures, **self.site.columns, **self.site.grounds}
 
     def _confidence(self, num_gpus: float) -> Confidence | None:
-        """Where 90 % of published steps like these are, of all steps with failures."""
+        """The 90 % intervals from published steps; the calendar time with failures."""
         setting, gpu = self.setting, self.setting.machine.gpu
         kind = "moe" if has_experts(setting.model) else "dense"
         rollouts = setting.rollouts
@@ -196,7 +196,7 @@ class RlRuns(Candidates):
 
     @property
     def samples_per_s(self) -> FloatArray:
-        """The same per second."""
+        """Trained answers per second."""
         return self.samples_per_step / self.step_time
 
     @property
@@ -282,14 +282,14 @@ class RlRuns(Candidates):
         return replace(self, source=source)
 
     def otherwise(self, **values: Values) -> RlRuns:
-        """The first configuration with other values of parameters, several of one of them."""
+        """The first configuration, evaluated with other values; one parameter may have several."""
         single_row = self.configurations.rows(np.array([0]))
         return self.source.judged(replace(single_row, **values))  # type: ignore[arg-type]
 
     def fastest_split(self) -> tuple[float, float]:
-        """GPUs that train of the fastest split in whole nodes, all else as it is, and its step [s].
+        """Trainer GPUs of the fastest split in whole nodes, and its step time [s].
 
-        The own split where no other is faster.
+        The current split if no other is faster; other parameters are unchanged.
         """
         current, total = first(self.configurations.trainer_gpus), int(first(self.num_gpus))
         trains = np.array(

@@ -96,7 +96,7 @@ _CAP = 4
 # Of answers to questions of mathematics and code.
 _VARIATION = 0.8
 _NODES = "nodes"
-"""What a space says of ``train_gpus`` where all multiples of a node are tried."""
+"""The value of ``train_gpus`` in a space that tries all multiples of a node."""
 _RL_ONLY_PARAMETERS = tuple(name for name in RlConfigurations.names() if name not in NAMES)
 _ADAPTED = AdapterSetup.__dataclass_fields__
 _LEARNING = terms_about("learning_setting")
@@ -126,7 +126,7 @@ def ask_rl(request: Request, catalogue: Catalogue, notes: PlanNotes) -> Workload
 
 
 def _work(request: Request, model: ModelSpec, notes: PlanNotes) -> RlWorkload:
-    """The step that is asked for; what nobody said is noted."""
+    """The requested step; defaults are noted."""
     values: dict[str, object] = {
         name: getattr(request, name)
         for name in terms_of("rl", "question")
@@ -167,12 +167,12 @@ def _work(request: Request, model: ModelSpec, notes: PlanNotes) -> RlWorkload:
 
 
 def _adapter_sync(request: Request, *, is_frozen: bool) -> AdapterSync | None:
-    """What of adapters the engine is given, where the request says so."""
+    """The weights that the engine gets of adapters; None: not specified."""
     requested = request.adapter_sync
     if requested is None:
         return None
     if not is_frozen:
-        raise SpecError("adapter_sync says how adapters get to the engine: give --adapter lora.")
+        raise SpecError("adapter_sync needs an adapter: give --adapter lora.")
     if requested not in list(AdapterSync):
         raise SpecError(f"Unknown adapter_sync {requested!r}. Known: {', '.join(AdapterSync)}.")
     return AdapterSync(requested)
@@ -260,24 +260,23 @@ def generating(engine: EngineProfile, rollouts: RolloutProfile) -> EngineProfile
 
 
 def _lacking(work: RlWorkload, rollouts: RolloutProfile) -> str:
-    """What of the work a framework does not train on generated answers; empty where all."""
+    """The part of the work that a framework cannot train on generated answers; empty: none."""
     if work.is_frozen and work.adapter not in rollouts.adapters:
         supported = " and ".join(rollouts.adapters) or "no adapters"
         return (
             f"trains {supported} on generated answers, not {work.adapter}: --framework all "
-            "compares "
-            "those that do."
+            "compares those that do."
         )
     if work.critic and not rollouts.critic:
         return (
-            f"trains no critic beside the policy, as {work.algorithm} with one needs: --algorithm "
-            "grpo, rloo or dapo without --critic, or --framework all for those that do."
+            f"trains no critic, which {work.algorithm} needs here: choose --algorithm grpo, rloo "
+            "or dapo without --critic, or compare others with --framework all."
         )
     return ""
 
 
 def _suits(question: WorkloadQuestion, framework: FrameworkProfile) -> bool:
-    """Whether a framework generates answers and trains what is asked for on them."""
+    """Whether a framework generates answers and can train the requested step on them."""
     rollouts = framework.rollouts
     return rollouts is not None and not _lacking(question.work, rollouts)
 
@@ -375,7 +374,7 @@ def rl_steps(candidates: Candidates) -> Mapping[str, TimedStep]:
 
 
 def _settled(source: Source) -> dict[str, Value]:
-    """Answers that a plan was made with where the user gave none."""
+    """The answers of a plan that the user left open."""
     if not isinstance(source, RlSource):
         raise TypeError(f"{source} is no reinforcement learning.")
     work, questions = source.setting.workload, terms_of("rl", "question")
@@ -399,7 +398,7 @@ def _settled(source: Source) -> dict[str, Value]:
 
 
 def _question_words(setting: RlSetting) -> list[str]:
-    """What a step has to do, in a line or two."""
+    """The lines that describe a step."""
     work = setting.workload
     lengths = f"{work.input_tokens:,} tokens in, {work.output_tokens:,} out on average"
     words = [
@@ -411,20 +410,20 @@ def _question_words(setting: RlSetting) -> list[str]:
     ]
     passes = ["old log-probabilities"] if work.old_logprob else []
     if models or passes:
-        words.append(f"The trainer computes {', '.join([*passes, *models])} beside the update")
+        words.append(f"Besides the update, the trainer computes {', '.join([*passes, *models])}")
     if work.is_frozen:
         words.append(_adapter_words(setting))
     return words
 
 
 def _adapter_words(setting: RlSetting) -> str:
-    """What of a frozen model is trained, and what the engine is given of it."""
+    """A line on the trained adapter parameters and the weights that the engine gets."""
     work = setting.workload
-    served = "they alone" if setting.serves_adapter else "all weights with them added"
+    served = "the adapters only" if setting.serves_adapter else "all weights, adapters merged"
     count = format_large(adapter_parameter_count(setting.packed))
     return (
-        f"{adapter_words(work)}: {count} parameters trained; the engine is given {served}; no "
-        "published step trains adapters, so that intervals are those of steps of all weights"
+        f"{adapter_words(work)}: {count} parameters trained; the engine gets {served}; no "
+        "published step trains adapters, so intervals are those of full training"
     )
 
 
@@ -446,7 +445,7 @@ def plan_words(row: Mapping[str, object]) -> str:
 
 
 def _older(row: Mapping[str, object]) -> list[str]:
-    """The staleness, where the placement alone does not say it."""
+    """The staleness, unless the placement implies it."""
     is_implied = row["placement"] == Placement.ONE_STEP_OFF.word or not row["staleness"]
     return [] if is_implied else [str(row["staleness"])]
 
@@ -485,7 +484,7 @@ def _blamed(candidates: Candidates, rule: str) -> str:
 
 
 def _broken_words(runs: RlRuns) -> dict[str, str]:
-    """What each rule is about, as the first configuration has it."""
+    """The values of the first configuration that each rule checks, as text by rule."""
     c, setting, name = runs.configurations, runs.source.setting, runs.source.profile
     rollouts, batch = setting.rollouts, first(c.global_batch_size)
     placement = Placement(int(first(c.placement))).word
@@ -527,7 +526,7 @@ def _remedies(runs: RlRuns) -> dict[str, dict[str, Sequence[float]]]:
 
 
 def _mended(runs: RlRuns, rule: str, name: str, values: Sequence[float]) -> str:
-    """The value of a parameter, of some that nearest to its own, with which a rule is kept."""
+    """The value nearest to a parameter's current one that satisfies a rule, as ``name=value``."""
     tried = np.array(values, dtype=np.float64)
     codes = runs.otherwise(**{name: RlConfigurations.cast(name, tried)}).rejected_by
     number = 1 + [each.name for each in RL_REJECTING].index(rule)

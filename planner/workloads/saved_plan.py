@@ -26,7 +26,7 @@ from planner.workloads.registry import workload_names
 PLAN_FILE = "plan.toml"
 """What the plan is called in the directory of a launch."""
 
-_HEADER = "# `planner estimate --plan FILE` shows this plan; other options beside it change it.\n"
+_HEADER = "# `planner estimate --plan FILE` shows this plan; further options change it.\n"
 _WHOLE_SPACE = "space"
 _OF_POOLS = ("mode", "prefill_gpu")
 _TOKENS = "total_tokens"
@@ -34,13 +34,13 @@ _TOKENS = "total_tokens"
 
 @record(kw_only=True)
 class SavedPlan:
-    """One configuration: what was asked, each answer, and the value of every parameter.
+    """One configuration: its question with all answers, and the value of every parameter.
 
-    ``answers`` maps questions of the table of terms, ``parameters`` its parameters, to plain
-    words and numbers; of disaggregated plans also those of the prefill workers. ``specs`` has the
-    digests of the specs it was made with: with the same specs its estimate is the same to the
-    last bit. ``specs_folder`` is that of own specs, empty if there was none. ``defaulted`` are the
-    parameters that a file lacked, as one of an older version does, and that have their defaults.
+    ``answers`` maps questions of the table of terms, ``parameters`` its parameters, to words and
+    numbers; of disaggregated plans also those of the prefill workers. ``specs`` has the digests of
+    the specs: with the same specs the estimate is the same to the last bit. ``specs_folder`` is the
+    user's folder of specs, empty if there was none. ``defaulted`` are the parameters that the file
+    of an older version lacks; they have their defaults.
     """
 
     workload: str
@@ -165,7 +165,7 @@ class SavedPlan:
 
 
 def all_answers(plan: Plan, row: Row) -> dict[str, Value]:
-    """Every question but that of the space, answered: as the user did, or as the row was made."""
+    """The answers to all questions except the space, from the request or from the row."""
     settled, profile = plan.settled(row), plan.workload.profile_kind
     answers = {}
     for name in terms_of(plan.workload.name, "question"):
@@ -176,7 +176,7 @@ def all_answers(plan: Plan, row: Row) -> dict[str, Value]:
     for site in plan.source_of(row).sites[:1]:
         answers["price"] = price_of_contract(plan.request.price, site.contract)
     answers = with_one_length(answers)
-    if "prefill_gpu" in answers:  # the same as the other GPUs where nobody named one
+    if "prefill_gpu" in answers:  # None: the same as the other GPUs
         answers["prefill_gpu"] = plan.request.prefill_gpu
     if row.get("prefill_gpu") is None:
         answers.update({name: None for name in _OF_POOLS if name in answers})
@@ -190,7 +190,7 @@ def with_one_length(answers: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def single_answers(request: Request) -> dict[str, Value]:
-    """The questions that a request answers with one value, as plain words and numbers."""
+    """The questions that a request answers with one value, as words and numbers."""
     answers: dict[str, Value] = {}
     for name in terms_of(request.workload, "question"):
         answer = getattr(request, name, None)
@@ -202,11 +202,10 @@ def single_answers(request: Request) -> dict[str, Value]:
 
 
 def non_default_parameters(workload: str, row: Row, usual: Row | None = None) -> dict[str, Value]:
-    """The parameters of a row that are set by name, without those at their plain values.
+    """The parameters of a row that differ from their defaults.
 
-    Experts have the type of the other matrices, and prefill workers the plain names' values, where
-    they have no other. ``usual`` are values of its framework in place of plain ones, which hold
-    together.
+    Experts default to the type of the other matrices, and prefill workers to the values of the
+    decode workers. ``usual``: defaults of the framework, which apply only all together.
     """
     settings = {
         name: row[name]
@@ -233,14 +232,14 @@ def non_default_parameters(workload: str, row: Row, usual: Row | None = None) ->
 
 
 def _file_parts() -> list[str]:
-    """What a plan file holds."""
+    """The names of the parts of a plan file."""
     return [part.name for part in fields(SavedPlan) if part.name != "defaulted"]
 
 
 def _read_part(
     table: Mapping[str, object], part: str, terms: Mapping[str, Term], errors: list[str]
 ) -> dict[str, Value]:
-    """The values of a part by the terms they are of, one each; ``errors`` gets what is wrong."""
+    """The values of a part of a plan file by term; problems are appended to ``errors``."""
     values = table.get(part)
     if not isinstance(values, Mapping):
         errors.append(f"there is no table [{part}].")

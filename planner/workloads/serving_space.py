@@ -131,7 +131,7 @@ def _layouts(
     counts: Sequence[int] | None,
     has_experts: bool,
 ) -> Factor:
-    """Every layout of a replica once, for each number of GPUs."""
+    """The distinct layouts of a replica for each number of GPUs, as columns."""
     degrees = [single_axis(ServingConfigurations, name, table[name]) for name in _LAYOUT]
     layouts = cross_product(degrees)
     stage = numbers(layouts, "tensor_parallel") * numbers(layouts, "attention_data_parallel")
@@ -181,7 +181,7 @@ def _quantizations(
     return {"quantization": columns[:, 0], "expert_quantization": columns[:, 1]}
 
 
-# Of formats whose name says the bits of activations, which are integers.
+# Of formats with the bits of integer activations in their name.
 _CACHES = {
     Quantization.W8A8: CacheType.INT8,
     Quantization.W4A8: CacheType.INT8,
@@ -219,11 +219,10 @@ _SIXTEEN = FORMATS[Quantization.W16A16].compute
 
 
 def on_gpus(scene: HardwareScenario) -> HardwareScenario:
-    """The scene with the checkpoint of its model that all its GPUs multiply as it is stored.
+    """The scenario with a checkpoint in a number format that all its GPUs multiply.
 
-    It takes the place of the publisher's where that one is unpacked to 16 bit on them: what is
-    published in integers of 4 bit is served in NVFP4 on Blackwell. A checkpoint that is named, by
-    its repository or by the types of its weights, stays.
+    It replaces the publisher's checkpoint if the GPUs unpack that to 16 bit: 4-bit integers are
+    served in NVFP4 on Blackwell. A checkpoint named by repository or by weight types stays.
     """
     question = scene.question
     model, name = question.model, str(question.request.model)
@@ -241,7 +240,7 @@ def on_gpus(scene: HardwareScenario) -> HardwareScenario:
 
 
 def weights_note(scene: HardwareScenario) -> Mapping[str, str]:
-    """Of a scene that `on_gpus` made, the types of its weights where several are published."""
+    """A note on the weight types of a scenario of `on_gpus`, if several are published."""
     model = scene.question.model
     suited = [
         checkpoint for checkpoint in _others(scene) if _suits(checkpoint.quantization, _gpus(scene))
@@ -283,7 +282,7 @@ def _gpus(scene: HardwareScenario) -> list[GpuSpec]:
 
 
 def _others(scene: HardwareScenario) -> list[Checkpoint]:
-    """Checkpoints beside the publisher's that the engine serves on all the GPUs."""
+    """Further published checkpoints that the engine serves on all the GPUs."""
     engine, vendors = scene.profile, {gpu.vendor for gpu in _gpus(scene)}
     return [
         checkpoint
@@ -314,7 +313,7 @@ def _is_multiplied(code: Quantization, gpu: GpuSpec) -> bool:
 SINGLE = "serve_single"
 _SPACE = "serve"
 USUAL_TOKENS = 1024
-"""Of a prompt and of an answer where nobody says how many."""
+"""Default tokens of a prompt and of an answer."""
 _VARIATION = 1.0
 """Of lengths: services have 0.96 to 3.1 of prompts, 0.7 to 3.3 of answers (``lengths.csv``)."""
 _TYPES = terms_about("number_format", "serve")
@@ -325,14 +324,14 @@ def make_serving_question(
 ) -> WorkloadQuestion:
     """The model, the requests and the space of a request.
 
-    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or nothing
-    says how many GPUs there are.
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or neither
+    GPUs nor a request rate are specified.
     """
     counts = () if request.num_gpus is None else tuple(sorted(set(gpu_counts(request.num_gpus))))
     if not counts and request.request_rate is None and request.space != SINGLE:
         raise SearchSpaceError(
             "Give the number of GPUs with --gpus, or the requests per second to serve with "
-            "--request-rate; planner size --power or --budget says how many a bound allows."
+            "--request-rate; planner size --power or --budget finds how many a bound allows."
         )
     model = catalogue.load_model(str(request.model))
     notes.copy(str(request.model), model.name)
@@ -368,9 +367,9 @@ def make_serving_question(
 def _put_sound(
     request: Request, model: ModelSpec, lengths: dict[str, Any], notes: PlanNotes
 ) -> None:
-    """The tokens of the sound of a prompt beside its text, where nobody gave their number.
+    """Add the tokens of a prompt's sound to ``lengths``, if the request sets no input tokens.
 
-    Raises SpecError if the model hears nothing, or the sound is longer than the prompt.
+    Raises SpecError if the model has no audio tower, or the sound is longer than the prompt.
     """
     if model.audio_tower is None:
         raise SpecError(
@@ -391,7 +390,7 @@ def _put_sound(
 
 
 def _refuse_answer_options(request: Request) -> None:
-    """Refuse what only answers have."""
+    """Refuse options that need generated tokens."""
     if request.workload != "serve":
         raise SpecError(
             "A static batch generates: prompts that are embedded or scored are served "
@@ -479,7 +478,7 @@ def _work(request: Request, model: ModelSpec, notes: PlanNotes) -> ServingWorklo
 
 
 def variations_of(request: Request) -> dict[str, float]:
-    """How lengths vary, by term; where nobody says, as those of services: a batch's not at all."""
+    """Variation of the lengths, by term; default: as measured for services, 0 for a batch."""
     varies = request.workload == "serve" and not request.equal_lengths
     usual = dict.fromkeys(terms_about("length_variation"), _VARIATION * varies)
     if request.output_tokens == 0:
@@ -489,13 +488,13 @@ def variations_of(request: Request) -> dict[str, float]:
 
 
 def _drafted(request: Request) -> int:
-    """Drafted tokens of a step; of several numbers each is a request of its own."""
+    """Drafted tokens of a step; the largest of several numbers."""
     draft_tokens = request.draft_tokens
     return draft_tokens if isinstance(draft_tokens, int) else max(draft_tokens)
 
 
 def _method(request: Request, model: ModelSpec) -> DraftMethod:
-    """What drafts: as it is said, a model that is named, or modules that the model has."""
+    """The draft method: the requested one, a named draft model, or the model's MTP modules."""
     method_name = request.draft_method
     modules = max(model.num_nextn_predict_layers, model.mtp_num_layers)
     if method_name is None:
@@ -547,7 +546,7 @@ def draft_of(request: Request, model: ModelSpec, catalogue: Catalogue) -> ModelS
 
 
 def tried_types(question: WorkloadQuestion, space: SearchSpace) -> dict[str, list[str]]:
-    """The types that a space has several of, where nobody set one and none are published."""
+    """Number formats with several values in the space, if neither user nor model sets them."""
     specified = {*question.request.settings}
     published = question.model.quantization, question.model.expert_quantization
     if question.request.precision is not None or any(published):
@@ -561,9 +560,9 @@ def tried_types(question: WorkloadQuestion, space: SearchSpace) -> dict[str, lis
 
 
 def with_options(engine: EngineProfile, request: Request) -> EngineProfile:
-    """The engine told how many sequences to run at once, and to capture no graphs of decoding.
+    """The engine with the request's limit of sequences and its choice of CUDA graphs.
 
-    Raises SpecError if copies of experts are asked of an engine that has none.
+    Raises SpecError if the request sets redundant experts and the engine has none.
     """
     if request.redundant_experts and not engine.redundant_experts:
         raise SpecError(
@@ -582,7 +581,7 @@ def with_options(engine: EngineProfile, request: Request) -> EngineProfile:
 
 
 def limited(engine: EngineProfile, max_num_seqs: int) -> EngineProfile:
-    """The engine with a number of sequences of its own, which it also samples at its start."""
+    """The engine with another ``max_num_seqs``, which its memory profiling uses, too."""
     memory = engine.memory
     if memory.profiled_seqs:
         memory = replace(memory, profiled_seqs=max_num_seqs, fixed_profiled_seqs=True)
@@ -593,8 +592,8 @@ def limited(engine: EngineProfile, max_num_seqs: int) -> EngineProfile:
 def with_max_num_seqs(
     setting: ServingSetting, max_num_seqs: int, concurrency: int
 ) -> ServingSetting:
-    """The setting whose engine is told a number with so many requests at once, and with any other
-    number of requests as many sequences as these are."""
+    """The setting whose engine starts with ``max_num_seqs`` at this ``concurrency``, and with the
+    number of requests as its limit otherwise."""
     engine = limited(setting.engine, max_num_seqs)
     engine = replace(engine, scheduler=setting.engine.scheduler)
     return replace(setting, engine=engine, engine_max_num_seqs=concurrency)

@@ -141,7 +141,7 @@ _DEGREES = {
 
 
 def requests(setting: ServingSetting) -> list[str]:
-    """What is asked: the requests, in a line."""
+    """The line that describes the requests."""
     work = setting.workload
     answer = "embedded or scored" if work.embeds else f"{work.output_tokens:,} out"
     words = [f"{work.input_tokens:,} tokens in, {answer}"]
@@ -180,7 +180,7 @@ def requests(setting: ServingSetting) -> list[str]:
 
 
 def _drafted(work: ServingWorkload) -> str:
-    """Drafts, and how many are kept; with none they only cost, which nobody wants."""
+    """Draft tokens and their acceptance rate as text, with a hint if none is accepted."""
     if work.acceptance_rate:
         tokens = f"{work.draft_tokens} draft tokens"
         if work.drafts_trees:
@@ -289,7 +289,7 @@ _FRONT = ("throughput_per_gpu", "interactivity")
 _OF_LOAD = ("capacity_per_gpu", "interactivity")
 _OF_PROMPTS = ("prompt_throughput_per_gpu", "request_latency")
 _SIZING = ("num_gpus", "request_latency")
-# Nobody pays ten times as much for what is left to gain there.
+# Beyond ten times the lowest cost, plans gain too little to be shown.
 _TIMES_THE_BEST = 10.0
 _COSTS = ("usd", "count")
 _PER_TOKEN = "cost_per_million_tokens_usd"
@@ -338,10 +338,10 @@ def _sources(scene: HardwareScenario) -> list[Source]:
 
 
 def _waits(scene: HardwareScenario, mesh: OpenMesh[ServingConfigurations]) -> bool:
-    """Whether requests at once are a load, of which the engine holds what it has room for.
+    """Whether the concurrency is an offered load; the engine then holds what fits in memory.
 
-    Several numbers are a choice of what to hold, and one is a choice of slots unless clients send
-    a number of requests.
+    Several values are a search over batch slots. For engines with slots, one value is their
+    number, unless clients send a number of requests.
     """
     request, scheduler = scene.question.request, scene.profile.scheduler
     are_sent = request.num_requests is not None and request.request_rate is None
@@ -378,7 +378,7 @@ def _pools(
     settings: Mapping[str, object],
     rate: float | None,
 ) -> PoolSource:
-    """Workers of one ``mesh``, but for settings of the prefill workers alone."""
+    """Pools of workers of one ``mesh``; prefill workers may have settings of their own."""
     prefill_hardware = _prefill_hardware(scene)
     shared_settings = {
         name: value for name, value in settings.items() if name not in terms_of("serve", "pool")
@@ -567,7 +567,7 @@ def _limits(question: WorkloadQuestion, source: Source) -> dict[str, float]:
 
 
 def _furthest(question: WorkloadQuestion) -> float:
-    """The front's end, unless the user says by an objective or a limit how far to look."""
+    """The factor on the best cost where the front ends; infinite if the user limits the cost."""
     request = question.request
     limits = terms_of(request.workload, "limit")
     limits_cost = any(limits[name].type in _COSTS for name in request.constraints if name in limits)
@@ -585,7 +585,7 @@ def _assumed(question: WorkloadQuestion) -> dict[str, float]:
 
 
 def _settled(source: Source) -> dict[str, Value]:
-    """Answers that a plan was made with where the user gave none, or several."""
+    """The answers of a plan that the user left open or gave several values of."""
     setting = source.setting
     if not isinstance(setting, ServingSetting):
         raise TypeError(f"{source} does not serve.")
@@ -610,7 +610,7 @@ def _free(request: Request, burst: int | None) -> dict[str, Sequence[float]]:
 
 
 def _fitting(source: Source, configurations: ConfigurationTable) -> dict[str, float]:
-    """As many requests at once as find room."""
+    """The highest concurrency that fits in memory."""
     number = max_concurrency(source, configurations)
     return {"concurrency": number} if number else {}
 

@@ -1,4 +1,4 @@
-"""One configuration that serves: at the concurrency that its traffic asks for, in full."""
+"""Evaluation of one serving configuration at its load, or of a burst."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 
 def serve_once(source: Source, num_requests: int | None = None) -> Evaluation:
-    """The one configuration of a source, of several concurrencies at the one that is asked for.
+    """The evaluation of the one configuration of a source; of several concurrencies, the lowest
+    that reaches the request rate.
 
-    That reaches the rate; of a burst, as a number of requests that start together drains.
+    With ``num_requests``, a burst of requests that start together.
 
     Raises SearchSpaceError if the burst has no requests, or too many; or there are several
     configurations; InfeasibleError if no concurrency that fits reaches the rate.
@@ -132,7 +133,7 @@ def _with_burst(candidates: Deployments, served: Burst | None) -> Evaluation:
 
 
 def _pools(source: PoolSource, num_requests: int | None) -> PoolConfigurations:
-    """The one configuration of pools; numbers of workers that nobody gave fill the GPUs."""
+    """The one configuration of pools; unspecified numbers of workers fill the GPUs."""
     prefill = one_each(source.space.prefill_mesh, "concurrency")
     decode = one_each(source.space.decode_mesh, "max_num_batched_tokens")
     prefill, decode = (table.rows(np.arange(table.size)) for table in (prefill, decode))
@@ -163,10 +164,9 @@ def _numbers(source: PoolSource, prefill: int, decode: int) -> list[tuple[float,
 
 
 def _at_load(source: ReplicaSource | PoolSource, configurations: Any) -> Any:
-    """The configuration where its requests come as they are said to.
+    """The configuration at the request rate of its workload.
 
-    Of several concurrencies the fewest requests in flight that reach the rate; the capacity is
-    that of the most that find room.
+    Of several concurrencies, the lowest that reaches the rate; the capacity is the highest of all.
 
     Raises InfeasibleError if no concurrency that fits reaches the rate.
     """
@@ -181,7 +181,7 @@ def _at_load(source: ReplicaSource | PoolSource, configurations: Any) -> Any:
     enough = np.flatnonzero(reached >= rate)
     best = int(np.argmax(reached))
     if enough.size:
-        # It has places for more: how near the capacity is says how long the wait for one is.
+        # It has slots for more requests: waits depend on the utilization of the whole capacity.
         deployments = source.judged(configurations.rows(enough[:1]))
         promises = replace(deployments.promises, capacity=reached[[best]])
         return replace(deployments, promises=promises).at_rate(stated)
@@ -193,7 +193,7 @@ def _at_load(source: ReplicaSource | PoolSource, configurations: Any) -> Any:
 
 
 def _too_fast(c: ServingConfigurations, capacity: float, rate: float) -> str:
-    """That a rate is more than one configuration carries, and what would."""
+    """The message for a rate above the capacity of one configuration."""
     concurrency = f"{c.concurrency[0]:,.0f} requests in each"
     if isinstance(c, PoolConfigurations):
         pools = f"{c.prefill_replicas[0]:.0f} prefill and {c.replicas[0]:.0f} decode workers"

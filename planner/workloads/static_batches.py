@@ -125,7 +125,7 @@ class Batches(TokenGeneration):
         return self.batch.request_latency
 
     def addends(self, name: str) -> Mapping[str, FloatArray]:
-        """A latency as the time until the first tokens and that of the others."""
+        """A latency as the sum of prefill and decode latency [s], by term."""
         if name != "request_latency":
             return super().addends(name)
         first = self.prefill_latency
@@ -182,7 +182,7 @@ class Batches(TokenGeneration):
         }
 
     def _token_costs(self) -> Mapping[str, FloatArray]:
-        """What tokens cost: prompts pay until the first tokens are there, answers the rest."""
+        """Costs per token: prompts pay for the time to the first tokens, answers for the rest."""
         setting, price = self.source.setting, self.source.site.rate(self.num_gpus)
         return token_costs(
             setting,

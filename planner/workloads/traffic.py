@@ -1,4 +1,4 @@
-"""Traffic as it was measured: what a trace or a table of lengths answers of a question."""
+"""Measured traffic: lengths and rates from a trace or a table of lengths."""
 
 from __future__ import annotations
 
@@ -191,10 +191,10 @@ def _fitted(
 def traffic_answers(
     answers: Mapping[str, object], base: Request | None, option_name: Callable[[str], str] = str
 ) -> Mapping[str, object]:
-    """What is ``answers`` of traffic, beside what a ``base`` has, answers of others, by term.
+    """Rates and lengths that follow from the traffic ``answers``, by term; ``base`` adds answers.
 
-    Raises SpecError or SearchSpaceError if a file cannot be read, or has no times; something is not
-    what its term takes.
+    Raises SpecError or SearchSpaceError if a file cannot be read, or has no times; or if an answer
+    is invalid.
     """
 
     def of(name: str) -> object:
@@ -222,7 +222,7 @@ def traffic_answers(
 def answers_of(
     question: str, text: str, part: str | None = None, option_name: Callable[[str], str] = str
 ) -> dict[str, object]:
-    """What a trace or lengths say of the requests, or a ``part`` of them by prompts, by term.
+    """Rates and lengths of a trace or of measured lengths, or of a ``part`` by prompts, by term.
 
     Raises SpecError if it is no name that is shipped and no file that can be read, or a trace
     without times; SearchSpaceError if no prompt is in that part.
@@ -259,7 +259,7 @@ def answers_of(
 
 
 def measured_answers(request: Request) -> Mapping[str, object]:
-    """What the trace or the lengths of a question say, by term; nothing where it has none."""
+    """Rates and lengths from the trace or lengths of a request, by term; empty without them."""
     question = _measured_by(request)
     return (
         answers_of(question, str(getattr(request, question)), request.prompt_range)
@@ -273,12 +273,12 @@ def _measured_by(request: Request) -> str:
 
 
 def trace_of(path: Path, part: str | None = None) -> Trace:
-    """The trace of a file, or a part of it by prompts, read once as long as it stays the same."""
+    """The trace of a file, or a part of it by prompts; cached while the file is unchanged."""
     return _read(*state_of(path), part)
 
 
 def state_of(path: Path) -> tuple[Path, int, int]:
-    """A path, and what changes with its file."""
+    """The absolute path, modification time [ns] and size [bytes] of a file; zeros: no file."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):
@@ -313,7 +313,7 @@ def _arrivals(path: Path, changed: int, size: int, part: str | None, drawn: bool
 
 
 def arrivals_of(request: Request, drawn: bool = False) -> Arrivals:
-    """How the requests of a question come: by its variation, as in its trace, or at random.
+    """The arrival statistics of a request: from its variation, its trace, or random arrivals.
 
     Those of a trace go to replicas in turn, or each to one that is ``drawn``.
 
@@ -331,7 +331,7 @@ def arrivals_of(request: Request, drawn: bool = False) -> Arrivals:
 
 
 def traffic_defaults(request: Request) -> Mapping[str, str]:
-    """Where lengths and the rate come from, by term, as far as traffic was told by them."""
+    """The sources of lengths and request rate that come from measured traffic, by term."""
     defaults: dict[str, str] = {}
     if question := _measured_by(request):
         measured_name = str(getattr(request, question))

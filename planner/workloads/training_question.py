@@ -1,4 +1,4 @@
-"""The question of a training run: what of a model is trained, for how long, where nobody said."""
+"""The question of a training run: trained weights, objective, samples, length, and defaults."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ from planner.workloads.image_inputs import image_fields
 from planner.workloads.priced_hardware import gpu_counts
 from planner.workloads.workload import WorkloadQuestion
 
-# Where nobody says so, and the most: the rank of MLPerf's task, the tokens of PEFT's examples.
+# Defaults and maxima: the rank of MLPerf's task, the tokens of PEFT's examples.
 _BITS = (4, 8)
 _COUNTS = {"lora_rank": (16, 100_000), VIRTUAL_TOKENS: (20, 100_000)}
 
-# Beside the words of a set: what names of modules stand for it (`planner.base.training_aliases`).
+# Further accepted values: names of modules (`planner.base.training_aliases`).
 _ALSO = {
     "lora_targets": ("names of modules such as q_proj,v_proj",),
     MODULES_TO_SAVE: ("names of modules such as embed_tokens,lm_head",),
@@ -78,7 +78,7 @@ def adapter_kind(request: Request) -> AdapterKind:
 
 
 def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict[str, object]:
-    """The adapter's fields of a workload; what nobody gave goes into ``defaults``.
+    """The adapter's fields of a workload; assumed values go into ``defaults``.
 
     Raises SearchSpaceError if one of them is unknown, impossible, or useless without an adapter.
     """
@@ -115,9 +115,9 @@ def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict
 def with_expert_adapters(
     work: _Adapted, request: Request, model: ModelSpec, profile: FrameworkProfile
 ) -> _Adapted:
-    """The workload with what its routed experts have: as asked, as named, or as the framework does.
+    """The workload with the adapters of its routed experts, from the request or the framework.
 
-    Raises SearchSpaceError if it is unknown, or asked for where there is nothing to adapt.
+    Raises SearchSpaceError if the value is unknown, or there are no experts to adapt.
     """
     requested = request.expert_adapters
     is_wide = work.adapter.is_low_rank and work.lora_targets is AdapterTargets.ALL_LINEAR
@@ -137,7 +137,7 @@ def with_expert_adapters(
 
 
 def expert_words(work: AdapterSetup) -> str:
-    """What routed experts have, in words; of models that have some."""
+    """The adapters of routed experts as text."""
     return {
         ExpertAdapters.NONE: "none on routed experts",
         ExpertAdapters.SHARED: "one for all routed experts of a rank",
@@ -146,7 +146,7 @@ def expert_words(work: AdapterSetup) -> str:
 
 
 def adapter_answers(work: AdapterSetup) -> dict[str, Value]:
-    """What a plan says of its adapter besides the kind; what is not as usual, only if so."""
+    """The answers of a plan on its adapter, without the kind; options only if not the default."""
     answers: dict[str, Value] = {VIRTUAL_TOKENS: work.virtual_tokens}
     if work.adapter.is_low_rank:
         answers = {"lora_rank": work.lora_rank, "lora_targets": str(work.lora_targets)}
@@ -160,7 +160,7 @@ def adapter_answers(work: AdapterSetup) -> dict[str, Value]:
 
 
 def adapter_words(work: AdapterSetup) -> str:
-    """What of a frozen model is trained, in words."""
+    """The trained part of a frozen model as text."""
     words = f"{work.adapter} tuning of {work.virtual_tokens} virtual tokens"
     if work.adapter.is_low_rank:
         words = f"{work.adapter_name} of rank {work.lora_rank} on {work.lora_targets}"
@@ -170,7 +170,7 @@ def adapter_words(work: AdapterSetup) -> str:
 def sample_fields(
     request: Request, sequence_length: int, defaults: MutableMapping[str, str]
 ) -> dict[str, object]:
-    """The samples of a workload; what nobody gave goes into ``defaults``.
+    """The sample fields of a workload; assumed values go into ``defaults``.
 
     Raises SearchSpaceError if one of them is unknown, impossible or useless.
     """
@@ -197,7 +197,7 @@ def sample_fields(
 
 
 def sample_answers(work: TrainingWorkload) -> dict[str, Value]:
-    """What a plan says of samples that do not fill their sequences."""
+    """The answers of a plan on padded samples; empty if samples are packed."""
     if work.padding is Padding.PACKED:
         return {}
     answers = {name: getattr(work, name) for name in terms_about("sample_padding")}
@@ -205,7 +205,7 @@ def sample_answers(work: TrainingWorkload) -> dict[str, Value]:
 
 
 def _refuse_useless(request: Request, kind: AdapterKind) -> None:
-    """Refuse what says nothing of this kind of adapter."""
+    """Refuse options that this kind of adapter does not use."""
     has_virtual = kind in (AdapterKind.PROMPT, AdapterKind.PREFIX)
     may_save = kind is not AdapterKind.NONE or request.modules_to_save == "none"
     is_qlora = kind is AdapterKind.QLORA
@@ -234,9 +234,9 @@ def _count(name: str, count: int | None, defaults: MutableMapping[str, str]) -> 
 
 
 def mtp_num_layers(request: Request, model: ModelSpec, defaults: MutableMapping[str, str]) -> int:
-    """Modules of multi-token prediction that are trained; published ones go into ``defaults``.
+    """The number of trained multi-token prediction modules; published ones go into ``defaults``.
 
-    Raises SearchSpaceError if their number makes no sense, or they are asked for beside an adapter.
+    Raises SearchSpaceError if the number is impossible, or set together with an adapter.
     """
     num_layers, is_frozen = request.mtp_num_layers, adapter_kind(request) is not AdapterKind.NONE
     if num_layers is None:
@@ -260,7 +260,7 @@ def _is_whole(value: object, minimum: int, maximum: int) -> bool:
 
 
 def _word(name: str, word: str, kind: type[_Words]) -> _Words:
-    """A member of a closed set of words, in any case and with dashes or underscores."""
+    """The member of an enumeration that ``word`` names, in any case, with dashes or underscores."""
     text = str(word).strip().lower().replace("-", "_")
     if text not in list(kind):
         hint = did_you_mean(text, list(kind))
@@ -270,9 +270,9 @@ def _word(name: str, word: str, kind: type[_Words]) -> _Words:
 
 
 LENGTHS = {name: glossary()[name].option_name for name in terms_about("run_length")}
-"""What says how long a run is, each with its option; one of them is enough."""
+"""The terms that set the length of a run, with their options; one of them is enough."""
 UNKNOWN_TOKENS = 1e9
-"""Tokens that time and cost are told of where nobody knows how many a fine-tuning has."""
+"""Tokens for time and cost of a fine-tuning run of unspecified length."""
 _TOKENS_PER_PARAMETER = 20
 _MOST = 1e18
 # A product that is divided again may come out one rounding above a whole number of steps.
@@ -282,16 +282,16 @@ _ROUNDING = 1e-12
 def with_tokens(
     work: TrainingWorkload, request: Request, model: ModelSpec, notes: PlanNotes
 ) -> TrainingWorkload:
-    """The workload with the tokens of its whole run; what follows or is assumed is noted.
+    """The workload with the tokens of its run; derived or assumed tokens are noted.
 
-    Those that the request gives it has already.
+    Unchanged if the request sets ``total_tokens``.
 
-    Raises SpecError if several things say how long the run is, or the epochs are none.
+    Raises SpecError if several options set the length of the run, or the epochs are not positive.
     """
     run_lengths = {name: value for name in LENGTHS if (value := getattr(request, name)) is not None}
     if len(run_lengths) > 1:
         options = " and ".join(LENGTHS[name] for name in run_lengths)
-        raise SpecError(f"Each of {options} says how long the run is: give one of them.")
+        raise SpecError(f"Each of {options} sets the length of the run: give one of them.")
     epochs = 1.0 if request.epochs is None else request.epochs
     if not epochs > 0:
         raise SpecError(f"epochs is a number above 0, not {epochs:g}.")
@@ -314,14 +314,14 @@ def with_tokens(
     notes.defaults["total_tokens"] = f"{words} ({origin})"
     if work.training_objective is not TrainingObjective.PRETRAIN and not run_lengths:
         notes.defaults["total_tokens"] = (
-            f"{words}, for which time and cost are shown, as neither samples nor steps are "
-            f"given: --samples N --epochs E give those of a run ({origin})"
+            f"{words}, assumed for time and cost: set the length of the run with --samples N "
+            f"--epochs E ({origin})"
         )
     return replace(work, total_tokens=tokens)
 
 
 def _tokens_of_each(work: TrainingWorkload, request: Request) -> tuple[float, str]:
-    """Tokens of a sample, and these in words."""
+    """Tokens of a sample, and a text of them."""
     mean = request.mean_sample_length
     if mean is not None and not work.mean_sample_length:  # packed: none is cut off or padded
         return float(mean * work.sequences_per_sample), f"{mean:,} tokens"
@@ -331,7 +331,7 @@ def _tokens_of_each(work: TrainingWorkload, request: Request) -> tuple[float, st
 
 
 def _assumed(objective: TrainingObjective, model: ModelSpec) -> tuple[float, str]:
-    """Tokens of a run where the user says nothing of it, and where they come from."""
+    """Assumed tokens of a run, and their source."""
     if objective is not TrainingObjective.PRETRAIN:
         return UNKNOWN_TOKENS, "default of fine-tuning"
     published_tokens = model.training.total_tokens if model.training else None
@@ -342,9 +342,9 @@ def _assumed(objective: TrainingObjective, model: ModelSpec) -> tuple[float, str
 
 
 def objective_of(request: Request, *, is_frozen: bool) -> TrainingObjective:
-    """The objective of a request: without one that of fine-tuning where an adapter is trained.
+    """The training objective of a request; default: SFT with an adapter, else pretraining.
 
-    Raises SpecError if it is unknown, or something beside it makes no sense.
+    Raises SpecError if it is unknown, or contradicts another option.
     """
     default = TrainingObjective.SFT if is_frozen else TrainingObjective.PRETRAIN
     requested = request.training_objective
@@ -360,7 +360,7 @@ def objective_of(request: Request, *, is_frozen: bool) -> TrainingObjective:
 
 
 def objective_answers(work: TrainingWorkload) -> dict[str, Value]:
-    """What a plan says of its objective and of how it was tuned; what is as usual not."""
+    """The answers of a plan on its objective and tuning that differ from the defaults."""
     usual = TrainingObjective.SFT if work.is_frozen else TrainingObjective.PRETRAIN
     answers: dict[str, Value] = {}
     if work.training_objective is not usual:
@@ -373,7 +373,7 @@ def objective_answers(work: TrainingWorkload) -> dict[str, Value]:
 
 
 def objective_words(work: TrainingWorkload) -> list[str]:
-    """What a sample takes beyond a sequence that is trained; nothing where that is all."""
+    """Lines on the sequences and passes of a preference sample; empty for other objectives."""
     objective = work.training_objective
     if not objective.is_preference:
         return []
@@ -388,7 +388,7 @@ def objective_words(work: TrainingWorkload) -> list[str]:
         words.append("1 forward pass more of another answer")
     if of_reference:
         passes = "1 forward pass" if of_reference == 1 else f"{of_reference} forward passes"
-        reference = "a reference model, whose weights are kept"
+        reference = "a reference model, with its weights in memory"
         words.append(
             f"{passes} of {reference if work.keeps_reference else 'the adapters switched off'}"
         )
@@ -402,16 +402,16 @@ _ROLLOUTS = (
     "models, and the memory of the engine that generates are not"
 )
 SINGLE = "single"
-"""The space of one configuration, which says nothing."""
+"""The space of one configuration; it sets no parameters."""
 _PUBLISHED_FIELDS = ("precision", "global_batch_size")
 
 
 def published_precision(
     request: Request, model: ModelSpec, objective: TrainingObjective
 ) -> str | None:
-    """The word of that precision; None where it is the usual one, or something else was asked.
+    """The precision of the model's published run; None: bf16, or the request is another run.
 
-    Who names a space, a sequence, a batch or a precision asks for another run.
+    Another space, sequence length, batch or precision make another run.
     """
     published = model.training
     if published is None or published.precision == "bf16":
@@ -433,7 +433,7 @@ def has_precision(gpu: GpuSpec, word: str) -> bool:
 
 
 def unmeasured_note(request: Request) -> str:
-    """What is assumed of precisions of which no published run is among those that were fitted."""
+    """A note on requested precisions without a published run; empty if there are none."""
     specified = request.settings.get("precision", request.precision)
     precisions = (
         specified if isinstance(specified, list | tuple) else str(specified or "").split(",")
@@ -450,13 +450,13 @@ def unmeasured_note(request: Request) -> str:
 
 
 def precision_note(request: Request, catalogue: Catalogue, model: ModelSpec, word: str) -> str:
-    """What is said of it; empty where the one GPU that was named lacks it."""
+    """A note on the precision of the published run; empty if the requested GPU lacks it."""
     gpu = request.gpu
     if isinstance(gpu, str) and gpu != ALL:
         try:
             if not has_precision(catalogue.load_gpu(gpu).spec, word):
                 return ""
-        except PlannerError:  # said where the GPU is asked for
+        except PlannerError:  # raised again where the GPU is read
             return ""
     elif gpu is None and request.cluster is None:
         return ""
@@ -570,7 +570,7 @@ def _check_layout(model: ModelSpec, request: Request) -> None:
 def _default_batch(
     objective: TrainingObjective, model: ModelSpec, sequence_length: int
 ) -> tuple[int, str]:
-    """Samples of a step where the user gives none, and where they come from."""
+    """Default samples of a step, and their source."""
     if objective is not TrainingObjective.PRETRAIN:
         return _FINE_TUNING_BATCH, "default of fine-tuning"
     published_tokens = model.training.global_batch_tokens if model.training else None

@@ -69,7 +69,7 @@ def complexity(c: TrainingConfigurations, setting: Setting, peak_memory: FloatAr
 def _steps(
     c: TrainingConfigurations, setting: Setting, peak_memory: FloatArray
 ) -> Iterator[ComplexityLevel]:
-    """What two plans may differ in, what weighs most first."""
+    """The levels of complexity of a plan, in the order of their weight."""
     domain = setting.machine.cluster.scale_up.domain_size
     tokens = setting.workload.sequence_length / c.context_parallel
     yield 2, (c.context_parallel > 1) & (tokens < FEWEST_TOKENS)

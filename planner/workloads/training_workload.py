@@ -110,7 +110,7 @@ def _flat_parts(estimate: Estimate) -> Iterator[TimedPart]:
 
 
 def timed_training(time: StepTime, kind: str = "step") -> TimedStep:
-    """An optimizer step part by part, told as a ``kind`` of step."""
+    """An optimizer step part by part, as a step of a ``kind``."""
     parts = merged((*_operators(time), *_others(time, kind)))
     return TimedStep(seconds=first(time.total), parts=parts)
 
@@ -126,7 +126,7 @@ def _operators(time: StepTime) -> Iterator[TimedPart]:
 
 
 def _others(time: StepTime, kind: str) -> Iterator[TimedPart]:
-    """What belongs to no operator: the rest of every part of the step.
+    """The time of each part of the step that belongs to no operator.
 
     Passes without gradients are made of the kernels of the others.
     """
@@ -161,7 +161,7 @@ _MUCH = 0.05
 
 
 def usual_software(scene: HardwareScenario) -> dict[str, str]:
-    """What a framework does by default where it could do something that changes the answer."""
+    """Notes on defaults of a framework that change the prediction, by parameter."""
     specified = {**scene.space.parameters, **scene.question.request.settings}
     gpu, profile = scene.place.machine.gpu, scene.profile
     notes = default_notes(scene)
@@ -197,7 +197,7 @@ def usual_software(scene: HardwareScenario) -> dict[str, str]:
 
 
 def other_software(source: Source, row: Mapping[str, object]) -> dict[str, dict[str, str]]:
-    """Settings that would make a plan faster or smaller, by what they change."""
+    """Software settings that would make a plan faster or smaller, by description."""
     setting = _setting(source)
     alternatives: dict[str, dict[str, str]] = {}
     is_fused = row["flash_attention"] and row[_KERNEL] != AttentionKernel.EAGER.word
@@ -240,7 +240,7 @@ def _may_loop(profile: FrameworkProfile, model: ModelSpec) -> bool:
 def _faster_kernel(
     gpu: GpuSpec, profile: FrameworkProfile, current: AttentionKernel
 ) -> AttentionKernel | None:
-    """The fastest kernel of the GPU; None where it is not worth naming."""
+    """The fastest attention kernel of the GPU; None: not much faster than the current one."""
     codes = np.array([current, *(kernel for kernel in _TRIED if has_kernel(gpu, kernel))])
     forward, backward = rates(gpu.efficiency, codes, profile.execution.attention_kernels)
     both = 2 / (1 / forward + 1 / backward)
@@ -306,10 +306,10 @@ def _sources(scene: HardwareScenario) -> list[Source]:
 
 
 def framework_defaults(scene: HardwareScenario, work: AdapterSetup) -> dict[str, Value]:
-    """Values that the framework's program has where neither a space nor the user sets them.
+    """Defaults of the framework's program for parameters that neither space nor user set.
 
-    A file sets everything: what it leaves out was read as its program does. They hold together:
-    none does where one of them is set to something else.
+    Empty for plans and launch files, which set everything. The defaults apply only all together:
+    empty if one of them is set to another value.
     """
     request = scene.question.request
     if isinstance(request, PlanRequest):
@@ -333,7 +333,7 @@ def framework_defaults(scene: HardwareScenario, work: AdapterSetup) -> dict[str,
 
 
 def default_notes(scene: HardwareScenario) -> dict[str, str]:
-    """Those values in words."""
+    """Notes on the defaults of the framework's program, by parameter."""
     values = framework_defaults(scene, scene.question.work)
     name, request = scene.profile.name, scene.question.request
     notes = {term: f"{str(value).lower()} ({name}'s default)" for term, value in values.items()}
@@ -346,12 +346,12 @@ def default_notes(scene: HardwareScenario) -> dict[str, str]:
 
 
 def default_values(profile: FrameworkProfile, work: AdapterSetup) -> dict[str, Value]:
-    """Values of its program where nothing sets them, as far as they are no plain values."""
+    """Defaults of a framework's program that differ from the table's defaults."""
     return {**profile.defaults.values(work.adapter)}
 
 
 def source_defaults(source: Any) -> dict[str, Value]:
-    """The same of the framework and the run of a source."""
+    """The `default_values` of the framework and the run of a source."""
     return default_values(source.setting.framework, source.setting.workload)
 
 
@@ -366,9 +366,9 @@ def mesh_of(
 ) -> OpenMesh[TrainingConfigurations]:
     """All combinations of the space's values, narrowed by ``settings``.
 
-    ``settings`` maps a parameter to a value or several; it replaces what the space says. Where
-    neither says a ZeRO stage, ranks that share their states with nobody shard nothing. What
-    follows from others may be among the settings, where it agrees with them.
+    ``settings`` maps a parameter to a value or several, which replace those of the space. If
+    neither sets a ZeRO stage, a single data-parallel rank shards nothing. Settings of derived
+    parameters are allowed if they agree with the others.
 
     Raises SearchSpaceError if a parameter or a value is unknown, or there is no value left.
     """
@@ -410,7 +410,7 @@ def mesh_of(
 def _supported(
     space: Mapping[str, list[float]], framework: FrameworkProfile
 ) -> dict[str, list[float]]:
-    """Of each parameter the values that the framework has at all; if it has none, all."""
+    """The values of each parameter that the framework supports; all if it supports none."""
     several = tuple((name, tuple(values)) for name, values in space.items() if len(values) > 1)
     supported = _kept_values(several, framework)
     return {**space, **{name: list(values) for name, values in supported.items()}}
@@ -420,7 +420,7 @@ def _supported(
 def _kept_values(
     choices: tuple[tuple[str, tuple[float, ...]], ...], framework: FrameworkProfile
 ) -> Mapping[str, tuple[float, ...]]:
-    """The same of parameters that have several values, as those of most searches are."""
+    """The supported values of parameters with several values, cached."""
     several = dict(choices)
     ends = dict(zip(several, np.cumsum([*map(len, several.values())]).tolist(), strict=True))
     rows = {name: slice(end - len(several[name]), end) for name, end in ends.items()}
@@ -446,7 +446,7 @@ def _is_of(space: SearchSpace, framework: FrameworkProfile) -> bool:
 def _flops_efficiency(
     request: Request, gpu: GpuSpec, precisions: Values
 ) -> float | tuple[float, ...] | None:
-    """The share of every peak, or of an achieved rate the share of each precision's peak."""
+    """The requested share of the peak, or shares by precision for an achieved rate [flop/s]."""
     efficiency, name = request.flops_efficiency, "flops_efficiency"
     if not isinstance(efficiency, str):
         return share_of_peak(efficiency, "flop/s", float("nan"), name)
@@ -460,7 +460,7 @@ def _flops_efficiency(
 
 
 def _suits(work: TrainingWorkload, framework: FrameworkProfile) -> bool:
-    """Whether a framework is one for what is trained."""
+    """Whether a framework can train the requested model."""
     if framework.rollouts is not None:
         return False
     if work.has_virtual_tokens:
@@ -492,7 +492,7 @@ def _settled(source: Source) -> dict[str, Value]:
 
 
 def _question_words(setting: Setting) -> list[str]:
-    """What of a frozen model is trained, and what samples take beside a trained sequence."""
+    """The lines on trained adapters, further passes of a sample, and images."""
     work = setting.workload
     words = [*objective_words(work), *trained_image_words(setting.model, work)]
     if not work.is_frozen:
@@ -544,7 +544,7 @@ def _results(counts: Sequence[int]) -> tuple[str, ...]:
 
 
 def beyond_positions(model: ModelSpec, sequence_length: int) -> list[str]:
-    """That sequences are longer than those a model's computed positions were made for."""
+    """A line if sequences are longer than the positions that the model was trained with."""
     max_positions = model.max_position_embeddings
     if max_positions is None or sequence_length <= max_positions:
         return []
