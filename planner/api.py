@@ -96,12 +96,12 @@ def search(
     >>> result.configurations_evaluated
     320
     """
-    how = read_driver({"driver": driver, "trials": trials, "seed": seed, "sampler": sampler})
+    options = read_driver({"driver": driver, "trials": trials, "seed": seed, "sampler": sampler})
     question = None if base is None else search_request(read_request(base))
     for name, function in (("progress", progress), ("sink", sink)):
         if function is not None and not callable(function):
             raise SearchSpaceError(f"{name} is a function, not {format_input(function)}.")
-    if how.pop("driver") == "exhaustive":
+    if options.pop("driver") == "exhaustive":
         plan = make_plan(make_request(request, base=question))
         result = exhaustive_search(plan.problem, progress=progress, sink=sink)
         return SearchAnswer.from_result(result, asked=plan)
@@ -111,7 +111,7 @@ def search(
     from planner.optimize.optuna_search import optuna_search
 
     return SearchAnswer.from_result(
-        optuna_search(plan.problem, progress=progress, **how), asked=plan
+        optuna_search(plan.problem, progress=progress, **options), asked=plan
     )
 
 

@@ -58,8 +58,10 @@ class ConfigurationTable:
     @cache
     def plain(cls) -> dict[str, float]:
         """The default of every parameter that has one: a code, a flag or a number."""
-        words = plain_values(cls.workload)
-        return {name: glossary()[name].coded(words[name]) for name in cls.names() if name in words}
+        defaults = plain_values(cls.workload)
+        return {
+            name: glossary()[name].coded(defaults[name]) for name in cls.names() if name in defaults
+        }
 
     @classmethod
     def cast(cls, name: str, value: object) -> Values:
@@ -374,20 +376,20 @@ def format_layout(row: Mapping[str, object]) -> str:
     Parameters that rows of older versions lack count as defaults.
     """
     terms = terms_of("train", "parameter", "derived")
-    words = [
+    parts = [
         f"{terms[name].short}{row[name]}"
         for name in DEGREES
         if row.get(name) and number_of_row(row, name) > 1
     ]
-    words.append(f"{terms['micro_batch_size'].short}{row['micro_batch_size']}")
-    words += [f"zero{row['zero_stage']}"] if row["zero_stage"] else []
+    parts.append(f"{terms['micro_batch_size'].short}{row['micro_batch_size']}")
+    parts += [f"zero{row['zero_stage']}"] if row["zero_stage"] else []
     others = [
         f"{name} {row[name]}"
         for name, term in _PARAMETERS.items()
         if not term.short and not term.option and term.type != "flag"
         if row.get(name, term.plain) not in (term.plain, *IMPLIED_BY_OTHERS.get(name, ()))
     ]
-    return ", ".join([" ".join(words), *others])
+    return ", ".join([" ".join(parts), *others])
 
 
 @record(kw_only=True)

@@ -194,8 +194,8 @@ def cross_product(factors: Sequence[Factor]) -> Factor:
     for factor in factors:
         after //= max(_length(factor), 1)
         for name, values in factor.items():
-            each = values if after == 1 else np.repeat(values, after)
-            columns[name] = each if before == 1 else np.tile(each, before)
+            repeated = values if after == 1 else np.repeat(values, after)
+            columns[name] = repeated if before == 1 else np.tile(repeated, before)
         before *= _length(factor)
     return columns
 
@@ -207,11 +207,11 @@ def _length(columns: Factor) -> int:
 def block_steps(lengths: Sequence[int], max_rows: int) -> list[int]:
     """How many entries of each axis a block takes: later axes whole first."""
     steps = []
-    room = max_rows
+    rows_left = max_rows
     for length in reversed(lengths):
-        step = max(1, min(length, room))
+        step = max(1, min(length, rows_left))
         steps.append(step)
-        room //= step
+        rows_left //= step
     return steps[::-1]
 
 
@@ -346,8 +346,8 @@ def _all(values: Mapping[str, Sequence[float]], name: str) -> str:
 def _product(
     values: Mapping[str, Sequence[float]], names: Sequence[str], around: str = "()"
 ) -> str:
-    made = " x ".join(f"{name} {_all(values, name)}" for name in names)
-    return f"{around[:1]}{made}{around[1:]}"
+    factors = " x ".join(f"{name} {_all(values, name)}" for name in names)
+    return f"{around[:1]}{factors}{around[1:]}"
 
 
 def _text(numbers: Iterable[float]) -> str:

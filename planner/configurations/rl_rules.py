@@ -35,9 +35,9 @@ def _placement(c: RlConfigurations, context: RlContext) -> BoolArray:
     return ~_is_among(c, context.rollouts.placements)
 
 
-def _is_among(c: RlConfigurations, words: Sequence[str]) -> BoolArray:
+def _is_among(c: RlConfigurations, placements: Sequence[str]) -> BoolArray:
     """Where the placement is one of some."""
-    return np.isin(c.placement, [Placement[word.upper()] for word in words])
+    return np.isin(c.placement, [Placement[placement.upper()] for placement in placements])
 
 
 def _split(c: RlConfigurations, _: RlContext) -> BoolArray:

@@ -118,7 +118,9 @@ def attention_kernel(c: TrainingConfigurations, context: Context) -> BoolArray:
     """Kernels that the GPU or the width of heads excludes, or an unfused attention contradicts."""
     if not c.attention_kernel.any():
         return np.zeros((), dtype=np.bool_)
-    heads = [each.head_dim for each in context.model.attentions if not each.has_state]
+    heads = [
+        attention.head_dim for attention in context.model.attentions if not attention.has_state
+    ]
     is_wide = max(heads, default=0) > _WIDEST_FLASH_HEAD
     lacking = np.array(
         [
@@ -138,10 +140,10 @@ def unsupported_options(c: TrainingConfigurations, f: FrameworkProfile) -> dict[
     """Where configurations ask a framework for an option that it lacks, by parameter."""
     has_dispatcher = [code.word in (*f.token_dispatchers, "auto") for code in TokenDispatcher]
     schedules = [code.word in f.pipeline_schedules for code in PipelineSchedule]
-    usual = c.pipeline_schedule <= PipelineSchedule.INTERLEAVED
+    is_usual = c.pipeline_schedule <= PipelineSchedule.INTERLEAVED
     rings = (c.cp_comm_type == ContextExchange.P2P) | f.head_exchange
     violations = {"token_dispatcher": ~np.asarray(has_dispatcher)[c.token_dispatcher]}
-    violations["pipeline_schedule"] = ~(usual | np.asarray(schedules)[c.pipeline_schedule])
+    violations["pipeline_schedule"] = ~(is_usual | np.asarray(schedules)[c.pipeline_schedule])
     violations["cp_comm_type"] = ~np.asarray(rings)
     if not f.expert_tensor_parallel:
         violations["expert_tensor_parallel"] = c.expert_tensor_parallel > 1
@@ -196,10 +198,10 @@ def _routing(c: TrainingConfigurations, context: Context) -> BoolArray:
     named = named | (c.expert_compute == ExpertCompute.LOOP)
     blocks = [group.feed_forward for group in context.model.layer_groups if group.num_experts]
     # However they are spread: a token goes to so many different experts.
-    most = max(
+    maximum = max(
         (block.num_experts / block.num_experts_per_tok for block in blocks if block), default=1.0
     )
-    return np.asarray((named & (not blocks)) | (c.expert_imbalance > most))
+    return np.asarray((named & (not blocks)) | (c.expert_imbalance > maximum))
 
 
 def _overlapped_exchange(c: TrainingConfigurations, _: Context) -> BoolArray:
@@ -264,10 +266,10 @@ def unsupported_states(c: TrainingConfigurations, f: FrameworkProfile) -> dict[s
 def _not_among(
     codes: CodeArray,
     kinds: type[OptimizerKind | StatePrecision | MainPrecision],
-    words: Sequence[str],
+    names: Sequence[str],
 ) -> BoolArray:
     """Where codes are neither their default nor one of some words."""
-    lacking = [kind != 0 and kind.word not in words for kind in kinds]
+    lacking = [kind != 0 and kind.word not in names for kind in kinds]
     return np.asarray(np.array(lacking)[codes])
 
 
@@ -276,8 +278,8 @@ def _recomputed_modules(c: TrainingConfigurations, context: Context) -> BoolArra
     if not np.any(named):
         return np.zeros((), dtype=np.bool_)
     module_names = _modules_of(context.model)
-    held = add(RecomputedModules.has(named, name) for name in module_names) > 0
-    return np.asarray((named != 0) & (~held | (c.recompute != Recompute.SELECTIVE)))
+    has_any = add(RecomputedModules.has(named, name) for name in module_names) > 0
+    return np.asarray((named != 0) & (~has_any | (c.recompute != Recompute.SELECTIVE)))
 
 
 def _modules_of(model: ModelSpec) -> set[str]:
@@ -300,13 +302,13 @@ def _kept_tensors(c: TrainingConfigurations, _: Context) -> BoolArray:
     if not (np.any(saved) or np.any(moved)):
         return np.zeros((), dtype=np.bool_)
     violated = ((saved | moved) != 0) & (c.recompute != Recompute.FULL)
-    both = (moved != 0) & np.asarray([code.of_activations for code in Offload])[c.offload]
-    return np.asarray(violated | ((saved & moved) != 0) | both)
+    offloads_twice = (moved != 0) & np.asarray([code.of_activations for code in Offload])[c.offload]
+    return np.asarray(violated | ((saved & moved) != 0) | offloads_twice)
 
 
 def _input_bits(c: TrainingConfigurations, _: Context) -> BoolArray:
-    every = (c.norm_input_bits, c.fc1_input_bits, c.activation_input_bits, c.fc2_input_bits)
-    return np.asarray(add(np.where(bits > _MOST_BITS, 1.0, 0.0) for bits in every) > 0)
+    bit_columns = (c.norm_input_bits, c.fc1_input_bits, c.activation_input_bits, c.fc2_input_bits)
+    return np.asarray(add(np.where(bits > _MOST_BITS, 1.0, 0.0) for bits in bit_columns) > 0)
 
 
 OPTION_RULES = (
@@ -345,13 +347,15 @@ def allows_sharded_axis(c: TrainingConfigurations, f: FrameworkProfile, name: st
     """Where an axis goes together with how weights are sharded."""
     if name not in f.sharded_parallel:
         return np.zeros((), dtype=np.bool_)
-    has = (c.zero_stage >= ZeroStage.GRADIENTS) | (c.data_parallel == 1)
+    is_allowed = (c.zero_stage >= ZeroStage.GRADIENTS) | (c.data_parallel == 1)
     if name == "context_parallel" and f.head_exchange:  # of ranks outside the shards' gathers
-        has = has | (c.cp_comm_type == ContextExchange.A2A)
+        is_allowed = is_allowed | (c.cp_comm_type == ContextExchange.A2A)
     if name == "expert_parallel":  # copies of all else need every rank to have its own experts
-        has = has | ((c.zero_stage == ZeroStage.NONE) & (c.expert_parallel == c.data_parallel))
-        has = has & (c.tensor_parallel * c.context_parallel == 1)
-    return np.asarray(has)
+        is_allowed = is_allowed | (
+            (c.zero_stage == ZeroStage.NONE) & (c.expert_parallel == c.data_parallel)
+        )
+        is_allowed = is_allowed & (c.tensor_parallel * c.context_parallel == 1)
+    return np.asarray(is_allowed)
 
 
 @record(kw_only=True)
@@ -410,9 +414,9 @@ def _layers(c: TrainingConfigurations, context: Context) -> BoolArray:
     if context.workload.pipeline_layout:
         return np.zeros((), dtype=np.bool_)
     v = c.virtual_pipeline
-    places = context.model.num_hidden_layers + np.where(v > 1, END_CHUNKS, 0)
+    slots = context.model.num_hidden_layers + np.where(v > 1, END_CHUNKS, 0)
     chunks = c.pipeline_parallel * v
-    violated = chunks > places
+    violated = chunks > slots
     if context.framework.equal_chunks:
         layers = context.model.num_hidden_layers - context.model.mtp_num_layers
         violated = violated | indivisible(layers, chunks)
@@ -441,10 +445,12 @@ def _interleaved_layers(c: TrainingConfigurations, context: Context) -> BoolArra
         return np.zeros((), dtype=np.bool_)
     chunks = c.pipeline_parallel * c.virtual_pipeline
     layers = context.model.num_hidden_layers
-    most = np.ceil(layers / chunks)
+    layers_per_chunk = np.ceil(layers / chunks)
     # The embedding counts as a layer, the logits as what they are worth.
-    lighter = np.minimum(most, 1) + np.minimum(most, context.logits_in_layers)
-    return np.asarray((c.virtual_pipeline > 1) & (most * chunks - layers > lighter))
+    lighter = np.minimum(layers_per_chunk, 1) + np.minimum(
+        layers_per_chunk, context.logits_in_layers
+    )
+    return np.asarray((c.virtual_pipeline > 1) & (layers_per_chunk * chunks - layers > lighter))
 
 
 def _sequence(c: TrainingConfigurations, _: Context) -> BoolArray:
@@ -536,7 +542,7 @@ def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, Boo
     parts = {Recompute.FEED_FORWARD: f.feed_forward_recompute}
     parts[Recompute.SELECTIVE] = f.selective_recompute
     violations["recompute"] = is_among(
-        c.recompute, [part for part, can in parts.items() if not can]
+        c.recompute, [part for part, is_supported in parts.items() if not is_supported]
     )
     if not f.sequence_parallel:
         violations["sequence_parallel"] = c.sequence_parallel

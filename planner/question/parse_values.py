@@ -86,7 +86,7 @@ def split_items(value: object, option_name: str) -> list[object]:
     """
     unwrapped = value if isinstance(value, os.PathLike) else _plain(value)
     if isinstance(unwrapped, str):
-        items: list[object] = [word.strip() for word in unwrapped.split(",") if word.strip()]
+        items: list[object] = [part.strip() for part in unwrapped.split(",") if part.strip()]
     elif isinstance(unwrapped, Iterable) and not isinstance(unwrapped, bytes | bytearray | Mapping):
         items = list(islice(unwrapped, _MOST_VALUES + 1))
         if isinstance(unwrapped, set | frozenset):
@@ -151,25 +151,28 @@ def parse_choice(value: object, option_name: str, choices: Iterable[str]) -> str
     return text
 
 
-def full_name(word: str, terms: Mapping[str, Term]) -> str:
+def full_name(name_or_option: str, terms: Mapping[str, Term]) -> str:
     """The name of a term that is called by its name, its short name or its option.
 
     >>> from planner.question.terms import terms_of
     >>> full_name("tp", terms_of("serve", "parameter"))
     'tensor_parallel'
     """
-    name = current_name("key", word.strip().replace("-", "_"), terms)
+    name = current_name("key", name_or_option.strip().replace("-", "_"), terms)
     if name in terms:
         return name
     for term in terms.values():
-        if term.short == name.lower() or "--" + word.strip().replace("_", "-") in term.options:
+        if (
+            term.short == name.lower()
+            or "--" + name_or_option.strip().replace("_", "-") in term.options
+        ):
             return term.term
     return name
 
 
-def suggestion(word: str, terms: Mapping[str, Term]) -> str:
+def suggestion(unknown: str, terms: Mapping[str, Term]) -> str:
     """A hint at terms that an unknown word may mean, by their names and short names."""
-    name = full_name(word, terms)
+    name = full_name(unknown, terms)
     shorts = [term.short for term in terms.values() if term.short]
     return f" Did you mean {name}?" if name in terms else did_you_mean(name, [*terms, *shorts])
 
@@ -213,10 +216,10 @@ def _real(value: object, dimension: str) -> float | None:
 
 
 def _count(term: Term, value: object, option_name: str) -> int:
-    most = MOST_GPUS if term.term == "num_gpus" else LARGEST
+    maximum = MOST_GPUS if term.term == "num_gpus" else LARGEST
     if term.unit == "parameters":
-        most = MOST_PARAMETERS
-    return parse_int(value, option_name, int(term.least or 0), most, term.unit)
+        maximum = MOST_PARAMETERS
+    return parse_int(value, option_name, int(term.least or 0), maximum, term.unit)
 
 
 def _number(term: Term, value: object, option_name: str) -> float:
@@ -256,17 +259,19 @@ def _code(term: Term, value: object, option_name: str) -> Answer:
     codes = term.enumeration
     if isinstance(value, codes):
         return term.shown(value)
-    words = term.by_word
+    codes_by_word = term.by_word
     text = codes.meant(_lower(value))
-    if text not in words:
-        hint = did_you_mean(text, [*words, *codes.aliases()])
+    if text not in codes_by_word:
+        hint = did_you_mean(text, [*codes_by_word, *codes.aliases()])
         if term.term == "optimizer" and (settings := optimizer_settings(text)):
             hint = f" Say {' '.join(f'--set {name}={word}' for name, word in settings.items())}."
-        choices = ", ".join(words) if len(words) <= len(codes.words()) else codes.listed()
+        choices = (
+            ", ".join(codes_by_word) if len(codes_by_word) <= len(codes.words()) else codes.listed()
+        )
         raise SearchSpaceError(
             f"{option_name} is one of {choices}, not {format_input(value)}.{hint}"
         )
-    return term.shown(words[text])
+    return term.shown(codes_by_word[text])
 
 
 def _lower(value: object) -> str:
@@ -314,7 +319,7 @@ def _quantity(term: Term, value: object, option_name: str) -> float:
         return number
     if unit is None and dimension in _EXAMPLES and value.replace(".", "", 1).isdigit():
         units = ("ms", "s") if term.header.endswith(" ms") else (_EXAMPLES[dimension],)
-        example = " or ".join(value + each for each in units)
+        example = " or ".join(value + suffix for suffix in units)
         raise SearchSpaceError(f"{option_name} {value}: needs a unit, as in {example}.")
     try:
         return parse_quantity(value, dimension, unit)
@@ -367,12 +372,12 @@ def parse_by_gpu(value: object, option_name: str, wrong: str) -> dict[str, objec
 
 
 def _contract(term: Term, value: object, option_name: str) -> str:
-    words = [str(contract) for contract in Contract]
+    names = [str(contract) for contract in Contract]
     text = re.sub(r"[\s_]+", "-", _lower(value))
-    if text not in words:
-        hint = did_you_mean(text, words)
+    if text not in names:
+        hint = did_you_mean(text, names)
         raise SearchSpaceError(
-            f"{option_name} is one of {', '.join(words)}, not {format_input(value)}.{hint}"
+            f"{option_name} is one of {', '.join(names)}, not {format_input(value)}.{hint}"
         )
     return text
 

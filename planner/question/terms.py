@@ -260,9 +260,9 @@ def glossary() -> dict[str, Term]:
     """All terms by name, in the order of ``terms.csv``."""
     terms = {}
     for row in _rows("terms.csv"):
-        of, kind = (tuple(filter(None, row.pop(name).split("|"))) for name in ("of", "kind"))
+        workloads, kind = (tuple(filter(None, row.pop(name).split("|"))) for name in ("of", "kind"))
         form = tuple(row.pop("form").split())
-        terms[row["term"]] = Term(of=of, kind=kind, form=form, **row)
+        terms[row["term"]] = Term(of=workloads, kind=kind, form=form, **row)
     return terms
 
 

@@ -95,12 +95,12 @@ def open_network(chosen: EvaluatedChoice) -> list[Assumption]:
         other = replace(machine.cluster, scale_out=out)
         return replace(setting, machine=replace(machine, cluster=other))
 
-    tried = {
+    alternatives = {
         f"{factor * rate * _GBIT:g}": chosen.with_setting(partial(with_rate, factor))
         for factor in _FACTORS
     }
     assumed = f"{rate * _GBIT:g} Gbit/s per GPU"
-    return [Assumption(name="network between nodes", assumed=assumed, tried=tried)]
+    return [Assumption(name="network between nodes", assumed=assumed, tried=alternatives)]
 
 
 def open_training(chosen: EvaluatedChoice) -> list[Assumption]:
@@ -143,24 +143,24 @@ def _open_acceptance(chosen: EvaluatedChoice) -> list[Assumption]:
     work = _served(chosen.candidates).setting.workload
     if not work.draft_tokens or chosen.request.acceptance_rate is not None:
         return []
-    usual = acceptance(work.draft_method, is_tree=work.drafts_trees)
-    tried = {
+    published = acceptance(work.draft_method, is_tree=work.drafts_trees)
+    alternatives = {
         f"{rate:g}": chosen.with_setting(partial(_with_work, {"acceptance_rate": rate}))
-        for rate in (usual.low, usual.high)
+        for rate in (published.low, published.high)
     }
-    return [_fact("acceptance_rate", f"{work.acceptance_rate:g}", tried)]
+    return [_fact("acceptance_rate", f"{work.acceptance_rate:g}", alternatives)]
 
 
 def _open_adapters(chosen: EvaluatedChoice) -> list[Assumption]:
     """The time of adapter kernels at half and twice the assumed: engines differ by that factor."""
     if not _served(chosen.candidates).setting.max_loras:
         return []
-    words = ("half as long", "twice as long")
-    tried = {
-        word: chosen.with_setting(partial(_with_adapter_time, factor))
-        for word, factor in zip(words, _FACTORS, strict=True)
+    labels = ("half as long", "twice as long")
+    alternatives = {
+        label: chosen.with_setting(partial(_with_adapter_time, factor))
+        for label, factor in zip(labels, _FACTORS, strict=True)
     }
-    return [_fact("adapter_kernels", "as the engine profile has them", tried)]
+    return [_fact("adapter_kernels", "as the engine profile has them", alternatives)]
 
 
 def _with_adapter_time(factor: float, setting: ServingSetting) -> ServingSetting:
@@ -183,17 +183,17 @@ def _with_fewer(fact: Assumption) -> Assumption:
         at_max_concurrency,
     )  # a search of training runs needs no serving
 
-    tried: dict[str, Candidates] = {}
-    for words, judged in fact.tried.items():
+    alternatives: dict[str, Candidates] = {}
+    for label, evaluated in fact.tried.items():
         fewer = None
-        if int(np.max(judged.rejected_by)) > judged.source.num_rules:
-            fewer = at_max_concurrency(judged.source, judged.configurations)
+        if int(np.max(evaluated.rejected_by)) > evaluated.source.num_rules:
+            fewer = at_max_concurrency(evaluated.source, evaluated.configurations)
         if fewer is None:
-            tried[words] = judged
+            alternatives[label] = evaluated
         else:
             number = int(_served(fewer).configurations.concurrency[0])
-            tried[f"{words} with {number:,} at once"] = fewer
-    return replace(fact, tried=tried)
+            alternatives[f"{label} with {number:,} at once"] = fewer
+    return replace(fact, tried=alternatives)
 
 
 def _open_lengths(chosen: EvaluatedChoice) -> list[Assumption]:
@@ -205,14 +205,16 @@ def _open_lengths(chosen: EvaluatedChoice) -> list[Assumption]:
         if getattr(chosen.request, name) is not None:
             continue
         assumed = getattr(work, name)
-        most = (model.max_position_embeddings or np.inf) - work.input_tokens - work.output_tokens
+        headroom = (
+            (model.max_position_embeddings or np.inf) - work.input_tokens - work.output_tokens
+        )
         counts = [int(factor * assumed) for factor in _FACTORS]
-        tried = {
+        alternatives = {
             f"{count:,}": chosen.with_setting(partial(_with_work, {name: count}))
             for count in counts
-            if count - assumed <= most
+            if count - assumed <= headroom
         }
-        lengths.append(_fact(name, f"{assumed:,}", tried))
+        lengths.append(_fact(name, f"{assumed:,}", alternatives))
     return lengths
 
 
@@ -227,10 +229,10 @@ def _open_concurrency(chosen: EvaluatedChoice) -> list[Assumption]:
     from planner.workloads.max_concurrency import max_concurrency
 
     number = float(np.ravel(_served(chosen.candidates).configurations.concurrency)[0])
-    most = float(max_concurrency(chosen.source, chosen.candidates.configurations))
-    counts = sorted({max(1.0, number // 2), max(min(2 * number, most), number)} - {number})
-    tried = {f"{count:,.0f}": chosen.with_value(name, count) for count in counts}
-    return [_fact(name, f"{number:,.0f}", tried)]
+    maximum = float(max_concurrency(chosen.source, chosen.candidates.configurations))
+    counts = sorted({max(1.0, number // 2), max(min(2 * number, maximum), number)} - {number})
+    alternatives = {f"{count:,.0f}": chosen.with_value(name, count) for count in counts}
+    return [_fact(name, f"{number:,.0f}", alternatives)]
 
 
 def _open_parameters(chosen: EvaluatedChoice, names: Sequence[str]) -> list[Assumption]:
@@ -245,10 +247,10 @@ def _open_parameters(chosen: EvaluatedChoice, names: Sequence[str]) -> list[Assu
         if not is_open or (name == "precision" and chosen.request.precision):
             continue
         codes = {term.coded(value) for value in term.common_values.split()} - {current}
-        tried = {
+        alternatives = {
             str(format_value(name, code)): chosen.with_value(name, code) for code in sorted(codes)
         }
-        parameters.append(_fact(name, str(format_value(name, current)), tried))
+        parameters.append(_fact(name, str(format_value(name, current)), alternatives))
     return parameters
 
 
@@ -260,8 +262,8 @@ def _is_published(chosen: EvaluatedChoice, name: str, word: str) -> bool:
     return word not in (map(str, values) if isinstance(values, tuple | list) else (str(values),))
 
 
-def _fact(name: str, assumed: str, tried: Mapping[str, Candidates]) -> Assumption:
-    return Assumption(name=name.replace("_", " "), assumed=assumed, tried=tried)
+def _fact(name: str, assumed: str, alternatives: Mapping[str, Candidates]) -> Assumption:
+    return Assumption(name=name.replace("_", " "), assumed=assumed, tried=alternatives)
 
 
 class PlanNotes:
@@ -332,13 +334,16 @@ def confidence_notes(
     sources: Sequence[Source], limits: Sequence[Constraint], request: Request
 ) -> dict[str, str]:
     """A note if a confidence is requested and no published run shows errors of such plans."""
-    confidence, judged = request.limit_confidence, [(limit.name, limit.sign) for limit in limits]
+    confidence, limited_terms = (
+        request.limit_confidence,
+        [(limit.name, limit.sign) for limit in limits],
+    )
     if request.request_rate is not None:
-        judged.append(("request_rate", -1))
+        limited_terms.append(("request_rate", -1))
     unknown = dict.fromkeys(
         source.description
         for source in sources
-        if any(is_unknown(source, name, confidence, sign) for name, sign in judged)
+        if any(is_unknown(source, name, confidence, sign) for name, sign in limited_terms)
     )
     if not unknown:
         return {}
@@ -366,11 +371,11 @@ def tried_notes(
 
 
 def _note(limit: Constraint, before: float | None) -> str:
-    words = (
+    bound = (
         f"at {'most' if limit.sign > 0 else 'least'} "
         f"{formatting.format_limit(limit.bound, limit.unit)}"
     )
     if before is None or before == limit.bound:
-        return f"{words} (default)"
+        return f"{bound} (default)"
     relaxation = f"relaxed from {formatting.format_limit(before, limit.unit)}"
-    return f"{words}, {relaxation} (no plan keeps the defaults)"
+    return f"{bound}, {relaxation} (no plan keeps the defaults)"

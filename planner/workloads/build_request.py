@@ -257,8 +257,8 @@ def _answer(term: Term, value: object, option_name: str) -> Answer | tuple[Answe
 def _settings(workload: str, values: object) -> dict[str, object]:
     parameters = terms_of(workload, "parameter", "pool", "derived")
     read_settings: dict[str, object] = {}
-    for word, value in _items("settings", values):
-        name = full_name(word, parameters)
+    for key, value in _items("settings", values):
+        name = full_name(key, parameters)
         if name in read_settings:
             raise SearchSpaceError(f"{name} is set twice; list its values with commas.")
         read_settings[name] = _setting(parameters.get(name), value, name)
@@ -270,10 +270,10 @@ def _setting(term: Term | None, value: object, name: str) -> object:
     is_choice = not isinstance(value, str | os.PathLike | Iterable | Real)
     if term is None or (is_choice and not hasattr(value, "tolist")):
         return value
-    words = split_items(value, name)
-    if "all" in words:
-        return words[0] if len(words) == 1 else words
-    values = [parse_value(term, word, name) for word in words]
+    items = split_items(value, name)
+    if "all" in items:
+        return items[0] if len(items) == 1 else items
+    values = [parse_value(term, item, name) for item in items]
     return values[0] if len(values) == 1 else values
 
 
@@ -286,10 +286,10 @@ def _refuse_twice(names: Iterable[str], settings: Mapping[str, object]) -> None:
 
 def _objectives(workload: str, value: object, option_name: OptionNamer) -> tuple[str, ...]:
     objectives = terms_of(workload, "objective")
-    words = split_items(value, "objectives") if not _is_empty(value) else []
-    if wrong := [word for word in words if not isinstance(word, str)]:
+    items = split_items(value, "objectives") if not _is_empty(value) else []
+    if wrong := [item for item in items if not isinstance(item, str)]:
         raise SearchSpaceError(f"An objective is a name, not {format_input(wrong[0])}.")
-    return tuple(full_name(str(word), objectives) for word in words)
+    return tuple(full_name(str(item), objectives) for item in items)
 
 
 def _trained_for(answers: Mapping[str, object], option_name: OptionNamer) -> dict[str, object]:
@@ -297,8 +297,8 @@ def _trained_for(answers: Mapping[str, object], option_name: OptionNamer) -> dic
     objectives = answers.get("objectives")
     if objectives is None or _is_empty(objectives):
         return {}
-    words = split_items(objectives, "objectives")
-    named = [word for word in words if isinstance(word, str) and is_objective(word)]
+    items = split_items(objectives, "objectives")
+    named = [item for item in items if isinstance(item, str) and is_objective(item)]
     if not named:
         return {}
     if len(named) > 1 or "training_objective" in answers:
@@ -306,7 +306,7 @@ def _trained_for(answers: Mapping[str, object], option_name: OptionNamer) -> dic
             f"{option_name('training_objective')} is one of several: give it once, not "
             f"{', '.join(named)}."
         )
-    others = [word for word in words if word not in named]
+    others = [item for item in items if item not in named]
     return {"training_objective": named[0], "objectives": others or None}
 
 
@@ -318,8 +318,8 @@ def _constraints(workload: str, values: object, option_name: OptionNamer) -> dic
     limits = terms_of(workload, "limit")
     other_limits = {name: term for name, term in glossary().items() if "limit" in term.kind}
     bounds = {}
-    for word, value in _items("constraints", values):
-        name = full_name(word, {**limits, **other_limits})
+    for key, value in _items("constraints", values):
+        name = full_name(key, {**limits, **other_limits})
         if name in limits:
             bounds[name] = float(parse_value(limits[name], value, option_name(name)))
         elif name in other_limits:
@@ -333,7 +333,7 @@ def _constraints(workload: str, values: object, option_name: OptionNamer) -> dic
             raise error
         else:
             raise SearchSpaceError(
-                f"Unknown constraint {format_input(word)}.{suggestion(word, limits)} "
+                f"Unknown constraint {format_input(key)}.{suggestion(key, limits)} "
                 f"Known: {', '.join(limits)}."
             )
     return bounds
@@ -353,11 +353,11 @@ def _items(part: str, mapping: object) -> Iterable[tuple[str, object]]:
 
 def _words(value: object, option_name: str) -> Answer | tuple[Answer, ...]:
     """One word or several; the workload determines their parameter later."""
-    words = [
-        parse_value(glossary()[MODEL], word, option_name)
-        for word in split_items(value, option_name)
+    values = [
+        parse_value(glossary()[MODEL], item, option_name)
+        for item in split_items(value, option_name)
     ]
-    return words[0] if len(words) == 1 else tuple(words)
+    return values[0] if len(values) == 1 else tuple(values)
 
 
 def _path(value: object, option_name: str) -> str:

@@ -92,11 +92,11 @@ def pool_complexity(
     """
     prefill = _common(prefill_setting, c.prefill, num_gpus)
     decode = _common(setting, c.decode, num_gpus)
-    both = [
+    levels_of_both = [
         (2 * levels - 1, prefill_level.astype(np.intp) + decode_level)
         for (levels, prefill_level), (_, decode_level) in zip(prefill, decode, strict=True)
     ]
-    offload, *others = both
+    offload, *others = levels_of_both
     return packed([offload, (2, load > HIGHEST_LOAD), *others]) + _LARGEST_OF_REPLICAS
 
 
@@ -126,8 +126,8 @@ def _is_converted(setting: ServingSetting, c: ServingConfigurations) -> BoolArra
     """Whether weights have another type than they were published in."""
     model = setting.model
     published = Quantization[(model.quantization or Quantization.W16A16.word).upper()]
-    words = model.expert_quantization or published.word
-    experts = Quantization[words.upper()]
+    expert_format = model.expert_quantization or published.word
+    experts = Quantization[expert_format.upper()]
     other = c.expert_quantization != experts if model.num_experts else np.zeros((), np.bool_)
     return np.asarray((c.quantization != published) | other)
 

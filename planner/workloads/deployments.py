@@ -110,10 +110,10 @@ class ServingSource(Source):
     def _confidence(self, num_gpus: float) -> Confidence | None:
         """How sure its predictions for so many GPUs are, those of power and energy too."""
         machine, power = self.setting.machine, self.site.power
-        sure = serving_confidence(self.setting, self.published, spans_nodes=self.spans_nodes)
+        confidence = serving_confidence(self.setting, self.published, spans_nodes=self.spans_nodes)
         if power is None:
-            return sure
-        return with_energy(sure, machine, self.site, num_gpus, power.decode)
+            return confidence
+        return with_energy(confidence, machine, self.site, num_gpus, power.decode)
 
     @property
     def spans_nodes(self) -> bool:
@@ -380,8 +380,8 @@ class Deployments(TokenGeneration):
     @property
     def request_latency(self) -> FloatArray:
         """Seconds from arrival to the last token."""
-        later = max(self.setting.workload.output_tokens - 1, 0)
-        return self.time_to_first_token + later * self.time_per_output_token
+        further_tokens = max(self.setting.workload.output_tokens - 1, 0)
+        return self.time_to_first_token + further_tokens * self.time_per_output_token
 
     @abstractmethod
     def percentile(self, quantity: str, share: float) -> FloatArray:
@@ -460,8 +460,8 @@ class Deployments(TokenGeneration):
         if promises.makespan is not None:
             columns["makespan_s"] = promises.makespan
             if promises.offered is not None:
-                later = promises.offered.last_wait - promises.offered.mean_wait
-                columns["last_time_to_first_token_s"] = promises.time_to_first_token + later
+                further_wait = promises.offered.last_wait - promises.offered.mean_wait
+                columns["last_time_to_first_token_s"] = promises.time_to_first_token + further_wait
         return columns
 
     def named(self) -> Columns:
@@ -563,9 +563,11 @@ def memory_columns(
     """The memory of the fullest GPU by part, and its cache as engines print it at their start."""
     size, longest = np.maximum(memory.room.size, 0.0), longest_request(setting)
     with np.errstate(divide="ignore", invalid="ignore"):
-        held = sequence_bytes(setting, c, longest)
+        bytes_per_sequence = sequence_bytes(setting, c, longest)
         # Engines print whole tokens, and how many of the longest requests they hold.
-        tokens = np.where(held > 0, np.floor(size / held * longest), np.nan)
+        tokens = np.where(
+            bytes_per_sequence > 0, np.floor(size / bytes_per_sequence * longest), np.nan
+        )
         at_once = tokens / longest
     parts = {
         f"memory_{part}_gib": floats(getattr(memory, part) / GIB, shape)
@@ -616,8 +618,8 @@ def fit_probability(
 
 def cache_of(memory: ServingMemory, concurrency: FloatArray) -> FloatArray:
     """Bytes of so many requests at their mean length on a GPU; one must fit whole."""
-    room = memory.room
-    return np.maximum(room.shared + room.sequence * concurrency, room.longest)
+    capacity = memory.room
+    return np.maximum(capacity.shared + capacity.sequence * concurrency, capacity.longest)
 
 
 def as_candidates(candidates: Candidates) -> TokenGeneration:

@@ -55,28 +55,31 @@ def image_fields(
             "The vision tower is frozen with an adapter: leave out freeze_vision_tower, or "
             "the adapter."
         )
-    each = request.tokens_per_image or tower.tokens_per_image
+    tokens_per_image = request.tokens_per_image or tower.tokens_per_image
     if request.image_size is not None:
-        each, size_text = _sized(request, model, tower)
-        notes.defaults["tokens_per_image"] = f"{each:,} ({size_text})"
+        tokens_per_image, size_text = _sized(request, model, tower)
+        notes.defaults["tokens_per_image"] = f"{tokens_per_image:,} ({size_text})"
     elif images and request.tokens_per_image is None:
         side = tower.image_size
-        notes.defaults["tokens_per_image"] = f"{each:,} (an image of {side} x {side} pixels)"
+        notes.defaults["tokens_per_image"] = (
+            f"{tokens_per_image:,} (an image of {side} x {side} pixels)"
+        )
     if images and request.workload == "train" and request.freeze_vision_tower is None:
         notes.defaults["freeze_vision_tower"] = (
             "yes, with an adapter"
             if request.adapter != "none"
             else "no, it is trained (LLaMA-Factory and ms-swift freeze it by default)"
         )
-    if sequence_length is not None and images * each > sequence_length:
+    if sequence_length is not None and images * tokens_per_image > sequence_length:
         raise SpecError(
-            f"{images:g} images of {each:,} tokens are {images * each:,.0f} of the "
+            f"{images:g} images of {tokens_per_image:,} tokens are "
+            f"{images * tokens_per_image:,.0f} of the "
             f"{sequence_length:,} tokens of a sequence: give fewer images_per_sample or "
             "tokens_per_image, or longer sequences."
         )
     fields: dict[str, object] = {"images_per_sample": images}
     if images:
-        fields["tokens_per_image"] = each
+        fields["tokens_per_image"] = tokens_per_image
     if request.freeze_vision_tower is not None:
         fields["freeze_vision_tower"] = request.freeze_vision_tower
     return fields
@@ -133,21 +136,21 @@ def trained_image_words(model: ModelSpec, work: TrainingWorkload) -> list[str]:
         return []
     parameters = formatting.format_large(tower_parameters(tower))
     trained = "frozen" if work.freezes_tower else "trained"
-    words = [f"Vision tower of {parameters} parameters, {trained}"]
+    parts = [f"Vision tower of {parameters} parameters, {trained}"]
     if work.images_per_sample:
-        words.append(f"{_images(work)} of the {work.sequence_length:,} tokens of a sequence")
-    return ["; ".join(words)]
+        parts.append(f"{_images(work)} of the {work.sequence_length:,} tokens of a sequence")
+    return ["; ".join(parts)]
 
 
 def served_image_words(model: ModelSpec, work: ServingWorkload) -> list[str]:
     """The images and the sound of a prompt; nothing where it has none."""
-    words = []
+    parts = []
     if model.vision_tower is not None and work.images_per_sample:
-        words.append(f"{_images(work)} of the tokens in")
+        parts.append(f"{_images(work)} of the tokens in")
     if model.audio_tower is not None and work.audio_seconds:
         tokens = audio_tokens(model.audio_tower, work.audio_seconds)
-        words.append(f"{work.audio_seconds:g} s of sound, {tokens:,} of the tokens in")
-    return words
+        parts.append(f"{work.audio_seconds:g} s of sound, {tokens:,} of the tokens in")
+    return parts
 
 
 def tower_lines(model: ModelSpec, work: _Work) -> list[str]:
@@ -168,6 +171,6 @@ def tower_lines(model: ModelSpec, work: _Work) -> list[str]:
 
 
 def _images(work: _Work) -> str:
-    count, each = work.images_per_sample, work.tokens_per_image
-    word = "image" if count == 1 else "images"
-    return f"{count:g} {word}, {count * each:,.0f}"
+    count, tokens = work.images_per_sample, work.tokens_per_image
+    noun = "image" if count == 1 else "images"
+    return f"{count:g} {noun}, {count * tokens:,.0f}"

@@ -78,20 +78,20 @@ class RequestExpander:
         """
         questions, gpus = self._questions(), self._gpus()
         contracts = _listed(self.request.contract, CONTRACTS)
-        places = [
+        hardware_choices = [
             place
             for gpu in gpus
             for contract in contracts
             for place in self._places(questions[0], gpu, contract, len(gpus) * len(contracts) == 1)
         ]
-        if not places:
-            raise SearchSpaceError("\n".join(why for _, why in self.refused[:_MOST_REASONS]))
+        if not hardware_choices:
+            raise SearchSpaceError("\n".join(reason for _, reason in self.refused[:_MOST_REASONS]))
         spaces = [self._space(question, len(questions) == 1) for question in questions]
         is_only = len(questions) * len(gpus) * len(contracts) == 1
         scenes = [
             scene
             for question, space in zip(questions, spaces, strict=True)
-            for place, others in places
+            for place, others in hardware_choices
             for profile in self._profiles(question, space, place, is_only)
             for scene in self._inner(question, space, profile, place, others)
         ]
@@ -126,7 +126,7 @@ class RequestExpander:
             sources += scene_sources
             cells += [{**source.named, **outer} for source in scene_sources]
         if not sources:
-            reasons = list(dict.fromkeys(why for _, why in self.refused))
+            reasons = list(dict.fromkeys(reason for _, reason in self.refused))
             raise SearchSpaceError("\n".join(reasons[:_MOST_REASONS]))
         return sources, cells
 
@@ -173,12 +173,16 @@ class RequestExpander:
         """Note the choices that depend on GPU and profile, with the GPUs of each."""
         differences = [(scene, self.workload.differs(scene)) for scene in scenes]
         for name in dict.fromkeys(name for _, texts in differences for name in texts):
-            places: dict[str, list[str]] = {}
+            gpus_by_text: dict[str, list[str]] = {}
             for scene, texts in differences:
                 text = texts.get(name, self.notes.defaults.get(name, ""))
-                places.setdefault(text, []).append(scene.place.machine.gpu.name)
-            parts = [f"{text} on {', '.join(dict.fromkeys(gpus))}" for text, gpus in places.items()]
-            self.notes.defaults[name] = next(iter(places)) if len(places) == 1 else "; ".join(parts)
+                gpus_by_text.setdefault(text, []).append(scene.place.machine.gpu.name)
+            parts = [
+                f"{text} on {', '.join(dict.fromkeys(gpus))}" for text, gpus in gpus_by_text.items()
+            ]
+            self.notes.defaults[name] = (
+                next(iter(gpus_by_text)) if len(gpus_by_text) == 1 else "; ".join(parts)
+            )
 
     def _several(self, name: str, kind: str) -> list[str]:
         """Names of specs: the requested ones, or all."""
@@ -258,30 +262,37 @@ class RequestExpander:
         notes, gpu = self._noting(is_only), place.machine.gpu
         load = partial(self.notes.catalogue.load_profile, kind)
         if getattr(self.request, kind) is not None:
-            words = self._several(kind, f"{kind}s")
+            profiles = self._several(kind, f"{kind}s")
             if getattr(self.request, kind) in (ALL, (ALL,)):
-                suited = [word for word in words if self.workload.suits(question, load(word).spec)]
-                words = suited or words
+                suited = [
+                    profile
+                    for profile in profiles
+                    if self.workload.suits(question, load(profile).spec)
+                ]
+                profiles = suited or profiles
             if self.request.engine_version is not None:
-                words = [self._released(words, self.request.engine_version, place, notes)]
+                profiles = [self._released(profiles, self.request.engine_version, place, notes)]
         else:
             first = name or getattr(space, kind)
             is_open = name is None and question.space[1] is not None
-            words = [first]
+            profiles = [first]
             if is_open:
-                words, origin = self._current(question, first, place), _CURRENT
+                profiles, origin = self._current(question, first, place), _CURRENT
             elif not runs_on(load(first).spec, gpu) and (
                 supported := self._supported_profiles(question, first, place)
             ):
-                words, origin = (
+                profiles, origin = (
                     supported[:1],
                     f"{first}, the usual one, does not run on {gpu.vendor}",
                 )
-            notes.defaults[kind] = f"{', '.join(words)} ({origin})"
-        return [self._profile(word, self._noting(is_only and len(words) == 1)) for word in words]
+            notes.defaults[kind] = f"{', '.join(profiles)} ({origin})"
+        return [
+            self._profile(profile, self._noting(is_only and len(profiles) == 1))
+            for profile in profiles
+        ]
 
     def _released(
-        self, words: Sequence[str], number: str, place: PricedHardware, notes: PlanNotes
+        self, profiles: Sequence[str], number: str, place: PricedHardware, notes: PlanNotes
     ) -> str:
         """The name of the engine profile of a release, if the request names an engine without it.
 
@@ -291,14 +302,14 @@ class RequestExpander:
             raise SearchSpaceError(
                 f"--engine-version {number!r} is not a release: give its numbers, such as 0.27.1."
             )
-        if len(words) > 1:
+        if len(profiles) > 1:
             raise SearchSpaceError(
-                f"--engine-version is for one engine, not for {', '.join(words)}: name one."
+                f"--engine-version is for one engine, not for {', '.join(profiles)}: name one."
             )
-        release = Release(tool=words[0], number=number)
+        release = Release(tool=profiles[0], number=number)
         profile = release.profile(self.notes.catalogue, place.machine.gpu.vendor)
-        if profile is None or profile == words[0]:
-            return words[0]
+        if profile is None or profile == profiles[0]:
+            return profiles[0]
         notes.defaults["engine"] = f"{profile} (the profile of release {number})"
         return profile
 
@@ -384,12 +395,12 @@ class RequestExpander:
                 )
 
 
-def _listed(value: object, every: Sequence[object]) -> Sequence[Any]:
-    """One word or several as a list without repetitions; ``all`` stands for ``every`` one."""
+def _listed(value: object, all_values: Sequence[object]) -> Sequence[Any]:
+    """One word or several as a list without repetitions; ``all`` stands for ``all_values`` one."""
     if value in (ALL, (ALL,), [ALL]):
-        return every
-    words = value if isinstance(value, tuple | list) else [value]
-    return [*dict.fromkeys(words)]
+        return all_values
+    items = value if isinstance(value, tuple | list) else [value]
+    return [*dict.fromkeys(items)]
 
 
 @record(kw_only=True, repr=False)
@@ -445,13 +456,13 @@ def make_plan(request: Request) -> Plan:
 
     Raises SpecError or SearchSpaceError if something it names is unknown, faulty or impossible.
     """
-    sure = checked_confidence(request.limit_confidence)
+    confidence = checked_confidence(request.limit_confidence)
     workload, catalogue = workload_of(request.workload), Catalogue(request.specs)
     notes = PlanNotes(catalogue)
     match = RequestExpander(workload, _counted(request, catalogue), notes).search()
     question, first = match.question, match.sources[0]
     bounds = {**request.constraints, **workload.limits(question, first)}
-    limits = constraints(workload.name, bounds, workload.assumed(question), sure)
+    limits = constraints(workload.name, bounds, workload.assumed(question), confidence)
     goals = request.objectives or _of_cost(request) or workload.objectives(question)
     return Plan(
         request=request,
@@ -495,8 +506,8 @@ def _counted(request: Request, catalogue: Catalogue) -> Request:
     if request.num_gpus not in (ALL, (ALL,)):
         return request
     named = request.cluster
-    most = None if named is None else catalogue.load_cluster(named).spec.max_gpus
-    return replace(request, num_gpus=every_count(most))
+    max_gpus = None if named is None else catalogue.load_cluster(named).spec.max_gpus
+    return replace(request, num_gpus=every_count(max_gpus))
 
 
 def make_single_plan(request: Request, burst: int | None = None) -> Plan:

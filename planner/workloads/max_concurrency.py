@@ -25,9 +25,9 @@ def max_concurrency(source: Source, configurations: ConfigurationTable) -> int:
     """
     fewest, step = 0, LARGEST_BATCH // _GRID
     while step:
-        tried = fewest + step * np.arange(1.0, _GRID + 1)
-        judged = source.without_waiting.judged(_with_concurrency(configurations, tried))
-        accepted = tried[np.broadcast_to(judged.rejected_by == 0, tried.shape)]
+        grid = fewest + step * np.arange(1.0, _GRID + 1)
+        candidates = source.without_waiting.judged(_with_concurrency(configurations, grid))
+        accepted = grid[np.broadcast_to(candidates.rejected_by == 0, grid.shape)]
         fewest = int(accepted[-1]) if accepted.size else fewest
         step //= _GRID
     return fewest
@@ -35,10 +35,12 @@ def max_concurrency(source: Source, configurations: ConfigurationTable) -> int:
 
 def at_max_concurrency(source: Source, configurations: ConfigurationTable) -> Candidates | None:
     """One configuration with the most requests at once that it has room for; None without any."""
-    most = max_concurrency(source, configurations)
-    if not most:
+    maximum = max_concurrency(source, configurations)
+    if not maximum:
         return None
-    return source.without_waiting.judged(_with_concurrency(configurations, np.array([float(most)])))
+    return source.without_waiting.judged(
+        _with_concurrency(configurations, np.array([float(maximum)]))
+    )
 
 
 def with_filled_cache(
@@ -67,8 +69,8 @@ def with_filled_cache(
     low = np.where(runs, 1.0, c.concurrency)
     high = c.concurrency + np.zeros_like(low)
     while np.any(high - low > 1):
-        tried = run(replace(c, concurrency=middle))
-        fits = serving_memory(setting, tried).most_sequences >= middle
+        attempted = run(replace(c, concurrency=middle))
+        fits = serving_memory(setting, attempted).most_sequences >= middle
         low = np.where(fits, np.maximum(middle, low), low)
         high = np.where(fits, high, np.minimum(middle, high))
         middle = np.ceil((low + high) / 2)

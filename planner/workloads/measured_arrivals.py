@@ -44,7 +44,7 @@ def measured_arrivals(
         for power in range(max(int(np.log2(times.size / _FEWEST_WINDOWS)), 1))
     ]
     turns = _turns(times, work, answers, drawn, 1)
-    later = np.maximum(answers - 1, 0.0)
+    further_tokens = np.maximum(answers - 1, 0.0)
     return Arrivals(
         bursts=tuple(np.maximum(turns.bursts, 0.0).tolist()),
         dispersion=tuple(float(counts.var() / counts.mean()) for counts in windows),
@@ -55,7 +55,7 @@ def measured_arrivals(
                 [_drift(times, quantity) for quantity in (np.ones_like(times), work, answers)]
             ),
             requests=times.size,
-            lengths=np.quantile(later, POINTS) / max(float(later.mean()), 1e-9),
+            lengths=np.quantile(further_tokens, POINTS) / max(float(further_tokens.mean()), 1e-9),
             turns=partial(_turns, times, work, answers, drawn),
         ),
     )
@@ -97,23 +97,25 @@ def _turns(
     turns = np.argsort(owners, kind="stable")
     turns = turns[owners[turns] < seen]
     gap = duration / times.size * number
-    each = work[turns] / work.mean() * gap
+    service = work[turns] / work.mean() * gap
     # What one path has left is worked off before the next begins.
-    times = times[turns] + owners[turns] * (2 * duration + float(each.sum()))
+    times = times[turns] + owners[turns] * (2 * duration + float(service.sum()))
     answers = answers[turns]
-    variation, stride = np.square(each.std() / each.mean()), max(times.size // _MOST_WAITS, 1)
+    variation, stride = np.square(service.std() / service.mean()), max(times.size // _MOST_WAITS, 1)
     bursts: list[float] = []
     tables: tuple[list[FloatArray], ...] = ([], [], [])
     for load in LOADS:
         path = ServerPath(
-            times=times, service=load * each, waits=queued_wait(times=times, service=load * each)
+            times=times,
+            service=load * service,
+            waits=queued_wait(times=times, service=load * service),
         )
-        mean, through = float(path.waits.mean()), path.waits + path.service
-        bursts.append(mean / (load * load * float(each.mean()) / (2 * (1 - load))) - variation)
+        mean, latencies = float(path.waits.mean()), path.waits + path.service
+        bursts.append(mean / (load * load * float(service.mean()) / (2 * (1 - load))) - variation)
         waits = np.quantile(path.waits[::stride], SHARES) / max(mean, 1e-300)
-        passed = np.quantile(through[::stride], SHARES) / through.mean()
+        latency_quantiles = np.quantile(latencies[::stride], SHARES) / latencies.mean()
         for table, quantiles in zip(
-            tables, (waits, passed, _stalled(path, answers, gap)), strict=True
+            tables, (waits, latency_quantiles, _stalled(path, answers, gap)), strict=True
         ):
             table.append(quantiles)
     spread, passes, stalls = map(np.stack, tables)
@@ -152,8 +154,10 @@ def _number_of_windows(times: FloatArray) -> int:
 
 def _windows(times: FloatArray, work: FloatArray, number: float) -> FloatArray:
     """Work in each of a number of windows, over that of a request."""
-    places = ((times - times[0]) / ((times[-1] - times[0]) / number)).astype(np.intp)
-    return np.asarray(np.bincount(places, work / work.mean(), minlength=int(number)), dtype=float)
+    window_indices = ((times - times[0]) / ((times[-1] - times[0]) / number)).astype(np.intp)
+    return np.asarray(
+        np.bincount(window_indices, work / work.mean(), minlength=int(number)), dtype=float
+    )
 
 
 def _drift(times: FloatArray, work: FloatArray) -> FloatArray:
@@ -178,7 +182,7 @@ def _stalled(path: ServerPath, answers: FloatArray, gap: float) -> FloatArray:
     is_nonzero = lengths > 0
     if not is_nonzero.any():
         return stalls
-    most = np.stack([path.most(stride, lengths, int(2**places)) for places in PLACES])[
+    most_stalls = np.stack([path.most(stride, lengths, int(2**places)) for places in PLACES])[
         :, is_nonzero
     ]
     nonzero_lengths = lengths[is_nonzero]
@@ -189,12 +193,12 @@ def _stalled(path: ServerPath, answers: FloatArray, gap: float) -> FloatArray:
         idle = gap * 2**scale * lengths
         nonzero_idle = idle[is_nonzero]
         freely = path.stalls(stride, idle)[is_nonzero] / nonzero_idle
-        bounds = most / nonzero_idle
+        bounds = most_stalls / nonzero_idle
         # More places than those that bound nothing change nothing.
         rows = min(int((bounds < freely).any(axis=1).sum()) + 1, PLACES.size)
-        each = np.minimum(freely, bounds[:rows])
-        order = np.argsort(each, axis=1)
-        ranked = np.take_along_axis(each, order, axis=1)
+        stall_shares = np.minimum(freely, bounds[:rows])
+        order = np.argsort(stall_shares, axis=1)
+        ranked = np.take_along_axis(stall_shares, order, axis=1)
         until = np.cumsum(nonzero_lengths[order], axis=1)
         for row in range(PLACES.size):
             bound_row = min(row, rows - 1)

@@ -99,15 +99,15 @@ def training_confidence(setting: Setting, num_gpus: int) -> Confidence | None:
         basis, runs = farther_basis(basis, TRANSFERRED), 0
     else:
         runs = runs_at(rule, machine.gpu.name, TRAINING_TABLES, task)
-    lacks = () if runs else (PLACE,)
+    unmeasured = () if runs else (PLACE,)
     factors = {
         name: interval_of(name, keys, TRAINING_TABLES, memory_basis, rule.profile)
         if name == "peak_memory"
-        else interval_of(name, keys, TRAINING_TABLES, basis, rule.profile, lacks)
+        else interval_of(name, keys, TRAINING_TABLES, basis, rule.profile, unmeasured)
         for name in terms_about("measured", "train")
     }
     basis, slower = (
-        farther_basis(basis, TRANSFERRED) if lacks else basis,
+        farther_basis(basis, TRANSFERRED) if unmeasured else basis,
         first_run_slowdown(rule.label),
     )
     if slower > 1 and is_first_run(work.tuned, work.training_objective):
@@ -141,31 +141,31 @@ def serving_confidence(
     basis = basis_of(rule, silicon, kind, INFERENCE_TABLES, is_assumed=_is_assumed(machine))
     if spans_nodes and rule.profile not in _MEASURED_OVER_NODES:
         basis = farther_basis(basis, TRANSFERRED)
-    lacks = (
+    unmeasured = (
         ()
         if rule.nearest
         else unmeasured_features(rule.profile, setting.engine_version, setting.model)
     )
     runs = runs_at(rule, machine.gpu.name, INFERENCE_TABLES, mode)
-    of_speed = lacks if runs else (*lacks, PLACE)
-    ends = {
-        name: interval_of(name, keys, INFERENCE_TABLES, memory_basis, rule.profile, lacks)
+    of_speed = unmeasured if runs else (*unmeasured, PLACE)
+    intervals = {
+        name: interval_of(name, keys, INFERENCE_TABLES, memory_basis, rule.profile, unmeasured)
         if name == "peak_memory"
         else interval_of(name, keys, INFERENCE_TABLES, basis, rule.profile, of_speed)
         for name in (*terms_about("measured", "serve"), "throughput")
     }
-    slow = ends.pop("throughput")
+    slow = intervals.pop("throughput")
     rates = 1 / slow[1], 1 / slow[0] if slow[0] else math.inf
     return Confidence(
-        factors={**ends, "throughput": rates},
+        factors={**intervals, "throughput": rates},
         layout=interval_of("layout", keys, INFERENCE_TABLES)[1],
-        basis=format_basis(basis if runs else farther_basis(basis, TRANSFERRED), lacks),
+        basis=format_basis(basis if runs else farther_basis(basis, TRANSFERRED), unmeasured),
         runs=runs,
     )
 
 
 def with_energy(
-    sure: Confidence | None,
+    confidence: Confidence | None,
     machine: Machine,
     site: OperatingTerms,
     num_gpus: float,
@@ -175,11 +175,11 @@ def with_energy(
 
     Energy is as sure as power and the time that it is drawn together.
     """
-    if sure is None or site.power is None:
-        return sure
+    if confidence is None or site.power is None:
+        return confidence
     power = power_range(machine, site.power, num_gpus, boards)
-    energy = range_of_product(_time(sure.factors), power)
-    return replace(sure, factors={**sure.factors, "power": power, "energy": energy})
+    energy = range_of_product(_time(confidence.factors), power)
+    return replace(confidence, factors={**confidence.factors, "power": power, "energy": energy})
 
 
 def _time(factors: Mapping[str, tuple[float, float]]) -> tuple[float, float]:

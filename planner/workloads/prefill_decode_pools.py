@@ -241,8 +241,8 @@ class PoolDeployments(Deployments):
     @property
     def held(self) -> PoolConfigurations:
         """The configurations with what decode workers hold at once, where requests wait."""
-        c, held = self.configurations, self.decode.configurations.concurrency
-        return replace(c, concurrency=held + np.zeros_like(c.concurrency))
+        c, concurrency = self.configurations, self.decode.configurations.concurrency
+        return replace(c, concurrency=concurrency + np.zeros_like(c.concurrency))
 
     @property
     def load(self) -> FloatArray:
@@ -288,10 +288,10 @@ class PoolDeployments(Deployments):
         """The deployments at a request rate [1/s]."""
         c = self.configurations
         number = requests_at_rate(self.setting, self.pools, np.asarray(rate))
-        most = c.replicas * self.held.concurrency
-        run = disaggregated_run(self.setting, self.pools, np.minimum(number, most))
+        slots = c.replicas * self.held.concurrency
+        run = disaggregated_run(self.setting, self.pools, np.minimum(number, slots))
         one_pool = np.ones(())
-        offered = self.offered(rate, one_pool, most)
+        offered = self.offered(rate, one_pool, slots)
         promises = self.promised_at(
             offered=offered,
             replicas=one_pool,

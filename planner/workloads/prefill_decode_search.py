@@ -47,8 +47,8 @@ def numbers_of_prefill(num_gpus: int, each_prefill: int, each_decode: int) -> Fl
     first = next((p for p in firsts if (num_gpus - p * each_prefill) % each_decode == 0), None)
     if first is None:
         return np.empty(0)
-    most = (num_gpus - each_decode) // each_prefill
-    number = max((most - first) // step + 1, 0)
+    maximum = (num_gpus - each_decode) // each_prefill
+    number = max((maximum - first) // step + 1, 0)
     thinned = num_gpus > _EVERY_WAY_UP_TO and number > _MOST_WAYS
     return first + step * (_spread(number) if thinned else np.arange(float(number)))
 
@@ -110,19 +110,19 @@ class PoolSpace:
             setting = replace(self.prefill_setting, prefixes=prefixes)
             return prefill_workers(setting, configurations, inside_fabric=False)
 
-        def prefix_hits(judged: PrefillWorkers) -> PrefixHits:
-            c, total_rate, replicas = judged.configurations, self.request_rate, number
+        def prefix_hits(evaluated: PrefillWorkers) -> PrefixHits:
+            c, total_rate, replicas = evaluated.configurations, self.request_rate, number
             if replicas is None and total_rate is not None:
-                replicas = np.maximum(total_rate / judged.request_rate, 1.0)
+                replicas = np.maximum(total_rate / evaluated.request_rate, 1.0)
             elif replicas is None:
                 replicas = np.maximum(self.largest / 2 / c.replica_gpus, 1.0)
             highest_rate = self.prefill_setting.workload.request_rate
             rate = np.minimum(
-                replicas * judged.request_rate, np.inf if highest_rate is None else highest_rate
+                replicas * evaluated.request_rate, np.inf if highest_rate is None else highest_rate
             )
             load = ReplicaLoad(replicas=replicas, rate=rate, running=c.concurrency)
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                return prefixes_at(judged.setting, c, judged.memory, load)
+                return prefixes_at(evaluated.setting, c, evaluated.memory, load)
 
         uncached = workers(None)
         if self.prefill_setting.workload.reuse is None:
@@ -145,12 +145,12 @@ class PoolSpace:
         if not self.waits:
             return workers
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            held = with_filled_cache(
+            filled = with_filled_cache(
                 setting, configurations, workers.memory, lambda c: decode_only(setting, c)
             )
-        if held is configurations:
+        if filled is configurations:
             return workers
-        return decode_workers(setting, held, inside_fabric=False)
+        return decode_workers(setting, filled, inside_fabric=False)
 
 
 @record(kw_only=True)
@@ -223,9 +223,9 @@ def _paired(
             before, after = (np.flatnonzero(kinds[n] == k) for n, k in ((0, kind), (1, other)))
             sizes = int(kind // _CACHES), int(other // _CACHES)
             for first in np.array_split(before, ceil_div(before.size * after.size, _ROWS)):
-                places = np.repeat(first, after.size), np.tile(after, first.size)
+                row_pairs = np.repeat(first, after.size), np.tile(after, first.size)
                 for count in space.counts or (0,):
-                    yield _numbered(space, (prefill, decode), places, sizes, count)
+                    yield _numbered(space, (prefill, decode), row_pairs, sizes, count)
 
 
 def _tables(parts: Iterable[FloatArray]) -> Iterator[FloatArray]:
@@ -323,23 +323,25 @@ def _changed(
 def _numbered(
     space: PoolSpace,
     workers: tuple[PrefillWorkers, DecodeWorkers],
-    places: tuple[IndexArray, IndexArray],
+    row_pairs: tuple[IndexArray, IndexArray],
     sizes: tuple[int, int],
     count: int,
 ) -> FloatArray:
     """Pairs of workers in the numbers that fill ``count`` GPUs, or that keep up with the rate."""
-    wanted = space.prefill_replicas, space.replicas
+    requested = space.prefill_replicas, space.replicas
     if count:
         first, second = numbers_that_fill(space, count, *sizes)
-        every = [np.repeat(each, first.size) for each in places]
-        return np.stack([*every, *(np.tile(each, places[0].size) for each in (first, second))])
-    if None not in wanted:
-        return np.stack([*places, *(np.full(places[0].size, number) for number in wanted)])
-    prefill, decode = _rows(workers[0], places[0]), _rows(workers[1], places[1])
+        repeated_rows = [np.repeat(rows, first.size) for rows in row_pairs]
+        return np.stack(
+            [*repeated_rows, *(np.tile(rows, row_pairs[0].size) for rows in (first, second))]
+        )
+    if None not in requested:
+        return np.stack([*row_pairs, *(np.full(row_pairs[0].size, number) for number in requested)])
+    prefill, decode = _rows(workers[0], row_pairs[0]), _rows(workers[1], row_pairs[1])
     rate = space.request_rate or 0.0
     first = rounded_up(rate / prefill.request_rate)
     second = rounded_up(_most_decode_workers(prefill, decode, first, rate))
-    return np.stack([*places, first, second])
+    return np.stack([*row_pairs, first, second])
 
 
 def numbers_that_fill(

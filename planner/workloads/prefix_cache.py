@@ -61,31 +61,31 @@ def measured_reuse(trace: Trace, router: str = ROUND_ROBIN) -> HitRateCurve | No
     weights = np.full(blocks.size, float(size))
     # The last block of each prompt, which stands first, may be a part of one.
     firsts = np.cumsum(trace.block_counts) - trace.block_counts
-    held = trace.block_counts > 0
+    has_blocks = trace.block_counts > 0
     rest = trace.input_tokens - (trace.block_counts - 1) * size
-    weights[firsts[held]] = np.clip(rest[held], 0.0, size)
+    weights[firsts[has_blocks]] = np.clip(rest[has_blocks], 0.0, size)
     stride = max(ceil_div(blocks.size, _MOST_USES), 1)
     if stride > 1:
         chosen = blocks.astype(np.uint64) * np.uint64(_SCRAMBLED) >> np.uint64(32)
         is_sampled = chosen % np.uint64(stride) == 0
         blocks, weights = blocks[is_sampled], weights[is_sampled]
     before, uses = earlier_uses(blocks)
-    again = before >= 0
+    is_reuse = before >= 0
     prompt = float(trace.input_tokens.mean())
-    if not again.any():
+    if not is_reuse.any():
         return None
-    distances = stack_distances(before)[again] * float(size * stride)
+    distances = stack_distances(before)[is_reuse] * float(size * stride)
     order = np.argsort(distances)
-    weights = weights[again][order] * stride / float(trace.input_tokens.sum())
+    weights = weights[is_reuse][order] * stride / float(trace.input_tokens.sum())
     sizes = np.geomspace(distances.min() / 2, distances.max(), _POINTS)
-    places = np.searchsorted(distances[order], sizes, side="right")
+    positions = np.searchsorted(distances[order], sizes, side="right")
 
     def hit_rates(shares: FloatArray) -> FloatArray:
         """The hit rate of caches of the sizes, from the shares of all uses."""
-        within = np.concatenate([[0.0], np.cumsum(shares)])[places]
+        within = np.concatenate([[0.0], np.cumsum(shares)])[positions]
         return np.asarray(np.minimum(within, 1 - 1 / prompt))
 
-    hits, uses = hit_rates(weights), uses[again][order]
+    hits, uses = hit_rates(weights), uses[is_reuse][order]
     # How many requests fill it: each leaves what it does not find.
     left = prompt * (1 - hits)
     steps = np.diff(sizes) * (1 / left[1:] + 1 / left[:-1]) / 2
@@ -123,11 +123,11 @@ def session_reuse(request: Request, work: ServingWorkload) -> HitRateCurve | Non
     prompt, answer, shared = work.input_tokens, work.output_tokens, work.shared_prefix_tokens
     new = (prompt - shared - (number - 1) / 2 * answer) / ((number + 1) / 2)
     if new < 1:
-        least = int(shared + (number - 1) / 2 * answer + (number + 1) / 2) + 1
+        minimum = int(shared + (number - 1) / 2 * answer + (number + 1) / 2) + 1
         raise SearchSpaceError(
             f"--input-tokens {prompt:,} is the mean prompt of a session, with all that stands "
             f"before: of {number:,} requests with answers of {answer:,} tokens it is at least "
-            f"{least:,}. Give longer prompts, or fewer turns."
+            f"{minimum:,}. Give longer prompts, or fewer turns."
         )
     thinking = share_within(
         _GAPS, mean=request.think_time or 0.0, variation=request.think_variation
@@ -191,11 +191,11 @@ def checked_router(text: str) -> str:
 
     Raises SpecError if it is no way that is known.
     """
-    word = text.strip().lower().replace("-", "_")
-    if word not in ROUTERS:
-        hint = did_you_mean(word, ROUTERS)
+    router = text.strip().lower().replace("-", "_")
+    if router not in ROUTERS:
+        hint = did_you_mean(router, ROUTERS)
         raise SpecError(f"--router is one of {', '.join(ROUTERS)}, not {text!r}.{hint}")
-    return word
+    return router
 
 
 def _scatter(router: str, left: Callable[[float], FloatArray]) -> tuple[tuple[float, ...], ...]:

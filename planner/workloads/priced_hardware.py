@@ -116,8 +116,8 @@ def _of_building(
     return profile.with_pue(figures[PUE].value) if PUE in figures else profile
 
 
-def _mentions(words: Iterable[str], of: Iterable[str]) -> bool:
-    return any(word.startswith(tuple(of)) for word in words)
+def _mentions(names: Iterable[str], prefixes: Iterable[str]) -> bool:
+    return any(name.startswith(tuple(prefixes)) for name in names)
 
 
 def reliability_of(request: Request, notes: PlanNotes) -> ReliabilitySpec:
@@ -157,25 +157,25 @@ _MOST = 1e6
 _SHOWN = 6
 
 
-def offer_of(request: Request, gpu: GpuSpec, wanted: bool, notes: PlanNotes) -> Price | None:
+def offer_of(request: Request, gpu: GpuSpec, is_needed: bool, notes: PlanNotes) -> Price | None:
     """The price of a GPU, from the request or the price lists; None: unknown.
 
     Raises SearchSpaceError or SpecError if the price is impossible, the provider is unknown, a list
-    has errors or names unknown GPUs; or if the price is ``wanted`` and unknown.
+    has errors or names unknown GPUs; or if the price is ``is_needed`` and unknown.
     """
     contract = request.one_contract or Contract.ON_DEMAND
     usd = _stated(request.price, gpu, contract, notes)
     if usd is not None and contract != Contract.OWNED:
         if not 0 <= usd < _MOST:
             raise SearchSpaceError(f"The price is USD per GPU-hour, not {usd}.")
-        stated = one_price(usd / HOUR, "given", contract)
-        return replace(stated, provider=request.provider or "")
+        requested = one_price(usd / HOUR, "given", contract)
+        return replace(requested, provider=request.provider or "")
     path = _user_price_list(request, notes)
     _check_provider(request.provider, path, notes)
     price = _price(request, gpu, path, notes)
     if price is None:
         reason = _unknown(request, gpu.name, path, notes)
-        if wanted:
+        if is_needed:
             raise SearchSpaceError(reason)
         notes.defaults["price"] = f"unknown ({reason.removesuffix('.')})"
         return None
@@ -200,7 +200,7 @@ def _user_price_list(request: Request, notes: PlanNotes) -> Path | None:
     files = [*([] if user_list is None else [user_list]), *notes.catalogue.price_files()]
     notes.digests["price lists"] = _digest(tuple(files))
     gpu_names = request.gpu if isinstance(request.gpu, tuple) else (request.gpu or "",)
-    has_files = any(word.endswith(".toml") for word in gpu_names)  # whose GPUs no list can name
+    has_files = any(name.endswith(".toml") for name in gpu_names)  # whose GPUs no list can name
     if user_list is not None and not has_files and (errors := unknown_gpus(user_list, folder)):
         raise SpecError("\n".join(errors))
     return user_list
@@ -261,40 +261,40 @@ def _unknown(request: Request, gpu: str, user_folder: Path | None, notes: PlanNo
             f"The purchase price or the power of {gpu} is unknown: give --purchase-price, or rows "
             f"in {OWNERSHIP} of --specs DIR."
         )
-    words = f" {request.contract}" if request.contract else ""
+    contract_text = f" {request.contract}" if request.contract else ""
     provider_text = f" by {request.provider}" if request.provider else ""
-    message = f"No list has a{words} price of {gpu}{provider_text}: give --price"
+    message = f"No list has a{contract_text} price of {gpu}{provider_text}: give --price"
     contracts = contracts_of(gpu, folder, user_folder, request.provider)
     if contracts:
         return f"{message}, or --contract {' or '.join(contracts)}."
     if request.provider and (sellers := providers_of(gpu, user_folder, folder)):
-        more = " and others" if len(sellers) > _SHOWN else ""
-        return f"{message}; it is sold by {', '.join(sellers[:_SHOWN])}{more}."
+        others_text = " and others" if len(sellers) > _SHOWN else ""
+        return f"{message}; it is sold by {', '.join(sellers[:_SHOWN])}{others_text}."
     return f"{message}."
 
 
 def _format_price(price: Price, contract: str | None) -> str:
     """A price as text: typical value, range, and its source in brackets."""
-    words = f"{price.value * HOUR:.2f} USD per GPU-hour"
+    text = f"{price.value * HOUR:.2f} USD per GPU-hour"
     if price.contract != Contract.ON_DEMAND:
-        words += f" {price.contract}"
-        words += "" if contract else " (none is on-demand)"
+        text += f" {price.contract}"
+        text += "" if contract else " (none is on-demand)"
     if price.provider:
-        words += f" of {price.provider}"
+        text += f" of {price.provider}"
     if price.contract == Contract.OWNED:
-        words += f" in use, {price.basis}"
+        text += f" in use, {price.basis}"
     if price.low < price.high:
-        words += f", {price.low * HOUR:.2f} to {price.high * HOUR:.2f}"
+        text += f", {price.low * HOUR:.2f} to {price.high * HOUR:.2f}"
     if price.on_demand is not None:
         origin = "rent" if price.contract == Contract.OWNED else "of sellers who ask"
-        words += f", {origin} {price.on_demand * HOUR:.2f} on demand"
+        text += f", {origin} {price.on_demand * HOUR:.2f} on demand"
     if price.is_old:
-        words += f", {price.when}"
+        text += f", {price.when}"
     is_rent = price.offers > 1 and not price.basis
     basis = f"{price.offers} offers" if is_rent else price.source
     if is_rent and not price.provider:
         basis = f"median of the sellers of {basis}"
-    return f"{words} ({basis}{f', {price.when}' if price.when else ''})"
+    return f"{text} ({basis}{f', {price.when}' if price.when else ''})"
 
 
 DEFAULT_GPU = "a100-sxm-80gb"
@@ -330,8 +330,8 @@ def read_priced_hardware(
     cluster = with_network(with_nodes(cluster, request.gpus_per_node), request.network)
     if "cluster" in notes.defaults:
         notes.defaults["cluster"] = _default_cluster_note(cluster, request.network)
-    wanted = any("cost" in word for word in (*request.objectives, *request.constraints))
-    offer = offer_of(request, spec, wanted and is_only, notes)
+    needs_price = any("cost" in name for name in (*request.objectives, *request.constraints))
+    offer = offer_of(request, spec, needs_price and is_only, notes)
     if request.term_utilization is not None and not 0 < request.term_utilization <= 1:
         raise SearchSpaceError(
             "--utilization is the share of the hours signed for that has work: above 0, at most 1."
@@ -369,12 +369,12 @@ def read_priced_hardware(
     )
 
 
-def _currency(word: str, notes: PlanNotes) -> Currency:
+def _currency(text: str, notes: PlanNotes) -> Currency:
     """A currency at its shipped rate, or at the one in USD behind its code.
 
     Raises SearchSpaceError or SpecError if its rate is unknown or no number, or a list has faults.
     """
-    code, _, rate_text = word.strip().upper().partition("=")
+    code, _, rate_text = text.strip().upper().partition("=")
     if not rate_text:
         try:
             return rate(code, notes.catalogue.folder)
@@ -389,9 +389,9 @@ def _currency(word: str, notes: PlanNotes) -> Currency:
     return Currency(code=code, usd=usd)
 
 
-def _note_kernels(gpu: GpuSpec, word: str, notes: PlanNotes) -> None:
-    """Note an assumed matrix efficiency of the GPU that ``word`` names."""
-    provenance = notes.catalogue.load_gpu(word).provenance
+def _note_kernels(gpu: GpuSpec, gpu_name: str, notes: PlanNotes) -> None:
+    """Note an assumed matrix efficiency of the GPU that ``gpu_name`` names."""
+    provenance = notes.catalogue.load_gpu(gpu_name).provenance
     if is_assumed(provenance, "gemm.bf16.compute_fraction"):
         share = gpu.efficiency.gemm["bf16"].compute_fraction
         notes.defaults["kernels"] = (
@@ -399,9 +399,9 @@ def _note_kernels(gpu: GpuSpec, word: str, notes: PlanNotes) -> None:
         )
 
 
-def every_count(most: int | None) -> tuple[int, ...]:
+def every_count(max_gpus: int | None) -> tuple[int, ...]:
     """The powers of two up to a cluster's end; without one, up to 16,384."""
-    return tuple(2**power for power in range((most or LARGEST_OF_ALL).bit_length()))
+    return tuple(2**power for power in range((max_gpus or LARGEST_OF_ALL).bit_length()))
 
 
 def gpu_counts(num_gpus: object) -> list[int]:

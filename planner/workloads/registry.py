@@ -21,7 +21,7 @@ _REGISTERED: dict[str, Workload] = {}
 
 
 def register(workload: Workload) -> None:
-    """Register a workload under its name; its terms are those of that name."""
+    """Register a workload under its name."""
     _REGISTERED[workload.name] = workload
 
 

@@ -105,8 +105,8 @@ class ReplicaSource(ServingSource):
         if not possible.size:
             return possible, None, dropped
         with np.errstate(divide="ignore", invalid="ignore"):
-            held = self.filled(possible)
-            codes = serving_rejections(self.setting, held, serving_memory(self.setting, held))
+            filled = self.filled(possible)
+            codes = serving_rejections(self.setting, filled, serving_memory(self.setting, filled))
         if not (codes == 0).any():
             return possible, None, dropped
         fitting, left, too_large = possible_mesh(possible, codes, number)
@@ -119,12 +119,12 @@ class ReplicaSource(ServingSource):
 
         ``broken``: codes of what rejects them, the memory included, as `possible` returns them.
         """
-        held = self.filled(configurations)
-        estimate = evaluate_serving(self.setting, held, broken)
+        filled = self.filled(configurations)
+        estimate = evaluate_serving(self.setting, filled, broken)
         if self.setting.workload.reuse is not None:
             estimate = self._reusing(estimate)
         # At a rate, those that have no room are in what piles up.
-        if held is not configurations and self.setting.workload.request_rate is None:
+        if filled is not configurations and self.setting.workload.request_rate is None:
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 served = served_at_concurrency(self.setting, configurations, estimate.memory)
             estimate = replace(estimate, served=served)
@@ -181,12 +181,15 @@ class ReplicaSource(ServingSource):
         work, makespan, rate = self.setting.workload, None, served.request_rate
         if work.num_requests is not None and work.request_rate is None:
             at_once = self.setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
-            running, each = np.minimum(c.concurrency, at_once), work.num_requests / replicas
+            running, requests_per_replica = (
+                np.minimum(c.concurrency, at_once),
+                work.num_requests / replicas,
+            )
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                reported = share_until_the_end(self.setting, served, running, each)
+                reported = share_until_the_end(self.setting, served, running, requests_per_replica)
                 # As a benchmark reports it, until its last answer.
                 rate = rate * reported
-                makespan = each / rate
+                makespan = requests_per_replica / rate
         return ServiceLevels(
             num_gpus=num_gpus,
             request_rate=rate * replicas,
@@ -254,8 +257,8 @@ class Replicas(Deployments):
 
     def token_time_at_rate(self, rate: float) -> FloatArray:
         """Seconds per output token where so many requests come in a second."""
-        each = rate * self.configurations.replica_gpus / self.num_gpus
-        return token_time_at_rate(self.setting, self.configurations, each)
+        replica_rate = rate * self.configurations.replica_gpus / self.num_gpus
+        return token_time_at_rate(self.setting, self.configurations, replica_rate)
 
     def at_rate(self, rate: float) -> Replicas:
         """The same replicas where so many requests come in a second, shared evenly."""
@@ -289,8 +292,10 @@ class Replicas(Deployments):
     @property
     def memory(self) -> tuple[Need, Need]:
         """What is needed of the host's memory for a GPU, and of the fullest GPU's own."""
-        memory, held = self.estimate.memory, self.estimate.configurations
-        return needed_memory(self.setting, memory, held, cache_of(memory, held.concurrency))
+        memory, configurations = self.estimate.memory, self.estimate.configurations
+        return needed_memory(
+            self.setting, memory, configurations, cache_of(memory, configurations.concurrency)
+        )
 
     def fit_probability_at(self, rows: IndexArray) -> FloatArray:
         """The probability that the fullest GPU of some plans has the memory it needs."""

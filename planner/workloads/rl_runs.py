@@ -130,10 +130,10 @@ class RlSource(Source):
         codes = self.broken(configurations) if broken is None else broken
         step = evaluate_rl(self.setting, configurations)
         machine = self.setting.machine
-        room = machine.host_room(configurations.num_gpus)
+        host_memory = machine.host_room(configurations.num_gpus)
         for number, bad in (
             (_CACHE, ~step.rollout.fits),
-            (_HOST, (step.host_memory > 0) & ~(step.host_memory <= room)),
+            (_HOST, (step.host_memory > 0) & ~(step.host_memory <= host_memory)),
             (_FULL, ~(step.peak_memory <= machine.gpu.allocatable_memory)),
         ):
             codes = np.where((codes == 0) & bad, number, codes)
@@ -158,8 +158,11 @@ class RlRuns(Candidates):
     def memory(self) -> tuple[Need, Need]:
         """What is needed of the host's memory for a GPU, and of the fullest GPU's own."""
         machine = self.source.setting.machine
-        room = machine.host_room(self.num_gpus)
-        return (self.step.host_memory, room), (self.peak_memory, machine.gpu.allocatable_memory)
+        host_memory = machine.host_room(self.num_gpus)
+        return (self.step.host_memory, host_memory), (
+            self.peak_memory,
+            machine.gpu.allocatable_memory,
+        )
 
     def complexity_at(self, rows: IndexArray) -> IndexArray:
         """How much about some plans is unusual: what is not on the same GPUs, or never waits."""
@@ -321,10 +324,10 @@ class RlRuns(Candidates):
         """Configuration, predictions, the step by phase, what is idle."""
         c, shape = self.configurations, self.shape
         terms = terms_of("rl", "result", "limit", "objective")
-        words = {"bottleneck": SIDES, "fullest_phase": MEMORY_PHASES}
+        labels_by_column = {"bottleneck": SIDES, "fullest_phase": MEMORY_PHASES}
         holders = type(self), RunCost
         names = [name for name in terms if any(hasattr(holder, name) for holder in holders)]
-        without = {"num_gpus", "throughput", *words}
+        without = {"num_gpus", "throughput", *labels_by_column}
         numbers = term_columns([name for name in names if name not in without], self, self.run)
         numbers |= {f"time_{name}_s": self.step.times[name] for name in PHASES}
         memory = zip(MEMORY_PHASES, self.step.phase_memory, strict=True)
@@ -335,8 +338,8 @@ class RlRuns(Candidates):
         table["train_gpus"] = broadcast_flat(trains, shape).astype(int).tolist()
         table["rollout_gpus"] = broadcast_flat(c.rollout_gpus, shape).astype(int).tolist()
         texts = {
-            name: [each[code] for code in broadcast_flat(getattr(self, name), shape)]
-            for name, each in words.items()
+            name: [labels[code] for code in broadcast_flat(getattr(self, name), shape)]
+            for name, labels in labels_by_column.items()
         }
         hidden = broadcast_flat(self.step.hidden_phases, shape)
         texts["hidden_phases"] = [" ".join(HIDDEN[number]) for number in hidden]

@@ -132,10 +132,10 @@ def _work(request: Request, model: ModelSpec, notes: PlanNotes) -> RlWorkload:
         for name in terms_of("rl", "question")
         if name in RlWorkload.__dataclass_fields__
     }
-    for name, usual in _USUAL.items():
+    for name, default in _USUAL.items():
         if values[name] is None:
-            values[name] = usual
-            notes.defaults[name] = f"{usual:,} (default)"
+            values[name] = default
+            notes.defaults[name] = f"{default:,} (default)"
     mean = int(str(values["output_tokens"]))
     if values["output_cap"] is None:
         values["output_cap"] = cap = _CAP * mean
@@ -146,9 +146,9 @@ def _work(request: Request, model: ModelSpec, notes: PlanNotes) -> RlWorkload:
             f"{_VARIATION:g} (usual of answers that reason; an --output-cap at the mean makes "
             "all equally long)"
         )
-    words = ", ".join(Algorithm)
+    known_names = ", ".join(Algorithm)
     if str(request.algorithm) not in list(Algorithm):
-        raise SpecError(f"Unknown algorithm {request.algorithm!r}. Known: {words}.")
+        raise SpecError(f"Unknown algorithm {request.algorithm!r}. Known: {known_names}.")
     algorithm = Algorithm(str(request.algorithm))
     if values["reference_model"] is None:
         values["reference_model"] = algorithm is not Algorithm.DAPO
@@ -179,7 +179,7 @@ def _adapter_sync(request: Request, *, is_frozen: bool) -> AdapterSync | None:
 
 
 def _check(work: RlWorkload, model: ModelSpec) -> None:
-    if not any(each.causal for each in model.attentions):
+    if not any(attention.causal for attention in model.attentions):
         raise SpecError(f"{model.name} generates no answers: name a model that does.")
     if work.output_cap < work.output_tokens:
         raise SpecError(
@@ -209,11 +209,11 @@ def _sources(scene: HardwareScenario) -> list[Source]:
             f"{profile.name} generates no answers: name a --framework that does (verl, nemo-rl, "
             "openrlhf, slime, trl, prime-rl)."
         )
-    if why := _lacking(question.work, rollouts):
-        raise SearchSpaceError(f"{profile.name} {why}")
+    if reason := _lacking(question.work, rollouts):
+        raise SearchSpaceError(f"{profile.name} {reason}")
     work = with_expert_adapters(question.work, question.request, question.model, profile)
-    word = _engine(scene, profile.name, rollouts)
-    engine = place.machine.catalogue.load_engine(word).spec
+    engine_name = _engine(scene, profile.name, rollouts)
+    engine = place.machine.catalogue.load_engine(engine_name).spec
     engine = engine_on(engine, place.machine.gpu, offline=True)
     engine = with_options(generating(engine, rollouts), question.request)
     setting = RlSetting(
@@ -222,7 +222,7 @@ def _sources(scene: HardwareScenario) -> list[Source]:
         framework=profile,
         engine=engine,
         workload=work,
-        engine_word=word,
+        engine_word=engine_name,
     )
     batch = question.request.global_batch_size or question.work.samples
     settings = {"global_batch_size": batch, **question.request.settings}
@@ -244,14 +244,14 @@ def _engine(scene: HardwareScenario, framework: str, rollouts: RolloutProfile) -
     if not isinstance(engine_name, str):
         raise SearchSpaceError("One engine generates the answers: name one with --engine.")
     catalogue = scene.place.machine.catalogue
-    by_name = {catalogue.load_engine(word).spec.name: word for word in engine_names}
-    word = by_name.get(engine_name, engine_name)
-    if word not in engine_names:
+    by_name = {catalogue.load_engine(spec_name).spec.name: spec_name for spec_name in engine_names}
+    spec_name = by_name.get(engine_name, engine_name)
+    if spec_name not in engine_names:
         raise SearchSpaceError(
             f"{framework} does not generate with {engine_name}: it has "
             f"{' and '.join(engine_names)}."
         )
-    return word
+    return spec_name
 
 
 def generating(engine: EngineProfile, rollouts: RolloutProfile) -> EngineProfile:
@@ -401,7 +401,7 @@ def _question_words(setting: RlSetting) -> list[str]:
     """The lines that describe a step."""
     work = setting.workload
     lengths = f"{work.input_tokens:,} tokens in, {work.output_tokens:,} out on average"
-    words = [
+    lines = [
         f"{work.algorithm}: {work.prompts_per_step:,} prompts x {work.samples_per_prompt:,} "
         f"answers a step, {lengths}, {work.output_cap:,} at most"
     ]
@@ -410,10 +410,10 @@ def _question_words(setting: RlSetting) -> list[str]:
     ]
     passes = ["old log-probabilities"] if work.old_logprob else []
     if models or passes:
-        words.append(f"Besides the update, the trainer computes {', '.join([*passes, *models])}")
+        lines.append(f"Besides the update, the trainer computes {', '.join([*passes, *models])}")
     if work.is_frozen:
-        words.append(_adapter_words(setting))
-    return words
+        lines.append(_adapter_words(setting))
+    return lines
 
 
 def _adapter_words(setting: RlSetting) -> str:
@@ -433,8 +433,8 @@ _ENGINE = {"tp": f"{ROLLOUT}tensor_parallel", "ep": f"{ROLLOUT}expert_parallel"}
 def layout(row: Mapping[str, object]) -> str:
     """``async(1) 24+40: tp2 ep8 / 20 x tp2``: placement with staleness, the split, the layouts."""
     partial = ["partial"] if row["partial_rollout"] else []
-    more = " ".join([*_older(row), *partial])
-    return f"{row['placement']}{f'({more})' if more else ''} {_split(row)}"
+    details = " ".join([*_older(row), *partial])
+    return f"{row['placement']}{f'({details})' if details else ''} {_split(row)}"
 
 
 def plan_words(row: Mapping[str, object]) -> str:
@@ -457,10 +457,12 @@ def _split(row: Mapping[str, object]) -> str:
     gpus = f"{train:,.0f}+{rollout:,.0f}" if has_separate_gpus else f"{rollout:,.0f}"
     terms = terms_of("train", "parameter")
     sizes = {terms[name].short: number_of_row(row, name) for name in DEGREES if name in row}
-    degrees = " ".join(f"{short}{n:,.0f}" for short, n in sizes.items() if n > 1) or "dp"
+    degrees = (
+        " ".join(f"{abbreviation}{n:,.0f}" for abbreviation, n in sizes.items() if n > 1) or "dp"
+    )
     split = " ".join(
-        f"{short}{number_of_row(row, name):,.0f}"
-        for short, name in _ENGINE.items()
+        f"{abbreviation}{number_of_row(row, name):,.0f}"
+        for abbreviation, name in _ENGINE.items()
         if number_of_row(row, name) > 1
     )
     number = rollout / number_of_row(row, _ENGINE["tp"])
@@ -471,16 +473,16 @@ def _blamed(candidates: Candidates, rule: str) -> str:
     """The values of a configuration that break a rule, and the nearest that would not."""
     if not isinstance(candidates, RlRuns):
         raise TypeError(f"{candidates!r} is no reinforcement learning.")
-    words = _broken_words(candidates).get(rule, "")
-    tried = _remedies(candidates).get(rule, {})
-    mended = (_mended(candidates, rule, name, values) for name, values in tried.items())
-    nearest = next(filter(None, mended), "")
+    text = _broken_words(candidates).get(rule, "")
+    remedies = _remedies(candidates).get(rule, {})
+    fixes = (_mended(candidates, rule, name, values) for name, values in remedies.items())
+    nearest = next(filter(None, fixes), "")
     if rule == "ranks" and not nearest:
         work = candidates.source.setting.workload
         ranks = int(first(candidates.configurations.data_parallel))
         unit = ranks // math.gcd(ranks, work.samples_per_prompt)
         nearest = f"prompts_per_step={max(round(work.prompts_per_step / unit), 1) * unit}"
-    return f"{words}; nearest: {nearest}" if nearest else words
+    return f"{text}; nearest: {nearest}" if nearest else text
 
 
 def _broken_words(runs: RlRuns) -> dict[str, str]:
@@ -489,7 +491,7 @@ def _broken_words(runs: RlRuns) -> dict[str, str]:
     rollouts, batch = setting.rollouts, first(c.global_batch_size)
     placement = Placement(int(first(c.placement))).word
     tp, generates = first(c.rollout_tensor_parallel), first(c.rollout_gpus)
-    words = (
+    texts = (
         f"{name} has {', '.join(rollouts.placements)}",
         f"{first(c.trainer_gpus):,.0f} of {first(c.num_gpus):,.0f} GPUs train",
         f"staleness {first(c.staleness):g} of {placement}",
@@ -501,7 +503,7 @@ def _broken_words(runs: RlRuns) -> dict[str, str]:
         "all weights",
     )
     rules: tuple[Reason, ...] = (*RL_ONLY_RULES, ROLLOUT_CACHE)
-    return {rule.name: text for rule, text in zip(rules, words, strict=True)}
+    return {rule.name: text for rule, text in zip(rules, texts, strict=True)}
 
 
 def _remedies(runs: RlRuns) -> dict[str, dict[str, Sequence[float]]]:
@@ -527,10 +529,10 @@ def _remedies(runs: RlRuns) -> dict[str, dict[str, Sequence[float]]]:
 
 def _mended(runs: RlRuns, rule: str, name: str, values: Sequence[float]) -> str:
     """The value nearest to a parameter's current one that satisfies a rule, as ``name=value``."""
-    tried = np.array(values, dtype=np.float64)
-    codes = runs.otherwise(**{name: RlConfigurations.cast(name, tried)}).rejected_by
-    number = 1 + [each.name for each in RL_REJECTING].index(rule)
-    accepted = tried[np.broadcast_to((codes == 0) | (codes > number), tried.shape)]
+    candidates = np.array(values, dtype=np.float64)
+    codes = runs.otherwise(**{name: RlConfigurations.cast(name, candidates)}).rejected_by
+    number = 1 + [rejecting.name for rejecting in RL_REJECTING].index(rule)
+    accepted = candidates[np.broadcast_to((codes == 0) | (codes > number), candidates.shape)]
     if not accepted.size:
         return ""
     current = first(getattr(runs.configurations, name))

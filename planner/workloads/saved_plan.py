@@ -104,8 +104,8 @@ class SavedPlan:
         workload = table.get("workload")
         if workload not in workload_names():
             *first, last = workload_names()
-            words = f"{', '.join(first)} or {last}"
-            raise SpecError(f"{where}: is not a plan: its workload is {words}.")
+            known_names = f"{', '.join(first)} or {last}"
+            raise SpecError(f"{where}: is not a plan: its workload is {known_names}.")
         errors = [f"{name} is not part of a plan." for name in table if name not in _file_parts()]
         answers = _read_part(table, "answers", terms_of(workload, "question"), errors)
         parameters = _read_part(
@@ -139,8 +139,8 @@ class SavedPlan:
         """The text of a plan file."""
         lines = [_HEADER]
         tables = {name: value for name, value in self.to_dict().items() if isinstance(value, dict)}
-        words = ("workload", "version", *(("specs_folder",) if self.specs_folder else ()))
-        lines += [f"{name} = {toml_value(getattr(self, name))}\n" for name in words]
+        names = ("workload", "version", *(("specs_folder",) if self.specs_folder else ()))
+        lines += [f"{name} = {toml_value(getattr(self, name))}\n" for name in names]
         for name, table in tables.items():
             lines.append(f"\n[{name}]\n")
             lines += [f"{_key(key)} = {toml_value(value)}\n" for key, value in table.items()]
@@ -201,20 +201,22 @@ def single_answers(request: Request) -> dict[str, Value]:
     return answers
 
 
-def non_default_parameters(workload: str, row: Row, usual: Row | None = None) -> dict[str, Value]:
+def non_default_parameters(
+    workload: str, row: Row, framework_defaults: Row | None = None
+) -> dict[str, Value]:
     """The parameters of a row that differ from their defaults.
 
     Experts default to the type of the other matrices, and prefill workers to the values of the
-    decode workers. ``usual``: defaults of the framework, which apply only all together.
-    """
+    decode workers. ``framework_defaults``: defaults of the framework, which apply only all
+    together."""
     settings = {
         name: row[name]
         for name, term in terms_of(workload, "parameter").items()
         if not term.is_asked and row[name] != term.plain
     }
-    if usual:
-        is_usual = all(row[name] == value for name, value in usual.items())
-        for name in usual:
+    if framework_defaults:
+        is_usual = all(row[name] == value for name, value in framework_defaults.items())
+        for name in framework_defaults:
             settings.pop(name, None)
             if not is_usual:
                 settings[name] = row[name]

@@ -138,9 +138,9 @@ def _layouts(
     replica = stage * numbers(layouts, "pipeline_parallel")
     if min(len(table[name]) for name in ("pipeline_parallel", "attention_data_parallel")) > 1:
         # Engines combine these two hardly ever; who sets one of them gets both.
-        usual = (layouts["pipeline_parallel"] == 1) | (layouts["attention_data_parallel"] == 1)
-        layouts = {name: values[usual] for name, values in layouts.items()}
-        stage, replica = stage[usual], replica[usual]
+        is_usual = (layouts["pipeline_parallel"] == 1) | (layouts["attention_data_parallel"] == 1)
+        layouts = {name: values[is_usual] for name, values in layouts.items()}
+        stage, replica = stage[is_usual], replica[is_usual]
     rows = []
     for spread in spreads:
         if spread == _ALL:
@@ -164,15 +164,15 @@ def _quantizations(
     space: SearchSpace, settings: Mapping[str, object], model: ModelSpec, has_experts: bool
 ) -> Factor:
     """Pairs of weight types: the user's, else the published, else those of the search space."""
-    words: object = space.parameters.get("quantization", "w16a16")
+    weight_formats: object = space.parameters.get("quantization", "w16a16")
     experts: object = space.parameters.get("expert_quantization")
     if model.quantization or model.expert_quantization:
-        words, experts = model.quantization or "w16a16", model.expert_quantization
-    words = settings.get("quantization", words)
+        weight_formats, experts = model.quantization or "w16a16", model.expert_quantization
+    weight_formats = settings.get("quantization", weight_formats)
     if "quantization" in settings:
         experts = None
     experts = settings.get("expert_quantization", experts)
-    others = coded_values("quantization", as_values(words, {}))
+    others = coded_values("quantization", as_values(weight_formats, {}))
     pairs = [(code, code) for code in others]
     if experts is not None and has_experts:
         expert_codes = coded_values("expert_quantization", as_values(experts, {}))
@@ -204,14 +204,18 @@ def caches_activations(request: Request) -> bool:
 
 def _cache_note(request: Request) -> Mapping[str, str]:
     """The format of the cache that a roofline assumes for a quantization of activations."""
-    words = request.settings.get("quantization")
-    if not isinstance(words, str) or not caches_activations(request):
+    quantization = request.settings.get("quantization")
+    if not isinstance(quantization, str) or not caches_activations(request):
         return {}
-    word = Quantization.meant(words)
-    cache = {code.word: cache_format.word for code, cache_format in _CACHES.items()}.get(word)
+    format_name = Quantization.meant(quantization)
+    cache = {code.word: cache_format.word for code, cache_format in _CACHES.items()}.get(
+        format_name
+    )
     if cache is None or request.space != SINGLE or "kv_cache" in request.settings:
         return {}
-    return {"kv_cache": f"{cache} (as many bits as the activations of {word}, at a roofline)"}
+    return {
+        "kv_cache": f"{cache} (as many bits as the activations of {format_name}, at a roofline)"
+    }
 
 
 _PUBLISHED_TYPES = ("quantization", "expert_quantization")
@@ -255,8 +259,8 @@ def weights_note(scene: HardwareScenario) -> Mapping[str, str]:
     )
     if served is not None and stored_types(model) != stored_types(published):
         source_text = f"of {served.repository}, not {stored_types(published)[1]} as published"
-        why = "which is unpacked to 16 bit"
-        return {"quantization": f"{words_of(model)} {source_text}, {why} ({served.source})"}
+        reason = "which is unpacked to 16 bit"
+        return {"quantization": f"{words_of(model)} {source_text}, {reason} ({served.source})"}
     other_texts = [
         f"{checkpoint.quantization} as {checkpoint.repository}"
         for checkpoint in suited
@@ -293,17 +297,17 @@ def _others(scene: HardwareScenario) -> list[Checkpoint]:
     ]
 
 
-def _is_unpacked(word: str, gpus: Sequence[GpuSpec]) -> bool:
+def _is_unpacked(quantization: str, gpus: Sequence[GpuSpec]) -> bool:
     """Whether narrow weights of a type are multiplied in 16 bit on every GPU."""
-    code = Quantization[word.upper()]
+    code = Quantization[quantization.upper()]
     return FORMATS[code].weight < SIXTEEN_BIT_BYTES and not any(
         _is_multiplied(code, gpu) for gpu in gpus
     )
 
 
-def _suits(word: str, gpus: Sequence[GpuSpec]) -> bool:
+def _suits(quantization: str, gpus: Sequence[GpuSpec]) -> bool:
     """Whether every GPU multiplies a type as narrow as it is stored."""
-    return all(_is_multiplied(Quantization[word.upper()], gpu) for gpu in gpus)
+    return all(_is_multiplied(Quantization[quantization.upper()], gpu) for gpu in gpus)
 
 
 def _is_multiplied(code: Quantization, gpu: GpuSpec) -> bool:
@@ -340,7 +344,7 @@ def make_serving_question(
     if work.embeds:
         _refuse_answer_options(request)
         model = embedder_of(model)
-    elif not any(each.causal for each in model.attentions):
+    elif not any(attention.causal for attention in model.attentions):
         raise SpecError(
             f"{model.name} generates nothing: give --output-tokens 0, and the prompts are embedded "
             "or scored."
@@ -442,11 +446,11 @@ def _work(request: Request, model: ModelSpec, notes: PlanNotes) -> ServingWorklo
     if request.acceptance_rate is None:
         values["acceptance_rate"] = 0.0
         if drafted:
-            usual = acceptance(method, is_tree=(steps or drafted) < drafted)
-            values["acceptance_rate"] = usual.usual
+            published = acceptance(method, is_tree=(steps or drafted) < drafted)
+            values["acceptance_rate"] = published.usual
             notes.defaults["acceptance_rate"] = (
-                f"{usual.usual:g} (as published for {method or 'drafts'}; {usual.low:g} to "
-                f"{usual.high:g} is usual)"
+                f"{published.usual:g} (as published for {method or 'drafts'}; {published.low:g} to "
+                f"{published.high:g} is usual)"
             )
     values["arrivals"] = arrivals_of(request, drawn=is_drawn(request.router))
     notes.defaults.update(traffic_defaults(request))
@@ -460,13 +464,14 @@ def _work(request: Request, model: ModelSpec, notes: PlanNotes) -> ServingWorklo
         )
     if request.workload == "serve":
         workload = replace_unvalidated(workload, reuse=hit_rate_curve_of(request, workload))
-    limit, most = model.max_position_embeddings, workload.max_model_len
+    limit, max_model_len = model.max_position_embeddings, workload.max_model_len
     length = workload.input_tokens + workload.output_tokens
-    if most is not None and length > most:
+    if max_model_len is not None and length > max_model_len:
         raise SpecError(
             f"Requests of {length:,} tokens ({workload.input_tokens:,} in, "
             f"{workload.output_tokens:,} out) are longer than the longest that the engine takes, "
-            f"{most:,}: give fewer with --input-tokens and --output-tokens, or raise that limit."
+            f"{max_model_len:,}: give fewer with --input-tokens and --output-tokens, or raise "
+            "that limit."
         )
     if limit is not None and length > limit:
         raise SpecError(
@@ -480,11 +485,11 @@ def _work(request: Request, model: ModelSpec, notes: PlanNotes) -> ServingWorklo
 def variations_of(request: Request) -> dict[str, float]:
     """Variation of the lengths, by term; default: as measured for services, 0 for a batch."""
     varies = request.workload == "serve" and not request.equal_lengths
-    usual = dict.fromkeys(terms_about("length_variation"), _VARIATION * varies)
+    defaults = dict.fromkeys(terms_about("length_variation"), _VARIATION * varies)
     if request.output_tokens == 0:
-        usual["output_variation"] = 0.0
-    answers = {name: getattr(request, name) for name in usual}
-    return {name: usual[name] if value is None else value for name, value in answers.items()}
+        defaults["output_variation"] = 0.0
+    answers = {name: getattr(request, name) for name in defaults}
+    return {name: defaults[name] if value is None else value for name, value in answers.items()}
 
 
 def _drafted(request: Request) -> int:
@@ -551,10 +556,10 @@ def tried_types(question: WorkloadQuestion, space: SearchSpace) -> dict[str, lis
     published = question.model.quantization, question.model.expert_quantization
     if question.request.precision is not None or any(published):
         specified.add("quantization")
-    tried = {name: as_values(space.parameters.get(name, ()), {}) for name in _TYPES}
+    choices = {name: as_values(space.parameters.get(name, ()), {}) for name in _TYPES}
     return {
         name: [str(format_value(name, code)) for code in coded_values(name, values)]
-        for name, values in tried.items()
+        for name, values in choices.items()
         if name not in specified and len(values) > 1
     }
 
@@ -575,8 +580,8 @@ def with_options(engine: EngineProfile, request: Request) -> EngineProfile:
         # Requests whose adapter has no slot wait until one of others has ended.
         shares = zipf_shares(number=request.num_adapters, exponent=request.adapter_skew)
         draws = characteristic_draws(shares=shares, slots=request.max_loras)
-        most = max(int(min(draws, engine.scheduler.max_num_seqs)), 1)
-        engine = replace(engine, scheduler=replace(engine.scheduler, max_num_seqs=most))
+        max_num_seqs = max(int(min(draws, engine.scheduler.max_num_seqs)), 1)
+        engine = replace(engine, scheduler=replace(engine.scheduler, max_num_seqs=max_num_seqs))
     return eager(engine) if request.enforce_eager else engine
 
 

@@ -144,39 +144,39 @@ def requests(setting: ServingSetting) -> list[str]:
     """The line that describes the requests."""
     work = setting.workload
     answer = "embedded or scored" if work.embeds else f"{work.output_tokens:,} out"
-    words = [f"{work.input_tokens:,} tokens in, {answer}"]
+    parts = [f"{work.input_tokens:,} tokens in, {answer}"]
     if work.input_variation or work.output_variation:
         varied = f"{100 * work.input_variation:g} % and {100 * work.output_variation:g} %"
-        words.append(f"lengths vary by {varied}")
+        parts.append(f"lengths vary by {varied}")
     if work.equal_lengths:
-        words.append("all of these lengths")
+        parts.append("all of these lengths")
     if work.request_rate is not None:
-        words.append(f"{work.request_rate:g} per second")
+        parts.append(f"{work.request_rate:g} per second")
     if work.num_requests is not None:
         all_in_all = "in all" if work.request_rate is not None else "requests that start together"
-        words.append(f"{work.num_requests:,} {all_in_all}")
+        parts.append(f"{work.num_requests:,} {all_in_all}")
     if work.prefix_cache_hit_rate:
-        words.append(f"{format_percent(work.prefix_cache_hit_rate)} of prompts cached")
+        parts.append(f"{format_percent(work.prefix_cache_hit_rate)} of prompts cached")
     if work.shared_prefix_tokens:
-        words.append(f"{work.shared_prefix_tokens:,} tokens shared by all prompts")
+        parts.append(f"{work.shared_prefix_tokens:,} tokens shared by all prompts")
     if work.reuse is not None:
-        words.append(f"{format_percent(work.reuse.endless)} of prompts were used before")
+        parts.append(f"{format_percent(work.reuse.endless)} of prompts were used before")
     if work.draft_tokens:
-        words.append(_drafted(work))
+        parts.append(_drafted(work))
     if work.embedding_bits is not None:
-        words.append(f"embedding and logits in {work.embedding_bits} bits")
+        parts.append(f"embedding and logits in {work.embedding_bits} bits")
     if work.redundant_experts:
-        words.append(f"{work.redundant_experts} copies of experts in a layer")
+        parts.append(f"{work.redundant_experts} copies of experts in a layer")
     if work.lora_rank:
-        words.append(f"LoRA adapters of rank {work.lora_rank}, {setting.max_loras:,} in a step")
+        parts.append(f"LoRA adapters of rank {work.lora_rank}, {setting.max_loras:,} in a step")
     if setting.adapter_draws < math.inf:
-        words.append(
+        parts.append(
             f"of {work.num_adapters:,} adapters that requests name "
             f"{format_percent(setting.adapter_hits)} "
             f"find theirs loaded, and {setting.engine.scheduler.max_num_seqs} run at once at most"
         )
-    words += served_image_words(setting.model, work)
-    return [f"Requests: {', '.join(words)}"]
+    parts += served_image_words(setting.model, work)
+    return [f"Requests: {', '.join(parts)}"]
 
 
 def _drafted(work: ServingWorkload) -> str:
@@ -199,11 +199,11 @@ def layout(row: Mapping[str, object]) -> str:
 
 def _split(row: Mapping[str, object], prefix: str) -> str:
     degrees = {
-        short: number_of_row(row, prefix + name) if row[prefix + name] else 1
-        for short, name in _DEGREES.items()
+        abbreviation: number_of_row(row, prefix + name) if row[prefix + name] else 1
+        for abbreviation, name in _DEGREES.items()
     }
-    words = [f"{short}{n}" for short, n in degrees.items() if n > 1]
-    return " ".join(words) or "tp1"
+    parts = [f"{abbreviation}{n}" for abbreviation, n in degrees.items() if n > 1]
+    return " ".join(parts) or "tp1"
 
 
 def _in_short(row: Mapping[str, object]) -> str:
@@ -214,12 +214,12 @@ def _in_short(row: Mapping[str, object]) -> str:
 
 def _brief(row: Mapping[str, object]) -> str:
     """The replicas or the workers, the types, and the requests at once."""
-    workers, each = f"{row['replicas']:,} x {_split(row, '')}", "in each replica"
+    workers, per_worker = f"{row['replicas']:,} x {_split(row, '')}", "in each replica"
     if row.get("prefill_replicas") is not None:
         before = f"{row['prefill_replicas']:,} x {_split(row, PREFILL)} for prefill"
-        workers, each = f"{before} + {workers} for decode", "in each"
+        workers, per_worker = f"{before} + {workers} for decode", "in each"
     types = f"{row['quantization']}, {row['kv_cache']} cache"
-    return f"{workers}, {types}, {row['concurrency']:,} requests {each}"
+    return f"{workers}, {types}, {row['concurrency']:,} requests {per_worker}"
 
 
 def _blamed(candidates: Candidates, rule: str) -> str:
@@ -229,10 +229,10 @@ def _blamed(candidates: Candidates, rule: str) -> str:
     return " ".join(f"{name}={row[name]}" for name in names)
 
 
-def _room(row: Mapping[str, object], most: int) -> str:
+def _room(row: Mapping[str, object], max_requests: int) -> str:
     """How many of the requests find room; empty where it is not their number that lacks it."""
     number = number_of_row(row, "concurrency")
-    return f"room for {most:,} of {number:,} requests" if most < number else ""
+    return f"room for {max_requests:,} of {number:,} requests" if max_requests < number else ""
 
 
 def _legend(shown: Mapping[str, Sequence[object]]) -> str:
@@ -318,8 +318,10 @@ def _sources(scene: HardwareScenario) -> list[Source]:
     mesh = _mesh(scene, settings)
     sources: list[Source] = []
     for mode in modes:
-        places = [scene.place] if mode == AGGREGATED else [scene.place, _prefill_hardware(scene)]
-        for place in places:
+        hardware_choices = (
+            [scene.place] if mode == AGGREGATED else [scene.place, _prefill_hardware(scene)]
+        )
+        for place in hardware_choices:
             _check_kernels(scene, place)
         if mode == DISAGGREGATED:
             sources.append(_pools(scene, mesh, {**settings, **of_pools}, rate))
@@ -528,15 +530,15 @@ def _check_kernels(scene: HardwareScenario, place: PricedHardware) -> None:
 
 def _modes(request: Request) -> list[str]:
     """The modes asked for; of one configuration aggregated where none is."""
-    every = (AGGREGATED,) if request.space == SINGLE else MODES
-    words = [request.mode] if isinstance(request.mode, str) else list(request.mode or every)
-    for word in words:
-        if word not in MODES:
-            hint = did_you_mean(word, MODES)
-            raise SearchSpaceError(f"Unknown mode {word!r}.{hint} Known: {', '.join(MODES)}.")
-    if request.prefill_gpu is not None and DISAGGREGATED not in words:
+    defaults = (AGGREGATED,) if request.space == SINGLE else MODES
+    modes = [request.mode] if isinstance(request.mode, str) else list(request.mode or defaults)
+    for text in modes:
+        if text not in MODES:
+            hint = did_you_mean(text, MODES)
+            raise SearchSpaceError(f"Unknown mode {text!r}.{hint} Known: {', '.join(MODES)}.")
+    if request.prefill_gpu is not None and DISAGGREGATED not in modes:
         raise SearchSpaceError("--prefill-gpu is for --mode disaggregated.")
-    return [mode for mode in MODES if mode in words]
+    return [mode for mode in MODES if mode in modes]
 
 
 def _objectives(question: WorkloadQuestion) -> tuple[str, ...]:
@@ -552,17 +554,17 @@ def _objectives(question: WorkloadQuestion) -> tuple[str, ...]:
 def _limits(question: WorkloadQuestion, source: Source) -> dict[str, float]:
     """A rate on given GPUs, and the end of the cluster where GPUs are sized for a rate."""
     request, bounds = question.request, {}
-    ends = request.num_requests is not None
+    is_finite = request.num_requests is not None
     if (
         request.request_rate is not None
         and question.counts
         and request.space != SINGLE
-        and not ends
+        and not is_finite
     ):
         bounds["request_rate"] = request.request_rate
-    most = source.setting.machine.cluster.max_gpus
-    if not question.counts and most is not None:
-        bounds["max_gpus"] = min(most, request.constraints.get("max_gpus", most))
+    max_gpus = source.setting.machine.cluster.max_gpus
+    if not question.counts and max_gpus is not None:
+        bounds["max_gpus"] = min(max_gpus, request.constraints.get("max_gpus", max_gpus))
     return bounds
 
 

@@ -46,8 +46,8 @@ def serve_once(source: Source, num_requests: int | None = None) -> Evaluation:
         return Evaluation(candidates=_at_load(source, _no_more_than_sent(source, configurations)))
     # The concurrency of a number of requests is that of clients.
     is_bounded = configurations.size == 1 and source.setting.workload.num_requests is None
-    places = _first(configurations.concurrency) if is_bounded else None
-    served = _burst_of(_drained(source, configurations, num_requests, places), num_requests)
+    slots = _first(configurations.concurrency) if is_bounded else None
+    served = _burst_of(_drained(source, configurations, num_requests, slots), num_requests)
     candidates = _at_load(source, _no_more_than_sent(source, configurations))
     return _with_burst(candidates, served)
 
@@ -59,19 +59,23 @@ def _no_more_than_sent(
     work = source.setting.workload
     if work.num_requests is None or work.request_rate is not None:
         return configurations
-    each = np.ceil(work.num_requests / configurations.data_parallel)
-    return replace(configurations, concurrency=np.minimum(configurations.concurrency, each))
+    requests_per_replica = np.ceil(work.num_requests / configurations.data_parallel)
+    return replace(
+        configurations, concurrency=np.minimum(configurations.concurrency, requests_per_replica)
+    )
 
 
 def _drained(
-    source: ReplicaSource, configurations: ServingConfigurations, number: int, places: float | None
+    source: ReplicaSource, configurations: ServingConfigurations, number: int, slots: float | None
 ) -> Replicas:
-    """Replicas of clients who send ``number`` requests at once, at most ``places`` a replica."""
+    """Replicas of clients who send ``number`` requests at once, at most ``slots`` a replica."""
     setting, c = source.setting, configurations.rows(np.zeros(1, np.intp))
     scheduler = setting.engine.scheduler
-    if places is not None:
-        most = min(scheduler.max_num_seqs, int(np.ceil(places / _first(c.attention_data_parallel))))
-        scheduler = replace(scheduler, max_num_seqs=most)
+    if slots is not None:
+        max_num_seqs = min(
+            scheduler.max_num_seqs, int(np.ceil(slots / _first(c.attention_data_parallel)))
+        )
+        scheduler = replace(scheduler, max_num_seqs=max_num_seqs)
     setting = replace(
         setting,
         engine=replace(setting.engine, scheduler=scheduler),
@@ -106,11 +110,11 @@ def _of_pools(source: PoolSource, num_requests: int | None) -> Evaluation:
     configurations = _pools(source, num_requests)
     is_burst = source.setting.workload.request_rate is None and num_requests is not None
     if is_burst and configurations.size > 1:
-        judged = source.judged(configurations)
-        held = configurations.concurrency * configurations.replicas
-        codes = np.broadcast_to(judged.rejected_by, configurations.shape)
+        evaluated = source.judged(configurations)
+        slots = configurations.concurrency * configurations.replicas
+        codes = np.broadcast_to(evaluated.rejected_by, configurations.shape)
         fitting = np.flatnonzero(
-            (held < (num_requests or 0) + configurations.replicas) & (codes == 0)
+            (slots < (num_requests or 0) + configurations.replicas) & (codes == 0)
         )
         configurations = configurations.rows(fitting[-1:] if fitting.size else np.zeros(1, np.intp))
     candidates = _at_load(source, configurations)
@@ -123,13 +127,13 @@ def _with_burst(candidates: Deployments, served: Burst | None) -> Evaluation:
     """The configuration with the columns of its burst, if there is one."""
     if served is None:
         return Evaluation(candidates=candidates)
-    more: dict[str, Column] = {
+    columns: dict[str, Column] = {
         "burst_requests": [served.num_requests],
         "makespan_s": [served.makespan],
     }
     for name, share in SHARES.items():
-        more[f"burst_request_latency_{name}_s"] = [served.answered_within(share)]
-    return Evaluation(candidates=candidates, more=more, detail=served)
+        columns[f"burst_request_latency_{name}_s"] = [served.answered_within(share)]
+    return Evaluation(candidates=candidates, more=columns, detail=served)
 
 
 def _pools(source: PoolSource, num_requests: int | None) -> PoolConfigurations:
@@ -140,8 +144,8 @@ def _pools(source: PoolSource, num_requests: int | None) -> PoolConfigurations:
     layouts = np.unique(np.stack([getattr(decode, name) for name in OF_PREFILL]), axis=1).shape[1]
     if source.setting.workload.request_rate is None and num_requests is None:
         layouts = decode.size
-    each = [int(table.replica_gpus[0]) for table in (prefill, decode)]
-    numbers = _numbers(source, each[0], each[1])
+    gpus_per_worker = [int(table.replica_gpus[0]) for table in (prefill, decode)]
+    numbers = _numbers(source, gpus_per_worker[0], gpus_per_worker[1])
     if len(numbers) * prefill.size * layouts != 1:
         raise SearchSpaceError(
             f"That is {len(numbers) * prefill.size * layouts:,} configurations of prefill "
@@ -153,9 +157,9 @@ def _pools(source: PoolSource, num_requests: int | None) -> PoolConfigurations:
 
 def _numbers(source: PoolSource, prefill: int, decode: int) -> list[tuple[float, float]]:
     """Numbers of prefill and decode workers of so many GPUs each."""
-    wanted = source.space.prefill_replicas, source.space.replicas
-    if None not in wanted and not source.counts:
-        return [(float(wanted[0] or 0), float(wanted[1] or 0))]
+    requested = source.space.prefill_replicas, source.space.replicas
+    if None not in requested and not source.counts:
+        return [(float(requested[0] or 0), float(requested[1] or 0))]
     return [
         pair
         for count in source.counts
@@ -170,26 +174,26 @@ def _at_load(source: ReplicaSource | PoolSource, configurations: Any) -> Any:
 
     Raises InfeasibleError if no concurrency that fits reaches the rate.
     """
-    stated = source.setting.workload.request_rate
+    request_rate = source.setting.workload.request_rate
     candidates = source.judged(configurations)
-    if stated is None or configurations.size == 1:
+    if request_rate is None or configurations.size == 1:
         return candidates.at_load
     share = source.sure_share if isinstance(source, ReplicaSource) else 1.0
-    rate, shape = stated / share, configurations.shape
+    rate, shape = request_rate / share, configurations.shape
     codes = np.broadcast_to(candidates.rejected_by, shape)
-    reached = np.where(codes == 0, np.broadcast_to(candidates.capacity, shape), 0.0)
-    enough = np.flatnonzero(reached >= rate)
-    best = int(np.argmax(reached))
-    if enough.size:
+    capacities = np.where(codes == 0, np.broadcast_to(candidates.capacity, shape), 0.0)
+    reaching = np.flatnonzero(capacities >= rate)
+    best = int(np.argmax(capacities))
+    if reaching.size:
         # It has slots for more requests: waits depend on the utilization of the whole capacity.
-        deployments = source.judged(configurations.rows(enough[:1]))
-        promises = replace(deployments.promises, capacity=reached[[best]])
-        return replace(deployments, promises=promises).at_rate(stated)
-    if reached[best] == 0:
+        deployments = source.judged(configurations.rows(reaching[:1]))
+        promises = replace(deployments.promises, capacity=capacities[[best]])
+        return replace(deployments, promises=promises).at_rate(request_rate)
+    if capacities[best] == 0:
         return source.judged(configurations.rows([0])).at_load
     if source.setting.workload.num_requests is not None:
         return source.judged(configurations.rows([best])).at_load
-    raise InfeasibleError(_too_fast(configurations.rows([best]), reached[best], rate))
+    raise InfeasibleError(_too_fast(configurations.rows([best]), capacities[best], rate))
 
 
 def _too_fast(c: ServingConfigurations, capacity: float, rate: float) -> str:
@@ -197,13 +201,16 @@ def _too_fast(c: ServingConfigurations, capacity: float, rate: float) -> str:
     concurrency = f"{c.concurrency[0]:,.0f} requests in each"
     if isinstance(c, PoolConfigurations):
         pools = f"{c.prefill_replicas[0]:.0f} prefill and {c.replicas[0]:.0f} decode workers"
-        words, more = f"{pools} and {concurrency}", f"{np.ceil(rate / capacity):.0f} times as many"
+        configuration, remedy = (
+            f"{pools} and {concurrency}",
+            f"{np.ceil(rate / capacity):.0f} times as many",
+        )
     else:
         number = float(np.ravel(c.data_parallel)[0])
-        words = f"{number:.0f} replica{'' if number == 1 else 's'} and {concurrency}"
-        more = f"{int(np.ceil(rate / capacity * number))} replicas"
+        configuration = f"{number:.0f} replica{'' if number == 1 else 's'} and {concurrency}"
+        remedy = f"{int(np.ceil(rate / capacity * number))} replicas"
     return (
-        f"{rate:g} requests per second exceed the capacity of {capacity:.3g} with {words}: "
-        f"the queue grows without bound. Give {more}, or search with "
+        f"{rate:g} requests per second exceed the capacity of {capacity:.3g} with {configuration}: "
+        f"the queue grows without bound. Give {remedy}, or search with "
         "`planner search --workload serve --request-rate`."
     )

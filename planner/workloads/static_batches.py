@@ -73,11 +73,11 @@ class BatchSource(ServingSource):
             memory, static = serving_memory(self.setting, c), static_batch(self.setting, c)
         last = np.int8(len(self.rules))
         surely = starts_surely(self.setting, memory, c)
-        for room, number, starts in (
+        for capacity, number, starts in (
             (memory.room, last, surely),
             (memory.host_room, last - 1, True),
         ):
-            fits = room.holds_at_once(c.concurrency, c.attention_data_parallel) & starts
+            fits = capacity.holds_at_once(c.concurrency, c.attention_data_parallel) & starts
             codes = np.where((codes == 0) & ~fits, np.int8(number), codes)
         return Batches(source=self, configurations=c, rejected_by=codes, parts=memory, batch=static)
 

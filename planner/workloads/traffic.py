@@ -120,10 +120,10 @@ class PromptLengths:
         is_within = (self.lengths > part.above) & (self.lengths <= part.most)
         weights = self.weights[is_within]
         share, lengths_by_term = float(weights.sum()), dict[str, float]()
-        for kind, each in (("input", self.lengths), ("output", self.answers)):
-            if each is not None and share:
+        for kind, tokens in (("input", self.lengths), ("output", self.answers)):
+            if tokens is not None and share:
                 mean, square = (
-                    float(weights @ each[is_within] ** power) / share for power in (1, 2)
+                    float(weights @ tokens[is_within] ** power) / share for power in (1, 2)
                 )
                 lengths_by_term[f"{kind}_tokens"] = max(round(mean), 1)
                 variation = math.sqrt(max(square / mean**2 - 1, 0.0))
@@ -133,8 +133,8 @@ class PromptLengths:
     def quantiles(self, shares: Sequence[float]) -> list[int]:
         """Tokens that these shares of the prompts do not exceed."""
         order = np.argsort(self.lengths, kind="stable")
-        places = np.searchsorted(np.cumsum(self.weights[order]), np.asarray(shares) - 1e-9)
-        return [round(float(length)) for length in self.lengths[order][places]]
+        positions = np.searchsorted(np.cumsum(self.weights[order]), np.asarray(shares) - 1e-9)
+        return [round(float(length)) for length in self.lengths[order][positions]]
 
 
 def prompts_of(request: Request) -> PromptLengths:
@@ -182,10 +182,10 @@ def _fitted(
     low, high = 0.0, 4.0
     for _ in range(50):
         power = (low + high) / 2
-        each = (lengths / lengths.max()) ** power
-        square = float(weights @ each**2) / float(weights @ each) ** 2
+        scaled = (lengths / lengths.max()) ** power
+        square = float(weights @ scaled**2) / float(weights @ scaled) ** 2
         low, high = (power, high) if square < 1 + variation**2 else (low, power)
-    return PromptLengths(lengths=each * (mean / float(weights @ each)), weights=weights)
+    return PromptLengths(lengths=scaled * (mean / float(weights @ scaled)), weights=weights)
 
 
 def traffic_answers(
@@ -241,9 +241,9 @@ def answers_of(
     if question == "trace":
         if rate is None:
             is_timed = trace_of(path).times.size > 0
-            lacks = "requests at different times" if is_timed else "times of requests"
+            missing = "requests at different times" if is_timed else "times of requests"
             raise SpecError(
-                f"{path}: has no {lacks}: give it as {option_name('lengths')}, or add a "
+                f"{path}: has no {missing}: give it as {option_name('lengths')}, or add a "
                 "column of times."
             )
         answers["request_rate"] = rate

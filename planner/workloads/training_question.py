@@ -161,10 +161,10 @@ def adapter_answers(work: AdapterSetup) -> dict[str, Value]:
 
 def adapter_words(work: AdapterSetup) -> str:
     """The trained part of a frozen model as text."""
-    words = f"{work.adapter} tuning of {work.virtual_tokens} virtual tokens"
+    text = f"{work.adapter} tuning of {work.virtual_tokens} virtual tokens"
     if work.adapter.is_low_rank:
-        words = f"{work.adapter_name} of rank {work.lora_rank} on {work.lora_targets}"
-    return f"{words}, embedding and logits" if work.saves_ends else words
+        text = f"{work.adapter_name} of rank {work.lora_rank} on {work.lora_targets}"
+    return f"{text}, embedding and logits" if work.saves_ends else text
 
 
 def sample_fields(
@@ -303,18 +303,18 @@ def with_tokens(
         origin = f"{steps:,} steps"
     elif request.num_samples is not None:
         samples = parse_int(request.num_samples, "num_samples", 1)
-        each, words = _tokens_of_each(work, request)
-        tokens = epochs * samples * each
-        origin = f"{epochs:g} x {samples:,} samples of {words}"
+        tokens_per_sample, text = _tokens_of_each(work, request)
+        tokens = epochs * samples * tokens_per_sample
+        origin = f"{epochs:g} x {samples:,} samples of {text}"
     else:
         tokens, origin = _assumed(work.training_objective, model)
     if not 0 < tokens < _MOST:
         raise SpecError(f"A run of {origin} has {tokens:g} tokens: no run has {_MOST:g} or more.")
-    words = f"{tokens / 1e9:,.0f} billion" if tokens >= 1e9 else format_large(tokens)
-    notes.defaults["total_tokens"] = f"{words} ({origin})"
+    text = f"{tokens / 1e9:,.0f} billion" if tokens >= 1e9 else format_large(tokens)
+    notes.defaults["total_tokens"] = f"{text} ({origin})"
     if work.training_objective is not TrainingObjective.PRETRAIN and not run_lengths:
         notes.defaults["total_tokens"] = (
-            f"{words}, assumed for time and cost: set the length of the run with --samples N "
+            f"{text}, assumed for time and cost: set the length of the run with --samples N "
             f"--epochs E ({origin})"
         )
     return replace(work, total_tokens=tokens)
@@ -325,9 +325,9 @@ def _tokens_of_each(work: TrainingWorkload, request: Request) -> tuple[float, st
     mean = request.mean_sample_length
     if mean is not None and not work.mean_sample_length:  # packed: none is cut off or padded
         return float(mean * work.sequences_per_sample), f"{mean:,} tokens"
-    each = tokens_of_sample(work)
+    tokens = tokens_of_sample(work)
     full = "" if work.mean_sample_length else ", assuming that each fills its sequence"
-    return each, f"{each:,.0f} tokens{full}"
+    return tokens, f"{tokens:,.0f} tokens{full}"
 
 
 def _assumed(objective: TrainingObjective, model: ModelSpec) -> tuple[float, str]:
@@ -361,9 +361,9 @@ def objective_of(request: Request, *, is_frozen: bool) -> TrainingObjective:
 
 def objective_answers(work: TrainingWorkload) -> dict[str, Value]:
     """The answers of a plan on its objective and tuning that differ from the defaults."""
-    usual = TrainingObjective.SFT if work.is_frozen else TrainingObjective.PRETRAIN
+    default = TrainingObjective.SFT if work.is_frozen else TrainingObjective.PRETRAIN
     answers: dict[str, Value] = {}
-    if work.training_objective is not usual:
+    if work.training_objective is not default:
         answers["training_objective"] = str(work.training_objective)
     if work.tuned is not None:
         answers["tuned"] = work.tuned
@@ -378,23 +378,23 @@ def objective_words(work: TrainingWorkload) -> list[str]:
     if not objective.is_preference:
         return []
     sequences = "1 sequence" if work.sequences_per_sample == 1 else "2 sequences"
-    words = [f"{objective}: {sequences} a sample"]
+    parts = [f"{objective}: {sequences} a sample"]
     of_policy, of_reference = work.forward_passes
     if objective is TrainingObjective.RM:
-        words.append("one number in place of the logits")
+        parts.append("one number in place of the logits")
     if objective.needs_rollouts:
-        words.append("1 forward pass of the policy before the update")
+        parts.append("1 forward pass of the policy before the update")
     elif of_policy:
-        words.append("1 forward pass more of another answer")
+        parts.append("1 forward pass more of another answer")
     if of_reference:
         passes = "1 forward pass" if of_reference == 1 else f"{of_reference} forward passes"
         reference = "a reference model, with its weights in memory"
-        words.append(
+        parts.append(
             f"{passes} of {reference if work.keeps_reference else 'the adapters switched off'}"
         )
     elif objective.has_reference:
-        words.append("the reference was computed before and is not counted")
-    return [", ".join(words), *([_ROLLOUTS] if objective.needs_rollouts else [])]
+        parts.append("the reference was computed before and is not counted")
+    return [", ".join(parts), *([_ROLLOUTS] if objective.needs_rollouts else [])]
 
 
 _ROLLOUTS = (
@@ -427,9 +427,9 @@ def published_precision(
     return published.precision
 
 
-def has_precision(gpu: GpuSpec, word: str) -> bool:
+def has_precision(gpu: GpuSpec, precision: str) -> bool:
     """Whether a GPU multiplies in a precision."""
-    return Precision(word) in gpu.peak_flops
+    return Precision(precision) in gpu.peak_flops
 
 
 def unmeasured_note(request: Request) -> str:
@@ -438,9 +438,11 @@ def unmeasured_note(request: Request) -> str:
     precisions = (
         specified if isinstance(specified, list | tuple) else str(specified or "").split(",")
     )
-    words = {ComputePrecision.meant(str(word)) for word in precisions}
+    requested = {ComputePrecision.meant(str(precision)) for precision in precisions}
     rare = [
-        word for word in ComputePrecision.words() if word in words - {*ComputePrecision.usual()}
+        precision
+        for precision in ComputePrecision.words()
+        if precision in requested - {*ComputePrecision.usual()}
     ]
     if not rare:
         return ""
@@ -449,18 +451,18 @@ def unmeasured_note(request: Request) -> str:
     return f"{note}, and no published run uses it{narrow}"
 
 
-def precision_note(request: Request, catalogue: Catalogue, model: ModelSpec, word: str) -> str:
+def precision_note(request: Request, catalogue: Catalogue, model: ModelSpec, precision: str) -> str:
     """A note on the precision of the published run; empty if the requested GPU lacks it."""
     gpu = request.gpu
     if isinstance(gpu, str) and gpu != ALL:
         try:
-            if not has_precision(catalogue.load_gpu(gpu).spec, word):
+            if not has_precision(catalogue.load_gpu(gpu).spec, precision):
                 return ""
         except PlannerError:  # raised again where the GPU is read
             return ""
     elif gpu is None and request.cluster is None:
         return ""
-    return f"{word}, --precision bf16 is the other (published run of {model.name})"
+    return f"{precision}, --precision bf16 is the other (published run of {model.name})"
 
 
 _SEQUENCE_LENGTH = 2048
@@ -486,8 +488,8 @@ def make_training_question(
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
     work = _work(request, model, notes, counts)
     objective = work.training_objective
-    word = published_precision(request, model, objective)
-    if word and (note := precision_note(request, catalogue, model, word)):
+    precision = published_precision(request, model, objective)
+    if precision and (note := precision_note(request, catalogue, model, precision)):
         notes.defaults["precision"] = note
     if note := unmeasured_note(request):
         notes.defaults["rates"] = note
@@ -558,13 +560,13 @@ def _work(
 
 def _check_layout(model: ModelSpec, request: Request) -> None:
     """Refuse a layout of other layers than those of the model and of its later tokens."""
-    held = sum(layers_of_chunks(request.pipeline_layout or ""))
-    later = model.num_nextn_predict_layers if request.mtp_num_layers is None else 0
+    num_layers = sum(layers_of_chunks(request.pipeline_layout or ""))
+    mtp_layers = model.num_nextn_predict_layers if request.mtp_num_layers is None else 0
     possible = {model.num_hidden_layers + (request.mtp_num_layers or 0)}
-    possible |= {model.num_hidden_layers + later}
-    if held not in possible:
-        wanted = " or ".join(map(str, sorted(possible)))
-        raise SpecError(f"pipeline_layout has {held} layers, the model {wanted}.")
+    possible |= {model.num_hidden_layers + mtp_layers}
+    if num_layers not in possible:
+        expected = " or ".join(map(str, sorted(possible)))
+        raise SpecError(f"pipeline_layout has {num_layers} layers, the model {expected}.")
 
 
 def _default_batch(

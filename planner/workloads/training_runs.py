@@ -81,9 +81,9 @@ def _steps(
     has_no_replicas = c.data_parallel * c.context_parallel == 1
     stage = np.where(has_no_replicas, ZeroStage.NONE, setting.framework.default_zero_stage)
     yield 2, c.zero_stage != stage
-    usual = is_among(c.virtual_pipeline, USUAL_CHUNKS)
+    is_usual = is_among(c.virtual_pipeline, USUAL_CHUNKS)
     missing = -setting.model.num_hidden_layers % (c.pipeline_parallel * c.virtual_pipeline)
-    yield 2, ~usual | (missing > MOST_MISSING)
+    yield 2, ~is_usual | (missing > MOST_MISSING)
     kinds = (c.tensor_parallel > 1, c.context_parallel > 1, c.pipeline_parallel > 1)
     yield 4, total(kinds)
     yield 2, peak_memory > FULL * setting.machine.gpu.allocatable_memory
@@ -142,17 +142,17 @@ class TrainingSource(Source):
         """As of other sources; the calendar time is as sure as step time and failures together."""
         if self.flops_efficiency is not None:
             return None
-        sure = training_confidence(self.setting, int(num_gpus))
-        if sure is None:
+        confidence = training_confidence(self.setting, int(num_gpus))
+        if confidence is None:
             return None
         failures = calendar_factors(self.setting, self.site, num_gpus)
-        together = range_of_product(sure.factors["step_time"], failures)
-        factors = {**sure.factors, "calendar_time": together}
-        sure = replace(sure, factors=factors, most_utilization=self._most_utilization)
+        together = range_of_product(confidence.factors["step_time"], failures)
+        factors = {**confidence.factors, "calendar_time": together}
+        confidence = replace(confidence, factors=factors, most_utilization=self._most_utilization)
         if self.site.power is None:
-            return sure
+            return confidence
         boards = self.site.power.train
-        return with_energy(sure, self.setting.machine, self.site, num_gpus, boards)
+        return with_energy(confidence, self.setting.machine, self.site, num_gpus, boards)
 
     @cached_property
     def _most_utilization(self) -> float:
@@ -164,7 +164,7 @@ class TrainingSource(Source):
 
     def fit_probability(self, num_gpus: FloatArray, peak: FloatArray) -> FloatArray:
         """The probability that a GPU's memory is enough for peaks on so many GPUs."""
-        center, spread = (self._of_counts(each, num_gpus) for each in self._errors[:2])
+        center, spread = (self._of_counts(values, num_gpus) for values in self._errors[:2])
         usable = self.setting.machine.gpu.allocatable_memory
         return chance(predicted=peak, usable=usable, center=center, spread=spread)
 
@@ -179,11 +179,11 @@ class TrainingSource(Source):
         )
         return np.array(center), np.array(spread), np.array([*shares])
 
-    def _of_counts(self, each: FloatArray, num_gpus: FloatArray) -> Numeric:
+    def _of_counts(self, values: FloatArray, num_gpus: FloatArray) -> Numeric:
         """The entry of each number of GPUs."""
-        if len(each) == 1:
-            return float(each[0])
-        entries: FloatArray = each[np.searchsorted(sorted(set(self.counts)), num_gpus)]
+        if len(values) == 1:
+            return float(values[0])
+        entries: FloatArray = values[np.searchsorted(sorted(set(self.counts)), num_gpus)]
         return entries
 
     def broken(self, configurations: TrainingConfigurations) -> CodeArray:

@@ -173,10 +173,11 @@ def usual_software(scene: HardwareScenario) -> dict[str, str]:
         )
     if _LOSS not in specified and not profile.tensor_parallel:
         logits = scene.question.model.vocab_size * scene.question.work.sequence_length
-        each = profile.memory.per_logit
-        if each > _FEW_BYTES and each * logits > _MUCH * gpu.memory_capacity:
+        bytes_per_logit = profile.memory.per_logit
+        if bytes_per_logit > _FEW_BYTES and bytes_per_logit * logits > _MUCH * gpu.memory_capacity:
             notes[_LOSS] = (
-                f"{each:g} bytes per logit ({profile.name}'s default; linear, as Liger's or cut "
+                f"{bytes_per_logit:g} bytes per logit ({profile.name}'s default; linear, as "
+                "Liger's or cut "
                 "cross-entropy, keeps almost none)"
             )
     if _EXPERTS not in specified and _may_loop(profile, scene.question.model):
@@ -204,31 +205,34 @@ def other_software(source: Source, row: Mapping[str, object]) -> dict[str, dict[
     kernel = AttentionKernel[str(row[_KERNEL]).upper()]
     best = _faster_kernel(setting.machine.gpu, setting.framework, kernel) if is_fused else None
     if best is not None:
-        word = kernel.word if kernel else _OF_CLASS[setting.framework.execution.attention_kernels]
-        alternatives[f"{_KERNEL} {best.word} instead of {word}"] = {_KERNEL: best.word}
-    each, split = setting.framework.memory.per_logit, number_of_row(row, "tensor_parallel")
+        choice = kernel.word if kernel else _OF_CLASS[setting.framework.execution.attention_kernels]
+        alternatives[f"{_KERNEL} {best.word} instead of {choice}"] = {_KERNEL: best.word}
+    bytes_per_logit, split = (
+        setting.framework.memory.per_logit,
+        number_of_row(row, "tensor_parallel"),
+    )
     length = setting.workload.sequence_length / number_of_row(row, "context_parallel")
     tokens = number_of_row(row, "micro_batch_size") * length
-    logit_bytes = each * tokens * setting.model.vocab_size / split
+    logit_bytes = bytes_per_logit * tokens * setting.model.vocab_size / split
     if row[_LOSS] == LossKernel.EAGER.word or (
         row[_LOSS] == LossKernel.AUTO.word
-        and each > _FEW_BYTES
+        and bytes_per_logit > _FEW_BYTES
         and logit_bytes > _MUCH * setting.machine.gpu.memory_capacity
     ):
-        word = LossKernel.LINEAR.word
-        alternatives[f"{_LOSS} {word} (Liger, cut cross-entropy)"] = {_LOSS: word}
+        choice = LossKernel.LINEAR.word
+        alternatives[f"{_LOSS} {choice} (Liger, cut cross-entropy)"] = {_LOSS: choice}
     if setting.framework.compilation.selectable:
-        now = str(row[_COMPILE])
-        if now == TorchCompile.AUTO.word:
+        compile_mode = str(row[_COMPILE])
+        if compile_mode == TorchCompile.AUTO.word:
             compiles = setting.framework.compilation.default
-            now = (TorchCompile.TRUE if compiles else TorchCompile.FALSE).word
-        other = TorchCompile.FALSE if now == TorchCompile.TRUE.word else TorchCompile.TRUE
+            compile_mode = (TorchCompile.TRUE if compiles else TorchCompile.FALSE).word
+        other = TorchCompile.FALSE if compile_mode == TorchCompile.TRUE.word else TorchCompile.TRUE
         alternatives[f"{_COMPILE} {other.word}"] = {_COMPILE: other.word}
     if _may_loop(setting.framework, setting.model):
         loops = row[_EXPERTS] == ExpertCompute.LOOP.word
-        word = ExpertCompute.GROUPED.word if loops else ExpertCompute.LOOP.word
+        choice = ExpertCompute.GROUPED.word if loops else ExpertCompute.LOOP.word
         since = "from 5 on" if loops else "before 5"
-        alternatives[f"{_EXPERTS} {word} (Transformers {since})"] = {_EXPERTS: word}
+        alternatives[f"{_EXPERTS} {choice} (Transformers {since})"] = {_EXPERTS: choice}
     return alternatives
 
 
@@ -243,9 +247,11 @@ def _faster_kernel(
     """The fastest attention kernel of the GPU; None: not much faster than the current one."""
     codes = np.array([current, *(kernel for kernel in _TRIED if has_kernel(gpu, kernel))])
     forward, backward = rates(gpu.efficiency, codes, profile.execution.attention_kernels)
-    both = 2 / (1 / forward + 1 / backward)
-    best = int(np.argmax(both))
-    return AttentionKernel(codes[best]) if both[best] > _FASTER * both[0] else None
+    rates_of_step = 2 / (1 / forward + 1 / backward)
+    best = int(np.argmax(rates_of_step))
+    return (
+        AttentionKernel(codes[best]) if rates_of_step[best] > _FASTER * rates_of_step[0] else None
+    )
 
 
 # What every framework can do.
@@ -422,11 +428,11 @@ def _kept_values(
 ) -> Mapping[str, tuple[float, ...]]:
     """The supported values of parameters with several values, cached."""
     several = dict(choices)
-    ends = dict(zip(several, np.cumsum([*map(len, several.values())]).tolist(), strict=True))
-    rows = {name: slice(end - len(several[name]), end) for name, end in ends.items()}
+    end_rows = dict(zip(several, np.cumsum([*map(len, several.values())]).tolist(), strict=True))
+    rows = {name: slice(end - len(several[name]), end) for name, end in end_rows.items()}
     plainest = {**TrainingConfigurations.plain(), **_PLAINEST}
     # Each value in a row of its own, everything else plain.
-    columns = {name: np.full(max(ends.values()), plainest[name], float) for name in several}
+    columns = {name: np.full(max(end_rows.values()), plainest[name], float) for name in several}
     for name, values in several.items():
         columns[name][rows[name]] = values
     configurations = TrainingConfigurations.of(**{**_PLAINEST, **columns})
@@ -452,10 +458,12 @@ def _flops_efficiency(
         return share_of_peak(efficiency, "flop/s", float("nan"), name)
     shares = [float("nan")] * len(ComputePrecision)
     for code in precisions.tolist():
-        word = ComputePrecision(code).word
-        peak = gpu.peak_flops.get(Precision(word))
+        precision = ComputePrecision(code).word
+        peak = gpu.peak_flops.get(Precision(precision))
         if peak is not None:
-            shares[code] = share_of_peak(efficiency, "flop/s", peak, f"{name} in {word}") or 0.0
+            shares[code] = (
+                share_of_peak(efficiency, "flop/s", peak, f"{name} in {precision}") or 0.0
+            )
     return tuple(shares)
 
 
@@ -494,14 +502,14 @@ def _settled(source: Source) -> dict[str, Value]:
 def _question_words(setting: Setting) -> list[str]:
     """The lines on trained adapters, further passes of a sample, and images."""
     work = setting.workload
-    words = [*objective_words(work), *trained_image_words(setting.model, work)]
+    lines = [*objective_words(work), *trained_image_words(setting.model, work)]
     if not work.is_frozen:
-        return words
+        return lines
     count = format_large(adapter_parameter_count(setting))
     adapters = adapter_words(work)
     if setting.model.num_experts and work.lora_targets is AdapterTargets.ALL_LINEAR:
         adapters += f", {expert_words(work)}" if work.adapter.is_low_rank else ""
-    return [f"{adapters}: {count} parameters trained", *words]
+    return [f"{adapters}: {count} parameters trained", *lines]
 
 
 def _in_short(row: Mapping[str, object]) -> str:
@@ -523,8 +531,8 @@ def _blamed(candidates: Candidates, rule: str) -> str:
         return f"{kernel} on {setting.machine.gpu.name}"
     if rule == "precision":
         gpu = setting.machine.gpu
-        has = ", ".join(code for code in ComputePrecision.words() if code in gpu.peak_flops)
-        return f"{format_value(rule, np.ravel(c.precision)[0])}; {gpu.name} has {has}"
+        supported = ", ".join(code for code in ComputePrecision.words() if code in gpu.peak_flops)
+        return f"{format_value(rule, np.ravel(c.precision)[0])}; {gpu.name} has {supported}"
     if rule != "framework":
         return ""
     violations = unsupported(c, setting.framework)

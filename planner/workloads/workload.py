@@ -219,8 +219,8 @@ class Evaluation:
     detail: Burst | None = None
 
     def __repr__(self) -> str:
-        words = f"rejected by {self.rejected_by}" if self.rejected_by else "feasible"
-        return f"<{type(self).__name__}: {words}; {self.candidates!r}>"
+        text = f"rejected by {self.rejected_by}" if self.rejected_by else "feasible"
+        return f"<{type(self).__name__}: {text}; {self.candidates!r}>"
 
     @property
     def source(self) -> Source:
@@ -407,9 +407,9 @@ def format_parameter_column(
     listed = broadcast_flat(values, shape)
     if listed.size == 1:
         return [format_value(of or name, listed[0])]
-    each, which = rank_values(listed)
-    words = np.array([format_value(of or name, value) for value in each], dtype=object)
-    shown: list[str | float] = words[which].tolist()
+    distinct, which = rank_values(listed)
+    texts = np.array([format_value(of or name, value) for value in distinct], dtype=object)
+    shown: list[str | float] = texts[which].tolist()
     return shown
 
 
