@@ -78,12 +78,12 @@ def coded_values(name: str, values: Iterable[object]) -> list[float]:
 
 def _coded(name: str, value: object) -> float:
     if isinstance(value, str | int | float) and type(value) in (str, int, float, bool):
-        return _known_code(name, value)
+        return _cached_code(name, value)
     return _read(name, value)
 
 
 @lru_cache(maxsize=4096, typed=True)
-def _known_code(name: str, value: str | float) -> float:
+def _cached_code(name: str, value: str | float) -> float:
     """The code of a word or number, cached: the spaces of all frameworks share most values."""
     return _read(name, value)
 
@@ -257,7 +257,10 @@ class SpecifiedValues:
             n, *degrees = np.ix_(*(_numbers(values, name) for name in ("num_gpus", *_DEGREES)))
             quotients = n / math.prod(degrees)
             if not np.any(np.isin(quotients, self.data_parallel)):
-                expression = f"num_gpus {_all(values, 'num_gpus')} / {_product(values, _DEGREES)}"
+                expression = (
+                    f"num_gpus {_format_values(values, 'num_gpus')} / "
+                    f"{_format_product(values, _DEGREES)}"
+                )
                 raise _ConflictingCounts("data_parallel", self.data_parallel, expression, quotients)
         if self.gradient_accumulation_steps:
             copies = self.data_parallel or _copies(values)
@@ -269,8 +272,11 @@ class SpecifiedValues:
             quotients = b / (m * d)
             steps = self.gradient_accumulation_steps
             if not np.any(np.isin(quotients, steps)):
-                batches = _all(values, "global_batch_size")
-                parts = f"(data_parallel {_text(copies)} x {_product(values, names[1:], '')})"
+                batches = _format_values(values, "global_batch_size")
+                parts = (
+                    f"(data_parallel {_format_numbers(copies)} x "
+                    f"{_format_product(values, names[1:], '')})"
+                )
                 expression = f"global_batch_size {batches} / {parts}"
                 raise _ConflictingCounts(
                     "gradient_accumulation_steps", steps, expression, quotients
@@ -287,8 +293,8 @@ class _ConflictingCounts(SearchSpaceError):
         self, name: str, requested: Sequence[float], expression: str, quotients: FloatArray
     ) -> None:
         super().__init__(
-            f"{name}={_text(requested)} is given, but {expression} is "
-            f"{_text(sorted_unique(quotients))}: "
+            f"{name}={_format_numbers(requested)} is given, but {expression} is "
+            f"{_format_numbers(sorted_unique(quotients))}: "
             "change one "
             f"of them, or leave out {name}, which follows from the others."
         )
@@ -305,7 +311,8 @@ def global_batch_of(
     specified = SpecifiedValues.of(settings)
     (steps, *further_steps) = specified.gradient_accumulation_steps
     sizes = {
-        name: _single(settings, name, default_degree) for name in (*_DEGREES, "micro_batch_size")
+        name: _single_value(settings, name, default_degree)
+        for name in (*_DEGREES, "micro_batch_size")
     }
     copies: float | None = None
     if len(specified.data_parallel) == 1:
@@ -322,7 +329,7 @@ def global_batch_of(
     return batch, f"{copies:,.0f} data-parallel x {micro:,} x {steps:,.0f} micro-batches"
 
 
-def _single(settings: Mapping[str, object], name: str, default: int | None) -> float | None:
+def _single_value(settings: Mapping[str, object], name: str, default: int | None) -> float | None:
     values = coded_values(name, as_values(settings[name], {})) if name in settings else [default]
     return values[0] if len(values) == 1 else None
 
@@ -339,18 +346,18 @@ def _numbers(values: Mapping[str, Sequence[float]], name: str) -> FloatArray:
     return np.asarray(values[name], dtype=np.float64)
 
 
-def _all(values: Mapping[str, Sequence[float]], name: str) -> str:
-    return _text(values[name])
+def _format_values(values: Mapping[str, Sequence[float]], name: str) -> str:
+    return _format_numbers(values[name])
 
 
-def _product(
+def _format_product(
     values: Mapping[str, Sequence[float]], names: Sequence[str], around: str = "()"
 ) -> str:
-    factors = " x ".join(f"{name} {_all(values, name)}" for name in names)
+    factors = " x ".join(f"{name} {_format_values(values, name)}" for name in names)
     return f"{around[:1]}{factors}{around[1:]}"
 
 
-def _text(numbers: Iterable[float]) -> str:
+def _format_numbers(numbers: Iterable[float]) -> str:
     """Few numbers as they are, of many the ends."""
     texts = [f"{float(number):,.6g}" for number in numbers]
     return ", ".join(texts) if len(texts) <= 4 else f"{texts[0]} to {texts[-1]}"

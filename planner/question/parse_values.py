@@ -55,7 +55,7 @@ def parse_value(term: Term, value: object, option_name: str = "") -> Answer:
     Raises SearchSpaceError if it is not what the term takes.
     """
     option_name = option_name or term.term
-    unwrapped = _plain(value)
+    unwrapped = _unwrap(value)
     if isinstance(unwrapped, str) and not unwrapped:
         raise SearchSpaceError(f"{option_name} has no value.")
     return _READERS[term.type.partition(":")[0]](term, unwrapped, option_name)
@@ -84,7 +84,7 @@ def split_items(value: object, option_name: str) -> list[object]:
 
     Raises SearchSpaceError if there are none, or too many.
     """
-    unwrapped = value if isinstance(value, os.PathLike) else _plain(value)
+    unwrapped = value if isinstance(value, os.PathLike) else _unwrap(value)
     if isinstance(unwrapped, str):
         items: list[object] = [part.strip() for part in unwrapped.split(",") if part.strip()]
     elif isinstance(unwrapped, Iterable) and not isinstance(unwrapped, bytes | bytearray | Mapping):
@@ -107,7 +107,7 @@ def parse_int(
 
     Raises SearchSpaceError if ``value`` is not a whole number, or outside the bounds.
     """
-    number = _whole(_plain(value), "token" if unit == "tokens" else "number")
+    number = _parse_whole(_unwrap(value), "token" if unit == "tokens" else "number")
     if number is None or number < least:
         message = f"{option_name} is a whole number of at least {least}, not {format_input(value)}."
         raise SearchSpaceError(message + _unseparated(value))
@@ -126,7 +126,7 @@ def parse_si(value: object, dimension: str, option_name: str) -> float:
     >>> quantity("5min", "second", "startup_time")
     300.0
     """
-    unwrapped = _plain(value)
+    unwrapped = _unwrap(value)
     number = None if isinstance(unwrapped, str) else _real(unwrapped, "1")
     if number is not None:
         return number
@@ -142,7 +142,7 @@ def parse_choice(value: object, option_name: str, choices: Iterable[str]) -> str
     Raises SearchSpaceError if it is none of the ``choices``.
     """
     listed = list(choices)
-    text = str(_plain(value)).lower() if isinstance(_plain(value), str) else None
+    text = str(_unwrap(value)).lower() if isinstance(_unwrap(value), str) else None
     if text not in listed:
         hint = did_you_mean(text or "", listed)
         raise SearchSpaceError(
@@ -186,7 +186,7 @@ def format_input(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def _plain(value: object) -> object:
+def _unwrap(value: object) -> object:
     """A value as a Python object: arrays as lists, paths as text, text without outer blanks."""
     if callable(convert := getattr(value, "tolist", None)):
         value = convert()
@@ -195,7 +195,7 @@ def _plain(value: object) -> object:
     return str(value).strip() if isinstance(value, str) else value
 
 
-def _whole(value: object, dimension: str) -> int | None:
+def _parse_whole(value: object, dimension: str) -> int | None:
     if isinstance(value, Integral) and not isinstance(value, bool):
         return int(value)
     if isinstance(value, str) and _ZEROS_FIRST.match(value):
@@ -342,7 +342,7 @@ def _price(term: Term, value: object, option_name: str) -> float | str:
         return _number(term, value, option_name)
     wrong = f"{option_name}: write the GPU or contract and its price, as in h100=1.9,b200=4."
     prices = {
-        name: repr(_number(term, _plain(usd), f"{option_name} of {name}")).removesuffix(".0")
+        name: repr(_number(term, _unwrap(usd), f"{option_name} of {name}")).removesuffix(".0")
         for name, usd in parse_by_gpu(value, option_name, wrong).items()
     }
     return ",".join(f"{name}={number}" for name, number in prices.items())

@@ -119,7 +119,7 @@ def open_serving(chosen: EvaluatedChoice) -> list[Assumption]:
 
     The requests at once are open where no rate leads to them, as far as there is room.
     """
-    facts = [*open_network(chosen), *map(_with_fewer, _open_lengths(chosen))]
+    facts = [*open_network(chosen), *map(_with_fitting_concurrency, _open_lengths(chosen))]
     if chosen.source.mesh is None:  # pools have values of their own in each
         return facts
     if chosen.request.request_rate is None:
@@ -128,10 +128,10 @@ def open_serving(chosen: EvaluatedChoice) -> list[Assumption]:
     published = model.quantization or model.expert_quantization or chosen.request.precision
     names = ("kv_cache",) if published else ("quantization", "kv_cache")
     facts += [*_open_adapters(chosen), *_open_acceptance(chosen)]
-    return [*facts, *map(_with_fewer, _open_parameters(chosen, names))]
+    return [*facts, *map(_with_fitting_concurrency, _open_parameters(chosen, names))]
 
 
-def _served(candidates: Candidates) -> TokenGeneration:
+def _serving_candidates(candidates: Candidates) -> TokenGeneration:
     """The candidates of a server; a search of training runs loads none of it."""
     from planner.workloads.deployments import as_candidates
 
@@ -140,7 +140,7 @@ def _served(candidates: Candidates) -> TokenGeneration:
 
 def _open_acceptance(chosen: EvaluatedChoice) -> list[Assumption]:
     """The acceptance rate of drafts, if assumed, at the low and high end of published rates."""
-    work = _served(chosen.candidates).setting.workload
+    work = _serving_candidates(chosen.candidates).setting.workload
     if not work.draft_tokens or chosen.request.acceptance_rate is not None:
         return []
     published = acceptance(work.draft_method, is_tree=work.drafts_trees)
@@ -148,19 +148,19 @@ def _open_acceptance(chosen: EvaluatedChoice) -> list[Assumption]:
         f"{rate:g}": chosen.with_setting(partial(_with_work, {"acceptance_rate": rate}))
         for rate in (published.low, published.high)
     }
-    return [_fact("acceptance_rate", f"{work.acceptance_rate:g}", alternatives)]
+    return [_make_assumption("acceptance_rate", f"{work.acceptance_rate:g}", alternatives)]
 
 
 def _open_adapters(chosen: EvaluatedChoice) -> list[Assumption]:
     """The time of adapter kernels at half and twice the assumed: engines differ by that factor."""
-    if not _served(chosen.candidates).setting.max_loras:
+    if not _serving_candidates(chosen.candidates).setting.max_loras:
         return []
     labels = ("half as long", "twice as long")
     alternatives = {
         label: chosen.with_setting(partial(_with_adapter_time, factor))
         for label, factor in zip(labels, _FACTORS, strict=True)
     }
-    return [_fact("adapter_kernels", "as the engine profile has them", alternatives)]
+    return [_make_assumption("adapter_kernels", "as the engine profile has them", alternatives)]
 
 
 def _with_adapter_time(factor: float, setting: ServingSetting) -> ServingSetting:
@@ -174,7 +174,7 @@ def _with_adapter_time(factor: float, setting: ServingSetting) -> ServingSetting
     return replace(setting, engine=replace(setting.engine, execution=changed))
 
 
-def _with_fewer(fact: Assumption) -> Assumption:
+def _with_fitting_concurrency(fact: Assumption) -> Assumption:
     """The assumption with fewer concurrent requests in alternatives that do not fit in memory.
 
     A plan that fills its cache has no room for anything longer; its engine would run fewer.
@@ -191,7 +191,7 @@ def _with_fewer(fact: Assumption) -> Assumption:
         if fewer is None:
             alternatives[label] = evaluated
         else:
-            number = int(_served(fewer).configurations.concurrency[0])
+            number = int(_serving_candidates(fewer).configurations.concurrency[0])
             alternatives[f"{label} with {number:,} at once"] = fewer
     return replace(fact, tried=alternatives)
 
@@ -199,7 +199,7 @@ def _with_fewer(fact: Assumption) -> Assumption:
 def _open_lengths(chosen: EvaluatedChoice) -> list[Assumption]:
     """Each assumed length, at half and twice its value."""
     lengths = []
-    setting = _served(chosen.candidates).setting
+    setting = _serving_candidates(chosen.candidates).setting
     model, work = setting.model, setting.workload
     for name in ("input_tokens", "output_tokens"):
         if getattr(chosen.request, name) is not None:
@@ -214,7 +214,7 @@ def _open_lengths(chosen: EvaluatedChoice) -> list[Assumption]:
             for count in counts
             if count - assumed <= headroom
         }
-        lengths.append(_fact(name, f"{assumed:,}", alternatives))
+        lengths.append(_make_assumption(name, f"{assumed:,}", alternatives))
     return lengths
 
 
@@ -228,11 +228,11 @@ def _open_concurrency(chosen: EvaluatedChoice) -> list[Assumption]:
         return []
     from planner.workloads.max_concurrency import max_concurrency
 
-    number = float(np.ravel(_served(chosen.candidates).configurations.concurrency)[0])
+    number = float(np.ravel(_serving_candidates(chosen.candidates).configurations.concurrency)[0])
     maximum = float(max_concurrency(chosen.source, chosen.candidates.configurations))
     counts = sorted({max(1.0, number // 2), max(min(2 * number, maximum), number)} - {number})
     alternatives = {f"{count:,.0f}": chosen.with_value(name, count) for count in counts}
-    return [_fact(name, f"{number:,.0f}", alternatives)]
+    return [_make_assumption(name, f"{number:,.0f}", alternatives)]
 
 
 def _open_parameters(chosen: EvaluatedChoice, names: Sequence[str]) -> list[Assumption]:
@@ -250,7 +250,7 @@ def _open_parameters(chosen: EvaluatedChoice, names: Sequence[str]) -> list[Assu
         alternatives = {
             str(format_value(name, code)): chosen.with_value(name, code) for code in sorted(codes)
         }
-        parameters.append(_fact(name, str(format_value(name, current)), alternatives))
+        parameters.append(_make_assumption(name, str(format_value(name, current)), alternatives))
     return parameters
 
 
@@ -262,7 +262,7 @@ def _is_published(chosen: EvaluatedChoice, name: str, word: str) -> bool:
     return word not in (map(str, values) if isinstance(values, tuple | list) else (str(values),))
 
 
-def _fact(name: str, assumed: str, alternatives: Mapping[str, Candidates]) -> Assumption:
+def _make_assumption(name: str, assumed: str, alternatives: Mapping[str, Candidates]) -> Assumption:
     return Assumption(name=name.replace("_", " "), assumed=assumed, tried=alternatives)
 
 
@@ -296,7 +296,7 @@ def assumed_limits(workload: str, names: Collection[str]) -> dict[str, float]:
     Empty if the user sets a limit of a time: then the user decides about the other limits, too.
     """
     limits = terms_of(workload, "limit")
-    if _limits_a_time(workload, names):
+    if _limits_time(workload, names):
         return {}
     return {name: float(term.default) for name, term in limits.items() if term.default}
 
@@ -307,14 +307,14 @@ def assumed_for_batches(names: Collection[str], output_tokens: int) -> dict[str,
     The bound is the latency of a served answer of ``output_tokens`` at the assumed limits of
     serving.
     """
-    if _limits_a_time("inference", names):
+    if _limits_time("inference", names):
         return {}
     served = assumed_limits("serve", ())
     further = (output_tokens - 1) * served["time_per_output_token"]
     return {"request_latency": served["time_to_first_token"] + further}
 
 
-def _limits_a_time(workload: str, names: Collection[str]) -> bool:
+def _limits_time(workload: str, names: Collection[str]) -> bool:
     limits = terms_of(workload, "limit")
     return any(limits[name].type == "second" for name in names if name in limits)
 
@@ -324,7 +324,7 @@ def limit_notes(
 ) -> dict[str, str]:
     """Notes on assumed limits, by name; ``assumed``: bounds before limits were relaxed."""
     return {
-        limit.name: _note(limit, (assumed or {}).get(limit.name))
+        limit.name: _format_limit_note(limit, (assumed or {}).get(limit.name))
         for limit in limits
         if limit.assumed
     }
@@ -348,12 +348,14 @@ def confidence_notes(
     if not unknown:
         return {}
     where = (
-        "" if len(unknown) == len({source.description for source in sources}) else _some(unknown)
+        ""
+        if len(unknown) == len({source.description for source in sources})
+        else _format_examples(unknown)
     )
     return {"limits": f"judged at the prediction: no published runs{where}"}
 
 
-def _some(names: Collection[str]) -> str:
+def _format_examples(names: Collection[str]) -> str:
     first, *others = names
     return f" like {first}" + (f" and {len(others)} others" if others else "")
 
@@ -370,7 +372,7 @@ def tried_notes(
     }
 
 
-def _note(limit: Constraint, before: float | None) -> str:
+def _format_limit_note(limit: Constraint, before: float | None) -> str:
     bound = (
         f"at {'most' if limit.sign > 0 else 'least'} "
         f"{formatting.format_limit(limit.bound, limit.unit)}"

@@ -72,7 +72,7 @@ def make_request(
     Raises SpecError or SearchSpaceError if there is no model; a name is unknown or of another
     workload; a value is invalid, or has no effect without another field.
     """
-    request, answers = _read(values, base, option_name)
+    request, answers = _parse_fields(values, base, option_name)
     for name, needed in NEEDS.items():
         needed_values = (
             getattr(request, needed_name) or needed_name in answers for needed_name in needed
@@ -85,12 +85,12 @@ def make_request(
     return request
 
 
-def _read(
+def _parse_fields(
     values: Mapping[str, object], base: Request | None, option_name: OptionNamer
 ) -> tuple[Request, Mapping[str, object]]:
     """A request, and the specified fields."""
-    answers = {_field(name): value for name, value in values.items() if value is not None}
-    workload = _workload(answers.pop("workload", base.workload if base else Request.workload))
+    answers = {_field_name(name): value for name, value in values.items() if value is not None}
+    workload = _parse_workload(answers.pop("workload", base.workload if base else Request.workload))
     if _OF_TRAFFIC & {*answers}:
         from planner.workloads.traffic import traffic_answers  # most questions have none
 
@@ -101,24 +101,24 @@ def _read(
             **answers,
         }
     if workload == "train":
-        answers |= _trained_for(answers, option_name)
+        answers |= _training_objective_answers(answers, option_name)
         answers = {name: value for name, value in answers.items() if value is not None}
     read_fields: dict[str, object] = {"workload": workload}
     option_values: dict[str, object] = {}
     set_parameters: dict[str, object] = {}
     for name, value in answers.items():
         if name == "settings":
-            set_parameters = _settings(workload, value)
+            set_parameters = _read_settings(workload, value)
         elif name in _PARTS:
             read_fields[name] = _PARTS[name](workload, value, option_name)
         elif name in _FIELDS:
-            answer = _answer(glossary()[name], value, option_name(name))
+            answer = _parse_answer(glossary()[name], value, option_name(name))
             # Several values are those of a parameter; a request has one, but of GPUs any.
             is_parameter = "parameter" in glossary()[name].kind and name != "num_gpus"
             is_several = isinstance(answer, tuple) and is_parameter
             (option_values if is_several else read_fields)[name] = answer
         else:
-            raise _unknown(workload, name)
+            raise _unknown_argument_error(workload, name)
     _refuse_others(workload, read_fields, option_name)
     if "precision" in read_fields:
         _refuse_twice([workload_of(workload).precision], set_parameters)
@@ -142,7 +142,7 @@ def _read(
     return request, read_fields
 
 
-def _field(name: str) -> str:
+def _field_name(name: str) -> str:
     """The field of a request that is called by its name or its option."""
     name = current_name("key", name, _FIELDS)
     return name if name in _FIELDS else _BY_OPTION.get(name, name)
@@ -183,7 +183,7 @@ def read_request(request: Request) -> Request:
         return request
     answers = {name: getattr(request, name) for name in _FIELDS}
     defaults = {field.name: field.default for field in fields(Request)}
-    return _read(
+    return _parse_fields(
         {name: value for name, value in answers.items() if value != defaults[name]}, None, str
     )[0]
 
@@ -234,17 +234,17 @@ def read_burst(workload: str, value: object, option_name: OptionNamer = str) -> 
     if value is None:
         return None
     if workload not in _BURST_OF:
-        raise _of_others(option_name("burst"), _BURST_OF, option_name)
+        raise _other_workload_error(option_name("burst"), _BURST_OF, option_name)
     return parse_int(value, option_name("burst"), 1, _MOST_AT_ONCE)
 
 
-def _workload(value: object) -> str:
+def _parse_workload(value: object) -> str:
     if not isinstance(value, str):
         raise SearchSpaceError(f"The workload is a word, not {format_input(value)}.")
     return as_workload_name(str(value).strip().lower())
 
 
-def _answer(term: Term, value: object, option_name: str) -> Answer | tuple[Answer, ...]:
+def _parse_answer(term: Term, value: object, option_name: str) -> Answer | tuple[Answer, ...]:
     """The parsed answer to a question; a tuple of several if the term takes them."""
     if not term.takes_several:
         return parse_value(term, value, option_name)
@@ -254,18 +254,18 @@ def _answer(term: Term, value: object, option_name: str) -> Answer | tuple[Answe
     return values[0] if len(values) == 1 else tuple(values)
 
 
-def _settings(workload: str, values: object) -> dict[str, object]:
+def _read_settings(workload: str, values: object) -> dict[str, object]:
     parameters = terms_of(workload, "parameter", "pool", "derived")
     read_settings: dict[str, object] = {}
-    for key, value in _items("settings", values):
+    for key, value in _mapping_items("settings", values):
         name = full_name(key, parameters)
         if name in read_settings:
             raise SearchSpaceError(f"{name} is set twice; list its values with commas.")
-        read_settings[name] = _setting(parameters.get(name), value, name)
+        read_settings[name] = _parse_setting_values(parameters.get(name), value, name)
     return read_settings
 
 
-def _setting(term: Term | None, value: object, name: str) -> object:
+def _parse_setting_values(term: Term | None, value: object, name: str) -> object:
     """The parsed values of a parameter; unknown parameters and choices of spaces unchanged."""
     is_choice = not isinstance(value, str | os.PathLike | Iterable | Real)
     if term is None or (is_choice and not hasattr(value, "tolist")):
@@ -284,7 +284,7 @@ def _refuse_twice(names: Iterable[str], settings: Mapping[str, object]) -> None:
             raise SearchSpaceError(f"{name} is set twice; list its values with commas.")
 
 
-def _objectives(workload: str, value: object, option_name: OptionNamer) -> tuple[str, ...]:
+def _parse_objectives(workload: str, value: object, option_name: OptionNamer) -> tuple[str, ...]:
     objectives = terms_of(workload, "objective")
     items = split_items(value, "objectives") if not _is_empty(value) else []
     if wrong := [item for item in items if not isinstance(item, str)]:
@@ -292,7 +292,9 @@ def _objectives(workload: str, value: object, option_name: OptionNamer) -> tuple
     return tuple(full_name(str(item), objectives) for item in items)
 
 
-def _trained_for(answers: Mapping[str, object], option_name: OptionNamer) -> dict[str, object]:
+def _training_objective_answers(
+    answers: Mapping[str, object], option_name: OptionNamer
+) -> dict[str, object]:
     """Answers if a training objective, such as ``dpo``, is among the search objectives."""
     objectives = answers.get("objectives")
     if objectives is None or _is_empty(objectives):
@@ -314,16 +316,16 @@ def _is_empty(value: object) -> bool:
     return isinstance(value, str | tuple | list | set | frozenset) and not value
 
 
-def _constraints(workload: str, values: object, option_name: OptionNamer) -> dict[str, float]:
+def _parse_constraints(workload: str, values: object, option_name: OptionNamer) -> dict[str, float]:
     limits = terms_of(workload, "limit")
     other_limits = {name: term for name, term in glossary().items() if "limit" in term.kind}
     bounds = {}
-    for key, value in _items("constraints", values):
+    for key, value in _mapping_items("constraints", values):
         name = full_name(key, {**limits, **other_limits})
         if name in limits:
             bounds[name] = float(parse_value(limits[name], value, option_name(name)))
         elif name in other_limits:
-            error = _of_others(option_name(name), other_limits[name].of, option_name)
+            error = _other_workload_error(option_name(name), other_limits[name].of, option_name)
             if name == "cost" and workload in glossary()[BUDGET].of:
                 error = SearchSpaceError(
                     f"{error} Limit the cost of a service with {option_name('budget')} of size, "
@@ -339,7 +341,7 @@ def _constraints(workload: str, values: object, option_name: OptionNamer) -> dic
     return bounds
 
 
-def _items(part: str, mapping: object) -> Iterable[tuple[str, object]]:
+def _mapping_items(part: str, mapping: object) -> Iterable[tuple[str, object]]:
     """The entries of a mapping that have a value."""
     if not isinstance(mapping, Mapping):
         raise SearchSpaceError(
@@ -351,7 +353,7 @@ def _items(part: str, mapping: object) -> Iterable[tuple[str, object]]:
     return [(name, value) for name, value in mapping.items() if value is not None]
 
 
-def _words(value: object, option_name: str) -> Answer | tuple[Answer, ...]:
+def _parse_texts(value: object, option_name: str) -> Answer | tuple[Answer, ...]:
     """One word or several; the workload determines their parameter later."""
     values = [
         parse_value(glossary()[MODEL], item, option_name)
@@ -360,15 +362,15 @@ def _words(value: object, option_name: str) -> Answer | tuple[Answer, ...]:
     return values[0] if len(values) == 1 else tuple(values)
 
 
-def _path(value: object, option_name: str) -> str:
+def _parse_path(value: object, option_name: str) -> str:
     return str(parse_value(glossary()[SPACE], value, option_name))
 
 
 _PARTS: Mapping[str, Callable[[str, object, OptionNamer], object]] = {
-    "objectives": _objectives,
-    "constraints": _constraints,
-    "precision": lambda _, value, namer: _words(value, namer("precision")),
-    "specs": lambda _, value, namer: Path(_path(value, namer("specs"))),
+    "objectives": _parse_objectives,
+    "constraints": _parse_constraints,
+    "precision": lambda _, value, namer: _parse_texts(value, namer("precision")),
+    "specs": lambda _, value, namer: Path(_parse_path(value, namer("specs"))),
 }
 
 
@@ -379,16 +381,16 @@ def _refuse_others(workload: str, answers: Mapping[str, object], option_name: Op
         if term is None or "question" not in term.kind or not term.of or workload in term.of:
             continue
         if value != getattr(Request, name, None):
-            raise _of_others(option_name(name), term.of, option_name)
+            raise _other_workload_error(option_name(name), term.of, option_name)
 
 
-def _of_others(
+def _other_workload_error(
     subject: str, workloads: Iterable[str], option_name: OptionNamer
 ) -> SearchSpaceError:
     return SearchSpaceError(f"{subject} is for {option_name('workload')} {' or '.join(workloads)}.")
 
 
-def _unknown(workload: str, name: str) -> SearchSpaceError:
+def _unknown_argument_error(workload: str, name: str) -> SearchSpaceError:
     terms = terms_of(workload, "parameter", "question", "limit", "pool")
     full = full_name(name, terms)
     if full in _FIELDS:

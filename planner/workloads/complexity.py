@@ -66,14 +66,14 @@ def replica_complexity(
     """0 for the plainest replicas on so many GPUs, larger for others; broadcasts to ``shape``."""
     default = setting.engine.scheduler.default_step_tokens(c.attention_data_parallel)
     of_engine = c.max_num_batched_tokens != default
-    return packed([*_common(setting, c, num_gpus), (2, of_engine)])
+    return packed([*_common_levels(setting, c, num_gpus), (2, of_engine)])
 
 
 def batch_complexity(
     setting: ServingSetting, c: ServingConfigurations, latency: FloatArray
 ) -> IndexArray:
     """The complexity of static batches that take so many seconds."""
-    offload, *others = _common(setting, c, c.num_gpus)
+    offload, *others = _common_levels(setting, c, c.num_gpus)
     default = setting.engine.scheduler.default_step_tokens(c.attention_data_parallel)
     of_engine = c.max_num_batched_tokens != default
     return packed([offload, (2, latency > LONGEST_BATCH), *others, (2, of_engine)])
@@ -90,8 +90,8 @@ def pool_complexity(
 
     ``load``: utilization of the prefill workers.
     """
-    prefill = _common(prefill_setting, c.prefill, num_gpus)
-    decode = _common(setting, c.decode, num_gpus)
+    prefill = _common_levels(prefill_setting, c.prefill, num_gpus)
+    decode = _common_levels(setting, c.decode, num_gpus)
     levels_of_both = [
         (2 * levels - 1, prefill_level.astype(np.intp) + decode_level)
         for (levels, prefill_level), (_, decode_level) in zip(prefill, decode, strict=True)
@@ -100,7 +100,7 @@ def pool_complexity(
     return packed([offload, (2, load > HIGHEST_LOAD), *others]) + _LARGEST_OF_REPLICAS
 
 
-def _common(
+def _common_levels(
     setting: ServingSetting, c: ServingConfigurations, num_gpus: FloatArray
 ) -> list[ComplexityLevel]:
     """Features that replicas, batches and workers share, in the order of their weight."""
@@ -111,13 +111,13 @@ def _common(
         (2, (c.weight_offload > 0) | (c.kv_offload > 0)),
         (3, across),
         (sum(_KINDS.values()) + 1, total(kinds)),
-        (2, ~_fills(c.replica_gpus, node) | ~_fills(num_gpus, node)),
+        (2, ~_fills_nodes(c.replica_gpus, node) | ~_fills_nodes(num_gpus, node)),
         (2, _is_converted(setting, c)),
         (2, c.kv_cache != CacheType.BF16),
     ]
 
 
-def _fills(gpus: FloatArray, node: int) -> BoolArray:
+def _fills_nodes(gpus: FloatArray, node: int) -> BoolArray:
     """Whether so many GPUs are whole nodes, or equal parts of one."""
     return np.asarray((gpus % node == 0) | (node % gpus == 0))
 

@@ -57,7 +57,7 @@ def image_fields(
         )
     tokens_per_image = request.tokens_per_image or tower.tokens_per_image
     if request.image_size is not None:
-        tokens_per_image, size_text = _sized(request, model, tower)
+        tokens_per_image, size_text = _sized_image_tokens(request, model, tower)
         notes.defaults["tokens_per_image"] = f"{tokens_per_image:,} ({size_text})"
     elif images and request.tokens_per_image is None:
         side = tower.image_size
@@ -90,7 +90,7 @@ def image_tokens(fields: Mapping[str, object]) -> int:
     return round(float(str(fields["images_per_sample"])) * int(str(fields["tokens_per_image"])))
 
 
-def _sized(request: Request, model: ModelSpec, tower: VisionTower) -> tuple[int, str]:
+def _sized_image_tokens(request: Request, model: ModelSpec, tower: VisionTower) -> tuple[int, str]:
     """Tokens of an image of the requested size, and its size and tiles as text."""
     size_text = str(request.image_size)
     match = re.fullmatch(r"(\d{1,6})\s*[xX\u00d7]\s*(\d{1,6})", size_text.strip())
@@ -138,7 +138,7 @@ def trained_image_words(model: ModelSpec, work: TrainingWorkload) -> list[str]:
     trained = "frozen" if work.freezes_tower else "trained"
     parts = [f"Vision tower of {parameters} parameters, {trained}"]
     if work.images_per_sample:
-        parts.append(f"{_images(work)} of the {work.sequence_length:,} tokens of a sequence")
+        parts.append(f"{_format_images(work)} of the {work.sequence_length:,} tokens of a sequence")
     return ["; ".join(parts)]
 
 
@@ -146,7 +146,7 @@ def served_image_words(model: ModelSpec, work: ServingWorkload) -> list[str]:
     """The images and the sound of a prompt; nothing where it has none."""
     parts = []
     if model.vision_tower is not None and work.images_per_sample:
-        parts.append(f"{_images(work)} of the tokens in")
+        parts.append(f"{_format_images(work)} of the tokens in")
     if model.audio_tower is not None and work.audio_seconds:
         tokens = audio_tokens(model.audio_tower, work.audio_seconds)
         parts.append(f"{work.audio_seconds:g} s of sound, {tokens:,} of the tokens in")
@@ -170,7 +170,7 @@ def tower_lines(model: ModelSpec, work: _Work) -> list[str]:
     ]
 
 
-def _images(work: _Work) -> str:
+def _format_images(work: _Work) -> str:
     count, tokens = work.images_per_sample, work.tokens_per_image
     noun = "image" if count == 1 else "images"
     return f"{count:g} {noun}, {count * tokens:,.0f}"

@@ -77,7 +77,7 @@ class RequestExpander:
         was named is impossible.
         """
         questions, gpus = self._questions(), self._gpus()
-        contracts = _listed(self.request.contract, CONTRACTS)
+        contracts = _as_list(self.request.contract, CONTRACTS)
         hardware_choices = [
             place
             for gpu in gpus
@@ -140,8 +140,8 @@ class RequestExpander:
     def _questions(self) -> list[WorkloadQuestion]:
         """The question for each model and each adapter."""
         catalogue, models = self.notes.catalogue, self._several("model", "models")
-        adapters = _listed(self.request.adapter, self.workload.adapters)
-        drafts = _listed(self.request.draft_tokens, ())
+        adapters = _as_list(self.request.adapter, self.workload.adapters)
+        drafts = _as_list(self.request.draft_tokens, ())
         pairs = [*product(models, adapters, drafts)]
         questions, all_notes = [], list[PlanNotes]()
         for model, adapter, drafted in pairs:
@@ -186,7 +186,7 @@ class RequestExpander:
 
     def _several(self, name: str, kind: str) -> list[str]:
         """Names of specs: the requested ones, or all."""
-        return [*_listed(getattr(self.request, name), self.notes.catalogue.names(kind))]
+        return [*_as_list(getattr(self.request, name), self.notes.catalogue.names(kind))]
 
     def _gpus(self) -> list[str | None]:
         gpu = self.request.gpu
@@ -370,7 +370,7 @@ class RequestExpander:
         precisions: list[str | float | None] = [None]
         if request.precision is not None:
             codes = coded_values(
-                name, _listed(request.precision, glossary()[name].enumeration.usual())
+                name, _as_list(request.precision, glossary()[name].enumeration.usual())
             )
             precisions = [format_value(name, code) for code in codes]
         several = len(question.counts) > 1
@@ -395,7 +395,7 @@ class RequestExpander:
                 )
 
 
-def _listed(value: object, all_values: Sequence[object]) -> Sequence[Any]:
+def _as_list(value: object, all_values: Sequence[object]) -> Sequence[Any]:
     """One word or several as a list without repetitions; ``all`` stands for ``all_values`` one."""
     if value in (ALL, (ALL,), [ALL]):
         return all_values
@@ -459,11 +459,11 @@ def make_plan(request: Request) -> Plan:
     confidence = checked_confidence(request.limit_confidence)
     workload, catalogue = workload_of(request.workload), Catalogue(request.specs)
     notes = PlanNotes(catalogue)
-    match = RequestExpander(workload, _counted(request, catalogue), notes).search()
+    match = RequestExpander(workload, _expand_all_counts(request, catalogue), notes).search()
     question, first = match.question, match.sources[0]
     bounds = {**request.constraints, **workload.limits(question, first)}
     limits = constraints(workload.name, bounds, workload.assumed(question), confidence)
-    goals = request.objectives or _of_cost(request) or workload.objectives(question)
+    goals = request.objectives or _cost_objective(request) or workload.objectives(question)
     return Plan(
         request=request,
         workload=workload,
@@ -492,7 +492,7 @@ def make_plan(request: Request) -> Plan:
     )
 
 
-def _of_cost(request: Request) -> tuple[str, ...]:
+def _cost_objective(request: Request) -> tuple[str, ...]:
     """The cost objective if several contracts are compared; empty for one contract."""
     if not isinstance(request.contract, tuple):
         return ()
@@ -501,7 +501,7 @@ def _of_cost(request: Request) -> tuple[str, ...]:
     return next(((name,) for name in names if name in objective_terms), ())
 
 
-def _counted(request: Request, catalogue: Catalogue) -> Request:
+def _expand_all_counts(request: Request, catalogue: Catalogue) -> Request:
     """The request with the numbers of GPUs that ``all`` stands for."""
     if request.num_gpus not in (ALL, (ALL,)):
         return request
@@ -516,7 +516,7 @@ def make_single_plan(request: Request, burst: int | None = None) -> Plan:
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or there are
     several configurations.
     """
-    workload, request = workload_of(request.workload), _sent_at_once(request, burst)
+    workload, request = workload_of(request.workload), _with_burst(request, burst)
     single_request = replace(request, space=workload.single)
     free = workload.free(single_request, burst)
     plan = make_plan(replace(single_request, settings={**single_request.settings, **free}))
@@ -531,7 +531,7 @@ def make_single_plan(request: Request, burst: int | None = None) -> Plan:
     return replace(plan, request=request)
 
 
-def _sent_at_once(request: Request, burst: int | None) -> Request:
+def _with_burst(request: Request, burst: int | None) -> Request:
     """The request with a burst as its number of requests, where it has no other load."""
     has_load = request.num_requests is not None or request.request_rate is not None
     is_of_pools = request.mode not in (None, "aggregated", ("aggregated",))

@@ -40,10 +40,10 @@ def measured_arrivals(
     if times.size < 2 or not times[-1] > times[0]:
         return Arrivals()
     windows = [
-        _windows(times, np.ones_like(times), times.size / 2.0**power)
+        _window_work(times, np.ones_like(times), times.size / 2.0**power)
         for power in range(max(int(np.log2(times.size / _FEWEST_WINDOWS)), 1))
     ]
-    turns = _turns(times, work, answers, drawn, 1)
+    turns = _replica_paths(times, work, answers, drawn, 1)
     further_tokens = np.maximum(answers - 1, 0.0)
     return Arrivals(
         bursts=tuple(np.maximum(turns.bursts, 0.0).tolist()),
@@ -52,11 +52,14 @@ def measured_arrivals(
         paths=TracePaths(
             name=f"{times.size}-{crc32(np.stack([times, work, answers]).tobytes()):08x}-{drawn}",
             windows=np.stack(
-                [_drift(times, quantity) for quantity in (np.ones_like(times), work, answers)]
+                [
+                    _drifting_windows(times, quantity)
+                    for quantity in (np.ones_like(times), work, answers)
+                ]
             ),
             requests=times.size,
             lengths=np.quantile(further_tokens, POINTS) / max(float(further_tokens.mean()), 1e-9),
-            turns=partial(_turns, times, work, answers, drawn),
+            turns=partial(_replica_paths, times, work, answers, drawn),
         ),
     )
 
@@ -76,7 +79,7 @@ def replica_of(requests: int, replicas: int, drawn: bool, seed: int = 0) -> Inde
     return np.arange(requests) % replicas
 
 
-def _turns(
+def _replica_paths(
     times: FloatArray, work: FloatArray, answers: FloatArray, drawn: bool, replicas: int
 ) -> RoundRobinPaths:
     """The paths of replicas that share the requests, concatenated.
@@ -88,7 +91,7 @@ def _turns(
     owners = replica_of(times.size, number, drawn)
     windows = np.stack(
         [
-            _windows_of_each(times, quantity, owners, number)
+            _replica_windows(times, quantity, owners, number)
             for quantity in (np.ones_like(times), work, answers)
         ]
     )
@@ -115,7 +118,7 @@ def _turns(
         waits = np.quantile(path.waits[::stride], SHARES) / max(mean, 1e-300)
         latency_quantiles = np.quantile(latencies[::stride], SHARES) / latencies.mean()
         for table, quantiles in zip(
-            tables, (waits, latency_quantiles, _stalled(path, answers, gap)), strict=True
+            tables, (waits, latency_quantiles, _stall_shares(path, answers, gap)), strict=True
         ):
             table.append(quantiles)
     spread, passes, stalls = map(np.stack, tables)
@@ -128,7 +131,7 @@ def _turns(
     )
 
 
-def _windows_of_each(
+def _replica_windows(
     times: FloatArray, work: FloatArray, owners: IndexArray, replicas: int
 ) -> FloatArray:
     """Work of each replica in each window, over the mean.
@@ -152,7 +155,7 @@ def _number_of_windows(times: FloatArray) -> int:
     return max(min(_MOST_WINDOWS, times.size // _FEWEST_REQUESTS), 1)
 
 
-def _windows(times: FloatArray, work: FloatArray, number: float) -> FloatArray:
+def _window_work(times: FloatArray, work: FloatArray, number: float) -> FloatArray:
     """Work in each of a number of windows, over that of a request."""
     window_indices = ((times - times[0]) / ((times[-1] - times[0]) / number)).astype(np.intp)
     return np.asarray(
@@ -160,17 +163,18 @@ def _windows(times: FloatArray, work: FloatArray, number: float) -> FloatArray:
     )
 
 
-def _drift(times: FloatArray, work: FloatArray) -> FloatArray:
+def _drifting_windows(times: FloatArray, work: FloatArray) -> FloatArray:
     """Work in each window over the mean, as far as it drifts."""
     number = _number_of_windows(times)
     counts, quarters = (
-        _windows(times, work, number * parts * (1 - 1e-12))[: number * parts] for parts in (1, 4)
+        _window_work(times, work, number * parts * (1 - 1e-12))[: number * parts]
+        for parts in (1, 4)
     )
     steady = np.maximum(drifting_counts(counts, quarters), 0.0)
     return np.asarray(steady / steady.mean())
 
 
-def _stalled(path: ServerPath, answers: FloatArray, gap: float) -> FloatArray:
+def _stall_shares(path: ServerPath, answers: FloatArray, gap: float) -> FloatArray:
     """Relative delay of answers by prompts, for `PLACES` batch slots and `SCALES` of the mean
     gap [s].
 

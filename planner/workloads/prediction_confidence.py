@@ -58,8 +58,8 @@ _MEASURED_OVER_NODES = ("fastertransformer",)
 
 def training_memory_errors(setting: Setting, num_gpus: int) -> MemoryErrors:
     """The distribution of needed over predicted memory of training runs."""
-    rule, size = framework_rule(setting.framework.name), _scale(setting.machine, num_gpus)
-    return memory_errors(TRAINING_TABLES, rule.label, _kind(setting.model), size)
+    rule, size = framework_rule(setting.framework.name), _cluster_scale(setting.machine, num_gpus)
+    return memory_errors(TRAINING_TABLES, rule.label, _model_kind(setting.model), size)
 
 
 def serving_memory_errors(setting: ServingSetting) -> MemoryErrors:
@@ -86,13 +86,13 @@ def serving_share(setting: ServingSetting, confidence: float | None) -> float:
 def training_confidence(setting: Setting, num_gpus: int) -> Confidence | None:
     """The 90 % intervals of training, by framework, GPU, scale and task; None of bounds."""
     machine, work = setting.machine, setting.workload
-    if _is_told(machine):
+    if _has_set_efficiency(machine):
         return None
     rule, silicon = framework_rule(setting.framework.name), gpu_class(machine.gpu)
-    kind = _kind(setting.model)
+    kind = _model_kind(setting.model)
     tunes = work.is_frozen or work.training_objective is not TrainingObjective.PRETRAIN
     task = training_task(tunes=tunes)
-    keys = (rule.label, silicon, _scale(machine, num_gpus), task, kind)
+    keys = (rule.label, silicon, _cluster_scale(machine, num_gpus), task, kind)
     memory_basis = basis_of(rule, silicon, kind, TRAINING_TABLES)
     basis = basis_of(rule, silicon, kind, TRAINING_TABLES, is_assumed=_is_assumed(machine))
     if work.training_objective.needs_rollouts:  # no published run is an update of this kind
@@ -132,10 +132,10 @@ def serving_confidence(
     ``throughput`` has the interval of rates.
     """
     machine = setting.machine
-    if _is_told(machine):
+    if _has_set_efficiency(machine):
         return None
     rule, silicon = rule_of_profile(setting.engine, machine.gpu.name), gpu_class(machine.gpu)
-    kind = _kind(setting.model)
+    kind = _model_kind(setting.model)
     keys = (rule.label, silicon, mode, kind)
     memory_basis = basis_of(rule, silicon, kind, INFERENCE_TABLES)
     basis = basis_of(rule, silicon, kind, INFERENCE_TABLES, is_assumed=_is_assumed(machine))
@@ -178,11 +178,11 @@ def with_energy(
     if confidence is None or site.power is None:
         return confidence
     power = power_range(machine, site.power, num_gpus, boards)
-    energy = range_of_product(_time(confidence.factors), power)
+    energy = range_of_product(_time_factors(confidence.factors), power)
     return replace(confidence, factors={**confidence.factors, "power": power, "energy": energy})
 
 
-def _time(factors: Mapping[str, tuple[float, float]]) -> tuple[float, float]:
+def _time_factors(factors: Mapping[str, tuple[float, float]]) -> tuple[float, float]:
     """Factors on the time of a run, or of so many tokens."""
     for name in ("calendar_time", "step_time"):
         if name in factors:
@@ -191,15 +191,15 @@ def _time(factors: Mapping[str, tuple[float, float]]) -> tuple[float, float]:
     return 1 / high, 1 / low if low else math.inf
 
 
-def _kind(model: ModelSpec) -> str:
+def _model_kind(model: ModelSpec) -> str:
     return "moe" if has_experts(model) else "dense"
 
 
-def _scale(machine: Machine, num_gpus: int) -> str:
+def _cluster_scale(machine: Machine, num_gpus: int) -> str:
     return scale_class(num_gpus, machine.cluster.gpus_per_node)
 
 
-def _is_told(machine: Machine) -> bool:
+def _has_set_efficiency(machine: Machine) -> bool:
     """Whether the request replaces predictions by bounds or by a share of the bandwidth."""
     return machine.ideal or machine.memory_efficiency is not None
 

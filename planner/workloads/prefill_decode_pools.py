@@ -178,7 +178,7 @@ class PoolSource(ServingSource):
         """What the workers take and hold, with the transfer of a cache between them."""
         domain = self.setting.machine.cluster.scale_up.domain_size
         inside = np.asarray((self.gpu == self.prefill_gpu) & (c.num_gpus <= domain))
-        moved = np.maximum(_moved(prefill, inside), _moved(decode, inside))
+        moved = np.maximum(_transfer_time(prefill, inside), _transfer_time(decode, inside))
         return Pools(
             prompt_time=prefill.prompt_time,
             service_time=prefill.service_time,
@@ -427,7 +427,7 @@ class PoolDeployments(Deployments):
         }
 
 
-def _moved(workers: PrefillWorkers | DecodeWorkers, inside: BoolArray) -> FloatArray:
+def _transfer_time(workers: PrefillWorkers | DecodeWorkers, inside: BoolArray) -> FloatArray:
     """Seconds until a cache has moved: over the fabric inside a domain, else over the network."""
     if not inside.any():
         return workers.transfer_time

@@ -50,10 +50,10 @@ def numbers_of_prefill(num_gpus: int, each_prefill: int, each_decode: int) -> Fl
     maximum = (num_gpus - each_decode) // each_prefill
     number = max((maximum - first) // step + 1, 0)
     thinned = num_gpus > _EVERY_WAY_UP_TO and number > _MOST_WAYS
-    return first + step * (_spread(number) if thinned else np.arange(float(number)))
+    return first + step * (_spread_numbers(number) if thinned else np.arange(float(number)))
 
 
-def _spread(number: int) -> FloatArray:
+def _spread_numbers(number: int) -> FloatArray:
     """Some of the whole numbers from 0 to ``number``, which is not among them."""
     even = np.linspace(0, number - 1, _MOST_WAYS // 2)
     dense = np.geomspace(1, number, _MOST_WAYS // 4) - 1
@@ -175,7 +175,7 @@ def pair_workers(
     allowed = _enough_room(prefill, limits)
     first = _rows(prefill, _fronts(prefill, times, allowed, goals))
     second = _decode_front(decode, goals, limits)
-    for table in _tables(_paired(space, first, second)):
+    for table in _merge_tables(_pair_rows(space, first, second)):
         before, after = (np.asarray(rows, dtype=np.intp) for rows in table[:2])
         yield WorkerPairs(
             prefill=_rows(first, before),
@@ -211,7 +211,7 @@ def headroom(workers: PrefillWorkers | DecodeWorkers) -> FloatArray:
     return workers.setting.machine.gpu.allocatable_memory - workers.memory.total
 
 
-def _paired(
+def _pair_rows(
     space: PoolSpace, prefill: PrefillWorkers, decode: DecodeWorkers
 ) -> Iterator[FloatArray]:
     """The rows of workers with their caches in one format, and how many of each, in columns."""
@@ -225,10 +225,10 @@ def _paired(
             for first in np.array_split(before, ceil_div(before.size * after.size, _ROWS)):
                 row_pairs = np.repeat(first, after.size), np.tile(after, first.size)
                 for count in space.counts or (0,):
-                    yield _numbered(space, (prefill, decode), row_pairs, sizes, count)
+                    yield _number_pairs(space, (prefill, decode), row_pairs, sizes, count)
 
 
-def _tables(parts: Iterable[FloatArray]) -> Iterator[FloatArray]:
+def _merge_tables(parts: Iterable[FloatArray]) -> Iterator[FloatArray]:
     """Tables below each other until they have rows enough, so that there are few."""
     waiting, number = list[FloatArray](), 0
     for part in parts:
@@ -301,14 +301,14 @@ def _rows(workers: Workers, rows: IndexArray | BoolArray) -> Workers:
     shape = workers.configurations.shape
     indices: IndexArray = np.flatnonzero(rows) if rows.dtype == np.bool_ else np.asarray(rows)
     positions = positions_at(indices, shape)
-    return _changed(
+    return _map_arrays(
         workers,
         workers.configurations.rows(indices),
         lambda value: pick(np.asarray(value), shape, positions),
     )
 
 
-def _changed(
+def _map_arrays(
     workers: Workers, configurations: ServingConfigurations, change: Callable[[FloatArray], Any]
 ) -> Workers:
     """The workers with every array changed."""
@@ -320,7 +320,7 @@ def _changed(
     return replace(workers, configurations=configurations, memory=memory, **arrays)
 
 
-def _numbered(
+def _number_pairs(
     space: PoolSpace,
     workers: tuple[PrefillWorkers, DecodeWorkers],
     row_pairs: tuple[IndexArray, IndexArray],

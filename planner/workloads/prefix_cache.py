@@ -98,7 +98,9 @@ def measured_reuse(trace: Trace, router: str = ROUND_ROBIN) -> HitRateCurve | No
         prompt=prompt,
         written=prompt + answer,
         per_second=False,
-        scatter=_scatter(router, lambda caches: hit_rates(weights * scattered(uses, caches))),
+        scatter=_scattered_hit_rates(
+            router, lambda caches: hit_rates(weights * scattered(uses, caches))
+        ),
     )
 
 
@@ -148,7 +150,7 @@ def session_reuse(request: Request, work: ServingWorkload) -> HitRateCurve | Non
         prompt=float(prompt),
         written=float(prompt + answer),
         per_second=True,
-        scatter=_scatter(
+        scatter=_scattered_hit_rates(
             request.router,
             lambda caches: (hits - session_hits * (1 - shares @ scattered(uses, caches)))[
                 every_fourth
@@ -198,7 +200,9 @@ def checked_router(text: str) -> str:
     return router
 
 
-def _scatter(router: str, left: Callable[[float], FloatArray]) -> tuple[tuple[float, ...], ...]:
+def _scattered_hit_rates(
+    router: str, left: Callable[[float], FloatArray]
+) -> tuple[tuple[float, ...], ...]:
     """Hit rates by number of caches, if requests do not return to their replica; else empty."""
     if checked_router(router) == CACHE_AWARE:
         return ()

@@ -67,7 +67,7 @@ def with_power(site: OperatingTerms, request: Request, notes: PlanNotes) -> Oper
         grams = carbon.value / UNITS["kg/J"]["gCO2e/kWh"]
         note = f"{grams:.0f} gCO2e/kWh in {region.code} ({carbon.source}, {carbon.year})"
         notes.defaults["electricity"] = note
-    profile = _of_building(loaded.spec, request, figures)
+    profile = _building_power(loaded.spec, request, figures)
     if request.pue is None and PUE in figures:
         notes.defaults["pue"] = f"{figures[PUE].value:g} ({figures[PUE].source})"
     elif request.pue is None and (needs_electricity or region is not None):
@@ -90,7 +90,7 @@ def owned_place(request: Request, notes: PlanNotes) -> Mapping[str, Owned]:
     figures = {} if region is None else notes.catalogue.find_region(region).figures
     source = figures[PUE].source if PUE in figures else POWER
     source = source if request.pue is None else "given"
-    ownership = {PUE: pue_figure(_of_building(loaded.spec, request, figures), source)}
+    ownership = {PUE: pue_figure(_building_power(loaded.spec, request, figures), source)}
     if ELECTRICITY in figures:
         price = figures[ELECTRICITY]
         usd = price.value / UNITS["usd/J"]["USD/kWh"]
@@ -105,7 +105,7 @@ def owned_place(request: Request, notes: PlanNotes) -> Mapping[str, Owned]:
     return ownership
 
 
-def _of_building(
+def _building_power(
     profile: PowerProfile, request: Request, figures: Mapping[str, SourcedNumber]
 ) -> PowerProfile:
     """The power profile with the PUE of the request, else of the region."""
@@ -164,7 +164,7 @@ def offer_of(request: Request, gpu: GpuSpec, is_needed: bool, notes: PlanNotes) 
     has errors or names unknown GPUs; or if the price is ``is_needed`` and unknown.
     """
     contract = request.one_contract or Contract.ON_DEMAND
-    usd = _stated(request.price, gpu, contract, notes)
+    usd = _requested_price(request.price, gpu, contract, notes)
     if usd is not None and contract != Contract.OWNED:
         if not 0 <= usd < _MOST:
             raise SearchSpaceError(f"The price is USD per GPU-hour, not {usd}.")
@@ -172,9 +172,9 @@ def offer_of(request: Request, gpu: GpuSpec, is_needed: bool, notes: PlanNotes) 
         return replace(requested, provider=request.provider or "")
     path = _user_price_list(request, notes)
     _check_provider(request.provider, path, notes)
-    price = _price(request, gpu, path, notes)
+    price = _load_price(request, gpu, path, notes)
     if price is None:
-        reason = _unknown(request, gpu.name, path, notes)
+        reason = _missing_price_reason(request, gpu.name, path, notes)
         if is_needed:
             raise SearchSpaceError(reason)
         notes.defaults["price"] = f"unknown ({reason.removesuffix('.')})"
@@ -183,7 +183,9 @@ def offer_of(request: Request, gpu: GpuSpec, is_needed: bool, notes: PlanNotes) 
     return price
 
 
-def _stated(price: Stated | None, gpu: GpuSpec, contract: str, notes: PlanNotes) -> float | None:
+def _requested_price(
+    price: Stated | None, gpu: GpuSpec, contract: str, notes: PlanNotes
+) -> float | None:
     """The price of a GPU in a request [USD]; parts that name the GPU take precedence."""
     catalogue, prices = notes.catalogue, dict[bool, float]()
     for part in price_parts(price_of_contract(price, contract)):
@@ -211,7 +213,7 @@ def _digest(files: tuple[Path, ...]) -> str:
     return digest(*files)
 
 
-def _price(
+def _load_price(
     request: Request, gpu: GpuSpec, user_folder: Path | None, notes: PlanNotes
 ) -> Price | None:
     if request.one_contract != Contract.OWNED:
@@ -230,7 +232,7 @@ def _price(
         share = 1.0  # a service runs as long as its contract
     if share is not None and share > 0:
         place[UTILIZATION] = Owned(value=share, low=share, high=share, source="given", date="")
-    if (usd := _stated(request.purchase_price, gpu, Contract.OWNED, notes)) is not None:
+    if (usd := _requested_price(request.purchase_price, gpu, Contract.OWNED, notes)) is not None:
         listed = ownership_of(gpu.name, notes.catalogue.folder).get(PURCHASE_PRICE)
         place[PURCHASE_PRICE] = Owned(
             value=usd, low=usd, high=usd, source="given", date="", gpus=listed.gpus if listed else 1
@@ -253,7 +255,9 @@ def _check_provider(provider: str | None, user_folder: Path | None, notes: PlanN
         )
 
 
-def _unknown(request: Request, gpu: str, user_folder: Path | None, notes: PlanNotes) -> str:
+def _missing_price_reason(
+    request: Request, gpu: str, user_folder: Path | None, notes: PlanNotes
+) -> str:
     """The reason for a missing price, and the contracts or providers with prices."""
     folder = notes.catalogue.folder
     if request.contract == Contract.OWNED:
@@ -339,7 +343,7 @@ def read_priced_hardware(
     site = OperatingTerms(
         offer=offer,
         utilization=request.term_utilization,
-        currency=None if request.currency is None else _currency(request.currency, notes),
+        currency=None if request.currency is None else _parse_currency(request.currency, notes),
         contract=request.one_contract or Contract.ON_DEMAND,
         reliability=reliability_of(request, notes),
     )
@@ -369,7 +373,7 @@ def read_priced_hardware(
     )
 
 
-def _currency(text: str, notes: PlanNotes) -> Currency:
+def _parse_currency(text: str, notes: PlanNotes) -> Currency:
     """A currency at its shipped rate, or at the one in USD behind its code.
 
     Raises SearchSpaceError or SpecError if its rate is unknown or no number, or a list has faults.

@@ -116,7 +116,7 @@ def ask_rl(request: Request, catalogue: Catalogue, notes: PlanNotes) -> Workload
     return WorkloadQuestion(
         request=request,
         model=model,
-        work=_work(request, model, notes),
+        work=_make_step(request, model, notes),
         counts=tuple(sorted(set(gpu_counts(request.num_gpus)))),
         space=(_SPACE, "default") if space_name is None else (space_name, None),
         profile=("nemo-rl", "most published steps are of it; --framework all compares")
@@ -125,7 +125,7 @@ def ask_rl(request: Request, catalogue: Catalogue, notes: PlanNotes) -> Workload
     )
 
 
-def _work(request: Request, model: ModelSpec, notes: PlanNotes) -> RlWorkload:
+def _make_step(request: Request, model: ModelSpec, notes: PlanNotes) -> RlWorkload:
     """The requested step; defaults are noted."""
     values: dict[str, object] = {
         name: getattr(request, name)
@@ -162,7 +162,7 @@ def _work(request: Request, model: ModelSpec, notes: PlanNotes) -> RlWorkload:
     if request.max_steps is None:
         notes.defaults["max_steps"] = f"{_STEPS:,}, for which time and cost are shown (default)"
     work = check_spec(RlWorkload, values, where="the step")
-    _check(work, model)
+    _check_step(work, model)
     return work
 
 
@@ -178,7 +178,7 @@ def _adapter_sync(request: Request, *, is_frozen: bool) -> AdapterSync | None:
     return AdapterSync(requested)
 
 
-def _check(work: RlWorkload, model: ModelSpec) -> None:
+def _check_step(work: RlWorkload, model: ModelSpec) -> None:
     if not any(attention.causal for attention in model.attentions):
         raise SpecError(f"{model.name} generates no answers: name a model that does.")
     if work.output_cap < work.output_tokens:
@@ -209,10 +209,10 @@ def _sources(scene: HardwareScenario) -> list[Source]:
             f"{profile.name} generates no answers: name a --framework that does (verl, nemo-rl, "
             "openrlhf, slime, trl, prime-rl)."
         )
-    if reason := _lacking(question.work, rollouts):
+    if reason := _unsupported_part(question.work, rollouts):
         raise SearchSpaceError(f"{profile.name} {reason}")
     work = with_expert_adapters(question.work, question.request, question.model, profile)
-    engine_name = _engine(scene, profile.name, rollouts)
+    engine_name = _choose_engine(scene, profile.name, rollouts)
     engine = place.machine.catalogue.load_engine(engine_name).spec
     engine = engine_on(engine, place.machine.gpu, offline=True)
     engine = with_options(generating(engine, rollouts), question.request)
@@ -237,7 +237,7 @@ def _sources(scene: HardwareScenario) -> list[Source]:
     ]
 
 
-def _engine(scene: HardwareScenario, framework: str, rollouts: RolloutProfile) -> str:
+def _choose_engine(scene: HardwareScenario, framework: str, rollouts: RolloutProfile) -> str:
     """The engine that generates: the framework's, or another that it has."""
     engine_names = (rollouts.engine, *rollouts.engines)
     engine_name = scene.question.request.engine or rollouts.engine
@@ -259,7 +259,7 @@ def generating(engine: EngineProfile, rollouts: RolloutProfile) -> EngineProfile
     return limited(engine, rollouts.max_num_seqs) if rollouts.max_num_seqs else engine
 
 
-def _lacking(work: RlWorkload, rollouts: RolloutProfile) -> str:
+def _unsupported_part(work: RlWorkload, rollouts: RolloutProfile) -> str:
     """The part of the work that a framework cannot train on generated answers; empty: none."""
     if work.is_frozen and work.adapter not in rollouts.adapters:
         supported = " and ".join(rollouts.adapters) or "no adapters"
@@ -278,7 +278,7 @@ def _lacking(work: RlWorkload, rollouts: RolloutProfile) -> str:
 def _suits(question: WorkloadQuestion, framework: FrameworkProfile) -> bool:
     """Whether a framework generates answers and can train the requested step on them."""
     rollouts = framework.rollouts
-    return rollouts is not None and not _lacking(question.work, rollouts)
+    return rollouts is not None and not _unsupported_part(question.work, rollouts)
 
 
 def rl_mesh(
@@ -373,7 +373,7 @@ def rl_steps(candidates: Candidates) -> Mapping[str, TimedStep]:
     }
 
 
-def _settled(source: Source) -> dict[str, Value]:
+def _reproducing_answers(source: Source) -> dict[str, Value]:
     """The answers of a plan that the user left open."""
     if not isinstance(source, RlSource):
         raise TypeError(f"{source} is no reinforcement learning.")
@@ -397,7 +397,7 @@ def _settled(source: Source) -> dict[str, Value]:
     }
 
 
-def _question_words(setting: RlSetting) -> list[str]:
+def _question_lines(setting: RlSetting) -> list[str]:
     """The lines that describe a step."""
     work = setting.workload
     lengths = f"{work.input_tokens:,} tokens in, {work.output_tokens:,} out on average"
@@ -412,11 +412,11 @@ def _question_words(setting: RlSetting) -> list[str]:
     if models or passes:
         lines.append(f"Besides the update, the trainer computes {', '.join([*passes, *models])}")
     if work.is_frozen:
-        lines.append(_adapter_words(setting))
+        lines.append(_format_adapter_sync(setting))
     return lines
 
 
-def _adapter_words(setting: RlSetting) -> str:
+def _format_adapter_sync(setting: RlSetting) -> str:
     """A line on the trained adapter parameters and the weights that the engine gets."""
     work = setting.workload
     served = "the adapters only" if setting.serves_adapter else "all weights, adapters merged"
@@ -433,24 +433,24 @@ _ENGINE = {"tp": f"{ROLLOUT}tensor_parallel", "ep": f"{ROLLOUT}expert_parallel"}
 def layout(row: Mapping[str, object]) -> str:
     """``async(1) 24+40: tp2 ep8 / 20 x tp2``: placement with staleness, the split, the layouts."""
     partial = ["partial"] if row["partial_rollout"] else []
-    details = " ".join([*_older(row), *partial])
-    return f"{row['placement']}{f'({details})' if details else ''} {_split(row)}"
+    details = " ".join([*_format_staleness(row), *partial])
+    return f"{row['placement']}{f'({details})' if details else ''} {_format_split(row)}"
 
 
 def plan_words(row: Mapping[str, object]) -> str:
     """The same, with what stands in brackets in words behind it."""
-    older = [f"staleness {steps}" for steps in _older(row)]
+    older = [f"staleness {steps}" for steps in _format_staleness(row)]
     partial = ["partial rollouts"] if row["partial_rollout"] else []
-    return ", ".join([f"{row['placement']} {_split(row)}", *older, *partial])
+    return ", ".join([f"{row['placement']} {_format_split(row)}", *older, *partial])
 
 
-def _older(row: Mapping[str, object]) -> list[str]:
+def _format_staleness(row: Mapping[str, object]) -> list[str]:
     """The staleness, unless the placement implies it."""
     is_implied = row["placement"] == Placement.ONE_STEP_OFF.word or not row["staleness"]
     return [] if is_implied else [str(row["staleness"])]
 
 
-def _split(row: Mapping[str, object]) -> str:
+def _format_split(row: Mapping[str, object]) -> str:
     """``24+40: tp2 ep8 / 20 x tp2``: GPUs that train and generate, the trainer, the engines."""
     train, rollout = number_of_row(row, "train_gpus"), number_of_row(row, "rollout_gpus")
     has_separate_gpus = row["placement"] != Placement.COLOCATED.word
@@ -469,13 +469,13 @@ def _split(row: Mapping[str, object]) -> str:
     return f"{gpus}: {degrees} / {number:,.0f} x {split or 'tp1'}"
 
 
-def _blamed(candidates: Candidates, rule: str) -> str:
+def _format_broken_rule(candidates: Candidates, rule: str) -> str:
     """The values of a configuration that break a rule, and the nearest that would not."""
     if not isinstance(candidates, RlRuns):
         raise TypeError(f"{candidates!r} is no reinforcement learning.")
-    text = _broken_words(candidates).get(rule, "")
+    text = _broken_rule_texts(candidates).get(rule, "")
     remedies = _remedies(candidates).get(rule, {})
-    fixes = (_mended(candidates, rule, name, values) for name, values in remedies.items())
+    fixes = (_nearest_remedy(candidates, rule, name, values) for name, values in remedies.items())
     nearest = next(filter(None, fixes), "")
     if rule == "ranks" and not nearest:
         work = candidates.source.setting.workload
@@ -485,7 +485,7 @@ def _blamed(candidates: Candidates, rule: str) -> str:
     return f"{text}; nearest: {nearest}" if nearest else text
 
 
-def _broken_words(runs: RlRuns) -> dict[str, str]:
+def _broken_rule_texts(runs: RlRuns) -> dict[str, str]:
     """The values of the first configuration that each rule checks, as text by rule."""
     c, setting, name = runs.configurations, runs.source.setting, runs.source.profile
     rollouts, batch = setting.rollouts, first(c.global_batch_size)
@@ -527,7 +527,7 @@ def _remedies(runs: RlRuns) -> dict[str, dict[str, Sequence[float]]]:
     }
 
 
-def _mended(runs: RlRuns, rule: str, name: str, values: Sequence[float]) -> str:
+def _nearest_remedy(runs: RlRuns, rule: str, name: str, values: Sequence[float]) -> str:
     """The value nearest to a parameter's current one that satisfies a rule, as ``name=value``."""
     candidates = np.array(values, dtype=np.float64)
     codes = runs.otherwise(**{name: RlConfigurations.cast(name, candidates)}).rejected_by
@@ -553,7 +553,7 @@ RL = Workload(
     sources=_sources,
     objectives=lambda _: ("step_time", "memory_headroom"),
     ideal=ideal_framework,
-    settled=_settled,
+    settled=_reproducing_answers,
     usual=default_notes,
     unset=source_defaults,
     once=evaluate_single,
@@ -566,12 +566,12 @@ RL = Workload(
     batch="",
     wording=ResultWording(
         noun="plan",
-        question_lines=_question_words,
+        question_lines=_question_lines,
         in_short=plan_words,
         brief=plan_words,
         layout=layout,
         in_layout=(*DEGREES[:-1], *_RL_ONLY_PARAMETERS[:4], *_ENGINE.values(), "rollout_gpus"),
-        blamed=_blamed,
+        blamed=_format_broken_rule,
         legend=lambda _: (
             "layout: placement (staleness, partial rollouts), GPUs that train + generate: the "
             "trainer's split / engines x theirs"

@@ -62,7 +62,7 @@ class SavedPlan:
         return cls(
             workload=workload,
             answers={
-                name: _absolute(answer) if _is_file(name, answer) else answer
+                name: _absolute_path(answer) if _is_file(name, answer) else answer
                 for name, answer in settled_answers.items()
                 if answer is not None and name not in parameters
             },
@@ -111,7 +111,7 @@ class SavedPlan:
         parameters = _read_part(
             table, "parameters", terms_of(workload, "parameter", "pool"), errors
         )
-        texts, digests = _texts(table, errors), table.get("specs", {})
+        texts, digests = _read_texts(table, errors), table.get("specs", {})
         if not isinstance(digests, Mapping) or not all(
             isinstance(digest, str) for digest in digests.values()
         ):
@@ -143,7 +143,7 @@ class SavedPlan:
         lines += [f"{name} = {toml_value(getattr(self, name))}\n" for name in names]
         for name, table in tables.items():
             lines.append(f"\n[{name}]\n")
-            lines += [f"{_key(key)} = {toml_value(value)}\n" for key, value in table.items()]
+            lines += [f"{_toml_key(key)} = {toml_value(value)}\n" for key, value in table.items()]
         return "".join(lines)
 
     def to_json(self) -> str:
@@ -195,7 +195,7 @@ def single_answers(request: Request) -> dict[str, Value]:
     for name in terms_of(request.workload, "question"):
         answer = getattr(request, name, None)
         if answer not in (None, ALL) and not isinstance(answer, tuple | list):
-            answers[name] = _absolute(answer) if _is_file(name, answer) else answer
+            answers[name] = _absolute_path(answer) if _is_file(name, answer) else answer
     if request.specs is not None:
         answers["specs"] = str(request.specs.absolute())
     return answers
@@ -262,7 +262,7 @@ def _read_part(
     return parsed
 
 
-def _texts(table: Mapping[str, object], errors: list[str]) -> dict[str, str]:
+def _read_texts(table: Mapping[str, object], errors: list[str]) -> dict[str, str]:
     """The parts that are texts."""
     texts: dict[str, str] = {}
     for name in ("version", "specs_folder"):
@@ -279,12 +279,12 @@ def _is_file(name: str, answer: object) -> bool:
     return name == "prices" or (str(answer).endswith(".toml") and os.path.isfile(str(answer)))
 
 
-def _absolute(path: object) -> str:
+def _absolute_path(path: object) -> str:
     """A path that means the same file from every working directory."""
     return str(Path(str(path)).absolute())
 
 
-def _key(name: str) -> str:
+def _toml_key(name: str) -> str:
     return name if name.replace("_", "").isalnum() and name.isascii() else json.dumps(name)
 
 

@@ -231,10 +231,19 @@ def on_gpus(scene: HardwareScenario) -> HardwareScenario:
     question = scene.question
     model, name = question.model, str(question.request.model)
     is_named = "/" in name and not name.endswith(".toml")
-    if is_named or _has_types(scene) or not _is_unpacked(stored_types(model)[1], _gpus(scene)):
+    if (
+        is_named
+        or _has_weight_formats(scene)
+        or not _is_unpacked(stored_types(model)[1], _all_gpus(scene))
+    ):
         return scene
     checkpoint = next(
-        (other for other in _others(scene) if _suits(other.quantization, _gpus(scene))), None
+        (
+            other
+            for other in _further_checkpoints(scene)
+            if _multiplies_format(other.quantization, _all_gpus(scene))
+        ),
+        None,
     )
     if checkpoint is None:
         return scene
@@ -247,9 +256,11 @@ def weights_note(scene: HardwareScenario) -> Mapping[str, str]:
     """A note on the weight types of a scenario of `on_gpus`, if several are published."""
     model = scene.question.model
     suited = [
-        checkpoint for checkpoint in _others(scene) if _suits(checkpoint.quantization, _gpus(scene))
+        checkpoint
+        for checkpoint in _further_checkpoints(scene)
+        if _multiplies_format(checkpoint.quantization, _all_gpus(scene))
     ]
-    if not suited or _has_types(scene):
+    if not suited or _has_weight_formats(scene):
         return {}
     name = str(scene.question.request.model)
     published = scene.place.machine.catalogue.load_model(name)
@@ -276,18 +287,18 @@ def words_of(model: ModelSpec) -> str:
     return f"{dense}, experts {experts}"
 
 
-def _has_types(scene: HardwareScenario) -> bool:
+def _has_weight_formats(scene: HardwareScenario) -> bool:
     """Whether the types of weights are set."""
     return bool({*_PUBLISHED_TYPES} & set(scene.question.request.settings))
 
 
-def _gpus(scene: HardwareScenario) -> list[GpuSpec]:
+def _all_gpus(scene: HardwareScenario) -> list[GpuSpec]:
     return [place.machine.gpu for place in (scene.place, *scene.others.values())]
 
 
-def _others(scene: HardwareScenario) -> list[Checkpoint]:
+def _further_checkpoints(scene: HardwareScenario) -> list[Checkpoint]:
     """Further published checkpoints that the engine serves on all the GPUs."""
-    engine, vendors = scene.profile, {gpu.vendor for gpu in _gpus(scene)}
+    engine, vendors = scene.profile, {gpu.vendor for gpu in _all_gpus(scene)}
     return [
         checkpoint
         for checkpoint in scene.question.model.checkpoints
@@ -305,7 +316,7 @@ def _is_unpacked(quantization: str, gpus: Sequence[GpuSpec]) -> bool:
     )
 
 
-def _suits(quantization: str, gpus: Sequence[GpuSpec]) -> bool:
+def _multiplies_format(quantization: str, gpus: Sequence[GpuSpec]) -> bool:
     """Whether every GPU multiplies a type as narrow as it is stored."""
     return all(_is_multiplied(Quantization[quantization.upper()], gpu) for gpu in gpus)
 
@@ -340,7 +351,7 @@ def make_serving_question(
     model = catalogue.load_model(str(request.model))
     notes.copy(str(request.model), model.name)
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
-    work = _work(request, model, notes)
+    work = _make_workload(request, model, notes)
     if work.embeds:
         _refuse_answer_options(request)
         model = embedder_of(model)
@@ -368,7 +379,7 @@ def make_serving_question(
     )
 
 
-def _put_sound(
+def _add_audio_tokens(
     request: Request, model: ModelSpec, lengths: dict[str, Any], notes: PlanNotes
 ) -> None:
     """Add the tokens of a prompt's sound to ``lengths``, if the request sets no input tokens.
@@ -411,7 +422,7 @@ def _refuse_answer_options(request: Request) -> None:
         raise SpecError("Drafts are of generated tokens: leave out --draft-tokens.")
 
 
-def _work(request: Request, model: ModelSpec, notes: PlanNotes) -> ServingWorkload:
+def _make_workload(request: Request, model: ModelSpec, notes: PlanNotes) -> ServingWorkload:
     lengths: dict[str, Any] = {}
     for name in terms_about("length", "serve"):
         num_tokens = getattr(request, name)
@@ -424,7 +435,7 @@ def _work(request: Request, model: ModelSpec, notes: PlanNotes) -> ServingWorklo
         text = f"{USUAL_TOKENS:,} of text (default), and those of the images"
         notes.defaults["input_tokens"] = f"{lengths['input_tokens']:,}: {text}"
     if request.audio_seconds:
-        _put_sound(request, model, lengths, notes)
+        _add_audio_tokens(request, model, lengths, notes)
     fields_of = {field.name for field in fields(ServingWorkload)} - {*terms_about("image")}
     questions = [name for name in terms_of("serve", "question") if name in fields_of]
     values = {name: getattr(request, name) for name in questions}
@@ -434,9 +445,9 @@ def _work(request: Request, model: ModelSpec, notes: PlanNotes) -> ServingWorklo
         if getattr(request, name) is None and variation:
             notes.defaults[name] = f"{variation:g} (as measured of services; 0: all as long)"
     values["lora_rank"] = request.lora_rank or 0
-    values["lora_targets"] = _targets(request)
-    values["draft_method"] = method = _method(request, model)
-    drafted, steps = _drafted(request), request.draft_steps
+    values["lora_targets"] = _lora_targets(request)
+    values["draft_method"] = method = _draft_method(request, model)
+    drafted, steps = _draft_tokens(request), request.draft_steps
     values["draft_tokens"] = drafted
     if drafted and steps and steps > drafted:
         raise SpecError(
@@ -492,13 +503,13 @@ def variations_of(request: Request) -> dict[str, float]:
     return {name: defaults[name] if value is None else value for name, value in answers.items()}
 
 
-def _drafted(request: Request) -> int:
+def _draft_tokens(request: Request) -> int:
     """Drafted tokens of a step; the largest of several numbers."""
     draft_tokens = request.draft_tokens
     return draft_tokens if isinstance(draft_tokens, int) else max(draft_tokens)
 
 
-def _method(request: Request, model: ModelSpec) -> DraftMethod:
+def _draft_method(request: Request, model: ModelSpec) -> DraftMethod:
     """The draft method: the requested one, a named draft model, or the model's MTP modules."""
     method_name = request.draft_method
     modules = max(model.num_nextn_predict_layers, model.mtp_num_layers)
@@ -518,7 +529,7 @@ def _method(request: Request, model: ModelSpec) -> DraftMethod:
     return method
 
 
-def _targets(request: Request) -> AdapterTargets:
+def _lora_targets(request: Request) -> AdapterTargets:
     targets = request.lora_targets
     if targets and not request.lora_rank:
         raise SpecError("--lora-targets needs --lora-rank.")
@@ -540,7 +551,7 @@ def draft_of(request: Request, model: ModelSpec, catalogue: Catalogue) -> ModelS
     if not request.draft_tokens:
         return None
     if request.draft_model is None:
-        return head_of(model, _method(request, model))
+        return head_of(model, _draft_method(request, model))
     draft = catalogue.load_model(request.draft_model)
     if draft.vocab_size != model.vocab_size:
         raise SpecError(

@@ -162,7 +162,7 @@ def requests(setting: ServingSetting) -> list[str]:
     if work.reuse is not None:
         parts.append(f"{format_percent(work.reuse.endless)} of prompts were used before")
     if work.draft_tokens:
-        parts.append(_drafted(work))
+        parts.append(_format_drafts(work))
     if work.embedding_bits is not None:
         parts.append(f"embedding and logits in {work.embedding_bits} bits")
     if work.redundant_experts:
@@ -179,7 +179,7 @@ def requests(setting: ServingSetting) -> list[str]:
     return [f"Requests: {', '.join(parts)}"]
 
 
-def _drafted(work: ServingWorkload) -> str:
+def _format_drafts(work: ServingWorkload) -> str:
     """Draft tokens and their acceptance rate as text, with a hint if none is accepted."""
     if work.acceptance_rate:
         tokens = f"{work.draft_tokens} draft tokens"
@@ -191,13 +191,13 @@ def _drafted(work: ServingWorkload) -> str:
 
 def layout(row: Mapping[str, object]) -> str:
     """``8 x tp4``: replicas and how each is split; ``2 x tp1 + 3 x tp2``: prefill and decode."""
-    workers = f"{row['replicas']:,} x {_split(row, '')}"
+    workers = f"{row['replicas']:,} x {_format_degrees(row, '')}"
     if row.get("prefill_replicas") is None:
         return workers
-    return f"{row['prefill_replicas']:,} x {_split(row, PREFILL)} + {workers}"
+    return f"{row['prefill_replicas']:,} x {_format_degrees(row, PREFILL)} + {workers}"
 
 
-def _split(row: Mapping[str, object], prefix: str) -> str:
+def _format_degrees(row: Mapping[str, object], prefix: str) -> str:
     degrees = {
         abbreviation: number_of_row(row, prefix + name) if row[prefix + name] else 1
         for abbreviation, name in _DEGREES.items()
@@ -206,30 +206,30 @@ def _split(row: Mapping[str, object], prefix: str) -> str:
     return " ".join(parts) or "tp1"
 
 
-def _in_short(row: Mapping[str, object]) -> str:
+def _format_short(row: Mapping[str, object]) -> str:
     """The layout, the types, and the requests at once."""
     types = f"{row['quantization']}, {row['kv_cache']} cache"
     return f"{layout(row)}, {types}, concurrency {row['concurrency']:,}"
 
 
-def _brief(row: Mapping[str, object]) -> str:
+def _format_brief(row: Mapping[str, object]) -> str:
     """The replicas or the workers, the types, and the requests at once."""
-    workers, per_worker = f"{row['replicas']:,} x {_split(row, '')}", "in each replica"
+    workers, per_worker = f"{row['replicas']:,} x {_format_degrees(row, '')}", "in each replica"
     if row.get("prefill_replicas") is not None:
-        before = f"{row['prefill_replicas']:,} x {_split(row, PREFILL)} for prefill"
+        before = f"{row['prefill_replicas']:,} x {_format_degrees(row, PREFILL)} for prefill"
         workers, per_worker = f"{before} + {workers} for decode", "in each"
     types = f"{row['quantization']}, {row['kv_cache']} cache"
     return f"{workers}, {types}, {row['concurrency']:,} requests {per_worker}"
 
 
-def _blamed(candidates: Candidates, rule: str) -> str:
+def _format_broken_rule(candidates: Candidates, rule: str) -> str:
     """The degrees and types of a configuration."""
     row = candidates.row
     names = ("num_gpus", *_DEGREES.values(), *terms_about("number_format", "serve"))
     return " ".join(f"{name}={row[name]}" for name in names)
 
 
-def _room(row: Mapping[str, object], max_requests: int) -> str:
+def _format_room(row: Mapping[str, object], max_requests: int) -> str:
     """How many of the requests find room; empty where it is not their number that lacks it."""
     number = number_of_row(row, "concurrency")
     return f"room for {max_requests:,} of {number:,} requests" if max_requests < number else ""
@@ -247,10 +247,10 @@ SERVING_WORDS = ResultWording(
     question_lines=requests,
     layout=layout,
     in_layout=tuple(_DEGREES.values()),
-    in_short=_in_short,
-    brief=_brief,
-    blamed=_blamed,
-    room=_room,
+    in_short=_format_short,
+    brief=_format_brief,
+    blamed=_format_broken_rule,
+    room=_format_room,
     legend=_legend,
     results=lambda _: (
         "time_to_first_token_s",
@@ -266,7 +266,7 @@ SERVING_WORDS = ResultWording(
 
 BATCH_WORDS = replace(
     SERVING_WORDS,
-    room=_room,
+    room=_format_room,
     results=lambda _: (
         "prefill_latency_s",
         "decode_latency_s",
@@ -300,7 +300,7 @@ _NUMBERS = ("replicas", "prefill_replicas")
 def _sources(scene: HardwareScenario) -> list[Source]:
     request = scene.question.request
     _check_streams(scene)
-    modes = _modes(request)
+    modes = _parse_modes(request)
     if scene.question.work.embeds:
         modes = _without_answers(scene, modes)
     elif not scene.profile.scheduler.continuous:
@@ -324,7 +324,7 @@ def _sources(scene: HardwareScenario) -> list[Source]:
         for place in hardware_choices:
             _check_kernels(scene, place)
         if mode == DISAGGREGATED:
-            sources.append(_pools(scene, mesh, {**settings, **of_pools}, rate))
+            sources.append(_pool_source(scene, mesh, {**settings, **of_pools}, rate))
             continue
         sources.append(
             ReplicaSource(
@@ -333,13 +333,13 @@ def _sources(scene: HardwareScenario) -> list[Source]:
                 counts=scene.question.counts,
                 request_rate=rate,
                 site=scene.place.site,
-                waits=_waits(scene, mesh),
+                waits=_has_waiting_requests(scene, mesh),
             )
         )
     return [_counted_on(source, request.limit_confidence) for source in sources]
 
 
-def _waits(scene: HardwareScenario, mesh: OpenMesh[ServingConfigurations]) -> bool:
+def _has_waiting_requests(scene: HardwareScenario, mesh: OpenMesh[ServingConfigurations]) -> bool:
     """Whether the concurrency is an offered load; the engine then holds what fits in memory.
 
     Several values are a search over batch slots. For engines with slots, one value is their
@@ -374,7 +374,7 @@ def _batch_sources(scene: HardwareScenario) -> list[Source]:
     ]
 
 
-def _pools(
+def _pool_source(
     scene: HardwareScenario,
     mesh: OpenMesh[ServingConfigurations],
     settings: Mapping[str, object],
@@ -390,7 +390,7 @@ def _pools(
         for name, value in settings.items()
         if name not in shared_settings and name not in _NUMBERS
     }
-    replicas, prefill_replicas = (_number(name, settings.get(name)) for name in _NUMBERS)
+    replicas, prefill_replicas = (_number_of_workers(name, settings.get(name)) for name in _NUMBERS)
     if not scene.question.counts and (replicas is None) != (prefill_replicas is None):
         raise SearchSpaceError("Give replicas and prefill_replicas together, or --gpus with one.")
     setting, counts = _setting(scene, scene.place), scene.question.counts
@@ -407,7 +407,7 @@ def _pools(
             request_rate=rate,
             replicas=replicas,
             prefill_replicas=prefill_replicas,
-            waits=_waits(scene, mesh),
+            waits=_has_waiting_requests(scene, mesh),
         ),
         counts=counts,
         site=scene.place.site,
@@ -415,7 +415,7 @@ def _pools(
     )
 
 
-def _number(name: str, value: object) -> int | None:
+def _number_of_workers(name: str, value: object) -> int | None:
     """One number of workers."""
     if value is None:
         return None
@@ -528,7 +528,7 @@ def _check_kernels(scene: HardwareScenario, place: PricedHardware) -> None:
         )
 
 
-def _modes(request: Request) -> list[str]:
+def _parse_modes(request: Request) -> list[str]:
     """The modes asked for; of one configuration aggregated where none is."""
     defaults = (AGGREGATED,) if request.space == SINGLE else MODES
     modes = [request.mode] if isinstance(request.mode, str) else list(request.mode or defaults)
@@ -568,7 +568,7 @@ def _limits(question: WorkloadQuestion, source: Source) -> dict[str, float]:
     return bounds
 
 
-def _furthest(question: WorkloadQuestion) -> float:
+def _front_factor(question: WorkloadQuestion) -> float:
     """The factor on the best cost where the front ends; infinite if the user limits the cost."""
     request = question.request
     limits = terms_of(request.workload, "limit")
@@ -586,7 +586,7 @@ def _assumed(question: WorkloadQuestion) -> dict[str, float]:
     return {name: bound for name, bound in limits.items() if name not in others}
 
 
-def _settled(source: Source) -> dict[str, Value]:
+def _reproducing_answers(source: Source) -> dict[str, Value]:
     """The answers of a plan that the user left open or gave several values of."""
     setting = source.setting
     if not isinstance(setting, ServingSetting):
@@ -600,9 +600,9 @@ def _settled(source: Source) -> dict[str, Value]:
     return answers
 
 
-def _free(request: Request, burst: int | None) -> dict[str, Sequence[float]]:
+def _open_values(request: Request, burst: int | None) -> dict[str, Sequence[float]]:
     """With a rate or a burst and no concurrency, all concurrencies; of a number that all of it."""
-    if "concurrency" in request.settings or len(_modes(request)) > 1:
+    if "concurrency" in request.settings or len(_parse_modes(request)) > 1:
         return {}
     if request.num_requests is not None and request.request_rate is None:
         return {"concurrency": [min(request.num_requests, LARGEST_BATCH)]}
@@ -611,7 +611,7 @@ def _free(request: Request, burst: int | None) -> dict[str, Sequence[float]]:
     return {}
 
 
-def _fitting(source: Source, configurations: ConfigurationTable) -> dict[str, float]:
+def _fitting_settings(source: Source, configurations: ConfigurationTable) -> dict[str, float]:
     """The highest concurrency that fits in memory."""
     number = max_concurrency(source, configurations)
     return {"concurrency": number} if number else {}
@@ -626,15 +626,15 @@ SERVE = Workload(
     objectives=_objectives,
     limits=_limits,
     tried=tried_types,
-    furthest=_furthest,
+    furthest=_front_factor,
     assumed=_assumed,
     ideal=ideal_engine,
-    settled=_settled,
+    settled=_reproducing_answers,
     fitted=on_gpus,
     differs=weights_note,
     once=serve_once,
-    free=_free,
-    fitting=_fitting,
+    free=_open_values,
+    fitting=_fitting_settings,
     wording=SERVING_WORDS,
     other_gpus=("prefill_gpu",),
     precision="quantization",
@@ -656,7 +656,7 @@ INFERENCE = Workload(
     sources=_batch_sources,
     objectives=lambda _: ("throughput_per_gpu", "request_latency"),
     tried=tried_types,
-    furthest=_furthest,
+    furthest=_front_factor,
     # Answers of static batches come at their end.
     assumed=lambda question: (
         {}
@@ -664,11 +664,11 @@ INFERENCE = Workload(
         else assumed_for_batches(question.request.constraints, question.work.output_tokens)
     ),
     ideal=ideal_engine,
-    settled=_settled,
+    settled=_reproducing_answers,
     fitted=on_gpus,
     differs=weights_note,
     once=batch_once,
-    fitting=_fitting,
+    fitting=_fitting_settings,
     wording=BATCH_WORDS,
     precision="quantization",
     open_facts=open_serving,

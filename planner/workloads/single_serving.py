@@ -38,21 +38,25 @@ def serve_once(source: Source, num_requests: int | None = None) -> Evaluation:
     if num_requests is not None and not 1 <= num_requests <= LARGEST_BATCH:
         raise SearchSpaceError(f"A burst has 1 to {LARGEST_BATCH:,} requests.")
     if isinstance(source, PoolSource):
-        return _of_pools(source, num_requests)
+        return _serve_pools_once(source, num_requests)
     if not isinstance(source, ReplicaSource):
         raise TypeError(f"{source} does not serve.")
     configurations = source.mesh.flat()
     if num_requests is None:
-        return Evaluation(candidates=_at_load(source, _no_more_than_sent(source, configurations)))
+        return Evaluation(
+            candidates=_evaluate_at_load(source, _limit_to_clients(source, configurations))
+        )
     # The concurrency of a number of requests is that of clients.
     is_bounded = configurations.size == 1 and source.setting.workload.num_requests is None
     slots = _first(configurations.concurrency) if is_bounded else None
-    served = _burst_of(_drained(source, configurations, num_requests, slots), num_requests)
-    candidates = _at_load(source, _no_more_than_sent(source, configurations))
+    served = _simulate_burst(
+        _burst_replicas(source, configurations, num_requests, slots), num_requests
+    )
+    candidates = _evaluate_at_load(source, _limit_to_clients(source, configurations))
     return _with_burst(candidates, served)
 
 
-def _no_more_than_sent(
+def _limit_to_clients(
     source: ReplicaSource, configurations: ServingConfigurations
 ) -> ServingConfigurations:
     """Configurations with no more requests at once in a replica than clients send to it."""
@@ -65,7 +69,7 @@ def _no_more_than_sent(
     )
 
 
-def _drained(
+def _burst_replicas(
     source: ReplicaSource, configurations: ServingConfigurations, number: int, slots: float | None
 ) -> Replicas:
     """Replicas of clients who send ``number`` requests at once, at most ``slots`` a replica."""
@@ -85,7 +89,7 @@ def _drained(
     return replace(source, setting=setting, request_rate=None, waits=True).judged(c)
 
 
-def _burst_of(drained: Replicas, num_requests: int) -> Burst:
+def _simulate_burst(drained: Replicas, num_requests: int) -> Burst:
     """The burst, as its replicas drain."""
     replicas = _first(drained.num_gpus / drained.configurations.replica_gpus)
     at_once = drained.setting.engine.scheduler.max_num_seqs * drained.held.attention_data_parallel
@@ -105,9 +109,9 @@ def _first(values: FloatArray) -> float:
     return float(np.ravel(values)[0])
 
 
-def _of_pools(source: PoolSource, num_requests: int | None) -> Evaluation:
+def _serve_pools_once(source: PoolSource, num_requests: int | None) -> Evaluation:
     """The one configuration of pools, of a burst with as many places as find room for it."""
-    configurations = _pools(source, num_requests)
+    configurations = _single_pools(source, num_requests)
     is_burst = source.setting.workload.request_rate is None and num_requests is not None
     if is_burst and configurations.size > 1:
         evaluated = source.judged(configurations)
@@ -117,7 +121,7 @@ def _of_pools(source: PoolSource, num_requests: int | None) -> Evaluation:
             (slots < (num_requests or 0) + configurations.replicas) & (codes == 0)
         )
         configurations = configurations.rows(fitting[-1:] if fitting.size else np.zeros(1, np.intp))
-    candidates = _at_load(source, configurations)
+    candidates = _evaluate_at_load(source, configurations)
     if num_requests is None or np.ravel(candidates.rejected_by)[0]:
         return Evaluation(candidates=candidates)
     return _with_burst(candidates, pooled_burst(source.setting, candidates.pools, num_requests))
@@ -136,7 +140,7 @@ def _with_burst(candidates: Deployments, served: Burst | None) -> Evaluation:
     return Evaluation(candidates=candidates, more=columns, detail=served)
 
 
-def _pools(source: PoolSource, num_requests: int | None) -> PoolConfigurations:
+def _single_pools(source: PoolSource, num_requests: int | None) -> PoolConfigurations:
     """The one configuration of pools; unspecified numbers of workers fill the GPUs."""
     prefill = one_each(source.space.prefill_mesh, "concurrency")
     decode = one_each(source.space.decode_mesh, "max_num_batched_tokens")
@@ -145,7 +149,7 @@ def _pools(source: PoolSource, num_requests: int | None) -> PoolConfigurations:
     if source.setting.workload.request_rate is None and num_requests is None:
         layouts = decode.size
     gpus_per_worker = [int(table.replica_gpus[0]) for table in (prefill, decode)]
-    numbers = _numbers(source, gpus_per_worker[0], gpus_per_worker[1])
+    numbers = _worker_numbers(source, gpus_per_worker[0], gpus_per_worker[1])
     if len(numbers) * prefill.size * layouts != 1:
         raise SearchSpaceError(
             f"That is {len(numbers) * prefill.size * layouts:,} configurations of prefill "
@@ -155,7 +159,7 @@ def _pools(source: PoolSource, num_requests: int | None) -> PoolConfigurations:
     return PoolConfigurations.pooled(prefill, decode, np.array([first]), np.array([second]))
 
 
-def _numbers(source: PoolSource, prefill: int, decode: int) -> list[tuple[float, float]]:
+def _worker_numbers(source: PoolSource, prefill: int, decode: int) -> list[tuple[float, float]]:
     """Numbers of prefill and decode workers of so many GPUs each."""
     requested = source.space.prefill_replicas, source.space.replicas
     if None not in requested and not source.counts:
@@ -167,7 +171,7 @@ def _numbers(source: PoolSource, prefill: int, decode: int) -> list[tuple[float,
     ]
 
 
-def _at_load(source: ReplicaSource | PoolSource, configurations: Any) -> Any:
+def _evaluate_at_load(source: ReplicaSource | PoolSource, configurations: Any) -> Any:
     """The configuration at the request rate of its workload.
 
     Of several concurrencies, the lowest that reaches the rate; the capacity is the highest of all.
@@ -193,10 +197,10 @@ def _at_load(source: ReplicaSource | PoolSource, configurations: Any) -> Any:
         return source.judged(configurations.rows([0])).at_load
     if source.setting.workload.num_requests is not None:
         return source.judged(configurations.rows([best])).at_load
-    raise InfeasibleError(_too_fast(configurations.rows([best]), capacities[best], rate))
+    raise InfeasibleError(_overload_message(configurations.rows([best]), capacities[best], rate))
 
 
-def _too_fast(c: ServingConfigurations, capacity: float, rate: float) -> str:
+def _overload_message(c: ServingConfigurations, capacity: float, rate: float) -> str:
     """The message for a rate above the capacity of one configuration."""
     concurrency = f"{c.concurrency[0]:,.0f} requests in each"
     if isinstance(c, PoolConfigurations):

@@ -142,7 +142,7 @@ def prompts_of(request: Request) -> PromptLengths:
 
     Raises SpecError if a file cannot be read.
     """
-    if question := _measured_by(request):
+    if question := _measured_question(request):
         return _measured_prompts(question, str(getattr(request, question)))
     return _lognormal(float(request.input_tokens or 0), request.input_variation or 0.0)
 
@@ -152,7 +152,7 @@ def _lognormal(mean: float, variation: float) -> PromptLengths:
     normal = NormalDist()
     scores = [normal.inv_cdf((place + 0.5) / _QUANTILES) for place in range(_QUANTILES)]
     weights = np.full(_QUANTILES, 1 / _QUANTILES)
-    return _fitted(np.exp(spread * np.array(scores)), weights, mean, variation)
+    return _fit_lengths(np.exp(spread * np.array(scores)), weights, mean, variation)
 
 
 def _measured_prompts(question: str, text: str) -> PromptLengths:
@@ -170,12 +170,12 @@ def _measured_prompts(question: str, text: str) -> PromptLengths:
     powers = np.arange(len(shipped.histogram))[:, None] + inside
     weights = np.repeat(shipped.histogram, _PER_BIN) / (_PER_BIN * sum(shipped.histogram))
     answers = shipped.answers
-    return _fitted(
+    return _fit_lengths(
         2.0 ** powers.ravel(), weights, answers["input_tokens"], answers["input_variation"]
     )
 
 
-def _fitted(
+def _fit_lengths(
     lengths: FloatArray, weights: FloatArray, mean: float, variation: float
 ) -> PromptLengths:
     """Lengths as a power of some, which gives them a mean and a coefficient of variation."""
@@ -260,7 +260,7 @@ def answers_of(
 
 def measured_answers(request: Request) -> Mapping[str, object]:
     """Rates and lengths from the trace or lengths of a request, by term; empty without them."""
-    question = _measured_by(request)
+    question = _measured_question(request)
     return (
         answers_of(question, str(getattr(request, question)), request.prompt_range)
         if question
@@ -268,13 +268,13 @@ def measured_answers(request: Request) -> Mapping[str, object]:
     )
 
 
-def _measured_by(request: Request) -> str:
+def _measured_question(request: Request) -> str:
     return next((name for name in _MEASURED if getattr(request, name) is not None), "")
 
 
 def trace_of(path: Path, part: str | None = None) -> Trace:
     """The trace of a file, or a part of it by prompts; cached while the file is unchanged."""
-    return _read(*state_of(path), part)
+    return _read_trace_part(*state_of(path), part)
 
 
 def state_of(path: Path) -> tuple[Path, int, int]:
@@ -287,10 +287,10 @@ def state_of(path: Path) -> tuple[Path, int, int]:
 
 
 @cache
-def _read(path: Path, changed: int, size: int, part: str | None) -> Trace:
+def _read_trace_part(path: Path, changed: int, size: int, part: str | None) -> Trace:
     if part is None:
         return read_trace(path)
-    trace, length_range = _read(path, changed, size, None), read_range(part)
+    trace, length_range = _read_trace_part(path, changed, size, None), read_range(part)
     is_within = (trace.input_tokens > length_range.above) & (
         trace.input_tokens <= length_range.most
     )
@@ -308,7 +308,7 @@ def _read(path: Path, changed: int, size: int, part: str | None) -> Trace:
 
 @cache
 def _arrivals(path: Path, changed: int, size: int, part: str | None, drawn: bool) -> Arrivals:
-    trace = _read(path, changed, size, part)
+    trace = _read_trace_part(path, changed, size, part)
     return measured_arrivals(trace.times, trace.input_tokens, trace.output_tokens, drawn)
 
 
@@ -333,7 +333,7 @@ def arrivals_of(request: Request, drawn: bool = False) -> Arrivals:
 def traffic_defaults(request: Request) -> Mapping[str, str]:
     """The sources of lengths and request rate that come from measured traffic, by term."""
     defaults: dict[str, str] = {}
-    if question := _measured_by(request):
+    if question := _measured_question(request):
         measured_name = str(getattr(request, question))
         shipped = shipped_lengths().get(measured_name) if question == "lengths" else None
         trace = None if shipped else trace_of(Path(measured_name), request.prompt_range)

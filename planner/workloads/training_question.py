@@ -74,7 +74,7 @@ def adapter_kind(request: Request) -> AdapterKind:
 
     Raises SearchSpaceError if it is unknown.
     """
-    return _word("adapter", str(request.adapter), AdapterKind)
+    return _parse_member("adapter", str(request.adapter), AdapterKind)
 
 
 def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict[str, object]:
@@ -83,10 +83,10 @@ def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict
     Raises SearchSpaceError if one of them is unknown, impossible, or useless without an adapter.
     """
     kind = adapter_kind(request)
-    _refuse_useless(request, kind)
+    _refuse_unused_options(request, kind)
     if kind is AdapterKind.NONE:
         return {"adapter": kind}
-    saved = _word("modules_to_save", saved_modules(request.modules_to_save), SavedModules)
+    saved = _parse_member("modules_to_save", saved_modules(request.modules_to_save), SavedModules)
     if is_one_end(request.modules_to_save):
         named = f"{request.modules_to_save} alone is not predicted"
         defaults["modules_to_save"] = f"embedding and logits ({named}: both are counted)"
@@ -94,7 +94,7 @@ def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict
     if not kind.is_low_rank:
         return fields | {
             "lora_targets": AdapterTargets.QUERY_VALUE,
-            VIRTUAL_TOKENS: _count("virtual_tokens", request.virtual_tokens, defaults),
+            VIRTUAL_TOKENS: _parse_count("virtual_tokens", request.virtual_tokens, defaults),
         }
     if kind is AdapterKind.QLORA:
         fields["double_quantization"] = request.double_quantization
@@ -107,8 +107,10 @@ def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict
         targets = AdapterTargets.ATTENTION
         defaults["lora_targets"] = f"{targets} (default)"
     return fields | {
-        "lora_rank": _count("lora_rank", request.lora_rank, defaults),
-        "lora_targets": _word("lora_targets", parse_adapter_targets(targets), AdapterTargets),
+        "lora_rank": _parse_count("lora_rank", request.lora_rank, defaults),
+        "lora_targets": _parse_member(
+            "lora_targets", parse_adapter_targets(targets), AdapterTargets
+        ),
     }
 
 
@@ -122,7 +124,7 @@ def with_expert_adapters(
     requested = request.expert_adapters
     is_wide = work.adapter.is_low_rank and work.lora_targets is AdapterTargets.ALL_LINEAR
     if requested is not None:
-        adapters = _word("expert_adapters", requested, ExpertAdapters)
+        adapters = _parse_member("expert_adapters", requested, ExpertAdapters)
         if adapters is not ExpertAdapters.NONE and not (is_wide and model.num_experts):
             raise SearchSpaceError(
                 "expert_adapters needs lora_targets all_linear and a model with routed experts."
@@ -174,7 +176,7 @@ def sample_fields(
 
     Raises SearchSpaceError if one of them is unknown, impossible or useless.
     """
-    padding = _word("padding", request.padding or Padding.PACKED, Padding)
+    padding = _parse_member("padding", request.padding or Padding.PACKED, Padding)
     mean, deviation = request.mean_sample_length, request.sample_length_deviation
     if padding is Padding.PACKED:
         counted = request.num_samples is not None and deviation is None
@@ -185,7 +187,7 @@ def sample_fields(
                 "longest, full or none, or num_samples."
             )
         return {}
-    if mean is None or not _is_whole(mean, 1, sequence_length):
+    if mean is None or not _is_int_between(mean, 1, sequence_length):
         raise SearchSpaceError(
             f"padding {padding} needs mean_sample_length, a whole number of tokens from 1 to "
             f"those of a sequence, {sequence_length:,}."
@@ -204,7 +206,7 @@ def sample_answers(work: TrainingWorkload) -> dict[str, Value]:
     return answers | {PADDING: str(work.padding)}
 
 
-def _refuse_useless(request: Request, kind: AdapterKind) -> None:
+def _refuse_unused_options(request: Request, kind: AdapterKind) -> None:
     """Refuse options that this kind of adapter does not use."""
     has_virtual = kind in (AdapterKind.PROMPT, AdapterKind.PREFIX)
     may_save = kind is not AdapterKind.NONE or request.modules_to_save == "none"
@@ -222,13 +224,13 @@ def _refuse_useless(request: Request, kind: AdapterKind) -> None:
             raise SearchSpaceError(f"{name} needs an adapter{which}.")
 
 
-def _count(name: str, count: int | None, defaults: MutableMapping[str, str]) -> int:
+def _parse_count(name: str, count: int | None, defaults: MutableMapping[str, str]) -> int:
     """A number of an adapter, within its limits; the default is noted."""
     default, maximum = _COUNTS[name]
     if count is None:
         defaults[name] = f"{default} (default)"
         return default
-    if not _is_whole(count, 1, maximum):
+    if not _is_int_between(count, 1, maximum):
         raise SearchSpaceError(f"{name} is a whole number from 1 to {maximum:,}, not {count!r}.")
     return count
 
@@ -244,7 +246,7 @@ def mtp_num_layers(request: Request, model: ModelSpec, defaults: MutableMapping[
         if published:
             defaults["mtp_num_layers"] = f"{published} (published run of {model.name})"
         return published
-    if not _is_whole(num_layers, 0, MOST_MODULES):
+    if not _is_int_between(num_layers, 0, MOST_MODULES):
         raise SearchSpaceError(
             f"mtp_num_layers is a whole number from 0 to {MOST_MODULES}, not {num_layers!r}."
         )
@@ -255,11 +257,11 @@ def mtp_num_layers(request: Request, model: ModelSpec, defaults: MutableMapping[
     return num_layers
 
 
-def _is_whole(value: object, minimum: int, maximum: int) -> bool:
+def _is_int_between(value: object, minimum: int, maximum: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum
 
 
-def _word(name: str, word: str, kind: type[_Words]) -> _Words:
+def _parse_member(name: str, word: str, kind: type[_Words]) -> _Words:
     """The member of an enumeration that ``word`` names, in any case, with dashes or underscores."""
     text = str(word).strip().lower().replace("-", "_")
     if text not in list(kind):
@@ -303,11 +305,11 @@ def with_tokens(
         origin = f"{steps:,} steps"
     elif request.num_samples is not None:
         samples = parse_int(request.num_samples, "num_samples", 1)
-        tokens_per_sample, text = _tokens_of_each(work, request)
+        tokens_per_sample, text = _tokens_per_sample(work, request)
         tokens = epochs * samples * tokens_per_sample
         origin = f"{epochs:g} x {samples:,} samples of {text}"
     else:
-        tokens, origin = _assumed(work.training_objective, model)
+        tokens, origin = _assumed_tokens(work.training_objective, model)
     if not 0 < tokens < _MOST:
         raise SpecError(f"A run of {origin} has {tokens:g} tokens: no run has {_MOST:g} or more.")
     text = f"{tokens / 1e9:,.0f} billion" if tokens >= 1e9 else format_large(tokens)
@@ -320,7 +322,7 @@ def with_tokens(
     return replace(work, total_tokens=tokens)
 
 
-def _tokens_of_each(work: TrainingWorkload, request: Request) -> tuple[float, str]:
+def _tokens_per_sample(work: TrainingWorkload, request: Request) -> tuple[float, str]:
     """Tokens of a sample, and a text of them."""
     mean = request.mean_sample_length
     if mean is not None and not work.mean_sample_length:  # packed: none is cut off or padded
@@ -330,7 +332,7 @@ def _tokens_of_each(work: TrainingWorkload, request: Request) -> tuple[float, st
     return tokens, f"{tokens:,.0f} tokens{full}"
 
 
-def _assumed(objective: TrainingObjective, model: ModelSpec) -> tuple[float, str]:
+def _assumed_tokens(objective: TrainingObjective, model: ModelSpec) -> tuple[float, str]:
     """Assumed tokens of a run, and their source."""
     if objective is not TrainingObjective.PRETRAIN:
         return UNKNOWN_TOKENS, "default of fine-tuning"
@@ -486,7 +488,7 @@ def make_training_question(
     model = catalogue.load_model(str(request.model))
     notes.copy(str(request.model), model.name)
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
-    work = _work(request, model, notes, counts)
+    work = _make_workload(request, model, notes, counts)
     objective = work.training_objective
     precision = published_precision(request, model, objective)
     if precision and (note := precision_note(request, catalogue, model, precision)):
@@ -514,7 +516,7 @@ def make_training_question(
     )
 
 
-def _work(
+def _make_workload(
     request: Request, model: ModelSpec, notes: PlanNotes, counts: tuple[int, ...]
 ) -> TrainingWorkload:
     published = model.training
@@ -524,7 +526,9 @@ def _work(
     if s is None:
         limit = model.max_position_embeddings or _SEQUENCE_LENGTH
         s = published.sequence_length if published else min(_SEQUENCE_LENGTH, limit)
-        notes.defaults["sequence_length"] = f"{s:,} ({_origin(model, published is not None)})"
+        notes.defaults["sequence_length"] = (
+            f"{s:,} ({_default_origin(model, published is not None)})"
+        )
     batch = request.global_batch_size
     steps = "gradient_accumulation_steps" in request.settings
     if batch is None and steps and "global_batch_size" not in request.settings:
@@ -536,7 +540,7 @@ def _work(
     if batch is None:
         # An impossible length is refused below, with all other faults of the workload.
         batch, origin = _default_batch(objective, model, max(s, 1))
-        batch, origin = _divisible(batch, origin, counts)
+        batch, origin = _divisible_batch(batch, origin, counts)
         unit = "pairs of sequences" if objective.sequences_per_sample > 1 else "sequences"
         notes.defaults["global_batch_size"] = f"{batch:,} {unit} ({origin})"
     _check_length(model, s)
@@ -576,11 +580,11 @@ def _default_batch(
     if objective is not TrainingObjective.PRETRAIN:
         return _FINE_TUNING_BATCH, "default of fine-tuning"
     published_tokens = model.training.global_batch_tokens if model.training else None
-    batch = _sequences((published_tokens or _BATCH_TOKENS) / sequence_length)
-    return batch, _origin(model, published_tokens is not None)
+    batch = _round_batch((published_tokens or _BATCH_TOKENS) / sequence_length)
+    return batch, _default_origin(model, published_tokens is not None)
 
 
-def _divisible(batch: int, origin: str, counts: tuple[int, ...]) -> tuple[int, str]:
+def _divisible_batch(batch: int, origin: str, counts: tuple[int, ...]) -> tuple[int, str]:
     """The batch, or one near it that a number of GPUs such as 24 or 100 can share evenly."""
     (count, *others) = counts
     unit = count // (count & -count)
@@ -591,7 +595,7 @@ def _divisible(batch: int, origin: str, counts: tuple[int, ...]) -> tuple[int, s
     return round(batch / unit) * unit, f"{origin}: {batch:,}, so that {count:,} GPUs can share it"
 
 
-def _sequences(tokens_over_length: float) -> int:
+def _round_batch(tokens_over_length: float) -> int:
     """A batch of about so many sequences that many layouts divide.
 
     A whole number is what was run. Else the paper rounded its tokens, "4M" say: the
@@ -603,7 +607,7 @@ def _sequences(tokens_over_length: float) -> int:
     return min(candidates, key=lambda count: abs(count - tokens_over_length))
 
 
-def _origin(model: ModelSpec, published: bool) -> str:
+def _default_origin(model: ModelSpec, published: bool) -> str:
     return f"published run of {model.name}" if published else "default"
 
 

@@ -63,10 +63,10 @@ def complexity(c: TrainingConfigurations, setting: Setting, peak_memory: FloatAr
 
     ``peak_memory`` in bytes is that of the fullest GPU.
     """
-    return packed([*_steps(c, setting, peak_memory)])
+    return packed([*_complexity_levels(c, setting, peak_memory)])
 
 
-def _steps(
+def _complexity_levels(
     c: TrainingConfigurations, setting: Setting, peak_memory: FloatArray
 ) -> Iterator[ComplexityLevel]:
     """The levels of complexity of a plan, in the order of their weight."""

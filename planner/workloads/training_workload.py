@@ -111,7 +111,7 @@ def _flat_parts(estimate: Estimate) -> Iterator[TimedPart]:
 
 def timed_training(time: StepTime, kind: str = "step") -> TimedStep:
     """An optimizer step part by part, as a step of a ``kind``."""
-    parts = merged((*_operators(time), *_others(time, kind)))
+    parts = merged((*_operators(time), *_remaining_parts(time, kind)))
     return TimedStep(seconds=first(time.total), parts=parts)
 
 
@@ -125,7 +125,7 @@ def _operators(time: StepTime) -> Iterator[TimedPart]:
         )
 
 
-def _others(time: StepTime, kind: str) -> Iterator[TimedPart]:
+def _remaining_parts(time: StepTime, kind: str) -> Iterator[TimedPart]:
     """The time of each part of the step that belongs to no operator.
 
     Passes without gradients are made of the kernels of the others.
@@ -399,8 +399,8 @@ def mesh_of(
         values = (value for n in counts for value in as_values(choice, {**bases, "num_gpus": n}))
         table[name] = coded_values(name, values)
     of_space = space.parameters.keys() - settings.keys()
-    table |= _supported({name: table[name] for name in of_space}, framework)
-    is_open = "zero_stage" not in settings and not _is_of(space, framework)
+    table |= _supported_choices({name: table[name] for name in of_space}, framework)
+    is_open = "zero_stage" not in settings and not _is_made_for(space, framework)
     if is_open and framework.default_zero_stage not in table["zero_stage"]:
         table["zero_stage"] = [*framework.zero_stages]
     if "cp_comm_type" not in parameter_values and max(table["context_parallel"]) > 1:
@@ -413,17 +413,17 @@ def mesh_of(
     return training_mesh(table)
 
 
-def _supported(
+def _supported_choices(
     space: Mapping[str, list[float]], framework: FrameworkProfile
 ) -> dict[str, list[float]]:
     """The values of each parameter that the framework supports; all if it supports none."""
     several = tuple((name, tuple(values)) for name, values in space.items() if len(values) > 1)
-    supported = _kept_values(several, framework)
+    supported = _supported_values(several, framework)
     return {**space, **{name: list(values) for name, values in supported.items()}}
 
 
 @lru_cache(maxsize=256)
-def _kept_values(
+def _supported_values(
     choices: tuple[tuple[str, tuple[float, ...]], ...], framework: FrameworkProfile
 ) -> Mapping[str, tuple[float, ...]]:
     """The supported values of parameters with several values, cached."""
@@ -444,7 +444,7 @@ def _kept_values(
     return supported
 
 
-def _is_of(space: SearchSpace, framework: FrameworkProfile) -> bool:
+def _is_made_for(space: SearchSpace, framework: FrameworkProfile) -> bool:
     """Whether a space was made for a framework."""
     return space.framework in (framework.name.lower().replace(" ", "-"), *framework.aliases)
 
@@ -467,7 +467,7 @@ def _flops_efficiency(
     return tuple(shares)
 
 
-def _suits(work: TrainingWorkload, framework: FrameworkProfile) -> bool:
+def _can_train(work: TrainingWorkload, framework: FrameworkProfile) -> bool:
     """Whether a framework can train the requested model."""
     if framework.rollouts is not None:
         return False
@@ -482,7 +482,7 @@ def _setting(source: Source) -> Setting:
     return source.setting
 
 
-def _settled(source: Source) -> dict[str, Value]:
+def _reproducing_answers(source: Source) -> dict[str, Value]:
     """Answers that a plan was made with where the user gave none."""
     setting = _setting(source)
     work = setting.workload
@@ -499,7 +499,7 @@ def _settled(source: Source) -> dict[str, Value]:
     return answers | adapter_answers(work) | {"adapter": str(work.adapter)}
 
 
-def _question_words(setting: Setting) -> list[str]:
+def _question_lines(setting: Setting) -> list[str]:
     """The lines on trained adapters, further passes of a sample, and images."""
     work = setting.workload
     lines = [*objective_words(work), *trained_image_words(setting.model, work)]
@@ -512,7 +512,7 @@ def _question_words(setting: Setting) -> list[str]:
     return [f"{adapters}: {count} parameters trained", *lines]
 
 
-def _in_short(row: Mapping[str, object]) -> str:
+def _format_short(row: Mapping[str, object]) -> str:
     """The values of a row that are not the plainest, as --set takes them."""
     return " ".join(
         f"{name}={str(row[name]).lower()}"
@@ -521,7 +521,7 @@ def _in_short(row: Mapping[str, object]) -> str:
     )
 
 
-def _blamed(candidates: Candidates, rule: str) -> str:
+def _format_broken_options(candidates: Candidates, rule: str) -> str:
     """The options of a configuration that its framework does not support."""
     c, setting = candidates.configurations, _setting(candidates.source)
     if not isinstance(c, TrainingConfigurations):
@@ -570,11 +570,11 @@ TRAIN = Workload(
     sources=_sources,
     objectives=lambda _: _FRONT,
     ideal=ideal_framework,
-    settled=_settled,
+    settled=_reproducing_answers,
     once=evaluate_single,
     advice_rows=30_000_000,
     adapters=(AdapterKind.NONE, AdapterKind.LORA, AdapterKind.QLORA),
-    suits=lambda question, framework: _suits(question.work, framework),
+    suits=lambda question, framework: _can_train(question.work, framework),
     usual=usual_software,
     unset=source_defaults,
     others=other_software,
@@ -586,13 +586,13 @@ TRAIN = Workload(
     batch="micro_batch_size",
     wording=ResultWording(
         noun="configuration",
-        in_short=_in_short,
+        in_short=_format_short,
         shown_columns=SHOWN_COLUMNS,
         brief=format_layout,
         degrees=DEGREES,
-        blamed=_blamed,
+        blamed=_format_broken_options,
         unusual=lambda setting: beyond_positions(setting.model, setting.workload.sequence_length),
-        question_lines=_question_words,
+        question_lines=_question_lines,
         results=_results,
         of_objective={"throughput": "step_time_s", "memory_headroom": "peak_memory_gib"},
         of_unlike={"throughput": "tokens_per_s"},

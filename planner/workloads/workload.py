@@ -128,7 +128,7 @@ def merged(parts: Iterable[TimedPart]) -> tuple[TimedPart, ...]:
     for part in parts:
         key = (part.module, part.name, part.part)
         before = merged_parts.get(key)
-        merged_parts[key] = part if before is None else _sum(before, part)
+        merged_parts[key] = part if before is None else _add_parts(before, part)
     return tuple(part for part in merged_parts.values() if part.seconds)
 
 
@@ -137,17 +137,17 @@ def with_ledger(setting: Setting) -> Setting:
     return replace(setting, machine=replace(setting.machine, ledger=Ledger()))
 
 
-def _sum(first: TimedPart, second: TimedPart) -> TimedPart:
+def _add_parts(first: TimedPart, second: TimedPart) -> TimedPart:
     names = dict.fromkeys((*first.terms, *second.terms))
     return replace(
         first,
         seconds=first.seconds + second.seconds,
         terms={name: first.terms.get(name, 0.0) + second.terms.get(name, 0.0) for name in names},
-        done=_alike((*first.done, *second.done)),
+        done=_combine_equal((*first.done, *second.done)),
     )
 
 
-def _alike(done: Iterable[RepeatedWork]) -> tuple[RepeatedWork, ...]:
+def _combine_equal(done: Iterable[RepeatedWork]) -> tuple[RepeatedWork, ...]:
     """The work with equal items combined and their repetitions added."""
     distinct: list[RepeatedWork] = []
     for addition in done:
