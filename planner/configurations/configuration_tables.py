@@ -365,7 +365,7 @@ DEGREES = tuple(
 """Tensor, context, pipeline, virtual pipeline, expert and data parallel."""
 
 IMPLIED_BY_OTHERS = {"pipeline_schedule": ("one_forward_one_backward", "interleaved")}
-"""Values that other parameters say too, by parameter."""
+"""Values that other parameters imply, by parameter."""
 
 SHOWN_COLUMNS = columns_about("training_summary")
 

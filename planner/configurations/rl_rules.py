@@ -75,8 +75,9 @@ def _partial(c: RlConfigurations, context: RlContext) -> BoolArray:
 RL_ONLY_RULES: tuple[Rule[RlConfigurations, RlContext], ...] = tuple(
     Rule(name=name, description=description, violated=violated)
     for name, description, violated in (
-        ("placement", "the framework does not run trainer and engine so", _placement),
-        ("gpu_split", "both sides need GPUs, and colocated ones are all of both", _split),
+        ("placement", "the framework does not support this placement of trainer and engine",
+         _placement),
+        ("gpu_split", "trainer and engine both need GPUs; colocated, both use all of them", _split),
         ("staleness", "older weights need placement async, one_step_off, which has staleness 1, "
          "or partial rollouts", _staleness),
         ("partial_rollout", "answers go on with new weights where staleness is 1 or more and "
@@ -89,7 +90,7 @@ RL_ONLY_RULES: tuple[Rule[RlConfigurations, RlContext], ...] = tuple(
          "divide global_batch_size", _ranks),
     )
 )  # fmt: skip
-"""Those that neither trainer nor engine has by itself, of the placement first."""
+"""Rules of the whole step, those of the placement first."""
 
 _OF_PLACEMENT = 4
 
@@ -114,6 +115,6 @@ RL_RULES: tuple[Reason, ...] = (
     ),
     ROLLOUT_CACHE,
 )
-"""Rules of both, those of the trainer and of the engine as theirs."""
+"""Rules of the step, then of the trainer, then of the engine."""
 RL_REJECTING: tuple[Reason, ...] = (*RL_RULES, OUT_OF_HOST_MEMORY, OUT_OF_MEMORY)
-"""All that rejects a configuration before the user's limits, in order."""
+"""All reasons that reject a configuration before the user's limits, in order."""

@@ -201,7 +201,7 @@ OUT_OF_SERVING_MEMORY = prediction_rule(
 )
 
 SERVING_REJECTING: tuple[Reason, ...] = (*SERVING_RULES, OUT_OF_HOST_MEMORY, OUT_OF_SERVING_MEMORY)
-"""All that rejects a configuration before the user's limits, in order."""
+"""All reasons that reject a configuration before the user's limits, in order."""
 
 
 def first_broken_serving_rule(c: ServingConfigurations, context: ServingContext) -> CodeArray:

@@ -374,7 +374,7 @@ class Context:
 
 
 END_CHUNKS = 2
-"""Chunks of an interleaved schedule that may hold no layer: of the embedding, of the logits."""
+"""Chunks of an interleaved schedule that may have no layer: those of embedding and logits."""
 
 
 def _breaks_specified(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -654,7 +654,7 @@ RULES: tuple[Rule[TrainingConfigurations, Context], ...] = tuple(
 OUT_OF_MEMORY = prediction_rule("out_of_memory", "the fullest GPU needs more memory than is usable")
 
 REJECTING: tuple[Reason, ...] = (*RULES, OUT_OF_HOST_MEMORY, OUT_OF_MEMORY)
-"""All that rejects a configuration before the user's limits, in order."""
+"""All reasons that reject a configuration before the user's limits, in order."""
 
 
 def first_broken_rule(c: TrainingConfigurations, context: Context) -> CodeArray:

@@ -28,10 +28,10 @@ from planner.question.renamed import current_name
 from planner.question.terms import Term, term_of_column
 
 Answer: TypeAlias = str | int | float | bool
-"""What a term has for a value: a word, a whole number, a number in SI units or a flag."""
+"""The value of a term: a word, a whole number, a number in SI units or a flag."""
 
 LARGEST = 10**9
-"""What a count is at most."""
+"""The largest count."""
 
 MOST_GPUS = 10**7
 MOST_PARAMETERS = 10**15

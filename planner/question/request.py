@@ -11,7 +11,7 @@ from planner.errors import SearchSpaceError
 
 _AS_PREDICTED = 0.5
 ALL = "all"
-"""In place of the names of models, GPUs, frameworks and so on."""
+"""The answer for all models, GPUs, frameworks and so on."""
 
 
 @record(kw_only=True)

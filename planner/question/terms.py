@@ -79,11 +79,11 @@ ENDINGS: Mapping[str, tuple[str, float]] = {
     "USD": ("_usd", 1.0), "kg": ("_kg", 1.0), "kW": ("_kw", KILOWATT),
     "kWh": ("_kwh", KILOWATT_HOUR), "TFLOP/s": ("", TERA),
 }  # fmt: skip
-"""By unit what the names of its columns end with, and how many SI units it is."""
+"""By unit: the suffix of its column names, and its size in SI units."""
 
 
 def ending_of(column: str) -> str:
-    """What a column's name ends with for its unit; empty where it has none.
+    """The unit suffix of a column's name; empty without a unit.
 
     >>> ending_of("cost_usd"), ending_of("energy_kwh"), ending_of("tensor_parallel")
     ('_usd', '_kwh', '')

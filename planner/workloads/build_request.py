@@ -55,11 +55,11 @@ _BY_OPTION = {
     for option in glossary()[name].options
 }
 """Fields of a request by the names of their options."""
-# What answers other questions about the requests.
+# Questions with answers that set rates or lengths.
 _OF_TRAFFIC = {*terms_about("traffic")}
 _OF_OPTUNA = ("trials", "seed", "sampler")
 NEEDS = {name: tuple(term.needs.split("|")) for name, term in glossary().items() if term.needs}
-"""Questions that do nothing without one of others."""
+"""The questions that each question needs one of to have an effect."""
 
 
 def make_request(

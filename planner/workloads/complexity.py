@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from planner.estimators.inference.context import ServingSetting
 
 ComplexityLevel: TypeAlias = tuple[int, IndexArray | BoolArray]
-"""A number of levels, and the level of every plan, 0 for the plainest."""
+"""The number of levels of a feature, and the level of every plan; 0: the simplest."""
 
 
 def packed(steps: Sequence[ComplexityLevel]) -> IndexArray:
@@ -49,9 +49,9 @@ def total(levels: Iterable[IndexArray | BoolArray]) -> IndexArray:
 
 
 LONGEST_BATCH = 600.0
-"""Seconds: a batch is rarely waited for longer."""
+"""Duration [s] above which a batch counts as unusual."""
 HIGHEST_LOAD = 0.9
-"""Of prefill workers: beyond it requests that come at random wait ever longer."""
+"""Utilization of prefill workers above which queues of random arrivals grow fast."""
 _KINDS: Mapping[str, int] = {
     TENSOR_PARALLEL: 1,
     PIPELINE_PARALLEL: 5,

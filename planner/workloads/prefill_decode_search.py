@@ -1,4 +1,4 @@
-"""Which pools are worth a look: undominated workers of each kind, in all numbers."""
+"""Candidate pools: undominated prefill and decode workers, in all numbers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def numbers_of_prefill(num_gpus: int, each_prefill: int, each_decode: int) -> Fl
 
 
 def _spread_numbers(number: int) -> FloatArray:
-    """Some of the whole numbers from 0 to ``number``, which is not among them."""
+    """A sample of the integers from 0 to ``number``, exclusive."""
     even = np.linspace(0, number - 1, _MOST_WAYS // 2)
     dense = np.geomspace(1, number, _MOST_WAYS // 4) - 1
     return np.unique(np.round(np.concatenate([even, dense, number - 1 - dense])))
@@ -70,7 +70,7 @@ _HEADROOM = "memory_headroom"
 
 @record(kw_only=True)
 class PoolSpace:
-    """The layouts of one worker to ``decode`` and one to ``prefill``, and how many there may be.
+    """The layouts of a decode and of a prefill worker, and the possible numbers of both.
 
     ``replicas`` and ``prefill_replicas`` are the numbers of workers where they are given; else
     they fill one of the ``counts`` of GPUs, or keep up with the ``request_rate``. ``waits``:
@@ -139,7 +139,7 @@ class PoolSpace:
         return float(self.decode_mesh.values("concurrency")[0]) if self.waits else None
 
     def decoding(self, configurations: ServingConfigurations) -> DecodeWorkers:
-        """Workers that decode, with as many of their requests as they have room for."""
+        """Decode workers, with the concurrency that fits in their memory."""
         setting = self.decode_setting
         workers = decode_workers(setting, configurations, inside_fabric=False)
         if not self.waits:
@@ -188,7 +188,7 @@ def pair_workers(
 def one_each(
     mesh: OpenMesh[ServingConfigurations], unused: str, largest: float = np.inf
 ) -> ServingConfigurations:
-    """One worker per layout that leaves GPUs for another, without what its steps do not use."""
+    """One worker per layout that leaves GPUs for another; the unused parameter has one value."""
     layouts, *others = mesh.axes
     (layout,) = layouts
     size = math.prod(numbers(layout, name) for name in terms_about("model_parallel", "serve"))
@@ -214,7 +214,7 @@ def headroom(workers: PrefillWorkers | DecodeWorkers) -> FloatArray:
 def _pair_rows(
     space: PoolSpace, prefill: PrefillWorkers, decode: DecodeWorkers
 ) -> Iterator[FloatArray]:
-    """The rows of workers with their caches in one format, and how many of each, in columns."""
+    """Pairs of workers with one cache format, and their numbers, as columns."""
     kinds = _kinds(prefill), _kinds(decode)
     for kind in np.unique(kinds[0]):
         for other in np.unique(kinds[1]):
@@ -229,7 +229,7 @@ def _pair_rows(
 
 
 def _merge_tables(parts: Iterable[FloatArray]) -> Iterator[FloatArray]:
-    """Tables below each other until they have rows enough, so that there are few."""
+    """Tables, concatenated into fewer and larger ones."""
     waiting, number = list[FloatArray](), 0
     for part in parts:
         waiting.append(part)
@@ -257,7 +257,7 @@ def _decode_front(
 def _enough_room(
     workers: PrefillWorkers | DecodeWorkers, limits: Sequence[Constraint]
 ) -> BoolArray:
-    """Workers that no rule rejects and, if there are some, that leave the memory asked for."""
+    """Workers that no rule rejects; if possible only those with the requested free memory."""
     allowed = workers.rejected_by == 0
     for limit in limits:
         if limit.name == _HEADROOM:
@@ -311,7 +311,7 @@ def _rows(workers: Workers, rows: IndexArray | BoolArray) -> Workers:
 def _map_arrays(
     workers: Workers, configurations: ServingConfigurations, change: Callable[[FloatArray], Any]
 ) -> Workers:
-    """The workers with every array changed."""
+    """The workers with ``change`` applied to every array."""
     unchanged = ("setting", "configurations", "memory", "prefixes")
     arrays = {name: change(value) for name, value in vars(workers).items() if name not in unchanged}
     memory = workers.memory.mapped(change)

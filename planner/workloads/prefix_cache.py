@@ -26,7 +26,7 @@ from planner.workloads.traffic import state_of, trace_of
 
 ROUND_ROBIN, RANDOM, CACHE_AWARE = "round_robin", "random", "cache_aware"
 ROUTERS = (ROUND_ROBIN, RANDOM, CACHE_AWARE)
-"""Requests go to the replicas in turn, to any, or to the one whose cache has most of a prompt."""
+"""Routers: in turn, at random, or to the replica with the longest cached prefix."""
 _POINTS = 33
 _MOST_USES = 1 << 22
 _GAPS = np.geomspace(0.01, 1e7, 16 * (_POINTS - 1) + 1)

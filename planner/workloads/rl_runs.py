@@ -1,4 +1,4 @@
-"""Steps of reinforcement learning as candidates: what is predicted of each, its columns."""
+"""Steps of reinforcement learning as candidates: their predictions and columns."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ class RlSource(Source):
 
     @property
     def pace(self) -> Hashable:
-        """How often runs are interrupted there, and what that takes."""
+        """The rate of interruptions of runs on this hardware, and their cost in time."""
         return self.site.reliability, self.site.contract
 
     @property
     def question_columns(self) -> Mapping[str, Value]:
-        """The answers of a step, and what a GPU costs."""
+        """The answers of a step, and the price of a GPU."""
         work = self.setting.workload
         answers: dict[str, Value] = {
             name: getattr(work, name)
@@ -126,14 +126,14 @@ class RlSource(Source):
         return codes
 
     def judged(self, configurations: RlConfigurations, broken: CodeArray | None = None) -> RlRuns:
-        """Predictions; ``broken`` is that of the configurations where it is known already."""
+        """Predictions of the configurations; ``broken``: the result of `broken`, if computed."""
         codes = self.broken(configurations) if broken is None else broken
         step = evaluate_rl(self.setting, configurations)
         machine = self.setting.machine
-        host_memory = machine.host_room(configurations.num_gpus)
+        host_capacity = machine.host_room(configurations.num_gpus)
         for number, bad in (
             (_CACHE, ~step.rollout.fits),
-            (_HOST, (step.host_memory > 0) & ~(step.host_memory <= host_memory)),
+            (_HOST, (step.host_memory > 0) & ~(step.host_memory <= host_capacity)),
             (_FULL, ~(step.peak_memory <= machine.gpu.allocatable_memory)),
         ):
             codes = np.where((codes == 0) & bad, number, codes)
@@ -156,16 +156,16 @@ class RlRuns(Candidates):
 
     @property
     def memory(self) -> tuple[Need, Need]:
-        """What is needed of the host's memory for a GPU, and of the fullest GPU's own."""
+        """Needed and usable bytes: host memory per GPU, and memory of the fullest GPU."""
         machine = self.source.setting.machine
-        host_memory = machine.host_room(self.num_gpus)
-        return (self.step.host_memory, host_memory), (
+        host_capacity = machine.host_room(self.num_gpus)
+        return (self.step.host_memory, host_capacity), (
             self.peak_memory,
             machine.gpu.allocatable_memory,
         )
 
     def complexity_at(self, rows: IndexArray) -> IndexArray:
-        """How much about some plans is unusual: what is not on the same GPUs, or never waits."""
+        """The complexity of some plans: separate GPUs and stale weights count as unusual."""
         c = self.configurations.rows(rows)
         steps = [
             (len(Placement), c.placement),
@@ -211,7 +211,7 @@ class RlRuns(Candidates):
 
     @property
     def tokens_per_s_per_gpu(self) -> FloatArray:
-        """The same of each GPU."""
+        """Trained tokens per second and GPU."""
         return self.throughput / self.num_gpus
 
     @property
@@ -227,7 +227,7 @@ class RlRuns(Candidates):
 
     @property
     def calendar_time(self) -> FloatArray:
-        """The same with interruptions, checkpoints and stragglers, as training has them."""
+        """Seconds of all steps with interruptions, checkpoints and stragglers, as in training."""
         return self.run.calendar_time
 
     @property
@@ -272,16 +272,16 @@ class RlRuns(Candidates):
 
     @property
     def trainer_idle(self) -> FloatArray:
-        """Share of the step in which the GPUs that train do nothing."""
+        """Share of the step in which the trainer's GPUs are idle."""
         return self.step.trainer_idle
 
     @property
     def rollout_idle(self) -> FloatArray:
-        """Share of the step in which the GPUs that generate do nothing."""
+        """Share of the step in which the engine's GPUs are idle."""
         return self.step.rollout_idle
 
     def moved(self, source: RlSource) -> RlRuns:
-        """The same runs on other terms: no prediction depends on them."""
+        """The runs with other operating terms, on which no prediction depends."""
         return replace(self, source=source)
 
     def otherwise(self, **values: Values) -> RlRuns:
@@ -312,7 +312,7 @@ class RlRuns(Candidates):
 
     @property
     def bottleneck(self) -> CodeArray:
-        """The number among ``SIDES`` of what takes longer."""
+        """The index in ``SIDES`` of the slower side."""
         return np.asarray(self.step.rollout_is_longer, dtype=np.int8)
 
     @property
@@ -321,7 +321,7 @@ class RlRuns(Candidates):
         return self.step.fullest_phase
 
     def columns(self) -> Columns:
-        """Configuration, predictions, the step by phase, what is idle."""
+        """Columns of configuration, predictions, time by phase, and idle shares."""
         c, shape = self.configurations, self.shape
         terms = terms_of("rl", "result", "limit", "objective")
         labels_by_column = {"bottleneck": SIDES, "fullest_phase": MEMORY_PHASES}

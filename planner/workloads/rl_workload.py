@@ -286,7 +286,7 @@ def rl_mesh(
 ) -> OpenMesh[RlConfigurations]:
     """All combinations of the values of trainer, engine and placement.
 
-    Placements that rules exclude are left out where there are others.
+    Placements that rules exclude are left out if there are others.
 
     Raises SearchSpaceError if a parameter or a value is unknown, or there is no value left.
     """
@@ -438,7 +438,7 @@ def layout(row: Mapping[str, object]) -> str:
 
 
 def plan_words(row: Mapping[str, object]) -> str:
-    """The same, with what stands in brackets in words behind it."""
+    """The layout of a row as text, with the details in brackets spelled out."""
     older = [f"staleness {steps}" for steps in _format_staleness(row)]
     partial = ["partial rollouts"] if row["partial_rollout"] else []
     return ", ".join([f"{row['placement']} {_format_split(row)}", *older, *partial])

@@ -24,7 +24,7 @@ from planner.workloads.make_plan import Plan
 from planner.workloads.registry import workload_names
 
 PLAN_FILE = "plan.toml"
-"""What the plan is called in the directory of a launch."""
+"""The file name of the plan in a launch directory."""
 
 _HEADER = "# `planner estimate --plan FILE` shows this plan; further options change it.\n"
 _WHOLE_SPACE = "space"

@@ -1,4 +1,4 @@
-"""From a search space of serving and the user's settings to the mesh of all candidates."""
+"""The mesh of all serving candidates, from a search space and the user's settings."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def _cache_of(quantization: int) -> CacheType:
 def caches_activations(request: Request) -> bool:
     """Whether the cache has the format of the activations, as in the roofline of llm-analysis.
 
-    Engines have 16 bit where no other format is specified: so it is where one is named.
+    False if an engine is named: engines cache in 16 bit unless another format is specified.
     """
     return request.at_shares and request.engine is None
 
@@ -317,7 +317,7 @@ def _is_unpacked(quantization: str, gpus: Sequence[GpuSpec]) -> bool:
 
 
 def _multiplies_format(quantization: str, gpus: Sequence[GpuSpec]) -> bool:
-    """Whether every GPU multiplies a type as narrow as it is stored."""
+    """Whether every GPU multiplies a format without unpacking it."""
     return all(_is_multiplied(Quantization[quantization.upper()], gpu) for gpu in gpus)
 
 
@@ -544,7 +544,7 @@ def _lora_targets(request: Request) -> AdapterTargets:
 
 
 def draft_of(request: Request, model: ModelSpec, catalogue: Catalogue) -> ModelSpec | None:
-    """The model that drafts tokens: one that is named, or what the method adds to the model.
+    """The draft model: the requested one, or the draft modules of the model; None: no drafts.
 
     Raises SpecError if it is unknown or faulty, or has other tokens than the model.
     """

@@ -230,7 +230,7 @@ def _format_broken_rule(candidates: Candidates, rule: str) -> str:
 
 
 def _format_room(row: Mapping[str, object], max_requests: int) -> str:
-    """How many of the requests find room; empty where it is not their number that lacks it."""
+    """The number of requests that fit in memory; empty if the number is not the problem."""
     number = number_of_row(row, "concurrency")
     return f"room for {max_requests:,} of {number:,} requests" if max_requests < number else ""
 
@@ -529,7 +529,7 @@ def _check_kernels(scene: HardwareScenario, place: PricedHardware) -> None:
 
 
 def _parse_modes(request: Request) -> list[str]:
-    """The modes asked for; of one configuration aggregated where none is."""
+    """The requested modes; default: all, aggregated for a single configuration."""
     defaults = (AGGREGATED,) if request.space == SINGLE else MODES
     modes = [request.mode] if isinstance(request.mode, str) else list(request.mode or defaults)
     for text in modes:
@@ -552,7 +552,7 @@ def _objectives(question: WorkloadQuestion) -> tuple[str, ...]:
 
 
 def _limits(question: WorkloadQuestion, source: Source) -> dict[str, float]:
-    """A rate on given GPUs, and the end of the cluster where GPUs are sized for a rate."""
+    """Bounds on the request rate for fixed GPUs, and on the GPUs of the cluster for a rate."""
     request, bounds = question.request, {}
     is_finite = request.num_requests is not None
     if (
@@ -577,7 +577,7 @@ def _front_factor(question: WorkloadQuestion) -> float:
 
 
 def _assumed(question: WorkloadQuestion) -> dict[str, float]:
-    """Of a search the limits of the table; one configuration is judged as it is."""
+    """The assumed limits of a search; none for a single configuration."""
     request = question.request
     if request.space == SINGLE:
         return {}
@@ -601,7 +601,7 @@ def _reproducing_answers(source: Source) -> dict[str, Value]:
 
 
 def _open_values(request: Request, burst: int | None) -> dict[str, Sequence[float]]:
-    """With a rate or a burst and no concurrency, all concurrencies; of a number that all of it."""
+    """Open concurrencies for a rate or a burst: all of them, or the number of requests."""
     if "concurrency" in request.settings or len(_parse_modes(request)) > 1:
         return {}
     if request.num_requests is not None and request.request_rate is None:
