@@ -35,8 +35,8 @@ class ConfigurationTable:
 
     A flat table holds equal-length vectors; an open mesh holds one axis per group of
     parameters, so that a formula costs only the axes it depends on. Quantities are float64,
-    codes int8 (of many sets int16), flags bool; which is which, and what else is to be known of a
-    parameter, stands in the table of terms under ``workload``.
+    codes int8 (of many sets int16), flags bool; the table of terms under ``workload`` has the type
+    and all other properties of a parameter.
     """
 
     __slots__ = ("_shape",)  # not in ``vars``, which has only the parameters
@@ -135,7 +135,7 @@ class ConfigurationTable:
         return type(self)(**{name: narrow(getattr(self, name)) for name in self.names()})
 
     def chosen(self, mask: BoolArray | IndexArray) -> Self:
-        """The rows of a flat table where ``mask`` (or at which indices) it is true."""
+        """The rows of a flat table at a ``mask`` or at indices."""
         shape = self.shape
         return type(self)(
             **{name: np.broadcast_to(getattr(self, name), shape)[mask] for name in self.names()}
@@ -143,7 +143,7 @@ class ConfigurationTable:
 
 
 def format_value(name: str, value: float) -> str | float:
-    """A value of the parameter ``name`` as it is shown: a word, a bool or a number."""
+    """The readable value of the parameter ``name``: a word, a bool or a number."""
     return glossary()[name].shown(value)
 
 
@@ -333,9 +333,9 @@ class TrainingConfigurations(ConfigurationTable):
 
     @property
     def expert_load(self) -> FloatArray:
-        """Tokens of the fullest rank of experts over the mean, those dropped left out.
+        """Tokens of the fullest rank of experts over the mean, without dropped tokens.
 
-        A rank has all tokens at most, so many times the mean as ranks split the experts.
+        At most all tokens are on one rank: the mean times the ranks that split the experts.
         """
         limit = np.where(self.expert_capacity_factor > 0, self.expert_capacity_factor, np.inf)
         return np.minimum(np.minimum(self.expert_imbalance, self.expert_parallel), limit)
@@ -452,9 +452,9 @@ SERVING_NAMES = ServingConfigurations.names()
 
 @record(kw_only=True)
 class PoolConfigurations(ServingConfigurations):
-    """Pools of prefill and decode workers; the plain parameters are those of the decode workers.
+    """Pools of prefill and decode workers; names without a prefix are the decode workers'.
 
-    ``num_gpus`` are those of all ``replicas`` (decode workers) and ``prefill_replicas``.
+    ``num_gpus`` counts the GPUs of all ``replicas`` (decode workers) and ``prefill_replicas``.
     """
 
     replicas: FloatArray

@@ -27,8 +27,8 @@ def refuse_unknown(
 ) -> None:
     """Check that a space and the user's settings name parameters; ``derived`` follow from others.
 
-    Raises SearchSpaceError if one of them is no parameter; where it is not the user's, the space is
-    named.
+    Raises SearchSpaceError if one of them is no parameter; the message names the space if the space
+    sets it.
     """
     for name in (*space.parameters, *settings):
         if name in parameter_names and name != "num_gpus":
@@ -49,7 +49,7 @@ def refuse_unknown(
 
 
 def as_values(choice: object, bases: Mapping[str, int]) -> list[object]:
-    """The values of a choice of a space, or of a value or several that a user gave."""
+    """The values of a choice of a space, or of one or several values of a user."""
     if isinstance(choice, PowersOfTwo | Divisors | Multiples | Dense):
         return [*expand(choice, bases)]
     return list(choice) if isinstance(choice, list | tuple) else [choice]
@@ -205,7 +205,7 @@ def _length(columns: Factor) -> int:
 
 
 def block_steps(lengths: Sequence[int], max_rows: int) -> list[int]:
-    """How many entries of each axis a block takes: later axes whole first."""
+    """The number of entries of each axis in a block; later axes are complete first."""
     steps = []
     rows_left = max_rows
     for length in reversed(lengths):

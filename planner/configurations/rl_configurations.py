@@ -66,14 +66,14 @@ class RlConfigurations(TrainingConfigurations):
 
     @property
     def trainer(self) -> TrainingConfigurations:
-        """What trains, on its own GPUs."""
+        """The configurations of the trainer on its GPUs."""
         values = {name: getattr(self, name) for name in NAMES}
         return TrainingConfigurations(**{**values, "num_gpus": self.trainer_gpus})
 
     def engine(
         self, memory_share: FloatArray, concurrency: FloatArray, step_tokens: float
     ) -> ServingConfigurations:
-        """One replica of what generates; ``step_tokens``: most tokens of its step."""
+        """The configurations of one engine replica; ``step_tokens``: most tokens of its step."""
         return ServingConfigurations.of(
             num_gpus=self.rollout_tensor_parallel,
             tensor_parallel=self.rollout_tensor_parallel,

@@ -25,7 +25,7 @@ from planner.specs.rollouts import RlWorkload, RolloutProfile
 
 @record(kw_only=True)
 class RlContext:
-    """What the rules are judged against."""
+    """The context of the rules: the framework's rollouts and the workload."""
 
     rollouts: RolloutProfile
     workload: RlWorkload

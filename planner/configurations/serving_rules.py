@@ -33,10 +33,10 @@ _MOST_COPIES = 0.5
 
 @record(kw_only=True)
 class ServingContext:
-    """What the rules are judged against.
+    """The context of the rules.
 
-    ``domain_size``: GPUs on one fast fabric; ``is_pool``: workers of a pool that hands caches on
-    or takes them.
+    ``domain_size``: GPUs on one fast fabric; ``is_pool``: workers of a pool that sends or receives
+    KV caches.
     """
 
     gpu: GpuSpec
@@ -94,7 +94,7 @@ def _quantization(c: ServingConfigurations, context: ServingContext) -> BoolArra
 
 
 def _lacking(context: ServingContext, unpacked: Mapping[str, tuple[str, ...]]) -> BoolArray:
-    """Of each type, whether nothing multiplies in it: no arithmetic, and no kernel without it."""
+    """Whether each format lacks arithmetic on the GPU and a kernel that works without it."""
     peaks, engine = context.gpu.peak_flops, context.engine
     read = unpacked.get(context.gpu.architecture, ())
     return np.asarray(

@@ -54,7 +54,7 @@ WIDEST_FP8_HEAD = 192
 
 
 def fp8_attention(c: TrainingConfigurations, context: Context) -> BoolArray:
-    """Attention in 8 bit where there are no kernels for it, or nothing else is in 8 bit."""
+    """Where 8-bit attention has no kernels, or no other product is in 8 bit."""
     if not c.fp8_attention.any():
         return np.zeros((), dtype=np.bool_)
     widest = max((a.head_dim for a in context.model.attentions if not a.has_state), default=0)
@@ -76,7 +76,7 @@ def fp8_recipe(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def lacking_precision(c: TrainingConfigurations, context: Context) -> BoolArray:
-    """What the GPU does not multiply in."""
+    """Where the GPU does not multiply in the precision."""
     peaks = context.gpu.peak_flops
     lacking = [Precision(code.word) not in peaks for code in ComputePrecision]
     return np.asarray(lacking)[c.precision]
@@ -99,7 +99,7 @@ LOSS_CHUNKS = "loss_chunks needs loss_kernel chunked or linear"
 
 
 def loss_chunks(c: TrainingConfigurations, _: Context) -> BoolArray:
-    """Parts of tokens where a loss takes all at once."""
+    """Where loss chunks are set for a loss kernel that processes all tokens at once."""
     return np.asarray((c.loss_chunks > 0) & (c.loss_kernel < LossKernel.CHUNKED))
 
 
@@ -137,7 +137,7 @@ _FP32_BYTES = 4.0
 
 
 def unsupported_options(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
-    """Where configurations ask a framework for an option that it lacks, by parameter."""
+    """Where configurations need an option that a framework lacks, by parameter."""
     has_dispatcher = [code.word in (*f.token_dispatchers, "auto") for code in TokenDispatcher]
     schedules = [code.word in f.pipeline_schedules for code in PipelineSchedule]
     is_usual = c.pipeline_schedule <= PipelineSchedule.INTERLEAVED
@@ -236,7 +236,7 @@ def _schedule(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 
 def unsupported_states(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
-    """The same of optimizers and of formats of what they keep."""
+    """Where configurations need an optimizer or a format of its states that a framework lacks."""
     states = {}
     if c.optimizer.any():
         states["optimizer"] = _not_among(c.optimizer, OptimizerKind, f.optimizers)
@@ -283,7 +283,7 @@ def _recomputed_modules(c: TrainingConfigurations, context: Context) -> BoolArra
 
 
 def _modules_of(model: ModelSpec) -> set[str]:
-    """What ``recompute_modules`` names that a model has."""
+    """The modules of a model that ``recompute_modules`` can name."""
     modules = {"layernorm"}
     for group in model.layer_groups:
         attention, block = group.attention, group.feed_forward
@@ -360,9 +360,9 @@ def allows_sharded_axis(c: TrainingConfigurations, f: FrameworkProfile, name: st
 
 @record(kw_only=True)
 class Context:
-    """What the rules are judged against.
+    """The context of the rules.
 
-    ``logits_in_layers``: what all logits are worth in layers.
+    ``logits_in_layers``: work of all logits in layers.
     """
 
     gpu: GpuSpec
@@ -518,7 +518,7 @@ def _recomputed_layers(c: TrainingConfigurations, context: Context) -> BoolArray
 
 
 def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
-    """Where configurations ask a framework for what it lacks, by parameter."""
+    """Where configurations need a value that a framework lacks, by parameter."""
     in_pipeline = (c.pipeline_parallel > 1) & ~is_among(c.zero_stage, f.pipeline_zero_stages)
     violations = {
         "zero_stage": ~(is_among(c.zero_stage, f.zero_stages) | second_engine(c, f)) | in_pipeline,

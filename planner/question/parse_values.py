@@ -1,4 +1,4 @@
-"""What a user gives for a term, on the command line or in Python, as the package holds it.
+"""Parsers of the values of terms, from the command line or from Python.
 
 A number may be text with k, M, B or T (powers of 1000), Ki, Mi or Gi (powers of 1024) or %; times,
 bytes and money are numbers in SI units and USD, or text with a unit. Numbers of numpy, paths, and
@@ -62,7 +62,7 @@ def parse_value(term: Term, value: object, option_name: str = "") -> Answer:
 
 
 def parse_values(term: Term, value: object, option_name: str = "") -> list[Answer]:
-    """The values of a term that takes several, without repetitions: one, or some kind of list.
+    """The distinct values of a term that takes several, from one value or any kind of list.
 
     Raises SearchSpaceError if one of them is not what the term takes, or there is none.
     """
@@ -178,7 +178,7 @@ def suggestion(unknown: str, terms: Mapping[str, Term]) -> str:
 
 
 def format_input(value: object) -> str:
-    """A value in a message, cut where it is long."""
+    """A value as text for a message, cut if it is long."""
     try:
         text = repr(value)
     except Exception:  # of a class of the user's, or an int of too many digits
@@ -275,7 +275,7 @@ def _code(term: Term, value: object, option_name: str) -> Answer:
 
 
 def _lower(value: object) -> str:
-    """A word, flag or digit as text, empty for what is none."""
+    """A word, flag or digit as lower-case text; empty for other values."""
     is_digit = isinstance(value, int) and 0 <= value <= 9
     return str(value).lower() if isinstance(value, str) or is_digit else ""
 
@@ -423,9 +423,9 @@ _SETTINGS = {"parameter", "pool", "derived"}
 
 @cache
 def cell_reader(column: str) -> Callable[[object], Value]:
-    """What makes of a cell's value that of its column; an unknown one, None, stays so.
+    """The function that parses a cell of a column; None, an unknown value, stays None.
 
-    It raises `SearchSpaceError` where the value is none of the column's.
+    It raises `SearchSpaceError` if the value is invalid in the column.
     """
     if column in _ROW_COLUMNS:
         return lambda value: _of_type(column, _ROW_COLUMNS[column], value)

@@ -45,7 +45,7 @@ def price_parts(price: Stated | None) -> Iterator[PricePart]:
 
 
 def price_of_contract(price: Stated | None, *contracts: str) -> Stated | None:
-    """The parts of a price that are of these contracts, or of each; None where there are none."""
+    """The parts of a price for these contracts, or for all contracts; None: no part."""
     if not isinstance(price, str):
         return price
     parts = [str(part) for part in price_parts(price) if part.contract in ("", *contracts)]
@@ -53,7 +53,7 @@ def price_of_contract(price: Stated | None, *contracts: str) -> Stated | None:
 
 
 def with_contract(price: Stated | None, contract: str) -> str | None:
-    """A price whose parts without a contract become those of this one."""
+    """A price with ``contract`` in all parts that have none."""
     parts = (replace(part, contract=part.contract or contract) for part in price_parts(price))
     return ",".join(map(str, parts)) or None
 

@@ -123,7 +123,7 @@ class Term:
 
     @property
     def sign(self) -> int:
-        """1 where low is better, -1 where high is."""
+        """1: low is better; -1: high is better."""
         return -1 if self.better == "high" else 1
 
     @cached_property
@@ -171,22 +171,22 @@ class Term:
 
     @property
     def scale(self) -> float:
-        """How many SI units the unit of that column is."""
+        """The unit of the column in SI units."""
         return ENDINGS.get(self.unit, ("", 1.0))[1]
 
     @property
     def column_header(self) -> str:
-        """The head of its column."""
+        """The header of its column."""
         return self.header or self.term.replace("_", " ")
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Its names on the command line, the usual one first."""
+        """Its names on the command line, the main one first."""
         return tuple((self.option or "--" + self.term.replace("_", "-")).split(","))
 
     @property
     def option_name(self) -> str:
-        """Its usual option of the command line."""
+        """Its main option of the command line."""
         return self.options[0]
 
     @property
@@ -201,11 +201,11 @@ class Term:
 
     @property
     def remedies(self) -> tuple[str, ...]:
-        """The values that may help where nothing is feasible."""
+        """The values that may help if nothing is feasible."""
         return tuple(self.widen.partition(":")[2].split())
 
     def shown(self, value: float) -> str | int | float | bool:
-        """A value of a parameter, out of an array, as people read it: a word, bool or number."""
+        """The readable value of a number from an array: a word, bool or number."""
         if self.codes is not None:
             return int(value) if self.is_level else self.codes(int(value)).word
         if self.type == "flag":
@@ -214,11 +214,11 @@ class Term:
 
     @cached_property
     def by_word(self) -> Mapping[str, enums.CodeEnum]:
-        """The codes of a parameter that has them, by what is shown of each."""
+        """The codes of a coded parameter, by their text."""
         return {str(self.shown(code)): code for code in self.enumeration}
 
     def coded(self, word: object) -> float:
-        """The value in an array of what is shown as ``word``."""
+        """The number in arrays of the value ``word``; NaN: not a number."""
         if self.codes is None:
             return word if isinstance(word, int | float) else math.nan
         return int(self.by_word[str(word)])
@@ -346,7 +346,7 @@ def plain_values(workload: str) -> dict[str, Value]:
 
 
 def remedies_of(workload: str) -> dict[str, tuple[str, ...]]:
-    """Values of parameters that may help where nothing is feasible, the likeliest first."""
+    """Values of parameters that may help if nothing is feasible, the likeliest first."""
     widened = [term for term in terms_of(workload, "parameter").values() if term.widen]
     widened.sort(key=lambda term: int(term.widen.partition(":")[0]))
     return {term.term: term.remedies for term in widened}

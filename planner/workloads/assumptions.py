@@ -106,7 +106,7 @@ def open_network(chosen: EvaluatedChoice) -> list[Assumption]:
 def open_training(chosen: EvaluatedChoice) -> list[Assumption]:
     """What a training plan assumes: network, number format, recomputation.
 
-    A value that the framework's program has by default is none of these.
+    Defaults of the framework's program do not count as assumptions.
     """
     setting: Any = chosen.source.setting
     defaults = setting.framework.defaults.values(setting.workload.adapter)
@@ -117,7 +117,7 @@ def open_training(chosen: EvaluatedChoice) -> list[Assumption]:
 def open_serving(chosen: EvaluatedChoice) -> list[Assumption]:
     """What a deployment assumes: network, lengths, requests at once, number formats.
 
-    The requests at once are open where no rate leads to them, as far as there is room.
+    The concurrency is an assumption if no request rate determines it.
     """
     facts = [*open_network(chosen), *map(_with_fitting_concurrency, _open_lengths(chosen))]
     if chosen.source.mesh is None:  # pools have values of their own in each
@@ -285,7 +285,7 @@ class PlanNotes:
         ]
 
     def copy(self, text: str, name: str) -> None:
-        """Note where the model ``name`` stands for a copy of it that was named."""
+        """Note that ``text`` names a copy of the model ``name``."""
         if self.catalogue.copied_from(text):
             self.defaults["model"] = f"{name}: {text} is a copy, judging by its name"
 

@@ -130,7 +130,7 @@ def image_answers(model: ModelSpec, work: _Work) -> dict[str, Value]:
 
 
 def trained_image_words(model: ModelSpec, work: TrainingWorkload) -> list[str]:
-    """The images of a sequence and what becomes of the tower; nothing of a text model."""
+    """Lines on the images of a sequence and the vision tower; empty for a text model."""
     tower = model.vision_tower
     if tower is None or not work.has_tower:
         return []
@@ -143,7 +143,7 @@ def trained_image_words(model: ModelSpec, work: TrainingWorkload) -> list[str]:
 
 
 def served_image_words(model: ModelSpec, work: ServingWorkload) -> list[str]:
-    """The images and the sound of a prompt; nothing where it has none."""
+    """Texts of the images and the sound of a prompt; empty without them."""
     parts = []
     if model.vision_tower is not None and work.images_per_sample:
         parts.append(f"{_format_images(work)} of the tokens in")

@@ -532,7 +532,7 @@ def make_single_plan(request: Request, burst: int | None = None) -> Plan:
 
 
 def _with_burst(request: Request, burst: int | None) -> Request:
-    """The request with a burst as its number of requests, where it has no other load."""
+    """The request with a burst as its number of requests, if it has no other load."""
     has_load = request.num_requests is not None or request.request_rate is not None
     is_of_pools = request.mode not in (None, "aggregated", ("aggregated",))
     if burst is None or has_load or is_of_pools or "concurrency" in request.settings:

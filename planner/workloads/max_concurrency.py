@@ -20,8 +20,8 @@ LARGEST_BATCH = _GRID**4
 def max_concurrency(source: Source, configurations: ConfigurationTable) -> int:
     """The highest concurrency with which one configuration is accepted; 0: none.
 
-    Found in ever narrower grids. Nothing but this counts as room: what a sequence takes, and what
-    a step does, depend on how many there are.
+    Searched in narrowing grids, with full evaluations: bytes of a sequence and time of a step
+    depend on the concurrency.
     """
     fewest, step = 0, LARGEST_BATCH // _GRID
     while step:
@@ -34,7 +34,7 @@ def max_concurrency(source: Source, configurations: ConfigurationTable) -> int:
 
 
 def at_max_concurrency(source: Source, configurations: ConfigurationTable) -> Candidates | None:
-    """One configuration with the most requests at once that it has room for; None without any."""
+    """One configuration at its highest accepted concurrency; None: no concurrency is accepted."""
     maximum = max_concurrency(source, configurations)
     if not maximum:
         return None

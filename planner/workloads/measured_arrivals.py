@@ -164,7 +164,7 @@ def _window_work(times: FloatArray, work: FloatArray, number: float) -> FloatArr
 
 
 def _drifting_windows(times: FloatArray, work: FloatArray) -> FloatArray:
-    """Work in each window over the mean, as far as it drifts."""
+    """The drifting part of the work in each window, over the mean."""
     number = _number_of_windows(times)
     counts, quarters = (
         _window_work(times, work, number * parts * (1 - 1e-12))[: number * parts]

@@ -31,12 +31,11 @@ _HOW = (
 
 
 def with_network(cluster: ClusterSpec, network: str | None) -> ClusterSpec:
-    """The cluster with the network that a user describes, None for its own.
+    """The cluster with the network that a user describes; None: its own network.
 
-    GPUs of a node share its ports: each has a part of the rate, and as many share a port as come
-    to it.
+    The GPUs of a node share its ports evenly.
 
-    Raises SearchSpaceError if the words are not understood, or the rate is none.
+    Raises SearchSpaceError if the text cannot be parsed, or the rate is not positive.
     """
     if network is None:
         return cluster
@@ -52,7 +51,7 @@ def with_network(cluster: ClusterSpec, network: str | None) -> ClusterSpec:
 
 
 def _parse_network(network: str) -> tuple[int, float, bool]:
-    """How many ports, bytes per second of one, and whether they are those of a node."""
+    """Number of ports, bytes per second of a port, and whether the ports are per node."""
     match = _NETWORK.fullmatch(network)
     if match is None:
         raise SearchSpaceError(f"--network {network!r}: {_HOW}.")

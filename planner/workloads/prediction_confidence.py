@@ -183,7 +183,7 @@ def with_energy(
 
 
 def _time_factors(factors: Mapping[str, tuple[float, float]]) -> tuple[float, float]:
-    """Factors on the time of a run, or of so many tokens."""
+    """The interval of the time of a run, or of a number of tokens, as factors."""
     for name in ("calendar_time", "step_time"):
         if name in factors:
             return factors[name]

@@ -88,23 +88,23 @@ class PoolSource(ServingSource):
 
     @property
     def sites(self) -> tuple[OperatingTerms, ...]:
-        """On what terms the GPUs of both pools run."""
+        """The operating terms of both pools."""
         return self.prefill_site, self.site
 
     @property
     def question_columns(self) -> Mapping[str, Value]:
-        """The tokens of a request, and what a GPU costs."""
+        """The tokens of a request, and the price of a GPU."""
         prefill = {f"prefill_{name}": value for name, value in self.prefill_site.columns.items()}
         return {**super().question_columns, **prefill}
 
     def changed(self, change: Callable[[Any], Any]) -> PoolSource:
-        """The same source with what ``change`` makes of the settings of both pools."""
+        """The source with ``change`` applied to the settings of both pools."""
         setting, before = change(self.setting), change(self.space.prefill_setting)
         space = replace(self.space, prefill_setting=before, decode_setting=setting)
         return replace(self, setting=setting, space=space)
 
     def broken(self, configurations: PoolConfigurations) -> CodeArray:
-        """One-based number of what rejects one of the workers, else 0."""
+        """One-based number of the first rule that rejects one of the workers, else 0."""
         return self.judged(configurations).rejected_by
 
     def judged(
@@ -120,7 +120,7 @@ class PoolSource(ServingSource):
 
     @property
     def without_waiting(self) -> PoolSource:
-        """The same source where every request must find room at once."""
+        """The source in which all requests must fit in memory at once."""
         return replace(self, space=replace(self.space, waits=False))
 
     def deployed(
@@ -134,8 +134,8 @@ class PoolSource(ServingSource):
     ) -> PoolDeployments:
         """Deployments of ``num_prefill`` and ``num_decode`` workers; arrays broadcast.
 
-        ``offered_concurrency``: the requests at once of each decode worker, those that wait for
-        room included; None: those that it holds.
+        ``offered_concurrency``: concurrency of each decode worker, waiting requests included;
+        None: that of the worker.
         """
         c = PoolConfigurations.pooled(
             prefill.configurations, decode.configurations, num_prefill, num_decode
@@ -175,7 +175,7 @@ class PoolSource(ServingSource):
     def _pools(
         self, prefill: PrefillWorkers, decode: DecodeWorkers, c: PoolConfigurations
     ) -> Pools:
-        """What the workers take and hold, with the transfer of a cache between them."""
+        """Times and capacities of the workers, with the KV-cache transfer between them."""
         domain = self.setting.machine.cluster.scale_up.domain_size
         inside = np.asarray((self.gpu == self.prefill_gpu) & (c.num_gpus <= domain))
         moved = np.maximum(_transfer_time(prefill, inside), _transfer_time(decode, inside))
@@ -210,7 +210,7 @@ class PoolSource(ServingSource):
             yield Block(candidates=pools, dropped=np.zeros_like(dropped), num_rows=0)
 
     def _rejected(self, workers: PrefillWorkers | DecodeWorkers) -> IndexArray:
-        """How many workers each rule rejects."""
+        """The number of workers that each rule rejects."""
         codes = np.broadcast_to(workers.rejected_by, workers.configurations.shape)
         counts = count_codes(codes, len(self.rules))
         counts[0] = 0
@@ -230,17 +230,17 @@ class PoolDeployments(Deployments):
 
     @property
     def setting(self) -> ServingSetting:
-        """That of the decode workers, with what the others find of earlier prompts."""
+        """The setting of the decode workers, with the prefix-cache hits of the prefill workers."""
         return replace(self.source.setting, prefixes=self.prefill.prefixes)
 
     def moved(self, source: PoolSource) -> PoolDeployments:
-        """The same pools on other terms: no prediction depends on them."""
+        """The pools with other operating terms, on which no prediction depends."""
         promises = replace(self.promises, price=source.price(self.configurations))
         return replace(self, source=source, promises=promises)
 
     @property
     def held(self) -> PoolConfigurations:
-        """The configurations with what decode workers hold at once, where requests wait."""
+        """The configurations with the concurrency that fits in the decode workers' memory."""
         c, concurrency = self.configurations, self.decode.configurations.concurrency
         return replace(c, concurrency=concurrency + np.zeros_like(c.concurrency))
 
@@ -251,7 +251,7 @@ class PoolDeployments(Deployments):
 
     @property
     def in_flight(self) -> FloatArray:
-        """Requests with a decode worker at once, those included that wait for their prompts."""
+        """Requests assigned to a decode worker at once, including those still in prefill."""
         c, run = self.configurations, self.run
         if self.promises.capacity is None:
             return np.asarray(c.concurrency)
@@ -261,7 +261,7 @@ class PoolDeployments(Deployments):
 
     @property
     def queued_prompt(self) -> FloatArray:
-        """None: the wait of the prompts of all that have a place is in what they meet."""
+        """0 s: the wait for prefill is part of the queueing delay."""
         return np.zeros(())
 
     @property
@@ -280,7 +280,7 @@ class PoolDeployments(Deployments):
         return np.asarray(np.clip(number, 1.0, self.decode.places))
 
     def token_time_at_rate(self, rate: float) -> FloatArray:
-        """Seconds per output token where so many requests come in a second."""
+        """Seconds per output token at a request rate [1/s]."""
         seconds: FloatArray = token_time_at_rate(self.setting, self.pools, np.asarray(rate))
         return seconds
 
@@ -313,14 +313,14 @@ class PoolDeployments(Deployments):
         return seconds + offered.wait_within(share)
 
     def complexity_at(self, rows: IndexArray) -> IndexArray:
-        """How much about some plans is unusual: more than about any of replicas that do all."""
+        """The complexity of some plans: higher than of any replicas without pools."""
         prefill, c = self.source.space.prefill_setting, self.configurations.rows(rows)
         num_gpus, load = self.at(self.num_gpus, rows), self.at(self.load, rows)
         return pool_complexity(prefill, self.setting, c, num_gpus, load)
 
     @property
     def memory(self) -> tuple[Need, Need]:
-        """What a worker that does not fit needs of the host's memory and of its GPUs'."""
+        """Needed and usable bytes of a worker that does not fit: host memory and GPU memory."""
         decode = self.decode
         worker = decode if np.any(decode.rejected_by) else self.prefill
         cache = cache_of(worker.memory, worker.configurations.concurrency)
@@ -366,7 +366,7 @@ class PoolDeployments(Deployments):
 
     @property
     def outlay(self) -> FloatArray | None:
-        """USD for one term of both pools, or for buying them; None where one has no term."""
+        """USD for one contract term of both pools, or for buying them; None: one has no term."""
         source, (prefill, decode) = self.source, _pool_sizes(self.configurations)
         if source.prefill_site == source.site:
             return outlay(source.site, prefill + decode)
@@ -383,14 +383,14 @@ class PoolDeployments(Deployments):
 
     @property
     def caches(self) -> PrefixCaches:
-        """The caches of prefixes of the prefill workers, at what is answered."""
+        """The prefix caches of the prefill workers, at the answered rate."""
         c, workers = self.prefill.configurations, self.configurations.prefill_replicas
         load = ReplicaLoad(replicas=workers, rate=self.request_rate, running=c.concurrency)
         return caches_at(self.setting, c, self.prefill.memory, load)
 
     @property
     def cache_sizes(self) -> tuple[FloatArray, ...]:
-        """Bytes of each, with those of its host and its drives."""
+        """Bytes of each prefix cache, with host memory and drives."""
         return cache_sizes(self.setting, self.prefill.memory)
 
     @property

@@ -321,7 +321,7 @@ class PricedHardware:
 def read_priced_hardware(
     request: Request, gpu: str | None, counts: tuple[int, ...], notes: PlanNotes, is_only: bool
 ) -> PricedHardware:
-    """The GPU ``gpu`` of a request; a price that is wanted must be known where it ``is_only``.
+    """The GPU ``gpu`` of a request; if it ``is_only``, a price that objectives need must be known.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
     """
@@ -483,9 +483,9 @@ def with_host_memory(cluster: ClusterSpec, gpu: GpuSpec, host_memory: float | No
 def with_nodes(cluster: ClusterSpec, gpus_per_node: int | None) -> ClusterSpec:
     """The cluster with the requested number of GPUs in a node.
 
-    The fabric joins those of a node, unless it joined GPUs of several nodes before.
+    The fast fabric connects the GPUs of a node, or still those of several nodes.
 
-    Raises SearchSpaceError if no node has so many.
+    Raises SearchSpaceError if no node has that many.
     """
     if gpus_per_node is None or gpus_per_node == cluster.gpus_per_node:
         return cluster
@@ -500,9 +500,9 @@ def with_nodes(cluster: ClusterSpec, gpus_per_node: int | None) -> ClusterSpec:
 
 
 def with_links(gpu: GpuSpec, cluster: ClusterSpec, request: Request) -> tuple[GpuSpec, ClusterSpec]:
-    """A GPU and a cluster whose links reach given shares of their bandwidth.
+    """A GPU and a cluster with links at the requested shares of their bandwidth.
 
-    Raises SearchSpaceError if a share is none.
+    Raises SearchSpaceError if a share is invalid.
     """
     name, up, out = "intra_node_efficiency", cluster.scale_up, cluster.scale_out
     inside = share_of_peak(request.intra_node_efficiency, "byte/s", up.bandwidth, name)

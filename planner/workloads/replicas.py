@@ -65,10 +65,10 @@ _BLOCK_ROWS = 2**16
 
 @record(kw_only=True)
 class ReplicaSource(ServingSource):
-    """Replicas on one GPU with one engine: on the GPUs given, or as many as the rate needs.
+    """Replicas on one GPU with one engine: on fixed GPUs, or as many as the rate needs.
 
-    ``sure_share``: of the rate that is predicted, what is counted on. ``waits``: requests at once
-    are a load that was given, so that those for which there is no room wait for it.
+    ``sure_share``: share of the predicted rate that plans count on. ``waits``: the concurrency is
+    an offered load; requests that do not fit in memory wait.
     """
 
     setting: ServingSetting
@@ -84,7 +84,7 @@ class ReplicaSource(ServingSource):
 
     @property
     def question_columns(self) -> Mapping[str, Value]:
-        """The tokens of a request, and what a GPU costs."""
+        """The tokens of a request, and the price of a GPU."""
         prefill = {f"prefill_{name}": value for name, value in OperatingTerms().columns.items()}
         return {**super().question_columns, **prefill}
 
@@ -209,11 +209,11 @@ class Replicas(Deployments):
 
     @property
     def setting(self) -> ServingSetting:
-        """The machine, model, engine and requests, with what is found of earlier ones."""
+        """The machine, model, engine and requests, with their prefix-cache hits."""
         return self.estimate.setting
 
     def moved(self, source: ReplicaSource) -> Replicas:
-        """The same replicas on other terms: no prediction depends on them."""
+        """The replicas with other operating terms, on which no prediction depends."""
         price = source.site.rate(self.num_gpus)
         return replace(self, source=source, promises=replace(self.promises, price=price))
 
@@ -227,12 +227,12 @@ class Replicas(Deployments):
 
     @property
     def held(self) -> ServingConfigurations:
-        """The configurations with what is in memory at once, where requests wait for room."""
+        """The configurations with the concurrency that fits in memory, if requests wait."""
         return self.estimate.configurations
 
     @property
     def in_flight(self) -> FloatArray:
-        """Requests that are in a replica at once; of a number at a rate, with those that wait."""
+        """Requests in a replica at once; with a number of requests, waiting ones included."""
         if self.promises.offered is not None and self.promises.makespan is not None:
             replicas = self.num_gpus / self.configurations.replica_gpus
             return np.asarray(self.request_rate * self.request_latency / replicas)
@@ -256,12 +256,12 @@ class Replicas(Deployments):
         return emptying_answer(self.setting, self.estimate.served)
 
     def token_time_at_rate(self, rate: float) -> FloatArray:
-        """Seconds per output token where so many requests come in a second."""
+        """Seconds per output token at a request rate [1/s]."""
         replica_rate = rate * self.configurations.replica_gpus / self.num_gpus
         return token_time_at_rate(self.setting, self.configurations, replica_rate)
 
     def at_rate(self, rate: float) -> Replicas:
-        """The same replicas where so many requests come in a second, shared evenly."""
+        """The replicas at a request rate [1/s], shared evenly."""
         c, estimate, setting = self.held, self.estimate, self.setting
         replicas = self.num_gpus / c.replica_gpus
         at_once = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
@@ -285,13 +285,13 @@ class Replicas(Deployments):
         return replace(self, estimate=estimate, promises=promises)
 
     def complexity_at(self, rows: IndexArray) -> IndexArray:
-        """How much about some plans is unusual: 0 for the plainest."""
+        """The complexity of some plans; 0: the simplest."""
         num_gpus = self.at(self.num_gpus, rows)
         return replica_complexity(self.setting, self.configurations.rows(rows), num_gpus)
 
     @property
     def memory(self) -> tuple[Need, Need]:
-        """What is needed of the host's memory for a GPU, and of the fullest GPU's own."""
+        """Needed and usable bytes: host memory per GPU, and memory of the fullest GPU."""
         memory, configurations = self.estimate.memory, self.estimate.configurations
         return needed_memory(
             self.setting, memory, configurations, cache_of(memory, configurations.concurrency)
@@ -310,27 +310,27 @@ class Replicas(Deployments):
 
     @property
     def outlay(self) -> FloatArray | None:
-        """USD for one term of all GPUs, or for buying them; None where none is signed for."""
+        """USD for one contract term of all GPUs, or for buying them; None: no term."""
         return outlay(self.source.site, self.num_gpus)
 
     @property
     def prompt_price(self) -> FloatArray:
         """The price of all GPUs for the share of their time that computes prompts [USD/s]; all of
-        it where there is nothing else to pay."""
+        it if nothing is generated."""
         if self.setting.workload.embeds:
             return self.promises.price
         return self.promises.price * self.estimate.served.utilization
 
     @property
     def caches(self) -> PrefixCaches:
-        """The caches of prefixes, at what is answered."""
+        """The prefix caches, at the answered rate."""
         replicas = self.num_gpus / self.held.replica_gpus
         load = ReplicaLoad(replicas=replicas, rate=self.request_rate, running=self.in_flight)
         return caches_at(self.setting, self.held, self.estimate.memory, load)
 
     @property
     def cache_sizes(self) -> tuple[FloatArray, ...]:
-        """Bytes of each, with those of its host and its drives."""
+        """Bytes of each prefix cache, with host memory and drives."""
         return cache_sizes(self.setting, self.estimate.memory)
 
     @property

@@ -1,4 +1,4 @@
-"""A plan as a value: one configuration with every question answered, that a file can hold."""
+"""Plan files: one configuration with the answers to all questions."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ class SavedPlan:
         )
 
     def request(self) -> Request:
-        """The request whose one configuration this is.
+        """The request of this one configuration.
 
-        Raises SpecError or SearchSpaceError if an answer or a value is not what its name takes.
+        Raises SpecError or SearchSpaceError if an answer or a value is invalid.
         """
         named = {
             name: self.parameters[name]
@@ -93,7 +93,7 @@ class SavedPlan:
 
     @classmethod
     def from_dict(cls, table: object, where: str) -> Self:
-        """A plan out of what `to_dict` made, here or in an older version.
+        """A plan from the table of `to_dict`, of this or an older version.
 
         Raises SpecError if something is unknown, or missing and without a default; the message
         names ``where``.
@@ -184,7 +184,7 @@ def all_answers(plan: Plan, row: Row) -> dict[str, Value]:
 
 
 def with_one_length(answers: Mapping[str, Value]) -> dict[str, Value]:
-    """Answers without the tokens of a run where its steps or samples say how long it is."""
+    """The answers without ``total_tokens`` if steps or samples set the length of the run."""
     has_others = any(answers.get(name) for name in terms_about("run_length") if name != _TOKENS)
     return {name: value for name, value in answers.items() if name != _TOKENS or not has_others}
 

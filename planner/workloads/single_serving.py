@@ -110,7 +110,7 @@ def _first(values: FloatArray) -> float:
 
 
 def _serve_pools_once(source: PoolSource, num_requests: int | None) -> Evaluation:
-    """The one configuration of pools, of a burst with as many places as find room for it."""
+    """The evaluation of the one configuration of pools; a burst gets the slots that fit."""
     configurations = _single_pools(source, num_requests)
     is_burst = source.setting.workload.request_rate is None and num_requests is not None
     if is_burst and configurations.size > 1:
@@ -160,7 +160,7 @@ def _single_pools(source: PoolSource, num_requests: int | None) -> PoolConfigura
 
 
 def _worker_numbers(source: PoolSource, prefill: int, decode: int) -> list[tuple[float, float]]:
-    """Numbers of prefill and decode workers of so many GPUs each."""
+    """Numbers of prefill and decode workers of ``prefill`` and ``decode`` GPUs each."""
     requested = source.space.prefill_replicas, source.space.replicas
     if None not in requested and not source.counts:
         return [(float(requested[0] or 0), float(requested[1] or 0))]

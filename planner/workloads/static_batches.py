@@ -66,7 +66,7 @@ class BatchSource(ServingSource):
     def judged(
         self, configurations: ServingConfigurations, broken: CodeArray | None = None
     ) -> Batches:
-        """Predictions; ``broken`` is that of the configurations where it is known already."""
+        """Predictions of the configurations; ``broken``: the result of `broken`, if computed."""
         c = configurations
         codes = self.broken(c) if broken is None else broken
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -93,13 +93,13 @@ class Batches(TokenGeneration):
     batch: StaticBatch
 
     def complexity_at(self, rows: IndexArray) -> IndexArray:
-        """How much about some plans is unusual: 0 for the plainest."""
+        """The complexity of some plans; 0: the simplest."""
         latency = self.at(self.request_latency, rows)
         return batch_complexity(self.source.setting, self.configurations.rows(rows), latency)
 
     @property
     def memory(self) -> tuple[Need, Need]:
-        """What whole requests need of the host's memory for a GPU, and of the fullest GPU's."""
+        """Needed and usable bytes of full-length requests: host memory per GPU, and GPU memory."""
         c = self.configurations
         cache = self.parts.room.held(c.concurrency / c.attention_data_parallel)
         return needed_memory(self.source.setting, self.parts, c, cache)
@@ -194,7 +194,7 @@ class Batches(TokenGeneration):
 
 
 def batch_once(source: Source, _: int | None = None) -> Evaluation:
-    """The one configuration of a source, and how many requests would find room together."""
+    """The evaluation of the one configuration of a source, with the concurrency that fits."""
     evaluation = evaluate_single(source)
     largest = max_concurrency(source, evaluation.candidates.configurations)
     return replace(evaluation, more={"largest_batch": [largest]})

@@ -42,10 +42,10 @@ _RANGE = re.compile(r"<=([^<>=-]+)|>([^<>=-]+)(?:-([^<>=-]+))?")
 
 @record(kw_only=True)
 class MeasuredLengths:
-    """Lengths that are shipped: means [tokens], coefficients of variation, and their source.
+    """Shipped lengths: means [tokens], coefficients of variation, and their source.
 
     ``histogram``: shares of the prompts of at least 2^(k - 1) and less than 2^k tokens, k from 0;
-    empty where it is not known.
+    empty: unknown.
     """
 
     answers: Mapping[str, float]
@@ -77,7 +77,7 @@ class LengthRange:
 
     @property
     def text(self) -> str:
-        """As it is given: ``<=6144``, ``>6144``, ``>2048-6144``."""
+        """The range in the notation of options: ``<=6144``, ``>6144``, ``>2048-6144``."""
         if not self.above:
             return f"<={self.most:.0f}"
         return f">{self.above:.0f}" + (f"-{self.most:.0f}" if self.most < math.inf else "")
@@ -108,7 +108,7 @@ def read_range(text: str, option_name: str = "prompt_range") -> LengthRange:
 class PromptLengths:
     """Requests by the length of their prompts [tokens], each of a ``weight``; all add up to 1.
 
-    ``answers`` are the answers of each [tokens], None where they do not depend on the prompts.
+    ``answers``: tokens of the answer to each; None: independent of the prompts.
     """
 
     lengths: FloatArray

@@ -563,7 +563,7 @@ def _make_workload(
 
 
 def _check_layout(model: ModelSpec, request: Request) -> None:
-    """Refuse a layout of other layers than those of the model and of its later tokens."""
+    """Refuse a pipeline layout with another number of layers than the model and its MTP modules."""
     num_layers = sum(layers_of_chunks(request.pipeline_layout or ""))
     mtp_layers = model.num_nextn_predict_layers if request.mtp_num_layers is None else 0
     possible = {model.num_hidden_layers + (request.mtp_num_layers or 0)}
@@ -596,10 +596,10 @@ def _divisible_batch(batch: int, origin: str, counts: tuple[int, ...]) -> tuple[
 
 
 def _round_batch(tokens_over_length: float) -> int:
-    """A batch of about so many sequences that many layouts divide.
+    """A batch of about that many sequences that many layouts divide.
 
-    A whole number is what was run. Else the paper rounded its tokens, "4M" say: the
-    nearest power of two or three times one.
+    A whole number is the published batch. Otherwise the paper rounded its tokens, such as "4M":
+    the nearest power of two, or three times one.
     """
     if tokens_over_length >= 1 and tokens_over_length == int(tokens_over_length):
         return int(tokens_over_length)

@@ -483,7 +483,7 @@ def _setting(source: Source) -> Setting:
 
 
 def _reproducing_answers(source: Source) -> dict[str, Value]:
-    """Answers that a plan was made with where the user gave none."""
+    """The answers of a plan that the user left open."""
     setting = _setting(source)
     work = setting.workload
     answers: dict[str, Value] = {"gpu": source.gpu, "framework": source.profile}

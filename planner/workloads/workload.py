@@ -207,7 +207,7 @@ class Evaluation:
 
     Parameters
     ----------
-    candidates : judged configuration
+    candidates : evaluated configuration
     rejected_by : rule or limit that rejects the configuration; empty: feasible
     more : result columns in addition to those of ``candidates``
     detail : times of a burst of requests; None: no burst
