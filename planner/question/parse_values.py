@@ -123,7 +123,7 @@ def parse_si(value: object, dimension: str, option_name: str) -> float:
 
     Raises SearchSpaceError if it is neither.
 
-    >>> quantity("5min", "second", "startup_time")
+    >>> parse_si("5min", "second", "startup_time")
     300.0
     """
     unwrapped = _unwrap(value)
