@@ -146,9 +146,9 @@ def _make_step(request: Request, model: ModelSpec, notes: PlanNotes) -> RlWorklo
             f"{_VARIATION:g} (usual of answers that reason; an --output-cap at the mean makes "
             "all equally long)"
         )
-    known_names = ", ".join(Algorithm)
+    algorithms = ", ".join(Algorithm)
     if str(request.algorithm) not in list(Algorithm):
-        raise SpecError(f"Unknown algorithm {request.algorithm!r}. Known: {known_names}.")
+        raise SpecError(f"Unknown algorithm {request.algorithm!r}. Known: {algorithms}.")
     algorithm = Algorithm(str(request.algorithm))
     if values["reference_model"] is None:
         values["reference_model"] = algorithm is not Algorithm.DAPO

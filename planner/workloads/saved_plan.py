@@ -104,8 +104,8 @@ class SavedPlan:
         workload = table.get("workload")
         if workload not in workload_names():
             *first, last = workload_names()
-            known_names = f"{', '.join(first)} or {last}"
-            raise SpecError(f"{where}: is not a plan: its workload is {known_names}.")
+            workloads = f"{', '.join(first)} or {last}"
+            raise SpecError(f"{where}: is not a plan: its workload is {workloads}.")
         errors = [f"{name} is not part of a plan." for name in table if name not in _file_parts()]
         answers = _read_part(table, "answers", terms_of(workload, "question"), errors)
         parameters = _read_part(
