@@ -89,7 +89,7 @@ class TimedPart:
         module: str,
         terms: Mapping[str, float],
         works: Sequence[KernelWork],
-        **more: str,
+        **extra: str,
     ) -> TimedPart:
         """A part that takes the seconds of its terms, with the work behind them."""
         seconds = sum(terms.values())
@@ -97,7 +97,7 @@ class TimedPart:
         once = sum(at_longest(work, work.time) for work in working)
         done = tuple(RepeatedWork(work=work, times=seconds / once) for work in working)
         shown = {term: value for term, value in terms.items() if value}
-        return cls(name=name, module=module, seconds=seconds, terms=shown, done=done, **more)
+        return cls(name=name, module=module, seconds=seconds, terms=shown, done=done, **extra)
 
 
 @record(kw_only=True)
