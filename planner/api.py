@@ -96,12 +96,12 @@ def search(
     >>> result.configurations_evaluated
     320
     """
-    how = read_driver({"driver": driver, "trials": trials, "seed": seed, "sampler": sampler})
+    options = read_driver({"driver": driver, "trials": trials, "seed": seed, "sampler": sampler})
     question = None if base is None else search_request(read_request(base))
     for name, function in (("progress", progress), ("sink", sink)):
         if function is not None and not callable(function):
             raise SearchSpaceError(f"{name} is a function, not {format_input(function)}.")
-    if how.pop("driver") == "exhaustive":
+    if options.pop("driver") == "exhaustive":
         plan = make_plan(make_request(request, base=question))
         result = exhaustive_search(plan.problem, progress=progress, sink=sink)
         return SearchAnswer.from_result(result, base_plan=plan)
@@ -111,7 +111,7 @@ def search(
     from planner.optimize.optuna_search import optuna_search
 
     return SearchAnswer.from_result(
-        optuna_search(plan.problem, progress=progress, **how), base_plan=plan
+        optuna_search(plan.problem, progress=progress, **options), base_plan=plan
     )
 
 
@@ -133,9 +133,9 @@ def estimate(
     base : a question that ``request`` changes, such as that of `read_launch`
     request : the fields of `planner.Request`, as in `search`
     """
-    asked = make_request(request, base=None if base is None else read_request(base))
-    number = read_burst(asked.workload, burst)
-    plan = make_single_plan(asked, number)
+    question = make_request(request, base=None if base is None else read_request(base))
+    number = read_burst(question.workload, burst)
+    plan = make_single_plan(question, number)
     return EstimateAnswer.from_result(evaluate(plan, number), plan=plan)
 
 
@@ -152,10 +152,10 @@ def predictor(*, base: Request | None = None, **request: object) -> Predictor:
     """
     if base is None:
         request.setdefault("workload", "serve")
-    found = estimate(base=base, burst=None, **request)
-    if found.rejected_by:
-        raise InfeasibleError(f"The configuration is rejected by {found.rejected_by}.")
-    return Predictor.of(found.candidates)
+    answer = estimate(base=base, burst=None, **request)
+    if answer.rejected_by:
+        raise InfeasibleError(f"The configuration is rejected by {answer.rejected_by}.")
+    return Predictor.of(answer.candidates)
 
 
 def size(
@@ -170,27 +170,27 @@ def size(
 ) -> SizeAnswer:
     """The fewest and the cheapest GPUs that keep the limits, for each GPU and contract.
 
-    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible for all GPUs
-    alike, or nothing says what the GPUs must reach.
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible for every
+    GPU, or the request sets no limit or rate to reach.
 
     Parameters
     ----------
-    contract : one or several, or ``all``; default: the usual one of each GPU
+    contract : one or several, or ``all``; default: the default contract of each GPU
     load : to serve: CSV file of the request rates of a day, in place of ``request_rate``; see
         `planner.decide.sizing.load_profile.read_load`. ``contract`` are the
         contracts that its GPUs may have
-    startup_time : with a ``load``, or a ``trace``, whose load by the minute is taken then: seconds,
-        text with a unit, or parts from asking for GPUs to their first request, as
-        `planner.decide.sizing.autoscaling.read_startup` takes them
-    budget : USD that may be spent: in total on a run (``"2MUSD"``), on a service by the time
-        (``"50kUSD/month"``). Without a rate a service is as large as it, or a limit of power, lets
-        it be
+    startup_time : time from the request for a GPU to its first answer: seconds, text with a unit,
+        or parts as `planner.decide.sizing.autoscaling.read_startup` reads them. Needs a ``load``,
+        or a ``trace``, whose load per minute is used
+    budget : most USD to spend: in total on a run (``"2MUSD"``), per time on a service
+        (``"50kUSD/month"``). Without a rate, a service is as large as the budget or a power limit
+        allows
     progress : called with the number of GPUs done
     workers : processes that share the GPUs
-    request : those of `search` but ``objectives``. Training needs a limit of time or cost,
+    request : as in `search`, without ``objectives``. Training needs a limit of time or cost,
         serving a ``request_rate``; ``confidence`` is the probability to keep them. ``gpu`` may be
-        several or ``all``; where neither it nor a cluster is given, all current ones of data
-        centers. ``num_gpus`` are the numbers that a run may have, default: whole nodes.
+        several or ``all``; default: all current data-center GPUs, unless a cluster is set.
+        ``num_gpus`` are the numbers of GPUs to try; default: whole nodes.
 
     >>> sizes = size(model="llama-7b", gpu="a100", total_tokens="1T", space="small",
     ...              constraints={"time_to_train": "30d"})
@@ -199,11 +199,11 @@ def size(
     """
     contracts = parse_contracts(contract)
     read = without_contract(make_request({**request, "contract": contract}))
-    asked, day = load_of(read, load, startup_time)
+    question, profile = load_of(read, load, startup_time)
     sizes = size_all(
-        asked,
+        question,
         contracts,
-        load=day,
+        load=profile,
         startup=read_startup(startup_time or 0),
         budget=None if budget is None else read_budget(budget),
         progress=progress,
@@ -230,15 +230,15 @@ def size_services(
     Parameters
     ----------
     services : a TOML file with a table ``[services.NAME]`` for each, or a mapping like it: its
-        ``model``, ``request_rate`` or ``load`` (a CSV file), lengths and limits; above them stands
-        what they have in common
-    stock : GPUs that there are of each type, ``"h100=64,b200=32"`` or a mapping; that of the file
-        where not given. A type without one has no end
-    contract : one or several that GPUs may be had under
+        ``model``, ``request_rate`` or ``load`` (a CSV file), lengths and limits; answers that all
+        services share are above the tables
+    stock : available GPUs of each type, ``"h100=64,b200=32"`` or a mapping; default: the stock of
+        the file. A type without a number is unlimited
+    contract : one or several contracts to choose from
     startup_time : of services with a ``load``, as in `size`
-    progress : is told how many services are sized
+    progress : called with the number of services done
     workers : processes that share the GPUs
-    common : what all services have in common, as in `size`
+    common : answers that all services share, as in `size`
 
     >>> fleet = size_services(
     ...     {"services": {"chat": {"model": "llama-3.1-8b", "request_rate": 20}}},
@@ -247,11 +247,11 @@ def size_services(
     >>> fleet.pools[0].most
     4
     """
-    found, own = read_services(services, {**common, "contract": contract})
+    parsed_services, file_stock = read_services(services, {**common, "contract": contract})
     return ServicesAnswer.from_result(
         share_gpus(
-            found,
-            own if stock is None else read_stock(stock),
+            parsed_services,
+            file_stock if stock is None else read_stock(stock),
             parse_contracts(contract),
             startup=read_startup(startup_time or 0),
             progress=progress,
@@ -271,31 +271,32 @@ def size_pools(
     workers: int = 1,
     **request: object,
 ) -> PoolsAnswer:
-    """A service in pools by the length of its prompts, beside one pool of all.
+    """GPUs of a service split into pools by prompt length, compared with one pool for all prompts.
 
-    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible; all prompts
-    are alike; InfeasibleError if a pool runs on none of the GPUs, or the stock is too small.
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or all
+    prompts have one length; InfeasibleError if a pool runs on none of the GPUs, or the stock is too
+    small.
 
     Parameters
     ----------
-    pools : how many, of which the ends are looked for among quantiles of the prompts, or the
-        ends [tokens]: ``2``, ``"6k"``, ``[2000, 8000]``
+    pools : number of pools, with bounds chosen from quantiles of the prompts, or the bounds
+        [tokens]: ``2``, ``"6k"``, ``[2000, 8000]``
     stock, contract, load, startup_time, progress, workers : as in `size_services` and `size`
     request : as in `size`, with ``lengths``, ``trace`` or ``input_variation``; every limit holds in
         each pool
 
-    >>> found = size_pools("4k", model="llama-3.1-8b", gpu="h100", price=2, workload="serve",
-    ...                    request_rate=100, lengths="azure-code", engine="vllm",
-    ...                    mode="aggregated")
-    >>> len(found.pools.placements), found.pools.num_gpus - found.mixed.num_gpus
+    >>> answer = size_pools("4k", model="llama-3.1-8b", gpu="h100", price=2, workload="serve",
+    ...                     request_rate=100, lengths="azure-code", engine="vllm",
+    ...                     mode="aggregated")
+    >>> len(answer.pools.placements), answer.pools.num_gpus - answer.mixed.num_gpus
     (2, 4)
     """
-    day = None if load is None else read_load(Path(load))
-    found = pools_by_length(
+    profile = None if load is None else read_load(Path(load))
+    result = pools_by_length(
         Service(
             name="",
             request=without_contract(make_request({**request, "contract": contract})),
-            load=day,
+            load=profile,
         ),
         read_pools(pools),
         parse_contracts(contract),
@@ -304,7 +305,7 @@ def size_pools(
         progress=progress,
         workers=workers,
     )
-    return PoolsAnswer.from_result(found)
+    return PoolsAnswer.from_result(result)
 
 
 def sweep(
@@ -319,49 +320,49 @@ def sweep(
 ) -> Sweep:
     """Every combination of the lists in a plan, one search each; continues an unfinished sweep.
 
-    Raises SpecError or SearchSpaceError if what the plan asks is unknown, contradictory or too
-    much: one line for each fault; OutputError if the directory cannot be written, or is that of
-    another plan, version or specs.
+    Raises SpecError or SearchSpaceError if a setting of the plan is unknown, contradictory or too
+    large, with one line for each error; OutputError if the directory cannot be written, or belongs
+    to another plan, version or specs.
 
     Parameters
     ----------
-    plan : a TOML file, the name of a plan that is shipped, or the tables of such a file
+    plan : a TOML file, the name of a shipped plan, or the tables of such a file
     output : the directory of the results
     workers : processes; default: one per core
     dask : the address of a scheduler, whose workers are used instead
     fresh : start again; the contents of the directory are removed
-    specs : folder of own spec files
+    specs : folder of the user's spec files
     progress : called with the number of scenarios done
     """
     folder = None if specs is None else Path(specs)
     if isinstance(plan, Mapping):
-        asked = make_sweep(plan, folder)
+        parsed = make_sweep(plan, folder)
     else:
-        asked = read_plan(os.fspath(plan), folder)
+        parsed = read_plan(os.fspath(plan), folder)
     if dask is None:
         run = on_cores(num_cores() if workers is None else parse_int(workers, "workers", 1))
     else:
         from planner.sweeps.dask_workers import on_dask
 
         run = on_dask(dask)
-    run_sweep(asked, Path(output), run=run, fresh=fresh, progress=progress)
+    run_sweep(parsed, Path(output), run=run, fresh=fresh, progress=progress)
     return Sweep(Path(output))
 
 
 def operators(
-    operator: str | Sequence[str], *, specs: str | os.PathLike[str] | None = None, **asked: object
+    operator: str | Sequence[str], *, specs: str | os.PathLike[str] | None = None, **answers: object
 ) -> OperatorsAnswer:
-    """How long one kernel, collective or copy takes, and what bounds it.
+    """The time and the bound of one kernel, collective or copy.
 
-    Raises SpecError or SearchSpaceError if something is unknown, missing, or of no use to the
+    Raises SpecError or SearchSpaceError if an answer is unknown, missing, or not used by the
     operator.
 
     Parameters
     ----------
     operator : one or more of `planner.decide.explain.operators.KINDS`: ``gemm``, ``send`` ...
-    specs : folder of own spec files
-    asked : ``gpu``, ``cluster``, ``framework``, ``num_gpus``, ``precision``, and sizes: ``rows``,
-        ``columns``, ``depth``, ``num_bytes`` ... of which each may be several
+    specs : folder of the user's spec files
+    answers : ``gpu``, ``cluster``, ``framework``, ``num_gpus``, ``precision``, and sizes: ``rows``,
+        ``columns``, ``depth``, ``num_bytes`` ...; each may have several values
 
     Returns
     -------
@@ -369,11 +370,11 @@ def operators(
         ``columns``: equally long lists by name, a row for every combination; ``works``: what each
         does.
 
-    >>> found = operators("gemm", gpu="a100", rows=4096, columns=4096, depth=[4096, 11008])
-    >>> [round(rate) for rate in found.columns["tflops"]]
+    >>> answer = operators("gemm", gpu="a100", rows=4096, columns=4096, depth=[4096, 11008])
+    >>> [round(rate) for rate in answer.columns["tflops"]]
     [240, 235]
     """
-    question = read_question(operator, asked)
+    question = read_question(operator, answers)
     catalogue = Catalogue(None if specs is None else Path(specs))
     return OperatorsAnswer.from_result(time_operators(question, catalogue))
 
@@ -386,28 +387,29 @@ def write_launch(
     wrapper: str = "script",
     **request: object,
 ) -> WrittenLaunch:
-    """The files that start a plan with a tool: the plan of a file, or what a search recommends.
+    """The files that start a plan with a tool: the plan of a file, or the recommended plan.
 
     Raises SpecError, SearchSpaceError or InfeasibleError if something is unknown, faulty or
     impossible, or nothing fits; LaunchError if target or wrapper is unknown, or cannot start the
-    plan; OutputError if a file of the user's stands in the way, or the directory cannot be written.
+    plan; OutputError if one of the user's files would be replaced, or the directory cannot be
+    written.
 
     Parameters
     ----------
     target : the tool: ``megatron-lm``, ``vllm`` ...
-    output : the directory of the files, made if needed; nothing is written where not given
-    plan : a plan file; fields of ``request`` beside it change it
+    output : the directory of the files, made if needed; None: no file is written
+    plan : a plan file; fields of ``request`` change it
     wrapper : ``script``, ``slurm``, ``kubernetes`` or ``kserve``
-    request : those of `search`; without a framework or engine those of the target are tried
+    request : as in `search`; default of framework or engine: those of the target
     """
     base = None if plan is None else SavedPlan.read(Path(plan)).request()
-    asked = make_request(request, base=base)
+    question = make_request(request, base=base)
     if base is None:
-        asked = recommended_of(for_target(asked, target)).request()
-    made = launch_of(asked, target, wrapper)
+        question = recommended_of(for_target(question, target)).request()
+    written = launch_of(question, target, wrapper)
     if output is not None:
-        save_launch(Path(output), made)
-    return made
+        save_launch(Path(output), written)
+    return written
 
 
 def read_launch(path: str | os.PathLike[str], **answers: object) -> Request:
@@ -429,8 +431,8 @@ def read_launch(path: str | os.PathLike[str], **answers: object) -> Request:
     specs = None if answers.get("specs") is None else Path(str(answers["specs"]))
     workload = answers.get("workload")
     file = LaunchFile(path=Path(path), answers=answers, specs=specs, workload=workload)
-    found = file.question()
-    return make_request(answers, base=found.request)
+    question = file.question()
+    return make_request(answers, base=question.request)
 
 
 def validate_log(
@@ -440,17 +442,17 @@ def validate_log(
     log_format: str | None = None,
     specs: str | os.PathLike[str] | None = None,
 ) -> Comparison:
-    """What a run's log measured beside what its plan predicted.
+    """The measured quantities of a run's log compared with the predictions of its plan.
 
     Raises LaunchError if the log cannot be read, or is of another run than the plan's; SpecError or
-    SearchSpaceError if the plan is none, or names what is unknown.
+    SearchSpaceError if the file is not a plan, or names an unknown spec or value.
 
     Parameters
     ----------
-    log : what the run printed, or a result file of its benchmark
+    log : output of the run, or a result file of its benchmark
     plan : the file of the plan that ran
-    log_format : its name, such as ``megatron``; where not given its lines tell it
-    specs : a folder of own specs, in place of the plan's
+    log_format : name of the format, such as ``megatron``; default: recognized from the lines
+    specs : a folder of the user's specs, which replaces the plan's
 
     Returns
     -------
@@ -496,33 +498,33 @@ def explain(
     """
     if plan is not None:
         base = pinned_in(Path(plan), row).request()
-    asked = make_request(request, base=base)
-    if base is None and not asked.settings:
-        asked = recommended_of(asked).request()
-    number = read_burst(asked.workload, burst)
+    question = make_request(request, base=base)
+    if base is None and not question.settings:
+        question = recommended_of(question).request()
+    number = read_burst(question.workload, burst)
     if isinstance(against, Mapping):
-        against = replace_answers(asked, against)
+        against = replace_answers(question, against)
     elif against is not None and not isinstance(against, Request):
-        against = request_in(Path(against), None, {}, beside=asked)
-    return ExplainAnswer.from_result(explained_plan(asked, number, against))
+        against = request_in(Path(against), None, {}, beside=question)
+    return ExplainAnswer.from_result(explained_plan(question, number, against))
 
 
 def compare(*things: str | os.PathLike[str], **request: object) -> CompareAnswer:
-    """Plans side by side: where they differ, which is better, what is tied.
+    """Plans compared: where they differ, which is better, and which differences are proven.
 
-    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or of
-    several kinds; InfeasibleError if fewer than two have a plan.
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or the
+    things are of several kinds; InfeasibleError if fewer than two have a plan.
 
     Parameters
     ----------
-    things : two or more: files of plans, of results (``FILE``, ``FILE:ROW``) or launch files of
-        yours; or names of GPUs, models, frameworks or engines, or folders of specs (``shipped``:
-        without one), each with the plan that a search recommends
-    request : the question that all have in common: the fields of `planner.Request`; beside files
-        what is changed in all
+    things : two or more: plan files, result files (``FILE``, ``FILE:ROW``) or launch files; or
+        names of GPUs, models, frameworks or engines, or folders of specs (``shipped``: without
+        one), each with the plan that a search recommends
+    request : the fields of `planner.Request` that all have in common; with files: the fields to
+        change in all
 
-    >>> found = compare("a100", "h100", model="llama-7b", num_gpus=8)
-    >>> found.results[0].name, found.seens[found.results[0].best].name
+    >>> answer = compare("a100", "h100", model="llama-7b", num_gpus=8)
+    >>> answer.results[0].name, answer.seens[answer.results[0].best].name
     ('step_time_s', 'h100')
     """
     texts = [os.fspath(thing) for thing in things]
@@ -603,9 +605,9 @@ def max_length(
     length : ``sequence_length``, ``input_tokens`` or ``output_tokens``, of reinforcement learning
         ``output_cap``; default: the first that the workload has
     """
-    found, evaluation = _one_plan(plan, row, base, request)
-    known = found.workload.longest or found.workload.lengths
-    return _largest_length(found, evaluation, length or known[0])
+    chosen_plan, evaluation = _one_plan(plan, row, base, request)
+    lengths = chosen_plan.workload.longest or chosen_plan.workload.lengths
+    return _largest_length(chosen_plan, evaluation, length or lengths[0])
 
 
 def _one_plan(
@@ -616,14 +618,14 @@ def _one_plan(
 ) -> tuple[Plan, Evaluation]:
     if plan is not None:
         base = pinned_in(Path(plan), row).request()
-    asked = make_request(request, base=base)
-    return evaluate_request(asked, is_open=base is None and not asked.settings)
+    question = make_request(request, base=base)
+    return evaluate_request(question, is_open=base is None and not question.settings)
 
 
 def signature_of(function: Callable[..., object]) -> inspect.Signature:
     """The signature of a function with the fields of a request in place of ``**request``."""
-    own = [*inspect.signature(function).parameters.values()][:-1]
-    asked = [
+    parameters = [*inspect.signature(function).parameters.values()][:-1]
+    request_parameters = [
         inspect.Parameter(
             field.name,
             inspect.Parameter.KEYWORD_ONLY,
@@ -631,10 +633,10 @@ def signature_of(function: Callable[..., object]) -> inspect.Signature:
             annotation=field.type,
         )
         for field in fields(Request)
-        if field.name not in {one.name for one in own}
+        if field.name not in {parameter.name for parameter in parameters}
     ]
-    places = sorted([*asked, *own], key=lambda place: place.kind)
-    return inspect.Signature(places, return_annotation=function.__annotations__["return"])
+    ordered = sorted([*request_parameters, *parameters], key=lambda parameter: parameter.kind)
+    return inspect.Signature(ordered, return_annotation=function.__annotations__["return"])
 
 
 def _default(field: Field[object]) -> object:

@@ -198,8 +198,8 @@ def test_a_price_names_the_contract_that_it_is_of(
 @each(
     "price, contracts, words",
     [
-        (2.5, ("owned",), "of owned ones give purchase_price"),
-        ("owned=2", ("owned", "spot"), "of owned ones give purchase_price"),
+        (2.5, ("owned",), "give purchase_price for owned GPUs"),
+        ("owned=2", ("owned", "spot"), "give purchase_price for owned GPUs"),
         (2.5, ("spot", "on-demand"), "name the contract that it is of, such as spot=2.5"),
         ("h100=2", ("spot", "on-demand"), "such as h100:spot=2"),
         ("spot=2", ("on-demand",), "names spot, which is not among the contracts: on-demand"),
@@ -219,7 +219,7 @@ def test_a_price_of_a_contract() -> None:
     assert price_of_contract("spot=1", "on-demand") is None
     assert price_of_contract(2.0, "spot") == 2.0
     assert checked_price(None, ("owned",), "price", "purchase_price") is None
-    with pytest.raises(SearchSpaceError, match="of owned ones give purchase_price"):
+    with pytest.raises(SearchSpaceError, match="give purchase_price for owned GPUs"):
         make_request({**TRAIN, "contract": "owned", "price": 2})
     # One that a plan has stays that of its contract.
     base = make_request({**TRAIN, "price": 2})

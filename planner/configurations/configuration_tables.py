@@ -35,11 +35,11 @@ class ConfigurationTable:
 
     A flat table holds equal-length vectors; an open mesh holds one axis per group of
     parameters, so that a formula costs only the axes it depends on. Quantities are float64,
-    codes int8 (of many sets int16), flags bool; which is which, and what else is to be known of a
-    parameter, stands in the table of terms under ``workload``.
+    codes int8 (of many sets int16), flags bool; the table of terms under ``workload`` has the type
+    and all other properties of a parameter.
     """
 
-    __slots__ = ("_shape",)  # beside ``vars``, which are the parameters alone
+    __slots__ = ("_shape",)  # not in ``vars``, which has only the parameters
 
     workload: ClassVar[str]
     _shape: tuple[int, ...]
@@ -49,17 +49,19 @@ class ConfigurationTable:
     def of(cls, **values: object) -> Self:
         """Configurations from numbers, lists or arrays; each is cast to its type.
 
-        Parameters that are not given have the plain value of the table of terms.
+        Parameters that are not set have the default of the table of terms.
         """
-        given = {**cls.plain(), **values}
-        return cls(**{name: cls.cast(name, value) for name, value in given.items()})
+        parameters = {**cls.plain(), **values}
+        return cls(**{name: cls.cast(name, value) for name, value in parameters.items()})
 
     @classmethod
     @cache
     def plain(cls) -> dict[str, float]:
-        """The plain value of every parameter that has one: a code, a flag or a number."""
-        words = plain_values(cls.workload)
-        return {name: glossary()[name].coded(words[name]) for name in cls.names() if name in words}
+        """The default of every parameter that has one: a code, a flag or a number."""
+        defaults = plain_values(cls.workload)
+        return {
+            name: glossary()[name].coded(defaults[name]) for name in cls.names() if name in defaults
+        }
 
     @classmethod
     def cast(cls, name: str, value: object) -> Values:
@@ -117,15 +119,15 @@ class ConfigurationTable:
             }
         )
 
-    def narrowed(self, kept: Sequence[IndexArray]) -> Self:
+    def narrowed(self, axis_indices: Sequence[IndexArray]) -> Self:
         """The mesh of some indices of each axis."""
-        shape, is_empty = self.shape, not all(indices.size for indices in kept)
+        shape, is_empty = self.shape, not all(indices.size for indices in axis_indices)
 
         def narrow(values: Values) -> Values:
             padded = np.reshape(values, (1,) * (len(shape) - np.ndim(values)) + np.shape(values))
             if padded.size == 1 and not is_empty:
                 return padded
-            for axis, indices in enumerate(kept):
+            for axis, indices in enumerate(axis_indices):
                 if padded.shape[axis] > 1 or not indices.size:
                     padded = np.take(padded, indices, axis=axis)
             return padded
@@ -133,7 +135,7 @@ class ConfigurationTable:
         return type(self)(**{name: narrow(getattr(self, name)) for name in self.names()})
 
     def chosen(self, mask: BoolArray | IndexArray) -> Self:
-        """The rows of a flat table where ``mask`` (or at which indices) it is true."""
+        """The rows of a flat table at a ``mask`` or at indices."""
         shape = self.shape
         return type(self)(
             **{name: np.broadcast_to(getattr(self, name), shape)[mask] for name in self.names()}
@@ -141,7 +143,7 @@ class ConfigurationTable:
 
 
 def format_value(name: str, value: float) -> str | float:
-    """A value of the parameter ``name`` as it is shown: a word, a bool or a number."""
+    """The readable value of the parameter ``name``: a word, a bool or a number."""
     return glossary()[name].shown(value)
 
 
@@ -157,10 +159,12 @@ def pick(
     if values.size == 1 and positions:
         return np.repeat(values, len(positions[0]))
     # An index for each axis that it has costs less than a view of the whole shape.
-    own = positions[len(shape) - values.ndim :]
+    axis_positions = positions[len(shape) - values.ndim :]
     if values.ndim == 1:
-        return values.take(own[0])
-    index = tuple(at if n > 1 else 0 for n, at in zip(values.shape, own, strict=True))
+        return values.take(axis_positions[0])
+    index = tuple(
+        position if n > 1 else 0 for n, position in zip(values.shape, axis_positions, strict=True)
+    )
     return np.asarray(values[index])
 
 
@@ -187,7 +191,7 @@ class _HasModel(Protocol):
 
 @record(kw_only=True)
 class Reason:
-    """What rejects a configuration, in a word and in a sentence."""
+    """The reason that rejects a configuration, as a name and as a sentence."""
 
     name: str
     description: str
@@ -200,9 +204,9 @@ class Rule(Reason, Generic[Judged, Context]):
     violated: Callable[[Judged, Context], BoolArray]
 
 
-def indivisible(whole: FloatArray | float, part: FloatArray) -> BoolArray:
-    """Where ``part`` does not divide ``whole``."""
-    quotient = np.asarray(whole) / part
+def indivisible(total: FloatArray | float, part: FloatArray) -> BoolArray:
+    """Where ``part`` does not divide ``total``."""
+    quotient = np.asarray(total) / part
     return np.asarray(quotient != np.floor(quotient))
 
 
@@ -315,8 +319,12 @@ class TrainingConfigurations(ConfigurationTable):
     @property
     def has_custom_optimizer(self) -> bool:
         """Whether any of them has another optimizer, or other formats, than its framework."""
-        own = (self.optimizer, self.optimizer_state_precision, self.main_params_precision)
-        return any(code.any() for code in (*own, self.main_grads_precision))
+        optimizer_codes = (
+            self.optimizer,
+            self.optimizer_state_precision,
+            self.main_params_precision,
+        )
+        return any(code.any() for code in (*optimizer_codes, self.main_grads_precision))
 
     @property
     def expert_ranks(self) -> FloatArray:
@@ -325,9 +333,9 @@ class TrainingConfigurations(ConfigurationTable):
 
     @property
     def expert_load(self) -> FloatArray:
-        """Tokens of the fullest rank of experts over the mean, those dropped left out.
+        """Tokens of the fullest rank of experts over the mean, without dropped tokens.
 
-        A rank has all tokens at most, so many times the mean as ranks split the experts.
+        At most all tokens are on one rank: the mean times the ranks that split the experts.
         """
         limit = np.where(self.expert_capacity_factor > 0, self.expert_capacity_factor, np.inf)
         return np.minimum(np.minimum(self.expert_imbalance, self.expert_parallel), limit)
@@ -357,31 +365,31 @@ DEGREES = tuple(
 """Tensor, context, pipeline, virtual pipeline, expert and data parallel."""
 
 IMPLIED_BY_OTHERS = {"pipeline_schedule": ("one_forward_one_backward", "interleaved")}
-"""Values that other parameters say too, by parameter."""
+"""Values that other parameters imply, by parameter."""
 
 SHOWN_COLUMNS = columns_about("training_summary")
 
 
 def format_layout(row: Mapping[str, object]) -> str:
-    """``tp4 pp4 vp20 dp128 mbs4 zero1, recompute full``: the degrees, and what is not plain.
+    """A layout as ``tp4 pp4 vp20 dp128 mbs4 zero1, recompute full``: degrees, then non-defaults.
 
-    Rows of older versions lack parameters, which then are plain.
+    Parameters that rows of older versions lack count as defaults.
     """
-    known = terms_of("train", "parameter", "derived")
-    words = [
-        f"{known[name].short}{row[name]}"
+    terms = terms_of("train", "parameter", "derived")
+    parts = [
+        f"{terms[name].short}{row[name]}"
         for name in DEGREES
         if row.get(name) and number_of_row(row, name) > 1
     ]
-    words.append(f"{known['micro_batch_size'].short}{row['micro_batch_size']}")
-    words += [f"zero{row['zero_stage']}"] if row["zero_stage"] else []
+    parts.append(f"{terms['micro_batch_size'].short}{row['micro_batch_size']}")
+    parts += [f"zero{row['zero_stage']}"] if row["zero_stage"] else []
     others = [
         f"{name} {row[name]}"
         for name, term in _PARAMETERS.items()
         if not term.short and not term.option and term.type != "flag"
         if row.get(name, term.plain) not in (term.plain, *IMPLIED_BY_OTHERS.get(name, ()))
     ]
-    return ", ".join([" ".join(words), *others])
+    return ", ".join([" ".join(parts), *others])
 
 
 @record(kw_only=True)
@@ -391,10 +399,10 @@ class ServingConfigurations(ConfigurationTable):
     A replica has tensor_parallel x attention_data_parallel x pipeline_parallel GPUs and
     holds ``concurrency`` requests; ``max_num_batched_tokens`` bounds the tokens of a step of
     one attention rank.
-    Experts are split over expert_parallel ranks, and each of them over what is left of the
-    replica's stage. ``weight_offload``, ``kv_offload``: shares kept in host memory.
-    ``gpu_memory_utilization``: the share of a GPU's memory as the engine is told it, see
-    `planner.specs.engine.MemoryShare`; 0: the engine's own default.
+    Experts are split over expert_parallel ranks, and each expert over the remaining ranks of the
+    stage. ``weight_offload``, ``kv_offload``: shares in host memory.
+    ``gpu_memory_utilization``: the engine's option for its share of a GPU's memory, see
+    `planner.specs.engine.MemoryShare`; 0: the default of the engine.
     """
 
     workload = "serve"
@@ -444,9 +452,9 @@ SERVING_NAMES = ServingConfigurations.names()
 
 @record(kw_only=True)
 class PoolConfigurations(ServingConfigurations):
-    """Pools of prefill and decode workers; the plain parameters are those of the decode workers.
+    """Pools of prefill and decode workers; names without a prefix are the decode workers'.
 
-    ``num_gpus`` are those of all ``replicas`` (decode workers) and ``prefill_replicas``.
+    ``num_gpus`` counts the GPUs of all ``replicas`` (decode workers) and ``prefill_replicas``.
     """
 
     replicas: FloatArray
@@ -471,11 +479,11 @@ class PoolConfigurations(ServingConfigurations):
         prefill_replicas: FloatArray,
         replicas: FloatArray,
     ) -> PoolConfigurations:
-        """So many of two kinds of workers."""
+        """Pools of ``prefill_replicas`` prefill and ``replicas`` decode workers."""
         gpus = prefill.replica_gpus * prefill_replicas + decode.replica_gpus * replicas
-        plain = {name: getattr(decode, name) for name in SERVING_NAMES}
+        decode_parameters = {name: getattr(decode, name) for name in SERVING_NAMES}
         return cls(
-            **{**plain, "num_gpus": gpus},
+            **{**decode_parameters, "num_gpus": gpus},
             replicas=replicas,
             prefill_replicas=prefill_replicas,
             **{PREFILL + name: getattr(prefill, name) for name in OF_PREFILL},
@@ -492,8 +500,8 @@ class PoolConfigurations(ServingConfigurations):
         """One prefill worker; its concurrency follows from its steps."""
         values = {name: getattr(self, PREFILL + name) for name in OF_PREFILL}
         ones = np.ones_like(self.prefill_tensor_parallel)
-        alone = ServingConfigurations(num_gpus=ones, concurrency=ones, **values)
-        return replace(alone, num_gpus=alone.replica_gpus)
+        single_worker = ServingConfigurations(num_gpus=ones, concurrency=ones, **values)
+        return replace(single_worker, num_gpus=single_worker.replica_gpus)
 
 
 PREFILL = "prefill_"

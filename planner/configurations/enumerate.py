@@ -20,15 +20,18 @@ from planner.specs.search_space import Dense, Divisors, Multiples, PowersOfTwo, 
 
 
 def refuse_unknown(
-    space: SearchSpace, settings: Mapping[str, object], known: Sequence[str], derived: Sequence[str]
+    space: SearchSpace,
+    settings: Mapping[str, object],
+    parameter_names: Sequence[str],
+    derived: Sequence[str],
 ) -> None:
     """Check that a space and the user's settings name parameters; ``derived`` follow from others.
 
-    Raises SearchSpaceError if one of them is no parameter; where it is not the user's, the space is
-    named.
+    Raises SearchSpaceError if one of them is no parameter; the message names the space if the space
+    sets it.
     """
     for name in (*space.parameters, *settings):
-        if name in known and name != "num_gpus":
+        if name in parameter_names and name != "num_gpus":
             continue
         where = "" if name in settings else f"Search space {space.name}: "
         if name == "num_gpus":
@@ -39,14 +42,14 @@ def refuse_unknown(
         elif name in glossary() and "question" in glossary()[name].kind:
             problem = f"{name} is not a parameter of a space: give {glossary()[name].option_name}."
         else:
-            names = [parameter for parameter in known if parameter != "num_gpus"]
+            names = [parameter for parameter in parameter_names if parameter != "num_gpus"]
             hint = suggestion(name, {parameter: glossary()[parameter] for parameter in names})
             problem = f"Unknown parameter {name!r}.{hint} Known: {', '.join(names)}."
         raise SearchSpaceError(where + problem)
 
 
 def as_values(choice: object, bases: Mapping[str, int]) -> list[object]:
-    """The values of a choice of a space, or of a value or several that a user gave."""
+    """The values of a choice of a space, or of one or several values of a user."""
     if isinstance(choice, PowersOfTwo | Divisors | Multiples | Dense):
         return [*expand(choice, bases)]
     return list(choice) if isinstance(choice, list | tuple) else [choice]
@@ -59,29 +62,29 @@ def coded_values(name: str, values: Iterable[object]) -> list[float]:
     """
     term = glossary()[name]
     least = int(term.least) if term.type == "count" else LARGEST + 1
-    known = list(
+    codes = list(
         dict.fromkeys(
             # Thousands of numbers, as spaces have, are read at once.
             value if type(value) is int and least <= value <= LARGEST else _coded(name, value)
             for value in values
         )
     )
-    if not known:
+    if not codes:
         raise SearchSpaceError(f"There is no value for {name}.")
     if term.type in ("count", "share", "number"):
-        known.sort()
-    return known
+        codes.sort()
+    return codes
 
 
 def _coded(name: str, value: object) -> float:
     if isinstance(value, str | int | float) and type(value) in (str, int, float, bool):
-        return _known_code(name, value)
+        return _cached_code(name, value)
     return _read(name, value)
 
 
 @lru_cache(maxsize=4096, typed=True)
-def _known_code(name: str, value: str | float) -> float:
-    """The same of a plain word or number, of which the spaces of all frameworks have the same."""
+def _cached_code(name: str, value: str | float) -> float:
+    """The code of a word or number, cached: the spaces of all frameworks share most values."""
     return _read(name, value)
 
 
@@ -144,7 +147,7 @@ class OpenMesh(Generic[Table]):
         lengths = [_length(axis) for axis in axes]
         steps = block_steps(lengths, max_rows)
         shapes = [
-            tuple(-1 if one == axis else 1 for one in range(len(lengths)))
+            tuple(-1 if dimension == axis else 1 for dimension in range(len(lengths)))
             for axis in range(len(lengths))
         ]
         for starts in product(*(range(0, n, step) for n, step in zip(lengths, steps, strict=True))):
@@ -187,14 +190,14 @@ def numbers(columns: Factor, name: str) -> FloatArray:
 
 def cross_product(factors: Sequence[Factor]) -> Factor:
     """Columns of all combinations of the entries of some factors, the last fastest."""
-    found, before, after = dict[str, Values](), 1, math.prod(map(_length, factors))
+    columns, before, after = dict[str, Values](), 1, math.prod(map(_length, factors))
     for factor in factors:
         after //= max(_length(factor), 1)
         for name, values in factor.items():
-            each = values if after == 1 else np.repeat(values, after)
-            found[name] = each if before == 1 else np.tile(each, before)
+            repeated = values if after == 1 else np.repeat(values, after)
+            columns[name] = repeated if before == 1 else np.tile(repeated, before)
         before *= _length(factor)
-    return found
+    return columns
 
 
 def _length(columns: Factor) -> int:
@@ -202,34 +205,38 @@ def _length(columns: Factor) -> int:
 
 
 def block_steps(lengths: Sequence[int], max_rows: int) -> list[int]:
-    """How many entries of each axis a block takes: later axes whole first."""
+    """The number of entries of each axis in a block; later axes are complete first."""
     steps = []
-    room = max_rows
+    rows_left = max_rows
     for length in reversed(lengths):
-        step = max(1, min(length, room))
+        step = max(1, min(length, rows_left))
         steps.append(step)
-        room //= step
+        rows_left //= step
     return steps[::-1]
 
 
 FOLLOWING = ("data_parallel", "gradient_accumulation_steps")
 _DEGREES = terms_about("model_parallel", "train")
-# Of a space with more, the rule alone says which agree.
+# In larger spaces only the rule checks which combinations agree.
 _MOST_LISTED = 2**22
 
 
 @record(kw_only=True)
 class SpecifiedValues:
-    """Values of which a configuration has one each; none where nothing was given."""
+    """Values that the user specified for numbers that follow from others; empty: unspecified."""
 
     data_parallel: tuple[float, ...] = ()
     gradient_accumulation_steps: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, settings: Mapping[str, object]) -> SpecifiedValues:
-        """Those of a user's settings."""
-        given = {name: as_values(settings[name], {}) for name in FOLLOWING if name in settings}
-        return cls(**{name: tuple(coded_values(name, values)) for name, values in given.items()})
+        """The specified values among a user's settings."""
+        values_by_name = {
+            name: as_values(settings[name], {}) for name in FOLLOWING if name in settings
+        }
+        return cls(
+            **{name: tuple(coded_values(name, values)) for name, values in values_by_name.items()}
+        )
 
     def is_broken(self, c: TrainingConfigurations) -> BoolArray:
         """Where configurations have others."""
@@ -244,14 +251,17 @@ class SpecifiedValues:
     def check(self, values: Mapping[str, Sequence[float]]) -> None:
         """Refuse numbers that no combination of ``values`` (by parameter) agrees with.
 
-        Raises SearchSpaceError if no combination agrees; the message shows what the others make.
+        Raises SearchSpaceError if no combination agrees; the message shows the possible numbers.
         """
         if self.data_parallel:
             n, *degrees = np.ix_(*(_numbers(values, name) for name in ("num_gpus", *_DEGREES)))
-            found = n / math.prod(degrees)
-            if not np.any(np.isin(found, self.data_parallel)):
-                made = f"num_gpus {_all(values, 'num_gpus')} / {_product(values, _DEGREES)}"
-                raise _ConflictingCounts("data_parallel", self.data_parallel, made, found)
+            quotients = n / math.prod(degrees)
+            if not np.any(np.isin(quotients, self.data_parallel)):
+                expression = (
+                    f"num_gpus {_format_values(values, 'num_gpus')} / "
+                    f"{_format_product(values, _DEGREES)}"
+                )
+                raise _ConflictingCounts("data_parallel", self.data_parallel, expression, quotients)
         if self.gradient_accumulation_steps:
             copies = self.data_parallel or _copies(values)
             names = ("global_batch_size", "micro_batch_size")
@@ -259,84 +269,95 @@ class SpecifiedValues:
             if lengths[0] * lengths[1] * len(copies) > _MOST_LISTED:
                 return
             b, m, d = np.ix_(*(_numbers(values, name) for name in names), np.asarray(copies))
-            found = b / (m * d)
+            quotients = b / (m * d)
             steps = self.gradient_accumulation_steps
-            if not np.any(np.isin(found, steps)):
-                whole = _all(values, "global_batch_size")
-                parts = f"(data_parallel {_text(copies)} x {_product(values, names[1:], '')})"
-                made = f"global_batch_size {whole} / {parts}"
-                raise _ConflictingCounts("gradient_accumulation_steps", steps, made, found)
+            if not np.any(np.isin(quotients, steps)):
+                batches = _format_values(values, "global_batch_size")
+                parts = (
+                    f"(data_parallel {_format_numbers(copies)} x "
+                    f"{_format_product(values, names[1:], '')})"
+                )
+                expression = f"global_batch_size {batches} / {parts}"
+                raise _ConflictingCounts(
+                    "gradient_accumulation_steps", steps, expression, quotients
+                )
 
 
 NOTHING_SPECIFIED = SpecifiedValues()
 
 
 class _ConflictingCounts(SearchSpaceError):
-    """A number that was given is none that the others make."""
+    """A specified number that no combination of the other parameters gives."""
 
-    def __init__(self, name: str, given: Sequence[float], made: str, found: FloatArray) -> None:
+    def __init__(
+        self, name: str, requested: Sequence[float], expression: str, quotients: FloatArray
+    ) -> None:
         super().__init__(
-            f"{name}={_text(given)} is given, but {made} is {_text(sorted_unique(found))}: "
+            f"{name}={_format_numbers(requested)} is given, but {expression} is "
+            f"{_format_numbers(sorted_unique(quotients))}: "
             "change one "
             f"of them, or leave out {name}, which follows from the others."
         )
 
 
 def global_batch_of(
-    settings: Mapping[str, object], num_gpus: int, plain: int | None
+    settings: Mapping[str, object], num_gpus: int, default_degree: int | None
 ) -> tuple[int, str]:
-    """The global batch that accumulation steps say, and how; ``plain``: degrees left out.
+    """The global batch from gradient accumulation steps [samples], and its derivation as text.
 
-    ``plain`` is None in a search, whose degrees are open.
-    Raises SearchSpaceError if what the batch follows from is open.
+    ``default_degree`` replaces missing degrees; None in a search, where degrees are open.
+    Raises SearchSpaceError if a parameter that determines the batch is open.
     """
-    given = SpecifiedValues.of(settings)
-    (steps, *more) = given.gradient_accumulation_steps
-    sizes = {name: _single(settings, name, plain) for name in (*_DEGREES, "micro_batch_size")}
+    specified = SpecifiedValues.of(settings)
+    (steps, *further_steps) = specified.gradient_accumulation_steps
+    sizes = {
+        name: _single_value(settings, name, default_degree)
+        for name in (*_DEGREES, "micro_batch_size")
+    }
     copies: float | None = None
-    if len(given.data_parallel) == 1:
-        copies = given.data_parallel[0]
+    if len(specified.data_parallel) == 1:
+        copies = specified.data_parallel[0]
     elif all(sizes[name] is not None for name in _DEGREES):
         copies = num_gpus / math.prod(sizes[name] or 1 for name in _DEGREES)
     micro = sizes["micro_batch_size"]
-    if more or copies is None or micro is None or copies != int(copies):
+    if further_steps or copies is None or micro is None or copies != int(copies):
         raise SearchSpaceError(
-            "gradient_accumulation_steps says no batch where data_parallel or micro_batch_size "
-            "are open: give --global-batch-size."
+            "gradient_accumulation_steps sets no batch if data_parallel or micro_batch_size "
+            "is open: give --global-batch-size."
         )
     batch = int(copies * micro * steps)
     return batch, f"{copies:,.0f} data-parallel x {micro:,} x {steps:,.0f} micro-batches"
 
 
-def _single(settings: Mapping[str, object], name: str, plain: int | None) -> float | None:
-    values = coded_values(name, as_values(settings[name], {})) if name in settings else [plain]
+def _single_value(settings: Mapping[str, object], name: str, default: int | None) -> float | None:
+    values = coded_values(name, as_values(settings[name], {})) if name in settings else [default]
     return values[0] if len(values) == 1 else None
 
 
 def _copies(values: Mapping[str, Sequence[float]]) -> list[float]:
-    """Numbers of copies that the GPUs make, whole ones."""
+    """Possible numbers of model copies on the GPUs: the whole ones, or all if none is whole."""
     n, *degrees = np.ix_(*(_numbers(values, name) for name in ("num_gpus", *_DEGREES)))
-    found = sorted_unique(n / math.prod(degrees))
-    whole = found[found == np.floor(found)]
-    return [float(one) for one in (whole if len(whole) else found)]
+    copies = sorted_unique(n / math.prod(degrees))
+    whole_copies = copies[copies == np.floor(copies)]
+    return [float(count) for count in (whole_copies if len(whole_copies) else copies)]
 
 
 def _numbers(values: Mapping[str, Sequence[float]], name: str) -> FloatArray:
     return np.asarray(values[name], dtype=np.float64)
 
 
-def _all(values: Mapping[str, Sequence[float]], name: str) -> str:
-    return _text(values[name])
+def _format_values(values: Mapping[str, Sequence[float]], name: str) -> str:
+    return _format_numbers(values[name])
 
 
-def _product(
+def _format_product(
     values: Mapping[str, Sequence[float]], names: Sequence[str], around: str = "()"
 ) -> str:
-    made = " x ".join(f"{name} {_all(values, name)}" for name in names)
-    return f"{around[:1]}{made}{around[1:]}"
+    factors = " x ".join(f"{name} {_format_values(values, name)}" for name in names)
+    return f"{around[:1]}{factors}{around[1:]}"
 
 
-def _text(numbers: Iterable[float]) -> str:
+def _format_numbers(numbers: Iterable[float]) -> str:
     """Few numbers as they are, of many the ends."""
     texts = [f"{float(number):,.6g}" for number in numbers]
     return ", ".join(texts) if len(texts) <= 4 else f"{texts[0]} to {texts[-1]}"

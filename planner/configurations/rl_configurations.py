@@ -18,10 +18,10 @@ ROLLOUT = "rollout_"
 
 @record(kw_only=True)
 class RlConfigurations(TrainingConfigurations):
-    """Ways to train on answers that are generated; the plain parameters are those of the trainer.
+    """Layouts of a reinforcement learning step; names without a prefix are the trainer's.
 
-    ``num_gpus`` are those of both sides, ``train_gpus`` those of the trainer; 0: as many as the
-    placement has where nobody says so. ``rollout_gpu_memory`` 0: as the framework has it.
+    ``num_gpus`` are the GPUs of both sides, ``train_gpus`` the trainer's; 0: the default of the
+    placement. ``rollout_gpu_memory`` 0: the default of the framework.
     """
 
     workload = "rl"
@@ -66,14 +66,14 @@ class RlConfigurations(TrainingConfigurations):
 
     @property
     def trainer(self) -> TrainingConfigurations:
-        """What trains, on its own GPUs."""
+        """The configurations of the trainer on its GPUs."""
         values = {name: getattr(self, name) for name in NAMES}
         return TrainingConfigurations(**{**values, "num_gpus": self.trainer_gpus})
 
     def engine(
         self, memory_share: FloatArray, concurrency: FloatArray, step_tokens: float
     ) -> ServingConfigurations:
-        """One replica of what generates; ``step_tokens``: most tokens of its step."""
+        """The configurations of one engine replica; ``step_tokens``: most tokens of its step."""
         return ServingConfigurations.of(
             num_gpus=self.rollout_tensor_parallel,
             tensor_parallel=self.rollout_tensor_parallel,

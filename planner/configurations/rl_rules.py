@@ -25,7 +25,7 @@ from planner.specs.rollouts import RlWorkload, RolloutProfile
 
 @record(kw_only=True)
 class RlContext:
-    """What the rules are judged against."""
+    """The context of the rules: the framework's rollouts and the workload."""
 
     rollouts: RolloutProfile
     workload: RlWorkload
@@ -35,15 +35,15 @@ def _placement(c: RlConfigurations, context: RlContext) -> BoolArray:
     return ~_is_among(c, context.rollouts.placements)
 
 
-def _is_among(c: RlConfigurations, words: Sequence[str]) -> BoolArray:
+def _is_among(c: RlConfigurations, placements: Sequence[str]) -> BoolArray:
     """Where the placement is one of some."""
-    return np.isin(c.placement, [Placement[word.upper()] for word in words])
+    return np.isin(c.placement, [Placement[placement.upper()] for placement in placements])
 
 
 def _split(c: RlConfigurations, _: RlContext) -> BoolArray:
-    apart = (c.trainer_gpus < 1) | (c.rollout_gpus < 1)
-    other = (c.train_gpus > 0) & (c.train_gpus != c.num_gpus)
-    return np.where(c.colocated, other, apart)
+    lacks_gpus = (c.trainer_gpus < 1) | (c.rollout_gpus < 1)
+    has_other_split = (c.train_gpus > 0) & (c.train_gpus != c.num_gpus)
+    return np.where(c.colocated, has_other_split, lacks_gpus)
 
 
 def _rollout_split(c: RlConfigurations, _: RlContext) -> BoolArray:
@@ -62,9 +62,9 @@ def _ranks(c: RlConfigurations, _: RlContext) -> BoolArray:
 
 
 def _staleness(c: RlConfigurations, _: RlContext) -> BoolArray:
-    none = (c.placement == Placement.SEPARATE) | (c.colocated & ~c.partial_rollout)
-    one = c.placement == Placement.ONE_STEP_OFF
-    return np.asarray((none & (c.staleness > 0)) | (one & (c.staleness != 1)))
+    allows_none = (c.placement == Placement.SEPARATE) | (c.colocated & ~c.partial_rollout)
+    is_one_step_off = c.placement == Placement.ONE_STEP_OFF
+    return np.asarray((allows_none & (c.staleness > 0)) | (is_one_step_off & (c.staleness != 1)))
 
 
 def _partial(c: RlConfigurations, context: RlContext) -> BoolArray:
@@ -75,8 +75,9 @@ def _partial(c: RlConfigurations, context: RlContext) -> BoolArray:
 RL_ONLY_RULES: tuple[Rule[RlConfigurations, RlContext], ...] = tuple(
     Rule(name=name, description=description, violated=violated)
     for name, description, violated in (
-        ("placement", "the framework does not run trainer and engine so", _placement),
-        ("gpu_split", "both sides need GPUs, and colocated ones are all of both", _split),
+        ("placement", "the framework does not support this placement of trainer and engine",
+         _placement),
+        ("gpu_split", "trainer and engine both need GPUs; colocated, both use all of them", _split),
         ("staleness", "older weights need placement async, one_step_off, which has staleness 1, "
          "or partial rollouts", _staleness),
         ("partial_rollout", "answers go on with new weights where staleness is 1 or more and "
@@ -89,7 +90,7 @@ RL_ONLY_RULES: tuple[Rule[RlConfigurations, RlContext], ...] = tuple(
          "divide global_batch_size", _ranks),
     )
 )  # fmt: skip
-"""Those that neither trainer nor engine has by itself, of the placement first."""
+"""Rules of the whole step, those of the placement first."""
 
 _OF_PLACEMENT = 4
 
@@ -103,7 +104,7 @@ def is_misplaced(columns: Mapping[str, Values], context: RlContext) -> BoolArray
 
 
 ROLLOUT_CACHE = prediction_rule(
-    "rollout_cache", "what the engine is told of the memory has no room for the longest answer"
+    "rollout_cache", "the engine's share of the memory has no room for the longest answer"
 )
 RL_RULES: tuple[Reason, ...] = (
     *RL_ONLY_RULES,
@@ -114,6 +115,6 @@ RL_RULES: tuple[Reason, ...] = (
     ),
     ROLLOUT_CACHE,
 )
-"""Rules of both, those of the trainer and of the engine as theirs."""
+"""Rules of the step, then of the trainer, then of the engine."""
 RL_REJECTING: tuple[Reason, ...] = (*RL_RULES, OUT_OF_HOST_MEMORY, OUT_OF_MEMORY)
-"""All that rejects a configuration before the user's limits, in order."""
+"""All reasons that reject a configuration before the user's limits, in order."""

@@ -27,16 +27,16 @@ from planner.specs.model import ModelSpec
 from planner.specs.quantization import GGUF_BITS, compute_precision
 from planner.specs.serving_workload import ServingWorkload, redundant_experts
 
-# Of the experts of a layer, where nobody asked for copies; published deployments have a quarter.
+# Share of a layer's experts, if the user sets no copies; published deployments have a quarter.
 _MOST_COPIES = 0.5
 
 
 @record(kw_only=True)
 class ServingContext:
-    """What the rules are judged against.
+    """The context of the rules.
 
-    ``domain_size``: GPUs on one fast fabric; ``is_pool``: workers of a pool that hands caches on
-    or takes them.
+    ``domain_size``: GPUs on one fast fabric; ``is_pool``: workers of a pool that sends or receives
+    KV caches.
     """
 
     gpu: GpuSpec
@@ -71,8 +71,8 @@ def _experts(c: ServingConfigurations, context: ServingContext) -> BoolArray:
         if context.engine.redundant_experts:
             copies = redundant_experts(context.workload, number, c.expert_parallel)
             uneven = indivisible(number + copies, c.expert_parallel)
-            asked = context.workload.redundant_experts is not None
-            violated = violated | uneven | ((copies > _MOST_COPIES * number) & (not asked))
+            is_specified = context.workload.redundant_experts is not None
+            violated = violated | uneven | ((copies > _MOST_COPIES * number) & (not is_specified))
         else:
             violated = violated | indivisible(number, c.expert_parallel)
     return violated if numbers else np.asarray(c.expert_parallel > 1)
@@ -94,7 +94,7 @@ def _quantization(c: ServingConfigurations, context: ServingContext) -> BoolArra
 
 
 def _lacking(context: ServingContext, unpacked: Mapping[str, tuple[str, ...]]) -> BoolArray:
-    """Of each type, whether nothing multiplies in it: no arithmetic, and no kernel without it."""
+    """Whether each format lacks arithmetic on the GPU and a kernel that works without it."""
     peaks, engine = context.gpu.peak_flops, context.engine
     read = unpacked.get(context.gpu.architecture, ())
     return np.asarray(
@@ -201,7 +201,7 @@ OUT_OF_SERVING_MEMORY = prediction_rule(
 )
 
 SERVING_REJECTING: tuple[Reason, ...] = (*SERVING_RULES, OUT_OF_HOST_MEMORY, OUT_OF_SERVING_MEMORY)
-"""All that rejects a configuration before the user's limits, in order."""
+"""All reasons that reject a configuration before the user's limits, in order."""
 
 
 def first_broken_serving_rule(c: ServingConfigurations, context: ServingContext) -> CodeArray:

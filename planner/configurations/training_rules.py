@@ -54,7 +54,7 @@ WIDEST_FP8_HEAD = 192
 
 
 def fp8_attention(c: TrainingConfigurations, context: Context) -> BoolArray:
-    """Attention in 8 bit where there are no kernels for it, or nothing else is in 8 bit."""
+    """Where 8-bit attention has no kernels, or no other product is in 8 bit."""
     if not c.fp8_attention.any():
         return np.zeros((), dtype=np.bool_)
     widest = max((a.head_dim for a in context.model.attentions if not a.has_state), default=0)
@@ -76,7 +76,7 @@ def fp8_recipe(c: TrainingConfigurations, context: Context) -> BoolArray:
 
 
 def lacking_precision(c: TrainingConfigurations, context: Context) -> BoolArray:
-    """What the GPU does not multiply in."""
+    """Where the GPU does not multiply in the precision."""
     peaks = context.gpu.peak_flops
     lacking = [Precision(code.word) not in peaks for code in ComputePrecision]
     return np.asarray(lacking)[c.precision]
@@ -99,7 +99,7 @@ LOSS_CHUNKS = "loss_chunks needs loss_kernel chunked or linear"
 
 
 def loss_chunks(c: TrainingConfigurations, _: Context) -> BoolArray:
-    """Parts of tokens where a loss takes all at once."""
+    """Where loss chunks are set for a loss kernel that processes all tokens at once."""
     return np.asarray((c.loss_chunks > 0) & (c.loss_kernel < LossKernel.CHUNKED))
 
 
@@ -118,7 +118,9 @@ def attention_kernel(c: TrainingConfigurations, context: Context) -> BoolArray:
     """Kernels that the GPU or the width of heads excludes, or an unfused attention contradicts."""
     if not c.attention_kernel.any():
         return np.zeros((), dtype=np.bool_)
-    heads = [each.head_dim for each in context.model.attentions if not each.has_state]
+    heads = [
+        attention.head_dim for attention in context.model.attentions if not attention.has_state
+    ]
     is_wide = max(heads, default=0) > _WIDEST_FLASH_HEAD
     lacking = np.array(
         [
@@ -135,32 +137,34 @@ _FP32_BYTES = 4.0
 
 
 def unsupported_options(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
-    """Where configurations ask a framework for an option that it lacks, by parameter."""
-    known = [code.word in (*f.token_dispatchers, "auto") for code in TokenDispatcher]
+    """Where configurations need an option that a framework lacks, by parameter."""
+    has_dispatcher = [code.word in (*f.token_dispatchers, "auto") for code in TokenDispatcher]
     schedules = [code.word in f.pipeline_schedules for code in PipelineSchedule]
-    usual = c.pipeline_schedule <= PipelineSchedule.INTERLEAVED
+    is_usual = c.pipeline_schedule <= PipelineSchedule.INTERLEAVED
     rings = (c.cp_comm_type == ContextExchange.P2P) | f.head_exchange
-    found = {"token_dispatcher": ~np.asarray(known)[c.token_dispatcher]}
-    found["pipeline_schedule"] = ~(usual | np.asarray(schedules)[c.pipeline_schedule])
-    found["cp_comm_type"] = ~np.asarray(rings)
+    violations = {"token_dispatcher": ~np.asarray(has_dispatcher)[c.token_dispatcher]}
+    violations["pipeline_schedule"] = ~(is_usual | np.asarray(schedules)[c.pipeline_schedule])
+    violations["cp_comm_type"] = ~np.asarray(rings)
     if not f.expert_tensor_parallel:
-        found["expert_tensor_parallel"] = c.expert_tensor_parallel > 1
+        violations["expert_tensor_parallel"] = c.expert_tensor_parallel > 1
     named = c.recompute_modules
     if np.any(named):
         lacking = [name for name in RecomputedModules.names() if name not in f.recompute_modules]
-        found["recompute_modules"] = add(RecomputedModules.has(named, name) for name in lacking) > 0
+        violations["recompute_modules"] = (
+            add(RecomputedModules.has(named, name) for name in lacking) > 0
+        )
     if not f.saved_tensors:
-        found["saved_tensors"] = c.saved_tensors != 0
-        found["offloaded_tensors"] = c.offloaded_tensors != 0
+        violations["saved_tensors"] = c.saved_tensors != 0
+        violations["offloaded_tensors"] = c.offloaded_tensors != 0
     if not f.expert_overlap:
-        found["overlap_expert_parallel"] = c.overlap_expert_parallel
+        violations["overlap_expert_parallel"] = c.overlap_expert_parallel
     if not f.execution.expert_loop_time:
-        found["expert_compute"] = c.expert_compute == ExpertCompute.LOOP
+        violations["expert_compute"] = c.expert_compute == ExpertCompute.LOOP
     if not f.compilation.selectable:
-        found["torch_compile"] = c.torch_compile != TorchCompile.AUTO
+        violations["torch_compile"] = c.torch_compile != TorchCompile.AUTO
     if not f.overlap.asynchronous_tensor_parallel:
-        found["tp_comm_overlap"] = c.tp_comm_overlap
-    return found
+        violations["tp_comm_overlap"] = c.tp_comm_overlap
+    return violations
 
 
 def _paged(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -168,10 +172,10 @@ def _paged(c: TrainingConfigurations, context: Context) -> BoolArray:
     if not c.paged_optimizer.any():
         return np.zeros((), dtype=np.bool_)
     kinds = is_among(c.optimizer, (OptimizerKind.ADAM, OptimizerKind.LION))
-    states, told = context.framework.states, c.optimizer_state_precision
-    narrow = is_among(told, (StatePrecision.BF16, StatePrecision.FP8))
+    states, state_precision = context.framework.states, c.optimizer_state_precision
+    narrow = is_among(state_precision, (StatePrecision.BF16, StatePrecision.FP8))
     if states.optimizer - states.main_weight < 2 * _FP32_BYTES:
-        narrow = narrow | (told == StatePrecision.FRAMEWORK)
+        narrow = narrow | (state_precision == StatePrecision.FRAMEWORK)
     leave = np.asarray([code.of_states for code in Offload])[c.offload]
     is_possible = context.gpu.vendor == "NVIDIA" and bool(context.gpu.host_link.bandwidth)
     return np.asarray(c.paged_optimizer & (~kinds | narrow | leave | (not is_possible)))
@@ -194,15 +198,15 @@ def _routing(c: TrainingConfigurations, context: Context) -> BoolArray:
     named = named | (c.expert_compute == ExpertCompute.LOOP)
     blocks = [group.feed_forward for group in context.model.layer_groups if group.num_experts]
     # However they are spread: a token goes to so many different experts.
-    most = max(
+    maximum = max(
         (block.num_experts / block.num_experts_per_tok for block in blocks if block), default=1.0
     )
-    return np.asarray((named & (not blocks)) | (c.expert_imbalance > most))
+    return np.asarray((named & (not blocks)) | (c.expert_imbalance > maximum))
 
 
 def _overlapped_exchange(c: TrainingConfigurations, _: Context) -> BoolArray:
-    alone = (c.expert_parallel == 1) | (c.recompute == Recompute.FULL)
-    return np.asarray(c.overlap_expert_parallel & alone)
+    cannot_overlap = (c.expert_parallel == 1) | (c.recompute == Recompute.FULL)
+    return np.asarray(c.overlap_expert_parallel & cannot_overlap)
 
 
 def _asynchronous(c: TrainingConfigurations, _: Context) -> BoolArray:
@@ -232,16 +236,18 @@ def _schedule(c: TrainingConfigurations, _: Context) -> BoolArray:
 
 
 def unsupported_states(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
-    """The same of optimizers and of formats of what they keep."""
+    """Where configurations need an optimizer or a format of its states that a framework lacks."""
     states = {}
     if c.optimizer.any():
         states["optimizer"] = _not_among(c.optimizer, OptimizerKind, f.optimizers)
-    if np.any(told := c.optimizer_state_precision):
-        states["optimizer_state_precision"] = _not_among(told, StatePrecision, f.state_precisions)
-    if np.any(told := c.main_params_precision):
-        states["main_params_precision"] = _not_among(told, MainPrecision, f.main_precisions)
-    if np.any(told := c.main_grads_precision):
-        states["main_grads_precision"] = _not_among(told, MainPrecision, f.main_precisions)
+    if np.any(precision := c.optimizer_state_precision):
+        states["optimizer_state_precision"] = _not_among(
+            precision, StatePrecision, f.state_precisions
+        )
+    if np.any(precision := c.main_params_precision):
+        states["main_params_precision"] = _not_among(precision, MainPrecision, f.main_precisions)
+    if np.any(precision := c.main_grads_precision):
+        states["main_grads_precision"] = _not_among(precision, MainPrecision, f.main_precisions)
     if not f.optimizer_in_backward:
         states["optimizer_in_backward"] = c.optimizer_in_backward
     if not f.paged_optimizer:
@@ -260,10 +266,10 @@ def unsupported_states(c: TrainingConfigurations, f: FrameworkProfile) -> dict[s
 def _not_among(
     codes: CodeArray,
     kinds: type[OptimizerKind | StatePrecision | MainPrecision],
-    words: Sequence[str],
+    names: Sequence[str],
 ) -> BoolArray:
     """Where codes are neither their default nor one of some words."""
-    lacking = [kind != 0 and kind.word not in words for kind in kinds]
+    lacking = [kind != 0 and kind.word not in names for kind in kinds]
     return np.asarray(np.array(lacking)[codes])
 
 
@@ -271,24 +277,24 @@ def _recomputed_modules(c: TrainingConfigurations, context: Context) -> BoolArra
     named = c.recompute_modules
     if not np.any(named):
         return np.zeros((), dtype=np.bool_)
-    known = _modules_of(context.model)
-    held = add(RecomputedModules.has(named, name) for name in known) > 0
-    return np.asarray((named != 0) & (~held | (c.recompute != Recompute.SELECTIVE)))
+    module_names = _modules_of(context.model)
+    has_any = add(RecomputedModules.has(named, name) for name in module_names) > 0
+    return np.asarray((named != 0) & (~has_any | (c.recompute != Recompute.SELECTIVE)))
 
 
 def _modules_of(model: ModelSpec) -> set[str]:
-    """What ``recompute_modules`` names that a model has."""
-    found = {"layernorm"}
+    """The modules of a model that ``recompute_modules`` can name."""
+    modules = {"layernorm"}
     for group in model.layer_groups:
         attention, block = group.attention, group.feed_forward
         if attention:
-            found |= {"attention"} if attention.has_state else {"attention", "core_attn"}
-            found |= {"mla_up_proj"} if attention.kind is AttentionKind.LATENT else set()
+            modules |= {"attention"} if attention.has_state else {"attention", "core_attn"}
+            modules |= {"mla_up_proj"} if attention.kind is AttentionKind.LATENT else set()
         if block:
-            found |= {"moe", "moe_act"} if block.num_experts else {"mlp"}
-            found |= {"mlp_act"} if block.shared_width else set()
-            found |= {"shared_experts"} if block.num_experts and block.shared_width else set()
-    return found
+            modules |= {"moe", "moe_act"} if block.num_experts else {"mlp"}
+            modules |= {"mlp_act"} if block.shared_width else set()
+            modules |= {"shared_experts"} if block.num_experts and block.shared_width else set()
+    return modules
 
 
 def _kept_tensors(c: TrainingConfigurations, _: Context) -> BoolArray:
@@ -296,13 +302,13 @@ def _kept_tensors(c: TrainingConfigurations, _: Context) -> BoolArray:
     if not (np.any(saved) or np.any(moved)):
         return np.zeros((), dtype=np.bool_)
     violated = ((saved | moved) != 0) & (c.recompute != Recompute.FULL)
-    both = (moved != 0) & np.asarray([code.of_activations for code in Offload])[c.offload]
-    return np.asarray(violated | ((saved & moved) != 0) | both)
+    offloads_twice = (moved != 0) & np.asarray([code.of_activations for code in Offload])[c.offload]
+    return np.asarray(violated | ((saved & moved) != 0) | offloads_twice)
 
 
 def _input_bits(c: TrainingConfigurations, _: Context) -> BoolArray:
-    every = (c.norm_input_bits, c.fc1_input_bits, c.activation_input_bits, c.fc2_input_bits)
-    return np.asarray(add(np.where(bits > _MOST_BITS, 1.0, 0.0) for bits in every) > 0)
+    bit_columns = (c.norm_input_bits, c.fc1_input_bits, c.activation_input_bits, c.fc2_input_bits)
+    return np.asarray(add(np.where(bits > _MOST_BITS, 1.0, 0.0) for bits in bit_columns) > 0)
 
 
 OPTION_RULES = (
@@ -333,28 +339,30 @@ OPTION_RULES = (
 
 def second_engine(c: TrainingConfigurations, f: FrameworkProfile) -> BoolArray:
     """ZeRO stages by another engine of the framework, which has plain optimizers."""
-    plain = is_among(c.optimizer, (OptimizerKind.ADAM, OptimizerKind.SGD))
-    return np.asarray(is_among(c.zero_stage, f.fsdp_zero_stages) & plain)
+    has_optimizer = is_among(c.optimizer, (OptimizerKind.ADAM, OptimizerKind.SGD))
+    return np.asarray(is_among(c.zero_stage, f.fsdp_zero_stages) & has_optimizer)
 
 
 def allows_sharded_axis(c: TrainingConfigurations, f: FrameworkProfile, name: str) -> BoolArray:
     """Where an axis goes together with how weights are sharded."""
     if name not in f.sharded_parallel:
         return np.zeros((), dtype=np.bool_)
-    has = (c.zero_stage >= ZeroStage.GRADIENTS) | (c.data_parallel == 1)
+    is_allowed = (c.zero_stage >= ZeroStage.GRADIENTS) | (c.data_parallel == 1)
     if name == "context_parallel" and f.head_exchange:  # of ranks outside the shards' gathers
-        has = has | (c.cp_comm_type == ContextExchange.A2A)
+        is_allowed = is_allowed | (c.cp_comm_type == ContextExchange.A2A)
     if name == "expert_parallel":  # copies of all else need every rank to have its own experts
-        has = has | ((c.zero_stage == ZeroStage.NONE) & (c.expert_parallel == c.data_parallel))
-        has = has & (c.tensor_parallel * c.context_parallel == 1)
-    return np.asarray(has)
+        is_allowed = is_allowed | (
+            (c.zero_stage == ZeroStage.NONE) & (c.expert_parallel == c.data_parallel)
+        )
+        is_allowed = is_allowed & (c.tensor_parallel * c.context_parallel == 1)
+    return np.asarray(is_allowed)
 
 
 @record(kw_only=True)
 class Context:
-    """What the rules are judged against.
+    """The context of the rules.
 
-    ``logits_in_layers``: what all logits are worth in layers.
+    ``logits_in_layers``: work of all logits in layers.
     """
 
     gpu: GpuSpec
@@ -366,7 +374,7 @@ class Context:
 
 
 END_CHUNKS = 2
-"""Chunks of an interleaved schedule that may hold no layer: of the embedding, of the logits."""
+"""Chunks of an interleaved schedule that may have no layer: those of embedding and logits."""
 
 
 def _breaks_specified(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -406,9 +414,9 @@ def _layers(c: TrainingConfigurations, context: Context) -> BoolArray:
     if context.workload.pipeline_layout:
         return np.zeros((), dtype=np.bool_)
     v = c.virtual_pipeline
-    places = context.model.num_hidden_layers + np.where(v > 1, END_CHUNKS, 0)
+    slots = context.model.num_hidden_layers + np.where(v > 1, END_CHUNKS, 0)
     chunks = c.pipeline_parallel * v
-    violated = chunks > places
+    violated = chunks > slots
     if context.framework.equal_chunks:
         layers = context.model.num_hidden_layers - context.model.mtp_num_layers
         violated = violated | indivisible(layers, chunks)
@@ -437,10 +445,12 @@ def _interleaved_layers(c: TrainingConfigurations, context: Context) -> BoolArra
         return np.zeros((), dtype=np.bool_)
     chunks = c.pipeline_parallel * c.virtual_pipeline
     layers = context.model.num_hidden_layers
-    most = np.ceil(layers / chunks)
+    layers_per_chunk = np.ceil(layers / chunks)
     # The embedding counts as a layer, the logits as what they are worth.
-    lighter = np.minimum(most, 1) + np.minimum(most, context.logits_in_layers)
-    return np.asarray((c.virtual_pipeline > 1) & (most * chunks - layers > lighter))
+    lighter = np.minimum(layers_per_chunk, 1) + np.minimum(
+        layers_per_chunk, context.logits_in_layers
+    )
+    return np.asarray((c.virtual_pipeline > 1) & (layers_per_chunk * chunks - layers > lighter))
 
 
 def _sequence(c: TrainingConfigurations, _: Context) -> BoolArray:
@@ -483,8 +493,8 @@ def _experts_need_sequence(c: TrainingConfigurations, context: Context) -> BoolA
 
 
 def _zero(c: TrainingConfigurations, _: Context) -> BoolArray:
-    alone = (c.data_parallel * c.context_parallel == 1) & (c.num_gpus > 1)
-    return np.asarray((c.zero_stage > ZeroStage.NONE) & alone)
+    has_no_replicas = (c.data_parallel * c.context_parallel == 1) & (c.num_gpus > 1)
+    return np.asarray((c.zero_stage > ZeroStage.NONE) & has_no_replicas)
 
 
 def _replicas(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -508,9 +518,9 @@ def _recomputed_layers(c: TrainingConfigurations, context: Context) -> BoolArray
 
 
 def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, BoolArray]:
-    """Where configurations ask a framework for what it lacks, by parameter."""
+    """Where configurations need a value that a framework lacks, by parameter."""
     in_pipeline = (c.pipeline_parallel > 1) & ~is_among(c.zero_stage, f.pipeline_zero_stages)
-    found = {
+    violations = {
         "zero_stage": ~(is_among(c.zero_stage, f.zero_stages) | second_engine(c, f)) | in_pipeline,
         # Stages of a framework without a schedule for them may take turns.
         "pipeline_parallel": in_pipeline
@@ -518,25 +528,27 @@ def unsupported(c: TrainingConfigurations, f: FrameworkProfile) -> dict[str, Boo
         else (c.pipeline_parallel > 1) & ~(c.layer_split & f.layer_split),
     }
     if not f.layer_split:
-        found["layer_split"] = c.layer_split
+        violations["layer_split"] = c.layer_split
     for name in terms_about("collective"):
         if not getattr(f, name):
-            found[name] = (getattr(c, name) > 1) & ~allows_sharded_axis(c, f, name)
+            violations[name] = (getattr(c, name) > 1) & ~allows_sharded_axis(c, f, name)
     if not f.interleaved_schedule:
-        found["virtual_pipeline"] = c.virtual_pipeline > 1
+        violations["virtual_pipeline"] = c.virtual_pipeline > 1
     if not f.hybrid_sharding:
         replicas = "data_parallel_replicas"
-        found[replicas] = (c.data_parallel_replicas > 1) & ~allows_sharded_axis(c, f, replicas)
+        violations[replicas] = (c.data_parallel_replicas > 1) & ~allows_sharded_axis(c, f, replicas)
     if not f.partial_recompute:
-        found["recompute_num_layers"] = c.recompute_num_layers > 0
+        violations["recompute_num_layers"] = c.recompute_num_layers > 0
     parts = {Recompute.FEED_FORWARD: f.feed_forward_recompute}
     parts[Recompute.SELECTIVE] = f.selective_recompute
-    found["recompute"] = is_among(c.recompute, [part for part, can in parts.items() if not can])
+    violations["recompute"] = is_among(
+        c.recompute, [part for part, is_supported in parts.items() if not is_supported]
+    )
     if not f.sequence_parallel:
-        found["sequence_parallel"] = c.sequence_parallel
+        violations["sequence_parallel"] = c.sequence_parallel
     if not f.fp8_attention:
-        found["fp8_attention"] = c.fp8_attention
-    return found | unsupported_states(c, f) | unsupported_options(c, f)
+        violations["fp8_attention"] = c.fp8_attention
+    return violations | unsupported_states(c, f) | unsupported_options(c, f)
 
 
 def _framework(c: TrainingConfigurations, context: Context) -> BoolArray:
@@ -568,10 +580,12 @@ def _offload(c: TrainingConfigurations, context: Context) -> BoolArray:
         return np.zeros((), dtype=np.bool_)
     profile = context.framework
     kinds = {*profile.offloading.kinds, Offload.NONE.word}
-    known = [kinds.issuperset(kind.parts) for kind in Offload]
+    supports_kind = [kinds.issuperset(kind.parts) for kind in Offload]
     sharded_from = np.asarray([_sharded_from(kind, profile) for kind in Offload])[c.offload]
-    alone = c.data_parallel * c.context_parallel == 1
-    violated = ~np.asarray(known)[c.offload] | ((c.zero_stage < sharded_from) & ~alone)
+    has_no_replicas = c.data_parallel * c.context_parallel == 1
+    violated = ~np.asarray(supports_kind)[c.offload] | (
+        (c.zero_stage < sharded_from) & ~has_no_replicas
+    )
     if context.gpu.unified_memory:
         violated = violated | (c.offloaded_tensors != 0)
     elif context.gpu.host_link.bandwidth is None:
@@ -640,7 +654,7 @@ RULES: tuple[Rule[TrainingConfigurations, Context], ...] = tuple(
 OUT_OF_MEMORY = prediction_rule("out_of_memory", "the fullest GPU needs more memory than is usable")
 
 REJECTING: tuple[Reason, ...] = (*RULES, OUT_OF_HOST_MEMORY, OUT_OF_MEMORY)
-"""All that rejects a configuration before the user's limits, in order."""
+"""All reasons that reject a configuration before the user's limits, in order."""
 
 
 def first_broken_rule(c: TrainingConfigurations, context: Context) -> CodeArray:

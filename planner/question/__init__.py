@@ -1,1 +1,1 @@
-"""What a user asks: the table of terms, the request, values as they are written."""
+"""Questions of users: the table of terms, the request, and parsers of values."""

@@ -1,4 +1,4 @@
-"""What a user gives for a term, on the command line or in Python, as the package holds it.
+"""Parsers of the values of terms, from the command line or from Python.
 
 A number may be text with k, M, B or T (powers of 1000), Ki, Mi or Gi (powers of 1024) or %; times,
 bytes and money are numbers in SI units and USD, or text with a unit. Numbers of numpy, paths, and
@@ -28,10 +28,10 @@ from planner.question.renamed import current_name
 from planner.question.terms import Term, term_of_column
 
 Answer: TypeAlias = str | int | float | bool
-"""What a term has for a value: a word, a whole number, a number in SI units or a flag."""
+"""The value of a term: a word, a whole number, a number in SI units or a flag."""
 
 LARGEST = 10**9
-"""What a count is at most."""
+"""The largest count."""
 
 MOST_GPUS = 10**7
 MOST_PARAMETERS = 10**15
@@ -49,50 +49,50 @@ _SEPARATED = re.compile(r"[1-9]\d{0,2}(,\d{3})*,0\d\d(,\d{3})*")
 _ZEROS_FIRST = re.compile(r"0\d")
 
 
-def parse_value(term: Term, given: object, option_name: str = "") -> Answer:
+def parse_value(term: Term, value: object, option_name: str = "") -> Answer:
     """One value of a term: a whole number, number in SI units, flag or word.
 
     Raises SearchSpaceError if it is not what the term takes.
     """
     option_name = option_name or term.term
-    value = _plain(given)
-    if isinstance(value, str) and not value:
+    unwrapped = _unwrap(value)
+    if isinstance(unwrapped, str) and not unwrapped:
         raise SearchSpaceError(f"{option_name} has no value.")
-    return _READERS[term.type.partition(":")[0]](term, value, option_name)
+    return _READERS[term.type.partition(":")[0]](term, unwrapped, option_name)
 
 
-def parse_values(term: Term, given: object, option_name: str = "") -> list[Answer]:
-    """The values of a term that takes several, without repetitions: one, or some kind of list.
+def parse_values(term: Term, value: object, option_name: str = "") -> list[Answer]:
+    """The distinct values of a term that takes several, from one value or any kind of list.
 
     Raises SearchSpaceError if one of them is not what the term takes, or there is none.
     """
     option_name = option_name or term.term
-    if term.type == "count" and isinstance(given, str) and _SEPARATED.fullmatch(given):
-        written = given.replace(",", "")
-        last = given.rpartition(",")[2]
+    if term.type == "count" and isinstance(value, str) and _SEPARATED.fullmatch(value):
+        written = value.replace(",", "")
+        last = value.rpartition(",")[2]
         raise SearchSpaceError(
-            f"{option_name} {given}: {last!r} is not a whole number; write {written}, or "
+            f"{option_name} {value}: {last!r} is not a whole number; write {written}, or "
             "64,128 for "
             "several."
         )
-    values = [parse_value(term, value, option_name) for value in split_items(given, option_name)]
+    values = [parse_value(term, item, option_name) for item in split_items(value, option_name)]
     return list(dict.fromkeys(values))
 
 
-def split_items(given: object, option_name: str) -> list[object]:
-    """The items of a list, set, array or text with commas; what is none of these alone.
+def split_items(value: object, option_name: str) -> list[object]:
+    """The items of a list, set, array or text with commas; a single value as a list of one.
 
     Raises SearchSpaceError if there are none, or too many.
     """
-    value = given if isinstance(given, os.PathLike) else _plain(given)
-    if isinstance(value, str):
-        items: list[object] = [word.strip() for word in value.split(",") if word.strip()]
-    elif isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | Mapping):
-        items = list(islice(value, _MOST_VALUES + 1))
-        if isinstance(value, set | frozenset):
+    unwrapped = value if isinstance(value, os.PathLike) else _unwrap(value)
+    if isinstance(unwrapped, str):
+        items: list[object] = [part.strip() for part in unwrapped.split(",") if part.strip()]
+    elif isinstance(unwrapped, Iterable) and not isinstance(unwrapped, bytes | bytearray | Mapping):
+        items = list(islice(unwrapped, _MOST_VALUES + 1))
+        if isinstance(unwrapped, set | frozenset):
             items.sort(key=lambda item: (str(type(item)), repr(item)))
     else:
-        items = [value]
+        items = [unwrapped]
     if not items:
         raise SearchSpaceError(f"There is no value for {option_name}.")
     if len(items) > _MOST_VALUES:
@@ -103,19 +103,19 @@ def split_items(given: object, option_name: str) -> list[object]:
 def parse_int(
     value: object, option_name: str, least: int = 0, most: int = LARGEST, unit: str = ""
 ) -> int:
-    """A whole number, of tokens or of anything else.
+    """A whole number within bounds, from a number or text such as ``8k``; ``unit``: ``tokens``.
 
-    Raises SearchSpaceError if it is none, or outside its bounds.
+    Raises SearchSpaceError if ``value`` is not a whole number, or outside the bounds.
     """
-    found = _whole(_plain(value), "token" if unit == "tokens" else "number")
-    if found is None or found < least:
-        told = f"{option_name} is a whole number of at least {least}, not {format_input(value)}."
-        raise SearchSpaceError(told + _unseparated(value))
-    if found > most:
+    number = _parse_whole(_unwrap(value), "token" if unit == "tokens" else "number")
+    if number is None or number < least:
+        message = f"{option_name} is a whole number of at least {least}, not {format_input(value)}."
+        raise SearchSpaceError(message + _unseparated(value))
+    if number > most:
         raise SearchSpaceError(
             f"{option_name} = {format_input(value)} is beyond what can be planned ({most:,})."
         )
-    return found
+    return number
 
 
 def parse_si(value: object, dimension: str, option_name: str) -> float:
@@ -126,56 +126,59 @@ def parse_si(value: object, dimension: str, option_name: str) -> float:
     >>> parse_si("5min", "second", "startup_time")
     300.0
     """
-    plain = _plain(value)
-    number = None if isinstance(plain, str) else _real(plain, "1")
+    unwrapped = _unwrap(value)
+    number = None if isinstance(unwrapped, str) else _real(unwrapped, "1")
     if number is not None:
         return number
     try:
-        return parse_quantity(str(plain), dimension)
+        return parse_quantity(str(unwrapped), dimension)
     except ValueError as error:
-        raise SearchSpaceError(f"{option_name} {plain}: {error}.") from error
+        raise SearchSpaceError(f"{option_name} {unwrapped}: {error}.") from error
 
 
-def parse_choice(value: object, option_name: str, known: Iterable[str]) -> str:
-    """One of some words, in any case.
+def parse_choice(value: object, option_name: str, choices: Iterable[str]) -> str:
+    """The choice that ``value`` names, in any case.
 
-    Raises SearchSpaceError if it is none of them.
+    Raises SearchSpaceError if it is none of the ``choices``.
     """
-    words = list(known)
-    text = str(_plain(value)).lower() if isinstance(_plain(value), str) else None
-    if text not in words:
-        hint = did_you_mean(text or "", words)
+    listed = list(choices)
+    text = str(_unwrap(value)).lower() if isinstance(_unwrap(value), str) else None
+    if text not in listed:
+        hint = did_you_mean(text or "", listed)
         raise SearchSpaceError(
-            f"{option_name} is one of {', '.join(words)}, not {format_input(value)}.{hint}"
+            f"{option_name} is one of {', '.join(listed)}, not {format_input(value)}.{hint}"
         )
     return text
 
 
-def full_name(word: str, terms: Mapping[str, Term]) -> str:
+def full_name(name_or_option: str, terms: Mapping[str, Term]) -> str:
     """The name of a term that is called by its name, its short name or its option.
 
     >>> from planner.question.terms import terms_of
     >>> full_name("tp", terms_of("serve", "parameter"))
     'tensor_parallel'
     """
-    name = current_name("key", word.strip().replace("-", "_"), terms)
+    name = current_name("key", name_or_option.strip().replace("-", "_"), terms)
     if name in terms:
         return name
     for term in terms.values():
-        if term.short == name.lower() or "--" + word.strip().replace("_", "-") in term.options:
+        if (
+            term.short == name.lower()
+            or "--" + name_or_option.strip().replace("_", "-") in term.options
+        ):
             return term.term
     return name
 
 
-def suggestion(word: str, terms: Mapping[str, Term]) -> str:
+def suggestion(unknown: str, terms: Mapping[str, Term]) -> str:
     """A hint at terms that an unknown word may mean, by their names and short names."""
-    name = full_name(word, terms)
+    name = full_name(unknown, terms)
     shorts = [term.short for term in terms.values() if term.short]
     return f" Did you mean {name}?" if name in terms else did_you_mean(name, [*terms, *shorts])
 
 
 def format_input(value: object) -> str:
-    """A value in a message, cut where it is long."""
+    """A value as text for a message, cut if it is long."""
     try:
         text = repr(value)
     except Exception:  # of a class of the user's, or an int of too many digits
@@ -183,16 +186,16 @@ def format_input(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def _plain(value: object) -> object:
-    """A value without numpy, paths and blanks around it."""
-    if callable(made := getattr(value, "tolist", None)):
-        value = made()
+def _unwrap(value: object) -> object:
+    """A value as a Python object: arrays as lists, paths as text, text without outer blanks."""
+    if callable(convert := getattr(value, "tolist", None)):
+        value = convert()
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     return str(value).strip() if isinstance(value, str) else value
 
 
-def _whole(value: object, dimension: str) -> int | None:
+def _parse_whole(value: object, dimension: str) -> int | None:
     if isinstance(value, Integral) and not isinstance(value, bool):
         return int(value)
     if isinstance(value, str) and _ZEROS_FIRST.match(value):
@@ -202,7 +205,7 @@ def _whole(value: object, dimension: str) -> int | None:
 
 
 def _real(value: object, dimension: str) -> float | None:
-    """A finite number, None where it is none; what is wrong with a unit is a ValueError."""
+    """A finite number; None: not a number. A wrong unit raises ValueError."""
     if isinstance(value, bool) or not isinstance(value, str | Real):
         return None
     try:
@@ -213,10 +216,10 @@ def _real(value: object, dimension: str) -> float | None:
 
 
 def _count(term: Term, value: object, option_name: str) -> int:
-    most = MOST_GPUS if term.term == "num_gpus" else LARGEST
+    maximum = MOST_GPUS if term.term == "num_gpus" else LARGEST
     if term.unit == "parameters":
-        most = MOST_PARAMETERS
-    return parse_int(value, option_name, int(term.least or 0), most, term.unit)
+        maximum = MOST_PARAMETERS
+    return parse_int(value, option_name, int(term.least or 0), maximum, term.unit)
 
 
 def _number(term: Term, value: object, option_name: str) -> float:
@@ -237,11 +240,11 @@ def _number(term: Term, value: object, option_name: str) -> float:
 def _share(term: Term, value: object, option_name: str) -> float:
     number = _real(value, "1")
     if number is None or not 0 <= number <= 1:
-        told = (
+        message = (
             f"{option_name} is a share from 0 to 1 or a percentage such as 90%, not "
             f"{format_input(value)}"
         )
-        raise SearchSpaceError(f"{told}: {term.description.partition(';')[0]}.")
+        raise SearchSpaceError(f"{message}: {term.description.partition(';')[0]}.")
     return number
 
 
@@ -256,19 +259,23 @@ def _code(term: Term, value: object, option_name: str) -> Answer:
     codes = term.enumeration
     if isinstance(value, codes):
         return term.shown(value)
-    words = term.by_word
+    codes_by_word = term.by_word
     text = codes.meant(_lower(value))
-    if text not in words:
-        hint = did_you_mean(text, [*words, *codes.aliases()])
-        if term.term == "optimizer" and (told := optimizer_settings(text)):
-            hint = f" Say {' '.join(f'--set {name}={word}' for name, word in told.items())}."
-        known = ", ".join(words) if len(words) <= len(codes.words()) else codes.listed()
-        raise SearchSpaceError(f"{option_name} is one of {known}, not {format_input(value)}.{hint}")
-    return term.shown(words[text])
+    if text not in codes_by_word:
+        hint = did_you_mean(text, [*codes_by_word, *codes.aliases()])
+        if term.term == "optimizer" and (settings := optimizer_settings(text)):
+            hint = f" Say {' '.join(f'--set {name}={word}' for name, word in settings.items())}."
+        choices = (
+            ", ".join(codes_by_word) if len(codes_by_word) <= len(codes.words()) else codes.listed()
+        )
+        raise SearchSpaceError(
+            f"{option_name} is one of {choices}, not {format_input(value)}.{hint}"
+        )
+    return term.shown(codes_by_word[text])
 
 
 def _lower(value: object) -> str:
-    """A word, flag or digit as text, empty for what is none."""
+    """A word, flag or digit as lower-case text; empty for other values."""
     is_digit = isinstance(value, int) and 0 <= value <= 9
     return str(value).lower() if isinstance(value, str) or is_digit else ""
 
@@ -312,7 +319,7 @@ def _quantity(term: Term, value: object, option_name: str) -> float:
         return number
     if unit is None and dimension in _EXAMPLES and value.replace(".", "", 1).isdigit():
         units = ("ms", "s") if term.header.endswith(" ms") else (_EXAMPLES[dimension],)
-        example = " or ".join(value + each for each in units)
+        example = " or ".join(value + suffix for suffix in units)
         raise SearchSpaceError(f"{option_name} {value}: needs a unit, as in {example}.")
     try:
         return parse_quantity(value, dimension, unit)
@@ -334,42 +341,43 @@ def _price(term: Term, value: object, option_name: str) -> float | str:
     if not isinstance(value, Mapping) and not (isinstance(value, str) and "=" in value):
         return _number(term, value, option_name)
     wrong = f"{option_name}: write the GPU or contract and its price, as in h100=1.9,b200=4."
-    found = {
-        name: repr(_number(term, _plain(given), f"{option_name} of {name}")).removesuffix(".0")
-        for name, given in parse_by_gpu(value, option_name, wrong).items()
+    prices = {
+        name: repr(_number(term, _unwrap(usd), f"{option_name} of {name}")).removesuffix(".0")
+        for name, usd in parse_by_gpu(value, option_name, wrong).items()
     }
-    return ",".join(f"{name}={number}" for name, number in found.items())
+    return ",".join(f"{name}={number}" for name, number in prices.items())
 
 
 def parse_by_gpu(value: object, option_name: str, wrong: str) -> dict[str, object]:
-    """What is given for each GPU, as a mapping or as text: ``h100=64,b200=32``.
+    """Values by GPU, from a mapping or from text such as ``h100=64,b200=32``.
 
-    Raises SearchSpaceError if ``wrong`` where a name is none; a GPU is given twice.
+    Raises SearchSpaceError with the text ``wrong`` if a part has no name; or if a GPU is named
+    twice.
     """
     pairs: list[tuple[object, object]]
     if isinstance(value, Mapping):
         pairs = list(value.items())
     else:
         parts = (part.partition("=") for part in str(value).split(",") if part.strip())
-        pairs = [(name, given) for name, _, given in parts]
-    found: dict[str, object] = {}
-    for gpu, given in pairs:
+        pairs = [(name, amount) for name, _, amount in parts]
+    by_gpu: dict[str, object] = {}
+    for gpu, amount in pairs:
         name = str(gpu).strip()
         if not name or any(mark in name for mark in ",="):
             raise SearchSpaceError(wrong)
-        if name in found:
+        if name in by_gpu:
             raise SearchSpaceError(f"{option_name} gives {name} twice.")
-        found[name] = given
-    return found
+        by_gpu[name] = amount
+    return by_gpu
 
 
 def _contract(term: Term, value: object, option_name: str) -> str:
-    words = [str(contract) for contract in Contract]
+    names = [str(contract) for contract in Contract]
     text = re.sub(r"[\s_]+", "-", _lower(value))
-    if text not in words:
-        hint = did_you_mean(text, words)
+    if text not in names:
+        hint = did_you_mean(text, names)
         raise SearchSpaceError(
-            f"{option_name} is one of {', '.join(words)}, not {format_input(value)}.{hint}"
+            f"{option_name} is one of {', '.join(names)}, not {format_input(value)}.{hint}"
         )
     return text
 
@@ -415,9 +423,9 @@ _SETTINGS = {"parameter", "pool", "derived"}
 
 @cache
 def cell_reader(column: str) -> Callable[[object], Value]:
-    """What makes of a cell's value that of its column; an unknown one, None, stays so.
+    """The function that parses a cell of a column; None, an unknown value, stays None.
 
-    It raises `SearchSpaceError` where the value is none of the column's.
+    It raises `SearchSpaceError` if the value is invalid in the column.
     """
     if column in _ROW_COLUMNS:
         return lambda value: _of_type(column, _ROW_COLUMNS[column], value)
@@ -441,7 +449,7 @@ def is_result(column: str) -> bool:
 
 
 def limit_column(name: str) -> str:
-    """The column of a limit, beside that of what it limits."""
+    """The column of the bound of the limit ``name``."""
     return f"{name}_limit"
 
 

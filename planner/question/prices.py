@@ -45,7 +45,7 @@ def price_parts(price: Stated | None) -> Iterator[PricePart]:
 
 
 def price_of_contract(price: Stated | None, *contracts: str) -> Stated | None:
-    """The parts of a price that are of these contracts, or of each; None where there are none."""
+    """The parts of a price for these contracts, or for all contracts; None: no part."""
     if not isinstance(price, str):
         return price
     parts = [str(part) for part in price_parts(price) if part.contract in ("", *contracts)]
@@ -53,7 +53,7 @@ def price_of_contract(price: Stated | None, *contracts: str) -> Stated | None:
 
 
 def with_contract(price: Stated | None, contract: str) -> str | None:
-    """A price whose parts without a contract become those of this one."""
+    """A price with ``contract`` in all parts that have none."""
     parts = (replace(part, contract=part.contract or contract) for part in price_parts(price))
     return ",".join(map(str, parts)) or None
 
@@ -61,19 +61,19 @@ def with_contract(price: Stated | None, contract: str) -> str | None:
 def checked_price(
     price: Stated | None, contracts: Collection[str], option_name: str, owned: str
 ) -> Stated | None:
-    """A price that names its contract where a request asks for several.
+    """The price with the contract of each part, where a request has several contracts.
 
-    A price without a contract is that of the only rented one. ``option_name`` and ``owned`` are
-    what messages call the price and the purchase price.
+    A part without a contract gets the only rented contract. ``option_name`` and ``owned`` are the
+    names of the price and of the purchase price in messages.
 
-    Raises SearchSpaceError if it names a contract that is not asked for or is owned, or could be
-    that of several.
+    Raises SearchSpaceError if a part names an owned contract or one that is not requested, or has
+    no contract where several are rented.
     """
-    rented = [one for one in contracts if one != Contract.OWNED]
+    rented = [contract for contract in contracts if contract != Contract.OWNED]
     for part in price_parts(price):
         if part.contract == Contract.OWNED or (not part.contract and not rented):
             raise SearchSpaceError(
-                f"{option_name} is what a rented GPU costs an hour: of owned ones give {owned}."
+                f"{option_name} is the hourly price of a rented GPU: give {owned} for owned GPUs."
             )
         if part.contract and part.contract not in contracts:
             raise SearchSpaceError(

@@ -35,7 +35,7 @@ def renamed_names() -> Mapping[tuple[str, str], Mapping[str, str]]:
     return {(row["kind"], row["old"]): row for row in rows}
 
 
-def current_name(kind: Kind, name: str, known: Container[str] | None = None) -> str:
+def current_name(kind: Kind, name: str, valid_names: Container[str] | None = None) -> str:
     """The new name of an option, column or key that was renamed, with a warning; else ``name``.
 
     Parameters
@@ -45,7 +45,9 @@ def current_name(kind: Kind, name: str, known: Container[str] | None = None) -> 
         valid are returned unchanged.
     """
     row = renamed_names().get((kind, name))
-    if row is None or (known is not None and (name in known or row["new"] not in known)):
+    if row is None or (
+        valid_names is not None and (name in valid_names or row["new"] not in valid_names)
+    ):
         return name
     _warn(kind, name)
     return row["new"]

@@ -11,15 +11,15 @@ from planner.errors import SearchSpaceError
 
 _AS_PREDICTED = 0.5
 ALL = "all"
-"""In place of the names of models, GPUs, frameworks and so on."""
+"""The answer for all models, GPUs, frameworks and so on."""
 
 
 @record(kw_only=True)
 class Request:
     """A planning question; only the model and the number of GPUs are needed.
 
-    The fields are the questions of the table of terms (`planner.question.terms`), which says which
-    workloads have each. `planner.search` and `planner.estimate` read them: numbers may be text
+    The fields are the questions of the table of terms (`planner.question.terms`), with the
+    workloads of each. `planner.search` and `planner.estimate` read them: numbers may be text
     (``"8k"`` is 8000, ``"8Ki"`` 8192, ``"40%"`` 0.4), limits text with a unit (``"6s"``),
     parameters have short names (``tp``), and several values are any list, set, range, array or text
     with commas. None: the default of the workload, framework, engine or model.
@@ -49,7 +49,7 @@ class Request:
     purchase_price : price of a GPU with its share of the server [USD], for the contract ``owned``
     contract : contract, several, or ``all``; default: on demand
     term_utilization : share of the hours of a contract's term, or of owned GPUs, with work, 0 to 1
-    provider : seller whose price is used; default: median of all sellers
+    provider : seller of the GPUs; default: median price of all sellers
     prices : CSV file of the user's prices, which replace those of the price lists
     currency : second currency of money: ``"EUR"`` at the shipped rate, ``"EUR=1.10"`` at this rate
     region : location of the electricity: ``"SE"``, ``"US-VA"``, ``"GCP europe-west4"``
@@ -66,7 +66,7 @@ class Request:
     num_samples : samples of the training set
     epochs : times that each sample is trained; default: 1
     max_steps : optimizer steps of the run
-    dropout : whether training uses dropout, whose masks take memory
+    dropout : whether training uses dropout; its masks take memory
     pipeline_layout : layers of each pipeline chunk as Megatron-Core writes them, or their numbers:
         ``"7,8,8,7"``
     mtp_num_layers : modules of multi-token prediction to train; default: as published, none with an
@@ -110,7 +110,7 @@ class Request:
     prefill_gpu : GPU of the prefill workers of disaggregated plans; default: ``gpu``
     input_tokens : mean tokens of a prompt; default: 1024
     output_tokens : mean tokens of an answer; 0: prompts are embedded or scored; default: 1024
-    audio_seconds : sound of a prompt [s], whose tokens are part of the prompt
+    audio_seconds : sound of a prompt [s]; its tokens are part of the prompt
     request_rate : requests that the deployment must serve [1/s]
     input_variation, output_variation : standard deviation over mean of the tokens of prompts and
         answers; default: 1 to serve, 0 of a static batch
@@ -118,7 +118,7 @@ class Request:
     trace : CSV or JSONL file of requests, which replaces ``request_rate`` and lengths that are not
         specified
     prompt_range : part of the requests by prompt tokens: ``"<=6k"``, ``">6k"``, ``">2k-6k"``
-    users : users of the service, whose busiest hour replaces ``request_rate``
+    users : users of the service; their busiest hour replaces ``request_rate``
     requests_per_user : requests of an active user [1/h]
     active_share : share of the users who are active in the busiest hour
     arrival_variation : standard deviation over mean of the gaps between requests; 1: random
@@ -129,7 +129,7 @@ class Request:
     prefix_cache_hit_rate : share of the prompt tokens in the prefix cache; default: of ``trace`` or
         ``turns``
     shared_prefix_tokens : tokens at the start of all prompts, computed and cached once
-    turns : messages of a session, whose prompts contain all earlier messages
+    turns : messages of a session; a prompt contains all earlier messages
     tool_calls : tool calls after each message, each with a request
     think_time : mean time from an answer to the next message [s]
     think_variation : standard deviation over mean of ``think_time``
@@ -164,7 +164,7 @@ class Request:
     adapter_sync : weights that the engine gets of adapters: ``adapter`` or ``merged``
     old_logprob : whether the trainer recomputes the log-probabilities of the answers
     reward_time : reward time of a step that generation does not hide [s]
-    flat_groups : share of the prompts whose answers all have one reward, which dapo draws again
+    flat_groups : share of the prompts whose answers all have one reward; dapo draws them again
     update_epochs : times that each answer is trained
     micro_batch_tokens : tokens of a micro-batch of the trainer; default: the longest sequence
     """

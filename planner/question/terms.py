@@ -79,11 +79,11 @@ ENDINGS: Mapping[str, tuple[str, float]] = {
     "USD": ("_usd", 1.0), "kg": ("_kg", 1.0), "kW": ("_kw", KILOWATT),
     "kWh": ("_kwh", KILOWATT_HOUR), "TFLOP/s": ("", TERA),
 }  # fmt: skip
-"""By unit what the names of its columns end with, and how many SI units it is."""
+"""By unit: the suffix of its column names, and its size in SI units."""
 
 
 def ending_of(column: str) -> str:
-    """What a column's name ends with for its unit; empty where it has none.
+    """The unit suffix of a column's name; empty without a unit.
 
     >>> ending_of("cost_usd"), ending_of("energy_kwh"), ending_of("tensor_parallel")
     ('_usd', '_kwh', '')
@@ -123,16 +123,16 @@ class Term:
 
     @property
     def sign(self) -> int:
-        """1 where low is better, -1 where high is."""
+        """1: low is better; -1: high is better."""
         return -1 if self.better == "high" else 1
 
     @cached_property
     def codes(self) -> Codes | None:
-        """The enumeration of a coded parameter, None of another."""
+        """The enumeration of a coded parameter; None: the parameter has no codes."""
         kind, _, name = self.type.partition(":")
         home = enums if hasattr(enums, name) else software_enums
-        found: Codes | None = getattr(home, name) if kind in ("code", "level") else None
-        return found
+        enumeration: Codes | None = getattr(home, name) if kind in ("code", "level") else None
+        return enumeration
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -171,22 +171,22 @@ class Term:
 
     @property
     def scale(self) -> float:
-        """How many SI units the unit of that column is."""
+        """The unit of the column in SI units."""
         return ENDINGS.get(self.unit, ("", 1.0))[1]
 
     @property
     def column_header(self) -> str:
-        """The head of its column."""
+        """The header of its column."""
         return self.header or self.term.replace("_", " ")
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Its names on the command line, the usual one first."""
+        """Its names on the command line, the main one first."""
         return tuple((self.option or "--" + self.term.replace("_", "-")).split(","))
 
     @property
     def option_name(self) -> str:
-        """Its usual option of the command line."""
+        """Its main option of the command line."""
         return self.options[0]
 
     @property
@@ -196,16 +196,16 @@ class Term:
 
     @property
     def is_asked(self) -> bool:
-        """Whether a parameter has an option or a question of its own, beside ``--set``."""
+        """Whether a parameter has its own option or question, in addition to ``--set``."""
         return bool(self.option) or "question" in self.kind
 
     @property
     def remedies(self) -> tuple[str, ...]:
-        """The values that may help where nothing is feasible."""
+        """The values that may help if nothing is feasible."""
         return tuple(self.widen.partition(":")[2].split())
 
     def shown(self, value: float) -> str | int | float | bool:
-        """A value of a parameter, out of an array, as people read it: a word, bool or number."""
+        """The readable value of a number from an array: a word, bool or number."""
         if self.codes is not None:
             return int(value) if self.is_level else self.codes(int(value)).word
         if self.type == "flag":
@@ -214,18 +214,18 @@ class Term:
 
     @cached_property
     def by_word(self) -> Mapping[str, enums.CodeEnum]:
-        """The codes of a parameter that has them, by what is shown of each."""
+        """The codes of a coded parameter, by their text."""
         return {str(self.shown(code)): code for code in self.enumeration}
 
     def coded(self, word: object) -> float:
-        """The value in an array of what is shown as ``word``."""
+        """The number in arrays of the value ``word``; NaN: not a number."""
         if self.codes is None:
             return word if isinstance(word, int | float) else math.nan
         return int(self.by_word[str(word)])
 
     @property
     def plain(self) -> Value:
-        """The default as `shown` gives it; None where specs say it."""
+        """The default, as `shown` returns values; None: the specs set it."""
         if not self.default or self.codes is not None:
             return self.default or None
         if self.type == "flag":
@@ -235,13 +235,13 @@ class Term:
 
 @cache
 def is_of_answers(column: str) -> bool:
-    """Whether a column tells of generated tokens, which prompts that are embedded have none of."""
+    """Whether a column exists only for generated tokens, not for embedded prompts."""
     term = term_of_column(column)
     return term is not None and "answer" in term.kind
 
 
 def percentile_of(name: str) -> tuple[str, float] | None:
-    """Of a percentile of a quantity over the requests, that quantity and the share of them.
+    """The quantity and the share of requests of a percentile; None: no percentile.
 
     >>> percentile_of("time_to_first_token_p99"), percentile_of("time_to_first_token")
     (('time_to_first_token', 0.99), None)
@@ -260,9 +260,9 @@ def glossary() -> dict[str, Term]:
     """All terms by name, in the order of ``terms.csv``."""
     terms = {}
     for row in _rows("terms.csv"):
-        of, kind = (tuple(filter(None, row.pop(name).split("|"))) for name in ("of", "kind"))
+        workloads, kind = (tuple(filter(None, row.pop(name).split("|"))) for name in ("of", "kind"))
         form = tuple(row.pop("form").split())
-        terms[row["term"]] = Term(of=of, kind=kind, form=form, **row)
+        terms[row["term"]] = Term(of=workloads, kind=kind, form=form, **row)
     return terms
 
 
@@ -290,13 +290,13 @@ def terms_of(workload: str, *kinds: str) -> Mapping[str, Term]:
     >>> list(terms_of("serve", "limit"))[:2]
     ['memory_headroom', 'power']
     """
-    wanted = frozenset(kinds)
-    found = {
+    kind_names = frozenset(kinds)
+    terms = {
         name: term
         for name, term in glossary().items()
-        if (not term.of or workload in term.of) and not wanted.isdisjoint(term.kind)
+        if (not term.of or workload in term.of) and not kind_names.isdisjoint(term.kind)
     }
-    return MappingProxyType(found)
+    return MappingProxyType(terms)
 
 
 @cache
@@ -336,7 +336,7 @@ def error_columns() -> Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]:
 
 
 def plain_values(workload: str) -> dict[str, Value]:
-    """The default of every parameter that has one which no spec says.
+    """The default of every parameter whose default is not set by a spec.
 
     >>> plain_values("train")["recompute"]
     'none'
@@ -346,7 +346,7 @@ def plain_values(workload: str) -> dict[str, Value]:
 
 
 def remedies_of(workload: str) -> dict[str, tuple[str, ...]]:
-    """Values of parameters that may help where nothing is feasible, the likeliest first."""
+    """Values of parameters that may help if nothing is feasible, the likeliest first."""
     widened = [term for term in terms_of(workload, "parameter").values() if term.widen]
     widened.sort(key=lambda term: int(term.widen.partition(":")[0]))
     return {term.term: term.remedies for term in widened}

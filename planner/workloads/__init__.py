@@ -1,1 +1,1 @@
-"""What each workload registers: its question, configurations, evaluation, columns and wording."""
+"""Workloads: the question, configurations, evaluation, columns and texts of each."""

@@ -1,4 +1,4 @@
-"""What nobody gave: what was chosen, how that is told, what other usual values make of a plan."""
+"""Assumptions of a plan: chosen defaults, their notes, and the plan with other common values."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _DEFAULT_CLUSTER_SUFFIX = "-default"
 
 @record(kw_only=True)
 class Assumption:
-    """A fact that a plan assumes: its ``name``, what is ``assumed``, and the alternatives.
+    """An assumption of a plan: its ``name``, the ``assumed`` value, and the alternatives.
 
-    ``tried`` maps the words of each alternative to the plan judged with it.
+    ``tried`` maps the text of each alternative to the plan evaluated with it.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Assumption:
 
 @record(kw_only=True)
 class EvaluatedChoice:
-    """One configuration, judged, with the request and the space that it comes from."""
+    """One evaluated configuration with its request and its search space."""
 
     request: Request
     space: SearchSpace
@@ -53,19 +53,19 @@ class EvaluatedChoice:
 
     @property
     def source(self) -> Source:
-        """Where the configuration comes from."""
+        """The source of the configuration."""
         return self.candidates.source
 
     def is_open(self, name: str) -> bool:
-        """Whether neither the user nor the space says anything of a parameter."""
+        """Whether neither the user nor the space sets a parameter."""
         return name not in self.request.settings and name not in self.space.parameters
 
     def with_setting(self, change: Callable[[Any], Any]) -> Candidates:
-        """The same configuration of a changed setting, judged again."""
+        """The configuration, evaluated again in a changed setting."""
         return self.source.changed(change).judged(self.candidates.configurations)
 
     def with_value(self, name: str, code: float) -> Candidates:
-        """The configuration with another value of a parameter, judged again."""
+        """The configuration, evaluated again with another value of a parameter."""
         configurations = self.candidates.configurations
         values = np.full(np.shape(getattr(configurations, name)), code)
         other = replace(configurations, **{name: configurations.cast(name, values)})
@@ -95,18 +95,18 @@ def open_network(chosen: EvaluatedChoice) -> list[Assumption]:
         other = replace(machine.cluster, scale_out=out)
         return replace(setting, machine=replace(machine, cluster=other))
 
-    tried = {
+    alternatives = {
         f"{factor * rate * _GBIT:g}": chosen.with_setting(partial(with_rate, factor))
         for factor in _FACTORS
     }
     assumed = f"{rate * _GBIT:g} Gbit/s per GPU"
-    return [Assumption(name="network between nodes", assumed=assumed, tried=tried)]
+    return [Assumption(name="network between nodes", assumed=assumed, tried=alternatives)]
 
 
 def open_training(chosen: EvaluatedChoice) -> list[Assumption]:
     """What a training plan assumes: network, number format, recomputation.
 
-    A value that the framework's program has by default is none of these.
+    Defaults of the framework's program do not count as assumptions.
     """
     setting: Any = chosen.source.setting
     defaults = setting.framework.defaults.values(setting.workload.adapter)
@@ -117,9 +117,9 @@ def open_training(chosen: EvaluatedChoice) -> list[Assumption]:
 def open_serving(chosen: EvaluatedChoice) -> list[Assumption]:
     """What a deployment assumes: network, lengths, requests at once, number formats.
 
-    The requests at once are open where no rate leads to them, as far as there is room.
+    The concurrency is an assumption if no request rate determines it.
     """
-    facts = [*open_network(chosen), *map(_with_fewer, _open_lengths(chosen))]
+    facts = [*open_network(chosen), *map(_with_fitting_concurrency, _open_lengths(chosen))]
     if chosen.source.mesh is None:  # pools have values of their own in each
         return facts
     if chosen.request.request_rate is None:
@@ -128,10 +128,10 @@ def open_serving(chosen: EvaluatedChoice) -> list[Assumption]:
     published = model.quantization or model.expert_quantization or chosen.request.precision
     names = ("kv_cache",) if published else ("quantization", "kv_cache")
     facts += [*_open_adapters(chosen), *_open_acceptance(chosen)]
-    return [*facts, *map(_with_fewer, _open_parameters(chosen, names))]
+    return [*facts, *map(_with_fitting_concurrency, _open_parameters(chosen, names))]
 
 
-def _served(candidates: Candidates) -> TokenGeneration:
+def _serving_candidates(candidates: Candidates) -> TokenGeneration:
     """The candidates of a server; a search of training runs loads none of it."""
     from planner.workloads.deployments import as_candidates
 
@@ -139,28 +139,28 @@ def _served(candidates: Candidates) -> TokenGeneration:
 
 
 def _open_acceptance(chosen: EvaluatedChoice) -> list[Assumption]:
-    """The share of drafts that is accepted, where nobody gave it, at the ends of what is usual."""
-    work = _served(chosen.candidates).setting.workload
+    """The acceptance rate of drafts, if assumed, at the low and high end of published rates."""
+    work = _serving_candidates(chosen.candidates).setting.workload
     if not work.draft_tokens or chosen.request.acceptance_rate is not None:
         return []
-    usual = acceptance(work.draft_method, is_tree=work.drafts_trees)
-    tried = {
+    published = acceptance(work.draft_method, is_tree=work.drafts_trees)
+    alternatives = {
         f"{rate:g}": chosen.with_setting(partial(_with_work, {"acceptance_rate": rate}))
-        for rate in (usual.low, usual.high)
+        for rate in (published.low, published.high)
     }
-    return [_fact("acceptance_rate", f"{work.acceptance_rate:g}", tried)]
+    return [_make_assumption("acceptance_rate", f"{work.acceptance_rate:g}", alternatives)]
 
 
 def _open_adapters(chosen: EvaluatedChoice) -> list[Assumption]:
-    """Kernels of served adapters at half and twice their time: engines differ by as much."""
-    if not _served(chosen.candidates).setting.max_loras:
+    """The time of adapter kernels at half and twice the assumed: engines differ by that factor."""
+    if not _serving_candidates(chosen.candidates).setting.max_loras:
         return []
-    words = ("half as long", "twice as long")
-    tried = {
-        word: chosen.with_setting(partial(_with_adapter_time, factor))
-        for word, factor in zip(words, _FACTORS, strict=True)
+    labels = ("half as long", "twice as long")
+    alternatives = {
+        label: chosen.with_setting(partial(_with_adapter_time, factor))
+        for label, factor in zip(labels, _FACTORS, strict=True)
     }
-    return [_fact("adapter_kernels", "as the engine profile has them", tried)]
+    return [_make_assumption("adapter_kernels", "as the engine profile has them", alternatives)]
 
 
 def _with_adapter_time(factor: float, setting: ServingSetting) -> ServingSetting:
@@ -174,8 +174,8 @@ def _with_adapter_time(factor: float, setting: ServingSetting) -> ServingSetting
     return replace(setting, engine=replace(setting.engine, execution=changed))
 
 
-def _with_fewer(fact: Assumption) -> Assumption:
-    """The fact, each alternative that lacks room with as many requests at once as find it.
+def _with_fitting_concurrency(fact: Assumption) -> Assumption:
+    """The assumption with fewer concurrent requests in alternatives that do not fit in memory.
 
     A plan that fills its cache has no room for anything longer; its engine would run fewer.
     """
@@ -183,36 +183,38 @@ def _with_fewer(fact: Assumption) -> Assumption:
         at_max_concurrency,
     )  # a search of training runs needs no serving
 
-    tried: dict[str, Candidates] = {}
-    for words, judged in fact.tried.items():
+    alternatives: dict[str, Candidates] = {}
+    for label, evaluated in fact.tried.items():
         fewer = None
-        if int(np.max(judged.rejected_by)) > judged.source.num_rules:
-            fewer = at_max_concurrency(judged.source, judged.configurations)
+        if int(np.max(evaluated.rejected_by)) > evaluated.source.num_rules:
+            fewer = at_max_concurrency(evaluated.source, evaluated.configurations)
         if fewer is None:
-            tried[words] = judged
+            alternatives[label] = evaluated
         else:
-            number = int(_served(fewer).configurations.concurrency[0])
-            tried[f"{words} with {number:,} at once"] = fewer
-    return replace(fact, tried=tried)
+            number = int(_serving_candidates(fewer).configurations.concurrency[0])
+            alternatives[f"{label} with {number:,} at once"] = fewer
+    return replace(fact, tried=alternatives)
 
 
 def _open_lengths(chosen: EvaluatedChoice) -> list[Assumption]:
-    """Each length that nobody gave, at half and twice what is assumed."""
+    """Each assumed length, at half and twice its value."""
     lengths = []
-    setting = _served(chosen.candidates).setting
+    setting = _serving_candidates(chosen.candidates).setting
     model, work = setting.model, setting.workload
     for name in ("input_tokens", "output_tokens"):
         if getattr(chosen.request, name) is not None:
             continue
         assumed = getattr(work, name)
-        most = (model.max_position_embeddings or np.inf) - work.input_tokens - work.output_tokens
+        headroom = (
+            (model.max_position_embeddings or np.inf) - work.input_tokens - work.output_tokens
+        )
         counts = [int(factor * assumed) for factor in _FACTORS]
-        tried = {
+        alternatives = {
             f"{count:,}": chosen.with_setting(partial(_with_work, {name: count}))
             for count in counts
-            if count - assumed <= most
+            if count - assumed <= headroom
         }
-        lengths.append(_fact(name, f"{assumed:,}", tried))
+        lengths.append(_make_assumption(name, f"{assumed:,}", alternatives))
     return lengths
 
 
@@ -226,40 +228,42 @@ def _open_concurrency(chosen: EvaluatedChoice) -> list[Assumption]:
         return []
     from planner.workloads.max_concurrency import max_concurrency
 
-    number = float(np.ravel(_served(chosen.candidates).configurations.concurrency)[0])
-    most = float(max_concurrency(chosen.source, chosen.candidates.configurations))
-    counts = sorted({max(1.0, number // 2), max(min(2 * number, most), number)} - {number})
-    tried = {f"{count:,.0f}": chosen.with_value(name, count) for count in counts}
-    return [_fact(name, f"{number:,.0f}", tried)]
+    number = float(np.ravel(_serving_candidates(chosen.candidates).configurations.concurrency)[0])
+    maximum = float(max_concurrency(chosen.source, chosen.candidates.configurations))
+    counts = sorted({max(1.0, number // 2), max(min(2 * number, maximum), number)} - {number})
+    alternatives = {f"{count:,.0f}": chosen.with_value(name, count) for count in counts}
+    return [_make_assumption(name, f"{number:,.0f}", alternatives)]
 
 
 def _open_parameters(chosen: EvaluatedChoice, names: Sequence[str]) -> list[Assumption]:
-    """Codes that nobody chose, at the other values that runs of today have."""
+    """Parameters that neither user nor space sets, with the other values of current runs."""
     parameters = []
     for name in names:
-        own = int(np.ravel(getattr(chosen.candidates.configurations, name))[0])
+        current = int(np.ravel(getattr(chosen.candidates.configurations, name))[0])
         term = glossary()[name]
-        is_open = chosen.is_open(name) or _is_published(chosen, name, str(format_value(name, own)))
+        is_open = chosen.is_open(name) or _is_published(
+            chosen, name, str(format_value(name, current))
+        )
         if not is_open or (name == "precision" and chosen.request.precision):
             continue
-        codes = {term.coded(value) for value in term.common_values.split()} - {own}
-        tried = {
+        codes = {term.coded(value) for value in term.common_values.split()} - {current}
+        alternatives = {
             str(format_value(name, code)): chosen.with_value(name, code) for code in sorted(codes)
         }
-        parameters.append(_fact(name, str(format_value(name, own)), tried))
+        parameters.append(_make_assumption(name, str(format_value(name, current)), alternatives))
     return parameters
 
 
-def _is_published(chosen: EvaluatedChoice, name: str, own: str) -> bool:
-    """Whether a precision is that of the published run, which no space chose."""
+def _is_published(chosen: EvaluatedChoice, name: str, word: str) -> bool:
+    """Whether a precision is that of the published run and not set by the space."""
     if name != "precision" or name in chosen.request.settings:
         return False
-    values = chosen.space.parameters.get(name, own)
-    return own not in (map(str, values) if isinstance(values, tuple | list) else (str(values),))
+    values = chosen.space.parameters.get(name, word)
+    return word not in (map(str, values) if isinstance(values, tuple | list) else (str(values),))
 
 
-def _fact(name: str, assumed: str, tried: Mapping[str, Candidates]) -> Assumption:
-    return Assumption(name=name.replace("_", " "), assumed=assumed, tried=tried)
+def _make_assumption(name: str, assumed: str, alternatives: Mapping[str, Candidates]) -> Assumption:
+    return Assumption(name=name.replace("_", " "), assumed=assumed, tried=alternatives)
 
 
 class PlanNotes:
@@ -281,46 +285,46 @@ class PlanNotes:
         ]
 
     def copy(self, text: str, name: str) -> None:
-        """Note where the model ``name`` stands for a copy of it that was named."""
+        """Note that ``text`` names a copy of the model ``name``."""
         if self.catalogue.copied_from(text):
-            self.defaults["model"] = f"{name}, of which {text} is a copy judging by its name"
+            self.defaults["model"] = f"{name}: {text} is a copy, judging by its name"
 
 
 def assumed_limits(workload: str, names: Collection[str]) -> dict[str, float]:
-    """The table's default of every limit that has one, in SI units.
+    """The default of every limit that has one, in SI units, from the table of terms.
 
-    None where a limit of a time is given: who gives one knows what the others are to be.
+    Empty if the user sets a limit of a time: then the user decides about the other limits, too.
     """
-    known = terms_of(workload, "limit")
-    if _limits_a_time(workload, names):
+    limits = terms_of(workload, "limit")
+    if _limits_time(workload, names):
         return {}
-    return {name: float(term.default) for name, term in known.items() if term.default}
+    return {name: float(term.default) for name, term in limits.items() if term.default}
 
 
 def assumed_for_batches(names: Collection[str], output_tokens: int) -> dict[str, float]:
-    """The bound on a static batch's request latency [s]; none where a limit of a time is given.
+    """The assumed bound on a static batch's request latency [s]; empty if a time limit is set.
 
-    That of a served answer of so many tokens within the assumed limits of serving: nobody waits
-    longer for it in a batch, whatever its length.
+    The bound is the latency of a served answer of ``output_tokens`` at the assumed limits of
+    serving.
     """
-    if _limits_a_time("inference", names):
+    if _limits_time("inference", names):
         return {}
     served = assumed_limits("serve", ())
     further = (output_tokens - 1) * served["time_per_output_token"]
     return {"request_latency": served["time_to_first_token"] + further}
 
 
-def _limits_a_time(workload: str, names: Collection[str]) -> bool:
-    known = terms_of(workload, "limit")
-    return any(known[name].type == "second" for name in names if name in known)
+def _limits_time(workload: str, names: Collection[str]) -> bool:
+    limits = terms_of(workload, "limit")
+    return any(limits[name].type == "second" for name in names if name in limits)
 
 
 def limit_notes(
     limits: Iterable[Constraint], assumed: Mapping[str, float] | None = None
 ) -> dict[str, str]:
-    """What is said of limits that nobody gave; ``assumed`` has the bounds they had at first."""
+    """Notes on assumed limits, by name; ``assumed``: bounds before limits were relaxed."""
     return {
-        limit.name: _note(limit, (assumed or {}).get(limit.name))
+        limit.name: _format_limit_note(limit, (assumed or {}).get(limit.name))
         for limit in limits
         if limit.assumed
     }
@@ -329,24 +333,29 @@ def limit_notes(
 def confidence_notes(
     sources: Sequence[Source], limits: Sequence[Constraint], request: Request
 ) -> dict[str, str]:
-    """What is said where a confidence is asked for that no published runs tell of."""
-    sure, judged = request.limit_confidence, [(limit.name, limit.sign) for limit in limits]
+    """A note if a confidence is requested and no published run shows errors of such plans."""
+    confidence, limited_terms = (
+        request.limit_confidence,
+        [(limit.name, limit.sign) for limit in limits],
+    )
     if request.request_rate is not None:
-        judged.append(("request_rate", -1))
+        limited_terms.append(("request_rate", -1))
     unknown = dict.fromkeys(
         source.description
         for source in sources
-        if any(is_unknown(source, name, sure, sign) for name, sign in judged)
+        if any(is_unknown(source, name, confidence, sign) for name, sign in limited_terms)
     )
     if not unknown:
         return {}
     where = (
-        "" if len(unknown) == len({source.description for source in sources}) else _some(unknown)
+        ""
+        if len(unknown) == len({source.description for source in sources})
+        else _format_examples(unknown)
     )
     return {"limits": f"judged at the prediction: no published runs{where}"}
 
 
-def _some(names: Collection[str]) -> str:
+def _format_examples(names: Collection[str]) -> str:
     first, *others = names
     return f" like {first}" + (f" and {len(others)} others" if others else "")
 
@@ -354,7 +363,7 @@ def _some(names: Collection[str]) -> str:
 def tried_notes(
     tried: Mapping[str, Sequence[str]], row: Mapping[str, object] | None = None
 ) -> dict[str, str]:
-    """What is said of parameters that the space had several values of: the one of a ``row``."""
+    """Notes on parameters with several values in the space; with a ``row``, the value it has."""
     if row is None:
         return {name: f"{' or '.join(values)} (of the space)" for name, values in tried.items()}
     return {
@@ -363,12 +372,12 @@ def tried_notes(
     }
 
 
-def _note(limit: Constraint, before: float | None) -> str:
-    words = (
+def _format_limit_note(limit: Constraint, before: float | None) -> str:
+    bound = (
         f"at {'most' if limit.sign > 0 else 'least'} "
         f"{formatting.format_limit(limit.bound, limit.unit)}"
     )
     if before is None or before == limit.bound:
-        return f"{words} (default)"
-    told = f"relaxed from {formatting.format_limit(before, limit.unit)}"
-    return f"{words}, {told} (no plan keeps the defaults)"
+        return f"{bound} (default)"
+    relaxation = f"relaxed from {formatting.format_limit(before, limit.unit)}"
+    return f"{bound}, {relaxation} (no plan keeps the defaults)"

@@ -1,6 +1,6 @@
-"""From what a user gave, on the command line or in Python, to a request.
+"""Requests from options of the command line or arguments of Python.
 
-``said`` is how messages call what a name of the package stands for: its option, or the name.
+``option_name`` returns the name of a term in messages: its option, or the term itself.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ DRIVERS = (EXHAUSTIVE, "optuna")
 NSGA2 = "nsga2"
 SAMPLERS = (NSGA2, "tpe")
 TRIALS = 2000
-"""Configurations that Optuna tries where nobody says how many."""
+"""Default number of configurations that Optuna samples."""
 
 _MOST_AT_ONCE = 10**7
 _BURST_OF = ("serve",)
@@ -55,71 +55,76 @@ _BY_OPTION = {
     for option in glossary()[name].options
 }
 """Fields of a request by the names of their options."""
-# What answers other questions about the requests.
+# Questions with answers that set rates or lengths.
 _OF_TRAFFIC = {*terms_about("traffic")}
 _OF_OPTUNA = ("trials", "seed", "sampler")
 NEEDS = {name: tuple(term.needs.split("|")) for name, term in glossary().items() if term.needs}
-"""Questions that do nothing without one of others."""
+"""The questions that each question needs one of to have an effect."""
 
 
 def make_request(
     values: Mapping[str, object], *, base: Request | None = None, option_name: OptionNamer = str
 ) -> Request:
-    """A request of the fields of `planner.Request`; None stands for what was not given.
+    """A request from fields of `planner.Request`; None: not specified.
 
-    ``base`` has what was not given.
+    Fields that are not specified come from ``base``.
 
     Raises SpecError or SearchSpaceError if there is no model; a name is unknown or of another
-    workload; a value is not what its name takes, or does nothing alone.
+    workload; a value is invalid, or has no effect without another field.
     """
-    request, answers = _read(values, base, option_name)
+    request, answers = _parse_fields(values, base, option_name)
     for name, needed in NEEDS.items():
-        are_given = (getattr(request, one) or one in answers for one in needed)
-        is_asked = name in answers and answers[name] != getattr(Request, name, None)
-        if is_asked and not any(are_given):
+        needed_values = (
+            getattr(request, needed_name) or needed_name in answers for needed_name in needed
+        )
+        is_set = name in answers and answers[name] != getattr(Request, name, None)
+        if is_set and not any(needed_values):
             raise SearchSpaceError(
                 f"{option_name(name)} needs {' or '.join(map(option_name, needed))}."
             )
     return request
 
 
-def _read(
+def _parse_fields(
     values: Mapping[str, object], base: Request | None, option_name: OptionNamer
 ) -> tuple[Request, Mapping[str, object]]:
-    """A request, and the fields that were given."""
-    asked = {_field(name): value for name, value in values.items() if value is not None}
-    workload = _workload(asked.pop("workload", base.workload if base else Request.workload))
-    if _OF_TRAFFIC & {*asked}:
+    """A request, and the specified fields."""
+    answers = {_field_name(name): value for name, value in values.items() if value is not None}
+    workload = _parse_workload(answers.pop("workload", base.workload if base else Request.workload))
+    if _OF_TRAFFIC & {*answers}:
         from planner.workloads.traffic import traffic_answers  # most questions have none
 
-        known = terms_of(workload, "question")
-        found = traffic_answers(asked, base, option_name)
-        asked = {**{one: found[one] for one in found if one in known}, **asked}
+        questions = terms_of(workload, "question")
+        traffic = traffic_answers(answers, base, option_name)
+        answers = {
+            **{question: traffic[question] for question in traffic if question in questions},
+            **answers,
+        }
     if workload == "train":
-        asked |= _trained_for(asked, option_name)
-        asked = {name: value for name, value in asked.items() if value is not None}
+        answers |= _training_objective_answers(answers, option_name)
+        answers = {name: value for name, value in answers.items() if value is not None}
     read_fields: dict[str, object] = {"workload": workload}
-    of_options: dict[str, object] = {}
-    set_names: dict[str, object] = {}
-    for name, value in asked.items():
+    option_values: dict[str, object] = {}
+    set_parameters: dict[str, object] = {}
+    for name, value in answers.items():
         if name == "settings":
-            set_names = _settings(workload, value)
+            set_parameters = _read_settings(workload, value)
         elif name in _PARTS:
             read_fields[name] = _PARTS[name](workload, value, option_name)
         elif name in _FIELDS:
-            answer = _answer(glossary()[name], value, option_name(name))
+            answer = _parse_answer(glossary()[name], value, option_name(name))
             # Several values are those of a parameter; a request has one, but of GPUs any.
             is_parameter = "parameter" in glossary()[name].kind and name != "num_gpus"
             is_several = isinstance(answer, tuple) and is_parameter
-            (of_options if is_several else read_fields)[name] = answer
+            (option_values if is_several else read_fields)[name] = answer
         else:
-            raise _unknown(workload, name)
+            raise _unknown_argument_error(workload, name)
     _refuse_others(workload, read_fields, option_name)
     if "precision" in read_fields:
-        _refuse_twice([workload_of(workload).precision], set_names)
-    _refuse_twice(of_options, set_names)
-    kept = base.settings if base else {}
-    read_fields["settings"] = {**kept, **set_names, **of_options}
+        _refuse_twice([workload_of(workload).precision], set_parameters)
+    _refuse_twice(option_values, set_parameters)
+    base_settings = base.settings if base else {}
+    read_fields["settings"] = {**base_settings, **set_parameters, **option_values}
     if base is not None and set(_RUN_LENGTHS) & set(read_fields):
         base = replace(base, total_tokens=None, num_samples=None, max_steps=None)
     if base is None and "model" not in read_fields:
@@ -137,15 +142,15 @@ def _read(
     return request, read_fields
 
 
-def _field(name: str) -> str:
+def _field_name(name: str) -> str:
     """The field of a request that is called by its name or its option."""
     name = current_name("key", name, _FIELDS)
     return name if name in _FIELDS else _BY_OPTION.get(name, name)
 
 
 def _contracts(request: Request) -> tuple[str, ...]:
-    found = request.contract or Contract.ON_DEMAND
-    return (found,) if isinstance(found, str) else found
+    contracts = request.contract or Contract.ON_DEMAND
+    return (contracts,) if isinstance(contracts, str) else contracts
 
 
 def parse_settings(assignments: Iterable[str]) -> dict[str, list[str]]:
@@ -170,36 +175,35 @@ def parse_settings(assignments: Iterable[str]) -> dict[str, list[str]]:
 
 
 def read_request(request: Request) -> Request:
-    """A request with its values read, as those of `make_request` are; that of a plan was.
+    """A request with parsed values, as of `make_request`; requests of plans are unchanged.
 
-    Raises SpecError or SearchSpaceError if a value is not what its name takes, or of another
-    workload.
+    Raises SpecError or SearchSpaceError if a value is invalid, or of another workload.
     """
     if isinstance(request, PlanRequest):
         return request
-    given = {name: getattr(request, name) for name in _FIELDS}
-    usual = {field.name: field.default for field in fields(Request)}
-    return _read({name: value for name, value in given.items() if value != usual[name]}, None, str)[
-        0
-    ]
+    answers = {name: getattr(request, name) for name in _FIELDS}
+    defaults = {field.name: field.default for field in fields(Request)}
+    return _parse_fields(
+        {name: value for name, value in answers.items() if value != defaults[name]}, None, str
+    )[0]
 
 
 def search_request(base: Request) -> Request:
-    """What a search is asked: of a plan its number formats stay, its layout does not.
+    """The question of a search from a plan: number formats stay fixed, the layout is searched.
 
-    What decides what is learned stays, too.
+    Settings that change what the model learns stay fixed, too.
     """
     if not isinstance(base, PlanRequest):
         return base
-    known = glossary()
-    kept = {
+    terms = glossary()
+    settings = {
         name: value
         for name, value in base.settings.items()
-        if name in known and known[name].is_format
+        if name in terms and terms[name].is_format
     }
-    held = terms_about("learning_setting", base.workload)
-    kept |= {name: base.settings.get(name, known[name].plain) for name in held}
-    return replace(base, settings=kept)
+    learning_names = terms_about("learning_setting", base.workload)
+    settings |= {name: base.settings.get(name, terms[name].plain) for name in learning_names}
+    return replace(base, settings=settings)
 
 
 def read_driver(values: Mapping[str, object], option_name: OptionNamer = str) -> dict[str, Value]:
@@ -207,41 +211,41 @@ def read_driver(values: Mapping[str, object], option_name: OptionNamer = str) ->
 
     Raises SearchSpaceError if one of them is impossible, or of another driver.
     """
-    asked = {name: value for name, value in values.items() if value is not None}
-    driver = parse_choice(asked.get("driver", EXHAUSTIVE), option_name("driver"), DRIVERS)
+    options = {name: value for name, value in values.items() if value is not None}
+    driver = parse_choice(options.get("driver", EXHAUSTIVE), option_name("driver"), DRIVERS)
     if driver == EXHAUSTIVE:
         for name in _OF_OPTUNA:
-            if name in asked:
+            if name in options:
                 raise SearchSpaceError(f"{option_name(name)} needs {option_name('driver')} optuna.")
         return {"driver": driver}
     return {
         "driver": driver,
-        "sampler": parse_choice(asked.get("sampler", NSGA2), option_name("sampler"), SAMPLERS),
-        "trials": parse_int(asked.get("trials", TRIALS), option_name("trials"), 1),
-        "seed": parse_int(asked.get("seed", 0), option_name("seed")),
+        "sampler": parse_choice(options.get("sampler", NSGA2), option_name("sampler"), SAMPLERS),
+        "trials": parse_int(options.get("trials", TRIALS), option_name("trials"), 1),
+        "seed": parse_int(options.get("seed", 0), option_name("seed")),
     }
 
 
 def read_burst(workload: str, value: object, option_name: OptionNamer = str) -> int | None:
-    """Requests that arrive at once, None where nobody asked for that.
+    """The number of requests of a burst; None: no burst.
 
-    Raises SearchSpaceError if it is no number of them, or the workload serves no stream.
+    Raises SearchSpaceError if it is no valid number, or the workload serves no stream.
     """
     if value is None:
         return None
     if workload not in _BURST_OF:
-        raise _of_others(option_name("burst"), _BURST_OF, option_name)
+        raise _other_workload_error(option_name("burst"), _BURST_OF, option_name)
     return parse_int(value, option_name("burst"), 1, _MOST_AT_ONCE)
 
 
-def _workload(value: object) -> str:
+def _parse_workload(value: object) -> str:
     if not isinstance(value, str):
         raise SearchSpaceError(f"The workload is a word, not {format_input(value)}.")
     return as_workload_name(str(value).strip().lower())
 
 
-def _answer(term: Term, value: object, option_name: str) -> Answer | tuple[Answer, ...]:
-    """The value of a question, a tuple of several where the term takes them."""
+def _parse_answer(term: Term, value: object, option_name: str) -> Answer | tuple[Answer, ...]:
+    """The parsed answer to a question; a tuple of several if the term takes them."""
     if not term.takes_several:
         return parse_value(term, value, option_name)
     if split_items(value, option_name) == [ALL] and term.term in ("num_gpus", "contract"):
@@ -250,51 +254,53 @@ def _answer(term: Term, value: object, option_name: str) -> Answer | tuple[Answe
     return values[0] if len(values) == 1 else tuple(values)
 
 
-def _settings(workload: str, given: object) -> dict[str, object]:
-    known = terms_of(workload, "parameter", "pool", "derived")
+def _read_settings(workload: str, values: object) -> dict[str, object]:
+    parameters = terms_of(workload, "parameter", "pool", "derived")
     read_settings: dict[str, object] = {}
-    for word, value in _items("settings", given):
-        name = full_name(word, known)
+    for key, value in _mapping_items("settings", values):
+        name = full_name(key, parameters)
         if name in read_settings:
             raise SearchSpaceError(f"{name} is set twice; list its values with commas.")
-        read_settings[name] = _setting(known.get(name), value, name)
+        read_settings[name] = _parse_setting_values(parameters.get(name), value, name)
     return read_settings
 
 
-def _setting(term: Term | None, value: object, name: str) -> object:
-    """The values of a parameter; an unknown one, and choices of spaces, are judged with these."""
+def _parse_setting_values(term: Term | None, value: object, name: str) -> object:
+    """The parsed values of a parameter; unknown parameters and choices of spaces unchanged."""
     is_choice = not isinstance(value, str | os.PathLike | Iterable | Real)
     if term is None or (is_choice and not hasattr(value, "tolist")):
         return value
-    words = split_items(value, name)
-    if "all" in words:
-        return words[0] if len(words) == 1 else words
-    values = [parse_value(term, word, name) for word in words]
+    items = split_items(value, name)
+    if "all" in items:
+        return items[0] if len(items) == 1 else items
+    values = [parse_value(term, item, name) for item in items]
     return values[0] if len(values) == 1 else values
 
 
 def _refuse_twice(names: Iterable[str], settings: Mapping[str, object]) -> None:
-    """Refuse settings of parameters that an option of their own was given for."""
+    """Refuse settings of parameters that an option sets, too."""
     for name in names:
         if name in settings:
             raise SearchSpaceError(f"{name} is set twice; list its values with commas.")
 
 
-def _objectives(workload: str, value: object, option_name: OptionNamer) -> tuple[str, ...]:
-    known = terms_of(workload, "objective")
-    words = split_items(value, "objectives") if not _is_empty(value) else []
-    if wrong := [word for word in words if not isinstance(word, str)]:
+def _parse_objectives(workload: str, value: object, option_name: OptionNamer) -> tuple[str, ...]:
+    objectives = terms_of(workload, "objective")
+    items = split_items(value, "objectives") if not _is_empty(value) else []
+    if wrong := [item for item in items if not isinstance(item, str)]:
         raise SearchSpaceError(f"An objective is a name, not {format_input(wrong[0])}.")
-    return tuple(full_name(str(word), known) for word in words)
+    return tuple(full_name(str(item), objectives) for item in items)
 
 
-def _trained_for(answers: Mapping[str, object], option_name: OptionNamer) -> dict[str, object]:
-    """What training minimizes where a word for it stands among what is best."""
-    given = answers.get("objectives")
-    if given is None or _is_empty(given):
+def _training_objective_answers(
+    answers: Mapping[str, object], option_name: OptionNamer
+) -> dict[str, object]:
+    """Answers if a training objective, such as ``dpo``, is among the search objectives."""
+    objectives = answers.get("objectives")
+    if objectives is None or _is_empty(objectives):
         return {}
-    words = split_items(given, "objectives")
-    named = [word for word in words if isinstance(word, str) and is_objective(word)]
+    items = split_items(objectives, "objectives")
+    named = [item for item in items if isinstance(item, str) and is_objective(item)]
     if not named:
         return {}
     if len(named) > 1 or "training_objective" in answers:
@@ -302,7 +308,7 @@ def _trained_for(answers: Mapping[str, object], option_name: OptionNamer) -> dic
             f"{option_name('training_objective')} is one of several: give it once, not "
             f"{', '.join(named)}."
         )
-    others = [word for word in words if word not in named]
+    others = [item for item in items if item not in named]
     return {"training_objective": named[0], "objectives": others or None}
 
 
@@ -310,61 +316,61 @@ def _is_empty(value: object) -> bool:
     return isinstance(value, str | tuple | list | set | frozenset) and not value
 
 
-def _constraints(workload: str, given: object, option_name: OptionNamer) -> dict[str, float]:
-    known = terms_of(workload, "limit")
-    others = {name: term for name, term in glossary().items() if "limit" in term.kind}
+def _parse_constraints(workload: str, values: object, option_name: OptionNamer) -> dict[str, float]:
+    limits = terms_of(workload, "limit")
+    other_limits = {name: term for name, term in glossary().items() if "limit" in term.kind}
     bounds = {}
-    for word, value in _items("constraints", given):
-        name = full_name(word, {**known, **others})
-        if name in known:
-            bounds[name] = float(parse_value(known[name], value, option_name(name)))
-        elif name in others:
-            error = _of_others(option_name(name), others[name].of, option_name)
+    for key, value in _mapping_items("constraints", values):
+        name = full_name(key, {**limits, **other_limits})
+        if name in limits:
+            bounds[name] = float(parse_value(limits[name], value, option_name(name)))
+        elif name in other_limits:
+            error = _other_workload_error(option_name(name), other_limits[name].of, option_name)
             if name == "cost" and workload in glossary()[BUDGET].of:
                 error = SearchSpaceError(
-                    f"{error} What a service may cost is {option_name('budget')} of a size, "
-                    "by the time: "
+                    f"{error} Limit the cost of a service with {option_name('budget')} of size, "
+                    "per time: "
                     "50kUSD/month, 100USD/h."
                 )
             raise error
         else:
             raise SearchSpaceError(
-                f"Unknown constraint {format_input(word)}.{suggestion(word, known)} "
-                f"Known: {', '.join(known)}."
+                f"Unknown constraint {format_input(key)}.{suggestion(key, limits)} "
+                f"Known: {', '.join(limits)}."
             )
     return bounds
 
 
-def _items(part: str, given: object) -> Iterable[tuple[str, object]]:
-    """The entries of a mapping; those without a value were not given."""
-    if not isinstance(given, Mapping):
+def _mapping_items(part: str, mapping: object) -> Iterable[tuple[str, object]]:
+    """The entries of a mapping that have a value."""
+    if not isinstance(mapping, Mapping):
         raise SearchSpaceError(
-            f"{part} is a mapping of names to values, not {format_input(given)}."
+            f"{part} is a mapping of names to values, not {format_input(mapping)}."
         )
-    for name in given:
+    for name in mapping:
         if not isinstance(name, str):
             raise SearchSpaceError(f"{part}: {format_input(name)} is not a name.")
-    return [(name, value) for name, value in given.items() if value is not None]
+    return [(name, value) for name, value in mapping.items() if value is not None]
 
 
-def _words(value: object, option_name: str) -> Answer | tuple[Answer, ...]:
-    """A word or several that are read once the workload says of what they are."""
-    words = [
-        parse_value(glossary()[MODEL], word, option_name)
-        for word in split_items(value, option_name)
+def _parse_texts(value: object, option_name: str) -> Answer | tuple[Answer, ...]:
+    """One word or several; the workload determines their parameter later."""
+    values = [
+        parse_value(glossary()[MODEL], item, option_name)
+        for item in split_items(value, option_name)
     ]
-    return words[0] if len(words) == 1 else tuple(words)
+    return values[0] if len(values) == 1 else tuple(values)
 
 
-def _path(value: object, option_name: str) -> str:
+def _parse_path(value: object, option_name: str) -> str:
     return str(parse_value(glossary()[SPACE], value, option_name))
 
 
 _PARTS: Mapping[str, Callable[[str, object, OptionNamer], object]] = {
-    "objectives": _objectives,
-    "constraints": _constraints,
-    "precision": lambda _, given, said: _words(given, said("precision")),
-    "specs": lambda _, given, said: Path(_path(given, said("specs"))),
+    "objectives": _parse_objectives,
+    "constraints": _parse_constraints,
+    "precision": lambda _, value, namer: _parse_texts(value, namer("precision")),
+    "specs": lambda _, value, namer: Path(_parse_path(value, namer("specs"))),
 }
 
 
@@ -375,25 +381,23 @@ def _refuse_others(workload: str, answers: Mapping[str, object], option_name: Op
         if term is None or "question" not in term.kind or not term.of or workload in term.of:
             continue
         if value != getattr(Request, name, None):
-            raise _of_others(option_name(name), term.of, option_name)
+            raise _other_workload_error(option_name(name), term.of, option_name)
 
 
-def _of_others(
-    said_name: str, workloads: Iterable[str], option_name: OptionNamer
+def _other_workload_error(
+    subject: str, workloads: Iterable[str], option_name: OptionNamer
 ) -> SearchSpaceError:
-    return SearchSpaceError(
-        f"{said_name} is for {option_name('workload')} {' or '.join(workloads)}."
-    )
+    return SearchSpaceError(f"{subject} is for {option_name('workload')} {' or '.join(workloads)}.")
 
 
-def _unknown(workload: str, name: str) -> SearchSpaceError:
-    known = terms_of(workload, "parameter", "question", "limit", "pool")
-    full = full_name(name, known)
+def _unknown_argument_error(workload: str, name: str) -> SearchSpaceError:
+    terms = terms_of(workload, "parameter", "question", "limit", "pool")
+    full = full_name(name, terms)
     if full in _FIELDS:
         return SearchSpaceError(f"Unknown argument {name!r}. Did you mean {full}?")
     if full in terms_of(workload, "parameter", "pool"):
         return SearchSpaceError(f"{name} is a parameter: give settings={{{full!r}: ...}}.")
-    if full in known:
+    if full in terms:
         return SearchSpaceError(f"{name} is a limit: give constraints={{{full!r}: ...}}.")
     if removed := REMOVED_OPTIONS.get(f"search {name}"):
         return SearchSpaceError(f"Unknown argument {name!r}. {removed}")

@@ -1,4 +1,4 @@
-"""How unusual a plan is, as one number: what is unusual in order of its weight."""
+"""The complexity of a plan as one number: unusual features in the order of their weight."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from planner.estimators.inference.context import ServingSetting
 
 ComplexityLevel: TypeAlias = tuple[int, IndexArray | BoolArray]
-"""A number of levels, and the level of every plan, 0 for the plainest."""
+"""The number of levels of a feature, and the level of every plan; 0: the simplest."""
 
 
 def packed(steps: Sequence[ComplexityLevel]) -> IndexArray:
@@ -41,17 +41,17 @@ def packed(steps: Sequence[ComplexityLevel]) -> IndexArray:
 
 
 def total(levels: Iterable[IndexArray | BoolArray]) -> IndexArray:
-    """Levels or flags added up."""
-    found: IndexArray = sum(
+    """The sum of levels or flags."""
+    summed: IndexArray = sum(
         (np.asarray(level, dtype=np.intp) for level in levels), start=np.zeros((), dtype=np.intp)
     )
-    return found
+    return summed
 
 
 LONGEST_BATCH = 600.0
-"""Seconds: a batch is rarely waited for longer."""
+"""Duration [s] above which a batch counts as unusual."""
 HIGHEST_LOAD = 0.9
-"""Of prefill workers: beyond it requests that come at random wait ever longer."""
+"""Utilization of prefill workers above which queues of random arrivals grow fast."""
 _KINDS: Mapping[str, int] = {
     TENSOR_PARALLEL: 1,
     PIPELINE_PARALLEL: 5,
@@ -66,14 +66,14 @@ def replica_complexity(
     """0 for the plainest replicas on so many GPUs, larger for others; broadcasts to ``shape``."""
     default = setting.engine.scheduler.default_step_tokens(c.attention_data_parallel)
     of_engine = c.max_num_batched_tokens != default
-    return packed([*_common(setting, c, num_gpus), (2, of_engine)])
+    return packed([*_common_levels(setting, c, num_gpus), (2, of_engine)])
 
 
 def batch_complexity(
     setting: ServingSetting, c: ServingConfigurations, latency: FloatArray
 ) -> IndexArray:
-    """The same of static batches that take so many seconds."""
-    offload, *others = _common(setting, c, c.num_gpus)
+    """The complexity of static batches that take so many seconds."""
+    offload, *others = _common_levels(setting, c, c.num_gpus)
     default = setting.engine.scheduler.default_step_tokens(c.attention_data_parallel)
     of_engine = c.max_num_batched_tokens != default
     return packed([offload, (2, latency > LONGEST_BATCH), *others, (2, of_engine)])
@@ -86,24 +86,24 @@ def pool_complexity(
     num_gpus: FloatArray,
     load: FloatArray,
 ) -> IndexArray:
-    """The same of pools: more than any replica's, and by what both kinds of workers have.
+    """The complexity of pools, above that of all replicas, from features of both kinds of workers.
 
-    ``load`` is that of the prefill workers.
+    ``load``: utilization of the prefill workers.
     """
-    prefill = _common(prefill_setting, c.prefill, num_gpus)
-    decode = _common(setting, c.decode, num_gpus)
-    both = [
-        (2 * levels - 1, mine.astype(np.intp) + its)
-        for (levels, mine), (_, its) in zip(prefill, decode, strict=True)
+    prefill = _common_levels(prefill_setting, c.prefill, num_gpus)
+    decode = _common_levels(setting, c.decode, num_gpus)
+    levels_of_both = [
+        (2 * levels - 1, prefill_level.astype(np.intp) + decode_level)
+        for (levels, prefill_level), (_, decode_level) in zip(prefill, decode, strict=True)
     ]
-    offload, *others = both
+    offload, *others = levels_of_both
     return packed([offload, (2, load > HIGHEST_LOAD), *others]) + _LARGEST_OF_REPLICAS
 
 
-def _common(
+def _common_levels(
     setting: ServingSetting, c: ServingConfigurations, num_gpus: FloatArray
 ) -> list[ComplexityLevel]:
-    """What replicas, batches and workers have in common, the weightiest first."""
+    """Features that replicas, batches and workers share, in the order of their weight."""
     node = setting.machine.cluster.gpus_per_node
     across = (c.replica_gpus > node).astype(np.intp) + (c.tensor_parallel > node)
     kinds = [weight * (getattr(c, name) > 1) for name, weight in _KINDS.items()]
@@ -111,13 +111,13 @@ def _common(
         (2, (c.weight_offload > 0) | (c.kv_offload > 0)),
         (3, across),
         (sum(_KINDS.values()) + 1, total(kinds)),
-        (2, ~_fills(c.replica_gpus, node) | ~_fills(num_gpus, node)),
+        (2, ~_fills_nodes(c.replica_gpus, node) | ~_fills_nodes(num_gpus, node)),
         (2, _is_converted(setting, c)),
         (2, c.kv_cache != CacheType.BF16),
     ]
 
 
-def _fills(gpus: FloatArray, node: int) -> BoolArray:
+def _fills_nodes(gpus: FloatArray, node: int) -> BoolArray:
     """Whether so many GPUs are whole nodes, or equal parts of one."""
     return np.asarray((gpus % node == 0) | (node % gpus == 0))
 
@@ -125,11 +125,11 @@ def _fills(gpus: FloatArray, node: int) -> BoolArray:
 def _is_converted(setting: ServingSetting, c: ServingConfigurations) -> BoolArray:
     """Whether weights have another type than they were published in."""
     model = setting.model
-    own = Quantization[(model.quantization or Quantization.W16A16.word).upper()]
-    words = model.expert_quantization or own.word
-    experts = Quantization[words.upper()]
+    published = Quantization[(model.quantization or Quantization.W16A16.word).upper()]
+    expert_format = model.expert_quantization or published.word
+    experts = Quantization[expert_format.upper()]
     other = c.expert_quantization != experts if model.num_experts else np.zeros((), np.bool_)
-    return np.asarray((c.quantization != own) | other)
+    return np.asarray((c.quantization != published) | other)
 
 
 _LARGEST_OF_REPLICAS = 2 * 3 * (sum(_KINDS.values()) + 1) * 2**4

@@ -1,4 +1,4 @@
-"""What is promised to the users of a deployment, whatever its mode."""
+"""Predicted service levels of a deployment, in every mode."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ AGGREGATED, DISAGGREGATED = "aggregated", "disaggregated"
 MODES = (AGGREGATED, DISAGGREGATED)
 PARAMETERS = tuple(name for name in SERVING_NAMES if name != "num_gpus")
 PERCENTILES = {
-    name: found for name in terms_of("serve", "limit") if (found := percentile_of(name)) is not None
+    name: quantity_share
+    for name in terms_of("serve", "limit")
+    if (quantity_share := percentile_of(name)) is not None
 }
 """Limits on what a share of the requests does not exceed: the quantity and the share."""
 
@@ -87,7 +89,7 @@ class ServiceLevels:
 
 @record(kw_only=True)
 class ServingSource(Source):
-    """Replicas, pools or batches on one engine; ``setting`` is that of what decodes."""
+    """Replicas, pools or batches on one engine; ``setting`` is the decode workers'."""
 
     setting: ServingSetting
     counts: tuple[int, ...]
@@ -96,22 +98,22 @@ class ServingSource(Source):
     rules = SERVING_REJECTING
     num_rules = len(SERVING_RULES)
     published: ClassVar[str]
-    """What published runs of its kind are called."""
+    """The mode of published runs of this kind."""
 
     @property
     def question_columns(self) -> Mapping[str, Value]:
-        """The tokens of a request, and what a GPU costs."""
+        """The tokens of a request, and the price of a GPU."""
         work = self.setting.workload
         lengths = {"input_tokens": work.input_tokens, "output_tokens": work.output_tokens}
         return {**lengths, **self.site.columns, **self.site.grounds}
 
     def _confidence(self, num_gpus: float) -> Confidence | None:
-        """How sure its predictions for so many GPUs are, those of power and energy too."""
+        """The 90 % intervals of predictions for ``num_gpus``, power and energy included."""
         machine, power = self.setting.machine, self.site.power
-        sure = serving_confidence(self.setting, self.published, spans_nodes=self.spans_nodes)
+        confidence = serving_confidence(self.setting, self.published, spans_nodes=self.spans_nodes)
         if power is None:
-            return sure
-        return with_energy(sure, machine, self.site, num_gpus, power.decode)
+            return confidence
+        return with_energy(confidence, machine, self.site, num_gpus, power.decode)
 
     @property
     def spans_nodes(self) -> bool:
@@ -123,7 +125,7 @@ class ServingSource(Source):
 
 
 class TokenGeneration(Candidates):
-    """What generates tokens, in streams or batches: the electricity of it."""
+    """Candidates that generate tokens, in streams or batches, with their electricity."""
 
     source: ServingSource
     configurations: ServingConfigurations
@@ -139,7 +141,7 @@ class TokenGeneration(Candidates):
         """The electric power of each kind of worker by part."""
 
     def drawn(self, busy: FloatArray) -> PowerDraw:
-        """What the GPUs draw: near the design power in the share of time that they prefill."""
+        """The power of the GPUs; near the design power in the share of time that they prefill."""
 
         def boards(profile: PowerProfile) -> FloatArray:
             active, waiting = profile.prefill.value, profile.decode.value
@@ -156,13 +158,13 @@ class TokenGeneration(Candidates):
 
     @property
     def throughput(self) -> FloatArray:
-        """Generated tokens per second; unknown where nothing is generated."""
+        """Generated tokens per second; NaN if nothing is generated."""
         return self.request_rate * (self.setting.workload.output_tokens or np.nan)
 
     @property
     def priced_tokens(self) -> FloatArray:
-        """Tokens per second that costs, energy and carbon are told of: generated ones, or those of
-        prompts where nothing is generated."""
+        """Tokens per second for costs, energy and carbon per token: generated tokens, or prompt
+        tokens if nothing is generated."""
         work = self.setting.workload
         return self.request_rate * (work.output_tokens or work.input_tokens)
 
@@ -195,20 +197,20 @@ class TokenGeneration(Candidates):
 
     @property
     def carbon_per_million_tokens(self) -> FloatArray:
-        """Kilograms of CO2 equivalent of the same."""
+        """Kilograms of CO2 equivalent for a million generated tokens."""
         energy = self.energy_per_million_tokens
         return carbon(energy=energy, carbon_intensity=self.source.site.carbon_intensity)
 
     @property
     def energy_columns(self) -> dict[str, FloatArray]:
         """Power, electricity of a million generated tokens, and its carbon in a known region."""
-        found = {
+        columns = {
             "power_kw": self.power / KILOWATT,
             "energy_per_million_tokens_kwh": self.energy_per_million_tokens / KILOWATT_HOUR,
         }
         if self.source.site.is_placed:
-            found["carbon_per_million_tokens_kg"] = self.carbon_per_million_tokens
-        return found
+            columns["carbon_per_million_tokens_kg"] = self.carbon_per_million_tokens
+        return columns
 
 
 @record(kw_only=True, repr=False)
@@ -222,10 +224,10 @@ class Deployments(TokenGeneration):
 
     @cached_property
     def at_load(self) -> Self:
-        """The same deployments at the request rate that is stated, with their capacity beside it.
+        """The deployments at the specified request rate, with their capacity.
 
-        As they are, where no rate is stated or they are at it. Where the rate is more than one
-        carries, all its ``concurrency`` is taken.
+        Unchanged if no rate is specified or it is applied already. Above the capacity, all
+        ``concurrency`` is in use.
         """
         rate = self.setting.workload.request_rate
         if rate is None or self.promises.capacity is not None:
@@ -236,22 +238,22 @@ class Deployments(TokenGeneration):
     @property
     @abstractmethod
     def held(self) -> ServingConfigurations:
-        """The configurations with what is in memory at once, where requests wait for room."""
+        """The configurations with the concurrency that fits in memory, if requests wait."""
 
     @property
     def waits(self) -> bool:
-        """Whether there are requests for which there is no room at once."""
+        """Whether some requests wait because not all fit in memory at once."""
         return bool(np.any(self.configurations.concurrency > self.held.concurrency))
 
     @abstractmethod
     def at_rate(self, rate: float) -> Self:
-        """The same deployments where so many requests come in a second."""
+        """The deployments at a request rate [1/s]."""
 
     @property
     def capacity(self) -> FloatArray:
         """Requests per second that are carried at most."""
-        known = self.promises.capacity
-        return self.promises.request_rate if known is None else known
+        capacity = self.promises.capacity
+        return self.promises.request_rate if capacity is None else capacity
 
     capacity_requests_per_s = capacity
 
@@ -264,7 +266,7 @@ class Deployments(TokenGeneration):
         first: FloatArray,
         token: FloatArray,
     ) -> ServiceLevels:
-        """The promises at a load that is ``offered`` to each of so many replicas.
+        """The service levels at a load ``offered`` to each of ``replicas`` replicas.
 
         ``carried`` [1/s] is the rate of one while requests come, ``first`` and ``token`` are mean
         seconds. Of a number of requests the rate is that until the last is answered.
@@ -289,7 +291,7 @@ class Deployments(TokenGeneration):
         )
 
     def offered(self, rate: float, replicas: FloatArray, places: FloatArray) -> OfferedLoad:
-        """The requests that come at a rate, shared evenly by so many replicas."""
+        """The load of a request rate [1/s], shared evenly by ``replicas`` with ``places`` slots."""
         number = self.setting.workload.num_requests
         return OfferedLoad(
             rate=rate / replicas,
@@ -308,7 +310,7 @@ class Deployments(TokenGeneration):
     @property
     @abstractmethod
     def last_answer(self) -> FloatArray:
-        """Seconds of an answer while a replica empties that was full; 0 where others fill it."""
+        """Seconds of an answer while a full replica empties; 0 if further requests fill it."""
 
     @property
     def output_tokens(self) -> float:
@@ -328,7 +330,7 @@ class Deployments(TokenGeneration):
 
     @property
     def requests_in_flight(self) -> FloatArray:
-        """The same, by the name of its column."""
+        """Requests in flight, by the name of the column."""
         return self.in_flight
 
     @property
@@ -338,7 +340,7 @@ class Deployments(TokenGeneration):
 
     @property
     def max_gpus(self) -> FloatArray:
-        """What a limit of the number of GPUs limits."""
+        """GPUs of the deployment, for the limit of that name."""
         return self.promises.num_gpus
 
     @property
@@ -368,7 +370,7 @@ class Deployments(TokenGeneration):
 
     @abstractmethod
     def fit_probability_at(self, rows: IndexArray) -> FloatArray:
-        """The same of some rows, at flat indices: nothing is computed of the others."""
+        """The probability of `fit_probability` of the rows at flat indices."""
 
     @property
     def cost_per_hour(self) -> FloatArray:
@@ -378,12 +380,12 @@ class Deployments(TokenGeneration):
     @property
     def request_latency(self) -> FloatArray:
         """Seconds from arrival to the last token."""
-        later = max(self.setting.workload.output_tokens - 1, 0)
-        return self.time_to_first_token + later * self.time_per_output_token
+        further_tokens = max(self.setting.workload.output_tokens - 1, 0)
+        return self.time_to_first_token + further_tokens * self.time_per_output_token
 
     @abstractmethod
     def percentile(self, quantity: str, share: float) -> FloatArray:
-        """What a share of the requests does not exceed of a time of ``PERCENTILES`` [s]."""
+        """The percentile of a time of ``PERCENTILES`` [s] at a ``share`` of the requests."""
 
     def addends(self, name: str) -> Mapping[str, FloatArray]:
         """A latency as the wait for the first token and the time of the others.
@@ -403,7 +405,7 @@ class Deployments(TokenGeneration):
 
     @property
     def interactivity(self) -> FloatArray:
-        """Generated tokens per second that one user sees, at the load where one is stated."""
+        """Generated tokens per second for one user, at the specified load if there is one."""
         rate = self.setting.workload.request_rate
         if rate is None or self.promises.capacity is not None:
             return 1.0 / self.time_per_output_token
@@ -412,7 +414,7 @@ class Deployments(TokenGeneration):
 
     @abstractmethod
     def token_time_at_rate(self, rate: float) -> FloatArray:
-        """Seconds per output token where so many requests come in a second that are carried."""
+        """Seconds per output token at a request rate [1/s] below the capacity."""
 
     @property
     def capacity_per_gpu(self) -> FloatArray:
@@ -427,12 +429,12 @@ class Deployments(TokenGeneration):
     @property
     @abstractmethod
     def outlay(self) -> FloatArray | None:
-        """USD for one term of all GPUs, or for buying them; None where none is signed for."""
+        """USD for one contract term of all GPUs, or for buying them; None: no term."""
 
     @property
     @abstractmethod
     def prompt_price(self) -> FloatArray:
-        """What ``cost_per_hour`` pays for computing prompts [USD/s]; the rest pays for answers."""
+        """The part of ``cost_per_hour`` for computing prompts [USD/s]; answers pay the rest."""
 
     @property
     @abstractmethod
@@ -442,7 +444,7 @@ class Deployments(TokenGeneration):
     @property
     @abstractmethod
     def cache_sizes(self) -> tuple[FloatArray, ...]:
-        """Bytes of each, with those of its host and its drives."""
+        """Bytes of each prefix cache, with host memory and drives."""
 
     @property
     @abstractmethod
@@ -451,23 +453,23 @@ class Deployments(TokenGeneration):
 
     @property
     def _of_load(self) -> dict[str, FloatArray]:
-        found: dict[str, FloatArray] = {}
+        columns: dict[str, FloatArray] = {}
         if self.promises.capacity is not None:
-            found = term_columns(terms_about("capacity"), self)
+            columns = term_columns(terms_about("capacity"), self)
         promises = self.promises
         if promises.makespan is not None:
-            found["makespan_s"] = promises.makespan
+            columns["makespan_s"] = promises.makespan
             if promises.offered is not None:
-                later = promises.offered.last_wait - promises.offered.mean_wait
-                found["last_time_to_first_token_s"] = promises.time_to_first_token + later
-        return found
+                further_wait = promises.offered.last_wait - promises.offered.mean_wait
+                columns["last_time_to_first_token_s"] = promises.time_to_first_token + further_wait
+        return columns
 
     def named(self) -> Columns:
-        """The columns that tell where a row comes from."""
+        """The columns that identify the source of a row."""
         return repeated(self.source.named, self.shape)
 
     def preempted(self, memory: ServingMemory, held: ServingConfigurations) -> Columns:
-        """The column of what runs and has no room at a time, in the memory of those that decode."""
+        """The column of the share of running requests preempted for lack of memory."""
         share = preempted_share(self.setting, held, memory, self.in_flight)
         return {"preempted_share": floats(share, self.shape)}
 
@@ -501,7 +503,7 @@ class Deployments(TokenGeneration):
 
 
 def _percentile(quantity: str, share: float) -> property:
-    """What a share of the requests does not exceed, as an attribute [s]."""
+    """A property with the percentile of a time [s] at a share of the requests."""
     return property(lambda candidates: candidates.percentile(quantity, share))
 
 
@@ -517,7 +519,7 @@ def token_costs(
     prefix_share: FloatArray,
     request_rate: FloatArray,
 ) -> Mapping[str, FloatArray]:
-    """Columns of what a million tokens of each kind cost; together they pay the ``price`` [USD/s].
+    """Columns of the cost of a million tokens of each kind; together they pay ``price`` [USD/s].
 
     GPU time that computes prompts is paid by their new tokens, but for what looking back at the
     cached ones adds, which these pay; all other time is paid by the generated tokens. Where no
@@ -546,8 +548,8 @@ def parameter_columns(c: ServingConfigurations, names: Iterable[str]) -> Columns
 def image_columns(
     setting: ServingSetting, c: ServingConfigurations, rate: FloatArray, shape: tuple[int, ...]
 ) -> Columns:
-    """What images and sound of prompts take where each worker gets so many requests [1/s]; none
-    without."""
+    """Columns of the load by images and sound of prompts, at a request rate per worker [1/s];
+    empty without them."""
     if not encoded(setting):
         return {}
     time = encoder_time(setting, c)
@@ -561,9 +563,11 @@ def memory_columns(
     """The memory of the fullest GPU by part, and its cache as engines print it at their start."""
     size, longest = np.maximum(memory.room.size, 0.0), longest_request(setting)
     with np.errstate(divide="ignore", invalid="ignore"):
-        held = sequence_bytes(setting, c, longest)
+        bytes_per_sequence = sequence_bytes(setting, c, longest)
         # Engines print whole tokens, and how many of the longest requests they hold.
-        tokens = np.where(held > 0, np.floor(size / held * longest), np.nan)
+        tokens = np.where(
+            bytes_per_sequence > 0, np.floor(size / bytes_per_sequence * longest), np.nan
+        )
         at_once = tokens / longest
     parts = {
         f"memory_{part}_gib": floats(getattr(memory, part) / GIB, shape)
@@ -584,17 +588,17 @@ def memory_columns(
 
 
 def reuse_columns(prefixes: PrefixHits | None, shape: tuple[int, ...]) -> Columns:
-    """What is found of earlier prompts, and how long it is kept; nothing where nothing tells."""
+    """Columns of prefix-cache hits and their lifetimes; empty without data on shared prefixes."""
     if prefixes is None:
         return {}
-    found = term_columns(terms_about("prefix_cache"), prefixes)
-    return {name: floats(value, shape) for name, value in found.items()}
+    columns = term_columns(terms_about("prefix_cache"), prefixes)
+    return {name: floats(value, shape) for name, value in columns.items()}
 
 
 def needed_memory(
     setting: ServingSetting, memory: ServingMemory, c: ServingConfigurations, cache: FloatArray
 ) -> tuple[Need, Need]:
-    """What is needed of the host's memory for a GPU, and of the GPU's own with a ``cache``.
+    """Needed and usable bytes: host memory per GPU, and GPU memory with a KV ``cache``.
 
     What must be there to start counts as surely as the setting asks for.
     """
@@ -613,9 +617,9 @@ def fit_probability(
 
 
 def cache_of(memory: ServingMemory, concurrency: FloatArray) -> FloatArray:
-    """Bytes of so many requests at their mean length on a GPU; one must fit whole."""
-    room = memory.room
-    return np.maximum(room.shared + room.sequence * concurrency, room.longest)
+    """KV cache bytes of ``concurrency`` requests of mean length on a GPU, at least the longest."""
+    capacity = memory.room
+    return np.maximum(capacity.shared + capacity.sequence * concurrency, capacity.longest)
 
 
 def as_candidates(candidates: Candidates) -> TokenGeneration:

@@ -1,4 +1,4 @@
-"""Images in samples and prompts: the answers of a request, and what a plan says of them."""
+"""Images in samples and prompts: the answers of a request and the lines of a plan."""
 
 from __future__ import annotations
 
@@ -26,56 +26,60 @@ _Work: TypeAlias = "TrainingWorkload | ServingWorkload"
 def image_fields(
     request: Request, model: ModelSpec, sequence_length: int | None, notes: PlanNotes
 ) -> dict[str, object]:
-    """The images of a workload; what nobody gave goes into the notes.
+    """The image fields of a workload; assumed values go into the notes.
 
-    ``sequence_length``: tokens among which are theirs; None: as many as are needed.
+    ``sequence_length``: tokens of a sequence with its images; None: unlimited.
 
-    Raises SpecError if the model has no vision tower, a size is none, or they do not find room in
-    the sequence.
+    Raises SpecError if the model has no vision tower, a size is invalid, or the images do not fit
+    in the sequence.
     """
-    given = {
+    answers = {
         name: value
         for name in terms_about("image")
         if (value := getattr(request, name)) is not None
     }
-    if not any(value is False or value for value in given.values()):
+    if not any(value is False or value for value in answers.values()):
         return {}
     tower, images = model.vision_tower, request.images_per_sample or 0.0
     if tower is None and not images:
         notes.defaults["freeze_vision_tower"] = f"nothing: no tower of {model.name} is described"
         return {}
     if tower is None:
-        what = "is a text model" if not model.omitted_parts else "has a tower of unknown sizes"
+        reason = "is a text model" if not model.omitted_parts else "has a tower of unknown sizes"
         raise SpecError(
-            f"{model.name} {what}: {next(iter(given))} needs a model whose file has a vision_tower."
+            f"{model.name} {reason}: {next(iter(answers))} needs a model whose file has a "
+            "vision_tower."
         )
     if request.adapter != "none" and request.freeze_vision_tower is False:
         raise SpecError(
             "The vision tower is frozen with an adapter: leave out freeze_vision_tower, or "
             "the adapter."
         )
-    each = request.tokens_per_image or tower.tokens_per_image
+    tokens_per_image = request.tokens_per_image or tower.tokens_per_image
     if request.image_size is not None:
-        each, told = _sized(request, model, tower)
-        notes.defaults["tokens_per_image"] = f"{each:,} ({told})"
+        tokens_per_image, size_text = _sized_image_tokens(request, model, tower)
+        notes.defaults["tokens_per_image"] = f"{tokens_per_image:,} ({size_text})"
     elif images and request.tokens_per_image is None:
         side = tower.image_size
-        notes.defaults["tokens_per_image"] = f"{each:,} (an image of {side} x {side} pixels)"
+        notes.defaults["tokens_per_image"] = (
+            f"{tokens_per_image:,} (an image of {side} x {side} pixels)"
+        )
     if images and request.workload == "train" and request.freeze_vision_tower is None:
         notes.defaults["freeze_vision_tower"] = (
             "yes, with an adapter"
             if request.adapter != "none"
             else "no, it is trained (LLaMA-Factory and ms-swift freeze it by default)"
         )
-    if sequence_length is not None and images * each > sequence_length:
+    if sequence_length is not None and images * tokens_per_image > sequence_length:
         raise SpecError(
-            f"{images:g} images of {each:,} tokens are {images * each:,.0f} of the "
+            f"{images:g} images of {tokens_per_image:,} tokens are "
+            f"{images * tokens_per_image:,.0f} of the "
             f"{sequence_length:,} tokens of a sequence: give fewer images_per_sample or "
             "tokens_per_image, or longer sequences."
         )
     fields: dict[str, object] = {"images_per_sample": images}
     if images:
-        fields["tokens_per_image"] = each
+        fields["tokens_per_image"] = tokens_per_image
     if request.freeze_vision_tower is not None:
         fields["freeze_vision_tower"] = request.freeze_vision_tower
     return fields
@@ -86,30 +90,35 @@ def image_tokens(fields: Mapping[str, object]) -> int:
     return round(float(str(fields["images_per_sample"])) * int(str(fields["tokens_per_image"])))
 
 
-def _sized(request: Request, model: ModelSpec, tower: VisionTower) -> tuple[int, str]:
-    """Tokens of an image of the size that a request gives, and how it is seen."""
-    given = str(request.image_size)
-    match = re.fullmatch(r"(\d{1,6})\s*[xX\u00d7]\s*(\d{1,6})", given.strip())
+def _sized_image_tokens(request: Request, model: ModelSpec, tower: VisionTower) -> tuple[int, str]:
+    """Tokens of an image of the requested size, and its size and tiles as text."""
+    size_text = str(request.image_size)
+    match = re.fullmatch(r"(\d{1,6})\s*[xX\u00d7]\s*(\d{1,6})", size_text.strip())
     width, height = (int(part) for part in match.groups()) if match else (0, 0)
     if not width or not height:
-        raise SpecError(f"image_size is width x height in pixels, such as 1024x768, not {given!r}.")
-    image = count_image_tokens(tower, width, height)
-    told = request.tokens_per_image
-    if told is not None and (image is None or told != image.tokens):  # a plan has both
         raise SpecError(
-            f"image_size {given} and tokens_per_image {told:,} do not say the same: give one."
+            f"image_size is width x height in pixels, such as 1024x768, not {size_text!r}."
+        )
+    image = count_image_tokens(tower, width, height)
+    tokens_per_image = request.tokens_per_image
+    if tokens_per_image is not None and (
+        image is None or tokens_per_image != image.tokens
+    ):  # a plan has both
+        raise SpecError(
+            f"image_size {size_text} and tokens_per_image {tokens_per_image:,} do not agree: "
+            "give one."
         )
     if image is None:
         raise SpecError(
             f"How {model.name} resizes images is not known: give tokens_per_image in place of "
-            f"image_size {given}."
+            f"image_size {size_text}."
         )
     tiles = "" if image.tiles == 1 else f" as {image.tiles} tiles"
     return image.tokens, f"an image of {width} x {height} pixels{tiles}"
 
 
 def image_answers(model: ModelSpec, work: _Work) -> dict[str, Value]:
-    """What a plan says of images; nothing where there are none."""
+    """The answers of a plan on images and sound; empty without them."""
     answers: dict[str, Value] = {}
     if work.images_per_sample:
         answers = {name: getattr(work, name) for name in ("images_per_sample", "tokens_per_image")}
@@ -121,45 +130,47 @@ def image_answers(model: ModelSpec, work: _Work) -> dict[str, Value]:
 
 
 def trained_image_words(model: ModelSpec, work: TrainingWorkload) -> list[str]:
-    """The images of a sequence and what becomes of the tower; nothing of a text model."""
+    """Lines on the images of a sequence and the vision tower; empty for a text model."""
     tower = model.vision_tower
     if tower is None or not work.has_tower:
         return []
     parameters = formatting.format_large(tower_parameters(tower))
     trained = "frozen" if work.freezes_tower else "trained"
-    words = [f"Vision tower of {parameters} parameters, {trained}"]
+    parts = [f"Vision tower of {parameters} parameters, {trained}"]
     if work.images_per_sample:
-        words.append(f"{_images(work)} of the {work.sequence_length:,} tokens of a sequence")
-    return ["; ".join(words)]
+        parts.append(f"{_format_images(work)} of the {work.sequence_length:,} tokens of a sequence")
+    return ["; ".join(parts)]
 
 
 def served_image_words(model: ModelSpec, work: ServingWorkload) -> list[str]:
-    """The images and the sound of a prompt; nothing where it has none."""
-    words = []
+    """Texts of the images and the sound of a prompt; empty without them."""
+    parts = []
     if model.vision_tower is not None and work.images_per_sample:
-        words.append(f"{_images(work)} of the tokens in")
+        parts.append(f"{_format_images(work)} of the tokens in")
     if model.audio_tower is not None and work.audio_seconds:
         tokens = audio_tokens(model.audio_tower, work.audio_seconds)
-        words.append(f"{work.audio_seconds:g} s of sound, {tokens:,} of the tokens in")
-    return words
+        parts.append(f"{work.audio_seconds:g} s of sound, {tokens:,} of the tokens in")
+    return parts
 
 
 def tower_lines(model: ModelSpec, work: _Work) -> list[str]:
-    """What is left out of a model whose tower is known, or that nothing is asked of it."""
+    """A line on an unused vision tower: left out of training, loaded for serving."""
     if model.vision_tower is None or work.images_per_sample:
         return []
     if isinstance(work, TrainingWorkload) and work.has_tower:
         return []
     parameters = formatting.format_large(tower_parameters(model.vision_tower))
     if not isinstance(work, TrainingWorkload):
-        return [f"The vision tower ({parameters} parameters) is kept; --images-per-sample uses it"]
+        return [
+            f"The vision tower ({parameters} parameters) is loaded; --images-per-sample uses it"
+        ]
     return [
         f"As a text model: the vision tower ({parameters} parameters) is left out; "
-        "--images-per-sample says how many images a sample has"
+        "--images-per-sample sets the images of a sample"
     ]
 
 
-def _images(work: _Work) -> str:
-    count, each = work.images_per_sample, work.tokens_per_image
-    word = "image" if count == 1 else "images"
-    return f"{count:g} {word}, {count * each:,.0f}"
+def _format_images(work: _Work) -> str:
+    count, tokens = work.images_per_sample, work.tokens_per_image
+    noun = "image" if count == 1 else "images"
+    return f"{count:g} {noun}, {count * tokens:,.0f}"

@@ -1,4 +1,4 @@
-"""From a request to problems: each combination of what it lists, its specs and its defaults."""
+"""Search problems of a request: one scenario for each combination of its listed values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from planner.workloads.workload import Evaluation, HardwareScenario, Workload, W
 # More would fill a screen.
 _MOST_REASONS = 5
 EACH_ITS_DEFAULT = "each its own"
-"""What is noted of several questions of which each has another default."""
+"""The note if several questions have different defaults."""
 _CURRENT = "all current ones that run there"
 _CLUSTER_OF_ALL = "--gpu all compares GPUs on their own links: leave out --cluster."
 
@@ -59,7 +59,7 @@ class SearchSources:
 
 @dataclass
 class RequestExpander:
-    """Reads what a request names several of; what is noted is told where it is the only one.
+    """Expands the lists of a request into scenarios; notes are kept if there is only one.
 
     ``words`` maps, by question, the name of a spec to the word that named it.
     """
@@ -76,32 +76,32 @@ class RequestExpander:
         Raises SpecError or SearchSpaceError if something is unknown or faulty; or everything that
         was named is impossible.
         """
-        asked, gpus = self._questions(), self._gpus()
-        contracts = _listed(self.request.contract, CONTRACTS)
-        places = [
+        questions, gpus = self._questions(), self._gpus()
+        contracts = _as_list(self.request.contract, CONTRACTS)
+        hardware_choices = [
             place
             for gpu in gpus
             for contract in contracts
-            for place in self._places(asked[0], gpu, contract, len(gpus) * len(contracts) == 1)
+            for place in self._places(questions[0], gpu, contract, len(gpus) * len(contracts) == 1)
         ]
-        if not places:
-            raise SearchSpaceError("\n".join(why for _, why in self.refused[:_MOST_REASONS]))
-        spaces = [self._space(question, len(asked) == 1) for question in asked]
-        alone = len(asked) * len(gpus) * len(contracts) == 1
+        if not hardware_choices:
+            raise SearchSpaceError("\n".join(reason for _, reason in self.refused[:_MOST_REASONS]))
+        spaces = [self._space(question, len(questions) == 1) for question in questions]
+        is_only = len(questions) * len(gpus) * len(contracts) == 1
         scenes = [
             scene
-            for question, space in zip(asked, spaces, strict=True)
-            for place, others in places
-            for profile in self._profiles(question, space, place, alone)
+            for question, space in zip(questions, spaces, strict=True)
+            for place, others in hardware_choices
+            for profile in self._profiles(question, space, place, is_only)
             for scene in self._inner(question, space, profile, place, others)
         ]
         sources, cells = self._sources(scenes)
         if len(scenes) == 1:
             self.notes.defaults.update(self.workload.usual(scenes[0][0]))
-        if len(asked) == 1:
+        if len(questions) == 1:
             self._note_chosen([scene for scene, _ in scenes])
         return SearchSources(
-            question=asked[0],
+            question=questions[0],
             space=spaces[0],
             sources=sources,
             cells=cells,
@@ -117,16 +117,16 @@ class RequestExpander:
         cells: list[Cell] = []
         for scene, outer in scenes:
             try:
-                found = self.workload.sources(scene)
+                scene_sources = self.workload.sources(scene)
             except PlannerError as error:
                 if len(scenes) == 1 and not self.refused:
                     raise
                 self.refused.append(({**self._named(scene), **outer}, str(error)))
                 continue
-            sources += found
-            cells += [{**source.named, **outer} for source in found]
+            sources += scene_sources
+            cells += [{**source.named, **outer} for source in scene_sources]
         if not sources:
-            reasons = list(dict.fromkeys(why for _, why in self.refused))
+            reasons = list(dict.fromkeys(reason for _, reason in self.refused))
             raise SearchSpaceError("\n".join(reasons[:_MOST_REASONS]))
         return sources, cells
 
@@ -140,10 +140,10 @@ class RequestExpander:
     def _questions(self) -> list[WorkloadQuestion]:
         """The question for each model and each adapter."""
         catalogue, models = self.notes.catalogue, self._several("model", "models")
-        adapters = _listed(self.request.adapter, self.workload.adapters)
-        drafts = _listed(self.request.draft_tokens, ())
+        adapters = _as_list(self.request.adapter, self.workload.adapters)
+        drafts = _as_list(self.request.draft_tokens, ())
         pairs = [*product(models, adapters, drafts)]
-        found, several = [], list[PlanNotes]()
+        questions, all_notes = [], list[PlanNotes]()
         for model, adapter, drafted in pairs:
             name = catalogue.load_model(model).name
             self.words.setdefault("model", {}).setdefault(name, model)
@@ -154,54 +154,58 @@ class RequestExpander:
             notes = self._noting(len(pairs) == 1)
             try:
                 question = self.workload.ask(request, catalogue, notes)
-                found.append(replace(question, compares_drafts=len(drafts) > 1))
+                questions.append(replace(question, compares_drafts=len(drafts) > 1))
             except PlannerError as error:
                 if len(pairs) == 1:
                     raise
                 cell = {"model": name, "adapter": adapter}
                 self.refused.append((cell if len(adapters) > 1 else {"model": name}, str(error)))
             self.notes.digests.update(notes.digests)
-            several.append(notes)
-        for name in dict.fromkeys(name for one in several for name in one.defaults):
-            texts = {one.defaults.get(name) for one in several}
+            all_notes.append(notes)
+        for name in dict.fromkeys(name for plan_notes in all_notes for name in plan_notes.defaults):
+            texts = {plan_notes.defaults.get(name) for plan_notes in all_notes}
             self.notes.defaults[name] = str(*texts) if len(texts) == 1 else EACH_ITS_DEFAULT
-        if not found:
+        if not questions:
             raise SearchSpaceError(self.refused[0][1])
-        return found
+        return questions
 
     def _note_chosen(self, scenes: Sequence[HardwareScenario]) -> None:
-        """What GPUs and profiles decided of one question, each with where it is so."""
-        said = [(scene, self.workload.differs(scene)) for scene in scenes]
-        for name in dict.fromkeys(name for _, texts in said for name in texts):
-            places: dict[str, list[str]] = {}
-            for scene, texts in said:
+        """Note the choices that depend on GPU and profile, with the GPUs of each."""
+        differences = [(scene, self.workload.differs(scene)) for scene in scenes]
+        for name in dict.fromkeys(name for _, texts in differences for name in texts):
+            gpus_by_text: dict[str, list[str]] = {}
+            for scene, texts in differences:
                 text = texts.get(name, self.notes.defaults.get(name, ""))
-                places.setdefault(text, []).append(scene.place.machine.gpu.name)
-            told = [f"{text} on {', '.join(dict.fromkeys(gpus))}" for text, gpus in places.items()]
-            self.notes.defaults[name] = next(iter(places)) if len(places) == 1 else "; ".join(told)
+                gpus_by_text.setdefault(text, []).append(scene.place.machine.gpu.name)
+            parts = [
+                f"{text} on {', '.join(dict.fromkeys(gpus))}" for text, gpus in gpus_by_text.items()
+            ]
+            self.notes.defaults[name] = (
+                next(iter(gpus_by_text)) if len(gpus_by_text) == 1 else "; ".join(parts)
+            )
 
     def _several(self, name: str, kind: str) -> list[str]:
-        """Names of specs: those that were given, or all."""
-        return [*_listed(getattr(self.request, name), self.notes.catalogue.names(kind))]
+        """Names of specs: the requested ones, or all."""
+        return [*_as_list(getattr(self.request, name), self.notes.catalogue.names(kind))]
 
     def _gpus(self) -> list[str | None]:
-        given = self.request.gpu
-        if given in (ALL, (ALL,)):
+        gpu = self.request.gpu
+        if gpu in (ALL, (ALL,)):
             if self.request.cluster is not None:
                 raise SearchSpaceError(_CLUSTER_OF_ALL)
             return [*self.notes.catalogue.gpus_on_hand()]
-        return [None] if given in (None, ()) else [*self._several("gpu", "gpus")]
+        return [None] if gpu in (None, ()) else [*self._several("gpu", "gpus")]
 
     def _noting(self, is_only: bool) -> PlanNotes:
-        """Where notes go: of one among several the digests alone are kept."""
+        """The notes to write to; notes of one scenario among several keep only digests."""
         return self.notes if is_only else PlanNotes(self.notes.catalogue)
 
     def _places(
         self, question: WorkloadQuestion, gpu: str | None, contract: str | None, is_only: bool
     ) -> Iterator[tuple[PricedHardware, dict[str, PricedHardware]]]:
-        """The GPU under a contract, and those of the questions that name others.
+        """The priced GPU under a contract, and the GPUs of other questions by name.
 
-        Of several contracts there is no place under one without a price.
+        With several contracts, a contract without a known price is refused.
         """
         question = replace(question, request=replace(question.request, contract=contract))
         others = {
@@ -212,7 +216,7 @@ class RequestExpander:
         place = self._place(question, gpu, is_only, "")
         if not isinstance(self.request.contract, tuple):
             yield place, others
-        elif all(one.site.offer is not None for one in (place, *others.values())):
+        elif all(priced.site.offer is not None for priced in (place, *others.values())):
             yield replace(place, site=replace(place.site, is_compared=True)), others
         else:
             name = place.machine.gpu.name
@@ -239,48 +243,58 @@ class RequestExpander:
         if origin is not None and is_only:
             self.notes.defaults["space"] = f"{name} ({origin})"
         try:
-            found = self.notes.catalogue.load_space(name)
+            loaded = self.notes.catalogue.load_space(name)
         except SpecError as error:
             raise SearchSpaceError(str(error)) from error
-        space = found.spec
+        space = loaded.spec
         if not getattr(space, self.workload.profile_kind):
             other = "serve" if space.engine else "train"
             raise SearchSpaceError(f"The space {space.name} is one of --workload {other}.")
-        self.notes.digests[f"space {space.name}"] = found.digest
+        self.notes.digests[f"space {space.name}"] = loaded.digest
         self._noting(is_only).tried.update(self.workload.tried(question, space))
         return space
 
     def _profiles(
         self, question: WorkloadQuestion, space: SearchSpace, place: PricedHardware, is_only: bool
     ) -> list[FrameworkProfile | EngineProfile]:
-        """The frameworks or engines: those that were given, all current ones, or the space's."""
+        """The frameworks or engines: the requested ones, all current ones, or the space's."""
         kind, (name, origin) = self.workload.profile_kind, question.profile
         notes, gpu = self._noting(is_only), place.machine.gpu
         load = partial(self.notes.catalogue.load_profile, kind)
         if getattr(self.request, kind) is not None:
-            words = self._several(kind, f"{kind}s")
+            profiles = self._several(kind, f"{kind}s")
             if getattr(self.request, kind) in (ALL, (ALL,)):
-                suited = [one for one in words if self.workload.suits(question, load(one).spec)]
-                words = suited or words
+                suited = [
+                    profile
+                    for profile in profiles
+                    if self.workload.suits(question, load(profile).spec)
+                ]
+                profiles = suited or profiles
             if self.request.engine_version is not None:
-                words = [self._released(words, self.request.engine_version, place, notes)]
+                profiles = [self._released(profiles, self.request.engine_version, place, notes)]
         else:
             first = name or getattr(space, kind)
             is_open = name is None and question.space[1] is not None
-            words = [first]
+            profiles = [first]
             if is_open:
-                words, origin = self._current(question, first, place), _CURRENT
+                profiles, origin = self._current(question, first, place), _CURRENT
             elif not runs_on(load(first).spec, gpu) and (
-                own := self._supported_profiles(question, first, place)
+                supported := self._supported_profiles(question, first, place)
             ):
-                words, origin = own[:1], f"{first}, the usual one, does not run on {gpu.vendor}"
-            notes.defaults[kind] = f"{', '.join(words)} ({origin})"
-        return [self._profile(word, self._noting(is_only and len(words) == 1)) for word in words]
+                profiles, origin = (
+                    supported[:1],
+                    f"{first}, the usual one, does not run on {gpu.vendor}",
+                )
+            notes.defaults[kind] = f"{', '.join(profiles)} ({origin})"
+        return [
+            self._profile(profile, self._noting(is_only and len(profiles) == 1))
+            for profile in profiles
+        ]
 
     def _released(
-        self, words: Sequence[str], number: str, place: PricedHardware, notes: PlanNotes
+        self, profiles: Sequence[str], number: str, place: PricedHardware, notes: PlanNotes
     ) -> str:
-        """The profile of a release of the engine, where that is named without one.
+        """The name of the engine profile of a release, if the request names an engine without it.
 
         Raises SearchSpaceError if it is no release, or there are several engines.
         """
@@ -288,37 +302,39 @@ class RequestExpander:
             raise SearchSpaceError(
                 f"--engine-version {number!r} is not a release: give its numbers, such as 0.27.1."
             )
-        if len(words) > 1:
+        if len(profiles) > 1:
             raise SearchSpaceError(
-                f"--engine-version is for one engine, not for {', '.join(words)}: name one."
+                f"--engine-version is for one engine, not for {', '.join(profiles)}: name one."
             )
-        release = Release(tool=words[0], number=number)
+        release = Release(tool=profiles[0], number=number)
         profile = release.profile(self.notes.catalogue, place.machine.gpu.vendor)
-        if profile is None or profile == words[0]:
-            return words[0]
+        if profile is None or profile == profiles[0]:
+            return profiles[0]
         notes.defaults["engine"] = f"{profile} (the profile of release {number})"
         return profile
 
     def _current(self, question: WorkloadQuestion, first: str, place: PricedHardware) -> list[str]:
-        """Profiles of today that run on the GPU, that of the space first; else its vendor's own."""
-        found = self._supported_profiles(question, first, place)
-        if not found:
+        """Current profiles that run on the GPU, the space's first; else profiles of its vendor."""
+        profiles = self._supported_profiles(question, first, place)
+        if not profiles:
             kind, gpu = self.workload.profile_kind, place.machine.gpu
-            such = ", such as llama-cpp" if kind == "engine" and gpu.vendor == "NVIDIA" else ""
-            reason = f"no current {kind} runs on {gpu.name} of {gpu.vendor}: name a --{kind}{such}"
+            example = ", such as llama-cpp" if kind == "engine" and gpu.vendor == "NVIDIA" else ""
+            reason = (
+                f"no current {kind} runs on {gpu.name} of {gpu.vendor}: name a --{kind}{example}"
+            )
             self.refused.append(({"model": question.model.name, "gpu": gpu.name}, reason))
-        return found
+        return profiles
 
     def _supported_profiles(
         self, question: WorkloadQuestion, first: str, place: PricedHardware
     ) -> list[str]:
-        """Current profiles that run on the GPU, else those of its vendor alone; none where none.
+        """Current profiles that run on the GPU, else profiles of its vendor only; may be empty.
 
-        What current ones have left behind was not written for, either, by others of its vendor.
+        Architectures that current profiles dropped are not supported by profiles of the vendor.
         """
         kind, catalogue = self.workload.profile_kind, self.notes.catalogue
         gpu = place.machine.gpu
-        found, own, is_left_behind = [], [], False
+        current, vendor_only, is_left_behind = [], [], False
         for name in dict.fromkeys([first, *catalogue.names(f"{kind}s")]):
             profile = catalogue.load_profile(kind, name).spec
             if not self.workload.suits(question, profile):
@@ -326,10 +342,10 @@ class RequestExpander:
             if gpu.architecture in profile.without_architectures:
                 is_left_behind = True
             elif profile.current and runs_on(profile, gpu):
-                found.append(name)
+                current.append(name)
             elif profile.vendors == (gpu.vendor,):
-                own.append(name)
-        return found or ([] if is_left_behind else own)
+                vendor_only.append(name)
+        return current or ([] if is_left_behind else vendor_only)
 
     def _profile(self, name: str, notes: PlanNotes) -> FrameworkProfile | EngineProfile:
         kind = self.workload.profile_kind
@@ -349,16 +365,16 @@ class RequestExpander:
         place: PricedHardware,
         others: Mapping[str, PricedHardware],
     ) -> Iterator[tuple[HardwareScenario, Cell]]:
-        """A scene for each precision and each number of GPUs, with those if there are several."""
+        """Scenarios by precision and number of GPUs, with these as cells if there are several."""
         name, request = self.workload.precision, question.request
-        asked: list[str | float | None] = [None]
+        precisions: list[str | float | None] = [None]
         if request.precision is not None:
             codes = coded_values(
-                name, _listed(request.precision, glossary()[name].enumeration.usual())
+                name, _as_list(request.precision, glossary()[name].enumeration.usual())
             )
-            asked = [format_value(name, code) for code in codes]
+            precisions = [format_value(name, code) for code in codes]
         several = len(question.counts) > 1
-        for precision in asked:
+        for precision in precisions:
             outer: dict[str, Value] = {}
             inner = request
             if precision is not None:
@@ -379,24 +395,24 @@ class RequestExpander:
                 )
 
 
-def _listed(value: object, every: Sequence[object]) -> Sequence[Any]:
-    """One word or several as a list without repetitions; ``all`` stands for ``every`` one."""
+def _as_list(value: object, all_values: Sequence[object]) -> Sequence[Any]:
+    """One word or several as a list without repetitions; ``all`` stands for ``all_values`` one."""
     if value in (ALL, (ALL,), [ALL]):
-        return every
-    words = value if isinstance(value, tuple | list) else [value]
-    return [*dict.fromkeys(words)]
+        return all_values
+    items = value if isinstance(value, tuple | list) else [value]
+    return [*dict.fromkeys(items)]
 
 
 @record(kw_only=True, repr=False)
 class Plan:
-    """A problem, and what was chosen for the user.
+    """A search problem with the defaults that were chosen for it.
 
-    ``counts`` are the numbers of GPUs asked for, empty where they follow from other things.
+    ``counts`` are the requested numbers of GPUs; empty: they follow from other values.
     ``words`` maps, by question, names of specs to the words that named them.
-    ``defaults`` maps a value nobody gave to what it is and where it comes from,
+    ``defaults`` maps an unspecified value to a text of the default and its source,
     ``digests`` a spec to the digest of its content; ``assumed`` lists the numbers whose
     source is an assumption or a default of the GPU's class. ``tried`` maps parameters to the
-    values among which the space left the choice.
+    values of the space that the search chooses from.
     """
 
     request: Request
@@ -421,7 +437,7 @@ class Plan:
         raise KeyError(f"No source has this row: {row}.")
 
     def settled(self, row: Row) -> dict[str, Value]:
-        """Answers to questions that a row was made with, each as it can be asked again."""
+        """The answers by question that reproduce a row."""
         source = self.source_of(row)
         answers = {**self.workload.settled(source), "model": row["model"]}
         if isinstance(self.request.contract, tuple):
@@ -436,18 +452,18 @@ class Plan:
 
 @snapshot_files()
 def make_plan(request: Request) -> Plan:
-    """Read the specs that a request names and state its search problem.
+    """The plan of a request: its specs, its search problem, its defaults.
 
     Raises SpecError or SearchSpaceError if something it names is unknown, faulty or impossible.
     """
-    sure = checked_confidence(request.limit_confidence)
+    confidence = checked_confidence(request.limit_confidence)
     workload, catalogue = workload_of(request.workload), Catalogue(request.specs)
     notes = PlanNotes(catalogue)
-    match = RequestExpander(workload, _counted(request, catalogue), notes).search()
+    match = RequestExpander(workload, _expand_all_counts(request, catalogue), notes).search()
     question, first = match.question, match.sources[0]
     bounds = {**request.constraints, **workload.limits(question, first)}
-    limits = constraints(workload.name, bounds, workload.assumed(question), sure)
-    goals = request.objectives or _of_cost(request) or workload.objectives(question)
+    limits = constraints(workload.name, bounds, workload.assumed(question), confidence)
+    goals = request.objectives or _cost_objective(request) or workload.objectives(question)
     return Plan(
         request=request,
         workload=workload,
@@ -476,34 +492,34 @@ def make_plan(request: Request) -> Plan:
     )
 
 
-def _of_cost(request: Request) -> tuple[str, ...]:
-    """The cost, where several contracts are compared; empty where one is."""
+def _cost_objective(request: Request) -> tuple[str, ...]:
+    """The cost objective if several contracts are compared; empty for one contract."""
     if not isinstance(request.contract, tuple):
         return ()
     names = ("cost", "cost_per_hour" if request.request_rate else "cost_per_million_tokens")
-    known = terms_of(request.workload, "objective")
-    return next(((name,) for name in names if name in known), ())
+    objective_terms = terms_of(request.workload, "objective")
+    return next(((name,) for name in names if name in objective_terms), ())
 
 
-def _counted(request: Request, catalogue: Catalogue) -> Request:
+def _expand_all_counts(request: Request, catalogue: Catalogue) -> Request:
     """The request with the numbers of GPUs that ``all`` stands for."""
     if request.num_gpus not in (ALL, (ALL,)):
         return request
     named = request.cluster
-    most = None if named is None else catalogue.load_cluster(named).spec.max_gpus
-    return replace(request, num_gpus=every_count(most))
+    max_gpus = None if named is None else catalogue.load_cluster(named).spec.max_gpus
+    return replace(request, num_gpus=every_count(max_gpus))
 
 
 def make_single_plan(request: Request, burst: int | None = None) -> Plan:
-    """The plan of one configuration: what is not set keeps its default, not that of a space.
+    """The plan of one configuration: parameters that are not set keep the table's default.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or there are
     several configurations.
     """
-    workload, request = workload_of(request.workload), _sent_at_once(request, burst)
-    alone = replace(request, space=workload.single)
-    free = workload.free(alone, burst)
-    plan = make_plan(replace(alone, settings={**alone.settings, **free}))
+    workload, request = workload_of(request.workload), _with_burst(request, burst)
+    single_request = replace(request, space=workload.single)
+    free = workload.free(single_request, burst)
+    plan = make_plan(replace(single_request, settings={**single_request.settings, **free}))
     number = plan.problem.num_rows
     for values in free.values():
         number //= len(values)
@@ -515,8 +531,8 @@ def make_single_plan(request: Request, burst: int | None = None) -> Plan:
     return replace(plan, request=request)
 
 
-def _sent_at_once(request: Request, burst: int | None) -> Request:
-    """The request with a burst as its number of requests, where it has no other load."""
+def _with_burst(request: Request, burst: int | None) -> Request:
+    """The request with a burst as its number of requests, if it has no other load."""
     has_load = request.num_requests is not None or request.request_rate is not None
     is_of_pools = request.mode not in (None, "aggregated", ("aggregated",))
     if burst is None or has_load or is_of_pools or "concurrency" in request.settings:
@@ -531,17 +547,17 @@ def evaluate(plan: Plan, burst: int | None = None) -> Evaluation:
     impossible.
     """
     (source,) = plan.problem.sources
-    found = plan.workload.once(source, burst)
-    (code,) = plan.problem.codes(found.candidates).ravel()
+    evaluation = plan.workload.once(source, burst)
+    (code,) = plan.problem.codes(evaluation.candidates).ravel()
     rejected_by = plan.problem.rejections[code - 1] if code else ""
-    return replace(found, rejected_by=rejected_by)
+    return replace(evaluation, rejected_by=rejected_by)
 
 
 def with_assumption_notes(plan: Plan, result: SearchResult) -> Plan:
-    """The plan with what a result tells of what nobody gave.
+    """The plan with notes on its assumed values from a search result.
 
-    That is the types of the recommended plan, and the limits that plans keep: wider ones than
-    it assumed where nothing keeps these.
+    Notes are the number formats of the recommended plan, and the assumed limits: relaxed if no
+    plan keeps the assumed ones.
     """
     before = {limit.name: limit.bound for limit in plan.problem.constraints}
     notes = limit_notes(result.problem.constraints, before)
@@ -551,7 +567,7 @@ def with_assumption_notes(plan: Plan, result: SearchResult) -> Plan:
 
 
 def result_of(plan: Plan, evaluation: Evaluation) -> SearchResult:
-    """One configuration as the result of a search that looked at nothing else."""
+    """One configuration as the result of a search that evaluated only this one."""
     started = time.perf_counter()
     groups, (collector,) = grouped(plan.problem)
     collector.add(evaluation.candidates)

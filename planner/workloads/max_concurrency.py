@@ -1,4 +1,4 @@
-"""How many requests at once a configuration has room for: as many as are accepted when judged."""
+"""The highest concurrency with which a configuration is accepted."""
 
 from __future__ import annotations
 
@@ -18,27 +18,29 @@ LARGEST_BATCH = _GRID**4
 
 
 def max_concurrency(source: Source, configurations: ConfigurationTable) -> int:
-    """The most requests at once with which one configuration is accepted; 0 if not even one is.
+    """The highest concurrency with which one configuration is accepted; 0: none.
 
-    Found in ever narrower grids. Nothing but this counts as room: what a sequence takes, and what
-    a step does, depend on how many there are.
+    Searched in narrowing grids, with full evaluations: bytes of a sequence and time of a step
+    depend on the concurrency.
     """
     fewest, step = 0, LARGEST_BATCH // _GRID
     while step:
-        tried = fewest + step * np.arange(1.0, _GRID + 1)
-        judged = source.without_waiting.judged(_with_concurrency(configurations, tried))
-        accepted = tried[np.broadcast_to(judged.rejected_by == 0, tried.shape)]
+        grid = fewest + step * np.arange(1.0, _GRID + 1)
+        candidates = source.without_waiting.judged(_with_concurrency(configurations, grid))
+        accepted = grid[np.broadcast_to(candidates.rejected_by == 0, grid.shape)]
         fewest = int(accepted[-1]) if accepted.size else fewest
         step //= _GRID
     return fewest
 
 
 def at_max_concurrency(source: Source, configurations: ConfigurationTable) -> Candidates | None:
-    """One configuration with the most requests at once that it has room for; None without any."""
-    most = max_concurrency(source, configurations)
-    if not most:
+    """One configuration at its highest accepted concurrency; None: no concurrency is accepted."""
+    maximum = max_concurrency(source, configurations)
+    if not maximum:
         return None
-    return source.without_waiting.judged(_with_concurrency(configurations, np.array([float(most)])))
+    return source.without_waiting.judged(
+        _with_concurrency(configurations, np.array([float(maximum)]))
+    )
 
 
 def with_filled_cache(
@@ -47,26 +49,28 @@ def with_filled_cache(
     memory: ServingMemory,
     run: Callable[[ServingConfigurations], ServingConfigurations] = lambda c: c,
 ) -> ServingConfigurations:
-    """What engines hold at once, where requests wait: as many as they have room for.
+    """The configurations with the concurrency that fits in the KV cache, where requests wait.
 
-    Those that do not start, or have no room for one request, are as they are, as all are where
-    nobody waits. ``memory`` is that of the configurations; ``run`` makes of such with other
-    requests at once what runs then.
+    Configurations are unchanged if all requests fit, if the engine does not start, or if not even
+    one request fits. ``memory``: memory of the configurations; ``run``: maps configurations with
+    another concurrency to those that then run.
     """
     c = configurations
     if np.all(memory.most_sequences >= c.concurrency):
         return c
-    one = run(replace(c, concurrency=np.ones_like(c.concurrency)))
-    alone = serving_memory(setting, one)
-    runs = (alone.most_sequences >= 1) & starts_surely(setting, alone, one)
+    single_request = run(replace(c, concurrency=np.ones_like(c.concurrency)))
+    single_memory = serving_memory(setting, single_request)
+    runs = (single_memory.most_sequences >= 1) & starts_surely(
+        setting, single_memory, single_request
+    )
     # Of fewer requests each may take more, so that not even those that more have room for fit.
     middle = np.where(runs, np.minimum(memory.most_sequences, c.concurrency), c.concurrency)
     middle = np.maximum(middle, 1.0)
     low = np.where(runs, 1.0, c.concurrency)
     high = c.concurrency + np.zeros_like(low)
     while np.any(high - low > 1):
-        tried = run(replace(c, concurrency=middle))
-        fits = serving_memory(setting, tried).most_sequences >= middle
+        attempted = run(replace(c, concurrency=middle))
+        fits = serving_memory(setting, attempted).most_sequences >= middle
         low = np.where(fits, np.maximum(middle, low), low)
         high = np.where(fits, high, np.minimum(middle, high))
         middle = np.ceil((low + high) / 2)

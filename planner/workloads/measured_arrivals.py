@@ -1,4 +1,4 @@
-"""What a trace tells of how requests come, computed once on its own path."""
+"""Statistics of the arrivals of a trace: bursts, dispersion and waits by utilization."""
 
 from __future__ import annotations
 
@@ -31,30 +31,35 @@ _FEWEST_OF_REPLICA, _FEWEST_SEEN = 32, 16_384
 def measured_arrivals(
     times: FloatArray, work: FloatArray, answers: FloatArray, drawn: bool = False
 ) -> Arrivals:
-    """How requests come in a trace, each at one of the ``times`` [s] with some ``work``.
+    """The arrival statistics of requests at ``times`` [s], each with ``work`` in any unit.
 
-    One server with that work, in any unit, is simulated at each utilization
-    (`planner.formulas.queueing.queued_wait`), beside which ``answers`` of so many tokens decode
-    whenever it is idle. Replicas take the requests in turn, or each is ``drawn`` (`replica_of`).
+    One server with that work is simulated at each utilization
+    (`planner.formulas.queueing.queued_wait`); ``answers`` of so many tokens decode while it is
+    idle. Replicas take the requests in turn, or at random if ``drawn`` (`replica_of`).
     """
     if times.size < 2 or not times[-1] > times[0]:
         return Arrivals()
     windows = [
-        _windows(times, np.ones_like(times), times.size / 2.0**power)
+        _window_work(times, np.ones_like(times), times.size / 2.0**power)
         for power in range(max(int(np.log2(times.size / _FEWEST_WINDOWS)), 1))
     ]
-    turns = _turns(times, work, answers, drawn, 1)
-    later = np.maximum(answers - 1, 0.0)
+    turns = _replica_paths(times, work, answers, drawn, 1)
+    further_tokens = np.maximum(answers - 1, 0.0)
     return Arrivals(
         bursts=tuple(np.maximum(turns.bursts, 0.0).tolist()),
         dispersion=tuple(float(counts.var() / counts.mean()) for counts in windows),
         spread=tuple(map(tuple, turns.waits.tolist())),
         paths=TracePaths(
             name=f"{times.size}-{crc32(np.stack([times, work, answers]).tobytes()):08x}-{drawn}",
-            windows=np.stack([_drift(times, one) for one in (np.ones_like(times), work, answers)]),
+            windows=np.stack(
+                [
+                    _drifting_windows(times, quantity)
+                    for quantity in (np.ones_like(times), work, answers)
+                ]
+            ),
             requests=times.size,
-            lengths=np.quantile(later, POINTS) / max(float(later.mean()), 1e-9),
-            turns=partial(_turns, times, work, answers, drawn),
+            lengths=np.quantile(further_tokens, POINTS) / max(float(further_tokens.mean()), 1e-9),
+            turns=partial(_replica_paths, times, work, answers, drawn),
         ),
     )
 
@@ -74,44 +79,48 @@ def replica_of(requests: int, replicas: int, drawn: bool, seed: int = 0) -> Inde
     return np.arange(requests) % replicas
 
 
-def _turns(
+def _replica_paths(
     times: FloatArray, work: FloatArray, answers: FloatArray, drawn: bool, replicas: int
 ) -> RoundRobinPaths:
-    """The paths of replicas that share the requests.
+    """The paths of replicas that share the requests, concatenated.
 
-    So many, or as have enough of the requests; of as many of them as see enough, the path of one
-    after that of the other.
+    The number of replicas is bounded so that each has enough requests; only as many paths are
+    simulated as are needed for the statistics.
     """
     number = min(replicas, max(times.size // _FEWEST_OF_REPLICA, 1))
     owners = replica_of(times.size, number, drawn)
     windows = np.stack(
         [
-            _windows_of_each(times, one, owners, number)
-            for one in (np.ones_like(times), work, answers)
+            _replica_windows(times, quantity, owners, number)
+            for quantity in (np.ones_like(times), work, answers)
         ]
     )
-    whole = float(times[-1] - times[0])
+    duration = float(times[-1] - times[0])
     seen = min(ceil_div(_FEWEST_SEEN * number, times.size), number)
     turns = np.argsort(owners, kind="stable")
     turns = turns[owners[turns] < seen]
-    gap = whole / times.size * number
-    each = work[turns] / work.mean() * gap
+    gap = duration / times.size * number
+    service = work[turns] / work.mean() * gap
     # What one path has left is worked off before the next begins.
-    times = times[turns] + owners[turns] * (2 * whole + float(each.sum()))
+    times = times[turns] + owners[turns] * (2 * duration + float(service.sum()))
     answers = answers[turns]
-    variation, every = np.square(each.std() / each.mean()), max(times.size // _MOST_WAITS, 1)
+    variation, stride = np.square(service.std() / service.mean()), max(times.size // _MOST_WAITS, 1)
     bursts: list[float] = []
     tables: tuple[list[FloatArray], ...] = ([], [], [])
     for load in LOADS:
         path = ServerPath(
-            times=times, service=load * each, waits=queued_wait(times=times, service=load * each)
+            times=times,
+            service=load * service,
+            waits=queued_wait(times=times, service=load * service),
         )
-        mean, through = float(path.waits.mean()), path.waits + path.service
-        bursts.append(mean / (load * load * float(each.mean()) / (2 * (1 - load))) - variation)
-        waits = np.quantile(path.waits[::every], SHARES) / max(mean, 1e-300)
-        passed = np.quantile(through[::every], SHARES) / through.mean()
-        for table, one in zip(tables, (waits, passed, _stalled(path, answers, gap)), strict=True):
-            table.append(one)
+        mean, latencies = float(path.waits.mean()), path.waits + path.service
+        bursts.append(mean / (load * load * float(service.mean()) / (2 * (1 - load))) - variation)
+        waits = np.quantile(path.waits[::stride], SHARES) / max(mean, 1e-300)
+        latency_quantiles = np.quantile(latencies[::stride], SHARES) / latencies.mean()
+        for table, quantiles in zip(
+            tables, (waits, latency_quantiles, _stall_shares(path, answers, gap)), strict=True
+        ):
+            table.append(quantiles)
     spread, passes, stalls = map(np.stack, tables)
     return RoundRobinPaths(
         windows=windows,
@@ -122,70 +131,82 @@ def _turns(
     )
 
 
-def _windows_of_each(
+def _replica_windows(
     times: FloatArray, work: FloatArray, owners: IndexArray, replicas: int
 ) -> FloatArray:
-    """Work in each window of replicas that take the requests, each its own, over the mean.
+    """Work of each replica in each window, over the mean.
 
-    The first axis is that of the windows; there are as many in all as one replica has.
+    The first axis is the window, the second the replica. The number of entries is that of the
+    windows of one replica.
     """
     number = _number_of_windows(times)
-    kept, parts = min(replicas, number), max(number // replicas, 1)
+    num_columns, parts = min(replicas, number), max(number // replicas, 1)
     place = ((times - times[0]) / (times[-1] - times[0]) * parts * (1 - 1e-12)).astype(np.intp)
-    mine = owners < kept
-    counts = np.bincount((place * kept + owners)[mine], work[mine], minlength=parts * kept)
-    return np.asarray(counts / counts.mean()).reshape(parts, kept)
+    is_selected = owners < num_columns
+    counts = np.bincount(
+        (place * num_columns + owners)[is_selected],
+        work[is_selected],
+        minlength=parts * num_columns,
+    )
+    return np.asarray(counts / counts.mean()).reshape(parts, num_columns)
 
 
 def _number_of_windows(times: FloatArray) -> int:
     return max(min(_MOST_WINDOWS, times.size // _FEWEST_REQUESTS), 1)
 
 
-def _windows(times: FloatArray, work: FloatArray, number: float) -> FloatArray:
+def _window_work(times: FloatArray, work: FloatArray, number: float) -> FloatArray:
     """Work in each of a number of windows, over that of a request."""
-    places = ((times - times[0]) / ((times[-1] - times[0]) / number)).astype(np.intp)
-    return np.asarray(np.bincount(places, work / work.mean(), minlength=int(number)), dtype=float)
-
-
-def _drift(times: FloatArray, work: FloatArray) -> FloatArray:
-    """Work in each window over the mean, as far as it drifts."""
-    number = _number_of_windows(times)
-    whole, quarters = (
-        _windows(times, work, number * parts * (1 - 1e-12))[: number * parts] for parts in (1, 4)
+    window_indices = ((times - times[0]) / ((times[-1] - times[0]) / number)).astype(np.intp)
+    return np.asarray(
+        np.bincount(window_indices, work / work.mean(), minlength=int(number)), dtype=float
     )
-    steady = np.maximum(drifting_counts(whole, quarters), 0.0)
+
+
+def _drifting_windows(times: FloatArray, work: FloatArray) -> FloatArray:
+    """The drifting part of the work in each window, over the mean."""
+    number = _number_of_windows(times)
+    counts, quarters = (
+        _window_work(times, work, number * parts * (1 - 1e-12))[: number * parts]
+        for parts in (1, 4)
+    )
+    steady = np.maximum(drifting_counts(counts, quarters), 0.0)
     return np.asarray(steady / steady.mean())
 
 
-def _stalled(path: ServerPath, answers: FloatArray, gap: float) -> FloatArray:
-    """By how much of themselves prompts lengthen answers, by `PLACES` and `SCALES` of them, those
-    of mean gaps [s].
+def _stall_shares(path: ServerPath, answers: FloatArray, gap: float) -> FloatArray:
+    """Relative delay of answers by prompts, for `PLACES` batch slots and `SCALES` of the mean
+    gap [s].
 
     At `POINTS` of the answers, and of all their tokens.
     """
-    every = max(answers.size // _MOST_ANSWERS, 1)
-    lengths = (answers[::every] - 1) / max((answers - 1).mean(), 1e-9)
+    stride = max(answers.size // _MOST_ANSWERS, 1)
+    lengths = (answers[::stride] - 1) / max((answers - 1).mean(), 1e-9)
     stalls = np.zeros((2, PLACES.size, SCALES.size, POINTS.size))
-    kept = lengths > 0
-    if not kept.any():
+    is_nonzero = lengths > 0
+    if not is_nonzero.any():
         return stalls
-    most = np.stack([path.most(every, lengths, int(2**places)) for places in PLACES])[:, kept]
-    own = lengths[kept]
-    of_answers = np.searchsorted(np.arange(1, own.size + 1) / own.size, POINTS)
+    most_stalls = np.stack([path.most(stride, lengths, int(2**places)) for places in PLACES])[
+        :, is_nonzero
+    ]
+    nonzero_lengths = lengths[is_nonzero]
+    of_answers = np.searchsorted(
+        np.arange(1, nonzero_lengths.size + 1) / nonzero_lengths.size, POINTS
+    )
     for column, scale in enumerate(SCALES):
         idle = gap * 2**scale * lengths
-        alone = idle[kept]
-        freely = path.stalls(every, idle)[kept] / alone
-        bounds = most / alone
+        nonzero_idle = idle[is_nonzero]
+        freely = path.stalls(stride, idle)[is_nonzero] / nonzero_idle
+        bounds = most_stalls / nonzero_idle
         # More places than those that bound nothing change nothing.
         rows = min(int((bounds < freely).any(axis=1).sum()) + 1, PLACES.size)
-        each = np.minimum(freely, bounds[:rows])
-        order = np.argsort(each, axis=1)
-        ranked = np.take_along_axis(each, order, axis=1)
-        until = np.cumsum(own[order], axis=1)
+        stall_shares = np.minimum(freely, bounds[:rows])
+        order = np.argsort(stall_shares, axis=1)
+        ranked = np.take_along_axis(stall_shares, order, axis=1)
+        until = np.cumsum(nonzero_lengths[order], axis=1)
         for row in range(PLACES.size):
-            one = min(row, rows - 1)
-            shares = until[one] / until[one, -1]
+            bound_row = min(row, rows - 1)
+            shares = until[bound_row] / until[bound_row, -1]
             of_tokens = np.minimum(np.searchsorted(shares, POINTS), shares.size - 1)
-            stalls[:, row, column] = ranked[one, of_answers], ranked[one, of_tokens]
+            stalls[:, row, column] = ranked[bound_row, of_answers], ranked[bound_row, of_tokens]
     return stalls

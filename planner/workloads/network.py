@@ -31,16 +31,15 @@ _HOW = (
 
 
 def with_network(cluster: ClusterSpec, network: str | None) -> ClusterSpec:
-    """The cluster with the network that a user describes, None for its own.
+    """The cluster with the network that a user describes; None: its own network.
 
-    GPUs of a node share its ports: each has a part of the rate, and as many share a port as come
-    to it.
+    The GPUs of a node share its ports evenly.
 
-    Raises SearchSpaceError if the words are not understood, or the rate is none.
+    Raises SearchSpaceError if the text cannot be parsed, or the rate is not positive.
     """
     if network is None:
         return cluster
-    number, rate, is_of_node = _read(network)
+    number, rate, is_of_node = _parse_network(network)
     per_node = cluster.gpus_per_node
     bandwidth = number * rate
     gpus_per_nic = 1
@@ -51,8 +50,8 @@ def with_network(cluster: ClusterSpec, network: str | None) -> ClusterSpec:
     return replace(cluster, scale_out=out)
 
 
-def _read(network: str) -> tuple[int, float, bool]:
-    """How many ports, bytes per second of one, and whether they are those of a node."""
+def _parse_network(network: str) -> tuple[int, float, bool]:
+    """Number of ports, bytes per second of a port, and whether the ports are per node."""
     match = _NETWORK.fullmatch(network)
     if match is None:
         raise SearchSpaceError(f"--network {network!r}: {_HOW}.")
@@ -60,13 +59,17 @@ def _read(network: str) -> tuple[int, float, bool]:
     if match["name"]:
         rate = _INFINIBAND[match["name"].upper()] * _GBIT
     else:
-        rate = float(match["rate"]) * _SIZES[match["size"].lower()] * _unit(match["unit"], network)
+        rate = (
+            float(match["rate"])
+            * _SIZES[match["size"].lower()]
+            * _parse_unit(match["unit"], network)
+        )
     if not 0 < number * rate < math.inf:
         raise SearchSpaceError(f"--network {network!r} is no rate: {_HOW}.")
     return number, rate, match["owner"].lower() not in ("gpu", "card")
 
 
-def _unit(unit: str, network: str) -> float:
+def _parse_unit(unit: str, network: str) -> float:
     """Bytes of a unit: a capital B is a byte, as in GB/s; GbE, Gb/s, Gbps and a bare G are bits."""
     if unit in _BYTES:
         return 1.0

@@ -1,4 +1,4 @@
-"""How sure predictions for a plan are: the errors of published runs of its classes."""
+"""Confidence of predictions for a plan: the errors of published runs of its classes."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ _MEASURED_OVER_NODES = ("fastertransformer",)
 
 
 def training_memory_errors(setting: Setting, num_gpus: int) -> MemoryErrors:
-    """How needed over predicted memory of runs on so many GPUs is distributed."""
-    rule, size = framework_rule(setting.framework.name), _scale(setting.machine, num_gpus)
-    return memory_errors(TRAINING_TABLES, rule.label, _kind(setting.model), size)
+    """The distribution of needed over predicted memory of training runs."""
+    rule, size = framework_rule(setting.framework.name), _cluster_scale(setting.machine, num_gpus)
+    return memory_errors(TRAINING_TABLES, rule.label, _model_kind(setting.model), size)
 
 
 def serving_memory_errors(setting: ServingSetting) -> MemoryErrors:
-    """How needed over predicted memory of an engine is distributed."""
+    """The distribution of needed over predicted memory of an engine."""
     rule = rule_of_profile(setting.engine, setting.machine.gpu.name)
     return memory_errors(INFERENCE_TABLES, rule.label, batching(setting.engine), "")
 
@@ -78,36 +78,36 @@ def training_share(setting: Setting, num_gpus: int, confidence: float | None) ->
 
 
 def serving_share(setting: ServingSetting, confidence: float | None) -> float:
-    """The same of an engine."""
+    """The share of an engine's usable memory that a prediction may reach to fit this surely."""
     surely = default_fit_confidence(INFERENCE_TABLES) if confidence is None else confidence
     return serving_memory_errors(setting).share(surely)
 
 
 def training_confidence(setting: Setting, num_gpus: int) -> Confidence | None:
-    """By framework, GPU, number of GPUs, task, dense or experts; None of bounds."""
+    """The 90 % intervals of training, by framework, GPU, scale and task; None of bounds."""
     machine, work = setting.machine, setting.workload
-    if _is_told(machine):
+    if _has_set_efficiency(machine):
         return None
     rule, silicon = framework_rule(setting.framework.name), gpu_class(machine.gpu)
-    kind = _kind(setting.model)
+    kind = _model_kind(setting.model)
     tunes = work.is_frozen or work.training_objective is not TrainingObjective.PRETRAIN
     task = training_task(tunes=tunes)
-    keys = (rule.label, silicon, _scale(machine, num_gpus), task, kind)
-    known = basis_of(rule, silicon, kind, TRAINING_TABLES)
+    keys = (rule.label, silicon, _cluster_scale(machine, num_gpus), task, kind)
+    memory_basis = basis_of(rule, silicon, kind, TRAINING_TABLES)
     basis = basis_of(rule, silicon, kind, TRAINING_TABLES, is_assumed=_is_assumed(machine))
     if work.training_objective.needs_rollouts:  # no published run is an update of this kind
         basis, runs = farther_basis(basis, TRANSFERRED), 0
     else:
         runs = runs_at(rule, machine.gpu.name, TRAINING_TABLES, task)
-    lacks = () if runs else (PLACE,)
+    unmeasured = () if runs else (PLACE,)
     factors = {
-        name: interval_of(name, keys, TRAINING_TABLES, known, rule.profile)
+        name: interval_of(name, keys, TRAINING_TABLES, memory_basis, rule.profile)
         if name == "peak_memory"
-        else interval_of(name, keys, TRAINING_TABLES, basis, rule.profile, lacks)
+        else interval_of(name, keys, TRAINING_TABLES, basis, rule.profile, unmeasured)
         for name in terms_about("measured", "train")
     }
     basis, slower = (
-        farther_basis(basis, TRANSFERRED) if lacks else basis,
+        farther_basis(basis, TRANSFERRED) if unmeasured else basis,
         first_run_slowdown(rule.label),
     )
     if slower > 1 and is_first_run(work.tuned, work.training_objective):
@@ -125,46 +125,47 @@ def training_confidence(setting: Setting, num_gpus: int) -> Confidence | None:
 def serving_confidence(
     setting: ServingSetting, mode: str, *, spans_nodes: bool = False
 ) -> Confidence | None:
-    """By engine, GPU, mode, dense or experts; ``throughput`` is that of rates; None of bounds.
+    """The 90 % intervals of a deployment, by engine, GPU, mode, dense or experts; None of bounds.
 
-    ``mode`` is that of a run of inference (`planner.validation.inference.cases.Mode`).
-    ``spans_nodes``: the GPUs that share a layer are of several nodes, of which few runs are.
+    ``mode``: mode of an inference run (`planner.validation.inference.cases.Mode`).
+    ``spans_nodes``: the GPUs that share a layer are on several nodes; few runs are measured so.
+    ``throughput`` has the interval of rates.
     """
     machine = setting.machine
-    if _is_told(machine):
+    if _has_set_efficiency(machine):
         return None
     rule, silicon = rule_of_profile(setting.engine, machine.gpu.name), gpu_class(machine.gpu)
-    kind = _kind(setting.model)
+    kind = _model_kind(setting.model)
     keys = (rule.label, silicon, mode, kind)
-    known = basis_of(rule, silicon, kind, INFERENCE_TABLES)
+    memory_basis = basis_of(rule, silicon, kind, INFERENCE_TABLES)
     basis = basis_of(rule, silicon, kind, INFERENCE_TABLES, is_assumed=_is_assumed(machine))
     if spans_nodes and rule.profile not in _MEASURED_OVER_NODES:
         basis = farther_basis(basis, TRANSFERRED)
-    lacks = (
+    unmeasured = (
         ()
         if rule.nearest
         else unmeasured_features(rule.profile, setting.engine_version, setting.model)
     )
     runs = runs_at(rule, machine.gpu.name, INFERENCE_TABLES, mode)
-    of_speed = lacks if runs else (*lacks, PLACE)
-    ends = {
-        name: interval_of(name, keys, INFERENCE_TABLES, known, rule.profile, lacks)
+    of_speed = unmeasured if runs else (*unmeasured, PLACE)
+    intervals = {
+        name: interval_of(name, keys, INFERENCE_TABLES, memory_basis, rule.profile, unmeasured)
         if name == "peak_memory"
         else interval_of(name, keys, INFERENCE_TABLES, basis, rule.profile, of_speed)
         for name in (*terms_about("measured", "serve"), "throughput")
     }
-    slow = ends.pop("throughput")
+    slow = intervals.pop("throughput")
     rates = 1 / slow[1], 1 / slow[0] if slow[0] else math.inf
     return Confidence(
-        factors={**ends, "throughput": rates},
+        factors={**intervals, "throughput": rates},
         layout=interval_of("layout", keys, INFERENCE_TABLES)[1],
-        basis=format_basis(basis if runs else farther_basis(basis, TRANSFERRED), lacks),
+        basis=format_basis(basis if runs else farther_basis(basis, TRANSFERRED), unmeasured),
         runs=runs,
     )
 
 
 def with_energy(
-    sure: Confidence | None,
+    confidence: Confidence | None,
     machine: Machine,
     site: OperatingTerms,
     num_gpus: float,
@@ -174,15 +175,15 @@ def with_energy(
 
     Energy is as sure as power and the time that it is drawn together.
     """
-    if sure is None or site.power is None:
-        return sure
+    if confidence is None or site.power is None:
+        return confidence
     power = power_range(machine, site.power, num_gpus, boards)
-    energy = range_of_product(_time(sure.factors), power)
-    return replace(sure, factors={**sure.factors, "power": power, "energy": energy})
+    energy = range_of_product(_time_factors(confidence.factors), power)
+    return replace(confidence, factors={**confidence.factors, "power": power, "energy": energy})
 
 
-def _time(factors: Mapping[str, tuple[float, float]]) -> tuple[float, float]:
-    """Factors on the time of a run, or of so many tokens."""
+def _time_factors(factors: Mapping[str, tuple[float, float]]) -> tuple[float, float]:
+    """The interval of the time of a run, or of a number of tokens, as factors."""
     for name in ("calendar_time", "step_time"):
         if name in factors:
             return factors[name]
@@ -190,21 +191,21 @@ def _time(factors: Mapping[str, tuple[float, float]]) -> tuple[float, float]:
     return 1 / high, 1 / low if low else math.inf
 
 
-def _kind(model: ModelSpec) -> str:
+def _model_kind(model: ModelSpec) -> str:
     return "moe" if has_experts(model) else "dense"
 
 
-def _scale(machine: Machine, num_gpus: int) -> str:
+def _cluster_scale(machine: Machine, num_gpus: int) -> str:
     return scale_class(num_gpus, machine.cluster.gpus_per_node)
 
 
-def _is_told(machine: Machine) -> bool:
-    """Whether the user says what is reached: bounds or a share, no predictions."""
+def _has_set_efficiency(machine: Machine) -> bool:
+    """Whether the request replaces predictions by bounds or by a share of the bandwidth."""
     return machine.ideal or machine.memory_efficiency is not None
 
 
 def _is_assumed(machine: Machine) -> bool:
-    """Whether no publication says what products reach on a machine's GPU."""
+    """Whether the matrix efficiency of a machine's GPU is assumed, not published."""
     try:
         provenance = machine.catalogue.load_gpu(machine.gpu.name).provenance
     except PlannerError:

@@ -64,7 +64,7 @@ from planner.workloads.workload import floats, repeated
 
 @record(kw_only=True)
 class PoolSource(ServingSource):
-    """Pools of workers; ``setting`` is that of those that decode, and ``site`` theirs."""
+    """Pools of prefill and decode workers; ``setting`` and ``site`` are the decode workers'."""
 
     setting: ServingSetting
     space: PoolSpace
@@ -88,23 +88,23 @@ class PoolSource(ServingSource):
 
     @property
     def sites(self) -> tuple[OperatingTerms, ...]:
-        """On what terms the GPUs of both pools run."""
+        """The operating terms of both pools."""
         return self.prefill_site, self.site
 
     @property
     def question_columns(self) -> Mapping[str, Value]:
-        """The tokens of a request, and what a GPU costs."""
+        """The tokens of a request, and the price of a GPU."""
         prefill = {f"prefill_{name}": value for name, value in self.prefill_site.columns.items()}
         return {**super().question_columns, **prefill}
 
     def changed(self, change: Callable[[Any], Any]) -> PoolSource:
-        """The same source with what ``change`` makes of the settings of both pools."""
+        """The source with ``change`` applied to the settings of both pools."""
         setting, before = change(self.setting), change(self.space.prefill_setting)
         space = replace(self.space, prefill_setting=before, decode_setting=setting)
         return replace(self, setting=setting, space=space)
 
     def broken(self, configurations: PoolConfigurations) -> CodeArray:
-        """One-based number of what rejects one of the workers, else 0."""
+        """One-based number of the first rule that rejects one of the workers, else 0."""
         return self.judged(configurations).rejected_by
 
     def judged(
@@ -120,7 +120,7 @@ class PoolSource(ServingSource):
 
     @property
     def without_waiting(self) -> PoolSource:
-        """The same source where every request must find room at once."""
+        """The source in which all requests must fit in memory at once."""
         return replace(self, space=replace(self.space, waits=False))
 
     def deployed(
@@ -130,22 +130,22 @@ class PoolSource(ServingSource):
         num_prefill: FloatArray,
         num_decode: FloatArray,
         rejected_by: CodeArray,
-        asked: FloatArray | None = None,
+        offered_concurrency: FloatArray | None = None,
     ) -> PoolDeployments:
-        """So many of these workers, whose arrays broadcast.
+        """Deployments of ``num_prefill`` and ``num_decode`` workers; arrays broadcast.
 
-        ``asked``: the requests at once of each decode worker, those that wait for room included;
-        None: those that it holds.
+        ``offered_concurrency``: concurrency of each decode worker, waiting requests included;
+        None: that of the worker.
         """
         c = PoolConfigurations.pooled(
             prefill.configurations, decode.configurations, num_prefill, num_decode
         )
-        if asked is not None:
-            c = replace(c, concurrency=asked + np.zeros_like(c.concurrency))
+        if offered_concurrency is not None:
+            c = replace(c, concurrency=offered_concurrency + np.zeros_like(c.concurrency))
         pools = self._pools(prefill, decode, c)
         run = disaggregated_run(self.setting, pools, c.replicas * c.concurrency)
         number, work = self.setting.workload.num_requests, self.setting.workload
-        found = PoolDeployments(
+        deployments = PoolDeployments(
             source=self,
             configurations=c,
             rejected_by=rejected_by,
@@ -163,7 +163,7 @@ class PoolSource(ServingSource):
                 makespan=None if number is None else number / run.request_rate,
             ),
         )
-        return found if number is None or work.request_rate is None else found.at_load
+        return deployments if number is None or work.request_rate is None else deployments.at_load
 
     def price(self, c: PoolConfigurations) -> FloatArray:
         """USD per second of the GPUs of both pools."""
@@ -175,10 +175,10 @@ class PoolSource(ServingSource):
     def _pools(
         self, prefill: PrefillWorkers, decode: DecodeWorkers, c: PoolConfigurations
     ) -> Pools:
-        """What the workers take and hold, with the transfer of a cache between them."""
+        """Times and capacities of the workers, with the KV-cache transfer between them."""
         domain = self.setting.machine.cluster.scale_up.domain_size
         inside = np.asarray((self.gpu == self.prefill_gpu) & (c.num_gpus <= domain))
-        moved = np.maximum(_moved(prefill, inside), _moved(decode, inside))
+        moved = np.maximum(_transfer_time(prefill, inside), _transfer_time(decode, inside))
         return Pools(
             prompt_time=prefill.prompt_time,
             service_time=prefill.service_time,
@@ -210,7 +210,7 @@ class PoolSource(ServingSource):
             yield Block(candidates=pools, dropped=np.zeros_like(dropped), num_rows=0)
 
     def _rejected(self, workers: PrefillWorkers | DecodeWorkers) -> IndexArray:
-        """How many workers each rule rejects."""
+        """The number of workers that each rule rejects."""
         codes = np.broadcast_to(workers.rejected_by, workers.configurations.shape)
         counts = count_codes(codes, len(self.rules))
         counts[0] = 0
@@ -230,19 +230,19 @@ class PoolDeployments(Deployments):
 
     @property
     def setting(self) -> ServingSetting:
-        """That of the decode workers, with what the others find of earlier prompts."""
+        """The setting of the decode workers, with the prefix-cache hits of the prefill workers."""
         return replace(self.source.setting, prefixes=self.prefill.prefixes)
 
     def moved(self, source: PoolSource) -> PoolDeployments:
-        """The same pools on other terms: no prediction depends on them."""
+        """The pools with other operating terms, on which no prediction depends."""
         promises = replace(self.promises, price=source.price(self.configurations))
         return replace(self, source=source, promises=promises)
 
     @property
     def held(self) -> PoolConfigurations:
-        """The configurations with what decode workers hold at once, where requests wait."""
-        c, held = self.configurations, self.decode.configurations.concurrency
-        return replace(c, concurrency=held + np.zeros_like(c.concurrency))
+        """The configurations with the concurrency that fits in the decode workers' memory."""
+        c, concurrency = self.configurations, self.decode.configurations.concurrency
+        return replace(c, concurrency=concurrency + np.zeros_like(c.concurrency))
 
     @property
     def load(self) -> FloatArray:
@@ -251,7 +251,7 @@ class PoolDeployments(Deployments):
 
     @property
     def in_flight(self) -> FloatArray:
-        """Requests with a decode worker at once, those included that wait for their prompts."""
+        """Requests assigned to a decode worker at once, including those still in prefill."""
         c, run = self.configurations, self.run
         if self.promises.capacity is None:
             return np.asarray(c.concurrency)
@@ -261,12 +261,12 @@ class PoolDeployments(Deployments):
 
     @property
     def queued_prompt(self) -> FloatArray:
-        """None: the wait of the prompts of all that have a place is in what they meet."""
+        """0 s: the wait for prefill is part of the queueing delay."""
         return np.zeros(())
 
     @property
     def last_answer(self) -> FloatArray:
-        """None: answers are computed beside what computes prompts."""
+        """0 s: decode workers compute no prompts."""
         return np.zeros(())
 
     @property
@@ -280,21 +280,21 @@ class PoolDeployments(Deployments):
         return np.asarray(np.clip(number, 1.0, self.decode.places))
 
     def token_time_at_rate(self, rate: float) -> FloatArray:
-        """Seconds per output token where so many requests come in a second."""
-        found: FloatArray = token_time_at_rate(self.setting, self.pools, np.asarray(rate))
-        return found
+        """Seconds per output token at a request rate [1/s]."""
+        seconds: FloatArray = token_time_at_rate(self.setting, self.pools, np.asarray(rate))
+        return seconds
 
     def at_rate(self, rate: float) -> PoolDeployments:
-        """The same workers where so many requests come in a second."""
+        """The deployments at a request rate [1/s]."""
         c = self.configurations
         number = requests_at_rate(self.setting, self.pools, np.asarray(rate))
-        most = c.replicas * self.held.concurrency
-        run = disaggregated_run(self.setting, self.pools, np.minimum(number, most))
-        one = np.ones(())
-        offered = self.offered(rate, one, most)
+        slots = c.replicas * self.held.concurrency
+        run = disaggregated_run(self.setting, self.pools, np.minimum(number, slots))
+        one_pool = np.ones(())
+        offered = self.offered(rate, one_pool, slots)
         promises = self.promised_at(
             offered=offered,
-            replicas=one,
+            replicas=one_pool,
             carried=run.request_rate,
             first=run.time_to_first_token + offered.mean_wait,
             token=run.time_per_output_token,
@@ -302,25 +302,25 @@ class PoolDeployments(Deployments):
         return replace(self, run=run, promises=promises)
 
     def percentile(self, quantity: str, share: float) -> FloatArray:
-        """What a share of the requests does not exceed of a time [s]."""
+        """The percentile of a time [s] over the requests, at a ``share`` of them."""
         decode = self.decode
         spread = PoolSpread(
             setting=self.setting, run=self.run, fixed=decode.fixed, slope=decode.slope
         )
-        found, offered = spread.percentile(quantity, share), self.promises.offered
+        seconds, offered = spread.percentile(quantity, share), self.promises.offered
         if offered is None or quantity == "time_per_output_token":
-            return found
-        return found + offered.wait_within(share)
+            return seconds
+        return seconds + offered.wait_within(share)
 
     def complexity_at(self, rows: IndexArray) -> IndexArray:
-        """How much about some plans is unusual: more than about any of replicas that do all."""
+        """The complexity of some plans: higher than of any replicas without pools."""
         prefill, c = self.source.space.prefill_setting, self.configurations.rows(rows)
         num_gpus, load = self.at(self.num_gpus, rows), self.at(self.load, rows)
         return pool_complexity(prefill, self.setting, c, num_gpus, load)
 
     @property
     def memory(self) -> tuple[Need, Need]:
-        """What a worker that does not fit needs of the host's memory and of its GPUs'."""
+        """Needed and usable bytes of a worker that does not fit: host memory and GPU memory."""
         decode = self.decode
         worker = decode if np.any(decode.rejected_by) else self.prefill
         cache = cache_of(worker.memory, worker.configurations.concurrency)
@@ -333,7 +333,10 @@ class PoolDeployments(Deployments):
         """
 
         def chance(worker: PrefillWorkers | DecodeWorkers) -> FloatArray:
-            c, memory = worker.configurations, worker.memory.mapped(lambda one: self.at(one, rows))
+            c, memory = (
+                worker.configurations,
+                worker.memory.mapped(lambda column: self.at(column, rows)),
+            )
             c = replace(c, **{name: self.at(values, rows) for name, values in vars(c).items()})
             return fit_probability(worker.setting, memory, c)
 
@@ -363,7 +366,7 @@ class PoolDeployments(Deployments):
 
     @property
     def outlay(self) -> FloatArray | None:
-        """USD for one term of both pools, or for buying them; None where one has no term."""
+        """USD for one contract term of both pools, or for buying them; None: one has no term."""
         source, (prefill, decode) = self.source, _pool_sizes(self.configurations)
         if source.prefill_site == source.site:
             return outlay(source.site, prefill + decode)
@@ -380,14 +383,14 @@ class PoolDeployments(Deployments):
 
     @property
     def caches(self) -> PrefixCaches:
-        """The caches of prefixes of the prefill workers, at what is answered."""
+        """The prefix caches of the prefill workers, at the answered rate."""
         c, workers = self.prefill.configurations, self.configurations.prefill_replicas
         load = ReplicaLoad(replicas=workers, rate=self.request_rate, running=c.concurrency)
         return caches_at(self.setting, c, self.prefill.memory, load)
 
     @property
     def cache_sizes(self) -> tuple[FloatArray, ...]:
-        """Bytes of each, with those of its host and its drives."""
+        """Bytes of each prefix cache, with host memory and drives."""
         return cache_sizes(self.setting, self.prefill.memory)
 
     @property
@@ -424,7 +427,7 @@ class PoolDeployments(Deployments):
         }
 
 
-def _moved(workers: PrefillWorkers | DecodeWorkers, inside: BoolArray) -> FloatArray:
+def _transfer_time(workers: PrefillWorkers | DecodeWorkers, inside: BoolArray) -> FloatArray:
     """Seconds until a cache has moved: over the fabric inside a domain, else over the network."""
     if not inside.any():
         return workers.transfer_time

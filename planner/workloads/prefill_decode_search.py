@@ -1,4 +1,4 @@
-"""Which pools are worth a look: undominated workers of each kind, in all numbers."""
+"""Candidate pools: undominated prefill and decode workers, in all numbers."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def numbers_of_prefill(num_gpus: int, each_prefill: int, each_decode: int) -> Fl
     first = next((p for p in firsts if (num_gpus - p * each_prefill) % each_decode == 0), None)
     if first is None:
         return np.empty(0)
-    most = (num_gpus - each_decode) // each_prefill
-    number = max((most - first) // step + 1, 0)
+    maximum = (num_gpus - each_decode) // each_prefill
+    number = max((maximum - first) // step + 1, 0)
     thinned = num_gpus > _EVERY_WAY_UP_TO and number > _MOST_WAYS
-    return first + step * (_spread(number) if thinned else np.arange(float(number)))
+    return first + step * (_spread_numbers(number) if thinned else np.arange(float(number)))
 
 
-def _spread(number: int) -> FloatArray:
-    """Some of the whole numbers from 0 to ``number``, which is not among them."""
+def _spread_numbers(number: int) -> FloatArray:
+    """A sample of the integers from 0 to ``number``, exclusive."""
     even = np.linspace(0, number - 1, _MOST_WAYS // 2)
     dense = np.geomspace(1, number, _MOST_WAYS // 4) - 1
     return np.unique(np.round(np.concatenate([even, dense, number - 1 - dense])))
@@ -70,7 +70,7 @@ _HEADROOM = "memory_headroom"
 
 @record(kw_only=True)
 class PoolSpace:
-    """The layouts of one worker to ``decode`` and one to ``prefill``, and how many there may be.
+    """The layouts of a decode and of a prefill worker, and the possible numbers of both.
 
     ``replicas`` and ``prefill_replicas`` are the numbers of workers where they are given; else
     they fill one of the ``counts`` of GPUs, or keep up with the ``request_rate``. ``waits``:
@@ -100,32 +100,34 @@ class PoolSpace:
     def prefilling(
         self, configurations: ServingConfigurations, number: Numeric | None
     ) -> PrefillWorkers:
-        """Workers that prefill, which find in their own caches what these keep.
+        """Prefill workers with the hits of their own prefix caches.
 
-        Of no known ``number`` there are as many as keep up with the rate, or as half of the GPUs
-        have.
+        If ``number`` is None, there are as many as the request rate needs, or as half of the GPUs
+        hold.
         """
 
         def workers(prefixes: PrefixHits | None) -> PrefillWorkers:
             setting = replace(self.prefill_setting, prefixes=prefixes)
             return prefill_workers(setting, configurations, inside_fabric=False)
 
-        def found(judged: PrefillWorkers) -> PrefixHits:
-            c, whole, replicas = judged.configurations, self.request_rate, number
-            if replicas is None and whole is not None:
-                replicas = np.maximum(whole / judged.request_rate, 1.0)
+        def prefix_hits(evaluated: PrefillWorkers) -> PrefixHits:
+            c, total_rate, replicas = evaluated.configurations, self.request_rate, number
+            if replicas is None and total_rate is not None:
+                replicas = np.maximum(total_rate / evaluated.request_rate, 1.0)
             elif replicas is None:
                 replicas = np.maximum(self.largest / 2 / c.replica_gpus, 1.0)
-            most = self.prefill_setting.workload.request_rate
-            rate = np.minimum(replicas * judged.request_rate, np.inf if most is None else most)
+            highest_rate = self.prefill_setting.workload.request_rate
+            rate = np.minimum(
+                replicas * evaluated.request_rate, np.inf if highest_rate is None else highest_rate
+            )
             load = ReplicaLoad(replicas=replicas, rate=rate, running=c.concurrency)
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                return prefixes_at(judged.setting, c, judged.memory, load)
+                return prefixes_at(evaluated.setting, c, evaluated.memory, load)
 
-        alone = workers(None)
+        uncached = workers(None)
         if self.prefill_setting.workload.reuse is None:
-            return alone
-        return in_agreement(alone, workers, found)
+            return uncached
+        return in_agreement(uncached, workers, prefix_hits)
 
     def decode(self) -> DecodeWorkers:
         """Every worker that may decode."""
@@ -133,22 +135,22 @@ class PoolSpace:
 
     @property
     def asked(self) -> float | None:
-        """Requests at once of each decode worker that wait for room; None where nobody waits."""
+        """Concurrency offered to each decode worker, waiting requests included; None: none wait."""
         return float(self.decode_mesh.values("concurrency")[0]) if self.waits else None
 
     def decoding(self, configurations: ServingConfigurations) -> DecodeWorkers:
-        """Workers that decode, with as many of their requests as they have room for."""
+        """Decode workers, with the concurrency that fits in their memory."""
         setting = self.decode_setting
         workers = decode_workers(setting, configurations, inside_fabric=False)
         if not self.waits:
             return workers
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            held = with_filled_cache(
+            filled = with_filled_cache(
                 setting, configurations, workers.memory, lambda c: decode_only(setting, c)
             )
-        if held is configurations:
+        if filled is configurations:
             return workers
-        return decode_workers(setting, held, inside_fabric=False)
+        return decode_workers(setting, filled, inside_fabric=False)
 
 
 @record(kw_only=True)
@@ -173,7 +175,7 @@ def pair_workers(
     allowed = _enough_room(prefill, limits)
     first = _rows(prefill, _fronts(prefill, times, allowed, goals))
     second = _decode_front(decode, goals, limits)
-    for table in _tables(_paired(space, first, second)):
+    for table in _merge_tables(_pair_rows(space, first, second)):
         before, after = (np.asarray(rows, dtype=np.intp) for rows in table[:2])
         yield WorkerPairs(
             prefill=_rows(first, before),
@@ -186,7 +188,7 @@ def pair_workers(
 def one_each(
     mesh: OpenMesh[ServingConfigurations], unused: str, largest: float = np.inf
 ) -> ServingConfigurations:
-    """One worker per layout that leaves GPUs for another, without what its steps do not use."""
+    """One worker per layout that leaves GPUs for another; the unused parameter has one value."""
     layouts, *others = mesh.axes
     (layout,) = layouts
     size = math.prod(numbers(layout, name) for name in terms_about("model_parallel", "serve"))
@@ -209,10 +211,10 @@ def headroom(workers: PrefillWorkers | DecodeWorkers) -> FloatArray:
     return workers.setting.machine.gpu.allocatable_memory - workers.memory.total
 
 
-def _paired(
+def _pair_rows(
     space: PoolSpace, prefill: PrefillWorkers, decode: DecodeWorkers
 ) -> Iterator[FloatArray]:
-    """The rows of workers with their caches in one format, and how many of each, in columns."""
+    """Pairs of workers with one cache format, and their numbers, as columns."""
     kinds = _kinds(prefill), _kinds(decode)
     for kind in np.unique(kinds[0]):
         for other in np.unique(kinds[1]):
@@ -221,13 +223,13 @@ def _paired(
             before, after = (np.flatnonzero(kinds[n] == k) for n, k in ((0, kind), (1, other)))
             sizes = int(kind // _CACHES), int(other // _CACHES)
             for first in np.array_split(before, ceil_div(before.size * after.size, _ROWS)):
-                places = np.repeat(first, after.size), np.tile(after, first.size)
+                row_pairs = np.repeat(first, after.size), np.tile(after, first.size)
                 for count in space.counts or (0,):
-                    yield _numbered(space, (prefill, decode), places, sizes, count)
+                    yield _number_pairs(space, (prefill, decode), row_pairs, sizes, count)
 
 
-def _tables(parts: Iterable[FloatArray]) -> Iterator[FloatArray]:
-    """Tables below each other until they have rows enough, so that there are few."""
+def _merge_tables(parts: Iterable[FloatArray]) -> Iterator[FloatArray]:
+    """Tables, concatenated into fewer and larger ones."""
     waiting, number = list[FloatArray](), 0
     for part in parts:
         waiting.append(part)
@@ -255,7 +257,7 @@ def _decode_front(
 def _enough_room(
     workers: PrefillWorkers | DecodeWorkers, limits: Sequence[Constraint]
 ) -> BoolArray:
-    """Workers that no rule rejects and, if there are some, that leave the memory asked for."""
+    """Workers that no rule rejects; if possible only those with the requested free memory."""
     allowed = workers.rejected_by == 0
     for limit in limits:
         if limit.name == _HEADROOM:
@@ -299,45 +301,47 @@ def _rows(workers: Workers, rows: IndexArray | BoolArray) -> Workers:
     shape = workers.configurations.shape
     indices: IndexArray = np.flatnonzero(rows) if rows.dtype == np.bool_ else np.asarray(rows)
     positions = positions_at(indices, shape)
-    return _changed(
+    return _map_arrays(
         workers,
         workers.configurations.rows(indices),
         lambda value: pick(np.asarray(value), shape, positions),
     )
 
 
-def _changed(
+def _map_arrays(
     workers: Workers, configurations: ServingConfigurations, change: Callable[[FloatArray], Any]
 ) -> Workers:
-    """The workers with every array changed."""
-    whole = ("setting", "configurations", "memory", "prefixes")
-    arrays = {name: change(value) for name, value in vars(workers).items() if name not in whole}
+    """The workers with ``change`` applied to every array."""
+    unchanged = ("setting", "configurations", "memory", "prefixes")
+    arrays = {name: change(value) for name, value in vars(workers).items() if name not in unchanged}
     memory = workers.memory.mapped(change)
     if isinstance(workers, PrefillWorkers) and workers.prefixes is not None:
         arrays["prefixes"] = workers.prefixes.mapped(change)
     return replace(workers, configurations=configurations, memory=memory, **arrays)
 
 
-def _numbered(
+def _number_pairs(
     space: PoolSpace,
     workers: tuple[PrefillWorkers, DecodeWorkers],
-    places: tuple[IndexArray, IndexArray],
+    row_pairs: tuple[IndexArray, IndexArray],
     sizes: tuple[int, int],
     count: int,
 ) -> FloatArray:
     """Pairs of workers in the numbers that fill ``count`` GPUs, or that keep up with the rate."""
-    wanted = space.prefill_replicas, space.replicas
+    requested = space.prefill_replicas, space.replicas
     if count:
         first, second = numbers_that_fill(space, count, *sizes)
-        every = [np.repeat(each, first.size) for each in places]
-        return np.stack([*every, *(np.tile(each, places[0].size) for each in (first, second))])
-    if None not in wanted:
-        return np.stack([*places, *(np.full(places[0].size, number) for number in wanted)])
-    prefill, decode = _rows(workers[0], places[0]), _rows(workers[1], places[1])
+        repeated_rows = [np.repeat(rows, first.size) for rows in row_pairs]
+        return np.stack(
+            [*repeated_rows, *(np.tile(rows, row_pairs[0].size) for rows in (first, second))]
+        )
+    if None not in requested:
+        return np.stack([*row_pairs, *(np.full(row_pairs[0].size, number) for number in requested)])
+    prefill, decode = _rows(workers[0], row_pairs[0]), _rows(workers[1], row_pairs[1])
     rate = space.request_rate or 0.0
     first = rounded_up(rate / prefill.request_rate)
     second = rounded_up(_most_decode_workers(prefill, decode, first, rate))
-    return np.stack([*places, first, second])
+    return np.stack([*row_pairs, first, second])
 
 
 def numbers_that_fill(
@@ -350,8 +354,8 @@ def numbers_that_fill(
     second = (count - first * prefill) / decode
     for place, number in enumerate((space.prefill_replicas, space.replicas)):
         if number is not None:
-            known = (first, second)[place] == number
-            first, second = first[known], second[known]
+            is_equal = (first, second)[place] == number
+            first, second = first[is_equal], second[is_equal]
     return first, second
 
 

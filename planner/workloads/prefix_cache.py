@@ -1,4 +1,4 @@
-"""How much of their prompts requests have in common with earlier ones: of a trace, of sessions."""
+"""Prefix-cache hit rates of requests, from a trace or from sessions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from planner.workloads.traffic import state_of, trace_of
 
 ROUND_ROBIN, RANDOM, CACHE_AWARE = "round_robin", "random", "cache_aware"
 ROUTERS = (ROUND_ROBIN, RANDOM, CACHE_AWARE)
-"""Requests go to the replicas in turn, to any, or to the one whose cache has most of a prompt."""
+"""Routers: in turn, at random, or to the replica with the longest cached prefix."""
 _POINTS = 33
 _MOST_USES = 1 << 22
 _GAPS = np.geomspace(0.01, 1e7, 16 * (_POINTS - 1) + 1)
@@ -34,7 +34,7 @@ _SCRAMBLED = 0x9E3779B97F4A7C15
 
 
 def trace_reuse(path: Path, router: str, part: str | None = None) -> HitRateCurve | None:
-    """The same of a file's trace, or a part of it, looked at once as long as it stays the same."""
+    """The hit curve of `measured_reuse` of a trace file, or a part of it; cached by file."""
     return _of_file(router, part, *state_of(path))
 
 
@@ -46,11 +46,10 @@ def _of_file(
 
 
 def measured_reuse(trace: Trace, router: str = ROUND_ROBIN) -> HitRateCurve | None:
-    """What the prompts of a trace share, from the blocks that it names; None where it names none.
+    """The prefix-cache hit curve of a trace, from its block names; None: it names no blocks.
 
-    By the distance of each use of a block from the one before, in other blocks: a cache that
-    drops what was used last the longest time ago finds all that are nearer than its size. Of more
-    than four million uses some blocks are looked at alone, chosen by their names [1]_.
+    Computed from stack distances: an LRU cache hits all uses with a distance below its size. Of
+    more than four million uses only sampled blocks are counted, chosen by their names [1]_.
 
     References
     ----------
@@ -62,31 +61,31 @@ def measured_reuse(trace: Trace, router: str = ROUND_ROBIN) -> HitRateCurve | No
     weights = np.full(blocks.size, float(size))
     # The last block of each prompt, which stands first, may be a part of one.
     firsts = np.cumsum(trace.block_counts) - trace.block_counts
-    held = trace.block_counts > 0
+    has_blocks = trace.block_counts > 0
     rest = trace.input_tokens - (trace.block_counts - 1) * size
-    weights[firsts[held]] = np.clip(rest[held], 0.0, size)
-    every = max(ceil_div(blocks.size, _MOST_USES), 1)
-    if every > 1:
+    weights[firsts[has_blocks]] = np.clip(rest[has_blocks], 0.0, size)
+    stride = max(ceil_div(blocks.size, _MOST_USES), 1)
+    if stride > 1:
         chosen = blocks.astype(np.uint64) * np.uint64(_SCRAMBLED) >> np.uint64(32)
-        kept = chosen % np.uint64(every) == 0
-        blocks, weights = blocks[kept], weights[kept]
+        is_sampled = chosen % np.uint64(stride) == 0
+        blocks, weights = blocks[is_sampled], weights[is_sampled]
     before, uses = earlier_uses(blocks)
-    again = before >= 0
+    is_reuse = before >= 0
     prompt = float(trace.input_tokens.mean())
-    if not again.any():
+    if not is_reuse.any():
         return None
-    distances = stack_distances(before)[again] * float(size * every)
+    distances = stack_distances(before)[is_reuse] * float(size * stride)
     order = np.argsort(distances)
-    weights = weights[again][order] * every / float(trace.input_tokens.sum())
+    weights = weights[is_reuse][order] * stride / float(trace.input_tokens.sum())
     sizes = np.geomspace(distances.min() / 2, distances.max(), _POINTS)
-    places = np.searchsorted(distances[order], sizes, side="right")
+    positions = np.searchsorted(distances[order], sizes, side="right")
 
-    def found(shares: FloatArray) -> FloatArray:
-        """What of these shares is found in the sizes."""
-        within = np.concatenate([[0.0], np.cumsum(shares)])[places]
+    def hit_rates(shares: FloatArray) -> FloatArray:
+        """The hit rate of caches of the sizes, from the shares of all uses."""
+        within = np.concatenate([[0.0], np.cumsum(shares)])[positions]
         return np.asarray(np.minimum(within, 1 - 1 / prompt))
 
-    hits, uses = found(weights), uses[again][order]
+    hits, uses = hit_rates(weights), uses[is_reuse][order]
     # How many requests fill it: each leaves what it does not find.
     left = prompt * (1 - hits)
     steps = np.diff(sizes) * (1 / left[1:] + 1 / left[:-1]) / 2
@@ -99,15 +98,17 @@ def measured_reuse(trace: Trace, router: str = ROUND_ROBIN) -> HitRateCurve | No
         prompt=prompt,
         written=prompt + answer,
         per_second=False,
-        scatter=_scatter(router, lambda caches: found(weights * scattered(uses, caches))),
+        scatter=_scattered_hit_rates(
+            router, lambda caches: hit_rates(weights * scattered(uses, caches))
+        ),
     )
 
 
 def session_reuse(request: Request, work: ServingWorkload) -> HitRateCurve | None:
-    """What the requests of sessions share whose contexts grow; None of single requests.
+    """The prefix-cache hit curve of sessions with growing contexts; None: single requests.
 
-    A request has all prompts and answers of its session before it, and as many new tokens as make
-    the mean prompt as long as it is.
+    A prompt contains all earlier prompts and answers of its session, and new tokens so that the
+    mean prompt has ``input_tokens``.
 
     Raises SearchSpaceError if the prompts are too short for so many requests.
     """
@@ -120,15 +121,15 @@ def session_reuse(request: Request, work: ServingWorkload) -> HitRateCurve | Non
         ("tool", request.tool_time, calls),
     ):
         if is_needed and time is None:
-            raise SearchSpaceError(f"Say how long it takes with --{name}-time.")
+            raise SearchSpaceError(f"Give its mean time with --{name}-time.")
     prompt, answer, shared = work.input_tokens, work.output_tokens, work.shared_prefix_tokens
     new = (prompt - shared - (number - 1) / 2 * answer) / ((number + 1) / 2)
     if new < 1:
-        least = int(shared + (number - 1) / 2 * answer + (number + 1) / 2) + 1
+        minimum = int(shared + (number - 1) / 2 * answer + (number + 1) / 2) + 1
         raise SearchSpaceError(
             f"--input-tokens {prompt:,} is the mean prompt of a session, with all that stands "
             f"before: of {number:,} requests with answers of {answer:,} tokens it is at least "
-            f"{least:,}. Give longer prompts, or fewer turns."
+            f"{minimum:,}. Give longer prompts, or fewer turns."
         )
     thinking = share_within(
         _GAPS, mean=request.think_time or 0.0, variation=request.think_variation
@@ -137,21 +138,23 @@ def session_reuse(request: Request, work: ServingWorkload) -> HitRateCurve | Non
     share = ((turns - 1) * thinking + calls * waiting) / (number - 1)
     hits = (shared + (prompt - shared - new) * share) / prompt
     filled = cache_filled(_GAPS, hits, prompt, prompt + answer)
-    kept = slice(None, None, 4)
+    every_fourth = slice(None, None, 4)
     # What was new k requests ago has been used k times, and is in number - k prompts.
     uses = np.arange(1, number)
     shares = (number - uses) / (number * (number - 1) / 2)
-    own = hits - shared / prompt
+    session_hits = hits - shared / prompt
     return HitRateCurve(
-        times=tuple(_GAPS[kept].tolist()),
-        hits=tuple(hits[kept].tolist()),
-        filled=tuple(filled[kept].tolist()),
+        times=tuple(_GAPS[every_fourth].tolist()),
+        hits=tuple(hits[every_fourth].tolist()),
+        filled=tuple(filled[every_fourth].tolist()),
         prompt=float(prompt),
         written=float(prompt + answer),
         per_second=True,
-        scatter=_scatter(
+        scatter=_scattered_hit_rates(
             request.router,
-            lambda caches: (hits - own * (1 - shares @ scattered(uses, caches)))[kept],
+            lambda caches: (hits - session_hits * (1 - shares @ scattered(uses, caches)))[
+                every_fourth
+            ],
         ),
     )
 
@@ -162,44 +165,45 @@ def is_drawn(router: str) -> bool:
 
 
 def hit_rate_curve_of(request: Request, work: ServingWorkload) -> HitRateCurve | None:
-    """What the requests of a question have in common with earlier ones, as far as it is said.
+    """The prefix-cache hit curve of a question, from its sessions or its trace; None: unspecified.
 
-    Nothing more where the share that is found is given.
+    None, too, if the request sets the hit rate.
 
-    Raises SpecError or SearchSpaceError if sessions cannot be as they are said, or what keeps
-    prefixes has none to keep.
+    Raises SpecError or SearchSpaceError if the sessions are impossible, or a cache is set without
+    shared prefixes.
     """
-    router, found = checked_router(request.router), None
+    router, curve = checked_router(request.router), None
     if request.prefix_cache_hit_rate is None:
-        found = session_reuse(request, work)
-        if found is None and request.trace is not None:
-            found = trace_reuse(Path(request.trace), router, request.prompt_range)
-    if found is None:
+        curve = session_reuse(request, work)
+        if curve is None and request.trace is not None:
+            curve = trace_reuse(Path(request.trace), router, request.prompt_range)
+    if curve is None:
         for name in ("host_cache", "disk_cache"):
             if getattr(request, name):
                 option = "--" + name.replace("_", "-")
                 raise SearchSpaceError(
-                    f"{option} keeps what prompts have in common with earlier ones: say that with "
-                    "--turns, or with a --trace that has hash_ids, and without "
-                    "--prefix-cache-hit-rate."
+                    f"{option} needs prompts that share prefixes: give --turns, or a --trace with "
+                    "hash_ids, and leave out --prefix-cache-hit-rate."
                 )
-    return found
+    return curve
 
 
 def checked_router(text: str) -> str:
-    """How requests find a replica.
+    """The name of the router that assigns requests to replicas.
 
     Raises SpecError if it is no way that is known.
     """
-    word = text.strip().lower().replace("-", "_")
-    if word not in ROUTERS:
-        hint = did_you_mean(word, ROUTERS)
+    router = text.strip().lower().replace("-", "_")
+    if router not in ROUTERS:
+        hint = did_you_mean(router, ROUTERS)
         raise SpecError(f"--router is one of {', '.join(ROUTERS)}, not {text!r}.{hint}")
-    return word
+    return router
 
 
-def _scatter(router: str, left: Callable[[float], FloatArray]) -> tuple[tuple[float, ...], ...]:
-    """What is left of the hits, by number of caches, where not all go back; else empty."""
+def _scattered_hit_rates(
+    router: str, left: Callable[[float], FloatArray]
+) -> tuple[tuple[float, ...], ...]:
+    """Hit rates by number of caches, if requests do not return to their replica; else empty."""
     if checked_router(router) == CACHE_AWARE:
         return ()
     return tuple(tuple(left(caches).tolist()) for caches in CACHES)

@@ -1,4 +1,4 @@
-"""The GPUs of a plan: cluster, price, electricity, and what of their peaks is reached."""
+"""The GPUs of a plan: cluster, price, electricity, and specified shares of their peaks."""
 
 from __future__ import annotations
 
@@ -48,27 +48,29 @@ _LARGEST_PUE = 10.0
 
 
 def with_power(site: OperatingTerms, request: Request, notes: PlanNotes) -> OperatingTerms:
-    """A site with what is drawn around its GPUs, and what electricity emits in its region.
+    """A site with the power of hosts and building, and the carbon intensity of its region.
 
     Raises SpecError or SearchSpaceError if the region is unknown, a number is impossible, or a file
-    has faults; or carbon is wanted and nobody said where.
+    has errors; or if carbon is requested without a region.
     """
     loaded = notes.catalogue.load_power()
     region = None if request.region is None else notes.catalogue.find_region(request.region)
     figures = {} if region is None else region.figures
-    asked = _mentions((*request.objectives, *request.constraints), terms_about("electricity"))
+    needs_electricity = _mentions(
+        (*request.objectives, *request.constraints), terms_about("electricity")
+    )
     carbon = figures.get(CARBON)
     if carbon is None and _mentions((*request.objectives, *request.constraints), ("carbon",)):
-        what = "give --region" if region is None else f"none is known of {region.code}"
-        raise SearchSpaceError(f"Emissions depend on the region: {what}.")
+        reason = "give --region" if region is None else f"none is known of {region.code}"
+        raise SearchSpaceError(f"Emissions depend on the region: {reason}.")
     if region is not None and carbon is not None:
         grams = carbon.value / UNITS["kg/J"]["gCO2e/kWh"]
-        told = f"{grams:.0f} gCO2e/kWh in {region.code} ({carbon.source}, {carbon.year})"
-        notes.defaults["electricity"] = told
-    profile = _of_building(loaded.spec, request, figures)
+        note = f"{grams:.0f} gCO2e/kWh in {region.code} ({carbon.source}, {carbon.year})"
+        notes.defaults["electricity"] = note
+    profile = _building_power(loaded.spec, request, figures)
     if request.pue is None and PUE in figures:
         notes.defaults["pue"] = f"{figures[PUE].value:g} ({figures[PUE].source})"
-    elif request.pue is None and (asked or region is not None):
+    elif request.pue is None and (needs_electricity or region is not None):
         low, high = profile.pue.low, profile.pue.high
         notes.defaults["pue"] = f"{profile.pue.value:g} ({low:g} to {high:g} published)"
     notes.spec("power", profile.name, loaded.digest, loaded.provenance)
@@ -78,7 +80,7 @@ def with_power(site: OperatingTerms, request: Request, notes: PlanNotes) -> Oper
 
 
 def owned_place(request: Request, notes: PlanNotes) -> Mapping[str, Owned]:
-    """What owning GPUs takes of a request's building and region; the price of power goes to notes.
+    """PUE and electricity price of owned GPUs; the price of electricity goes to the notes.
 
     Raises SpecError or SearchSpaceError if the region is unknown, the PUE impossible, or a file has
     faults.
@@ -88,25 +90,25 @@ def owned_place(request: Request, notes: PlanNotes) -> Mapping[str, Owned]:
     figures = {} if region is None else notes.catalogue.find_region(region).figures
     source = figures[PUE].source if PUE in figures else POWER
     source = source if request.pue is None else "given"
-    found = {PUE: pue_figure(_of_building(loaded.spec, request, figures), source)}
+    ownership = {PUE: pue_figure(_building_power(loaded.spec, request, figures), source)}
     if ELECTRICITY in figures:
         price = figures[ELECTRICITY]
         usd = price.value / UNITS["usd/J"]["USD/kWh"]
         notes.defaults["electricity_price"] = f"{usd:g} USD/kWh ({price.source}, {price.year})"
-        found[ELECTRICITY] = Owned(
+        ownership[ELECTRICITY] = Owned(
             value=price.value,
             low=price.value,
             high=price.value,
             source=price.source,
             date=price.year,
         )
-    return found
+    return ownership
 
 
-def _of_building(
+def _building_power(
     profile: PowerProfile, request: Request, figures: Mapping[str, SourcedNumber]
 ) -> PowerProfile:
-    """The profile with the PUE that is given, or is known of the region."""
+    """The power profile with the PUE of the request, else of the region."""
     if request.pue is not None:
         if not 1 <= request.pue <= _LARGEST_PUE:
             raise SearchSpaceError(f"pue is a number from 1 to {_LARGEST_PUE:g}.")
@@ -114,17 +116,17 @@ def _of_building(
     return profile.with_pue(figures[PUE].value) if PUE in figures else profile
 
 
-def _mentions(words: Iterable[str], of: Iterable[str]) -> bool:
-    return any(word.startswith(tuple(of)) for word in words)
+def _mentions(names: Iterable[str], prefixes: Iterable[str]) -> bool:
+    return any(name.startswith(tuple(prefixes)) for name in names)
 
 
 def reliability_of(request: Request, notes: PlanNotes) -> ReliabilitySpec:
-    """The figures of a request; nothing fails under the roofline bound, nor where nobody trains.
+    """The failure rates of a request; no failures at the roofline bound and without training.
 
     Raises SpecError if they are unknown or faulty.
     """
-    is_asked = "reliability" in terms_of(request.workload, "question")
-    if not is_asked or (request.ideal and request.reliability is None):
+    has_reliability = "reliability" in terms_of(request.workload, "question")
+    if not has_reliability or (request.ideal and request.reliability is None):
         return IDEAL
     if request.reliability is None:
         notes.defaults["reliability"] = f"{DEFAULT} (default)"
@@ -134,17 +136,18 @@ def reliability_of(request: Request, notes: PlanNotes) -> ReliabilitySpec:
 
 
 def _with_campaign(request: Request, spec: ReliabilitySpec, notes: PlanNotes) -> ReliabilitySpec:
-    """The figures with the campaign factor of a request; what they have is told."""
+    """The failure rates with the campaign factor of a request; a default factor is noted."""
     factor = request.campaign_factor
     if factor is not None:
-        own = Campaign(typical=factor, low=factor, high=factor)
-        return replace(spec, campaign=None if factor == 1 else own)
-    plain = str(TrainingObjective.PRETRAIN), "none"
-    asked = (request.training_objective or plain[0]).lower(), str(request.adapter).lower()
-    known = spec.campaign
-    if known is not None and asked == plain:
+        campaign = Campaign(typical=factor, low=factor, high=factor)
+        return replace(spec, campaign=None if factor == 1 else campaign)
+    defaults = str(TrainingObjective.PRETRAIN), "none"
+    answers = (request.training_objective or defaults[0]).lower(), str(request.adapter).lower()
+    published = spec.campaign
+    if published is not None and answers == defaults:
         notes.defaults["campaign_factor"] = (
-            f"{known.typical:.3g} [{known.low:.2g} to {known.high:.2g}] for restarts, evaluations "
+            f"{published.typical:.3g} [{published.low:.2g} to {published.high:.2g}] for "
+            "restarts, evaluations "
             "and reruns, --campaign-factor 1 switches it off (default)"
         )
     return spec
@@ -154,26 +157,25 @@ _MOST = 1e6
 _SHOWN = 6
 
 
-def offer_of(request: Request, gpu: GpuSpec, wanted: bool, notes: PlanNotes) -> Price | None:
-    """What a GPU costs: the price of the request, or of the lists; None if unknown.
+def offer_of(request: Request, gpu: GpuSpec, is_needed: bool, notes: PlanNotes) -> Price | None:
+    """The price of a GPU, from the request or the price lists; None: unknown.
 
-    Raises SearchSpaceError or SpecError if the price is impossible, nobody is called like the
-    provider, a list has faults or names GPUs that are unknown; or the price is ``wanted`` and
-    unknown.
+    Raises SearchSpaceError or SpecError if the price is impossible, the provider is unknown, a list
+    has errors or names unknown GPUs; or if the price is ``is_needed`` and unknown.
     """
     contract = request.one_contract or Contract.ON_DEMAND
-    given = _stated(request.price, gpu, contract, notes)
-    if given is not None and contract != Contract.OWNED:
-        if not 0 <= given < _MOST:
-            raise SearchSpaceError(f"The price is USD per GPU-hour, not {given}.")
-        stated = one_price(given / HOUR, "given", contract)
-        return replace(stated, provider=request.provider or "")
+    usd = _requested_price(request.price, gpu, contract, notes)
+    if usd is not None and contract != Contract.OWNED:
+        if not 0 <= usd < _MOST:
+            raise SearchSpaceError(f"The price is USD per GPU-hour, not {usd}.")
+        requested = one_price(usd / HOUR, "given", contract)
+        return replace(requested, provider=request.provider or "")
     path = _user_price_list(request, notes)
     _check_provider(request.provider, path, notes)
-    price = _price(request, gpu, path, notes)
+    price = _load_price(request, gpu, path, notes)
     if price is None:
-        reason = _unknown(request, gpu.name, path, notes)
-        if wanted:
+        reason = _missing_price_reason(request, gpu.name, path, notes)
+        if is_needed:
             raise SearchSpaceError(reason)
         notes.defaults["price"] = f"unknown ({reason.removesuffix('.')})"
         return None
@@ -181,27 +183,29 @@ def offer_of(request: Request, gpu: GpuSpec, wanted: bool, notes: PlanNotes) -> 
     return price
 
 
-def _stated(price: Stated | None, gpu: GpuSpec, contract: str, notes: PlanNotes) -> float | None:
-    """The USD that a request states of a GPU; a part that names the GPU and the contract first."""
-    catalogue, found = notes.catalogue, dict[bool, float]()
+def _requested_price(
+    price: Stated | None, gpu: GpuSpec, contract: str, notes: PlanNotes
+) -> float | None:
+    """The price of a GPU in a request [USD]; parts that name the GPU take precedence."""
+    catalogue, prices = notes.catalogue, dict[bool, float]()
     for part in price_parts(price_of_contract(price, contract)):
         name = part.gpu
         if not name or name == gpu.name or catalogue.find(SpecKind.GPUS, name).stem == gpu.name:
-            found[bool(name)] = part.usd
-    return found.get(True, found.get(False))
+            prices[bool(name)] = part.usd
+    return prices.get(True, prices.get(False))
 
 
 def _user_price_list(request: Request, notes: PlanNotes) -> Path | None:
-    """The list of the request, checked, and its digest noted with those of the others."""
+    """The request's price list, checked; the digest of all lists is noted."""
     folder = notes.catalogue.folder
-    own = None if request.prices is None else Path(request.prices).absolute()
-    files = [*([] if own is None else [own]), *notes.catalogue.price_files()]
+    user_list = None if request.prices is None else Path(request.prices).absolute()
+    files = [*([] if user_list is None else [user_list]), *notes.catalogue.price_files()]
     notes.digests["price lists"] = _digest(tuple(files))
-    asked = request.gpu if isinstance(request.gpu, tuple) else (request.gpu or "",)
-    has_files = any(word.endswith(".toml") for word in asked)  # whose GPUs no list can name
-    if own is not None and not has_files and (faults := unknown_gpus(own, folder)):
-        raise SpecError("\n".join(faults))
-    return own
+    gpu_names = request.gpu if isinstance(request.gpu, tuple) else (request.gpu or "",)
+    has_files = any(name.endswith(".toml") for name in gpu_names)  # whose GPUs no list can name
+    if user_list is not None and not has_files and (errors := unknown_gpus(user_list, folder)):
+        raise SpecError("\n".join(errors))
+    return user_list
 
 
 @cache_by_files
@@ -209,7 +213,7 @@ def _digest(files: tuple[Path, ...]) -> str:
     return digest(*files)
 
 
-def _price(
+def _load_price(
     request: Request, gpu: GpuSpec, user_folder: Path | None, notes: PlanNotes
 ) -> Price | None:
     if request.one_contract != Contract.OWNED:
@@ -228,10 +232,10 @@ def _price(
         share = 1.0  # a service runs as long as its contract
     if share is not None and share > 0:
         place[UTILIZATION] = Owned(value=share, low=share, high=share, source="given", date="")
-    if (usd := _stated(request.purchase_price, gpu, Contract.OWNED, notes)) is not None:
-        known = ownership_of(gpu.name, notes.catalogue.folder).get(PURCHASE_PRICE)
+    if (usd := _requested_price(request.purchase_price, gpu, Contract.OWNED, notes)) is not None:
+        listed = ownership_of(gpu.name, notes.catalogue.folder).get(PURCHASE_PRICE)
         place[PURCHASE_PRICE] = Owned(
-            value=usd, low=usd, high=usd, source="given", date="", gpus=known.gpus if known else 1
+            value=usd, low=usd, high=usd, source="given", date="", gpus=listed.gpus if listed else 1
         )
     names = assumed_figures(gpu, notes.catalogue, place)
     notes.assumed += [f"gpu ownership.{name}" for name in names]
@@ -243,56 +247,58 @@ def _price(
 def _check_provider(provider: str | None, user_folder: Path | None, notes: PlanNotes) -> None:
     if provider is None:
         return
-    known = providers_of(None, user_folder, notes.catalogue.folder)
-    if provider.strip().casefold() not in {name.casefold() for name in known}:
-        hint = did_you_mean(provider, known)
+    providers = providers_of(None, user_folder, notes.catalogue.folder)
+    if provider.strip().casefold() not in {name.casefold() for name in providers}:
+        hint = did_you_mean(provider, providers)
         raise SearchSpaceError(
-            f"No price list has the provider {provider!r}.{hint} Known: {', '.join(known)}."
+            f"No price list has the provider {provider!r}.{hint} Known: {', '.join(providers)}."
         )
 
 
-def _unknown(request: Request, gpu: str, user_folder: Path | None, notes: PlanNotes) -> str:
-    """Why there is no price, and which there are."""
+def _missing_price_reason(
+    request: Request, gpu: str, user_folder: Path | None, notes: PlanNotes
+) -> str:
+    """The reason for a missing price, and the contracts or providers with prices."""
     folder = notes.catalogue.folder
     if request.contract == Contract.OWNED:
         return (
             f"The purchase price or the power of {gpu} is unknown: give --purchase-price, or rows "
             f"in {OWNERSHIP} of --specs DIR."
         )
-    words = f" {request.contract}" if request.contract else ""
-    whose = f" by {request.provider}" if request.provider else ""
-    told = f"No list has a{words} price of {gpu}{whose}: give --price"
+    contract_text = f" {request.contract}" if request.contract else ""
+    provider_text = f" by {request.provider}" if request.provider else ""
+    message = f"No list has a{contract_text} price of {gpu}{provider_text}: give --price"
     contracts = contracts_of(gpu, folder, user_folder, request.provider)
     if contracts:
-        return f"{told}, or --contract {' or '.join(contracts)}."
+        return f"{message}, or --contract {' or '.join(contracts)}."
     if request.provider and (sellers := providers_of(gpu, user_folder, folder)):
-        more = " and others" if len(sellers) > _SHOWN else ""
-        return f"{told}; it is sold by {', '.join(sellers[:_SHOWN])}{more}."
-    return f"{told}."
+        others_text = " and others" if len(sellers) > _SHOWN else ""
+        return f"{message}; it is sold by {', '.join(sellers[:_SHOWN])}{others_text}."
+    return f"{message}."
 
 
-def _format_price(price: Price, asked: str | None) -> str:
-    """A price in words: what is typical, the range, and in brackets what that rests on."""
-    words = f"{price.value * HOUR:.2f} USD per GPU-hour"
+def _format_price(price: Price, contract: str | None) -> str:
+    """A price as text: typical value, range, and its source in brackets."""
+    text = f"{price.value * HOUR:.2f} USD per GPU-hour"
     if price.contract != Contract.ON_DEMAND:
-        words += f" {price.contract}"
-        words += "" if asked else " (none is on-demand)"
+        text += f" {price.contract}"
+        text += "" if contract else " (none is on-demand)"
     if price.provider:
-        words += f" of {price.provider}"
+        text += f" of {price.provider}"
     if price.contract == Contract.OWNED:
-        words += f" in use, {price.basis}"
+        text += f" in use, {price.basis}"
     if price.low < price.high:
-        words += f", {price.low * HOUR:.2f} to {price.high * HOUR:.2f}"
+        text += f", {price.low * HOUR:.2f} to {price.high * HOUR:.2f}"
     if price.on_demand is not None:
-        whose = "rent" if price.contract == Contract.OWNED else "of sellers who ask"
-        words += f", {whose} {price.on_demand * HOUR:.2f} on demand"
+        origin = "rent" if price.contract == Contract.OWNED else "of sellers who ask"
+        text += f", {origin} {price.on_demand * HOUR:.2f} on demand"
     if price.is_old:
-        words += f", {price.when}"
+        text += f", {price.when}"
     is_rent = price.offers > 1 and not price.basis
     basis = f"{price.offers} offers" if is_rent else price.source
     if is_rent and not price.provider:
         basis = f"median of the sellers of {basis}"
-    return f"{words} ({basis}{f', {price.when}' if price.when else ''})"
+    return f"{text} ({basis}{f', {price.when}' if price.when else ''})"
 
 
 DEFAULT_GPU = "a100-sxm-80gb"
@@ -306,7 +312,7 @@ _USUAL_HOST_SHARE = 2.5
 
 @record(kw_only=True)
 class PricedHardware:
-    """A GPU in its cluster, and on what terms it runs."""
+    """A GPU in its cluster, with price and operating terms."""
 
     machine: Machine
     site: OperatingTerms
@@ -315,7 +321,7 @@ class PricedHardware:
 def read_priced_hardware(
     request: Request, gpu: str | None, counts: tuple[int, ...], notes: PlanNotes, is_only: bool
 ) -> PricedHardware:
-    """The GPU ``gpu`` of a request; a price that is wanted must be known where it ``is_only``.
+    """The GPU ``gpu`` of a request; if it ``is_only``, a price that objectives need must be known.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
     """
@@ -328,8 +334,8 @@ def read_priced_hardware(
     cluster = with_network(with_nodes(cluster, request.gpus_per_node), request.network)
     if "cluster" in notes.defaults:
         notes.defaults["cluster"] = _default_cluster_note(cluster, request.network)
-    wanted = any("cost" in word for word in (*request.objectives, *request.constraints))
-    offer = offer_of(request, spec, wanted and is_only, notes)
+    needs_price = any("cost" in name for name in (*request.objectives, *request.constraints))
+    offer = offer_of(request, spec, needs_price and is_only, notes)
     if request.term_utilization is not None and not 0 < request.term_utilization <= 1:
         raise SearchSpaceError(
             "--utilization is the share of the hours signed for that has work: above 0, at most 1."
@@ -337,7 +343,7 @@ def read_priced_hardware(
     site = OperatingTerms(
         offer=offer,
         utilization=request.term_utilization,
-        currency=None if request.currency is None else _currency(request.currency, notes),
+        currency=None if request.currency is None else _parse_currency(request.currency, notes),
         contract=request.one_contract or Contract.ON_DEMAND,
         reliability=reliability_of(request, notes),
     )
@@ -367,39 +373,39 @@ def read_priced_hardware(
     )
 
 
-def _currency(word: str, notes: PlanNotes) -> Currency:
+def _parse_currency(text: str, notes: PlanNotes) -> Currency:
     """A currency at its shipped rate, or at the one in USD behind its code.
 
     Raises SearchSpaceError or SpecError if its rate is unknown or no number, or a list has faults.
     """
-    code, _, given = word.strip().upper().partition("=")
-    if not given:
+    code, _, rate_text = text.strip().upper().partition("=")
+    if not rate_text:
         try:
             return rate(code, notes.catalogue.folder)
         except ValueError as error:
             raise SearchSpaceError(f"--currency: {error}, or EUR=1.10 here.") from error
     try:
-        usd = float(given)
+        usd = float(rate_text)
     except ValueError:
         usd = 0.0
     if not 0 < usd < _MOST:
-        raise SearchSpaceError(f"--currency: {given!r} is not a number of USD, as in EUR=1.10.")
+        raise SearchSpaceError(f"--currency: {rate_text!r} is not a number of USD, as in EUR=1.10.")
     return Currency(code=code, usd=usd)
 
 
-def _note_kernels(gpu: GpuSpec, word: str, notes: PlanNotes) -> None:
-    """Say of a GPU that a ``word`` names where no publication tells what a GPU's products reach."""
-    provenance = notes.catalogue.load_gpu(word).provenance
+def _note_kernels(gpu: GpuSpec, gpu_name: str, notes: PlanNotes) -> None:
+    """Note an assumed matrix efficiency of the GPU that ``gpu_name`` names."""
+    provenance = notes.catalogue.load_gpu(gpu_name).provenance
     if is_assumed(provenance, "gemm.bf16.compute_fraction"):
         share = gpu.efficiency.gemm["bf16"].compute_fraction
         notes.defaults["kernels"] = (
-            f"products reach {share:.0%} of the peak of {gpu.name}: no published value"
+            f"matrix products reach {share:.0%} of the peak of {gpu.name}: no published value"
         )
 
 
-def every_count(most: int | None) -> tuple[int, ...]:
+def every_count(max_gpus: int | None) -> tuple[int, ...]:
     """The powers of two up to a cluster's end; without one, up to 16,384."""
-    return tuple(2**power for power in range((most or LARGEST_OF_ALL).bit_length()))
+    return tuple(2**power for power in range((max_gpus or LARGEST_OF_ALL).bit_length()))
 
 
 def gpu_counts(num_gpus: object) -> list[int]:
@@ -413,7 +419,7 @@ def gpu_counts(num_gpus: object) -> list[int]:
 def hardware(
     gpu_name: str | None, cluster_name: str | None, counts: list[int], notes: PlanNotes
 ) -> tuple[GpuSpec, ClusterSpec]:
-    """The GPU and its cluster; what nobody named goes into ``notes``.
+    """The GPU and its cluster; defaults go into ``notes``.
 
     Raises SpecError if one of them is unknown or faulty, or the cluster has other GPUs or fewer.
     """
@@ -444,7 +450,7 @@ def hardware(
 
 
 def _default_cluster_note(cluster: ClusterSpec, network: str | None = None) -> str:
-    """The nodes and the network of a cluster that nobody named."""
+    """A note on the nodes and the network of the default cluster."""
     origin = "the GPU's own links" if network is None else f"--network {network}"
     return (
         f"nodes of {cluster.gpus_per_node}, {cluster.scale_out.bandwidth * 8 / 1e9:g} Gbit/s "
@@ -452,34 +458,34 @@ def _default_cluster_note(cluster: ClusterSpec, network: str | None = None) -> s
     )
 
 
-def with_host_memory(cluster: ClusterSpec, gpu: GpuSpec, given: float | None) -> ClusterSpec:
-    """The cluster with the host memory of its nodes as given, or a GPU's share as assumed.
+def with_host_memory(cluster: ClusterSpec, gpu: GpuSpec, host_memory: float | None) -> ClusterSpec:
+    """The cluster with the requested host memory of a node [bytes], or an assumed share per GPU.
 
-    Raises SearchSpaceError if it is none.
+    Raises SearchSpaceError if it is not a possible size.
     """
-    if given is not None:
+    if host_memory is not None:
         if gpu.unified_memory:
             raise SearchSpaceError(
                 f"{gpu.name} and its host have one memory of {format_gib(gpu.memory_capacity)}: "
                 "leave out --host-memory."
             )
-        if not 0 < given < _MOST_HOST_MEMORY:
+        if not 0 < host_memory < _MOST_HOST_MEMORY:
             raise SearchSpaceError(
                 "--host-memory of a node is more than 0 and less than a million TB, such as 512GiB."
             )
-        return replace(cluster, host_memory=given)
-    known = gpu.host.memory_per_gpu if gpu.host is not None else None
-    if cluster.host_memory or cluster.host_memory_per_gpu or known or gpu.unified_memory:
+        return replace(cluster, host_memory=host_memory)
+    gpu_share = gpu.host.memory_per_gpu if gpu.host is not None else None
+    if cluster.host_memory or cluster.host_memory_per_gpu or gpu_share or gpu.unified_memory:
         return cluster
     return replace(cluster, host_memory_per_gpu=_USUAL_HOST_SHARE * gpu.memory_capacity)
 
 
 def with_nodes(cluster: ClusterSpec, gpus_per_node: int | None) -> ClusterSpec:
-    """The cluster with so many GPUs in a node.
+    """The cluster with the requested number of GPUs in a node.
 
-    The fabric joins those of a node, unless it joined GPUs of several nodes before.
+    The fast fabric connects the GPUs of a node, or still those of several nodes.
 
-    Raises SearchSpaceError if no node has so many.
+    Raises SearchSpaceError if no node has that many.
     """
     if gpus_per_node is None or gpus_per_node == cluster.gpus_per_node:
         return cluster
@@ -494,9 +500,9 @@ def with_nodes(cluster: ClusterSpec, gpus_per_node: int | None) -> ClusterSpec:
 
 
 def with_links(gpu: GpuSpec, cluster: ClusterSpec, request: Request) -> tuple[GpuSpec, ClusterSpec]:
-    """A GPU and a cluster whose links reach given shares of their bandwidth.
+    """A GPU and a cluster with links at the requested shares of their bandwidth.
 
-    Raises SearchSpaceError if a share is none.
+    Raises SearchSpaceError if a share is invalid.
     """
     name, up, out = "intra_node_efficiency", cluster.scale_up, cluster.scale_out
     inside = share_of_peak(request.intra_node_efficiency, "byte/s", up.bandwidth, name)
@@ -510,23 +516,23 @@ def with_links(gpu: GpuSpec, cluster: ClusterSpec, request: Request) -> tuple[Gp
 
 
 def share_of_peak(
-    given: float | str | None, dimension: str, peak: float, name: str
+    efficiency: float | str | None, dimension: str, peak: float, name: str
 ) -> float | None:
-    """A share of a peak, given as a fraction or as an achieved rate with its unit.
+    """A share of a peak, from a fraction or an achieved rate with its unit; None: unspecified.
 
     Raises SearchSpaceError if it is neither, or not in (0, 1].
     """
-    if given is None:
+    if efficiency is None:
         return None
-    if isinstance(given, str):
+    if isinstance(efficiency, str):
         try:
-            share = parse_quantity(given, dimension) / peak
+            share = parse_quantity(efficiency, dimension) / peak
         except ValueError as error:
             raise SearchSpaceError(f"{name}: {error}.") from error
     else:
-        share = given
+        share = efficiency
     if not 0 < share <= 1:
         raise SearchSpaceError(
-            f"{name} = {given} is {share:.4g} of the peak; it must be above 0 and at most 1."
+            f"{name} = {efficiency} is {share:.4g} of the peak; it must be above 0 and at most 1."
         )
     return share

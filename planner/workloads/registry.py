@@ -10,7 +10,7 @@ from planner.errors import SearchSpaceError, did_you_mean
 if TYPE_CHECKING:
     from planner.workloads.workload import Workload
 
-# Each is read when it is asked for: a search of training needs no module of serving.
+# Modules are imported on first use: a search of training imports no module of serving.
 _SHIPPED = {
     "train": ("planner.workloads.training_workload", "TRAIN"),
     "inference": ("planner.workloads.serving_workload", "INFERENCE"),
@@ -21,7 +21,7 @@ _REGISTERED: dict[str, Workload] = {}
 
 
 def register(workload: Workload) -> None:
-    """Let a workload be asked for by its name; its terms are those that name it."""
+    """Register a workload under its name."""
     _REGISTERED[workload.name] = workload
 
 
@@ -31,14 +31,14 @@ def workload_names() -> tuple[str, ...]:
 
 
 def as_workload_name(name: str) -> str:
-    """The name, if it is that of a workload.
+    """The name of a workload, checked.
 
     Raises SearchSpaceError if it is not.
     """
-    known = workload_names()
-    if name not in known:
-        hint = did_you_mean(name, known)
-        raise SearchSpaceError(f"Unknown workload {name!r}.{hint} Known: {', '.join(known)}.")
+    names = workload_names()
+    if name not in names:
+        hint = did_you_mean(name, names)
+        raise SearchSpaceError(f"Unknown workload {name!r}.{hint} Known: {', '.join(names)}.")
     return name
 
 

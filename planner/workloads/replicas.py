@@ -65,10 +65,10 @@ _BLOCK_ROWS = 2**16
 
 @record(kw_only=True)
 class ReplicaSource(ServingSource):
-    """Replicas on one GPU with one engine: on the GPUs given, or as many as the rate needs.
+    """Replicas on one GPU with one engine: on fixed GPUs, or as many as the rate needs.
 
-    ``sure_share``: of the rate that is predicted, what is counted on. ``waits``: requests at once
-    are a load that was given, so that those for which there is no room wait for it.
+    ``sure_share``: share of the predicted rate that plans count on. ``waits``: the concurrency is
+    an offered load; requests that do not fit in memory wait.
     """
 
     setting: ServingSetting
@@ -84,7 +84,7 @@ class ReplicaSource(ServingSource):
 
     @property
     def question_columns(self) -> Mapping[str, Value]:
-        """The tokens of a request, and what a GPU costs."""
+        """The tokens of a request, and the price of a GPU."""
         prefill = {f"prefill_{name}": value for name, value in OperatingTerms().columns.items()}
         return {**super().question_columns, **prefill}
 
@@ -95,18 +95,18 @@ class ReplicaSource(ServingSource):
     def possible(
         self, block: ServingConfigurations
     ) -> tuple[ServingConfigurations, CodeArray | None, IndexArray]:
-        """The mesh without what rules or the memory reject altogether.
+        """The mesh without the values that rules or the memory always reject.
 
-        Where nothing fits, what only the memory rejects stays: it tells how far it is from
-        fitting.
+        If nothing fits, configurations that only the memory rejects stay: they show how much
+        memory is missing.
         """
         number = len(self.rules)
         possible, _, dropped = possible_mesh(block, self.broken(block), number)
         if not possible.size:
             return possible, None, dropped
         with np.errstate(divide="ignore", invalid="ignore"):
-            held = self.filled(possible)
-            codes = serving_rejections(self.setting, held, serving_memory(self.setting, held))
+            filled = self.filled(possible)
+            codes = serving_rejections(self.setting, filled, serving_memory(self.setting, filled))
         if not (codes == 0).any():
             return possible, None, dropped
         fitting, left, too_large = possible_mesh(possible, codes, number)
@@ -117,18 +117,18 @@ class ReplicaSource(ServingSource):
     ) -> Replicas:
         """Predictions of every configuration, multiplied by its replicas.
 
-        ``broken`` is what rejects them, the memory included, where `possible` told it.
+        ``broken``: codes of what rejects them, the memory included, as `possible` returns them.
         """
-        held = self.filled(configurations)
-        estimate = evaluate_serving(self.setting, held, broken)
+        filled = self.filled(configurations)
+        estimate = evaluate_serving(self.setting, filled, broken)
         if self.setting.workload.reuse is not None:
             estimate = self._reusing(estimate)
         # At a rate, those that have no room are in what piles up.
-        if held is not configurations and self.setting.workload.request_rate is None:
+        if filled is not configurations and self.setting.workload.request_rate is None:
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 served = served_at_concurrency(self.setting, configurations, estimate.memory)
             estimate = replace(estimate, served=served)
-        found = Replicas(
+        replicas = Replicas(
             source=self,
             configurations=configurations,
             rejected_by=estimate.rejected_by,
@@ -136,10 +136,10 @@ class ReplicaSource(ServingSource):
             promises=self._promises(estimate),
         )
         # What a number of requests at a rate meets is no share of what clients who wait meet.
-        return found if self.setting.workload.num_requests is None else found.at_load
+        return replicas if self.setting.workload.num_requests is None else replicas.at_load
 
     def _reusing(self, estimate: ServingEstimate) -> ServingEstimate:
-        """The estimate where each configuration finds what its own caches keep at its capacity."""
+        """The estimate with the prefix-cache hits of each configuration at its capacity."""
 
         def again(prefixes: PrefixHits) -> ServingEstimate:
             setting = replace(self.setting, prefixes=prefixes)
@@ -148,7 +148,7 @@ class ReplicaSource(ServingSource):
         return in_agreement(estimate, again, self._prefixes)
 
     def _prefixes(self, estimate: ServingEstimate) -> PrefixHits:
-        """What is found where all places of an estimate are taken."""
+        """The prefix-cache hits with all batch slots of an estimate in use."""
         c, promises = estimate.configurations, self._promises(estimate)
         load = ReplicaLoad(
             replicas=promises.num_gpus / c.replica_gpus,
@@ -160,11 +160,11 @@ class ReplicaSource(ServingSource):
 
     @property
     def without_waiting(self) -> ReplicaSource:
-        """The same source where every request must find room at once."""
+        """The source in which all requests must fit in memory at once."""
         return replace(self, waits=False)
 
     def filled(self, configurations: ServingConfigurations) -> ServingConfigurations:
-        """What engines hold at once: where requests wait, as many as they have room for."""
+        """The configurations with the concurrency that fits in the KV cache, if requests wait."""
         if not self.waits:
             return configurations
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -181,12 +181,15 @@ class ReplicaSource(ServingSource):
         work, makespan, rate = self.setting.workload, None, served.request_rate
         if work.num_requests is not None and work.request_rate is None:
             at_once = self.setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
-            running, each = np.minimum(c.concurrency, at_once), work.num_requests / replicas
+            running, requests_per_replica = (
+                np.minimum(c.concurrency, at_once),
+                work.num_requests / replicas,
+            )
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                reported = share_until_the_end(self.setting, served, running, each)
+                reported = share_until_the_end(self.setting, served, running, requests_per_replica)
                 # As a benchmark reports it, until its last answer.
                 rate = rate * reported
-                makespan = each / rate
+                makespan = requests_per_replica / rate
         return ServiceLevels(
             num_gpus=num_gpus,
             request_rate=rate * replicas,
@@ -206,30 +209,30 @@ class Replicas(Deployments):
 
     @property
     def setting(self) -> ServingSetting:
-        """The machine, model, engine and requests, with what is found of earlier ones."""
+        """The machine, model, engine and requests, with their prefix-cache hits."""
         return self.estimate.setting
 
     def moved(self, source: ReplicaSource) -> Replicas:
-        """The same replicas on other terms: no prediction depends on them."""
+        """The replicas with other operating terms, on which no prediction depends."""
         price = source.site.rate(self.num_gpus)
         return replace(self, source=source, promises=replace(self.promises, price=price))
 
     def percentile(self, quantity: str, share: float) -> FloatArray:
-        """What a share of the requests does not exceed of a time [s]; of a number of requests
-        that end together, none is answered after the last."""
-        found, makespan = percentile(self.estimate, quantity, share), self.promises.makespan
+        """The percentile of a time [s] over the requests, at a ``share`` of them; bounded by the
+        makespan of a number of requests."""
+        seconds, makespan = percentile(self.estimate, quantity, share), self.promises.makespan
         if makespan is None or quantity == "time_per_output_token":
-            return found
-        return np.minimum(found, makespan)
+            return seconds
+        return np.minimum(seconds, makespan)
 
     @property
     def held(self) -> ServingConfigurations:
-        """The configurations with what is in memory at once, where requests wait for room."""
+        """The configurations with the concurrency that fits in memory, if requests wait."""
         return self.estimate.configurations
 
     @property
     def in_flight(self) -> FloatArray:
-        """Requests that are in a replica at once; of a number at a rate, with those that wait."""
+        """Requests in a replica at once; with a number of requests, waiting ones included."""
         if self.promises.offered is not None and self.promises.makespan is not None:
             replicas = self.num_gpus / self.configurations.replica_gpus
             return np.asarray(self.request_rate * self.request_latency / replicas)
@@ -249,16 +252,16 @@ class Replicas(Deployments):
 
     @property
     def last_answer(self) -> FloatArray:
-        """Seconds of an answer beside fewer and fewer others, and no prompts."""
+        """Seconds of an answer while the batch empties and no prompts arrive."""
         return emptying_answer(self.setting, self.estimate.served)
 
     def token_time_at_rate(self, rate: float) -> FloatArray:
-        """Seconds per output token where so many requests come in a second."""
-        each = rate * self.configurations.replica_gpus / self.num_gpus
-        return token_time_at_rate(self.setting, self.configurations, each)
+        """Seconds per output token at a request rate [1/s]."""
+        replica_rate = rate * self.configurations.replica_gpus / self.num_gpus
+        return token_time_at_rate(self.setting, self.configurations, replica_rate)
 
     def at_rate(self, rate: float) -> Replicas:
-        """The same replicas where so many requests come in a second, shared evenly."""
+        """The replicas at a request rate [1/s], shared evenly."""
         c, estimate, setting = self.held, self.estimate, self.setting
         replicas = self.num_gpus / c.replica_gpus
         at_once = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
@@ -282,15 +285,17 @@ class Replicas(Deployments):
         return replace(self, estimate=estimate, promises=promises)
 
     def complexity_at(self, rows: IndexArray) -> IndexArray:
-        """How much about some plans is unusual: 0 for the plainest."""
+        """The complexity of some plans; 0: the simplest."""
         num_gpus = self.at(self.num_gpus, rows)
         return replica_complexity(self.setting, self.configurations.rows(rows), num_gpus)
 
     @property
     def memory(self) -> tuple[Need, Need]:
-        """What is needed of the host's memory for a GPU, and of the fullest GPU's own."""
-        memory, held = self.estimate.memory, self.estimate.configurations
-        return needed_memory(self.setting, memory, held, cache_of(memory, held.concurrency))
+        """Needed and usable bytes: host memory per GPU, and memory of the fullest GPU."""
+        memory, configurations = self.estimate.memory, self.estimate.configurations
+        return needed_memory(
+            self.setting, memory, configurations, cache_of(memory, configurations.concurrency)
+        )
 
     def fit_probability_at(self, rows: IndexArray) -> FloatArray:
         """The probability that the fullest GPU of some plans has the memory it needs."""
@@ -305,27 +310,27 @@ class Replicas(Deployments):
 
     @property
     def outlay(self) -> FloatArray | None:
-        """USD for one term of all GPUs, or for buying them; None where none is signed for."""
+        """USD for one contract term of all GPUs, or for buying them; None: no term."""
         return outlay(self.source.site, self.num_gpus)
 
     @property
     def prompt_price(self) -> FloatArray:
         """The price of all GPUs for the share of their time that computes prompts [USD/s]; all of
-        it where there is nothing else to pay."""
+        it if nothing is generated."""
         if self.setting.workload.embeds:
             return self.promises.price
         return self.promises.price * self.estimate.served.utilization
 
     @property
     def caches(self) -> PrefixCaches:
-        """The caches of prefixes, at what is answered."""
+        """The prefix caches, at the answered rate."""
         replicas = self.num_gpus / self.held.replica_gpus
         load = ReplicaLoad(replicas=replicas, rate=self.request_rate, running=self.in_flight)
         return caches_at(self.setting, self.held, self.estimate.memory, load)
 
     @property
     def cache_sizes(self) -> tuple[FloatArray, ...]:
-        """Bytes of each, with those of its host and its drives."""
+        """Bytes of each prefix cache, with host memory and drives."""
         return cache_sizes(self.setting, self.estimate.memory)
 
     @property

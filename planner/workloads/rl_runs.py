@@ -1,4 +1,4 @@
-"""Steps of reinforcement learning as candidates: what is predicted of each, its columns."""
+"""Steps of reinforcement learning as candidates: their predictions and columns."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from planner.workloads.workload import format_parameter_column, repeated, term_c
 _BLOCK_ROWS = 2**20
 _CACHE, _HOST, _FULL = (np.int8(len(RL_RULES) + more) for more in range(3))
 _SPLITS = 128
-"""Splits of the GPUs that are tried at most, where nobody names one."""
+"""Most splits of the GPUs to try, if the request sets none."""
 SIDES = ("trainer", "rollout")
 """What a step waits for."""
 
@@ -77,33 +77,35 @@ class RlSource(Source):
 
     @property
     def pace(self) -> Hashable:
-        """How often runs are interrupted there, and what that takes."""
+        """The rate of interruptions of runs on this hardware, and their cost in time."""
         return self.site.reliability, self.site.contract
 
     @property
     def question_columns(self) -> Mapping[str, Value]:
-        """The answers of a step, and what a GPU costs."""
+        """The answers of a step, and the price of a GPU."""
         work = self.setting.workload
-        told: dict[str, Value] = {
+        answers: dict[str, Value] = {
             name: getattr(work, name)
             for name in terms_of("rl", "question").keys() - AdapterSetup.__dataclass_fields__
             if isinstance(getattr(work, name, None), int | float)
         }
-        told["micro_batch_tokens"] = work.micro_batch_tokens or None  # not specified
+        answers["micro_batch_tokens"] = work.micro_batch_tokens or None  # not specified
         failures: dict[str, Value] = {"reliability": self.site.reliability.name}
-        return {**told, **failures, **self.site.columns, **self.site.grounds}
+        return {**answers, **failures, **self.site.columns, **self.site.grounds}
 
     def _confidence(self, num_gpus: float) -> Confidence | None:
-        """Where 90 % of published steps like these are, of all steps with failures."""
+        """The 90 % intervals from published steps; the calendar time with failures."""
         setting, gpu = self.setting, self.setting.machine.gpu
         kind = "moe" if has_experts(setting.model) else "dense"
         rollouts = setting.rollouts
-        own = FittedSteps(runs=rollouts.calibration_runs, error=rollouts.calibration_error)
-        told = own if gpu.name in rollouts.calibration_gpus and own.runs else None
-        sure = rl_confidence(setting.framework.name, gpu.name, gpu_class(gpu), kind, told)
+        fitted = FittedSteps(runs=rollouts.calibration_runs, error=rollouts.calibration_error)
+        calibration = fitted if gpu.name in rollouts.calibration_gpus and fitted.runs else None
+        confidence = rl_confidence(
+            setting.framework.name, gpu.name, gpu_class(gpu), kind, calibration
+        )
         failures = calendar_factors(setting.packed, self.site, num_gpus)
-        together = range_of_product(sure.factors["step_time"], failures)
-        return replace(sure, factors={**sure.factors, "calendar_time": together})
+        together = range_of_product(confidence.factors["step_time"], failures)
+        return replace(confidence, factors={**confidence.factors, "calendar_time": together})
 
     def broken(self, configurations: RlConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
@@ -113,23 +115,25 @@ class RlSource(Source):
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             trainer = broken_rule(setting.packed, full_batches(setting, c))
             engine = broken_serving_rule(setting.serving, c.engine(np.zeros(()), np.ones(()), 1.0))
-        for found, before in (
+        for part_codes, before in (
             (trainer, len(RL_ONLY_RULES)),
             (engine, len(RL_ONLY_RULES) + len(RULES)),
         ):
-            numbered = np.where(found > 0, found + np.int8(before), np.int8(0)).astype(np.int8)
+            numbered = np.where(part_codes > 0, part_codes + np.int8(before), np.int8(0)).astype(
+                np.int8
+            )
             codes = np.where(codes > 0, codes, numbered)
         return codes
 
     def judged(self, configurations: RlConfigurations, broken: CodeArray | None = None) -> RlRuns:
-        """Predictions; ``broken`` is that of the configurations where it is known already."""
+        """Predictions of the configurations; ``broken``: the result of `broken`, if computed."""
         codes = self.broken(configurations) if broken is None else broken
         step = evaluate_rl(self.setting, configurations)
         machine = self.setting.machine
-        room = machine.host_room(configurations.num_gpus)
+        host_capacity = machine.host_room(configurations.num_gpus)
         for number, bad in (
             (_CACHE, ~step.rollout.fits),
-            (_HOST, (step.host_memory > 0) & ~(step.host_memory <= room)),
+            (_HOST, (step.host_memory > 0) & ~(step.host_memory <= host_capacity)),
             (_FULL, ~(step.peak_memory <= machine.gpu.allocatable_memory)),
         ):
             codes = np.where((codes == 0) & bad, number, codes)
@@ -152,13 +156,16 @@ class RlRuns(Candidates):
 
     @property
     def memory(self) -> tuple[Need, Need]:
-        """What is needed of the host's memory for a GPU, and of the fullest GPU's own."""
+        """Needed and usable bytes: host memory per GPU, and memory of the fullest GPU."""
         machine = self.source.setting.machine
-        room = machine.host_room(self.num_gpus)
-        return (self.step.host_memory, room), (self.peak_memory, machine.gpu.allocatable_memory)
+        host_capacity = machine.host_room(self.num_gpus)
+        return (self.step.host_memory, host_capacity), (
+            self.peak_memory,
+            machine.gpu.allocatable_memory,
+        )
 
     def complexity_at(self, rows: IndexArray) -> IndexArray:
-        """How much about some plans is unusual: what is not on the same GPUs, or never waits."""
+        """The complexity of some plans: separate GPUs and stale weights count as unusual."""
         c = self.configurations.rows(rows)
         steps = [
             (len(Placement), c.placement),
@@ -192,7 +199,7 @@ class RlRuns(Candidates):
 
     @property
     def samples_per_s(self) -> FloatArray:
-        """The same per second."""
+        """Trained answers per second."""
         return self.samples_per_step / self.step_time
 
     @property
@@ -204,7 +211,7 @@ class RlRuns(Candidates):
 
     @property
     def tokens_per_s_per_gpu(self) -> FloatArray:
-        """The same of each GPU."""
+        """Trained tokens per second and GPU."""
         return self.throughput / self.num_gpus
 
     @property
@@ -220,7 +227,7 @@ class RlRuns(Candidates):
 
     @property
     def calendar_time(self) -> FloatArray:
-        """The same with interruptions, checkpoints and stragglers, as training has them."""
+        """Seconds of all steps with interruptions, checkpoints and stragglers, as in training."""
         return self.run.calendar_time
 
     @property
@@ -265,30 +272,32 @@ class RlRuns(Candidates):
 
     @property
     def trainer_idle(self) -> FloatArray:
-        """Share of the step in which the GPUs that train do nothing."""
+        """Share of the step in which the trainer's GPUs are idle."""
         return self.step.trainer_idle
 
     @property
     def rollout_idle(self) -> FloatArray:
-        """Share of the step in which the GPUs that generate do nothing."""
+        """Share of the step in which the engine's GPUs are idle."""
         return self.step.rollout_idle
 
     def moved(self, source: RlSource) -> RlRuns:
-        """The same runs on other terms: no prediction depends on them."""
+        """The runs with other operating terms, on which no prediction depends."""
         return replace(self, source=source)
 
     def otherwise(self, **values: Values) -> RlRuns:
-        """The first configuration with other values of parameters, several of one of them."""
-        one = self.configurations.rows(np.array([0]))
-        return self.source.judged(replace(one, **values))  # type: ignore[arg-type]
+        """The first configuration, evaluated with other values; one parameter may have several."""
+        single_row = self.configurations.rows(np.array([0]))
+        return self.source.judged(replace(single_row, **values))  # type: ignore[arg-type]
 
     def fastest_split(self) -> tuple[float, float]:
-        """GPUs that train of the fastest split in whole nodes, all else as it is, and its step [s].
+        """Trainer GPUs of the fastest split in whole nodes, and its step time [s].
 
-        The own split where no other is faster.
+        The current split if no other is faster; other parameters are unchanged.
         """
-        own, total = first(self.configurations.trainer_gpus), int(first(self.num_gpus))
-        trains = np.array([own, *splits(total, self.source.setting.machine.cluster.gpus_per_node)])
+        current, total = first(self.configurations.trainer_gpus), int(first(self.num_gpus))
+        trains = np.array(
+            [current, *splits(total, self.source.setting.machine.cluster.gpus_per_node)]
+        )
         runs = self.otherwise(train_gpus=trains)
         possible = np.broadcast_to(runs.rejected_by == 0, trains.shape)
         times = np.where(possible, runs.step_time, np.inf)
@@ -303,7 +312,7 @@ class RlRuns(Candidates):
 
     @property
     def bottleneck(self) -> CodeArray:
-        """The number among ``SIDES`` of what takes longer."""
+        """The index in ``SIDES`` of the slower side."""
         return np.asarray(self.step.rollout_is_longer, dtype=np.int8)
 
     @property
@@ -312,13 +321,13 @@ class RlRuns(Candidates):
         return self.step.fullest_phase
 
     def columns(self) -> Columns:
-        """Configuration, predictions, the step by phase, what is idle."""
+        """Columns of configuration, predictions, time by phase, and idle shares."""
         c, shape = self.configurations, self.shape
-        known = terms_of("rl", "result", "limit", "objective")
-        words = {"bottleneck": SIDES, "fullest_phase": MEMORY_PHASES}
+        terms = terms_of("rl", "result", "limit", "objective")
+        labels_by_column = {"bottleneck": SIDES, "fullest_phase": MEMORY_PHASES}
         holders = type(self), RunCost
-        names = [name for name in known if any(hasattr(one, name) for one in holders)]
-        without = {"num_gpus", "throughput", *words}
+        names = [name for name in terms if any(hasattr(holder, name) for holder in holders)]
+        without = {"num_gpus", "throughput", *labels_by_column}
         numbers = term_columns([name for name in names if name not in without], self, self.run)
         numbers |= {f"time_{name}_s": self.step.times[name] for name in PHASES}
         memory = zip(MEMORY_PHASES, self.step.phase_memory, strict=True)
@@ -329,8 +338,8 @@ class RlRuns(Candidates):
         table["train_gpus"] = broadcast_flat(trains, shape).astype(int).tolist()
         table["rollout_gpus"] = broadcast_flat(c.rollout_gpus, shape).astype(int).tolist()
         texts = {
-            name: [each[code] for code in broadcast_flat(getattr(self, name), shape)]
-            for name, each in words.items()
+            name: [labels[code] for code in broadcast_flat(getattr(self, name), shape)]
+            for name, labels in labels_by_column.items()
         }
         hidden = broadcast_flat(self.step.hidden_phases, shape)
         texts["hidden_phases"] = [" ".join(HIDDEN[number]) for number in hidden]

@@ -96,7 +96,7 @@ _CAP = 4
 # Of answers to questions of mathematics and code.
 _VARIATION = 0.8
 _NODES = "nodes"
-"""What a space says of ``train_gpus`` where all multiples of a node are tried."""
+"""The value of ``train_gpus`` in a space that tries all multiples of a node."""
 _RL_ONLY_PARAMETERS = tuple(name for name in RlConfigurations.names() if name not in NAMES)
 _ADAPTED = AdapterSetup.__dataclass_fields__
 _LEARNING = terms_about("learning_setting")
@@ -112,30 +112,30 @@ def ask_rl(request: Request, catalogue: Catalogue, notes: PlanNotes) -> Workload
     model = catalogue.load_model(str(request.model))
     notes.copy(str(request.model), model.name)
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
-    given = request.space
+    space_name = request.space
     return WorkloadQuestion(
         request=request,
         model=model,
-        work=_work(request, model, notes),
+        work=_make_step(request, model, notes),
         counts=tuple(sorted(set(gpu_counts(request.num_gpus)))),
-        space=(_SPACE, "default") if given is None else (given, None),
+        space=(_SPACE, "default") if space_name is None else (space_name, None),
         profile=("nemo-rl", "most published steps are of it; --framework all compares")
-        if given in (None, SINGLE)
+        if space_name in (None, SINGLE)
         else (None, "of the space"),
     )
 
 
-def _work(request: Request, model: ModelSpec, notes: PlanNotes) -> RlWorkload:
-    """The step that is asked for; what nobody said is noted."""
+def _make_step(request: Request, model: ModelSpec, notes: PlanNotes) -> RlWorkload:
+    """The requested step; defaults are noted."""
     values: dict[str, object] = {
         name: getattr(request, name)
         for name in terms_of("rl", "question")
         if name in RlWorkload.__dataclass_fields__
     }
-    for name, usual in _USUAL.items():
+    for name, default in _USUAL.items():
         if values[name] is None:
-            values[name] = usual
-            notes.defaults[name] = f"{usual:,} (default)"
+            values[name] = default
+            notes.defaults[name] = f"{default:,} (default)"
     mean = int(str(values["output_tokens"]))
     if values["output_cap"] is None:
         values["output_cap"] = cap = _CAP * mean
@@ -146,9 +146,9 @@ def _work(request: Request, model: ModelSpec, notes: PlanNotes) -> RlWorkload:
             f"{_VARIATION:g} (usual of answers that reason; an --output-cap at the mean makes "
             "all equally long)"
         )
-    words = ", ".join(Algorithm)
+    algorithms = ", ".join(Algorithm)
     if str(request.algorithm) not in list(Algorithm):
-        raise SpecError(f"Unknown algorithm {request.algorithm!r}. Known: {words}.")
+        raise SpecError(f"Unknown algorithm {request.algorithm!r}. Known: {algorithms}.")
     algorithm = Algorithm(str(request.algorithm))
     if values["reference_model"] is None:
         values["reference_model"] = algorithm is not Algorithm.DAPO
@@ -162,24 +162,24 @@ def _work(request: Request, model: ModelSpec, notes: PlanNotes) -> RlWorkload:
     if request.max_steps is None:
         notes.defaults["max_steps"] = f"{_STEPS:,}, for which time and cost are shown (default)"
     work = check_spec(RlWorkload, values, where="the step")
-    _check(work, model)
+    _check_step(work, model)
     return work
 
 
 def _adapter_sync(request: Request, *, is_frozen: bool) -> AdapterSync | None:
-    """What of adapters the engine is given, where the request says so."""
-    given = request.adapter_sync
-    if given is None:
+    """The weights that the engine gets of adapters; None: not specified."""
+    requested = request.adapter_sync
+    if requested is None:
         return None
     if not is_frozen:
-        raise SpecError("adapter_sync says how adapters get to the engine: give --adapter lora.")
-    if given not in list(AdapterSync):
-        raise SpecError(f"Unknown adapter_sync {given!r}. Known: {', '.join(AdapterSync)}.")
-    return AdapterSync(given)
+        raise SpecError("adapter_sync needs an adapter: give --adapter lora.")
+    if requested not in list(AdapterSync):
+        raise SpecError(f"Unknown adapter_sync {requested!r}. Known: {', '.join(AdapterSync)}.")
+    return AdapterSync(requested)
 
 
-def _check(work: RlWorkload, model: ModelSpec) -> None:
-    if not any(each.causal for each in model.attentions):
+def _check_step(work: RlWorkload, model: ModelSpec) -> None:
+    if not any(attention.causal for attention in model.attentions):
         raise SpecError(f"{model.name} generates no answers: name a model that does.")
     if work.output_cap < work.output_tokens:
         raise SpecError(
@@ -209,11 +209,11 @@ def _sources(scene: HardwareScenario) -> list[Source]:
             f"{profile.name} generates no answers: name a --framework that does (verl, nemo-rl, "
             "openrlhf, slime, trl, prime-rl)."
         )
-    if why := _lacking(question.work, rollouts):
-        raise SearchSpaceError(f"{profile.name} {why}")
+    if reason := _unsupported_part(question.work, rollouts):
+        raise SearchSpaceError(f"{profile.name} {reason}")
     work = with_expert_adapters(question.work, question.request, question.model, profile)
-    word = _engine(scene, profile.name, rollouts)
-    engine = place.machine.catalogue.load_engine(word).spec
+    engine_name = _choose_engine(scene, profile.name, rollouts)
+    engine = place.machine.catalogue.load_engine(engine_name).spec
     engine = engine_on(engine, place.machine.gpu, offline=True)
     engine = with_options(generating(engine, rollouts), question.request)
     setting = RlSetting(
@@ -222,7 +222,7 @@ def _sources(scene: HardwareScenario) -> list[Source]:
         framework=profile,
         engine=engine,
         workload=work,
-        engine_word=word,
+        engine_word=engine_name,
     )
     batch = question.request.global_batch_size or question.work.samples
     settings = {"global_batch_size": batch, **question.request.settings}
@@ -237,20 +237,21 @@ def _sources(scene: HardwareScenario) -> list[Source]:
     ]
 
 
-def _engine(scene: HardwareScenario, framework: str, rollouts: RolloutProfile) -> str:
+def _choose_engine(scene: HardwareScenario, framework: str, rollouts: RolloutProfile) -> str:
     """The engine that generates: the framework's, or another that it has."""
-    known = (rollouts.engine, *rollouts.engines)
-    given = scene.question.request.engine or rollouts.engine
-    if not isinstance(given, str):
+    engine_names = (rollouts.engine, *rollouts.engines)
+    engine_name = scene.question.request.engine or rollouts.engine
+    if not isinstance(engine_name, str):
         raise SearchSpaceError("One engine generates the answers: name one with --engine.")
     catalogue = scene.place.machine.catalogue
-    by_name = {catalogue.load_engine(word).spec.name: word for word in known}
-    word = by_name.get(given, given)
-    if word not in known:
+    by_name = {catalogue.load_engine(spec_name).spec.name: spec_name for spec_name in engine_names}
+    spec_name = by_name.get(engine_name, engine_name)
+    if spec_name not in engine_names:
         raise SearchSpaceError(
-            f"{framework} does not generate with {given}: it has {' and '.join(known)}."
+            f"{framework} does not generate with {engine_name}: it has "
+            f"{' and '.join(engine_names)}."
         )
-    return word
+    return spec_name
 
 
 def generating(engine: EngineProfile, rollouts: RolloutProfile) -> EngineProfile:
@@ -258,26 +259,26 @@ def generating(engine: EngineProfile, rollouts: RolloutProfile) -> EngineProfile
     return limited(engine, rollouts.max_num_seqs) if rollouts.max_num_seqs else engine
 
 
-def _lacking(work: RlWorkload, rollouts: RolloutProfile) -> str:
-    """What of the work a framework does not train on generated answers; empty where all."""
+def _unsupported_part(work: RlWorkload, rollouts: RolloutProfile) -> str:
+    """The part of the work that a framework cannot train on generated answers; empty: none."""
     if work.is_frozen and work.adapter not in rollouts.adapters:
-        known = " and ".join(rollouts.adapters) or "no adapters"
+        supported = " and ".join(rollouts.adapters) or "no adapters"
         return (
-            f"trains {known} on generated answers, not {work.adapter}: --framework all compares "
-            "those that do."
+            f"trains {supported} on generated answers, not {work.adapter}: --framework all "
+            "compares those that do."
         )
     if work.critic and not rollouts.critic:
         return (
-            f"trains no critic beside the policy, as {work.algorithm} with one needs: --algorithm "
-            "grpo, rloo or dapo without --critic, or --framework all for those that do."
+            f"trains no critic, which {work.algorithm} needs here: choose --algorithm grpo, rloo "
+            "or dapo without --critic, or compare others with --framework all."
         )
     return ""
 
 
 def _suits(question: WorkloadQuestion, framework: FrameworkProfile) -> bool:
-    """Whether a framework generates answers and trains what is asked for on them."""
+    """Whether a framework generates answers and can train the requested step on them."""
     rollouts = framework.rollouts
-    return rollouts is not None and not _lacking(question.work, rollouts)
+    return rollouts is not None and not _unsupported_part(question.work, rollouts)
 
 
 def rl_mesh(
@@ -285,21 +286,23 @@ def rl_mesh(
 ) -> OpenMesh[RlConfigurations]:
     """All combinations of the values of trainer, engine and placement.
 
-    Placements that rules exclude are left out where there are others.
+    Placements that rules exclude are left out if there are others.
 
     Raises SearchSpaceError if a parameter or a value is unknown, or there is no value left.
     """
     kind = RlConfigurations
     refuse_unknown(space, settings, kind.names(), derived=("rollout_gpus", "data_parallel"))
-    said = {**space.parameters, **settings}
-    if coded_values("micro_batch_size", as_values(said.get("micro_batch_size", 1), {})) != [1]:
+    parameter_values = {**space.parameters, **settings}
+    if coded_values(
+        "micro_batch_size", as_values(parameter_values.get("micro_batch_size", 1), {})
+    ) != [1]:
         raise SearchSpaceError(
             "micro_batch_size: answers are packed into micro-batches of so many tokens: give "
             "--micro-batch-tokens."
         )
-    plain = plain_values("rl")
-    split = _splits(setting, said, counts)
-    own = [name for name in _RL_ONLY_PARAMETERS if name not in split]
+    defaults = plain_values("rl")
+    split = _splits(setting, parameter_values, counts)
+    rl_names = [name for name in _RL_ONLY_PARAMETERS if name not in split]
     trainer = mesh_of(
         replace(space, parameters={n: v for n, v in space.parameters.items() if n in NAMES}),
         {n: v for n, v in settings.items() if n in NAMES},
@@ -308,37 +311,47 @@ def rl_mesh(
         framework=setting.framework,
         workload=setting.packed.workload,
     )
-    apart = (*split, "micro_batch_size")
+    placed_names = (*split, "micro_batch_size")
     axes: list[list[Factor]] = [[split]]
-    axes += [[{name: trainer.values(name)} for name in axis if name not in apart] for axis in AXES]
+    axes += [
+        [{name: trainer.values(name)} for name in axis if name not in placed_names] for axis in AXES
+    ]
     axes.append([single_axis(kind, "micro_batch_size", [1])])
-    values = {name: coded_values(name, as_values(said.get(name, plain[name]), {})) for name in own}
-    axes.append([single_axis(kind, name, values[name]) for name in own])
+    values = {
+        name: coded_values(name, as_values(parameter_values.get(name, defaults[name]), {}))
+        for name in rl_names
+    }
+    axes.append([single_axis(kind, name, values[name]) for name in rl_names])
     return OpenMesh(kind=kind, axes=[axis for axis in axes if axis])
 
 
-def _splits(setting: RlSetting, said: Mapping[str, object], counts: Sequence[int]) -> Factor:
+def _splits(
+    setting: RlSetting, parameter_values: Mapping[str, object], counts: Sequence[int]
+) -> Factor:
     """Placements with the GPUs that train, in rows; those that rules exclude are left out."""
-    plain = plain_values("rl")
+    defaults = plain_values("rl")
     names = (PLACEMENT, *_LEARNING)
-    values = {name: as_values(said.get(name, plain[name]), {}) for name in (TRAIN_GPUS, *names)}
+    values = {
+        name: as_values(parameter_values.get(name, defaults[name]), {})
+        for name in (TRAIN_GPUS, *names)
+    }
     is_open, node = _NODES in values[TRAIN_GPUS], setting.machine.cluster.gpus_per_node
-    given = [0.0] if is_open else coded_values(TRAIN_GPUS, values[TRAIN_GPUS])
+    train_gpus = [0.0] if is_open else coded_values(TRAIN_GPUS, values[TRAIN_GPUS])
     choices = [coded_values(name, values[name]) for name in names]
     rows = []
     for count, (placement, *others) in product(counts, product(*choices)):
-        trains = given
+        trains = train_gpus
         if is_open and placement != Placement.COLOCATED:
             trains = splits(count, node)
         rows += [(count, train, placement, *others) for train in trains]
     columns = np.array(rows, dtype=np.float64).T
     heads = ("num_gpus", TRAIN_GPUS, *names)
-    found = {n: RlConfigurations.cast(n, one) for n, one in zip(heads, columns, strict=True)}
+    factor = {n: RlConfigurations.cast(n, column) for n, column in zip(heads, columns, strict=True)}
     context = RlContext(rollouts=setting.rollouts, workload=setting.workload)
-    possible = ~is_misplaced(found, context)
+    possible = ~is_misplaced(factor, context)
     if possible.any():
-        found = {name: kept[possible] for name, kept in found.items()}
-    return found
+        factor = {name: column[possible] for name, column in factor.items()}
+    return factor
 
 
 def rl_steps(candidates: Candidates) -> Mapping[str, TimedStep]:
@@ -360,33 +373,35 @@ def rl_steps(candidates: Candidates) -> Mapping[str, TimedStep]:
     }
 
 
-def _settled(source: Source) -> dict[str, Value]:
-    """Answers that a plan was made with where the user gave none."""
+def _reproducing_answers(source: Source) -> dict[str, Value]:
+    """The answers of a plan that the user left open."""
     if not isinstance(source, RlSource):
         raise TypeError(f"{source} is no reinforcement learning.")
-    work, known = source.setting.workload, terms_of("rl", "question")
-    found: dict[str, Value] = {
-        name: getattr(work, name) for name in known if hasattr(work, name) and name not in _ADAPTED
+    work, questions = source.setting.workload, terms_of("rl", "question")
+    answers: dict[str, Value] = {
+        name: getattr(work, name)
+        for name in questions
+        if hasattr(work, name) and name not in _ADAPTED
     }
     if not work.micro_batch_tokens:
-        del found["micro_batch_tokens"]
-    del found["adapter_sync"]
+        del answers["micro_batch_tokens"]
+    del answers["adapter_sync"]
     if work.is_frozen:
-        found |= adapter_answers(work) | {"adapter": str(work.adapter)}
-        found["adapter_sync"] = str(source.setting.adapter_sync)
-    found |= {"algorithm": str(work.algorithm), "max_steps": work.steps}
-    found |= {"gpu": source.gpu, "framework": source.profile}
-    return found | {
+        answers |= adapter_answers(work) | {"adapter": str(work.adapter)}
+        answers["adapter_sync"] = str(source.setting.adapter_sync)
+    answers |= {"algorithm": str(work.algorithm), "max_steps": work.steps}
+    answers |= {"gpu": source.gpu, "framework": source.profile}
+    return answers | {
         "engine": source.setting.engine_word,
         "reliability": source.site.reliability.name,
     }
 
 
-def _question_words(setting: RlSetting) -> list[str]:
-    """What a step has to do, in a line or two."""
+def _question_lines(setting: RlSetting) -> list[str]:
+    """The lines that describe a step."""
     work = setting.workload
     lengths = f"{work.input_tokens:,} tokens in, {work.output_tokens:,} out on average"
-    words = [
+    lines = [
         f"{work.algorithm}: {work.prompts_per_step:,} prompts x {work.samples_per_prompt:,} "
         f"answers a step, {lengths}, {work.output_cap:,} at most"
     ]
@@ -395,20 +410,20 @@ def _question_words(setting: RlSetting) -> list[str]:
     ]
     passes = ["old log-probabilities"] if work.old_logprob else []
     if models or passes:
-        words.append(f"The trainer computes {', '.join([*passes, *models])} beside the update")
+        lines.append(f"Besides the update, the trainer computes {', '.join([*passes, *models])}")
     if work.is_frozen:
-        words.append(_adapter_words(setting))
-    return words
+        lines.append(_format_adapter_sync(setting))
+    return lines
 
 
-def _adapter_words(setting: RlSetting) -> str:
-    """What of a frozen model is trained, and what the engine is given of it."""
+def _format_adapter_sync(setting: RlSetting) -> str:
+    """A line on the trained adapter parameters and the weights that the engine gets."""
     work = setting.workload
-    given = "they alone" if setting.serves_adapter else "all weights with them added"
+    served = "the adapters only" if setting.serves_adapter else "all weights, adapters merged"
     count = format_large(adapter_parameter_count(setting.packed))
     return (
-        f"{adapter_words(work)}: {count} parameters trained; the engine is given {given}; no "
-        "published step trains adapters, so that intervals are those of steps of all weights"
+        f"{adapter_words(work)}: {count} parameters trained; the engine gets {served}; no "
+        "published step trains adapters, so intervals are those of full training"
     )
 
 
@@ -418,63 +433,65 @@ _ENGINE = {"tp": f"{ROLLOUT}tensor_parallel", "ep": f"{ROLLOUT}expert_parallel"}
 def layout(row: Mapping[str, object]) -> str:
     """``async(1) 24+40: tp2 ep8 / 20 x tp2``: placement with staleness, the split, the layouts."""
     partial = ["partial"] if row["partial_rollout"] else []
-    more = " ".join([*_older(row), *partial])
-    return f"{row['placement']}{f'({more})' if more else ''} {_split(row)}"
+    details = " ".join([*_format_staleness(row), *partial])
+    return f"{row['placement']}{f'({details})' if details else ''} {_format_split(row)}"
 
 
 def plan_words(row: Mapping[str, object]) -> str:
-    """The same, with what stands in brackets in words behind it."""
-    older = [f"staleness {steps}" for steps in _older(row)]
+    """The layout of a row as text, with the details in brackets spelled out."""
+    older = [f"staleness {steps}" for steps in _format_staleness(row)]
     partial = ["partial rollouts"] if row["partial_rollout"] else []
-    return ", ".join([f"{row['placement']} {_split(row)}", *older, *partial])
+    return ", ".join([f"{row['placement']} {_format_split(row)}", *older, *partial])
 
 
-def _older(row: Mapping[str, object]) -> list[str]:
-    """The staleness, where the placement alone does not say it."""
-    is_said = row["placement"] == Placement.ONE_STEP_OFF.word or not row["staleness"]
-    return [] if is_said else [str(row["staleness"])]
+def _format_staleness(row: Mapping[str, object]) -> list[str]:
+    """The staleness, unless the placement implies it."""
+    is_implied = row["placement"] == Placement.ONE_STEP_OFF.word or not row["staleness"]
+    return [] if is_implied else [str(row["staleness"])]
 
 
-def _split(row: Mapping[str, object]) -> str:
+def _format_split(row: Mapping[str, object]) -> str:
     """``24+40: tp2 ep8 / 20 x tp2``: GPUs that train and generate, the trainer, the engines."""
     train, rollout = number_of_row(row, "train_gpus"), number_of_row(row, "rollout_gpus")
-    is_apart = row["placement"] != Placement.COLOCATED.word
-    gpus = f"{train:,.0f}+{rollout:,.0f}" if is_apart else f"{rollout:,.0f}"
-    known = terms_of("train", "parameter")
-    sizes = {known[name].short: number_of_row(row, name) for name in DEGREES if name in row}
-    degrees = " ".join(f"{short}{n:,.0f}" for short, n in sizes.items() if n > 1) or "dp"
+    has_separate_gpus = row["placement"] != Placement.COLOCATED.word
+    gpus = f"{train:,.0f}+{rollout:,.0f}" if has_separate_gpus else f"{rollout:,.0f}"
+    terms = terms_of("train", "parameter")
+    sizes = {terms[name].short: number_of_row(row, name) for name in DEGREES if name in row}
+    degrees = (
+        " ".join(f"{abbreviation}{n:,.0f}" for abbreviation, n in sizes.items() if n > 1) or "dp"
+    )
     split = " ".join(
-        f"{short}{number_of_row(row, name):,.0f}"
-        for short, name in _ENGINE.items()
+        f"{abbreviation}{number_of_row(row, name):,.0f}"
+        for abbreviation, name in _ENGINE.items()
         if number_of_row(row, name) > 1
     )
     number = rollout / number_of_row(row, _ENGINE["tp"])
     return f"{gpus}: {degrees} / {number:,.0f} x {split or 'tp1'}"
 
 
-def _blamed(candidates: Candidates, rule: str) -> str:
+def _format_broken_rule(candidates: Candidates, rule: str) -> str:
     """The values of a configuration that break a rule, and the nearest that would not."""
     if not isinstance(candidates, RlRuns):
         raise TypeError(f"{candidates!r} is no reinforcement learning.")
-    words = _broken_words(candidates).get(rule, "")
-    tried = _remedies(candidates).get(rule, {})
-    mended = (_mended(candidates, rule, name, values) for name, values in tried.items())
-    nearest = next(filter(None, mended), "")
+    text = _broken_rule_texts(candidates).get(rule, "")
+    remedies = _remedies(candidates).get(rule, {})
+    fixes = (_nearest_remedy(candidates, rule, name, values) for name, values in remedies.items())
+    nearest = next(filter(None, fixes), "")
     if rule == "ranks" and not nearest:
         work = candidates.source.setting.workload
         ranks = int(first(candidates.configurations.data_parallel))
         unit = ranks // math.gcd(ranks, work.samples_per_prompt)
         nearest = f"prompts_per_step={max(round(work.prompts_per_step / unit), 1) * unit}"
-    return f"{words}; nearest: {nearest}" if nearest else words
+    return f"{text}; nearest: {nearest}" if nearest else text
 
 
-def _broken_words(runs: RlRuns) -> dict[str, str]:
-    """What each rule is about, as the first configuration has it."""
+def _broken_rule_texts(runs: RlRuns) -> dict[str, str]:
+    """The values of the first configuration that each rule checks, as text by rule."""
     c, setting, name = runs.configurations, runs.source.setting, runs.source.profile
     rollouts, batch = setting.rollouts, first(c.global_batch_size)
     placement = Placement(int(first(c.placement))).word
     tp, generates = first(c.rollout_tensor_parallel), first(c.rollout_gpus)
-    words = (
+    texts = (
         f"{name} has {', '.join(rollouts.placements)}",
         f"{first(c.trainer_gpus):,.0f} of {first(c.num_gpus):,.0f} GPUs train",
         f"staleness {first(c.staleness):g} of {placement}",
@@ -486,7 +503,7 @@ def _broken_words(runs: RlRuns) -> dict[str, str]:
         "all weights",
     )
     rules: tuple[Reason, ...] = (*RL_ONLY_RULES, ROLLOUT_CACHE)
-    return {rule.name: told for rule, told in zip(rules, words, strict=True)}
+    return {rule.name: text for rule, text in zip(rules, texts, strict=True)}
 
 
 def _remedies(runs: RlRuns) -> dict[str, dict[str, Sequence[float]]]:
@@ -510,22 +527,22 @@ def _remedies(runs: RlRuns) -> dict[str, dict[str, Sequence[float]]]:
     }
 
 
-def _mended(runs: RlRuns, rule: str, name: str, values: Sequence[float]) -> str:
-    """The value of a parameter, of some that nearest to its own, with which a rule is kept."""
-    tried = np.array(values, dtype=np.float64)
-    codes = runs.otherwise(**{name: RlConfigurations.cast(name, tried)}).rejected_by
-    number = 1 + [each.name for each in RL_REJECTING].index(rule)
-    kept = tried[np.broadcast_to((codes == 0) | (codes > number), tried.shape)]
-    if not kept.size:
+def _nearest_remedy(runs: RlRuns, rule: str, name: str, values: Sequence[float]) -> str:
+    """The value nearest to a parameter's current one that satisfies a rule, as ``name=value``."""
+    candidates = np.array(values, dtype=np.float64)
+    codes = runs.otherwise(**{name: RlConfigurations.cast(name, candidates)}).rejected_by
+    number = 1 + [rejecting.name for rejecting in RL_REJECTING].index(rule)
+    accepted = candidates[np.broadcast_to((codes == 0) | (codes > number), candidates.shape)]
+    if not accepted.size:
         return ""
-    own = first(getattr(runs.configurations, name))
-    best = min(kept, key=lambda value: abs(value - own))
+    current = first(getattr(runs.configurations, name))
+    best = min(accepted, key=lambda value: abs(value - current))
     return f"{name}={format_value(name, best)}".lower()
 
 
-def _divisors(whole: int) -> list[float]:
+def _divisors(number: int) -> list[float]:
     """The numbers that divide another."""
-    return [float(n) for n in range(1, whole + 1) if whole % n == 0]
+    return [float(n) for n in range(1, number + 1) if number % n == 0]
 
 
 RL = Workload(
@@ -536,7 +553,7 @@ RL = Workload(
     sources=_sources,
     objectives=lambda _: ("step_time", "memory_headroom"),
     ideal=ideal_framework,
-    settled=_settled,
+    settled=_reproducing_answers,
     usual=default_notes,
     unset=source_defaults,
     once=evaluate_single,
@@ -549,12 +566,12 @@ RL = Workload(
     batch="",
     wording=ResultWording(
         noun="plan",
-        question_lines=_question_words,
+        question_lines=_question_lines,
         in_short=plan_words,
         brief=plan_words,
         layout=layout,
         in_layout=(*DEGREES[:-1], *_RL_ONLY_PARAMETERS[:4], *_ENGINE.values(), "rollout_gpus"),
-        blamed=_blamed,
+        blamed=_format_broken_rule,
         legend=lambda _: (
             "layout: placement (staleness, partial rollouts), GPUs that train + generate: the "
             "trainer's split / engines x theirs"

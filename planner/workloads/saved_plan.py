@@ -1,4 +1,4 @@
-"""A plan as a value: one configuration with every question answered, that a file can hold."""
+"""Plan files: one configuration with the answers to all questions."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from planner.workloads.make_plan import Plan
 from planner.workloads.registry import workload_names
 
 PLAN_FILE = "plan.toml"
-"""What the plan is called in the directory of a launch."""
+"""The file name of the plan in a launch directory."""
 
-_HEADER = "# `planner estimate --plan FILE` shows this plan; other options beside it change it.\n"
+_HEADER = "# `planner estimate --plan FILE` shows this plan; further options change it.\n"
 _WHOLE_SPACE = "space"
 _OF_POOLS = ("mode", "prefill_gpu")
 _TOKENS = "total_tokens"
@@ -34,13 +34,13 @@ _TOKENS = "total_tokens"
 
 @record(kw_only=True)
 class SavedPlan:
-    """One configuration: what was asked, each answer, and the value of every parameter.
+    """One configuration: its question with all answers, and the value of every parameter.
 
-    ``answers`` maps questions of the table of terms, ``parameters`` its parameters, to plain
-    words and numbers; of disaggregated plans also those of the prefill workers. ``specs`` has the
-    digests of the specs it was made with: with the same specs its estimate is the same to the
-    last bit. ``specs_folder`` is that of own specs, empty if there was none. ``defaulted`` are the
-    parameters that a file lacked, as one of an older version does, and that have their defaults.
+    ``answers`` maps questions of the table of terms, ``parameters`` its parameters, to words and
+    numbers; of disaggregated plans also those of the prefill workers. ``specs`` has the digests of
+    the specs: with the same specs the estimate is the same to the last bit. ``specs_folder`` is the
+    user's folder of specs, empty if there was none. ``defaulted`` are the parameters that the file
+    of an older version lacks; they have their defaults.
     """
 
     workload: str
@@ -55,15 +55,15 @@ class SavedPlan:
     def of(cls, plan: Plan, row: Row) -> Self:
         """The plan of a row of result columns that a search of ``plan`` found."""
         workload = plan.workload.name
-        given = all_answers(plan, row)
+        settled_answers = all_answers(plan, row)
         pools = terms_of(workload, "pool") if row.get("prefill_gpu") is not None else ()
         names = (*terms_of(workload, "parameter"), *pools)
         parameters = {name: row[name] for name in names}
         return cls(
             workload=workload,
             answers={
-                name: _absolute(answer) if _is_file(name, answer) else answer
-                for name, answer in given.items()
+                name: _absolute_path(answer) if _is_file(name, answer) else answer
+                for name, answer in settled_answers.items()
                 if answer is not None and name not in parameters
             },
             parameters=parameters,
@@ -72,9 +72,9 @@ class SavedPlan:
         )
 
     def request(self) -> Request:
-        """The request whose one configuration this is.
+        """The request of this one configuration.
 
-        Raises SpecError or SearchSpaceError if an answer or a value is not what its name takes.
+        Raises SpecError or SearchSpaceError if an answer or a value is invalid.
         """
         named = {
             name: self.parameters[name]
@@ -82,8 +82,8 @@ class SavedPlan:
             if term.is_asked
         }
         settings = {name: value for name, value in self.parameters.items() if name not in named}
-        asked = {"workload": self.workload, "settings": settings, **named, **self.answers}
-        request = make_request({**asked, "specs": self.specs_folder or None})
+        answers = {"workload": self.workload, "settings": settings, **named, **self.answers}
+        request = make_request({**answers, "specs": self.specs_folder or None})
         return PlanRequest(**vars(request))
 
     def to_dict(self) -> dict[str, object]:
@@ -93,7 +93,7 @@ class SavedPlan:
 
     @classmethod
     def from_dict(cls, table: object, where: str) -> Self:
-        """A plan out of what `to_dict` made, here or in an older version.
+        """A plan from the table of `to_dict`, of this or an older version.
 
         Raises SpecError if something is unknown, or missing and without a default; the message
         names ``where``.
@@ -104,32 +104,32 @@ class SavedPlan:
         workload = table.get("workload")
         if workload not in workload_names():
             *first, last = workload_names()
-            words = f"{', '.join(first)} or {last}"
-            raise SpecError(f"{where}: is not a plan: its workload is {words}.")
-        faults = [f"{name} is not part of a plan." for name in table if name not in _file_parts()]
-        answers = _read_part(table, "answers", terms_of(workload, "question"), faults)
+            workloads = f"{', '.join(first)} or {last}"
+            raise SpecError(f"{where}: is not a plan: its workload is {workloads}.")
+        errors = [f"{name} is not part of a plan." for name in table if name not in _file_parts()]
+        answers = _read_part(table, "answers", terms_of(workload, "question"), errors)
         parameters = _read_part(
-            table, "parameters", terms_of(workload, "parameter", "pool"), faults
+            table, "parameters", terms_of(workload, "parameter", "pool"), errors
         )
-        texts, digests = _texts(table, faults), table.get("specs", {})
+        texts, digests = _read_texts(table, errors), table.get("specs", {})
         if not isinstance(digests, Mapping) or not all(
             isinstance(digest, str) for digest in digests.values()
         ):
-            faults.append("[specs] is not a table of digests.")
-        plain = plain_values(workload)
+            errors.append("[specs] is not a table of digests.")
+        defaults = plain_values(workload)
         lacking = [name for name in terms_of(workload, "parameter") if name not in parameters]
-        needed = sorted(name for name in lacking if name not in plain)
-        if not faults:
-            faults += [f"parameters.{name} is missing." for name in needed]
-        if "model" not in answers and not faults:
-            faults.append("answers.model is missing.")
-        if faults:
-            raise SpecError("\n".join(f"{where}: {fault}" for fault in faults))
-        defaulted = tuple(name for name in plain if name in lacking)
+        needed = sorted(name for name in lacking if name not in defaults)
+        if not errors:
+            errors += [f"parameters.{name} is missing." for name in needed]
+        if "model" not in answers and not errors:
+            errors.append("answers.model is missing.")
+        if errors:
+            raise SpecError("\n".join(f"{where}: {error}" for error in errors))
+        defaulted = tuple(name for name in defaults if name in lacking)
         return cls(
             workload=workload,
             answers=answers,
-            parameters={**{name: plain[name] for name in defaulted}, **parameters},
+            parameters={**{name: defaults[name] for name in defaulted}, **parameters},
             defaulted=defaulted,
             specs=digests,
             **texts,
@@ -139,11 +139,11 @@ class SavedPlan:
         """The text of a plan file."""
         lines = [_HEADER]
         tables = {name: value for name, value in self.to_dict().items() if isinstance(value, dict)}
-        words = ("workload", "version", *(("specs_folder",) if self.specs_folder else ()))
-        lines += [f"{name} = {toml_value(getattr(self, name))}\n" for name in words]
+        names = ("workload", "version", *(("specs_folder",) if self.specs_folder else ()))
+        lines += [f"{name} = {toml_value(getattr(self, name))}\n" for name in names]
         for name, table in tables.items():
             lines.append(f"\n[{name}]\n")
-            lines += [f"{_key(key)} = {toml_value(value)}\n" for key, value in table.items()]
+            lines += [f"{_toml_key(key)} = {toml_value(value)}\n" for key, value in table.items()]
         return "".join(lines)
 
     def to_json(self) -> str:
@@ -165,18 +165,18 @@ class SavedPlan:
 
 
 def all_answers(plan: Plan, row: Row) -> dict[str, Value]:
-    """Every question but that of the space, answered: as the user did, or as the row was made."""
+    """The answers to all questions except the space, from the request or from the row."""
     settled, profile = plan.settled(row), plan.workload.profile_kind
     answers = {}
     for name in terms_of(plan.workload.name, "question"):
-        given, made = getattr(plan.request, name, None), settled.get(name)
-        is_choice = given in (None, ALL) or isinstance(given, tuple | list)
+        answer, settled_answer = getattr(plan.request, name, None), settled.get(name)
+        is_choice = answer in (None, ALL) or isinstance(answer, tuple | list)
         if name != _WHOLE_SPACE:
-            answers[name] = made if is_choice or name == profile else given
+            answers[name] = settled_answer if is_choice or name == profile else answer
     for site in plan.source_of(row).sites[:1]:
         answers["price"] = price_of_contract(plan.request.price, site.contract)
     answers = with_one_length(answers)
-    if "prefill_gpu" in answers:  # the same as the other GPUs where nobody named one
+    if "prefill_gpu" in answers:  # None: the same as the other GPUs
         answers["prefill_gpu"] = plan.request.prefill_gpu
     if row.get("prefill_gpu") is None:
         answers.update({name: None for name in _OF_POOLS if name in answers})
@@ -184,38 +184,39 @@ def all_answers(plan: Plan, row: Row) -> dict[str, Value]:
 
 
 def with_one_length(answers: Mapping[str, Value]) -> dict[str, Value]:
-    """Answers without the tokens of a run where its steps or samples say how long it is."""
+    """The answers without ``total_tokens`` if steps or samples set the length of the run."""
     has_others = any(answers.get(name) for name in terms_about("run_length") if name != _TOKENS)
     return {name: value for name, value in answers.items() if name != _TOKENS or not has_others}
 
 
 def single_answers(request: Request) -> dict[str, Value]:
-    """The questions that a request answers with one value, as plain words and numbers."""
+    """The questions that a request answers with one value, as words and numbers."""
     answers: dict[str, Value] = {}
     for name in terms_of(request.workload, "question"):
-        given = getattr(request, name, None)
-        if given not in (None, ALL) and not isinstance(given, tuple | list):
-            answers[name] = _absolute(given) if _is_file(name, given) else given
+        answer = getattr(request, name, None)
+        if answer not in (None, ALL) and not isinstance(answer, tuple | list):
+            answers[name] = _absolute_path(answer) if _is_file(name, answer) else answer
     if request.specs is not None:
         answers["specs"] = str(request.specs.absolute())
     return answers
 
 
-def non_default_parameters(workload: str, row: Row, usual: Row | None = None) -> dict[str, Value]:
-    """The parameters of a row that are set by name, without those at their plain values.
+def non_default_parameters(
+    workload: str, row: Row, framework_defaults: Row | None = None
+) -> dict[str, Value]:
+    """The parameters of a row that differ from their defaults.
 
-    Experts have the type of the other matrices, and prefill workers the plain names' values, where
-    they have no other. ``usual`` are values of its framework in place of plain ones, which hold
-    together.
-    """
+    Experts default to the type of the other matrices, and prefill workers to the values of the
+    decode workers. ``framework_defaults``: defaults of the framework, which apply only all
+    together."""
     settings = {
         name: row[name]
         for name, term in terms_of(workload, "parameter").items()
         if not term.is_asked and row[name] != term.plain
     }
-    if usual:
-        is_usual = all(row[name] == value for name, value in usual.items())
-        for name in usual:
+    if framework_defaults:
+        is_usual = all(row[name] == value for name, value in framework_defaults.items())
+        for name in framework_defaults:
             settings.pop(name, None)
             if not is_usual:
                 settings[name] = row[name]
@@ -224,50 +225,50 @@ def non_default_parameters(workload: str, row: Row, usual: Row | None = None) ->
     if row.get("prefill_gpu") is None:
         return settings
     pools = {name: row[name] for name in terms_of(workload, "pool")}
-    own = {
+    prefill_settings = {
         name: value
         for name, value in pools.items()
         if name.endswith("replicas") or value != row[name.removeprefix("prefill_")]
     }
-    return settings | own
+    return settings | prefill_settings
 
 
 def _file_parts() -> list[str]:
-    """What a plan file holds."""
-    return [one.name for one in fields(SavedPlan) if one.name != "defaulted"]
+    """The names of the parts of a plan file."""
+    return [part.name for part in fields(SavedPlan) if part.name != "defaulted"]
 
 
 def _read_part(
-    table: Mapping[str, object], part: str, terms: Mapping[str, Term], faults: list[str]
+    table: Mapping[str, object], part: str, terms: Mapping[str, Term], errors: list[str]
 ) -> dict[str, Value]:
-    """The values of a part by the terms they are of, one each; ``faults`` gets what is wrong."""
+    """The values of a part of a plan file by term; problems are appended to ``errors``."""
     values = table.get(part)
     if not isinstance(values, Mapping):
-        faults.append(f"there is no table [{part}].")
+        errors.append(f"there is no table [{part}].")
         return {}
-    found: dict[str, Value] = {}
+    parsed: dict[str, Value] = {}
     for name, value in values.items():
         if name not in terms:
-            faults.append(f"{part}.{name} is unknown.{did_you_mean(str(name), terms)}")
+            errors.append(f"{part}.{name} is unknown.{did_you_mean(str(name), terms)}")
             continue
         try:
             if not isinstance(value, str | int | float):
                 raise SearchSpaceError(
                     f"{part}.{name} is one word or number, not {format_input(value)}."
                 )
-            found[name] = parse_value(terms[name], value, f"{part}.{name}")
+            parsed[name] = parse_value(terms[name], value, f"{part}.{name}")
         except SearchSpaceError as error:
-            faults.append(str(error))
-    return found
+            errors.append(str(error))
+    return parsed
 
 
-def _texts(table: Mapping[str, object], faults: list[str]) -> dict[str, str]:
+def _read_texts(table: Mapping[str, object], errors: list[str]) -> dict[str, str]:
     """The parts that are texts."""
     texts: dict[str, str] = {}
     for name in ("version", "specs_folder"):
         value = table.get(name, "")
         if not isinstance(value, str) or "\0" in value:
-            faults.append(f"{name} is not text.")
+            errors.append(f"{name} is not text.")
         elif name in table:
             texts[name] = value
     return texts
@@ -278,12 +279,12 @@ def _is_file(name: str, answer: object) -> bool:
     return name == "prices" or (str(answer).endswith(".toml") and os.path.isfile(str(answer)))
 
 
-def _absolute(path: object) -> str:
+def _absolute_path(path: object) -> str:
     """A path that means the same file from every working directory."""
     return str(Path(str(path)).absolute())
 
 
-def _key(name: str) -> str:
+def _toml_key(name: str) -> str:
     return name if name.replace("_", "").isalnum() and name.isascii() else json.dumps(name)
 
 

@@ -1,4 +1,4 @@
-"""From a search space of serving and the user's settings to the mesh of all candidates."""
+"""The mesh of all serving candidates, from a search space and the user's settings."""
 
 from __future__ import annotations
 
@@ -99,30 +99,30 @@ def serving_mesh(
         table["attention_data_parallel"] = [1]
     if "concurrency" not in settings:
         # More requests than the engine runs at once would only wait.
-        most = engine.scheduler.max_num_seqs * max(table["attention_data_parallel"])
-        useful = {n for n in table["concurrency"] if n <= most}
+        maximum = engine.scheduler.max_num_seqs * max(table["attention_data_parallel"])
+        useful = {n for n in table["concurrency"] if n <= maximum}
         if len(table["concurrency"]) > 1 and useful:
-            table["concurrency"] = sorted({*useful, min(most, max(table["concurrency"]))})
-    alone = {
+            table["concurrency"] = sorted({*useful, min(maximum, max(table["concurrency"]))})
+    single_axes = {
         name: single_axis(ServingConfigurations, name, table[name])
         for name in _ANSWER_ONLY_PARAMETERS
     }
     types = _quantizations(space, settings, model, model.num_experts > 0)
     if caches_activations and "kv_cache" not in {*space.parameters, *settings}:
-        del alone["kv_cache"]
+        del single_axes["kv_cache"]
         caches = np.asarray([_cache_of(code) for code in types["quantization"]], dtype=np.int8)
         types = {**types, "kv_cache": caches}
     layouts = _layouts(table, values["expert_parallel"], counts, model.num_experts > 0)
-    of_cache = [alone[name] for name in _CACHE if name in alone]
+    of_cache = [single_axes[name] for name in _CACHE if name in single_axes]
     axes: list[Sequence[Factor]] = [[layouts], [types], of_cache]
     if "max_num_batched_tokens" in {*space.parameters, *settings}:
-        axes.append([alone["max_num_batched_tokens"]])
+        axes.append([single_axes["max_num_batched_tokens"]])
     else:
         ranks = layouts["attention_data_parallel"].astype(np.float64)
         axes[0] = [
             {**layouts, "max_num_batched_tokens": engine.scheduler.default_step_tokens(ranks)}
         ]
-    return OpenMesh(kind=ServingConfigurations, axes=[*axes, [alone["concurrency"]]])
+    return OpenMesh(kind=ServingConfigurations, axes=[*axes, [single_axes["concurrency"]]])
 
 
 def _layouts(
@@ -131,16 +131,16 @@ def _layouts(
     counts: Sequence[int] | None,
     has_experts: bool,
 ) -> Factor:
-    """Every layout of a replica once, for each number of GPUs."""
+    """The distinct layouts of a replica for each number of GPUs, as columns."""
     degrees = [single_axis(ServingConfigurations, name, table[name]) for name in _LAYOUT]
-    plain = cross_product(degrees)
-    stage = numbers(plain, "tensor_parallel") * numbers(plain, "attention_data_parallel")
-    replica = stage * numbers(plain, "pipeline_parallel")
+    layouts = cross_product(degrees)
+    stage = numbers(layouts, "tensor_parallel") * numbers(layouts, "attention_data_parallel")
+    replica = stage * numbers(layouts, "pipeline_parallel")
     if min(len(table[name]) for name in ("pipeline_parallel", "attention_data_parallel")) > 1:
         # Engines combine these two hardly ever; who sets one of them gets both.
-        usual = (plain["pipeline_parallel"] == 1) | (plain["attention_data_parallel"] == 1)
-        plain = {name: values[usual] for name, values in plain.items()}
-        stage, replica = stage[usual], replica[usual]
+        is_usual = (layouts["pipeline_parallel"] == 1) | (layouts["attention_data_parallel"] == 1)
+        layouts = {name: values[is_usual] for name, values in layouts.items()}
+        stage, replica = stage[is_usual], replica[is_usual]
     rows = []
     for spread in spreads:
         if spread == _ALL:
@@ -151,9 +151,9 @@ def _layouts(
         for count in counts or [0]:
             gpus = np.full_like(stage, count) if counts else replica
             fitting = replica <= gpus if (replica <= gpus).any() else replica > 0
-            columns = [gpus, *plain.values(), ranks]
+            columns = [gpus, *layouts.values(), ranks]
             rows.append(np.stack([column[fitting] for column in columns], axis=1))
-    names = ("num_gpus", *plain, "expert_parallel")
+    names = ("num_gpus", *layouts, "expert_parallel")
     distinct = np.unique(np.concatenate(rows), axis=0)
     # Replicas of one size have room for about as many requests: blocks of them narrow well.
     size = distinct[:, 1] * distinct[:, 2] * distinct[:, 3]
@@ -164,24 +164,24 @@ def _quantizations(
     space: SearchSpace, settings: Mapping[str, object], model: ModelSpec, has_experts: bool
 ) -> Factor:
     """Pairs of weight types: the user's, else the published, else those of the search space."""
-    words: object = space.parameters.get("quantization", "w16a16")
+    weight_formats: object = space.parameters.get("quantization", "w16a16")
     experts: object = space.parameters.get("expert_quantization")
     if model.quantization or model.expert_quantization:
-        words, experts = model.quantization or "w16a16", model.expert_quantization
-    words = settings.get("quantization", words)
+        weight_formats, experts = model.quantization or "w16a16", model.expert_quantization
+    weight_formats = settings.get("quantization", weight_formats)
     if "quantization" in settings:
         experts = None
     experts = settings.get("expert_quantization", experts)
-    others = coded_values("quantization", as_values(words, {}))
+    others = coded_values("quantization", as_values(weight_formats, {}))
     pairs = [(code, code) for code in others]
     if experts is not None and has_experts:
-        own = coded_values("expert_quantization", as_values(experts, {}))
-        pairs = [(code, expert) for code in others for expert in own]
+        expert_codes = coded_values("expert_quantization", as_values(experts, {}))
+        pairs = [(code, expert) for code in others for expert in expert_codes]
     columns = np.asarray(pairs, dtype=np.int8)
     return {"quantization": columns[:, 0], "expert_quantization": columns[:, 1]}
 
 
-# Of formats whose name says the bits of activations, which are integers.
+# Of formats with the bits of integer activations in their name.
 _CACHES = {
     Quantization.W8A8: CacheType.INT8,
     Quantization.W4A8: CacheType.INT8,
@@ -197,21 +197,25 @@ def _cache_of(quantization: int) -> CacheType:
 def caches_activations(request: Request) -> bool:
     """Whether the cache has the format of the activations, as in the roofline of llm-analysis.
 
-    Engines have 16 bit where no other format is specified: so it is where one is named.
+    False if an engine is named: engines cache in 16 bit unless another format is specified.
     """
     return request.at_shares and request.engine is None
 
 
 def _cache_note(request: Request) -> Mapping[str, str]:
     """The format of the cache that a roofline assumes for a quantization of activations."""
-    words = request.settings.get("quantization")
-    if not isinstance(words, str) or not caches_activations(request):
+    quantization = request.settings.get("quantization")
+    if not isinstance(quantization, str) or not caches_activations(request):
         return {}
-    word = Quantization.meant(words)
-    cache = {code.word: found.word for code, found in _CACHES.items()}.get(word)
+    format_name = Quantization.meant(quantization)
+    cache = {code.word: cache_format.word for code, cache_format in _CACHES.items()}.get(
+        format_name
+    )
     if cache is None or request.space != SINGLE or "kv_cache" in request.settings:
         return {}
-    return {"kv_cache": f"{cache} (as many bits as the activations of {word}, at a roofline)"}
+    return {
+        "kv_cache": f"{cache} (as many bits as the activations of {format_name}, at a roofline)"
+    }
 
 
 _PUBLISHED_TYPES = ("quantization", "expert_quantization")
@@ -219,41 +223,62 @@ _SIXTEEN = FORMATS[Quantization.W16A16].compute
 
 
 def on_gpus(scene: HardwareScenario) -> HardwareScenario:
-    """The scene with the checkpoint of its model that all its GPUs multiply as it is stored.
+    """The scenario with a checkpoint in a number format that all its GPUs multiply.
 
-    It takes the place of the publisher's where that one is unpacked to 16 bit on them: what is
-    published in integers of 4 bit is served in NVFP4 on Blackwell. A checkpoint that is named, by
-    its repository or by the types of its weights, stays.
+    It replaces the publisher's checkpoint if the GPUs unpack that to 16 bit: 4-bit integers are
+    served in NVFP4 on Blackwell. A checkpoint named by repository or by weight types stays.
     """
     question = scene.question
     model, name = question.model, str(question.request.model)
     is_named = "/" in name and not name.endswith(".toml")
-    if is_named or _has_types(scene) or not _is_unpacked(stored_types(model)[1], _gpus(scene)):
+    if (
+        is_named
+        or _has_weight_formats(scene)
+        or not _is_unpacked(stored_types(model)[1], _all_gpus(scene))
+    ):
         return scene
-    found = next(
-        (other for other in _others(scene) if _suits(other.quantization, _gpus(scene))), None
+    checkpoint = next(
+        (
+            other
+            for other in _further_checkpoints(scene)
+            if _multiplies_format(other.quantization, _all_gpus(scene))
+        ),
+        None,
     )
-    if found is None:
+    if checkpoint is None:
         return scene
-    return replace(scene, question=replace(question, model=in_format(model, found.quantization)))
+    return replace(
+        scene, question=replace(question, model=in_format(model, checkpoint.quantization))
+    )
 
 
 def weights_note(scene: HardwareScenario) -> Mapping[str, str]:
-    """Of a scene that `on_gpus` made, the types of its weights where several are published."""
+    """A note on the weight types of a scenario of `on_gpus`, if several are published."""
     model = scene.question.model
-    suited = [one for one in _others(scene) if _suits(one.quantization, _gpus(scene))]
-    if not suited or _has_types(scene):
+    suited = [
+        checkpoint
+        for checkpoint in _further_checkpoints(scene)
+        if _multiplies_format(checkpoint.quantization, _all_gpus(scene))
+    ]
+    if not suited or _has_weight_formats(scene):
         return {}
     name = str(scene.question.request.model)
     published = scene.place.machine.catalogue.load_model(name)
-    served = next((one for one in suited if one.quantization in stored_types(model)), None)
+    served = next(
+        (checkpoint for checkpoint in suited if checkpoint.quantization in stored_types(model)),
+        None,
+    )
     if served is not None and stored_types(model) != stored_types(published):
-        of = f"of {served.repository}, not {stored_types(published)[1]} as published"
-        why = "which is unpacked to 16 bit"
-        return {"quantization": f"{words_of(model)} {of}, {why} ({served.source})"}
-    also = [f"{one.quantization} as {one.repository}" for one in suited if one is not served]
-    beside = f", published in {' and '.join(also)} too" if also else ""
-    return {"quantization": f"{words_of(model)}{beside} (published weights of {model.name})"}
+        source_text = f"of {served.repository}, not {stored_types(published)[1]} as published"
+        reason = "which is unpacked to 16 bit"
+        return {"quantization": f"{words_of(model)} {source_text}, {reason} ({served.source})"}
+    other_texts = [
+        f"{checkpoint.quantization} as {checkpoint.repository}"
+        for checkpoint in suited
+        if checkpoint is not served
+    ]
+    others_text = f", published in {' and '.join(other_texts)} too" if other_texts else ""
+    return {"quantization": f"{words_of(model)}{others_text} (published weights of {model.name})"}
 
 
 def words_of(model: ModelSpec) -> str:
@@ -262,18 +287,18 @@ def words_of(model: ModelSpec) -> str:
     return f"{dense}, experts {experts}"
 
 
-def _has_types(scene: HardwareScenario) -> bool:
+def _has_weight_formats(scene: HardwareScenario) -> bool:
     """Whether the types of weights are set."""
     return bool({*_PUBLISHED_TYPES} & set(scene.question.request.settings))
 
 
-def _gpus(scene: HardwareScenario) -> list[GpuSpec]:
+def _all_gpus(scene: HardwareScenario) -> list[GpuSpec]:
     return [place.machine.gpu for place in (scene.place, *scene.others.values())]
 
 
-def _others(scene: HardwareScenario) -> list[Checkpoint]:
-    """Checkpoints beside the publisher's that the engine serves on all the GPUs."""
-    engine, vendors = scene.profile, {gpu.vendor for gpu in _gpus(scene)}
+def _further_checkpoints(scene: HardwareScenario) -> list[Checkpoint]:
+    """Further published checkpoints that the engine serves on all the GPUs."""
+    engine, vendors = scene.profile, {gpu.vendor for gpu in _all_gpus(scene)}
     return [
         checkpoint
         for checkpoint in scene.question.model.checkpoints
@@ -283,17 +308,17 @@ def _others(scene: HardwareScenario) -> list[Checkpoint]:
     ]
 
 
-def _is_unpacked(word: str, gpus: Sequence[GpuSpec]) -> bool:
+def _is_unpacked(quantization: str, gpus: Sequence[GpuSpec]) -> bool:
     """Whether narrow weights of a type are multiplied in 16 bit on every GPU."""
-    code = Quantization[word.upper()]
+    code = Quantization[quantization.upper()]
     return FORMATS[code].weight < SIXTEEN_BIT_BYTES and not any(
         _is_multiplied(code, gpu) for gpu in gpus
     )
 
 
-def _suits(word: str, gpus: Sequence[GpuSpec]) -> bool:
-    """Whether every GPU multiplies a type as narrow as it is stored."""
-    return all(_is_multiplied(Quantization[word.upper()], gpu) for gpu in gpus)
+def _multiplies_format(quantization: str, gpus: Sequence[GpuSpec]) -> bool:
+    """Whether every GPU multiplies a format without unpacking it."""
+    return all(_is_multiplied(Quantization[quantization.upper()], gpu) for gpu in gpus)
 
 
 def _is_multiplied(code: Quantization, gpu: GpuSpec) -> bool:
@@ -303,7 +328,7 @@ def _is_multiplied(code: Quantization, gpu: GpuSpec) -> bool:
 SINGLE = "serve_single"
 _SPACE = "serve"
 USUAL_TOKENS = 1024
-"""Of a prompt and of an answer where nobody says how many."""
+"""Default tokens of a prompt and of an answer."""
 _VARIATION = 1.0
 """Of lengths: services have 0.96 to 3.1 of prompts, 0.7 to 3.3 of answers (``lengths.csv``)."""
 _TYPES = terms_about("number_format", "serve")
@@ -314,23 +339,23 @@ def make_serving_question(
 ) -> WorkloadQuestion:
     """The model, the requests and the space of a request.
 
-    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or nothing
-    says how many GPUs there are.
+    Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible, or neither
+    GPUs nor a request rate are specified.
     """
     counts = () if request.num_gpus is None else tuple(sorted(set(gpu_counts(request.num_gpus))))
     if not counts and request.request_rate is None and request.space != SINGLE:
         raise SearchSpaceError(
             "Give the number of GPUs with --gpus, or the requests per second to serve with "
-            "--request-rate; planner size --power or --budget says how many a bound allows."
+            "--request-rate; planner size --power or --budget finds how many a bound allows."
         )
     model = catalogue.load_model(str(request.model))
     notes.copy(str(request.model), model.name)
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
-    work = _work(request, model, notes)
+    work = _make_workload(request, model, notes)
     if work.embeds:
         _refuse_answer_options(request)
         model = embedder_of(model)
-    elif not any(each.causal for each in model.attentions):
+    elif not any(attention.causal for attention in model.attentions):
         raise SpecError(
             f"{model.name} generates nothing: give --output-tokens 0, and the prompts are embedded "
             "or scored."
@@ -354,12 +379,12 @@ def make_serving_question(
     )
 
 
-def _put_sound(
+def _add_audio_tokens(
     request: Request, model: ModelSpec, lengths: dict[str, Any], notes: PlanNotes
 ) -> None:
-    """The tokens of the sound of a prompt beside its text, where nobody gave their number.
+    """Add the tokens of a prompt's sound to ``lengths``, if the request sets no input tokens.
 
-    Raises SpecError if the model hears nothing, or the sound is longer than the prompt.
+    Raises SpecError if the model has no audio tower, or the sound is longer than the prompt.
     """
     if model.audio_tower is None:
         raise SpecError(
@@ -367,27 +392,28 @@ def _put_sound(
             "whose file has an audio_tower."
         )
     tokens = audio_tokens(model.audio_tower, request.audio_seconds)
-    told = f"{request.audio_seconds:g} s of sound are {tokens:,} tokens"
+    sound_text = f"{request.audio_seconds:g} s of sound are {tokens:,} tokens"
     if request.input_tokens is None:
         lengths["input_tokens"] += tokens
-        text = f"{USUAL_TOKENS:,} of text (default); {told}"
+        text = f"{USUAL_TOKENS:,} of text (default); {sound_text}"
         notes.defaults["input_tokens"] = f"{lengths['input_tokens']:,}: {text}"
     elif tokens > request.input_tokens:
         raise SpecError(
-            f"{told} of the {request.input_tokens:,} of a prompt: give a longer one, or less sound."
+            f"{sound_text} of the {request.input_tokens:,} of a prompt: give a longer one, or "
+            "less sound."
         )
 
 
 def _refuse_answer_options(request: Request) -> None:
-    """Refuse what only answers have."""
+    """Refuse options that need generated tokens."""
     if request.workload != "serve":
         raise SpecError(
             "A static batch generates: prompts that are embedded or scored are served "
             "(--workload serve)."
         )
-    known = terms_of("serve", "answer")
+    answer_terms = terms_of("serve", "answer")
     for name in (*request.constraints, *request.objectives):
-        if name in known or name == "throughput":
+        if name in answer_terms or name == "throughput":
             raise SpecError(
                 f"{name} is of generated tokens, and there are none with --output-tokens 0: "
                 "give request_latency, prompt_throughput_per_gpu or cost_per_million_tokens."
@@ -396,32 +422,32 @@ def _refuse_answer_options(request: Request) -> None:
         raise SpecError("Drafts are of generated tokens: leave out --draft-tokens.")
 
 
-def _work(request: Request, model: ModelSpec, notes: PlanNotes) -> ServingWorkload:
+def _make_workload(request: Request, model: ModelSpec, notes: PlanNotes) -> ServingWorkload:
     lengths: dict[str, Any] = {}
     for name in terms_about("length", "serve"):
-        given = getattr(request, name)
-        if given is None:
+        num_tokens = getattr(request, name)
+        if num_tokens is None:
             notes.defaults[name] = f"{USUAL_TOKENS:,} (default)"
-        lengths[name] = USUAL_TOKENS if given is None else given
+        lengths[name] = USUAL_TOKENS if num_tokens is None else num_tokens
     images = image_fields(request, model, request.input_tokens, notes)
     if images and request.input_tokens is None:
         lengths["input_tokens"] += image_tokens(images)
         text = f"{USUAL_TOKENS:,} of text (default), and those of the images"
         notes.defaults["input_tokens"] = f"{lengths['input_tokens']:,}: {text}"
     if request.audio_seconds:
-        _put_sound(request, model, lengths, notes)
+        _add_audio_tokens(request, model, lengths, notes)
     fields_of = {field.name for field in fields(ServingWorkload)} - {*terms_about("image")}
-    asked = [name for name in terms_of("serve", "question") if name in fields_of]
-    values = {name: getattr(request, name) for name in asked}
+    questions = [name for name in terms_of("serve", "question") if name in fields_of]
+    values = {name: getattr(request, name) for name in questions}
     values["prefix_cache_hit_rate"] = request.prefix_cache_hit_rate or 0.0
     values |= (variations := variations_of(request))
     for name, variation in variations.items():
         if getattr(request, name) is None and variation:
             notes.defaults[name] = f"{variation:g} (as measured of services; 0: all as long)"
     values["lora_rank"] = request.lora_rank or 0
-    values["lora_targets"] = _targets(request)
-    values["draft_method"] = method = _method(request, model)
-    drafted, steps = _drafted(request), request.draft_steps
+    values["lora_targets"] = _lora_targets(request)
+    values["draft_method"] = method = _draft_method(request, model)
+    drafted, steps = _draft_tokens(request), request.draft_steps
     values["draft_tokens"] = drafted
     if drafted and steps and steps > drafted:
         raise SpecError(
@@ -431,11 +457,11 @@ def _work(request: Request, model: ModelSpec, notes: PlanNotes) -> ServingWorklo
     if request.acceptance_rate is None:
         values["acceptance_rate"] = 0.0
         if drafted:
-            usual = acceptance(method, is_tree=(steps or drafted) < drafted)
-            values["acceptance_rate"] = usual.usual
+            published = acceptance(method, is_tree=(steps or drafted) < drafted)
+            values["acceptance_rate"] = published.usual
             notes.defaults["acceptance_rate"] = (
-                f"{usual.usual:g} (as published for {method or 'drafts'}; {usual.low:g} to "
-                f"{usual.high:g} is usual)"
+                f"{published.usual:g} (as published for {method or 'drafts'}; {published.low:g} to "
+                f"{published.high:g} is usual)"
             )
     values["arrivals"] = arrivals_of(request, drawn=is_drawn(request.router))
     notes.defaults.update(traffic_defaults(request))
@@ -449,13 +475,14 @@ def _work(request: Request, model: ModelSpec, notes: PlanNotes) -> ServingWorklo
         )
     if request.workload == "serve":
         workload = replace_unvalidated(workload, reuse=hit_rate_curve_of(request, workload))
-    limit, most = model.max_position_embeddings, workload.max_model_len
+    limit, max_model_len = model.max_position_embeddings, workload.max_model_len
     length = workload.input_tokens + workload.output_tokens
-    if most is not None and length > most:
+    if max_model_len is not None and length > max_model_len:
         raise SpecError(
             f"Requests of {length:,} tokens ({workload.input_tokens:,} in, "
             f"{workload.output_tokens:,} out) are longer than the longest that the engine takes, "
-            f"{most:,}: give fewer with --input-tokens and --output-tokens, or raise that limit."
+            f"{max_model_len:,}: give fewer with --input-tokens and --output-tokens, or raise "
+            "that limit."
         )
     if limit is not None and length > limit:
         raise SpecError(
@@ -467,34 +494,34 @@ def _work(request: Request, model: ModelSpec, notes: PlanNotes) -> ServingWorklo
 
 
 def variations_of(request: Request) -> dict[str, float]:
-    """How lengths vary, by term; where nobody says, as those of services: a batch's not at all."""
+    """Variation of the lengths, by term; default: as measured for services, 0 for a batch."""
     varies = request.workload == "serve" and not request.equal_lengths
-    usual = dict.fromkeys(terms_about("length_variation"), _VARIATION * varies)
+    defaults = dict.fromkeys(terms_about("length_variation"), _VARIATION * varies)
     if request.output_tokens == 0:
-        usual["output_variation"] = 0.0
-    given = {name: getattr(request, name) for name in usual}
-    return {name: usual[name] if value is None else value for name, value in given.items()}
+        defaults["output_variation"] = 0.0
+    answers = {name: getattr(request, name) for name in defaults}
+    return {name: defaults[name] if value is None else value for name, value in answers.items()}
 
 
-def _drafted(request: Request) -> int:
-    """Drafted tokens of a step; of several numbers each is a request of its own."""
-    given = request.draft_tokens
-    return given if isinstance(given, int) else max(given)
+def _draft_tokens(request: Request) -> int:
+    """Drafted tokens of a step; the largest of several numbers."""
+    draft_tokens = request.draft_tokens
+    return draft_tokens if isinstance(draft_tokens, int) else max(draft_tokens)
 
 
-def _method(request: Request, model: ModelSpec) -> DraftMethod:
-    """What drafts: as it is said, a model that is named, or modules that the model has."""
-    given = request.draft_method
+def _draft_method(request: Request, model: ModelSpec) -> DraftMethod:
+    """The draft method: the requested one, a named draft model, or the model's MTP modules."""
+    method_name = request.draft_method
     modules = max(model.num_nextn_predict_layers, model.mtp_num_layers)
-    if given is None:
+    if method_name is None:
         if request.draft_model is not None:
             return DraftMethod.DRAFT_MODEL
         return DraftMethod.MTP if modules and request.draft_tokens else DraftMethod.UNSAID
     try:
-        method = DraftMethod(given)
+        method = DraftMethod(method_name)
     except ValueError:
-        known = ", ".join(filter(None, DraftMethod))
-        raise SpecError(f"Unknown draft_method {given!r}. Known: {known}.") from None
+        methods = ", ".join(filter(None, DraftMethod))
+        raise SpecError(f"Unknown draft_method {method_name!r}. Known: {methods}.") from None
     if (method is DraftMethod.DRAFT_MODEL) != (request.draft_model is not None):
         raise SpecError("--draft-method draft_model needs --draft-model, and no other method does.")
     if method is DraftMethod.MTP and not modules:
@@ -502,29 +529,29 @@ def _method(request: Request, model: ModelSpec) -> DraftMethod:
     return method
 
 
-def _targets(request: Request) -> AdapterTargets:
-    given = request.lora_targets
-    if given and not request.lora_rank:
+def _lora_targets(request: Request) -> AdapterTargets:
+    targets = request.lora_targets
+    if targets and not request.lora_rank:
         raise SpecError("--lora-targets needs --lora-rank.")
     try:
-        return served_targets(given)
+        return served_targets(targets)
     except ValueError:
-        known = ", ".join(AdapterTargets)
+        choices = ", ".join(AdapterTargets)
         raise SpecError(
-            f"Unknown lora_targets {given!r}. Known: {known}; or names of modules such as "
+            f"Unknown lora_targets {targets!r}. Known: {choices}; or names of modules such as "
             "q_proj,v_proj."
         ) from None
 
 
 def draft_of(request: Request, model: ModelSpec, catalogue: Catalogue) -> ModelSpec | None:
-    """The model that drafts tokens: one that is named, or what the method adds to the model.
+    """The draft model: the requested one, or the draft modules of the model; None: no drafts.
 
     Raises SpecError if it is unknown or faulty, or has other tokens than the model.
     """
     if not request.draft_tokens:
         return None
     if request.draft_model is None:
-        return head_of(model, _method(request, model))
+        return head_of(model, _draft_method(request, model))
     draft = catalogue.load_model(request.draft_model)
     if draft.vocab_size != model.vocab_size:
         raise SpecError(
@@ -535,23 +562,23 @@ def draft_of(request: Request, model: ModelSpec, catalogue: Catalogue) -> ModelS
 
 
 def tried_types(question: WorkloadQuestion, space: SearchSpace) -> dict[str, list[str]]:
-    """The types that a space has several of, where nobody set one and none are published."""
-    given = {*question.request.settings}
+    """Number formats with several values in the space, if neither user nor model sets them."""
+    specified = {*question.request.settings}
     published = question.model.quantization, question.model.expert_quantization
     if question.request.precision is not None or any(published):
-        given.add("quantization")
-    tried = {name: as_values(space.parameters.get(name, ()), {}) for name in _TYPES}
+        specified.add("quantization")
+    choices = {name: as_values(space.parameters.get(name, ()), {}) for name in _TYPES}
     return {
         name: [str(format_value(name, code)) for code in coded_values(name, values)]
-        for name, values in tried.items()
-        if name not in given and len(values) > 1
+        for name, values in choices.items()
+        if name not in specified and len(values) > 1
     }
 
 
 def with_options(engine: EngineProfile, request: Request) -> EngineProfile:
-    """The engine told how many sequences to run at once, and to capture no graphs of decoding.
+    """The engine with the request's limit of sequences and its choice of CUDA graphs.
 
-    Raises SpecError if copies of experts are asked of an engine that has none.
+    Raises SpecError if the request sets redundant experts and the engine has none.
     """
     if request.redundant_experts and not engine.redundant_experts:
         raise SpecError(
@@ -564,13 +591,13 @@ def with_options(engine: EngineProfile, request: Request) -> EngineProfile:
         # Requests whose adapter has no slot wait until one of others has ended.
         shares = zipf_shares(number=request.num_adapters, exponent=request.adapter_skew)
         draws = characteristic_draws(shares=shares, slots=request.max_loras)
-        most = max(int(min(draws, engine.scheduler.max_num_seqs)), 1)
-        engine = replace(engine, scheduler=replace(engine.scheduler, max_num_seqs=most))
+        max_num_seqs = max(int(min(draws, engine.scheduler.max_num_seqs)), 1)
+        engine = replace(engine, scheduler=replace(engine.scheduler, max_num_seqs=max_num_seqs))
     return eager(engine) if request.enforce_eager else engine
 
 
 def limited(engine: EngineProfile, max_num_seqs: int) -> EngineProfile:
-    """The engine with a number of sequences of its own, which it also samples at its start."""
+    """The engine with another ``max_num_seqs``, which its memory profiling uses, too."""
     memory = engine.memory
     if memory.profiled_seqs:
         memory = replace(memory, profiled_seqs=max_num_seqs, fixed_profiled_seqs=True)
@@ -581,8 +608,8 @@ def limited(engine: EngineProfile, max_num_seqs: int) -> EngineProfile:
 def with_max_num_seqs(
     setting: ServingSetting, max_num_seqs: int, concurrency: int
 ) -> ServingSetting:
-    """The setting whose engine is told a number with so many requests at once, and with any other
-    number of requests as many sequences as these are."""
+    """The setting whose engine starts with ``max_num_seqs`` at this ``concurrency``, and with the
+    number of requests as its limit otherwise."""
     engine = limited(setting.engine, max_num_seqs)
     engine = replace(engine, scheduler=setting.engine.scheduler)
     return replace(setting, engine=engine, engine_max_num_seqs=concurrency)
@@ -590,10 +617,10 @@ def with_max_num_seqs(
 
 def eager(engine: EngineProfile) -> EngineProfile:
     """The engine whose host launches the kernels of every step one by one."""
-    e, alone = engine.execution, engine.without_graphs
+    e, without_graphs = engine.execution, engine.without_graphs
     layer, routing = e.prefill_launch_time, 0.0
-    if alone is not None:
-        layer, routing = alone.layer_launch_time, alone.expert_launch_time
+    if without_graphs is not None:
+        layer, routing = without_graphs.layer_launch_time, without_graphs.expert_launch_time
     execution = replace(
         e,
         decode_launch_time=max(e.decode_launch_time, layer),

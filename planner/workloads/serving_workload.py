@@ -141,46 +141,46 @@ _DEGREES = {
 
 
 def requests(setting: ServingSetting) -> list[str]:
-    """What is asked: the requests, in a line."""
+    """The line that describes the requests."""
     work = setting.workload
     answer = "embedded or scored" if work.embeds else f"{work.output_tokens:,} out"
-    words = [f"{work.input_tokens:,} tokens in, {answer}"]
+    parts = [f"{work.input_tokens:,} tokens in, {answer}"]
     if work.input_variation or work.output_variation:
         varied = f"{100 * work.input_variation:g} % and {100 * work.output_variation:g} %"
-        words.append(f"lengths vary by {varied}")
+        parts.append(f"lengths vary by {varied}")
     if work.equal_lengths:
-        words.append("all of these lengths")
+        parts.append("all of these lengths")
     if work.request_rate is not None:
-        words.append(f"{work.request_rate:g} per second")
+        parts.append(f"{work.request_rate:g} per second")
     if work.num_requests is not None:
         all_in_all = "in all" if work.request_rate is not None else "requests that start together"
-        words.append(f"{work.num_requests:,} {all_in_all}")
+        parts.append(f"{work.num_requests:,} {all_in_all}")
     if work.prefix_cache_hit_rate:
-        words.append(f"{format_percent(work.prefix_cache_hit_rate)} of prompts cached")
+        parts.append(f"{format_percent(work.prefix_cache_hit_rate)} of prompts cached")
     if work.shared_prefix_tokens:
-        words.append(f"{work.shared_prefix_tokens:,} tokens shared by all prompts")
+        parts.append(f"{work.shared_prefix_tokens:,} tokens shared by all prompts")
     if work.reuse is not None:
-        words.append(f"{format_percent(work.reuse.endless)} of prompts were used before")
+        parts.append(f"{format_percent(work.reuse.endless)} of prompts were used before")
     if work.draft_tokens:
-        words.append(_drafted(work))
+        parts.append(_format_drafts(work))
     if work.embedding_bits is not None:
-        words.append(f"embedding and logits in {work.embedding_bits} bits")
+        parts.append(f"embedding and logits in {work.embedding_bits} bits")
     if work.redundant_experts:
-        words.append(f"{work.redundant_experts} copies of experts in a layer")
+        parts.append(f"{work.redundant_experts} copies of experts in a layer")
     if work.lora_rank:
-        words.append(f"LoRA adapters of rank {work.lora_rank}, {setting.max_loras:,} in a step")
+        parts.append(f"LoRA adapters of rank {work.lora_rank}, {setting.max_loras:,} in a step")
     if setting.adapter_draws < math.inf:
-        words.append(
+        parts.append(
             f"of {work.num_adapters:,} adapters that requests name "
             f"{format_percent(setting.adapter_hits)} "
             f"find theirs loaded, and {setting.engine.scheduler.max_num_seqs} run at once at most"
         )
-    words += served_image_words(setting.model, work)
-    return [f"Requests: {', '.join(words)}"]
+    parts += served_image_words(setting.model, work)
+    return [f"Requests: {', '.join(parts)}"]
 
 
-def _drafted(work: ServingWorkload) -> str:
-    """Drafts, and how many are kept; with none they only cost, which nobody wants."""
+def _format_drafts(work: ServingWorkload) -> str:
+    """Draft tokens and their acceptance rate as text, with a hint if none is accepted."""
     if work.acceptance_rate:
         tokens = f"{work.draft_tokens} draft tokens"
         if work.drafts_trees:
@@ -191,48 +191,48 @@ def _drafted(work: ServingWorkload) -> str:
 
 def layout(row: Mapping[str, object]) -> str:
     """``8 x tp4``: replicas and how each is split; ``2 x tp1 + 3 x tp2``: prefill and decode."""
-    mine = f"{row['replicas']:,} x {_split(row, '')}"
+    workers = f"{row['replicas']:,} x {_format_degrees(row, '')}"
     if row.get("prefill_replicas") is None:
-        return mine
-    return f"{row['prefill_replicas']:,} x {_split(row, PREFILL)} + {mine}"
+        return workers
+    return f"{row['prefill_replicas']:,} x {_format_degrees(row, PREFILL)} + {workers}"
 
 
-def _split(row: Mapping[str, object], prefix: str) -> str:
+def _format_degrees(row: Mapping[str, object], prefix: str) -> str:
     degrees = {
-        short: number_of_row(row, prefix + name) if row[prefix + name] else 1
-        for short, name in _DEGREES.items()
+        abbreviation: number_of_row(row, prefix + name) if row[prefix + name] else 1
+        for abbreviation, name in _DEGREES.items()
     }
-    words = [f"{short}{n}" for short, n in degrees.items() if n > 1]
-    return " ".join(words) or "tp1"
+    parts = [f"{abbreviation}{n}" for abbreviation, n in degrees.items() if n > 1]
+    return " ".join(parts) or "tp1"
 
 
-def _in_short(row: Mapping[str, object]) -> str:
+def _format_short(row: Mapping[str, object]) -> str:
     """The layout, the types, and the requests at once."""
     types = f"{row['quantization']}, {row['kv_cache']} cache"
     return f"{layout(row)}, {types}, concurrency {row['concurrency']:,}"
 
 
-def _brief(row: Mapping[str, object]) -> str:
+def _format_brief(row: Mapping[str, object]) -> str:
     """The replicas or the workers, the types, and the requests at once."""
-    mine, each = f"{row['replicas']:,} x {_split(row, '')}", "in each replica"
+    workers, per_worker = f"{row['replicas']:,} x {_format_degrees(row, '')}", "in each replica"
     if row.get("prefill_replicas") is not None:
-        before = f"{row['prefill_replicas']:,} x {_split(row, PREFILL)} for prefill"
-        mine, each = f"{before} + {mine} for decode", "in each"
+        before = f"{row['prefill_replicas']:,} x {_format_degrees(row, PREFILL)} for prefill"
+        workers, per_worker = f"{before} + {workers} for decode", "in each"
     types = f"{row['quantization']}, {row['kv_cache']} cache"
-    return f"{mine}, {types}, {row['concurrency']:,} requests {each}"
+    return f"{workers}, {types}, {row['concurrency']:,} requests {per_worker}"
 
 
-def _blamed(candidates: Candidates, rule: str) -> str:
+def _format_broken_rule(candidates: Candidates, rule: str) -> str:
     """The degrees and types of a configuration."""
     row = candidates.row
     names = ("num_gpus", *_DEGREES.values(), *terms_about("number_format", "serve"))
     return " ".join(f"{name}={row[name]}" for name in names)
 
 
-def _room(row: Mapping[str, object], most: int) -> str:
-    """How many of the requests find room; empty where it is not their number that lacks it."""
+def _format_room(row: Mapping[str, object], max_requests: int) -> str:
+    """The number of requests that fit in memory; empty if the number is not the problem."""
     number = number_of_row(row, "concurrency")
-    return f"room for {most:,} of {number:,} requests" if most < number else ""
+    return f"room for {max_requests:,} of {number:,} requests" if max_requests < number else ""
 
 
 def _legend(shown: Mapping[str, Sequence[object]]) -> str:
@@ -247,10 +247,10 @@ SERVING_WORDS = ResultWording(
     question_lines=requests,
     layout=layout,
     in_layout=tuple(_DEGREES.values()),
-    in_short=_in_short,
-    brief=_brief,
-    blamed=_blamed,
-    room=_room,
+    in_short=_format_short,
+    brief=_format_brief,
+    blamed=_format_broken_rule,
+    room=_format_room,
     legend=_legend,
     results=lambda _: (
         "time_to_first_token_s",
@@ -266,7 +266,7 @@ SERVING_WORDS = ResultWording(
 
 BATCH_WORDS = replace(
     SERVING_WORDS,
-    room=_room,
+    room=_format_room,
     results=lambda _: (
         "prefill_latency_s",
         "decode_latency_s",
@@ -289,7 +289,7 @@ _FRONT = ("throughput_per_gpu", "interactivity")
 _OF_LOAD = ("capacity_per_gpu", "interactivity")
 _OF_PROMPTS = ("prompt_throughput_per_gpu", "request_latency")
 _SIZING = ("num_gpus", "request_latency")
-# Nobody pays ten times as much for what is left to gain there.
+# Beyond ten times the lowest cost, plans gain too little to be shown.
 _TIMES_THE_BEST = 10.0
 _COSTS = ("usd", "count")
 _PER_TOKEN = "cost_per_million_tokens_usd"
@@ -300,7 +300,7 @@ _NUMBERS = ("replicas", "prefill_replicas")
 def _sources(scene: HardwareScenario) -> list[Source]:
     request = scene.question.request
     _check_streams(scene)
-    modes = _modes(request)
+    modes = _parse_modes(request)
     if scene.question.work.embeds:
         modes = _without_answers(scene, modes)
     elif not scene.profile.scheduler.continuous:
@@ -318,11 +318,13 @@ def _sources(scene: HardwareScenario) -> list[Source]:
     mesh = _mesh(scene, settings)
     sources: list[Source] = []
     for mode in modes:
-        places = [scene.place] if mode == AGGREGATED else [scene.place, _prefill_hardware(scene)]
-        for place in places:
+        hardware_choices = (
+            [scene.place] if mode == AGGREGATED else [scene.place, _prefill_hardware(scene)]
+        )
+        for place in hardware_choices:
             _check_kernels(scene, place)
         if mode == DISAGGREGATED:
-            sources.append(_pools(scene, mesh, {**settings, **of_pools}, rate))
+            sources.append(_pool_source(scene, mesh, {**settings, **of_pools}, rate))
             continue
         sources.append(
             ReplicaSource(
@@ -331,17 +333,17 @@ def _sources(scene: HardwareScenario) -> list[Source]:
                 counts=scene.question.counts,
                 request_rate=rate,
                 site=scene.place.site,
-                waits=_waits(scene, mesh),
+                waits=_has_waiting_requests(scene, mesh),
             )
         )
     return [_counted_on(source, request.limit_confidence) for source in sources]
 
 
-def _waits(scene: HardwareScenario, mesh: OpenMesh[ServingConfigurations]) -> bool:
-    """Whether requests at once are a load, of which the engine holds what it has room for.
+def _has_waiting_requests(scene: HardwareScenario, mesh: OpenMesh[ServingConfigurations]) -> bool:
+    """Whether the concurrency is an offered load; the engine then holds what fits in memory.
 
-    Several numbers are a choice of what to hold, and one is a choice of slots unless clients send
-    a number of requests.
+    Several values are a search over batch slots. For engines with slots, one value is their
+    number, unless clients send a number of requests.
     """
     request, scheduler = scene.question.request, scene.profile.scheduler
     are_sent = request.num_requests is not None and request.request_rate is None
@@ -372,46 +374,48 @@ def _batch_sources(scene: HardwareScenario) -> list[Source]:
     ]
 
 
-def _pools(
+def _pool_source(
     scene: HardwareScenario,
     mesh: OpenMesh[ServingConfigurations],
     settings: Mapping[str, object],
     rate: float | None,
 ) -> PoolSource:
-    """Workers of one ``mesh``, but for settings of the prefill workers alone."""
-    beside = _prefill_hardware(scene)
-    plain = {
+    """Pools of workers of one ``mesh``; prefill workers may have settings of their own."""
+    prefill_hardware = _prefill_hardware(scene)
+    shared_settings = {
         name: value for name, value in settings.items() if name not in terms_of("serve", "pool")
     }
-    own = {
+    prefill_settings = {
         name.removeprefix(PREFILL): value
         for name, value in settings.items()
-        if name not in plain and name not in _NUMBERS
+        if name not in shared_settings and name not in _NUMBERS
     }
-    replicas, prefill_replicas = (_number(name, settings.get(name)) for name in _NUMBERS)
+    replicas, prefill_replicas = (_number_of_workers(name, settings.get(name)) for name in _NUMBERS)
     if not scene.question.counts and (replicas is None) != (prefill_replicas is None):
         raise SearchSpaceError("Give replicas and prefill_replicas together, or --gpus with one.")
     setting, counts = _setting(scene, scene.place), scene.question.counts
     return PoolSource(
         setting=setting,
         space=PoolSpace(
-            prefill_setting=_setting(scene, beside),
+            prefill_setting=_setting(scene, prefill_hardware),
             decode_setting=setting,
-            prefill_mesh=_mesh(scene, {**plain, **own}) if own else mesh,
+            prefill_mesh=_mesh(scene, {**shared_settings, **prefill_settings})
+            if prefill_settings
+            else mesh,
             decode_mesh=mesh,
             counts=counts,
             request_rate=rate,
             replicas=replicas,
             prefill_replicas=prefill_replicas,
-            waits=_waits(scene, mesh),
+            waits=_has_waiting_requests(scene, mesh),
         ),
         counts=counts,
         site=scene.place.site,
-        prefill_site=beside.site,
+        prefill_site=prefill_hardware.site,
     )
 
 
-def _number(name: str, value: object) -> int | None:
+def _number_of_workers(name: str, value: object) -> int | None:
     """One number of workers."""
     if value is None:
         return None
@@ -427,16 +431,16 @@ def _prefill_hardware(scene: HardwareScenario) -> PricedHardware:
 
 def _setting(scene: HardwareScenario, place: PricedHardware) -> ServingSetting:
     question = scene.question
-    kept, has = question.work.host_cache, place.machine.host_memory
-    if kept and place.machine.gpu.unified_memory:
+    host_cache, host_memory = question.work.host_cache, place.machine.host_memory
+    if host_cache and place.machine.gpu.unified_memory:
         raise SearchSpaceError(
             f"{place.machine.gpu.name} and its host have one memory, which its cache has already: "
             "leave out --host-cache."
         )
-    if kept > has:
+    if host_cache > host_memory:
         raise SearchSpaceError(
-            f"--host-cache {format_gib(kept)} is more than the host memory of a GPU, "
-            f"{format_gib(has)} of {place.machine.gpu.name}: give no more."
+            f"--host-cache {format_gib(host_cache)} is more than the host memory of a GPU, "
+            f"{format_gib(host_memory)} of {place.machine.gpu.name}: give no more."
         )
     setting = ServingSetting(
         machine=place.machine,
@@ -524,17 +528,17 @@ def _check_kernels(scene: HardwareScenario, place: PricedHardware) -> None:
         )
 
 
-def _modes(request: Request) -> list[str]:
-    """The modes asked for; of one configuration aggregated where none is."""
-    every = (AGGREGATED,) if request.space == SINGLE else MODES
-    words = [request.mode] if isinstance(request.mode, str) else list(request.mode or every)
-    for word in words:
-        if word not in MODES:
-            hint = did_you_mean(word, MODES)
-            raise SearchSpaceError(f"Unknown mode {word!r}.{hint} Known: {', '.join(MODES)}.")
-    if request.prefill_gpu is not None and DISAGGREGATED not in words:
+def _parse_modes(request: Request) -> list[str]:
+    """The requested modes; default: all, aggregated for a single configuration."""
+    defaults = (AGGREGATED,) if request.space == SINGLE else MODES
+    modes = [request.mode] if isinstance(request.mode, str) else list(request.mode or defaults)
+    for text in modes:
+        if text not in MODES:
+            hint = did_you_mean(text, MODES)
+            raise SearchSpaceError(f"Unknown mode {text!r}.{hint} Known: {', '.join(MODES)}.")
+    if request.prefill_gpu is not None and DISAGGREGATED not in modes:
         raise SearchSpaceError("--prefill-gpu is for --mode disaggregated.")
-    return [mode for mode in MODES if mode in words]
+    return [mode for mode in MODES if mode in modes]
 
 
 def _objectives(question: WorkloadQuestion) -> tuple[str, ...]:
@@ -548,32 +552,32 @@ def _objectives(question: WorkloadQuestion) -> tuple[str, ...]:
 
 
 def _limits(question: WorkloadQuestion, source: Source) -> dict[str, float]:
-    """A rate on given GPUs, and the end of the cluster where GPUs are sized for a rate."""
+    """Bounds on the request rate for fixed GPUs, and on the GPUs of the cluster for a rate."""
     request, bounds = question.request, {}
-    ends = request.num_requests is not None
+    is_finite = request.num_requests is not None
     if (
         request.request_rate is not None
         and question.counts
         and request.space != SINGLE
-        and not ends
+        and not is_finite
     ):
         bounds["request_rate"] = request.request_rate
-    most = source.setting.machine.cluster.max_gpus
-    if not question.counts and most is not None:
-        bounds["max_gpus"] = min(most, request.constraints.get("max_gpus", most))
+    max_gpus = source.setting.machine.cluster.max_gpus
+    if not question.counts and max_gpus is not None:
+        bounds["max_gpus"] = min(max_gpus, request.constraints.get("max_gpus", max_gpus))
     return bounds
 
 
-def _furthest(question: WorkloadQuestion) -> float:
-    """The front's end, unless the user says by an objective or a limit how far to look."""
+def _front_factor(question: WorkloadQuestion) -> float:
+    """The factor on the best cost where the front ends; infinite if the user limits the cost."""
     request = question.request
-    known = terms_of(request.workload, "limit")
-    own_end = any(known[name].type in _COSTS for name in request.constraints if name in known)
-    return math.inf if request.objectives or own_end else _TIMES_THE_BEST
+    limits = terms_of(request.workload, "limit")
+    limits_cost = any(limits[name].type in _COSTS for name in request.constraints if name in limits)
+    return math.inf if request.objectives or limits_cost else _TIMES_THE_BEST
 
 
 def _assumed(question: WorkloadQuestion) -> dict[str, float]:
-    """Of a search the limits of the table; one configuration is judged as it is."""
+    """The assumed limits of a search; none for a single configuration."""
     request = question.request
     if request.space == SINGLE:
         return {}
@@ -582,8 +586,8 @@ def _assumed(question: WorkloadQuestion) -> dict[str, float]:
     return {name: bound for name, bound in limits.items() if name not in others}
 
 
-def _settled(source: Source) -> dict[str, Value]:
-    """Answers that a plan was made with where the user gave none, or several."""
+def _reproducing_answers(source: Source) -> dict[str, Value]:
+    """The answers of a plan that the user left open or gave several values of."""
     setting = source.setting
     if not isinstance(setting, ServingSetting):
         raise TypeError(f"{source} does not serve.")
@@ -596,9 +600,9 @@ def _settled(source: Source) -> dict[str, Value]:
     return answers
 
 
-def _free(request: Request, burst: int | None) -> dict[str, Sequence[float]]:
-    """With a rate or a burst and no concurrency, all concurrencies; of a number that all of it."""
-    if "concurrency" in request.settings or len(_modes(request)) > 1:
+def _open_values(request: Request, burst: int | None) -> dict[str, Sequence[float]]:
+    """Open concurrencies for a rate or a burst: all of them, or the number of requests."""
+    if "concurrency" in request.settings or len(_parse_modes(request)) > 1:
         return {}
     if request.num_requests is not None and request.request_rate is None:
         return {"concurrency": [min(request.num_requests, LARGEST_BATCH)]}
@@ -607,8 +611,8 @@ def _free(request: Request, burst: int | None) -> dict[str, Sequence[float]]:
     return {}
 
 
-def _fitting(source: Source, configurations: ConfigurationTable) -> dict[str, float]:
-    """As many requests at once as find room."""
+def _fitting_settings(source: Source, configurations: ConfigurationTable) -> dict[str, float]:
+    """The highest concurrency that fits in memory."""
     number = max_concurrency(source, configurations)
     return {"concurrency": number} if number else {}
 
@@ -622,15 +626,15 @@ SERVE = Workload(
     objectives=_objectives,
     limits=_limits,
     tried=tried_types,
-    furthest=_furthest,
+    furthest=_front_factor,
     assumed=_assumed,
     ideal=ideal_engine,
-    settled=_settled,
+    settled=_reproducing_answers,
     fitted=on_gpus,
     differs=weights_note,
     once=serve_once,
-    free=_free,
-    fitting=_fitting,
+    free=_open_values,
+    fitting=_fitting_settings,
     wording=SERVING_WORDS,
     other_gpus=("prefill_gpu",),
     precision="quantization",
@@ -652,7 +656,7 @@ INFERENCE = Workload(
     sources=_batch_sources,
     objectives=lambda _: ("throughput_per_gpu", "request_latency"),
     tried=tried_types,
-    furthest=_furthest,
+    furthest=_front_factor,
     # Answers of static batches come at their end.
     assumed=lambda question: (
         {}
@@ -660,11 +664,11 @@ INFERENCE = Workload(
         else assumed_for_batches(question.request.constraints, question.work.output_tokens)
     ),
     ideal=ideal_engine,
-    settled=_settled,
+    settled=_reproducing_answers,
     fitted=on_gpus,
     differs=weights_note,
     once=batch_once,
-    fitting=_fitting,
+    fitting=_fitting_settings,
     wording=BATCH_WORDS,
     precision="quantization",
     open_facts=open_serving,

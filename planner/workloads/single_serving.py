@@ -1,4 +1,4 @@
-"""One configuration that serves: at the concurrency that its traffic asks for, in full."""
+"""Evaluation of one serving configuration at its load, or of a burst."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 
 def serve_once(source: Source, num_requests: int | None = None) -> Evaluation:
-    """The one configuration of a source, of several concurrencies at the one that is asked for.
+    """The evaluation of the one configuration of a source; of several concurrencies, the lowest
+    that reaches the request rate.
 
-    That reaches the rate; of a burst, as a number of requests that start together drains.
+    With ``num_requests``, a burst of requests that start together.
 
     Raises SearchSpaceError if the burst has no requests, or too many; or there are several
     configurations; InfeasibleError if no concurrency that fits reaches the rate.
@@ -37,40 +38,48 @@ def serve_once(source: Source, num_requests: int | None = None) -> Evaluation:
     if num_requests is not None and not 1 <= num_requests <= LARGEST_BATCH:
         raise SearchSpaceError(f"A burst has 1 to {LARGEST_BATCH:,} requests.")
     if isinstance(source, PoolSource):
-        return _of_pools(source, num_requests)
+        return _serve_pools_once(source, num_requests)
     if not isinstance(source, ReplicaSource):
         raise TypeError(f"{source} does not serve.")
     configurations = source.mesh.flat()
     if num_requests is None:
-        return Evaluation(candidates=_at_load(source, _no_more_than_sent(source, configurations)))
+        return Evaluation(
+            candidates=_evaluate_at_load(source, _limit_to_clients(source, configurations))
+        )
     # The concurrency of a number of requests is that of clients.
     is_bounded = configurations.size == 1 and source.setting.workload.num_requests is None
-    places = _first(configurations.concurrency) if is_bounded else None
-    served = _burst_of(_drained(source, configurations, num_requests, places), num_requests)
-    candidates = _at_load(source, _no_more_than_sent(source, configurations))
+    slots = _first(configurations.concurrency) if is_bounded else None
+    served = _simulate_burst(
+        _burst_replicas(source, configurations, num_requests, slots), num_requests
+    )
+    candidates = _evaluate_at_load(source, _limit_to_clients(source, configurations))
     return _with_burst(candidates, served)
 
 
-def _no_more_than_sent(
+def _limit_to_clients(
     source: ReplicaSource, configurations: ServingConfigurations
 ) -> ServingConfigurations:
     """Configurations with no more requests at once in a replica than clients send to it."""
     work = source.setting.workload
     if work.num_requests is None or work.request_rate is not None:
         return configurations
-    each = np.ceil(work.num_requests / configurations.data_parallel)
-    return replace(configurations, concurrency=np.minimum(configurations.concurrency, each))
+    requests_per_replica = np.ceil(work.num_requests / configurations.data_parallel)
+    return replace(
+        configurations, concurrency=np.minimum(configurations.concurrency, requests_per_replica)
+    )
 
 
-def _drained(
-    source: ReplicaSource, configurations: ServingConfigurations, number: int, places: float | None
+def _burst_replicas(
+    source: ReplicaSource, configurations: ServingConfigurations, number: int, slots: float | None
 ) -> Replicas:
-    """Replicas of clients who send ``number`` requests at once, at most ``places`` a replica."""
+    """Replicas of clients who send ``number`` requests at once, at most ``slots`` a replica."""
     setting, c = source.setting, configurations.rows(np.zeros(1, np.intp))
     scheduler = setting.engine.scheduler
-    if places is not None:
-        most = min(scheduler.max_num_seqs, int(np.ceil(places / _first(c.attention_data_parallel))))
-        scheduler = replace(scheduler, max_num_seqs=most)
+    if slots is not None:
+        max_num_seqs = min(
+            scheduler.max_num_seqs, int(np.ceil(slots / _first(c.attention_data_parallel)))
+        )
+        scheduler = replace(scheduler, max_num_seqs=max_num_seqs)
     setting = replace(
         setting,
         engine=replace(setting.engine, scheduler=scheduler),
@@ -80,7 +89,7 @@ def _drained(
     return replace(source, setting=setting, request_rate=None, waits=True).judged(c)
 
 
-def _burst_of(drained: Replicas, num_requests: int) -> Burst:
+def _simulate_burst(drained: Replicas, num_requests: int) -> Burst:
     """The burst, as its replicas drain."""
     replicas = _first(drained.num_gpus / drained.configurations.replica_gpus)
     at_once = drained.setting.engine.scheduler.max_num_seqs * drained.held.attention_data_parallel
@@ -100,19 +109,19 @@ def _first(values: FloatArray) -> float:
     return float(np.ravel(values)[0])
 
 
-def _of_pools(source: PoolSource, num_requests: int | None) -> Evaluation:
-    """The one configuration of pools, of a burst with as many places as find room for it."""
-    configurations = _pools(source, num_requests)
+def _serve_pools_once(source: PoolSource, num_requests: int | None) -> Evaluation:
+    """The evaluation of the one configuration of pools; a burst gets the slots that fit."""
+    configurations = _single_pools(source, num_requests)
     is_burst = source.setting.workload.request_rate is None and num_requests is not None
     if is_burst and configurations.size > 1:
-        judged = source.judged(configurations)
-        held = configurations.concurrency * configurations.replicas
-        codes = np.broadcast_to(judged.rejected_by, configurations.shape)
+        evaluated = source.judged(configurations)
+        slots = configurations.concurrency * configurations.replicas
+        codes = np.broadcast_to(evaluated.rejected_by, configurations.shape)
         fitting = np.flatnonzero(
-            (held < (num_requests or 0) + configurations.replicas) & (codes == 0)
+            (slots < (num_requests or 0) + configurations.replicas) & (codes == 0)
         )
         configurations = configurations.rows(fitting[-1:] if fitting.size else np.zeros(1, np.intp))
-    candidates = _at_load(source, configurations)
+    candidates = _evaluate_at_load(source, configurations)
     if num_requests is None or np.ravel(candidates.rejected_by)[0]:
         return Evaluation(candidates=candidates)
     return _with_burst(candidates, pooled_burst(source.setting, candidates.pools, num_requests))
@@ -122,25 +131,25 @@ def _with_burst(candidates: Deployments, served: Burst | None) -> Evaluation:
     """The configuration with the columns of its burst, if there is one."""
     if served is None:
         return Evaluation(candidates=candidates)
-    more: dict[str, Column] = {
+    columns: dict[str, Column] = {
         "burst_requests": [served.num_requests],
         "makespan_s": [served.makespan],
     }
     for name, share in SHARES.items():
-        more[f"burst_request_latency_{name}_s"] = [served.answered_within(share)]
-    return Evaluation(candidates=candidates, more=more, detail=served)
+        columns[f"burst_request_latency_{name}_s"] = [served.answered_within(share)]
+    return Evaluation(candidates=candidates, more=columns, detail=served)
 
 
-def _pools(source: PoolSource, num_requests: int | None) -> PoolConfigurations:
-    """The one configuration of pools; numbers of workers that nobody gave fill the GPUs."""
+def _single_pools(source: PoolSource, num_requests: int | None) -> PoolConfigurations:
+    """The one configuration of pools; unspecified numbers of workers fill the GPUs."""
     prefill = one_each(source.space.prefill_mesh, "concurrency")
     decode = one_each(source.space.decode_mesh, "max_num_batched_tokens")
     prefill, decode = (table.rows(np.arange(table.size)) for table in (prefill, decode))
     layouts = np.unique(np.stack([getattr(decode, name) for name in OF_PREFILL]), axis=1).shape[1]
     if source.setting.workload.request_rate is None and num_requests is None:
         layouts = decode.size
-    each = [int(table.replica_gpus[0]) for table in (prefill, decode)]
-    numbers = _numbers(source, each[0], each[1])
+    gpus_per_worker = [int(table.replica_gpus[0]) for table in (prefill, decode)]
+    numbers = _worker_numbers(source, gpus_per_worker[0], gpus_per_worker[1])
     if len(numbers) * prefill.size * layouts != 1:
         raise SearchSpaceError(
             f"That is {len(numbers) * prefill.size * layouts:,} configurations of prefill "
@@ -150,11 +159,11 @@ def _pools(source: PoolSource, num_requests: int | None) -> PoolConfigurations:
     return PoolConfigurations.pooled(prefill, decode, np.array([first]), np.array([second]))
 
 
-def _numbers(source: PoolSource, prefill: int, decode: int) -> list[tuple[float, float]]:
-    """Numbers of prefill and decode workers of so many GPUs each."""
-    wanted = source.space.prefill_replicas, source.space.replicas
-    if None not in wanted and not source.counts:
-        return [(float(wanted[0] or 0), float(wanted[1] or 0))]
+def _worker_numbers(source: PoolSource, prefill: int, decode: int) -> list[tuple[float, float]]:
+    """Numbers of prefill and decode workers of ``prefill`` and ``decode`` GPUs each."""
+    requested = source.space.prefill_replicas, source.space.replicas
+    if None not in requested and not source.counts:
+        return [(float(requested[0] or 0), float(requested[1] or 0))]
     return [
         pair
         for count in source.counts
@@ -162,48 +171,50 @@ def _numbers(source: PoolSource, prefill: int, decode: int) -> list[tuple[float,
     ]
 
 
-def _at_load(source: ReplicaSource | PoolSource, configurations: Any) -> Any:
-    """The configuration where its requests come as they are said to.
+def _evaluate_at_load(source: ReplicaSource | PoolSource, configurations: Any) -> Any:
+    """The configuration at the request rate of its workload.
 
-    Of several concurrencies the fewest requests in flight that reach the rate; the capacity is
-    that of the most that find room.
+    Of several concurrencies, the lowest that reaches the rate; the capacity is the highest of all.
 
     Raises InfeasibleError if no concurrency that fits reaches the rate.
     """
-    stated = source.setting.workload.request_rate
+    request_rate = source.setting.workload.request_rate
     candidates = source.judged(configurations)
-    if stated is None or configurations.size == 1:
+    if request_rate is None or configurations.size == 1:
         return candidates.at_load
     share = source.sure_share if isinstance(source, ReplicaSource) else 1.0
-    rate, shape = stated / share, configurations.shape
+    rate, shape = request_rate / share, configurations.shape
     codes = np.broadcast_to(candidates.rejected_by, shape)
-    reached = np.where(codes == 0, np.broadcast_to(candidates.capacity, shape), 0.0)
-    enough = np.flatnonzero(reached >= rate)
-    best = int(np.argmax(reached))
-    if enough.size:
-        # It has places for more: how near the capacity is says how long the wait for one is.
-        found = source.judged(configurations.rows(enough[:1]))
-        promises = replace(found.promises, capacity=reached[[best]])
-        return replace(found, promises=promises).at_rate(stated)
-    if reached[best] == 0:
+    capacities = np.where(codes == 0, np.broadcast_to(candidates.capacity, shape), 0.0)
+    reaching = np.flatnonzero(capacities >= rate)
+    best = int(np.argmax(capacities))
+    if reaching.size:
+        # It has slots for more requests: waits depend on the utilization of the whole capacity.
+        deployments = source.judged(configurations.rows(reaching[:1]))
+        promises = replace(deployments.promises, capacity=capacities[[best]])
+        return replace(deployments, promises=promises).at_rate(request_rate)
+    if capacities[best] == 0:
         return source.judged(configurations.rows([0])).at_load
     if source.setting.workload.num_requests is not None:
         return source.judged(configurations.rows([best])).at_load
-    raise InfeasibleError(_too_fast(configurations.rows([best]), reached[best], rate))
+    raise InfeasibleError(_overload_message(configurations.rows([best]), capacities[best], rate))
 
 
-def _too_fast(c: ServingConfigurations, capacity: float, rate: float) -> str:
-    """That a rate is more than one configuration carries, and what would."""
+def _overload_message(c: ServingConfigurations, capacity: float, rate: float) -> str:
+    """The message for a rate above the capacity of one configuration."""
     concurrency = f"{c.concurrency[0]:,.0f} requests in each"
     if isinstance(c, PoolConfigurations):
         pools = f"{c.prefill_replicas[0]:.0f} prefill and {c.replicas[0]:.0f} decode workers"
-        words, more = f"{pools} and {concurrency}", f"{np.ceil(rate / capacity):.0f} times as many"
+        configuration, remedy = (
+            f"{pools} and {concurrency}",
+            f"{np.ceil(rate / capacity):.0f} times as many",
+        )
     else:
         number = float(np.ravel(c.data_parallel)[0])
-        words = f"{number:.0f} replica{'' if number == 1 else 's'} and {concurrency}"
-        more = f"{int(np.ceil(rate / capacity * number))} replicas"
+        configuration = f"{number:.0f} replica{'' if number == 1 else 's'} and {concurrency}"
+        remedy = f"{int(np.ceil(rate / capacity * number))} replicas"
     return (
-        f"{rate:g} requests per second exceed the capacity of {capacity:.3g} with {words}: "
-        f"the queue grows without bound. Give {more}, or search with "
+        f"{rate:g} requests per second exceed the capacity of {capacity:.3g} with {configuration}: "
+        f"the queue grows without bound. Give {remedy}, or search with "
         "`planner search --workload serve --request-rate`."
     )

@@ -66,18 +66,18 @@ class BatchSource(ServingSource):
     def judged(
         self, configurations: ServingConfigurations, broken: CodeArray | None = None
     ) -> Batches:
-        """Predictions; ``broken`` is that of the configurations where it is known already."""
+        """Predictions of the configurations; ``broken``: the result of `broken`, if computed."""
         c = configurations
         codes = self.broken(c) if broken is None else broken
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             memory, static = serving_memory(self.setting, c), static_batch(self.setting, c)
         last = np.int8(len(self.rules))
         surely = starts_surely(self.setting, memory, c)
-        for room, number, starts in (
+        for capacity, number, starts in (
             (memory.room, last, surely),
             (memory.host_room, last - 1, True),
         ):
-            fits = room.holds_at_once(c.concurrency, c.attention_data_parallel) & starts
+            fits = capacity.holds_at_once(c.concurrency, c.attention_data_parallel) & starts
             codes = np.where((codes == 0) & ~fits, np.int8(number), codes)
         return Batches(source=self, configurations=c, rejected_by=codes, parts=memory, batch=static)
 
@@ -93,13 +93,13 @@ class Batches(TokenGeneration):
     batch: StaticBatch
 
     def complexity_at(self, rows: IndexArray) -> IndexArray:
-        """How much about some plans is unusual: 0 for the plainest."""
+        """The complexity of some plans; 0: the simplest."""
         latency = self.at(self.request_latency, rows)
         return batch_complexity(self.source.setting, self.configurations.rows(rows), latency)
 
     @property
     def memory(self) -> tuple[Need, Need]:
-        """What whole requests need of the host's memory for a GPU, and of the fullest GPU's."""
+        """Needed and usable bytes of full-length requests: host memory per GPU, and GPU memory."""
         c = self.configurations
         cache = self.parts.room.held(c.concurrency / c.attention_data_parallel)
         return needed_memory(self.source.setting, self.parts, c, cache)
@@ -125,7 +125,7 @@ class Batches(TokenGeneration):
         return self.batch.request_latency
 
     def addends(self, name: str) -> Mapping[str, FloatArray]:
-        """A latency as the time until the first tokens and that of the others."""
+        """A latency as the sum of prefill and decode latency [s], by term."""
         if name != "request_latency":
             return super().addends(name)
         first = self.prefill_latency
@@ -182,7 +182,7 @@ class Batches(TokenGeneration):
         }
 
     def _token_costs(self) -> Mapping[str, FloatArray]:
-        """What tokens cost: prompts pay until the first tokens are there, answers the rest."""
+        """Costs per token: prompts pay for the time to the first tokens, answers for the rest."""
         setting, price = self.source.setting, self.source.site.rate(self.num_gpus)
         return token_costs(
             setting,
@@ -194,7 +194,7 @@ class Batches(TokenGeneration):
 
 
 def batch_once(source: Source, _: int | None = None) -> Evaluation:
-    """The one configuration of a source, and how many requests would find room together."""
+    """The evaluation of the one configuration of a source, with the concurrency that fits."""
     evaluation = evaluate_single(source)
     largest = max_concurrency(source, evaluation.candidates.configurations)
     return replace(evaluation, more={"largest_batch": [largest]})

@@ -1,4 +1,4 @@
-"""Traffic as it was measured: what a trace or a table of lengths answers of a question."""
+"""Measured traffic: lengths and rates from a trace or a table of lengths."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _RANGE = re.compile(r"<=([^<>=-]+)|>([^<>=-]+)(?:-([^<>=-]+))?")
 
 @record(kw_only=True)
 class MeasuredLengths:
-    """Lengths that are shipped: means [tokens], coefficients of variation, and their source.
+    """Shipped lengths: means [tokens], coefficients of variation, and their source.
 
     ``histogram``: shares of the prompts of at least 2^(k - 1) and less than 2^k tokens, k from 0;
-    empty where it is not known.
+    empty: unknown.
     """
 
     answers: Mapping[str, float]
@@ -77,7 +77,7 @@ class LengthRange:
 
     @property
     def text(self) -> str:
-        """As it is given: ``<=6144``, ``>6144``, ``>2048-6144``."""
+        """The range in the notation of options: ``<=6144``, ``>6144``, ``>2048-6144``."""
         if not self.above:
             return f"<={self.most:.0f}"
         return f">{self.above:.0f}" + (f"-{self.most:.0f}" if self.most < math.inf else "")
@@ -89,24 +89,26 @@ def read_range(text: str, option_name: str = "prompt_range") -> LengthRange:
     Raises SearchSpaceError if it is none of these.
     """
     match = _RANGE.fullmatch("".join(text.split()))
-    most, above, end = match.groups() if match else (None, None, None)
-    found = LengthRange(
+    maximum, above, end = match.groups() if match else (None, None, None)
+    length_range = LengthRange(
         above=0.0 if above is None else parse_int(above, option_name, 0, unit="tokens"),
-        most=parse_int(end or most, option_name, 1, unit="tokens") if end or most else math.inf,
+        most=parse_int(end or maximum, option_name, 1, unit="tokens")
+        if end or maximum
+        else math.inf,
     )
-    if match is None or found.above >= found.most:
+    if match is None or length_range.above >= length_range.most:
         raise SearchSpaceError(
             f"{option_name} is a range of tokens such as <=6k, >6k or >2k-6k, not "
             f"{format_input(text)}."
         )
-    return found
+    return length_range
 
 
 @record(kw_only=True)
 class PromptLengths:
     """Requests by the length of their prompts [tokens], each of a ``weight``; all add up to 1.
 
-    ``answers`` are the answers of each [tokens], None where they do not depend on the prompts.
+    ``answers``: tokens of the answer to each; None: independent of the prompts.
     """
 
     lengths: FloatArray
@@ -115,22 +117,24 @@ class PromptLengths:
 
     def within(self, part: LengthRange) -> tuple[float, dict[str, float]]:
         """The share of the requests with prompts in a range, and their lengths by term."""
-        kept = (self.lengths > part.above) & (self.lengths <= part.most)
-        weights = self.weights[kept]
-        share, found = float(weights.sum()), dict[str, float]()
-        for kind, each in (("input", self.lengths), ("output", self.answers)):
-            if each is not None and share:
-                mean, square = (float(weights @ each[kept] ** power) / share for power in (1, 2))
-                found[f"{kind}_tokens"] = max(round(mean), 1)
+        is_within = (self.lengths > part.above) & (self.lengths <= part.most)
+        weights = self.weights[is_within]
+        share, lengths_by_term = float(weights.sum()), dict[str, float]()
+        for kind, tokens in (("input", self.lengths), ("output", self.answers)):
+            if tokens is not None and share:
+                mean, square = (
+                    float(weights @ tokens[is_within] ** power) / share for power in (1, 2)
+                )
+                lengths_by_term[f"{kind}_tokens"] = max(round(mean), 1)
                 variation = math.sqrt(max(square / mean**2 - 1, 0.0))
-                found[f"{kind}_variation"] = round(variation, 3)
-        return share, found
+                lengths_by_term[f"{kind}_variation"] = round(variation, 3)
+        return share, lengths_by_term
 
     def quantiles(self, shares: Sequence[float]) -> list[int]:
         """Tokens that these shares of the prompts do not exceed."""
         order = np.argsort(self.lengths, kind="stable")
-        places = np.searchsorted(np.cumsum(self.weights[order]), np.asarray(shares) - 1e-9)
-        return [round(float(one)) for one in self.lengths[order][places]]
+        positions = np.searchsorted(np.cumsum(self.weights[order]), np.asarray(shares) - 1e-9)
+        return [round(float(length)) for length in self.lengths[order][positions]]
 
 
 def prompts_of(request: Request) -> PromptLengths:
@@ -138,7 +142,7 @@ def prompts_of(request: Request) -> PromptLengths:
 
     Raises SpecError if a file cannot be read.
     """
-    if question := _measured_by(request):
+    if question := _measured_question(request):
         return _measured_prompts(question, str(getattr(request, question)))
     return _lognormal(float(request.input_tokens or 0), request.input_variation or 0.0)
 
@@ -148,7 +152,7 @@ def _lognormal(mean: float, variation: float) -> PromptLengths:
     normal = NormalDist()
     scores = [normal.inv_cdf((place + 0.5) / _QUANTILES) for place in range(_QUANTILES)]
     weights = np.full(_QUANTILES, 1 / _QUANTILES)
-    return _fitted(np.exp(spread * np.array(scores)), weights, mean, variation)
+    return _fit_lengths(np.exp(spread * np.array(scores)), weights, mean, variation)
 
 
 def _measured_prompts(question: str, text: str) -> PromptLengths:
@@ -166,95 +170,97 @@ def _measured_prompts(question: str, text: str) -> PromptLengths:
     powers = np.arange(len(shipped.histogram))[:, None] + inside
     weights = np.repeat(shipped.histogram, _PER_BIN) / (_PER_BIN * sum(shipped.histogram))
     answers = shipped.answers
-    return _fitted(
+    return _fit_lengths(
         2.0 ** powers.ravel(), weights, answers["input_tokens"], answers["input_variation"]
     )
 
 
-def _fitted(
+def _fit_lengths(
     lengths: FloatArray, weights: FloatArray, mean: float, variation: float
 ) -> PromptLengths:
     """Lengths as a power of some, which gives them a mean and a coefficient of variation."""
     low, high = 0.0, 4.0
     for _ in range(50):
         power = (low + high) / 2
-        each = (lengths / lengths.max()) ** power
-        square = float(weights @ each**2) / float(weights @ each) ** 2
+        scaled = (lengths / lengths.max()) ** power
+        square = float(weights @ scaled**2) / float(weights @ scaled) ** 2
         low, high = (power, high) if square < 1 + variation**2 else (low, power)
-    return PromptLengths(lengths=each * (mean / float(weights @ each)), weights=weights)
+    return PromptLengths(lengths=scaled * (mean / float(weights @ scaled)), weights=weights)
 
 
 def traffic_answers(
-    asked: Mapping[str, object], base: Request | None, option_name: Callable[[str], str] = str
+    answers: Mapping[str, object], base: Request | None, option_name: Callable[[str], str] = str
 ) -> Mapping[str, object]:
-    """What is ``asked`` of traffic, beside what a ``base`` has, answers of others, by term.
+    """Rates and lengths that follow from the traffic ``answers``, by term; ``base`` adds answers.
 
-    Raises SpecError or SearchSpaceError if a file cannot be read, or has no times; something is not
-    what its term takes.
+    Raises SpecError or SearchSpaceError if a file cannot be read, or has no times; or if an answer
+    is invalid.
     """
 
     def of(name: str) -> object:
-        given = asked.get(name, getattr(base or Request, name))
-        return None if given is None else parse_value(glossary()[name], given, option_name(name))
+        answer = answers.get(name, getattr(base or Request, name))
+        return None if answer is None else parse_value(glossary()[name], answer, option_name(name))
 
     def number_of(name: str) -> float:
         return float(str(of(name)))
 
-    answers: dict[str, object] = {}
+    traffic: dict[str, object] = {}
     part = of("prompt_range")
-    given = [name for name in _MEASURED if name in asked or ("prompt_range" in asked and of(name))]
-    if given:
-        answers |= answers_of(
-            given[0], str(of(given[0])), None if part is None else str(part), option_name
+    measured = [
+        name for name in _MEASURED if name in answers or ("prompt_range" in answers and of(name))
+    ]
+    if measured:
+        traffic |= answers_of(
+            measured[0], str(of(measured[0])), None if part is None else str(part), option_name
         )
-    if {*_HABITS} & {*asked} and all(of(name) is not None for name in _HABITS):
+    if {*_HABITS} & {*answers} and all(of(name) is not None for name in _HABITS):
         number, share = number_of(USERS), number_of(ACTIVE_SHARE)
-        answers["request_rate"] = number * share * number_of(REQUESTS_PER_USER) / HOUR
-    return answers
+        traffic["request_rate"] = number * share * number_of(REQUESTS_PER_USER) / HOUR
+    return traffic
 
 
 def answers_of(
     question: str, text: str, part: str | None = None, option_name: Callable[[str], str] = str
 ) -> dict[str, object]:
-    """What a trace or lengths say of the requests, or a ``part`` of them by prompts, by term.
+    """Rates and lengths of a trace or of measured lengths, or of a ``part`` by prompts, by term.
 
     Raises SpecError if it is no name that is shipped and no file that can be read, or a trace
     without times; SearchSpaceError if no prompt is in that part.
     """
-    path, known = Path(text), shipped_lengths() if question == "lengths" else {}
-    if question == "lengths" and text not in known and state_of(path)[1] == 0:
-        hint = did_you_mean(text, known)
+    path, shipped = Path(text), shipped_lengths() if question == "lengths" else {}
+    if question == "lengths" and text not in shipped and state_of(path)[1] == 0:
+        hint = did_you_mean(text, shipped)
         raise SpecError(
             f"{option_name(question)}: {format_input(text)} is no file, and not among "
-            f"{', '.join(known)}.{hint}"
+            f"{', '.join(shipped)}.{hint}"
         )
-    found: dict[str, object] = {
-        **(known[text].answers if text in known else trace_of(path).lengths)
+    answers: dict[str, object] = {
+        **(shipped[text].answers if text in shipped else trace_of(path).lengths)
     }
     rate = trace_of(path).request_rate if question == "trace" else None
     if question == "trace":
         if rate is None:
             is_timed = trace_of(path).times.size > 0
-            lacks = "requests at different times" if is_timed else "times of requests"
+            missing = "requests at different times" if is_timed else "times of requests"
             raise SpecError(
-                f"{path}: has no {lacks}: give it as {option_name('lengths')}, or add a "
+                f"{path}: has no {missing}: give it as {option_name('lengths')}, or add a "
                 "column of times."
             )
-        found["request_rate"] = rate
+        answers["request_rate"] = rate
     if part is not None:
         prompts = _measured_prompts(question, text)
-        share, own = prompts.within(read_range(part, option_name("prompt_range")))
+        share, part_answers = prompts.within(read_range(part, option_name("prompt_range")))
         if not share:
             raise SearchSpaceError(f"{option_name('prompts')}: {text} has none of {part} tokens.")
-        found |= own
+        answers |= part_answers
         if rate is not None:
-            found["request_rate"] = share * rate
-    return found
+            answers["request_rate"] = share * rate
+    return answers
 
 
 def measured_answers(request: Request) -> Mapping[str, object]:
-    """What the trace or the lengths of a question say, by term; nothing where it has none."""
-    question = _measured_by(request)
+    """Rates and lengths from the trace or lengths of a request, by term; empty without them."""
+    question = _measured_question(request)
     return (
         answers_of(question, str(getattr(request, question)), request.prompt_range)
         if question
@@ -262,50 +268,52 @@ def measured_answers(request: Request) -> Mapping[str, object]:
     )
 
 
-def _measured_by(request: Request) -> str:
+def _measured_question(request: Request) -> str:
     return next((name for name in _MEASURED if getattr(request, name) is not None), "")
 
 
 def trace_of(path: Path, part: str | None = None) -> Trace:
-    """The trace of a file, or a part of it by prompts, read once as long as it stays the same."""
-    return _read(*state_of(path), part)
+    """The trace of a file, or a part of it by prompts; cached while the file is unchanged."""
+    return _read_trace_part(*state_of(path), part)
 
 
 def state_of(path: Path) -> tuple[Path, int, int]:
-    """A path, and what changes with its file."""
+    """The absolute path, modification time [ns] and size [bytes] of a file; zeros: no file."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):
         return path, 0, 0
-    return path.absolute(), found.st_mtime_ns, found.st_size
+    return path.absolute(), status.st_mtime_ns, status.st_size
 
 
 @cache
-def _read(path: Path, changed: int, size: int, part: str | None) -> Trace:
+def _read_trace_part(path: Path, changed: int, size: int, part: str | None) -> Trace:
     if part is None:
         return read_trace(path)
-    trace, own = _read(path, changed, size, None), read_range(part)
-    kept = (trace.input_tokens > own.above) & (trace.input_tokens <= own.most)
-    times = trace.times[kept] if trace.times.size else trace.times
-    of_kept = np.repeat(kept, trace.block_counts) if trace.blocks.size else slice(None)
+    trace, length_range = _read_trace_part(path, changed, size, None), read_range(part)
+    is_within = (trace.input_tokens > length_range.above) & (
+        trace.input_tokens <= length_range.most
+    )
+    times = trace.times[is_within] if trace.times.size else trace.times
+    is_block_within = np.repeat(is_within, trace.block_counts) if trace.blocks.size else slice(None)
     return replace(
         trace,
         times=times - times[0] if times.size else times,
-        input_tokens=trace.input_tokens[kept],
-        output_tokens=trace.output_tokens[kept],
-        blocks=trace.blocks[of_kept],
-        block_counts=trace.block_counts[kept] if trace.blocks.size else trace.block_counts,
+        input_tokens=trace.input_tokens[is_within],
+        output_tokens=trace.output_tokens[is_within],
+        blocks=trace.blocks[is_block_within],
+        block_counts=trace.block_counts[is_within] if trace.blocks.size else trace.block_counts,
     )
 
 
 @cache
 def _arrivals(path: Path, changed: int, size: int, part: str | None, drawn: bool) -> Arrivals:
-    trace = _read(path, changed, size, part)
+    trace = _read_trace_part(path, changed, size, part)
     return measured_arrivals(trace.times, trace.input_tokens, trace.output_tokens, drawn)
 
 
 def arrivals_of(request: Request, drawn: bool = False) -> Arrivals:
-    """How the requests of a question come: by its variation, as in its trace, or at random.
+    """The arrival statistics of a request: from its variation, its trace, or random arrivals.
 
     Those of a trace go to replicas in turn, or each to one that is ``drawn``.
 
@@ -323,14 +331,14 @@ def arrivals_of(request: Request, drawn: bool = False) -> Arrivals:
 
 
 def traffic_defaults(request: Request) -> Mapping[str, str]:
-    """Where lengths and the rate come from, by term, as far as traffic was told by them."""
+    """The sources of lengths and request rate that come from measured traffic, by term."""
     defaults: dict[str, str] = {}
-    if question := _measured_by(request):
-        given = str(getattr(request, question))
-        shipped = shipped_lengths().get(given) if question == "lengths" else None
-        trace = None if shipped else trace_of(Path(given), request.prompt_range)
+    if question := _measured_question(request):
+        measured_name = str(getattr(request, question))
+        shipped = shipped_lengths().get(measured_name) if question == "lengths" else None
+        trace = None if shipped else trace_of(Path(measured_name), request.prompt_range)
         source = shipped.description if shipped else trace.told() if trace else ""
-        source = f"{Path(given).name}: {source}" if question == "trace" else source
+        source = f"{Path(measured_name).name}: {source}" if question == "trace" else source
         source += f", prompts {request.prompt_range}" if request.prompt_range else ""
         defaults = {
             name: f"{value:,.4g} ({source})"

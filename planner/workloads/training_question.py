@@ -1,4 +1,4 @@
-"""The question of a training run: what of a model is trained, for how long, where nobody said."""
+"""The question of a training run: trained weights, objective, samples, length, and defaults."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ from planner.workloads.image_inputs import image_fields
 from planner.workloads.priced_hardware import gpu_counts
 from planner.workloads.workload import WorkloadQuestion
 
-# Where nobody says so, and the most: the rank of MLPerf's task, the tokens of PEFT's examples.
+# Defaults and maxima: the rank of MLPerf's task, the tokens of PEFT's examples.
 _BITS = (4, 8)
 _COUNTS = {"lora_rank": (16, 100_000), VIRTUAL_TOKENS: (20, 100_000)}
 
-# Beside the words of a set: what names of modules stand for it (`planner.base.training_aliases`).
+# Further accepted values: names of modules (`planner.base.training_aliases`).
 _ALSO = {
     "lora_targets": ("names of modules such as q_proj,v_proj",),
     MODULES_TO_SAVE: ("names of modules such as embed_tokens,lm_head",),
@@ -74,19 +74,19 @@ def adapter_kind(request: Request) -> AdapterKind:
 
     Raises SearchSpaceError if it is unknown.
     """
-    return _word("adapter", str(request.adapter), AdapterKind)
+    return _parse_member("adapter", str(request.adapter), AdapterKind)
 
 
 def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict[str, object]:
-    """The adapter's fields of a workload; what nobody gave goes into ``defaults``.
+    """The adapter's fields of a workload; assumed values go into ``defaults``.
 
     Raises SearchSpaceError if one of them is unknown, impossible, or useless without an adapter.
     """
     kind = adapter_kind(request)
-    _refuse_useless(request, kind)
+    _refuse_unused_options(request, kind)
     if kind is AdapterKind.NONE:
         return {"adapter": kind}
-    saved = _word("modules_to_save", saved_modules(request.modules_to_save), SavedModules)
+    saved = _parse_member("modules_to_save", saved_modules(request.modules_to_save), SavedModules)
     if is_one_end(request.modules_to_save):
         named = f"{request.modules_to_save} alone is not predicted"
         defaults["modules_to_save"] = f"embedding and logits ({named}: both are counted)"
@@ -94,7 +94,7 @@ def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict
     if not kind.is_low_rank:
         return fields | {
             "lora_targets": AdapterTargets.QUERY_VALUE,
-            VIRTUAL_TOKENS: _count("virtual_tokens", request.virtual_tokens, defaults),
+            VIRTUAL_TOKENS: _parse_count("virtual_tokens", request.virtual_tokens, defaults),
         }
     if kind is AdapterKind.QLORA:
         fields["double_quantization"] = request.double_quantization
@@ -107,37 +107,39 @@ def adapter_fields(request: Request, defaults: MutableMapping[str, str]) -> dict
         targets = AdapterTargets.ATTENTION
         defaults["lora_targets"] = f"{targets} (default)"
     return fields | {
-        "lora_rank": _count("lora_rank", request.lora_rank, defaults),
-        "lora_targets": _word("lora_targets", parse_adapter_targets(targets), AdapterTargets),
+        "lora_rank": _parse_count("lora_rank", request.lora_rank, defaults),
+        "lora_targets": _parse_member(
+            "lora_targets", parse_adapter_targets(targets), AdapterTargets
+        ),
     }
 
 
 def with_expert_adapters(
     work: _Adapted, request: Request, model: ModelSpec, profile: FrameworkProfile
 ) -> _Adapted:
-    """The workload with what its routed experts have: as asked, as named, or as the framework does.
+    """The workload with the adapters of its routed experts, from the request or the framework.
 
-    Raises SearchSpaceError if it is unknown, or asked for where there is nothing to adapt.
+    Raises SearchSpaceError if the value is unknown, or there are no experts to adapt.
     """
-    given = request.expert_adapters
+    requested = request.expert_adapters
     is_wide = work.adapter.is_low_rank and work.lora_targets is AdapterTargets.ALL_LINEAR
-    if given is not None:
-        found = _word("expert_adapters", given, ExpertAdapters)
-        if found is not ExpertAdapters.NONE and not (is_wide and model.num_experts):
+    if requested is not None:
+        adapters = _parse_member("expert_adapters", requested, ExpertAdapters)
+        if adapters is not ExpertAdapters.NONE and not (is_wide and model.num_experts):
             raise SearchSpaceError(
                 "expert_adapters needs lora_targets all_linear and a model with routed experts."
             )
-        return replace(work, expert_adapters=found)
+        return replace(work, expert_adapters=adapters)
     if not (is_wide and model.num_experts):
         return work
-    usual = profile.expert_adapters
-    if usual is ExpertAdapters.NONE and names_feed_forward(request.lora_targets or ""):
-        usual = ExpertAdapters.EACH
-    return replace(work, expert_adapters=usual)
+    default = profile.expert_adapters
+    if default is ExpertAdapters.NONE and names_feed_forward(request.lora_targets or ""):
+        default = ExpertAdapters.EACH
+    return replace(work, expert_adapters=default)
 
 
 def expert_words(work: AdapterSetup) -> str:
-    """What routed experts have, in words; of models that have some."""
+    """The adapters of routed experts as text."""
     return {
         ExpertAdapters.NONE: "none on routed experts",
         ExpertAdapters.SHARED: "one for all routed experts of a rank",
@@ -146,7 +148,7 @@ def expert_words(work: AdapterSetup) -> str:
 
 
 def adapter_answers(work: AdapterSetup) -> dict[str, Value]:
-    """What a plan says of its adapter besides the kind; what is not as usual, only if so."""
+    """The answers of a plan on its adapter, without the kind; options only if not the default."""
     answers: dict[str, Value] = {VIRTUAL_TOKENS: work.virtual_tokens}
     if work.adapter.is_low_rank:
         answers = {"lora_rank": work.lora_rank, "lora_targets": str(work.lora_targets)}
@@ -160,32 +162,32 @@ def adapter_answers(work: AdapterSetup) -> dict[str, Value]:
 
 
 def adapter_words(work: AdapterSetup) -> str:
-    """What of a frozen model is trained, in words."""
-    words = f"{work.adapter} tuning of {work.virtual_tokens} virtual tokens"
+    """The trained part of a frozen model as text."""
+    text = f"{work.adapter} tuning of {work.virtual_tokens} virtual tokens"
     if work.adapter.is_low_rank:
-        words = f"{work.adapter_name} of rank {work.lora_rank} on {work.lora_targets}"
-    return f"{words}, embedding and logits" if work.saves_ends else words
+        text = f"{work.adapter_name} of rank {work.lora_rank} on {work.lora_targets}"
+    return f"{text}, embedding and logits" if work.saves_ends else text
 
 
 def sample_fields(
     request: Request, sequence_length: int, defaults: MutableMapping[str, str]
 ) -> dict[str, object]:
-    """The samples of a workload; what nobody gave goes into ``defaults``.
+    """The sample fields of a workload; assumed values go into ``defaults``.
 
     Raises SearchSpaceError if one of them is unknown, impossible or useless.
     """
-    padding = _word("padding", request.padding or Padding.PACKED, Padding)
+    padding = _parse_member("padding", request.padding or Padding.PACKED, Padding)
     mean, deviation = request.mean_sample_length, request.sample_length_deviation
     if padding is Padding.PACKED:
         counted = request.num_samples is not None and deviation is None
         if (mean is not None and not counted) or deviation is not None:
-            given = "sample_length_deviation" if mean is None else "mean_sample_length"
+            option = "sample_length_deviation" if mean is None else "mean_sample_length"
             raise SearchSpaceError(
-                f"Samples that are packed fill their sequences: {given} needs padding "
+                f"Samples that are packed fill their sequences: {option} needs padding "
                 "longest, full or none, or num_samples."
             )
         return {}
-    if mean is None or not _is_whole(mean, 1, sequence_length):
+    if mean is None or not _is_int_between(mean, 1, sequence_length):
         raise SearchSpaceError(
             f"padding {padding} needs mean_sample_length, a whole number of tokens from 1 to "
             f"those of a sequence, {sequence_length:,}."
@@ -197,15 +199,15 @@ def sample_fields(
 
 
 def sample_answers(work: TrainingWorkload) -> dict[str, Value]:
-    """What a plan says of samples that do not fill their sequences."""
+    """The answers of a plan on padded samples; empty if samples are packed."""
     if work.padding is Padding.PACKED:
         return {}
-    found = {name: getattr(work, name) for name in terms_about("sample_padding")}
-    return found | {PADDING: str(work.padding)}
+    answers = {name: getattr(work, name) for name in terms_about("sample_padding")}
+    return answers | {PADDING: str(work.padding)}
 
 
-def _refuse_useless(request: Request, kind: AdapterKind) -> None:
-    """Refuse what says nothing of this kind of adapter."""
+def _refuse_unused_options(request: Request, kind: AdapterKind) -> None:
+    """Refuse options that this kind of adapter does not use."""
     has_virtual = kind in (AdapterKind.PROMPT, AdapterKind.PREFIX)
     may_save = kind is not AdapterKind.NONE or request.modules_to_save == "none"
     is_qlora = kind is AdapterKind.QLORA
@@ -217,62 +219,62 @@ def _refuse_useless(request: Request, kind: AdapterKind) -> None:
     }
     low_rank = dict.fromkeys(terms_about("low_rank"), (kind.is_low_rank, ": lora or qlora"))
     for name, (suits, which) in (low_rank | needed).items():
-        given = getattr(request, name)
-        if not suits and given not in (None, getattr(Request, name)):
+        answer = getattr(request, name)
+        if not suits and answer not in (None, getattr(Request, name)):
             raise SearchSpaceError(f"{name} needs an adapter{which}.")
 
 
-def _count(name: str, given: int | None, defaults: MutableMapping[str, str]) -> int:
+def _parse_count(name: str, count: int | None, defaults: MutableMapping[str, str]) -> int:
     """A number of an adapter, within its limits; the default is noted."""
-    usual, most = _COUNTS[name]
-    if given is None:
-        defaults[name] = f"{usual} (default)"
-        return usual
-    if not _is_whole(given, 1, most):
-        raise SearchSpaceError(f"{name} is a whole number from 1 to {most:,}, not {given!r}.")
-    return given
+    default, maximum = _COUNTS[name]
+    if count is None:
+        defaults[name] = f"{default} (default)"
+        return default
+    if not _is_int_between(count, 1, maximum):
+        raise SearchSpaceError(f"{name} is a whole number from 1 to {maximum:,}, not {count!r}.")
+    return count
 
 
 def mtp_num_layers(request: Request, model: ModelSpec, defaults: MutableMapping[str, str]) -> int:
-    """Modules of multi-token prediction that are trained; published ones go into ``defaults``.
+    """The number of trained multi-token prediction modules; published ones go into ``defaults``.
 
-    Raises SearchSpaceError if their number makes no sense, or they are asked for beside an adapter.
+    Raises SearchSpaceError if the number is impossible, or set together with an adapter.
     """
-    asked, is_frozen = request.mtp_num_layers, adapter_kind(request) is not AdapterKind.NONE
-    if asked is None:
+    num_layers, is_frozen = request.mtp_num_layers, adapter_kind(request) is not AdapterKind.NONE
+    if num_layers is None:
         published = 0 if is_frozen else model.num_nextn_predict_layers
         if published:
             defaults["mtp_num_layers"] = f"{published} (published run of {model.name})"
         return published
-    if not _is_whole(asked, 0, MOST_MODULES):
+    if not _is_int_between(num_layers, 0, MOST_MODULES):
         raise SearchSpaceError(
-            f"mtp_num_layers is a whole number from 0 to {MOST_MODULES}, not {asked!r}."
+            f"mtp_num_layers is a whole number from 0 to {MOST_MODULES}, not {num_layers!r}."
         )
-    if asked and is_frozen:
+    if num_layers and is_frozen:
         raise SearchSpaceError(
             "mtp_num_layers trains whole modules, an adapter none: leave one of them out."
         )
-    return asked
+    return num_layers
 
 
-def _is_whole(value: object, least: int, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+def _is_int_between(value: object, minimum: int, maximum: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= maximum
 
 
-def _word(name: str, given: str, kind: type[_Words]) -> _Words:
-    """A member of a closed set of words, in any case and with dashes or underscores."""
-    text = str(given).strip().lower().replace("-", "_")
+def _parse_member(name: str, word: str, kind: type[_Words]) -> _Words:
+    """The member of an enumeration that ``word`` names, in any case, with dashes or underscores."""
+    text = str(word).strip().lower().replace("-", "_")
     if text not in list(kind):
         hint = did_you_mean(text, list(kind))
-        known = ", ".join((*kind, *_ALSO.get(name, ())))
-        raise SearchSpaceError(f"{name} {given!r} is unknown.{hint} Known: {known}.")
+        choices = ", ".join((*kind, *_ALSO.get(name, ())))
+        raise SearchSpaceError(f"{name} {word!r} is unknown.{hint} Known: {choices}.")
     return kind(text)
 
 
 LENGTHS = {name: glossary()[name].option_name for name in terms_about("run_length")}
-"""What says how long a run is, each with its option; one of them is enough."""
+"""The terms that set the length of a run, with their options; one of them is enough."""
 UNKNOWN_TOKENS = 1e9
-"""Tokens that time and cost are told of where nobody knows how many a fine-tuning has."""
+"""Tokens for time and cost of a fine-tuning run of unspecified length."""
 _TOKENS_PER_PARAMETER = 20
 _MOST = 1e18
 # A product that is divided again may come out one rounding above a whole number of steps.
@@ -282,16 +284,16 @@ _ROUNDING = 1e-12
 def with_tokens(
     work: TrainingWorkload, request: Request, model: ModelSpec, notes: PlanNotes
 ) -> TrainingWorkload:
-    """The workload with the tokens of its whole run; what follows or is assumed is noted.
+    """The workload with the tokens of its run; derived or assumed tokens are noted.
 
-    Those that the request gives it has already.
+    Unchanged if the request sets ``total_tokens``.
 
-    Raises SpecError if several things say how long the run is, or the epochs are none.
+    Raises SpecError if several options set the length of the run, or the epochs are not positive.
     """
-    given = {name: value for name in LENGTHS if (value := getattr(request, name)) is not None}
-    if len(given) > 1:
-        options = " and ".join(LENGTHS[name] for name in given)
-        raise SpecError(f"Each of {options} says how long the run is: give one of them.")
+    run_lengths = {name: value for name in LENGTHS if (value := getattr(request, name)) is not None}
+    if len(run_lengths) > 1:
+        options = " and ".join(LENGTHS[name] for name in run_lengths)
+        raise SpecError(f"Each of {options} sets the length of the run: give one of them.")
     epochs = 1.0 if request.epochs is None else request.epochs
     if not epochs > 0:
         raise SpecError(f"epochs is a number above 0, not {epochs:g}.")
@@ -303,67 +305,67 @@ def with_tokens(
         origin = f"{steps:,} steps"
     elif request.num_samples is not None:
         samples = parse_int(request.num_samples, "num_samples", 1)
-        each, words = _tokens_of_each(work, request)
-        tokens = epochs * samples * each
-        origin = f"{epochs:g} x {samples:,} samples of {words}"
+        tokens_per_sample, text = _tokens_per_sample(work, request)
+        tokens = epochs * samples * tokens_per_sample
+        origin = f"{epochs:g} x {samples:,} samples of {text}"
     else:
-        tokens, origin = _assumed(work.training_objective, model)
+        tokens, origin = _assumed_tokens(work.training_objective, model)
     if not 0 < tokens < _MOST:
         raise SpecError(f"A run of {origin} has {tokens:g} tokens: no run has {_MOST:g} or more.")
-    words = f"{tokens / 1e9:,.0f} billion" if tokens >= 1e9 else format_large(tokens)
-    notes.defaults["total_tokens"] = f"{words} ({origin})"
-    if work.training_objective is not TrainingObjective.PRETRAIN and not given:
+    text = f"{tokens / 1e9:,.0f} billion" if tokens >= 1e9 else format_large(tokens)
+    notes.defaults["total_tokens"] = f"{text} ({origin})"
+    if work.training_objective is not TrainingObjective.PRETRAIN and not run_lengths:
         notes.defaults["total_tokens"] = (
-            f"{words}, for which time and cost are shown, as neither samples nor steps are "
-            f"given: --samples N --epochs E give those of a run ({origin})"
+            f"{text}, assumed for time and cost: set the length of the run with --samples N "
+            f"--epochs E ({origin})"
         )
     return replace(work, total_tokens=tokens)
 
 
-def _tokens_of_each(work: TrainingWorkload, request: Request) -> tuple[float, str]:
-    """Tokens of a sample, and these in words."""
+def _tokens_per_sample(work: TrainingWorkload, request: Request) -> tuple[float, str]:
+    """Tokens of a sample, and a text of them."""
     mean = request.mean_sample_length
     if mean is not None and not work.mean_sample_length:  # packed: none is cut off or padded
         return float(mean * work.sequences_per_sample), f"{mean:,} tokens"
-    each = tokens_of_sample(work)
+    tokens = tokens_of_sample(work)
     full = "" if work.mean_sample_length else ", assuming that each fills its sequence"
-    return each, f"{each:,.0f} tokens{full}"
+    return tokens, f"{tokens:,.0f} tokens{full}"
 
 
-def _assumed(objective: TrainingObjective, model: ModelSpec) -> tuple[float, str]:
-    """Tokens of a run where the user says nothing of it, and where they come from."""
+def _assumed_tokens(objective: TrainingObjective, model: ModelSpec) -> tuple[float, str]:
+    """Assumed tokens of a run, and their source."""
     if objective is not TrainingObjective.PRETRAIN:
         return UNKNOWN_TOKENS, "default of fine-tuning"
-    given = model.training.total_tokens if model.training else None
-    if given is not None:
-        return given, f"published run of {model.name}"
+    published_tokens = model.training.total_tokens if model.training else None
+    if published_tokens is not None:
+        return published_tokens, f"published run of {model.name}"
     tokens = float(_TOKENS_PER_PARAMETER * count_parameters(model).total)
     return tokens, "20 per parameter, arXiv:2203.15556"
 
 
 def objective_of(request: Request, *, is_frozen: bool) -> TrainingObjective:
-    """The objective of a request: without one that of fine-tuning where an adapter is trained.
+    """The training objective of a request; default: SFT with an adapter, else pretraining.
 
-    Raises SpecError if it is unknown, or something beside it makes no sense.
+    Raises SpecError if it is unknown, or contradicts another option.
     """
-    usual = TrainingObjective.SFT if is_frozen else TrainingObjective.PRETRAIN
-    given = request.training_objective
-    found = usual if given is None else parse_objective(given)
-    can_precompute = found.has_reference and not found.needs_rollouts
+    default = TrainingObjective.SFT if is_frozen else TrainingObjective.PRETRAIN
+    requested = request.training_objective
+    objective = default if requested is None else parse_objective(requested)
+    can_precompute = objective.has_reference and not objective.needs_rollouts
     if request.precompute_ref_log_probs and not can_precompute:
         raise SpecError("precompute_ref_log_probs needs training_objective dpo or kto.")
-    if request.mtp_num_layers and found.is_preference:
+    if request.mtp_num_layers and objective.is_preference:
         raise SpecError(
-            f"{found} trains no modules of multi-token prediction: leave out mtp_num_layers."
+            f"{objective} trains no modules of multi-token prediction: leave out mtp_num_layers."
         )
-    return found
+    return objective
 
 
 def objective_answers(work: TrainingWorkload) -> dict[str, Value]:
-    """What a plan says of its objective and of how it was tuned; what is as usual not."""
-    usual = TrainingObjective.SFT if work.is_frozen else TrainingObjective.PRETRAIN
+    """The answers of a plan on its objective and tuning that differ from the defaults."""
+    default = TrainingObjective.SFT if work.is_frozen else TrainingObjective.PRETRAIN
     answers: dict[str, Value] = {}
-    if work.training_objective is not usual:
+    if work.training_objective is not default:
         answers["training_objective"] = str(work.training_objective)
     if work.tuned is not None:
         answers["tuned"] = work.tuned
@@ -373,28 +375,28 @@ def objective_answers(work: TrainingWorkload) -> dict[str, Value]:
 
 
 def objective_words(work: TrainingWorkload) -> list[str]:
-    """What a sample takes beyond a sequence that is trained; nothing where that is all."""
+    """Lines on the sequences and passes of a preference sample; empty for other objectives."""
     objective = work.training_objective
     if not objective.is_preference:
         return []
     sequences = "1 sequence" if work.sequences_per_sample == 1 else "2 sequences"
-    words = [f"{objective}: {sequences} a sample"]
+    parts = [f"{objective}: {sequences} a sample"]
     of_policy, of_reference = work.forward_passes
     if objective is TrainingObjective.RM:
-        words.append("one number in place of the logits")
+        parts.append("one number in place of the logits")
     if objective.needs_rollouts:
-        words.append("1 forward pass of the policy before the update")
+        parts.append("1 forward pass of the policy before the update")
     elif of_policy:
-        words.append("1 forward pass more of another answer")
+        parts.append("1 forward pass more of another answer")
     if of_reference:
         passes = "1 forward pass" if of_reference == 1 else f"{of_reference} forward passes"
-        whose = "a reference model, whose weights are kept"
-        words.append(
-            f"{passes} of {whose if work.keeps_reference else 'the adapters switched off'}"
+        reference = "a reference model, with its weights in memory"
+        parts.append(
+            f"{passes} of {reference if work.keeps_reference else 'the adapters switched off'}"
         )
     elif objective.has_reference:
-        words.append("the reference was computed before and is not counted")
-    return [", ".join(words), *([_ROLLOUTS] if objective.needs_rollouts else [])]
+        parts.append("the reference was computed before and is not counted")
+    return [", ".join(parts), *([_ROLLOUTS] if objective.needs_rollouts else [])]
 
 
 _ROLLOUTS = (
@@ -402,63 +404,67 @@ _ROLLOUTS = (
     "models, and the memory of the engine that generates are not"
 )
 SINGLE = "single"
-"""The space of one configuration, which says nothing."""
+"""The space of one configuration; it sets no parameters."""
 _PUBLISHED_FIELDS = ("precision", "global_batch_size")
 
 
 def published_precision(
     request: Request, model: ModelSpec, objective: TrainingObjective
 ) -> str | None:
-    """The word of that precision; None where it is the usual one, or something else was asked.
+    """The precision of the model's published run; None: bf16, or the request is another run.
 
-    Who names a space, a sequence, a batch or a precision asks for another run.
+    Another space, sequence length, batch or precision make another run.
     """
     published = model.training
     if published is None or published.precision == "bf16":
         return None
-    given = (request.precision, request.sequence_length, request.global_batch_size)
-    if any(value is not None for value in given) or any(
+    answers = (request.precision, request.sequence_length, request.global_batch_size)
+    if any(value is not None for value in answers) or any(
         name in request.settings for name in _PUBLISHED_FIELDS
     ):
         return None
-    is_own_space = request.space not in (None, SINGLE)
-    if is_own_space or objective is not TrainingObjective.PRETRAIN:
+    has_custom_space = request.space not in (None, SINGLE)
+    if has_custom_space or objective is not TrainingObjective.PRETRAIN:
         return None
     return published.precision
 
 
-def has_precision(gpu: GpuSpec, word: str) -> bool:
+def has_precision(gpu: GpuSpec, precision: str) -> bool:
     """Whether a GPU multiplies in a precision."""
-    return Precision(word) in gpu.peak_flops
+    return Precision(precision) in gpu.peak_flops
 
 
 def unmeasured_note(request: Request) -> str:
-    """What is assumed of precisions of which no published run is among those that were fitted."""
-    said = request.settings.get("precision", request.precision)
-    asked = said if isinstance(said, list | tuple) else str(said or "").split(",")
-    words = {ComputePrecision.meant(str(word)) for word in asked}
+    """A note on requested precisions without a published run; empty if there are none."""
+    specified = request.settings.get("precision", request.precision)
+    precisions = (
+        specified if isinstance(specified, list | tuple) else str(specified or "").split(",")
+    )
+    requested = {ComputePrecision.meant(str(precision)) for precision in precisions}
     rare = [
-        word for word in ComputePrecision.words() if word in words - {*ComputePrecision.usual()}
+        precision
+        for precision in ComputePrecision.words()
+        if precision in requested - {*ComputePrecision.usual()}
     ]
     if not rare:
         return ""
-    told = f"{', '.join(rare)}: kernels not measured in it reach the share of the peak of bf16"
+    note = f"{', '.join(rare)}: kernels not measured in it reach the share of the peak of bf16"
     narrow = "; what int8 products do not read stays as in bf16" if "int8" in rare else ""
-    return f"{told}, and no published run uses it{narrow}"
+    return f"{note}, and no published run uses it{narrow}"
 
 
-def precision_note(request: Request, catalogue: Catalogue, model: ModelSpec, word: str) -> str:
-    """What is said of it; empty where the one GPU that was named lacks it."""
+def precision_note(request: Request, catalogue: Catalogue, model: ModelSpec, precision: str) -> str:
+    """A note on the precision of the published run; empty if the requested GPU lacks it."""
     gpu = request.gpu
     if isinstance(gpu, str) and gpu != ALL:
         try:
-            if not has_precision(catalogue.load_gpu(gpu).spec, word):
+            if not has_precision(catalogue.load_gpu(gpu).spec, precision):
                 return ""
-        except PlannerError:  # said where the GPU is asked for
+        except PlannerError:  # raised again where the GPU is read
             return ""
     elif gpu is None and request.cluster is None:
         return ""
-    return f"{word}, --precision bf16 is the other (published run of {model.name})"
+    return f"{precision}, --precision bf16 is the other (published run of {model.name})"
 
 
 _SEQUENCE_LENGTH = 2048
@@ -482,10 +488,10 @@ def make_training_question(
     model = catalogue.load_model(str(request.model))
     notes.copy(str(request.model), model.name)
     notes.digests[f"model {model.name}"] = text_digest(repr(model))
-    work = _work(request, model, notes, counts)
+    work = _make_workload(request, model, notes, counts)
     objective = work.training_objective
-    word = published_precision(request, model, objective)
-    if word and (note := precision_note(request, catalogue, model, word)):
+    precision = published_precision(request, model, objective)
+    if precision and (note := precision_note(request, catalogue, model, precision)):
         notes.defaults["precision"] = note
     if note := unmeasured_note(request):
         notes.defaults["rates"] = note
@@ -497,20 +503,20 @@ def make_training_question(
     space = "pretrain_moe" if model.num_experts else "pretrain_dense"
     if is_frozen:
         space = "fine_tune"
-    given = request.space
+    space_name = request.space
     return WorkloadQuestion(
         request=request,
         model=model,
         work=work,
         counts=counts,
-        space=(space, "default") if given is None else (given, None),
+        space=(space, "default") if space_name is None else (space_name, None),
         profile=(_ADAPTER_FRAMEWORK, "default of adapters")
-        if is_frozen and given == SINGLE
+        if is_frozen and space_name == SINGLE
         else (None, "of the space"),
     )
 
 
-def _work(
+def _make_workload(
     request: Request, model: ModelSpec, notes: PlanNotes, counts: tuple[int, ...]
 ) -> TrainingWorkload:
     published = model.training
@@ -520,60 +526,65 @@ def _work(
     if s is None:
         limit = model.max_position_embeddings or _SEQUENCE_LENGTH
         s = published.sequence_length if published else min(_SEQUENCE_LENGTH, limit)
-        notes.defaults["sequence_length"] = f"{s:,} ({_origin(model, published is not None)})"
+        notes.defaults["sequence_length"] = (
+            f"{s:,} ({_default_origin(model, published is not None)})"
+        )
     batch = request.global_batch_size
     steps = "gradient_accumulation_steps" in request.settings
     if batch is None and steps and "global_batch_size" not in request.settings:
-        plain = 1 if request.space == SINGLE else None
+        default_degree = 1 if request.space == SINGLE else None
         batch, origin = global_batch_of(
-            request.settings, counts[0], plain if len(counts) == 1 else None
+            request.settings, counts[0], default_degree if len(counts) == 1 else None
         )
         notes.defaults["global_batch_size"] = f"{batch:,} sequences ({origin})"
     if batch is None:
         # An impossible length is refused below, with all other faults of the workload.
         batch, origin = _default_batch(objective, model, max(s, 1))
-        batch, origin = _divisible(batch, origin, counts)
-        what = "pairs of sequences" if objective.sequences_per_sample > 1 else "sequences"
-        notes.defaults["global_batch_size"] = f"{batch:,} {what} ({origin})"
+        batch, origin = _divisible_batch(batch, origin, counts)
+        unit = "pairs of sequences" if objective.sequences_per_sample > 1 else "sequences"
+        notes.defaults["global_batch_size"] = f"{batch:,} {unit} ({origin})"
     _check_length(model, s)
     tokens = 1.0 if request.total_tokens is None else request.total_tokens
     values: dict[str, float] = {SEQUENCE_LENGTH: s, TOTAL_TOKENS: tokens}
     adapter = adapter_fields(request, notes.defaults)
     if request.pipeline_layout:
         _check_layout(model, request)
-    told = {name: getattr(request, name) for name in terms_about("training_field")}
-    told |= {"pipeline_layout": request.pipeline_layout or "", "training_objective": objective}
-    told["global_batch_size"] = batch
+    training_fields = {name: getattr(request, name) for name in terms_about("training_field")}
+    training_fields |= {
+        "pipeline_layout": request.pipeline_layout or "",
+        "training_objective": objective,
+    }
+    training_fields["global_batch_size"] = batch
     samples = sample_fields(request, s, notes.defaults) | image_fields(request, model, s, notes)
     work = check_spec(
-        TrainingWorkload, {**values, **told, **adapter, **samples}, where="the workload"
+        TrainingWorkload, {**values, **training_fields, **adapter, **samples}, where="the workload"
     )
     return with_tokens(work, request, model, notes)
 
 
 def _check_layout(model: ModelSpec, request: Request) -> None:
-    """Refuse a layout of other layers than those of the model and of its later tokens."""
-    held = sum(layers_of_chunks(request.pipeline_layout or ""))
-    later = model.num_nextn_predict_layers if request.mtp_num_layers is None else 0
+    """Refuse a pipeline layout with another number of layers than the model and its MTP modules."""
+    num_layers = sum(layers_of_chunks(request.pipeline_layout or ""))
+    mtp_layers = model.num_nextn_predict_layers if request.mtp_num_layers is None else 0
     possible = {model.num_hidden_layers + (request.mtp_num_layers or 0)}
-    possible |= {model.num_hidden_layers + later}
-    if held not in possible:
-        wanted = " or ".join(map(str, sorted(possible)))
-        raise SpecError(f"pipeline_layout has {held} layers, the model {wanted}.")
+    possible |= {model.num_hidden_layers + mtp_layers}
+    if num_layers not in possible:
+        expected = " or ".join(map(str, sorted(possible)))
+        raise SpecError(f"pipeline_layout has {num_layers} layers, the model {expected}.")
 
 
 def _default_batch(
     objective: TrainingObjective, model: ModelSpec, sequence_length: int
 ) -> tuple[int, str]:
-    """Samples of a step where the user gives none, and where they come from."""
+    """Default samples of a step, and their source."""
     if objective is not TrainingObjective.PRETRAIN:
         return _FINE_TUNING_BATCH, "default of fine-tuning"
-    given = model.training.global_batch_tokens if model.training else None
-    batch = _sequences((given or _BATCH_TOKENS) / sequence_length)
-    return batch, _origin(model, given is not None)
+    published_tokens = model.training.global_batch_tokens if model.training else None
+    batch = _round_batch((published_tokens or _BATCH_TOKENS) / sequence_length)
+    return batch, _default_origin(model, published_tokens is not None)
 
 
-def _divisible(batch: int, origin: str, counts: tuple[int, ...]) -> tuple[int, str]:
+def _divisible_batch(batch: int, origin: str, counts: tuple[int, ...]) -> tuple[int, str]:
     """The batch, or one near it that a number of GPUs such as 24 or 100 can share evenly."""
     (count, *others) = counts
     unit = count // (count & -count)
@@ -584,11 +595,11 @@ def _divisible(batch: int, origin: str, counts: tuple[int, ...]) -> tuple[int, s
     return round(batch / unit) * unit, f"{origin}: {batch:,}, so that {count:,} GPUs can share it"
 
 
-def _sequences(tokens_over_length: float) -> int:
-    """A batch of about so many sequences that many layouts divide.
+def _round_batch(tokens_over_length: float) -> int:
+    """A batch of about that many sequences that many layouts divide.
 
-    A whole number is what was run. Else the paper rounded its tokens, "4M" say: the
-    nearest power of two or three times one.
+    A whole number is the published batch. Otherwise the paper rounded its tokens, such as "4M":
+    the nearest power of two, or three times one.
     """
     if tokens_over_length >= 1 and tokens_over_length == int(tokens_over_length):
         return int(tokens_over_length)
@@ -596,7 +607,7 @@ def _sequences(tokens_over_length: float) -> int:
     return min(candidates, key=lambda count: abs(count - tokens_over_length))
 
 
-def _origin(model: ModelSpec, published: bool) -> str:
+def _default_origin(model: ModelSpec, published: bool) -> str:
     return f"published run of {model.name}" if published else "default"
 
 

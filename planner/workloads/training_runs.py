@@ -1,4 +1,4 @@
-"""Training runs as candidates: what a run takes, its columns, its source."""
+"""Training runs as candidates: time and cost of a run, its columns, its source."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from planner.workloads.prediction_confidence import (
 from planner.workloads.workload import format_parameter_column, repeated, term_columns
 
 FEWEST_TOKENS = 4096
-"""Context parallelism leaves a rank at least so many tokens of a sequence."""
+"""Tokens of a sequence on a rank below which context parallelism counts as unusual."""
 USUAL_CHUNKS = (1, 2, 3, 4, 5, 7, 8, 12)
 """Chunks of layers on a pipeline stage of published layouts."""
 MOST_MISSING = 3
-"""Layers that they lack, at most, to chunks of equal size: 61 on 64 places."""
+"""Most layers missing to equal chunks in published layouts: 61 layers on 64 slots."""
 FULL = 0.9
-"""Beyond this share of its memory a GPU is full."""
+"""The share of its memory above which a GPU counts as full."""
 
 # Launched in this order: what costs least first.
 _RECOMPUTE = {
@@ -59,17 +59,17 @@ _BY_CODE = np.array([_RECOMPUTE[code] for code in Recompute])
 
 
 def complexity(c: TrainingConfigurations, setting: Setting, peak_memory: FloatArray) -> IndexArray:
-    """0 for the plainest plan; the first step in which two plans differ decides.
+    """The complexity of plans, 0 for the simplest; the first level that differs decides.
 
     ``peak_memory`` in bytes is that of the fullest GPU.
     """
-    return packed([*_steps(c, setting, peak_memory)])
+    return packed([*_complexity_levels(c, setting, peak_memory)])
 
 
-def _steps(
+def _complexity_levels(
     c: TrainingConfigurations, setting: Setting, peak_memory: FloatArray
 ) -> Iterator[ComplexityLevel]:
-    """What two plans may differ in, what weighs most first."""
+    """The levels of complexity of a plan, in the order of their weight."""
     domain = setting.machine.cluster.scale_up.domain_size
     tokens = setting.workload.sequence_length / c.context_parallel
     yield 2, (c.context_parallel > 1) & (tokens < FEWEST_TOKENS)
@@ -78,12 +78,12 @@ def _steps(
     yield 2, c.tensor_parallel > domain
     yield 2, c.expert_parallel > domain
     yield 2, (c.tensor_parallel > 1) & ~c.sequence_parallel
-    alone = c.data_parallel * c.context_parallel == 1
-    stage = np.where(alone, ZeroStage.NONE, setting.framework.default_zero_stage)
+    has_no_replicas = c.data_parallel * c.context_parallel == 1
+    stage = np.where(has_no_replicas, ZeroStage.NONE, setting.framework.default_zero_stage)
     yield 2, c.zero_stage != stage
-    usual = is_among(c.virtual_pipeline, USUAL_CHUNKS)
+    is_usual = is_among(c.virtual_pipeline, USUAL_CHUNKS)
     missing = -setting.model.num_hidden_layers % (c.pipeline_parallel * c.virtual_pipeline)
-    yield 2, ~usual | (missing > MOST_MISSING)
+    yield 2, ~is_usual | (missing > MOST_MISSING)
     kinds = (c.tensor_parallel > 1, c.context_parallel > 1, c.pipeline_parallel > 1)
     yield 4, total(kinds)
     yield 2, peak_memory > FULL * setting.machine.gpu.allocatable_memory
@@ -124,12 +124,12 @@ class TrainingSource(Source):
 
     @property
     def pace(self) -> Hashable:
-        """How often runs are interrupted there, and what that takes."""
+        """The rate of interruptions of runs on this hardware, and their cost in time."""
         return self.site.reliability, self.site.contract == Contract.SPOT
 
     @property
     def question_columns(self) -> Mapping[str, Value]:
-        """The tokens, what training minimizes, and what a GPU costs."""
+        """The tokens, the training objective, and the price of a GPU."""
         work = self.setting.workload
         amount: dict[str, Value] = {
             name: getattr(work, name) for name in terms_about("training_amount")
@@ -139,20 +139,20 @@ class TrainingSource(Source):
         return {**amount, **failures, **self.site.columns, **self.site.grounds}
 
     def _confidence(self, num_gpus: float) -> Confidence | None:
-        """As of other sources; the calendar time is as sure as step time and failures together."""
+        """The 90 % intervals; that of the calendar time combines step time and failures."""
         if self.flops_efficiency is not None:
             return None
-        sure = training_confidence(self.setting, int(num_gpus))
-        if sure is None:
+        confidence = training_confidence(self.setting, int(num_gpus))
+        if confidence is None:
             return None
         failures = calendar_factors(self.setting, self.site, num_gpus)
-        together = range_of_product(sure.factors["step_time"], failures)
-        factors = {**sure.factors, "calendar_time": together}
-        sure = replace(sure, factors=factors, most_utilization=self._most_utilization)
+        together = range_of_product(confidence.factors["step_time"], failures)
+        factors = {**confidence.factors, "calendar_time": together}
+        confidence = replace(confidence, factors=factors, most_utilization=self._most_utilization)
         if self.site.power is None:
-            return sure
+            return confidence
         boards = self.site.power.train
-        return with_energy(sure, self.setting.machine, self.site, num_gpus, boards)
+        return with_energy(confidence, self.setting.machine, self.site, num_gpus, boards)
 
     @cached_property
     def _most_utilization(self) -> float:
@@ -164,7 +164,7 @@ class TrainingSource(Source):
 
     def fit_probability(self, num_gpus: FloatArray, peak: FloatArray) -> FloatArray:
         """The probability that a GPU's memory is enough for peaks on so many GPUs."""
-        center, spread = (self._of_counts(each, num_gpus) for each in self._errors[:2])
+        center, spread = (self._of_counts(values, num_gpus) for values in self._errors[:2])
         usable = self.setting.machine.gpu.allocatable_memory
         return chance(predicted=peak, usable=usable, center=center, spread=spread)
 
@@ -179,12 +179,12 @@ class TrainingSource(Source):
         )
         return np.array(center), np.array(spread), np.array([*shares])
 
-    def _of_counts(self, each: FloatArray, num_gpus: FloatArray) -> Numeric:
+    def _of_counts(self, values: FloatArray, num_gpus: FloatArray) -> Numeric:
         """The entry of each number of GPUs."""
-        if len(each) == 1:
-            return float(each[0])
-        found: FloatArray = each[np.searchsorted(sorted(set(self.counts)), num_gpus)]
-        return found
+        if len(values) == 1:
+            return float(values[0])
+        entries: FloatArray = values[np.searchsorted(sorted(set(self.counts)), num_gpus)]
+        return entries
 
     def broken(self, configurations: TrainingConfigurations) -> CodeArray:
         """One-based number of the first rule each configuration breaks, else 0."""
@@ -193,7 +193,7 @@ class TrainingSource(Source):
     def judged(
         self, configurations: TrainingConfigurations, broken: CodeArray | None = None
     ) -> TrainingRuns:
-        """Predictions; ``broken`` is that of the configurations where it is known already."""
+        """Predictions of the configurations; ``broken``: the result of `broken`, if computed."""
         estimate = evaluate(
             self.setting,
             configurations,
@@ -220,7 +220,7 @@ class TrainingRuns(Candidates):
 
     @property
     def memory(self) -> tuple[Need, Need]:
-        """What is needed of the host's memory for a GPU, and of the fullest GPU's own."""
+        """Needed and usable bytes: host memory per GPU, and memory of the fullest GPU."""
         memory, machine = self.estimate.memory, self.estimate.setting.machine
         usable = self.source.sure_share(self.num_gpus) * machine.gpu.allocatable_memory
         needed = host_need(self.estimate.setting, memory)
@@ -232,17 +232,17 @@ class TrainingRuns(Candidates):
         return self.source.fit_probability(self.num_gpus, self.estimate.memory.least)
 
     def fit_probability_at(self, rows: IndexArray) -> FloatArray:
-        """The same of some rows: gathered before anything is computed of the whole mesh."""
+        """The probability of `fit_probability` of some rows, without computing the whole mesh."""
         several = len(self.source.counts) > 1
         num_gpus = self.at(self.num_gpus, rows) if several else self.num_gpus
         return self.source.fit_probability(num_gpus, self.at(self.estimate.memory.least, rows))
 
     def moved(self, source: TrainingSource) -> TrainingRuns:
-        """The same runs on other terms: no prediction depends on them."""
+        """The runs with other operating terms, on which no prediction depends."""
         return replace(self, source=source)
 
     def complexity_at(self, rows: IndexArray) -> IndexArray:
-        """How much about some plans is unusual: see `planner.workloads.training_runs`."""
+        """The complexity of some plans, see `planner.workloads.training_runs.complexity`."""
         peak = self.at(self.estimate.peak_memory, rows)
         return complexity(self.configurations.rows(rows), self.estimate.setting, peak)
 
@@ -276,12 +276,12 @@ class TrainingRuns(Candidates):
 
     @property
     def tokens_per_s_per_gpu(self) -> FloatArray:
-        """The same of each GPU."""
+        """Trained tokens per second and GPU."""
         return self.throughput / self.num_gpus
 
     @property
     def samples_per_s(self) -> FloatArray | None:
-        """Pairs of sequences per second, of what compares two."""
+        """Trained samples per second; a sample of preference training is a pair of sequences."""
         objective = self.estimate.setting.workload.training_objective
         return self.estimate.samples_per_second if objective.is_preference else None
 
@@ -297,7 +297,7 @@ class TrainingRuns(Candidates):
 
     @property
     def paged_states(self) -> FloatArray | None:
-        """Bytes of optimizer states that find no room and move to the host, where any may."""
+        """Bytes of optimizer states paged to the host for lack of GPU memory, if paging is on."""
         return self.estimate.memory.paged if self.configurations.paged_optimizer.any() else None
 
     @property
@@ -344,7 +344,7 @@ class TrainingRuns(Candidates):
 
     @property
     def cost_per_pflop_day(self) -> FloatArray:
-        """USD for 1e15 model FLOP/s over a day; what is computed again is not counted."""
+        """USD for 1e15 model FLOP/s over a day; recomputation is not counted."""
         rate = self.estimate.model_flops_per_second_per_gpu * self.num_gpus
         return cost_per_pflop_day(cost=self.cost, flops=rate * self.time_to_train)
 
@@ -352,8 +352,8 @@ class TrainingRuns(Candidates):
     def energy(self) -> FloatArray:
         """Joules of the run's GPUs, hosts, network and building over its calendar time.
 
-        Lost time draws as much as training: recoveries are a small part of it, and what is done
-        again is computed. Spares stand by switched off: they are paid for and draw nothing.
+        Lost time draws as much power as training: most of it repeats steps, recoveries are a small
+        part. Spare GPUs are switched off: they are paid for and draw nothing.
         """
         return energy(power=self.power, duration=self.run.calendar_time)
 
@@ -388,12 +388,12 @@ class TrainingRuns(Candidates):
         shape = self.shape
         fullest, is_placed = self.estimate.memory.fullest, self.source.site.is_placed
         names = [name for name in terms_about("training_results") if name != "carbon" or is_placed]
-        found = {
+        numbers = {
             **term_columns(names, self, self.run, self.run.goodput, self.estimate),
             **{f"memory_{part}_gib": getattr(fullest, part) / GIB for part in MEMORY_PARTS},
             **{f"time_{part}_s": s for part, s in self.estimate.time_parts.items()},
         }
-        listed = {name: broadcast_flat(np.asarray(value), shape) for name, value in found.items()}
+        listed = {name: broadcast_flat(np.asarray(value), shape) for name, value in numbers.items()}
         named = repeated(self.source.named, shape)
         return {**named, **self._configuration(), **listed}
 

@@ -110,8 +110,8 @@ def _flat_parts(estimate: Estimate) -> Iterator[TimedPart]:
 
 
 def timed_training(time: StepTime, kind: str = "step") -> TimedStep:
-    """An optimizer step part by part, told as a ``kind`` of step."""
-    parts = merged((*_operators(time), *_others(time, kind)))
+    """An optimizer step part by part, as a step of a ``kind``."""
+    parts = merged((*_operators(time), *_remaining_parts(time, kind)))
     return TimedStep(seconds=first(time.total), parts=parts)
 
 
@@ -125,8 +125,8 @@ def _operators(time: StepTime) -> Iterator[TimedPart]:
         )
 
 
-def _others(time: StepTime, kind: str) -> Iterator[TimedPart]:
-    """What belongs to no operator: the rest of every part of the step.
+def _remaining_parts(time: StepTime, kind: str) -> Iterator[TimedPart]:
+    """The time of each part of the step that belongs to no operator.
 
     Passes without gradients are made of the kernels of the others.
     """
@@ -161,73 +161,79 @@ _MUCH = 0.05
 
 
 def usual_software(scene: HardwareScenario) -> dict[str, str]:
-    """What a framework does by default where it could do something that changes the answer."""
-    said = {**scene.space.parameters, **scene.question.request.settings}
+    """Notes on defaults of a framework that change the prediction, by parameter."""
+    specified = {**scene.space.parameters, **scene.question.request.settings}
     gpu, profile = scene.place.machine.gpu, scene.profile
-    told = default_notes(scene)
+    notes = default_notes(scene)
     best = _faster_kernel(gpu, profile, AttentionKernel.AUTO)
-    if _KERNEL not in said and best is not None:
-        own = _OF_CLASS[profile.execution.attention_kernels]
-        told[_KERNEL] = f"{own} ({profile.name}'s default; {best.word} is faster on this GPU)"
-    if _LOSS not in said and not profile.tensor_parallel:
+    if _KERNEL not in specified and best is not None:
+        default_kernel = _OF_CLASS[profile.execution.attention_kernels]
+        notes[_KERNEL] = (
+            f"{default_kernel} ({profile.name}'s default; {best.word} is faster on this GPU)"
+        )
+    if _LOSS not in specified and not profile.tensor_parallel:
         logits = scene.question.model.vocab_size * scene.question.work.sequence_length
-        each = profile.memory.per_logit
-        if each > _FEW_BYTES and each * logits > _MUCH * gpu.memory_capacity:
-            told[_LOSS] = (
-                f"{each:g} bytes per logit ({profile.name}'s default; linear, as Liger's or cut "
+        bytes_per_logit = profile.memory.per_logit
+        if bytes_per_logit > _FEW_BYTES and bytes_per_logit * logits > _MUCH * gpu.memory_capacity:
+            notes[_LOSS] = (
+                f"{bytes_per_logit:g} bytes per logit ({profile.name}'s default; linear, as "
+                "Liger's or cut "
                 "cross-entropy, keeps almost none)"
             )
-    if _EXPERTS not in said and _may_loop(profile, scene.question.model):
-        told[_EXPERTS] = "grouped (Transformers from 5 on; loop before)"
-    if _COMPILE not in said and profile.compilation.default:
-        told[_COMPILE] = (
+    if _EXPERTS not in specified and _may_loop(profile, scene.question.model):
+        notes[_EXPERTS] = "grouped (Transformers from 5 on; loop before)"
+    if _COMPILE not in specified and profile.compilation.default:
+        notes[_COMPILE] = (
             f"true (as {profile.name}'s published runs; false is slower, and what PyTorch does "
             "where nothing enables it)"
         )
     slower = first_run_slowdown(framework_rule(profile.name).label)
     work = scene.question.work
     if work.tuned is None and slower > 1 and is_first_run(None, work.training_objective):
-        told["tuned"] = (
+        notes["tuned"] = (
             f"no, a first run, which may take {slower:g} times as long as one that was tuned as "
             f"{profile.name}'s published runs were: intervals hold both (--tuned: as those)"
         )
-    return told
+    return notes
 
 
 def other_software(source: Source, row: Mapping[str, object]) -> dict[str, dict[str, str]]:
-    """Settings that would make a plan faster or smaller, by what they change."""
+    """Software settings that would make a plan faster or smaller, by description."""
     setting = _setting(source)
-    found: dict[str, dict[str, str]] = {}
+    alternatives: dict[str, dict[str, str]] = {}
     is_fused = row["flash_attention"] and row[_KERNEL] != AttentionKernel.EAGER.word
-    own = AttentionKernel[str(row[_KERNEL]).upper()]
-    best = _faster_kernel(setting.machine.gpu, setting.framework, own) if is_fused else None
+    kernel = AttentionKernel[str(row[_KERNEL]).upper()]
+    best = _faster_kernel(setting.machine.gpu, setting.framework, kernel) if is_fused else None
     if best is not None:
-        word = own.word if own else _OF_CLASS[setting.framework.execution.attention_kernels]
-        found[f"{_KERNEL} {best.word} instead of {word}"] = {_KERNEL: best.word}
-    each, split = setting.framework.memory.per_logit, number_of_row(row, "tensor_parallel")
+        choice = kernel.word if kernel else _OF_CLASS[setting.framework.execution.attention_kernels]
+        alternatives[f"{_KERNEL} {best.word} instead of {choice}"] = {_KERNEL: best.word}
+    bytes_per_logit, split = (
+        setting.framework.memory.per_logit,
+        number_of_row(row, "tensor_parallel"),
+    )
     length = setting.workload.sequence_length / number_of_row(row, "context_parallel")
     tokens = number_of_row(row, "micro_batch_size") * length
-    kept = each * tokens * setting.model.vocab_size / split
+    logit_bytes = bytes_per_logit * tokens * setting.model.vocab_size / split
     if row[_LOSS] == LossKernel.EAGER.word or (
         row[_LOSS] == LossKernel.AUTO.word
-        and each > _FEW_BYTES
-        and kept > _MUCH * setting.machine.gpu.memory_capacity
+        and bytes_per_logit > _FEW_BYTES
+        and logit_bytes > _MUCH * setting.machine.gpu.memory_capacity
     ):
-        word = LossKernel.LINEAR.word
-        found[f"{_LOSS} {word} (Liger, cut cross-entropy)"] = {_LOSS: word}
+        choice = LossKernel.LINEAR.word
+        alternatives[f"{_LOSS} {choice} (Liger, cut cross-entropy)"] = {_LOSS: choice}
     if setting.framework.compilation.selectable:
-        now = str(row[_COMPILE])
-        if now == TorchCompile.AUTO.word:
+        compile_mode = str(row[_COMPILE])
+        if compile_mode == TorchCompile.AUTO.word:
             compiles = setting.framework.compilation.default
-            now = (TorchCompile.TRUE if compiles else TorchCompile.FALSE).word
-        other = TorchCompile.FALSE if now == TorchCompile.TRUE.word else TorchCompile.TRUE
-        found[f"{_COMPILE} {other.word}"] = {_COMPILE: other.word}
+            compile_mode = (TorchCompile.TRUE if compiles else TorchCompile.FALSE).word
+        other = TorchCompile.FALSE if compile_mode == TorchCompile.TRUE.word else TorchCompile.TRUE
+        alternatives[f"{_COMPILE} {other.word}"] = {_COMPILE: other.word}
     if _may_loop(setting.framework, setting.model):
         loops = row[_EXPERTS] == ExpertCompute.LOOP.word
-        word = ExpertCompute.GROUPED.word if loops else ExpertCompute.LOOP.word
+        choice = ExpertCompute.GROUPED.word if loops else ExpertCompute.LOOP.word
         since = "from 5 on" if loops else "before 5"
-        found[f"{_EXPERTS} {word} (Transformers {since})"] = {_EXPERTS: word}
-    return found
+        alternatives[f"{_EXPERTS} {choice} (Transformers {since})"] = {_EXPERTS: choice}
+    return alternatives
 
 
 def _may_loop(profile: FrameworkProfile, model: ModelSpec) -> bool:
@@ -236,14 +242,16 @@ def _may_loop(profile: FrameworkProfile, model: ModelSpec) -> bool:
 
 
 def _faster_kernel(
-    gpu: GpuSpec, profile: FrameworkProfile, own: AttentionKernel
+    gpu: GpuSpec, profile: FrameworkProfile, current: AttentionKernel
 ) -> AttentionKernel | None:
-    """The fastest kernel of the GPU; None where it is not worth naming."""
-    codes = np.array([own, *(kernel for kernel in _TRIED if has_kernel(gpu, kernel))])
+    """The fastest attention kernel of the GPU; None: not much faster than the current one."""
+    codes = np.array([current, *(kernel for kernel in _TRIED if has_kernel(gpu, kernel))])
     forward, backward = rates(gpu.efficiency, codes, profile.execution.attention_kernels)
-    both = 2 / (1 / forward + 1 / backward)
-    best = int(np.argmax(both))
-    return AttentionKernel(codes[best]) if both[best] > _FASTER * both[0] else None
+    rates_of_step = 2 / (1 / forward + 1 / backward)
+    best = int(np.argmax(rates_of_step))
+    return (
+        AttentionKernel(codes[best]) if rates_of_step[best] > _FASTER * rates_of_step[0] else None
+    )
 
 
 # What every framework can do.
@@ -304,15 +312,15 @@ def _sources(scene: HardwareScenario) -> list[Source]:
 
 
 def framework_defaults(scene: HardwareScenario, work: AdapterSetup) -> dict[str, Value]:
-    """Values that the framework's program has where neither a space nor the user sets them.
+    """Defaults of the framework's program for parameters that neither space nor user set.
 
-    A file sets everything: what it leaves out was read as its program does. They hold together:
-    none does where one of them is set to something else.
+    Empty for plans and launch files, which set everything. The defaults apply only all together:
+    empty if one of them is set to another value.
     """
     request = scene.question.request
     if isinstance(request, PlanRequest):
         return {}
-    said = {**scene.space.parameters, **request.settings}
+    specified = {**scene.space.parameters, **request.settings}
     values = default_values(scene.profile, work)
     tensor, context = (
         coded_values(name, as_values(request.settings.get(name, 1), {}))
@@ -323,20 +331,20 @@ def framework_defaults(scene: HardwareScenario, work: AdapterSetup) -> dict[str,
     if max(context) > 1:  # as the rule of split sequences asks for
         values.pop("flash_attention", None)
     is_other = any(
-        coded_values(name, as_values(said[name], {})) != coded_values(name, [value])
+        coded_values(name, as_values(specified[name], {})) != coded_values(name, [value])
         for name, value in values.items()
-        if name in said
+        if name in specified
     )
-    return {} if is_other else {n: value for n, value in values.items() if n not in said}
+    return {} if is_other else {n: value for n, value in values.items() if n not in specified}
 
 
 def default_notes(scene: HardwareScenario) -> dict[str, str]:
-    """Those values in words."""
+    """Notes on the defaults of the framework's program, by parameter."""
     values = framework_defaults(scene, scene.question.work)
     name, request = scene.profile.name, scene.question.request
     notes = {term: f"{str(value).lower()} ({name}'s default)" for term, value in values.items()}
-    said = {**scene.space.parameters, **request.settings}
-    is_open = "zero_stage" not in said and not isinstance(request, PlanRequest)
+    specified = {**scene.space.parameters, **request.settings}
+    is_open = "zero_stage" not in specified and not isinstance(request, PlanRequest)
     stage = scene.profile.default_zero_stage
     if is_open and stage and max(scene.question.counts) > 1:
         notes["zero_stage"] = f"{stage} (planner assumes it for {name}; 0 shards nothing)"
@@ -344,12 +352,12 @@ def default_notes(scene: HardwareScenario) -> dict[str, str]:
 
 
 def default_values(profile: FrameworkProfile, work: AdapterSetup) -> dict[str, Value]:
-    """Values of its program where nothing sets them, as far as they are no plain values."""
+    """Defaults of a framework's program that differ from the table's defaults."""
     return {**profile.defaults.values(work.adapter)}
 
 
 def source_defaults(source: Any) -> dict[str, Value]:
-    """The same of the framework and the run of a source."""
+    """The `default_values` of the framework and the run of a source."""
     return default_values(source.setting.framework, source.setting.workload)
 
 
@@ -364,21 +372,21 @@ def mesh_of(
 ) -> OpenMesh[TrainingConfigurations]:
     """All combinations of the space's values, narrowed by ``settings``.
 
-    ``settings`` maps a parameter to a value or several; it replaces what the space says. Where
-    neither says a ZeRO stage, ranks that share their states with nobody shard nothing. What
-    follows from others may be among the settings, where it agrees with them.
+    ``settings`` maps a parameter to a value or several, which replace those of the space. If
+    neither sets a ZeRO stage, a single data-parallel rank shards nothing. Settings of derived
+    parameters are allowed if they agree with the others.
 
     Raises SearchSpaceError if a parameter or a value is unknown, or there is no value left.
     """
-    as_given = SpecifiedValues.of(settings)
+    specified = SpecifiedValues.of(settings)
     settings = {name: value for name, value in settings.items() if name not in FOLLOWING}
     refuse_unknown(space, settings, NAMES, derived=FOLLOWING)
     counts = sorted(set(num_gpus))
-    said: dict[str, object] = {**space.parameters, **settings}
+    parameter_values: dict[str, object] = {**space.parameters, **settings}
     choices: dict[str, object] = {
         "global_batch_size": workload.global_batch_size,
         "zero_stage": framework.default_zero_stage,
-        **said,
+        **parameter_values,
     }
     bases = {
         "num_hidden_layers": model.num_hidden_layers,
@@ -391,52 +399,52 @@ def mesh_of(
         values = (value for n in counts for value in as_values(choice, {**bases, "num_gpus": n}))
         table[name] = coded_values(name, values)
     of_space = space.parameters.keys() - settings.keys()
-    table |= _supported({name: table[name] for name in of_space}, framework)
-    is_open = "zero_stage" not in settings and not _is_of(space, framework)
+    table |= _supported_choices({name: table[name] for name in of_space}, framework)
+    is_open = "zero_stage" not in settings and not _is_made_for(space, framework)
     if is_open and framework.default_zero_stage not in table["zero_stage"]:
         table["zero_stage"] = [*framework.zero_stages]
-    if "cp_comm_type" not in said and max(table["context_parallel"]) > 1:
+    if "cp_comm_type" not in parameter_values and max(table["context_parallel"]) > 1:
         table["cp_comm_type"] = coded_values("cp_comm_type", [framework.cp_comm_type])
     table["num_gpus"] = coded_values("num_gpus", counts)
-    alone = min(table["tensor_parallel"]) * min(table["pipeline_parallel"]) >= counts[-1]
-    if alone and "zero_stage" not in said and 0 in framework.zero_stages:
+    has_no_replicas = min(table["tensor_parallel"]) * min(table["pipeline_parallel"]) >= counts[-1]
+    if has_no_replicas and "zero_stage" not in parameter_values and 0 in framework.zero_stages:
         table["zero_stage"] = coded_values("zero_stage", [0])
-    as_given.check(table)
+    specified.check(table)
     return training_mesh(table)
 
 
-def _supported(
+def _supported_choices(
     space: Mapping[str, list[float]], framework: FrameworkProfile
 ) -> dict[str, list[float]]:
-    """Of each parameter the values that the framework has at all; if it has none, all."""
+    """The values of each parameter that the framework supports; all if it supports none."""
     several = tuple((name, tuple(values)) for name, values in space.items() if len(values) > 1)
-    kept = _kept_values(several, framework)
-    return {**space, **{name: list(values) for name, values in kept.items()}}
+    supported = _supported_values(several, framework)
+    return {**space, **{name: list(values) for name, values in supported.items()}}
 
 
 @lru_cache(maxsize=256)
-def _kept_values(
+def _supported_values(
     choices: tuple[tuple[str, tuple[float, ...]], ...], framework: FrameworkProfile
 ) -> Mapping[str, tuple[float, ...]]:
-    """The same of parameters that have several values, as those of most searches are."""
+    """The supported values of parameters with several values, cached."""
     several = dict(choices)
-    ends = dict(zip(several, np.cumsum([*map(len, several.values())]).tolist(), strict=True))
-    rows = {name: slice(end - len(several[name]), end) for name, end in ends.items()}
+    end_rows = dict(zip(several, np.cumsum([*map(len, several.values())]).tolist(), strict=True))
+    rows = {name: slice(end - len(several[name]), end) for name, end in end_rows.items()}
     plainest = {**TrainingConfigurations.plain(), **_PLAINEST}
     # Each value in a row of its own, everything else plain.
-    columns = {name: np.full(max(ends.values()), plainest[name], float) for name in several}
+    columns = {name: np.full(max(end_rows.values()), plainest[name], float) for name in several}
     for name, values in several.items():
         columns[name][rows[name]] = values
-    alone = TrainingConfigurations.of(**{**_PLAINEST, **columns})
-    lacking = unsupported(alone, framework)
-    found = {}
+    configurations = TrainingConfigurations.of(**{**_PLAINEST, **columns})
+    lacking = unsupported(configurations, framework)
+    supported = {}
     for name in several.keys() & lacking.keys():
-        no = np.broadcast_to(lacking[name], alone.shape)[rows[name]]
-        found[name] = (*compress(several[name], ~no),) or several[name]
-    return found
+        no = np.broadcast_to(lacking[name], configurations.shape)[rows[name]]
+        supported[name] = (*compress(several[name], ~no),) or several[name]
+    return supported
 
 
-def _is_of(space: SearchSpace, framework: FrameworkProfile) -> bool:
+def _is_made_for(space: SearchSpace, framework: FrameworkProfile) -> bool:
     """Whether a space was made for a framework."""
     return space.framework in (framework.name.lower().replace(" ", "-"), *framework.aliases)
 
@@ -444,21 +452,23 @@ def _is_of(space: SearchSpace, framework: FrameworkProfile) -> bool:
 def _flops_efficiency(
     request: Request, gpu: GpuSpec, precisions: Values
 ) -> float | tuple[float, ...] | None:
-    """The share of every peak, or of an achieved rate the share of each precision's peak."""
-    given, name = request.flops_efficiency, "flops_efficiency"
-    if not isinstance(given, str):
-        return share_of_peak(given, "flop/s", float("nan"), name)
+    """The requested share of the peak, or shares by precision for an achieved rate [flop/s]."""
+    efficiency, name = request.flops_efficiency, "flops_efficiency"
+    if not isinstance(efficiency, str):
+        return share_of_peak(efficiency, "flop/s", float("nan"), name)
     shares = [float("nan")] * len(ComputePrecision)
     for code in precisions.tolist():
-        word = ComputePrecision(code).word
-        peak = gpu.peak_flops.get(Precision(word))
+        precision = ComputePrecision(code).word
+        peak = gpu.peak_flops.get(Precision(precision))
         if peak is not None:
-            shares[code] = share_of_peak(given, "flop/s", peak, f"{name} in {word}") or 0.0
+            shares[code] = (
+                share_of_peak(efficiency, "flop/s", peak, f"{name} in {precision}") or 0.0
+            )
     return tuple(shares)
 
 
-def _suits(work: TrainingWorkload, framework: FrameworkProfile) -> bool:
-    """Whether a framework is one for what is trained."""
+def _can_train(work: TrainingWorkload, framework: FrameworkProfile) -> bool:
+    """Whether a framework can train the requested model."""
     if framework.rollouts is not None:
         return False
     if work.has_virtual_tokens:
@@ -472,8 +482,8 @@ def _setting(source: Source) -> Setting:
     return source.setting
 
 
-def _settled(source: Source) -> dict[str, Value]:
-    """Answers that a plan was made with where the user gave none."""
+def _reproducing_answers(source: Source) -> dict[str, Value]:
+    """The answers of a plan that the user left open."""
     setting = _setting(source)
     work = setting.workload
     answers: dict[str, Value] = {"gpu": source.gpu, "framework": source.profile}
@@ -489,20 +499,20 @@ def _settled(source: Source) -> dict[str, Value]:
     return answers | adapter_answers(work) | {"adapter": str(work.adapter)}
 
 
-def _question_words(setting: Setting) -> list[str]:
-    """What of a frozen model is trained, and what samples take beside a trained sequence."""
+def _question_lines(setting: Setting) -> list[str]:
+    """The lines on trained adapters, further passes of a sample, and images."""
     work = setting.workload
-    words = [*objective_words(work), *trained_image_words(setting.model, work)]
+    lines = [*objective_words(work), *trained_image_words(setting.model, work)]
     if not work.is_frozen:
-        return words
+        return lines
     count = format_large(adapter_parameter_count(setting))
     adapters = adapter_words(work)
     if setting.model.num_experts and work.lora_targets is AdapterTargets.ALL_LINEAR:
         adapters += f", {expert_words(work)}" if work.adapter.is_low_rank else ""
-    return [f"{adapters}: {count} parameters trained", *words]
+    return [f"{adapters}: {count} parameters trained", *lines]
 
 
-def _in_short(row: Mapping[str, object]) -> str:
+def _format_short(row: Mapping[str, object]) -> str:
     """The values of a row that are not the plainest, as --set takes them."""
     return " ".join(
         f"{name}={str(row[name]).lower()}"
@@ -511,7 +521,7 @@ def _in_short(row: Mapping[str, object]) -> str:
     )
 
 
-def _blamed(candidates: Candidates, rule: str) -> str:
+def _format_broken_options(candidates: Candidates, rule: str) -> str:
     """The options of a configuration that its framework does not support."""
     c, setting = candidates.configurations, _setting(candidates.source)
     if not isinstance(c, TrainingConfigurations):
@@ -520,15 +530,15 @@ def _blamed(candidates: Candidates, rule: str) -> str:
         kernel = format_value(rule, np.ravel(c.attention_kernel)[0])
         return f"{kernel} on {setting.machine.gpu.name}"
     if rule == "precision":
-        own = setting.machine.gpu
-        has = ", ".join(code for code in ComputePrecision.words() if code in own.peak_flops)
-        return f"{format_value(rule, np.ravel(c.precision)[0])}; {own.name} has {has}"
+        gpu = setting.machine.gpu
+        supported = ", ".join(code for code in ComputePrecision.words() if code in gpu.peak_flops)
+        return f"{format_value(rule, np.ravel(c.precision)[0])}; {gpu.name} has {supported}"
     if rule != "framework":
         return ""
-    asked = unsupported(c, setting.framework)
+    violations = unsupported(c, setting.framework)
     options = ", ".join(
         f"{option}={format_value(option, np.ravel(getattr(c, option))[0])}"
-        for option, is_unsupported in asked.items()
+        for option, is_unsupported in violations.items()
         if np.any(is_unsupported)
     )
     version = setting.framework.checked_version
@@ -542,12 +552,12 @@ def _results(counts: Sequence[int]) -> tuple[str, ...]:
 
 
 def beyond_positions(model: ModelSpec, sequence_length: int) -> list[str]:
-    """That sequences are longer than those a model's computed positions were made for."""
-    known = model.max_position_embeddings
-    if known is None or sequence_length <= known:
+    """A line if sequences are longer than the positions that the model was trained with."""
+    max_positions = model.max_position_embeddings
+    if max_positions is None or sequence_length <= max_positions:
         return []
     return [
-        f"Sequences of {sequence_length:,} tokens are beyond the {known:,} positions that "
+        f"Sequences of {sequence_length:,} tokens are beyond the {max_positions:,} positions that "
         f"{model.name} was trained with."
     ]
 
@@ -560,11 +570,11 @@ TRAIN = Workload(
     sources=_sources,
     objectives=lambda _: _FRONT,
     ideal=ideal_framework,
-    settled=_settled,
+    settled=_reproducing_answers,
     once=evaluate_single,
     advice_rows=30_000_000,
     adapters=(AdapterKind.NONE, AdapterKind.LORA, AdapterKind.QLORA),
-    suits=lambda question, framework: _suits(question.work, framework),
+    suits=lambda question, framework: _can_train(question.work, framework),
     usual=usual_software,
     unset=source_defaults,
     others=other_software,
@@ -576,13 +586,13 @@ TRAIN = Workload(
     batch="micro_batch_size",
     wording=ResultWording(
         noun="configuration",
-        in_short=_in_short,
+        in_short=_format_short,
         shown_columns=SHOWN_COLUMNS,
         brief=format_layout,
         degrees=DEGREES,
-        blamed=_blamed,
+        blamed=_format_broken_options,
         unusual=lambda setting: beyond_positions(setting.model, setting.workload.sequence_length),
-        question_lines=_question_words,
+        question_lines=_question_lines,
         results=_results,
         of_objective={"throughput": "step_time_s", "memory_headroom": "peak_memory_gib"},
         of_unlike={"throughput": "tokens_per_s"},

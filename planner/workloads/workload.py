@@ -1,4 +1,4 @@
-"""What a workload registers; search, estimate, files and reports are written once over it."""
+"""The interface of a workload, used by search, estimate, files and reports."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ALL_MODULES = ""
 
 @record(kw_only=True)
 class RepeatedWork:
-    """Work of one kind that a part does, ``times`` over, all that shows of it, in a step."""
+    """Work of one kind in a part of a step: ``times`` counts its exposed repetitions."""
 
     work: KernelWork
     times: float
@@ -58,18 +58,20 @@ class RepeatedWork:
 
     @property
     def terms(self) -> dict[str, float]:
-        """Seconds of each of its bounds alone, once."""
-        found = {name: at_longest(self.work, term) for name, term in self.work.terms.items()}
-        return {name: seconds for name, seconds in found.items() if seconds > 0}
+        """Seconds of each bound of the work, once, by name; bounds of 0 s are left out."""
+        seconds_by_term = {
+            name: at_longest(self.work, term) for name, term in self.work.terms.items()
+        }
+        return {name: seconds for name, seconds in seconds_by_term.items() if seconds > 0}
 
 
 @record(kw_only=True)
 class TimedPart:
     """An operator, or a part of a step that belongs to none, on the slowest GPU.
 
-    ``seconds`` are those of a step; ``terms`` the same by the term of the step's time that they
-    belong to. ``done`` is the work behind them, whose seconds add up to them; ``like`` the kind of
-    step whose kernels are behind them, where no work is recorded of their own.
+    ``seconds`` are those of a step; ``terms`` the same by term of the step's time. ``done`` is the
+    work of the part; its seconds add up to ``seconds``. ``like``: the kind of step with the same
+    kernels, if the part has no recorded work.
     """
 
     name: str
@@ -87,7 +89,7 @@ class TimedPart:
         module: str,
         terms: Mapping[str, float],
         works: Sequence[KernelWork],
-        **more: str,
+        **extra: str,
     ) -> TimedPart:
         """A part that takes the seconds of its terms, with the work behind them."""
         seconds = sum(terms.values())
@@ -95,14 +97,14 @@ class TimedPart:
         once = sum(at_longest(work, work.time) for work in working)
         done = tuple(RepeatedWork(work=work, times=seconds / once) for work in working)
         shown = {term: value for term, value in terms.items() if value}
-        return cls(name=name, module=module, seconds=seconds, terms=shown, done=done, **more)
+        return cls(name=name, module=module, seconds=seconds, terms=shown, done=done, **extra)
 
 
 @record(kw_only=True)
 class TimedStep:
     """A step of one kind: its ``seconds``, and the parts that add up to them.
 
-    ``software``: the name of the profile that tells its efficiencies, where it is not the plan's.
+    ``software``: the profile with its efficiencies, if it is not the plan's.
     """
 
     seconds: float
@@ -121,58 +123,59 @@ def at_longest(work: KernelWork, values: Numeric) -> float:
 
 
 def merged(parts: Iterable[TimedPart]) -> tuple[TimedPart, ...]:
-    """Parts of a name and module as one each; those without time are left out."""
-    found: dict[tuple[str, str, str], TimedPart] = {}
+    """Parts with those of the same name and module summed; parts without time are left out."""
+    merged_parts: dict[tuple[str, str, str], TimedPart] = {}
     for part in parts:
         key = (part.module, part.name, part.part)
-        before = found.get(key)
-        found[key] = part if before is None else _sum(before, part)
-    return tuple(part for part in found.values() if part.seconds)
+        before = merged_parts.get(key)
+        merged_parts[key] = part if before is None else _add_parts(before, part)
+    return tuple(part for part in merged_parts.values() if part.seconds)
 
 
 def with_ledger(setting: Setting) -> Setting:
-    """A setting whose predictions tell what is behind them."""
+    """The setting with a ledger that records the kernel work of predictions."""
     return replace(setting, machine=replace(setting.machine, ledger=Ledger()))
 
 
-def _sum(one: TimedPart, other: TimedPart) -> TimedPart:
-    names = dict.fromkeys((*one.terms, *other.terms))
+def _add_parts(first: TimedPart, second: TimedPart) -> TimedPart:
+    names = dict.fromkeys((*first.terms, *second.terms))
     return replace(
-        one,
-        seconds=one.seconds + other.seconds,
-        terms={name: one.terms.get(name, 0.0) + other.terms.get(name, 0.0) for name in names},
-        done=_alike((*one.done, *other.done)),
+        first,
+        seconds=first.seconds + second.seconds,
+        terms={name: first.terms.get(name, 0.0) + second.terms.get(name, 0.0) for name in names},
+        done=_combine_equal((*first.done, *second.done)),
     )
 
 
-def _alike(done: Iterable[RepeatedWork]) -> tuple[RepeatedWork, ...]:
-    """The same work once, as often as all together."""
-    found: list[RepeatedWork] = []
-    for each in done:
-        same = next((at for at, one in enumerate(found) if _is_same(one, each)), None)
-        if same is None:
-            found.append(each)
+def _combine_equal(done: Iterable[RepeatedWork]) -> tuple[RepeatedWork, ...]:
+    """The work with equal items combined and their repetitions added."""
+    distinct: list[RepeatedWork] = []
+    for addition in done:
+        position = next(
+            (index for index, existing in enumerate(distinct) if _is_same(existing, addition)), None
+        )
+        if position is None:
+            distinct.append(addition)
         else:
-            found[same] = replace(each, times=found[same].times + each.times)
-    return tuple(found)
+            distinct[position] = replace(addition, times=distinct[position].times + addition.times)
+    return tuple(distinct)
 
 
-def _is_same(one: RepeatedWork, other: RepeatedWork) -> bool:
-    if (one.work.formula, one.work.key) != (other.work.formula, other.work.key):
+def _is_same(first: RepeatedWork, second: RepeatedWork) -> bool:
+    if (first.work.formula, first.work.key) != (second.work.formula, second.work.key):
         return False
-    if one.work.figures.keys() != other.work.figures.keys() or one.once != other.once:
+    if first.work.figures.keys() != second.work.figures.keys() or first.once != second.once:
         return False
-    return all(one.figure(name) == other.figure(name) for name in one.work.figures)
+    return all(first.figure(name) == second.figure(name) for name in first.work.figures)
 
 
 @record(kw_only=True)
 class WorkloadQuestion:
-    """What is asked, whatever the hardware: the model, the work, the numbers of GPUs.
+    """The hardware-independent part of a request: the model, the work, the numbers of GPUs.
 
-    ``space`` and ``profile`` are names of specs and, where nobody gave them, where they come
-    from; a profile of None is that of the space. ``counts`` is empty where the numbers of GPUs
-    follow from other things. ``compares_drafts``: it is one of several that differ in the number of
-    drafted tokens.
+    ``space`` and ``profile`` are names of specs and, if assumed, their origin; a profile of None is
+    that of the space. ``counts`` is empty if the numbers of GPUs follow from other values.
+    ``compares_drafts``: one of several questions that differ in the number of drafted tokens.
     """
 
     request: Request
@@ -186,9 +189,9 @@ class WorkloadQuestion:
 
 @record(kw_only=True)
 class HardwareScenario:
-    """One GPU and one framework or engine that the question is asked for.
+    """A question with one GPU and one framework or engine.
 
-    ``place`` has the GPU and its cluster, ``others`` those of the workload's further GPUs.
+    ``place`` has the GPU and its cluster, ``others`` the workload's further GPUs by question.
     """
 
     question: WorkloadQuestion
@@ -204,7 +207,7 @@ class Evaluation:
 
     Parameters
     ----------
-    candidates : judged configuration
+    candidates : evaluated configuration
     rejected_by : rule or limit that rejects the configuration; empty: feasible
     more : result columns in addition to those of ``candidates``
     detail : times of a burst of requests; None: no burst
@@ -216,8 +219,8 @@ class Evaluation:
     detail: Burst | None = None
 
     def __repr__(self) -> str:
-        words = f"rejected by {self.rejected_by}" if self.rejected_by else "feasible"
-        return f"<{type(self).__name__}: {words}; {self.candidates!r}>"
+        text = f"rejected by {self.rejected_by}" if self.rejected_by else "feasible"
+        return f"<{type(self).__name__}: {text}; {self.candidates!r}>"
 
     @property
     def source(self) -> Source:
@@ -242,26 +245,25 @@ class Evaluation:
 
 @record(kw_only=True)
 class ResultWording:
-    """How results of a workload are told.
+    """The texts and columns of a workload's results.
 
     Parameters
     ----------
-    noun : what a configuration is called
-    question_lines : lines about what is asked of a setting
+    noun : name of a configuration
+    question_lines : lines that describe the question of a setting
     in_short : a row's configuration in a few words
-    blamed : of one configuration and the rule that it breaks, what breaks it
-    room : of a row that does not fit, and the most requests at once that would, how it is told
+    blamed : the part of a configuration that breaks a rule
+    room : note on a row that does not fit, with the highest concurrency that would
     layout : a row's layout as a column of the front, in place of the parameters ``in_layout``;
         ``legend`` explains it
-    results : for so many numbers of GPUs, the columns of the front beside the configuration's
-    of_objective : the columns that tell objectives whose own name is no column, or tells less
-    of_unlike : the same where models or adapters are compared
-    from_end_to_end : of a long front rows all along it are shown, not its first ones
-    shown_columns : the columns that say in short what a plan reaches and costs, its memory beside
-        them
-    brief : a row's configuration as its users write it, in place of ``in_short``
-    degrees : the parameters that a short front shows as one column, where there is no ``layout``
-    unusual : lines about what is unusual of a setting, told of every model
+    results : further columns of the front, for the numbers of GPUs
+    of_objective : columns that show an objective, by objective, if not the column of its name
+    of_unlike : columns by objective, if models or adapters are compared
+    from_end_to_end : whether a long front shows rows along all of it, not only its first ones
+    shown_columns : columns of the performance and cost of a plan; memory is shown, too
+    brief : a row's configuration in the notation of users, in place of ``in_short``
+    degrees : parameters that a short front shows as one column, without ``layout``
+    unusual : lines about unusual properties of a setting, shown for every model
     """
 
     noun: str
@@ -288,39 +290,39 @@ class Workload:
 
     Parameters
     ----------
-    name : of the workload in the table of terms, which has its parameters, questions, limits and
+    name : name of the workload in the table of terms, with its parameters, questions, limits and
         objectives
-    profile_kind : ``framework`` or ``engine``: what its spaces name
+    profile_kind : ``framework`` or ``engine``: the kind of profile in its spaces
     single : the space of one configuration
-    ask : reads a request's question; notes what nobody gave
-    sources : what is to be searched in a scene; an error where its parts do not go together
-    objectives : what plans are chosen by where the request does not say
+    ask : reads the question of a request; notes assumed values
+    sources : the sources to search in a scenario; raises an error if its parts do not fit together
+    objectives : default objectives
     limits : limits that follow from the request and the first source
-    tried : values by parameter that a space chooses among and a user would want to know of
-    furthest : how many times worse than the best the first objective of plans of the front may be
-    assumed : bounds that are assumed where the request has no such limits
+    tried : values by parameter that a space chooses from and that are worth a note
+    furthest : largest factor of the first objective of the front over its best value
+    assumed : assumed bounds of limits that the request does not set
     ideal : a profile without losses
-    once : judges the one configuration of a source; of a burst of so many requests too
-    free : values of parameters that ``once`` chooses among, where the request leaves them open
-    settled : answers to the request's questions that a plan of this source was made with
-    fitting : for a source and a configuration that is too large for it, settings that are not
-    advice_rows : configurations that may be judged to find out what would help
-    fitted : a scene with what its GPUs and its profile decide of the question
-    usual : of a scene, what its profile does by default, where that is told
-    unset : of a source, values that differ from plain ones where nothing sets them
-    differs : of a scene, what was chosen of the question by its GPUs and its profile
-    others : of a source and a row, settings that are worth trying instead, by what they change
+    once : evaluates the one configuration of a source, or a burst of requests
+    free : values of open parameters that ``once`` chooses from
+    settled : answers that reproduce a plan of a source
+    fitting : settings that fit in memory, for a configuration of a source that does not
+    advice_rows : number of configurations that may be evaluated for suggestions
+    fitted : a scenario with the choices that depend on its GPUs and profile
+    usual : notes on defaults of a scenario's profile
+    unset : defaults of a source that differ from the table's defaults
+    differs : notes on choices that depend on GPU and profile, of a scenario
+    others : alternative settings by description, of a source and a row
     other_gpus : questions that name further GPUs
-    precision : the parameter that is the precision of the matrices
-    adapters : the kinds of adapters that it knows, none of them among them
-    suits : whether a profile can do what is asked, where nobody named it
-    weighed : result columns that plans on different GPUs are weighed by, all the better the less
-    open_facts : what a chosen plan assumes, each fact with the plan as it else might be
-    ties : objectives that published runs tell apart only beyond a factor
-    timed : the steps of one configuration, by kind, with what their time is made of
-    lengths : the questions that are lengths of what is computed
-    longest : those that say how long it may become, where these are others: what memory bounds
-    batch : the parameter that says how much is computed together; empty where lengths say it
+    precision : the parameter of the precision of matrix products
+    adapters : supported kinds of adapters, ``none`` included
+    suits : whether a profile supports a question, for profiles that the request does not name
+    weighed : result columns that plans on different GPUs are compared by; less is better
+    open_facts : assumptions of a chosen plan, each with evaluated alternatives
+    ties : objectives with differences that published runs confirm only beyond a factor
+    timed : the steps of one configuration, by kind, with the parts of their time
+    lengths : the questions that set lengths of sequences
+    longest : the questions that set the longest length, if others: memory bounds them
+    batch : the parameter of the batch size; empty if lengths determine it
     """
 
     name: str
@@ -374,18 +376,22 @@ Item = TypeVar("Item")
 
 
 def term_columns(names: Iterable[str], *holders: object) -> dict[str, FloatArray]:
-    """Columns of terms, in their units, of what the first holder that knows one has of its name.
+    """Columns of terms in their units, from the first holder with an attribute of each name.
 
-    What a holder knows as None has no column.
+    An attribute that is None has no column.
     """
-    found = {}
+    columns = {}
     for name in names:
-        holder = next(one for one in holders if name in vars(one) or hasattr(type(one), name))
+        holder = next(
+            candidate
+            for candidate in holders
+            if name in vars(candidate) or hasattr(type(candidate), name)
+        )
         values = getattr(holder, name)
         term = glossary()[glossary()[name].result or name]
         if values is not None:
-            found[term.column] = values if term.scale == 1 else values / term.scale
-    return found
+            columns[term.column] = values if term.scale == 1 else values / term.scale
+    return columns
 
 
 def repeated(values: Mapping[str, Item], shape: tuple[int, ...]) -> dict[str, list[Item]]:
@@ -397,13 +403,13 @@ def repeated(values: Mapping[str, Item], shape: tuple[int, ...]) -> dict[str, li
 def format_parameter_column(
     name: str, values: Values, shape: tuple[int, ...], of: str | None = None
 ) -> list[str | float]:
-    """The values of the parameter ``of``, or of this name, as they are shown."""
+    """The values of the parameter ``of``, or of this name, as shown in tables."""
     listed = broadcast_flat(values, shape)
     if listed.size == 1:
         return [format_value(of or name, listed[0])]
-    each, which = rank_values(listed)
-    words = np.array([format_value(of or name, value) for value in each], dtype=object)
-    shown: list[str | float] = words[which].tolist()
+    distinct, which = rank_values(listed)
+    texts = np.array([format_value(of or name, value) for value in distinct], dtype=object)
+    shown: list[str | float] = texts[which].tolist()
     return shown
 
 

@@ -46,7 +46,7 @@ def test_a_tower_that_nothing_is_asked_of_is_said_to_be_left_out_or_kept() -> No
     assert "vision tower (676.6 million parameters) is left out" in left
     assert _lines("qwen2.5-vl-7b", images_per_sample=1) == []
     (kept,) = _lines("qwen2.5-vl-7b", workload="serve")
-    assert "vision tower (676.6 million parameters) is kept" in kept
+    assert "vision tower (676.6 million parameters) is loaded" in kept
 
 
 def test_the_tower_of_a_config_has_the_parameters_of_its_layers(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_a_budget_carries_what_it_pays_for_a_rate(model, gpu, rate, confidence):
 
 
 def test_the_cost_of_a_service_points_to_its_budget():
-    with pytest.raises(SearchSpaceError, match="What a service may cost is budget of a size"):
+    with pytest.raises(SearchSpaceError, match="Limit the cost of a service with budget of size"):
         planner.size(**SERVICE, constraints={"cost": "5M"})
 
 

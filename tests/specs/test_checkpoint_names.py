@@ -111,7 +111,7 @@ def test_a_copy_is_its_base_without_a_network_and_this_is_said(name: str) -> Non
         workload="serve", model=name, gpu="h100", num_gpus=1, settings={"concurrency": 1}
     )
     assert found.table()["quantization"][0] == "w4a16"
-    told = f"Qwen3 32B, of which {name} is a copy judging by its name"
+    told = f"Qwen3 32B: {name} is a copy, judging by its name"
     assert found.plan.defaults["model"] == told
     assert found.plan.defaults["quantization"].endswith("(the name of the copy)")
 

@@ -134,7 +134,7 @@ def test_images_found_in_the_prefix_cache_are_not_seen_again() -> None:
     [
         ({"image_size": "1024"}, "is width x height in pixels"),
         ({"image_size": "0x10"}, "is width x height in pixels"),
-        ({"image_size": "10x10", "tokens_per_image": 5}, "do not say the same: give one"),
+        ({"image_size": "10x10", "tokens_per_image": 5}, "do not agree: give one"),
         ({"image_size": "10x10", "model": "kimi-vl-a3b"}, "is not known: give tokens_per_image"),
         ({"image_size": "900x900", "input_tokens": 500}, "1,024 of the 500 tokens"),
         ({"image_size": "10x10", "images_per_sample": None}, "needs images_per_sample"),

@@ -383,7 +383,7 @@ def test_adapters_are_kept_by_a_plan_and_told(planner, tmp_path):
     lora = ("--adapter", "lora", "--lora-rank", "32", "--lora-targets", "all_linear")
     ran = planner(*words("search", "--framework", "verl", *lora, "--save-plan", plan))
     assert ran.exit_code == 0, ran.err
-    assert "the engine is given they alone" in " ".join(ran.out.split())
+    assert "the engine gets the adapters only" in " ".join(ran.out.split())
     assert 'adapter_sync = "adapter"' in plan.read_text()
     again = planner("estimate", "--plan", plan, "--json", told)
     assert again.exit_code == 0, again.err
@@ -411,7 +411,7 @@ def test_adapters_are_compared_with_all_weights():
         ({"lora_rank": 8}, "lora_rank needs an adapter"),
         (
             {"algorithm": "ppo", "framework": "trl"},
-            "TRL trains no critic beside the policy, as ppo",
+            "TRL trains no critic, which ppo needs here",
         ),
         ({"critic": True, "framework": "prime-rl"}, "prime-rl trains no critic"),
     ],

@@ -62,7 +62,7 @@ def test_fine_tuning_is_not_priced_as_pre_training() -> None:
     assert row(training_objective="pretrain")["total_tokens"] > 1e13
     found = row()
     assert found["total_tokens"] == 1e9
-    assert "time and cost are shown" in found["assumed"]
+    assert "assumed for time and cost" in found["assumed"]
     per_million = found["cost_usd"] / 1000
     assert found["cost_per_million_trained_tokens_usd"] == pytest.approx(per_million)
 
