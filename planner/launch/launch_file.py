@@ -18,7 +18,7 @@ from planner.launch.import_launch import MODEL_SPLITS, SPLITS, ImportedLaunch, p
 from planner.launch.launchers.job_resources import gpus_in_text
 from planner.launch.model_shape import model_named, model_within
 from planner.launch.parsed_launch import LENGTHS, REPLICAS, parse_int
-from planner.launch.read_launch import PROSE, read_launch
+from planner.launch.read_launch import PROSE_SUFFIXES, read_launch
 from planner.optimize.collector import full_rows
 from planner.question.names import NUM_GPUS
 from planner.question.parse_values import parse_values
@@ -223,7 +223,7 @@ class LaunchFile:
         lacking = found.lacking(self.answers)
         near = self._model_of_path() if "model" in lacking else {}
         likely = self._models_in(found) if "model" in lacking and not near else ()
-        if len(likely) == 1 and self.path.suffix not in PROSE:
+        if len(likely) == 1 and self.path.suffix not in PROSE_SUFFIXES:
             near = {"model": (likely[0], "the only model named in its text")}
         found.require_known(self.answers, self.option_name)
         found.require({*lacking} & {"model"} - {*near}, self.option_name, likely)
@@ -356,7 +356,7 @@ class LaunchFile:
         text, path = launch.command.text, self.path.absolute()
         above = "\n".join(text.split("\n")[: launch.command.line])
         # Of a text for people the section above what is started.
-        near = _SECTION.split(above)[-1] if path.suffix in PROSE else ""
+        near = _SECTION.split(above)[-1] if path.suffix in PROSE_SUFFIXES else ""
         named = gpus_in_text(text, path, self.specs, near)
         likely = {one.gpu: f"{one.word} stands in its text or its path" for one in named}
         usual = dict.fromkeys(USUAL_GPUS, "neither its text nor its path names one")
