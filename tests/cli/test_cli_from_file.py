@@ -167,7 +167,7 @@ def test_an_option_that_stands_twice_is_told(planner, script) -> None:
     )
     script.write_text(text)
     done = planner("estimate", "--from", script, "--gpu", "h100")
-    told = "--micro-batch-size is given in line 11 and again in line 13"
+    told = "--micro-batch-size is set in line 11 and again in line 13"
     assert told in " ".join(done.out.split())
     assert "mbs2" in done.out
 
