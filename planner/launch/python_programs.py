@@ -419,7 +419,7 @@ def _put_unsloth(options: _CallOptions, calls: Sequence[Call]) -> None:
     checkpointing = keywords.get("use_gradient_checkpointing", "unsloth")
     is_full_finetuning = keywords.get("full_finetuning") is True
     if is_full_finetuning and keywords.get("float32_mixed_precision") is not True:
-        options.put_implied("dtype", "bfloat16")  # see trainer/weights.csv
+        options.put_implied("dtype", "bfloat16")  # see hf_trainer/weights.csv
     if not is_full_finetuning:
         options.put_implied("use_lora", "true")
         four_bits = keywords.get("load_in_4bit", True)

@@ -10,7 +10,7 @@ from planner.launch import READ_ONLY_TOOLS, TARGETS
 from planner.launch.removed import refuse_removed_name
 from planner.launch.target import LaunchTarget
 
-_TOGETHER = {**dict.fromkeys(("transformers", "deepspeed", "accelerate"), "trainers")}
+_TOGETHER = {**dict.fromkeys(("transformers", "deepspeed", "accelerate"), "hf_trainer")}
 """The modules of tools that are alike."""
 
 

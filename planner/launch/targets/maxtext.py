@@ -325,7 +325,9 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     named = [each.option for each in reading.command.unknown]
     return found.build(
         shape=shape if model is None else None,
-        used=frozenset(name for name in named if name.strip("\"'").endswith("/configs/base.yml")),
+        used_options=frozenset(
+            name for name in named if name.strip("\"'").endswith("/configs/base.yml")
+        ),
     )
 
 

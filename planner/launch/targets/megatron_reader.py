@@ -151,7 +151,7 @@ def read_megatron(reading: OptionReader, framework: str) -> LaunchSettings:
         found.mark_missing("model")
     also = {name for name in reading.command.options if name.startswith(_ALSO_USED)}
     found.values = {name: value for name, value in found.values.items() if value is not None}
-    return found.build(shape=shape if is_whole else None, used=_TABLE.used | also)
+    return found.build(shape=shape if is_whole else None, used_options=_TABLE.used | also)
 
 
 def without_experts(values: Mapping[str, Quantity]) -> dict[str, Quantity]:

@@ -143,7 +143,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
         put_objective(found, has_reference, has_critic=_has_section(reading, "ppo"))
         _updates(reading, found)
     used = TARGET.table.used
-    return found.build(used=used, **unread_of_sections(reading, _SECTIONS, used))
+    return found.build(used_options=used, **unread_of_sections(reading, _SECTIONS, used))
 
 
 _SKIPS = "skip_reference_policy_logprobs_calculation"

@@ -91,7 +91,9 @@ def reader_of_steps(
         names = step.table.options | step.table.used
         used = {option.option for name, option in reading.command.options.items() if name in names}
         return found.build(
-            "rl", used=update.used_options | used, unread=update.unread | update.ignored_options
+            "rl",
+            used_options=update.used_options | used,
+            unread=update.unread | update.ignored_options,
         )
 
     step = replace(

@@ -71,9 +71,9 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     if reading.text("--loss-type") == "sft_loss":
         found.values["training_objective"] = "sft"
         found.require("sequence_length", number(reading, "--seq-length"))
-        return found.build(used=used, **unread)
+        return found.build(used_options=used, **unread)
     _on_rollouts(reading, found)
-    return found.build(used=used, **unread)
+    return found.build(used_options=used, **unread)
 
 
 def _actor_gpus(reading: OptionReader) -> int:

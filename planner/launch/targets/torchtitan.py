@@ -280,7 +280,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     steps = options.number("training.steps")
     if steps and "global_batch_size" in values:
         values["total_tokens"] = steps * values["global_batch_size"] * values["sequence_length"]
-    return found.build(used=frozenset(options.used))
+    return found.build(used_options=frozenset(options.used))
 
 
 def _flavor(options: _Options) -> str:

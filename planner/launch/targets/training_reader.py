@@ -76,7 +76,9 @@ def make_reader_target(
         used = frozenset(one for one in names if is_among(spelled(one), known))
         ignored = frozenset(name for name in names if spelled(name) in table.ignored)
         unread = frozenset(name for name in names if is_among(spelled(name), table.unread))
-        return told.build(shape=shape, used=used, ignored=ignored - used, unread=unread)
+        return told.build(
+            shape=shape, used_options=used, ignored_options=ignored - used, unread=unread
+        )
 
     return LaunchTarget.of(name, answers=answers)
 
@@ -104,7 +106,7 @@ def make_update_reader(
         put_plain(told)
         told.require("model", next(filter(None, map(reading.text, models)), None))
         tell(reading, told)
-        return told.build(used=table.used, **unread_of_sections(reading, sections))
+        return told.build(used_options=table.used, **unread_of_sections(reading, sections))
 
     return answers
 
@@ -237,7 +239,7 @@ def unread_of_sections(
     policy, which the update has no part in, and ``unread``."""
     names = {name for name in reading.command.options if name.startswith(sections)} - used
     others = frozenset(name for name in names if _OF_OTHERS.match(name))
-    return {"ignored": others, "unread": frozenset(names - others)}
+    return {"ignored_options": others, "unread": frozenset(names - others)}
 
 
 _OF_OTHERS = re.compile(
