@@ -38,11 +38,11 @@ from planner.launch.target import (
 
 _ROOT = math.sqrt(3)
 # The tools refuse 1, at which a length could be 0.
-_WIDEST = 0.99
+_MAX_HALF_WIDTH = 0.99
 _DIGITS = 3
 _BY_TRTLLM = ("tensorrt-llm", "trtllm-serve")
-_ONE_RANGE = (*_BY_TRTLLM, "sglang")
-_EVEN = ("vllm", *_ONE_RANGE)
+_COMMON_RANGE = (*_BY_TRTLLM, "sglang")
+_UNIFORM = ("vllm", *_COMMON_RANGE)
 
 
 def half_width(variation: float) -> float:
@@ -53,12 +53,12 @@ def half_width(variation: float) -> float:
     >>> half_width(0.3)
     0.52
     """
-    return min(round(_ROOT * variation, _DIGITS), _WIDEST)
+    return min(round(_ROOT * variation, _DIGITS), _MAX_HALF_WIDTH)
 
 
-def common_width(prompts: float, answers: float) -> float:
+def common_width(input_variation: float, output_variation: float) -> float:
     """The one half width of tools that draw prompts and answers from equal ranges."""
-    return half_width((prompts + answers) / 2)
+    return half_width((input_variation + output_variation) / 2)
 
 
 def length_notes(
@@ -69,15 +69,15 @@ def length_notes(
     ``has_prefix``: the prompts begin alike.
     """
     varied = (input_variation, output_variation)
-    if engine not in _EVEN or not any(varied):
+    if engine not in _UNIFORM or not any(varied):
         return ()
     planned = f"the plan's vary by {input_variation:.0%} and {output_variation:.0%}"
     if engine == "sglang" and has_prefix:
         return (f"equal lengths: the tool would vary the common prefix too; {planned}",)
     notes = []
-    if engine in _ONE_RANGE and input_variation != output_variation:
+    if engine in _COMMON_RANGE and input_variation != output_variation:
         notes.append(f"the tool has one range for both lengths: their mean is used; {planned}")
-    if max(varied) * _ROOT > _WIDEST:
+    if max(varied) * _ROOT > _MAX_HALF_WIDTH:
         notes.append(f"lengths are drawn uniformly, which varies by 57% at most; {planned}")
     return tuple(notes)
 
@@ -85,9 +85,9 @@ def length_notes(
 STEPS = 50
 """Steps of a benchmark of training: the first ones warm up, a median of the rest is steady."""
 # Of a benchmark of serving: the first and last requests find the engine emptier than the others.
-_FEWEST_REQUESTS = 200
-_PER_CLIENT = 10
-_SECONDS = 300
+_MIN_REQUESTS = 200
+_REQUESTS_PER_CLIENT = 10
+_LOAD_SECONDS = 300
 
 _CHECKPOINTS = ("--save", "--load", "checkpoint.save", "checkpoint.load", "--checkpoint.enable")
 _OUTPUT = "OUTPUT_DIR"
@@ -104,18 +104,18 @@ def training_benchmark(target: str, *, steps: int = STEPS) -> tuple[str, ...]:
 
     Raises `LaunchError`: no options are known for the target.
     """
-    found = {
+    options_by_target = {
         name: row["words"]
         for row in shipped_rows("launchers/training_benchmarks.csv")
         for name in (row["target"], *filter(None, row["also"].split("|")))
     }
-    if target not in found:
-        known = sorted(found)
+    if target not in options_by_target:
+        targets = sorted(options_by_target)
         raise LaunchError(
-            f"No benchmark of training is known for {target}.{did_you_mean(target, known)} "
-            f"There is one for {', '.join(known)}."
+            f"No benchmark of training is known for {target}.{did_you_mean(target, targets)} "
+            f"There is one for {', '.join(targets)}."
         )
-    return tuple(word.replace("{steps}", str(steps)) for word in found[target].split())
+    return tuple(word.replace("{steps}", str(steps)) for word in options_by_target[target].split())
 
 
 def as_measured_run(process: Process, target: str, *more: str, num_last: int = 0) -> Process:
@@ -127,14 +127,20 @@ def as_measured_run(process: Process, target: str, *more: str, num_last: int = 0
 
     Raises `LaunchError`: no options are known for the target.
     """
-    added = _lines((*training_benchmark(target), *more))
-    replaced = {*map(_option, added), *_CHECKPOINTS}
-    place = len(process.arguments) - num_last
-    kept = [
-        [_with_own_folder(each) for each in part if _option(each) not in replaced]
-        for part in (process.arguments[:place], process.arguments[place:])
+    benchmark_arguments = _argument_lines((*training_benchmark(target), *more))
+    replaced = {*map(_option_name, benchmark_arguments), *_CHECKPOINTS}
+    split_index = len(process.arguments) - num_last
+    remaining = [
+        [
+            _with_benchmark_folder(argument)
+            for argument in part
+            if _option_name(argument) not in replaced
+        ]
+        for part in (process.arguments[:split_index], process.arguments[split_index:])
     ]
-    return replace(process, name="benchmark", arguments=(*kept[0], *added, *kept[1]))
+    return replace(
+        process, name="benchmark", arguments=(*remaining[0], *benchmark_arguments, *remaining[1])
+    )
 
 
 def training_draft(
@@ -178,7 +184,7 @@ def training_draft(
     )
 
 
-def _lines(words: Sequence[str]) -> list[CommandWords]:
+def _argument_lines(words: Sequence[str]) -> list[CommandWords]:
     """Words as arguments: each option with its value."""
     lines: list[list[str]] = []
     for word in words:
@@ -189,13 +195,13 @@ def _lines(words: Sequence[str]) -> list[CommandWords]:
     return [CommandWords(words=tuple(line)) for line in lines]
 
 
-def _option(argument: CommandWords) -> str:
+def _option_name(argument: CommandWords) -> str:
     """The option that an argument gives, without its value."""
     word = argument.words[0]
     return (word.prefix if isinstance(word, ShellVariable) else word).partition("=")[0]
 
 
-def _with_own_folder(argument: CommandWords) -> CommandWords:
+def _with_benchmark_folder(argument: CommandWords) -> CommandWords:
     """An argument whose folder of results is no more that of the job."""
     words = (
         replace(word, suffix=f"{word.suffix}/benchmark")
@@ -236,15 +242,15 @@ def serving_benchmark(
     Raises LaunchError if there is neither a rate nor a concurrency, or a number is impossible.
     """
     lengths, variations = (input_tokens, output_tokens), (input_variation, output_variation)
-    given = [one for one in (request_rate, concurrency) if one is not None]
-    if not given:
+    load_values = [value for value in (request_rate, concurrency) if value is not None]
+    if not load_values:
         raise LaunchError("A benchmark of serving needs a request rate or a concurrency.")
     embeds = output_tokens == 0
     if not all(math.isfinite(length) and length >= 1 for length in lengths[: 2 - embeds]):
         raise LaunchError(f"A benchmark needs tokens of prompts and answers, not {lengths}.")
-    if not all(math.isfinite(one) and one > 0 for one in given):
+    if not all(math.isfinite(value) and value > 0 for value in load_values):
         raise LaunchError("The rate and the concurrency of a benchmark must be above 0.")
-    if not all(math.isfinite(one) and one >= 0 for one in variations):
+    if not all(math.isfinite(variation) and variation >= 0 for variation in variations):
         raise LaunchError("Lengths of a benchmark vary by 0 or more of their means.")
     if not 0 <= prefix_cache_hit_rate < 1:
         raise LaunchError(
@@ -254,15 +260,15 @@ def serving_benchmark(
     # One token at least must differ: an engine computes no request without any.
     prefix = min(round(prefix_cache_hit_rate * prompt), prompt - 1)
     # All of the prompt's variation falls to what no other begins with.
-    varied = input_variation * prompt / (prompt - prefix)
+    suffix_variation = input_variation * prompt / (prompt - prefix)
     if concurrency is not None:
         clients = max(round(concurrency), 1)
     # Enough for a steady state: ten for each client, or five minutes of arrivals.
-    number = (clients or 1) * _PER_CLIENT
+    number = (clients or 1) * _REQUESTS_PER_CLIENT
     if request_rate is not None:
-        number = math.ceil(request_rate * _SECONDS)
+        number = math.ceil(request_rate * _LOAD_SECONDS)
     width = common_width(input_variation, output_variation)
-    widths = {"input": half_width(varied), "output": half_width(output_variation)}
+    widths = {"input": half_width(suffix_variation), "output": half_width(output_variation)}
     chat = "chat/" * bool(images)
     values = {
         "model": model,
@@ -274,8 +280,10 @@ def serving_benchmark(
         "random_tokens": prompt - prefix,
         "answer": answer,
         "half_width": f"{widths['input']:g}",
-        "range": json.dumps(widths) if varied != output_variation else f"{widths['input']:g}",
-        "common_width": f"{common_width(varied, output_variation):g}",
+        "range": json.dumps(widths)
+        if suffix_variation != output_variation
+        else f"{widths['input']:g}",
+        "common_width": f"{common_width(suffix_variation, output_variation):g}",
         "shortest": f"{round((1 - width) / (1 + width), _DIGITS):g}",
         "longest_input": round(prompt * (1 + width)),
         "longest_output": round(answer * (1 + width)),
@@ -283,13 +291,13 @@ def serving_benchmark(
         "output_deviation": f"{answer * output_variation:g}",
         "rate": f"{request_rate or 0:g}",
         "clients": clients,
-        "num_requests": max(number, _FEWEST_REQUESTS),
+        "num_requests": max(number, _MIN_REQUESTS),
         # Kernels are compiled, the prefix is cached.
         "warmup": max(min(clients or 1, 32), 4),
         "metrics": "e2el" if embeds else "ttft,tpot,itl,e2el",
         "result_file": result_file,
         "folder": result_file.removesuffix(".json"),
-        **_image_words(images, image_size),
+        **_image_values(images, image_size),
     }
     flags = {
         "embeds": embeds,
@@ -304,7 +312,7 @@ def serving_benchmark(
     return tuple(shlex.split(filled(f"benchmark_{tool}.txt", {**quoted, **flags})))
 
 
-def _image_words(images: float, size: str) -> dict[str, object]:
+def _image_values(images: float, size: str) -> dict[str, object]:
     """docs.vllm.ai, Benchmark CLI, Random MultiModal: height, width and frames of each bucket."""
     if not images:
         return {}
@@ -323,7 +331,7 @@ _TOOLS = {"vllm": "vllm", "sglang": "sglang", **dict.fromkeys(_BY_TRTLLM, "tenso
 
 REQUESTS = "requests"
 """In place of a target, of what sends requests to a server."""
-_AT_ONCE = ("at_once", "batch")
+_CONCURRENCY_TERMS = ("at_once", "batch")
 _NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,6})?")
 
 
@@ -348,11 +356,11 @@ def client_program(words: Sequence[str]) -> str:
     if not words:
         return ""
     first = words[1] if words[0] == "-m" and len(words) > 1 else words[0].replace("\\", "/")
-    known = [name for name in _clients() if _is(name, first, words)]
-    return max(known, key=len, default="")
+    names = [name for name in _clients() if _starts_program(name, first, words)]
+    return max(names, key=len, default="")
 
 
-def _is(name: str, first: str, words: Sequence[str]) -> bool:
+def _starts_program(name: str, first: str, words: Sequence[str]) -> bool:
     program, *rest = name.split()
     return (first == program or first.endswith(f"/{program}")) and {*rest} <= {*words[1:]}
 
@@ -379,91 +387,104 @@ def requests_of(name: str, command: ParsedCommand) -> ParsedCommand:
 
     What text alone does not tell has no text.
     """
-    given = command.options
-    said: dict[str, ParsedOption] = {}
-    data = next((row for row in _clients()[name] if row["says"] == "dataset"), None)
-    kind = ""
-    if data is not None:
-        own = given.get(data["option"])
-        kind = data["default"] if own is None else own.single or ""
+    options = command.options
+    load: dict[str, ParsedOption] = {}
+    dataset_row = next((row for row in _clients()[name] if row["says"] == "dataset"), None)
+    dataset = ""
+    if dataset_row is not None:
+        dataset_option = options.get(dataset_row["option"])
+        dataset = dataset_row["default"] if dataset_option is None else dataset_option.single or ""
     for row in _clients()[name]:
-        option, says = row["option"].split("|")[0], row["says"]
-        if says in ("", "dataset") or not kind.startswith(row["of"]):
+        option, term = row["option"].split("|")[0], row["says"]
+        if term in ("", "dataset") or not dataset.startswith(row["of"]):
             continue
-        if option in given:
-            text = next(iter(given[option].texts), "")
+        if option in options:
+            text = next(iter(options[option].texts), "")
             number = _NUMBER.match(text or "")
             if number or text is None:
                 # Where nothing is generated, or no prompt is there, one token stands for it.
-                least = "1" if says in LENGTHS and number and float(number[0]) == 0 else None
-                said[says] = replace(given[option], texts=(least or (number and number[0]),))
+                minimum = "1" if term in LENGTHS and number and float(number[0]) == 0 else None
+                load[term] = replace(options[option], texts=(minimum or (number and number[0]),))
             else:
-                said.pop(says, None)
-        elif row["default"] and says not in said:
-            said[says] = implied_option(option, row["default"], command.line)
-    shortest = said.pop("shortest", None)
+                load.pop(term, None)
+        elif row["default"] and term not in load:
+            load[term] = implied_option(option, row["default"], command.line)
+    shortest = load.pop("shortest", None)
     ratio = 1.0 if shortest is None else float(shortest.single or 1)
     for length in LENGTHS:
-        if length in said and (longest := said[length].single) and ratio < 1:
-            said[length] = said[length].with_value(str(round(float(longest) * (1 + ratio) / 2)))
-    if "batch" in said:
-        said.setdefault("num_requests", said["batch"])
+        if length in load and (longest := load[length].single) and ratio < 1:
+            load[length] = load[length].with_value(str(round(float(longest) * (1 + ratio) / 2)))
+    if "batch" in load:
+        load.setdefault("num_requests", load["batch"])
     return ParsedCommand(
-        target=REQUESTS, name=command.name, text=command.text, line=command.line, options=said
+        target=REQUESTS, name=command.name, text=command.text, line=command.line, options=load
     )
 
 
-def client_only_note(sent: ParsedCommand) -> str:
+def client_only_note(load: ParsedCommand) -> str:
     """What is said of a program that sends requests to a server that its file does not start."""
-    words = [
+    options = [
         f"--{name.replace('_', '-')} {option.single}"
-        for name, option in sent.options.items()
-        if option.single and name not in _AT_ONCE
+        for name, option in load.options.items()
+        if option.single and name not in _CONCURRENCY_TERMS
     ]
     return (
-        f"{sent.name}: line {sent.line}: sends requests to a server that it does not start: give "
+        f"{load.name}: line {load.line}: sends requests to a server that it does not start: give "
         f"the file that starts one, or a folder of both. Of the requests it says "
-        f"{' '.join(words) or 'nothing'}."
+        f"{' '.join(options) or 'nothing'}."
     )
 
 
 def servers_with_load(
-    commands: Sequence[ParsedCommand], beside: Sequence[ParsedCommand] = ()
+    commands: Sequence[ParsedCommand], folder_load: Sequence[ParsedCommand] = ()
 ) -> Iterator[ParsedCommand]:
     """The servers among what a file starts, in order, with the requests that are sent to them.
 
     A program that measures an engine says them itself, and what prepares them stands before it; to
-    a server they are sent later, or by a file ``beside`` it.
+    a server they are sent later, or by a file ``folder_load`` it.
     """
-    is_own = [
-        one.target == REQUESTS and following.target != REQUESTS and one.line == following.line
-        for one, following in pairwise(
+    is_paired = [
+        command.target == REQUESTS
+        and following.target != REQUESTS
+        and command.line == following.line
+        for command, following in pairwise(
             (*commands, ParsedCommand(target=REQUESTS, name="", text=""))
         )
     ]
-    for at, one in enumerate(commands):
-        if one.target == REQUESTS:
+    for index, command in enumerate(commands):
+        if command.target == REQUESTS:
             continue
         clients = [
-            (other > at, client)
-            for other, client in enumerate(commands)
-            if client.target == REQUESTS and not is_own[other]
+            (client_index > index, client)
+            for client_index, client in enumerate(commands)
+            if client.target == REQUESTS and not is_paired[client_index]
         ]
         before = [client for is_later, client in clients if not is_later][::-1]
         after = [client for is_later, client in clients if is_later]
-        own = commands[at - 1 : at] if at and is_own[at - 1] else []
-        others = [*before, *after] if own else [*after, *before] or [*beside]
-        yield _with_requests(one, own, others)
+        paired = commands[index - 1 : index] if index and is_paired[index - 1] else []
+        others = [*before, *after] if paired else [*after, *before] or [*folder_load]
+        yield _with_requests(command, paired, others)
 
 
 def _with_requests(
-    command: ParsedCommand, own: Sequence[ParsedCommand], others: Sequence[ParsedCommand]
+    command: ParsedCommand, paired: Sequence[ParsedCommand], others: Sequence[ParsedCommand]
 ) -> ParsedCommand:
-    whole = [one for one in (*own, *others) if {*LENGTHS} <= {*one.options}]
-    said: dict[str, ParsedOption] = {}
-    for one in (*own, *(whole or others)[:1]):
-        said = {**one.options, **said}
-    limit = next((said[name] for name in _AT_ONCE if name in said and said[name].single), None)
+    complete = [client for client in (*paired, *others) if {*LENGTHS} <= {*client.options}]
+    load_options: dict[str, ParsedOption] = {}
+    for client in (*paired, *(complete or others)[:1]):
+        load_options = {**client.options, **load_options}
+    limit = next(
+        (
+            load_options[name]
+            for name in _CONCURRENCY_TERMS
+            if name in load_options and load_options[name].single
+        ),
+        None,
+    )
     options = {**command.options} if limit is None else {**command.options, ONGOING: limit}
-    load = {name: given for name, given in said.items() if limit is None or name not in _AT_ONCE}
+    load = {
+        name: option
+        for name, option in load_options.items()
+        if limit is None or name not in _CONCURRENCY_TERMS
+    }
     return replace(command, options=options, benchmark_load=load)

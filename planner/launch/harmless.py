@@ -41,8 +41,8 @@ def harmless_reason(
     for reason, pattern, values in _table("train" if "train" in workloads else "serve"):
         if pattern.fullmatch(name) and (not values or value in values):
             return reason
-    usual = default.lower() in _OFF if value in _OFF else default.lower() == value
-    return _DEFAULT if texts and usual else ""
+    is_default = default.lower() in _OFF if value in _OFF else default.lower() == value
+    return _DEFAULT if texts and is_default else ""
 
 
 @cache
@@ -53,18 +53,20 @@ def _table(family: str) -> tuple[tuple[str, re.Pattern[str], frozenset[str]], ..
     for row in rows:
         if row.get("of", family) != family:
             continue
-        but = "".join(rf"(?!{_behind_points([name])}\Z)" for name in row.get("but", ()))
-        plain = [option for option in row["options"] if "=" not in option]
-        table.append((row["why"], re.compile(but + _behind_points(plain)), frozenset()))
+        exceptions = "".join(rf"(?!{_dotted_pattern([name])}\Z)" for name in row.get("but", ()))
+        without_values = [option for option in row["options"] if "=" not in option]
+        table.append(
+            (row["why"], re.compile(exceptions + _dotted_pattern(without_values)), frozenset())
+        )
         for option, _, values in (
             option.partition("=") for option in row["options"] if "=" in option
         ):
-            pattern = re.compile(but + _behind_points([option]))
+            pattern = re.compile(exceptions + _dotted_pattern([option]))
             table.append((row["why"], pattern, frozenset(values.split("|"))))
     return tuple(table)
 
 
-def _behind_points(patterns: Sequence[str]) -> str:
+def _dotted_pattern(patterns: Sequence[str]) -> str:
     """A pattern of these options, also behind a point: ``logger.*`` of ``trainer.logger.level``."""
     words = "|".join(re.escape(name).replace(r"\*", ".*") for name in patterns)
     return rf"(?:.*\.)?(?:{words})"

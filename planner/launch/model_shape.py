@@ -44,7 +44,7 @@ def shape_of(model: ModelSpec) -> dict[str, Any]:
     if attention is None or forward is None or has_state or is_compressed:
         raise LaunchError(f"{model.name}: its layers differ, only a checkpoint can describe them.")
     is_latent = attention.kind is AttentionKind.LATENT
-    plain = dense.feed_forward if dense and dense.feed_forward else forward
+    dense_feed_forward = dense.feed_forward if dense and dense.feed_forward else forward
     latent = dict.fromkeys(("qk_nope_head_dim", *_LATENT))
     if is_latent:
         latent |= {**_of(attention, _LATENT), "q_lora_rank": attention.q_lora_rank or None}
@@ -58,7 +58,7 @@ def shape_of(model: ModelSpec) -> dict[str, Any]:
         **_of(attention, _ATTENTION_FLAGS),
         "window_skip": skip,
         "norm_bias": main.norm_bias,
-        "intermediate_size": plain.intermediate_size or None,
+        "intermediate_size": dense_feed_forward.intermediate_size or None,
         "gated": forward.gated,
         "mlp_bias": forward.bias,
         **{name: size or None for name, size in _of(forward, _EXPERT_SIZES).items()},
@@ -93,12 +93,12 @@ def with_sizes(name: str, changed: Mapping[str, object]) -> dict[str, Any] | Non
 
     Raises `LaunchError` or `SpecError`: the model is not known, or its layers differ.
     """
-    given = {word: size for word, size in changed.items() if size is not None}
-    if not given:
+    changed_sizes = {word: size for word, size in changed.items() if size is not None}
+    if not changed_sizes:
         load_model(name)
         return None
-    known = shape_of(load_model(name))
-    return None if given.items() <= known.items() else {**known, **given}
+    sizes = shape_of(load_model(name))
+    return None if changed_sizes.items() <= sizes.items() else {**sizes, **changed_sizes}
 
 
 def _one_window(model: ModelSpec) -> tuple[ModelSpec, int | None]:
@@ -107,17 +107,21 @@ def _one_window(model: ModelSpec) -> tuple[ModelSpec, int | None]:
         return model, None
     near, far = model.layer_groups
     layers = model.num_hidden_layers
-    every = layers // far.num_hidden_layers
+    period = layers // far.num_hidden_layers
     if near.attention is None or far.attention is None or model.mtp_num_layers:
         return model, None
     if near.attention.kind is AttentionKind.COMPRESSED:
         return model, None
-    alike = far.attention == replace(near.attention, sliding_window=None)
-    if not alike or near.attention.sliding_window is None or near.feed_forward != far.feed_forward:
+    has_same_attention = far.attention == replace(near.attention, sliding_window=None)
+    if (
+        not has_same_attention
+        or near.attention.sliding_window is None
+        or near.feed_forward != far.feed_forward
+    ):
         return model, None
-    if layers // every != far.num_hidden_layers:
+    if layers // period != far.num_hidden_layers:
         return model, None
-    return replace(model, layer_groups=(replace(near, num_hidden_layers=layers),)), every
+    return replace(model, layer_groups=(replace(near, num_hidden_layers=layers),)), period
 
 
 def _groups(model: ModelSpec) -> tuple[LayerGroup | None, LayerGroup]:
@@ -142,7 +146,7 @@ def model_of(shape: Mapping[str, Any], name: str, source: str) -> ModelSpec:
     experts = int(shape.get("num_experts") or 0)
     layers = int(shape["num_hidden_layers"])
     dense = layers if not experts else int(shape.get("num_dense_layers") or 0)
-    later = int(shape.get("mtp_num_layers") or 0)
+    mtp_layers = int(shape.get("mtp_num_layers") or 0)
     groups: list[dict[str, Any]] = [
         {
             "num_hidden_layers": number,
@@ -166,7 +170,7 @@ def model_of(shape: Mapping[str, Any], name: str, source: str) -> ModelSpec:
         "position_embedding": PositionEmbedding(shape.get("position_embedding") or "rotary"),
         "max_position_embeddings": shape.get("max_position_embeddings"),
         "final_norm_bias": bool(shape.get("norm_bias")),
-        "num_nextn_predict_layers": later,
+        "num_nextn_predict_layers": mtp_layers,
     }
     return check_spec(ModelSpec, table, where=source)
 
@@ -174,11 +178,11 @@ def model_of(shape: Mapping[str, Any], name: str, source: str) -> ModelSpec:
 def _two_windows(group: dict[str, Any], full: int) -> list[dict[str, Any]]:
     """Layers of which so many see all tokens."""
     far = {**group["attention"], "sliding_window": None}
-    each = {**group, "placement": Placement.INTERLEAVED}
+    common = {**group, "placement": Placement.INTERLEAVED}
     number = group["num_hidden_layers"] - full
     return [
-        {**each, "num_hidden_layers": number},
-        {**each, "num_hidden_layers": full, "attention": far},
+        {**common, "num_hidden_layers": number},
+        {**common, "num_hidden_layers": full, "attention": far},
     ]
 
 
@@ -226,21 +230,21 @@ def find_model(
     that which ties its embeddings as said, then that of the nearest vocabulary, Llama's where none
     is said, then of the shortest name.
     """
-    open_words = [name for name in _UNSAID if shape.get(name) is None]
-    wanted = model_of({"vocab_size": 32_000, **_without_none(shape)}, option_name, option_name)
-    open_tie = "tie_word_embeddings" in open_words
+    open_sizes = [name for name in _UNSAID if shape.get(name) is None]
+    shape_model = model_of({"vocab_size": 32_000, **_without_none(shape)}, option_name, option_name)
+    open_tie = "tie_word_embeddings" in open_sizes
     same = [
         model
         for name in catalogue.names(SpecKind.MODELS)
-        if _same_layers(model := catalogue.load_model(name), wanted, open_words)
+        if _same_layers(model := catalogue.load_model(name), shape_model, open_sizes)
         and (model.max_position_embeddings or tokens) >= tokens
     ]
     return min(
         same,
         key=lambda model: (
-            (model.max_position_embeddings or 0) < (wanted.max_position_embeddings or 0),
-            not open_tie and model.tie_word_embeddings != wanted.tie_word_embeddings,
-            abs(wanted.vocab_size - model.vocab_size),
+            (model.max_position_embeddings or 0) < (shape_model.max_position_embeddings or 0),
+            not open_tie and model.tie_word_embeddings != shape_model.tie_word_embeddings,
+            abs(shape_model.vocab_size - model.vocab_size),
             len(model.name),
             model.name,
         ),
@@ -252,17 +256,17 @@ def _without_none(shape: Mapping[str, object]) -> dict[str, Any]:
     return {name: value for name, value in shape.items() if value is not None}
 
 
-def _same_layers(model: ModelSpec, wanted: ModelSpec, open_words: list[str]) -> bool:
+def _same_layers(model: ModelSpec, other: ModelSpec, open_sizes: list[str]) -> bool:
     """Whether two models have the same layers, and embeddings as far as they are said."""
-    if model.hidden_size != wanted.hidden_size:
+    if model.hidden_size != other.hidden_size:
         return False
-    if model.num_hidden_layers != wanted.num_hidden_layers:
+    if model.num_hidden_layers != other.num_hidden_layers:
         return False
-    if "vocab_size" not in open_words and not (
-        model.vocab_size <= wanted.vocab_size < model.vocab_size + 1024
+    if "vocab_size" not in open_sizes and not (
+        model.vocab_size <= other.vocab_size < model.vocab_size + 1024
     ):
         return False
-    return _layers(model) == _layers(wanted)
+    return _layers(model) == _layers(other)
 
 
 def _layers(model: ModelSpec) -> list[Any]:
@@ -287,8 +291,12 @@ def _same_attention(attention: Any) -> Any:
         return attention
     latent = attention.kind is AttentionKind.LATENT
     words = {"sliding_window": None, "qk_norm": False, "qkv_bias": False, "output_bias": False}
-    plain = replace(attention, **words, qk_norm_per_head=False, sinks=False)
-    return replace(plain, num_key_value_heads=attention.num_attention_heads) if latent else plain
+    normalized = replace(attention, **words, qk_norm_per_head=False, sinks=False)
+    return (
+        replace(normalized, num_key_value_heads=attention.num_attention_heads)
+        if latent
+        else normalized
+    )
 
 
 def write_model(shape: Mapping[str, Any], option_name: str) -> Path:
@@ -325,14 +333,14 @@ def _table(spec: Any) -> dict[str, Any]:
     """The fields of a spec that are not as by default, and those of the specs inside it."""
     values = {field.name: (getattr(spec, field.name), field.default) for field in fields(spec)}
     return {
-        name: _to_toml_value(value) for name, (value, usual) in values.items() if value != usual
+        name: _to_toml_value(value) for name, (value, default) in values.items() if value != default
     }
 
 
 def _to_toml_value(value: object) -> Any:
     if is_dataclass(value):
         return _table(value)
-    return [_to_toml_value(one) for one in value] if isinstance(value, tuple) else value
+    return [_to_toml_value(entry) for entry in value] if isinstance(value, tuple) else value
 
 
 _EXPERT_GROUPS = 8
@@ -345,16 +353,16 @@ def config_json(model: ModelSpec) -> Config | None:
     rotary embeddings: Transformers' defaults stand there. Modules of multi-token prediction that
     are trained beside the layers are not among its layers.
     """
-    whole = without_modules(model)
-    for family, config in _candidates(whole):
+    main_model = without_modules(model)
+    for family, config in _candidates(main_model):
         words: Config = {
-            "hidden_size": whole.hidden_size,
-            "vocab_size": whole.vocab_size,
-            "num_hidden_layers": whole.num_hidden_layers,
-            "tie_word_embeddings": whole.tie_word_embeddings,
+            "hidden_size": main_model.hidden_size,
+            "vocab_size": main_model.vocab_size,
+            "num_hidden_layers": main_model.num_hidden_layers,
+            "tie_word_embeddings": main_model.tie_word_embeddings,
         }
-        if whole.max_position_embeddings:
-            words["max_position_embeddings"] = whole.max_position_embeddings
+        if main_model.max_position_embeddings:
+            words["max_position_embeddings"] = main_model.max_position_embeddings
         named = {
             "architectures": [family["architecture"]],
             "model_type": family["family"],
@@ -362,7 +370,7 @@ def config_json(model: ModelSpec) -> Config | None:
             **config,
             **require_table(parse_json(family["fixed"], family["family"]), family["family"]),
         }
-        if _reads_back(named, whole):
+        if _reads_back(named, main_model):
             return named
     return None
 
@@ -377,26 +385,26 @@ def without_modules(model: ModelSpec) -> ModelSpec:
     """The model without the layers of modules of multi-token prediction that are trained."""
     if not model.mtp_num_layers:
         return model
-    *others, last = model.layer_groups
+    *leading, last = model.layer_groups
     fewer = replace(last, num_hidden_layers=last.num_hidden_layers - model.mtp_num_layers)
-    return replace(model, layer_groups=(*others, fewer), mtp_num_layers=0)
+    return replace(model, layer_groups=(*leading, fewer), mtp_num_layers=0)
 
 
 def _reads_back(config: Config, model: ModelSpec) -> bool:
-    faults: list[str] = []
-    table = FAMILIES[config["model_type"]](ConfigReader(config, faults))
-    if faults:
+    errors: list[str] = []
+    table = FAMILIES[config["model_type"]](ConfigReader(config, errors))
+    if errors:
         return False
     try:
         read = check_spec(ModelSpec, {**table, "name": model.name, "source": "it"}, where="it")
     except SpecError:
         return False
-    same = (
+    names = (
         *("hidden_size", "vocab_size", "layer_groups", "tie_word_embeddings", "position_embedding"),
         *("position_embedding_offset", "embedding_norm", "final_norm_bias", "logits_bias"),
         "num_nextn_predict_layers",
     )
-    return _of(read, same) == _of(model, same)
+    return _of(read, names) == _of(model, names)
 
 
 def _candidates(model: ModelSpec) -> Iterator[tuple[Mapping[str, str], Config]]:
@@ -418,13 +426,13 @@ def _candidates(model: ModelSpec) -> Iterator[tuple[Mapping[str, str], Config]]:
     }
     is_latent = attention.kind is AttentionKind.LATENT
     if is_latent:
-        one = forward.moe_intermediate_size or 1
+        expert_width = forward.moe_intermediate_size or 1
         grouped = forward.num_experts % _EXPERT_GROUPS == 0
         sizes |= {
             "q_lora_rank": attention.q_lora_rank or None,
             "qk_nope_head_dim": attention.head_dim - attention.qk_rope_head_dim,
-            "expert_width": one,
-            "n_shared_experts": forward.shared_intermediate_size // one,
+            "expert_width": expert_width,
+            "n_shared_experts": forward.shared_intermediate_size // expert_width,
             "n_group": _EXPERT_GROUPS if grouped else 1,
             "topk_group": _EXPERT_GROUPS // 2 if grouped else 1,
             "num_nextn_predict_layers": model.num_nextn_predict_layers,
@@ -486,17 +494,17 @@ def model_within(text: str) -> str | None:
 
 def _spelled(text: str) -> Iterator[str]:
     yield text
-    plain = text.lower().removesuffix(".yaml").removesuffix(".yml").rpartition("/")[2]
+    spelling = text.lower().removesuffix(".yaml").removesuffix(".yml").rpartition("/")[2]
     for kind in _KINDS:
-        plain = plain.partition(kind)[0]
-    plain = plain.replace("_", "-")
-    yield plain
-    plain = _MILLIONS.sub(r"0.\1b", plain)
-    yield plain
-    yield re.sub(r"^([a-z]+)(\d)", r"\1-\2", plain)
-    match = _NUMBERED.match(plain)
+        spelling = spelling.partition(kind)[0]
+    spelling = spelling.replace("_", "-")
+    yield spelling
+    spelling = _MILLIONS.sub(r"0.\1b", spelling)
+    yield spelling
+    yield re.sub(r"^([a-z]+)(\d)", r"\1-\2", spelling)
+    match = _NUMBERED.match(spelling)
     if match is not None:
-        rest = plain[match.end() :]
+        rest = spelling[match.end() :]
         number = match[2] + (f".{match[3]}" if match[3] else "")
         yield f"{match[1]}-{number}{rest}"
         yield f"{match[1]}{number}{rest}"

@@ -95,8 +95,8 @@ class OptionRow:
         """Whether a default is of a GPU with so much memory, None where that is not known."""
         if gpu is None or self.text in ("", "unknown"):
             return self.text == "" or (gpu is None and self.text == "unknown")
-        least, _, other = self.text.removeprefix(">=").partition(" but ")
-        return gib >= float(least) and (not other or other not in gpu)
+        minimum_gib, _, excluded_gpu = self.text.removeprefix(">=").partition(" but ")
+        return gib >= float(minimum_gib) and (not excluded_gpu or excluded_gpu not in gpu)
 
     def written(self, value: Quantity) -> str | None:
         """The option's text for a value; None of a flag."""
@@ -180,27 +180,27 @@ class OptionTable:
     @cache
     def load(cls, target: str) -> OptionTable:
         """The table that is shipped for a target, or that others are like."""
-        found = [
+        all_rows = [
             OptionRow(**{**row, "role": OptionRole(row["role"])})  # type: ignore[arg-type]
             for row in shipped_rows(f"options/{target}.csv")
         ]
-        named = {row.parameter for row in found}
-        apart = (
+        parameters = {row.parameter for row in all_rows}
+        special_roles = (
             OptionRole.USED,
             OptionRole.IGNORED,
             OptionRole.UNREAD,
             OptionRole.DEFAULT,
             OptionRole.LIKE,
         )
-        rows = [row for row in found if row.role not in apart]
-        for like in (row.option for row in found if row.role is OptionRole.LIKE):
-            rows += [row for row in cls.load(like).rows if row.parameter not in named]
+        rows = [row for row in all_rows if row.role not in special_roles]
+        for like_target in (row.option for row in all_rows if row.role is OptionRole.LIKE):
+            rows += [row for row in cls.load(like_target).rows if row.parameter not in parameters]
         return cls(
             rows=tuple(rows),
-            used=frozenset(row.option for row in found if row.role is OptionRole.USED),
-            ignored=frozenset(row.option for row in found if row.role is OptionRole.IGNORED),
-            unread=frozenset(row.option for row in found if row.role is OptionRole.UNREAD),
-            defaults=tuple(row for row in found if row.role is OptionRole.DEFAULT),
+            used=frozenset(row.option for row in all_rows if row.role is OptionRole.USED),
+            ignored=frozenset(row.option for row in all_rows if row.role is OptionRole.IGNORED),
+            unread=frozenset(row.option for row in all_rows if row.role is OptionRole.UNREAD),
+            defaults=tuple(row for row in all_rows if row.role is OptionRole.DEFAULT),
         )
 
     def default(self, parameter: str, gpu: str | None, gib: float) -> tuple[int, str]:
@@ -243,9 +243,9 @@ class OptionTable:
                     OptionText(option=row.option, text=row.written(value), note=row.note)
                 )
         # Two rows may need the same option: it stands once.
-        once = {(setting.option, setting.text): setting for setting in reversed(options)}
+        unique = {(setting.option, setting.text): setting for setting in reversed(options)}
         return OptionTexts(
-            options=tuple(reversed(once.values())),
+            options=tuple(reversed(unique.values())),
             unexpressed=tuple(remarks[OptionRole.NONE]),
             left=tuple(remarks[OptionRole.LEFT]),
         )
@@ -255,8 +255,8 @@ class OptionTable:
 
         A parameter whose options are there with texts that no row has is left out.
         """
-        found = (self._meaning(parameter, options) for parameter in self.parameters)
-        return {meaning.parameter: meaning for meaning in found if meaning is not None}
+        readings = (self._read_parameter(parameter, options) for parameter in self.parameters)
+        return {meaning.parameter: meaning for meaning in readings if meaning is not None}
 
     def can_say(self, parameter: str, value: Quantity) -> bool:
         """Whether no row calls just this value of a parameter impossible, or one reads it."""
@@ -270,27 +270,29 @@ class OptionTable:
 
     @cached_property
     def _rows_by_parameter(self) -> Mapping[str, Sequence[OptionRow]]:
-        found: dict[str, list[OptionRow]] = {}
+        rows_by_parameter: dict[str, list[OptionRow]] = {}
         for row in self.rows:
-            found.setdefault(row.parameter, []).append(row)
-        return found
+            rows_by_parameter.setdefault(row.parameter, []).append(row)
+        return rows_by_parameter
 
-    def _meaning(
+    def _read_parameter(
         self, parameter: str, options: Mapping[str, str | None]
     ) -> ParameterReading | None:
         best: ParameterReading | None = None
-        ways = [[row] for row in self.rows_of(parameter, OptionRole.READS)]
+        row_groups = [[row] for row in self.rows_of(parameter, OptionRole.READS)]
         deciding = self.rows_of(parameter, OptionRole.IS)
         values = dict.fromkeys(row.value for row in deciding)
-        ways += [[row for row in deciding if row.value == value] for value in values]
-        for rows in ways:
-            told = [row.read(options[row.option]) for row in rows if row.option in options]
-            if len(told) < len(rows) or None in told:
+        row_groups += [[row for row in deciding if row.value == value] for value in values]
+        for rows in row_groups:
+            row_values = [row.read(options[row.option]) for row in rows if row.option in options]
+            if len(row_values) < len(rows) or None in row_values:
                 continue
             if best is None or len(rows) > len(best.options):
                 names = tuple(row.option for row in rows)
-                best = ParameterReading(parameter=parameter, value=str(told[0]), options=names)
-        if best is not None or any(row.option in options for rows in ways for row in rows):
+                best = ParameterReading(
+                    parameter=parameter, value=str(row_values[0]), options=names
+                )
+        if best is not None or any(row.option in options for rows in row_groups for row in rows):
             return best
         for row in self.rows_of(parameter, OptionRole.OMITTED):
             return ParameterReading(parameter=parameter, value=row.value, options=(), note=row.note)
@@ -353,28 +355,31 @@ def is_document(name: str, values: Mapping[str, object]) -> bool:
 
 def has_keys(values: Mapping[str, object], pattern: str) -> bool:
     """Whether a document has the keys of a pattern; see `planner.launch.target.Target`."""
-    plain = {key.replace("-", "_"): value for key, value in values.items()}
+    normalized = {key.replace("-", "_"): value for key, value in values.items()}
     return any(
-        all(any(_has_key(plain, one) for one in group.split("|")) for group in way.split())
-        for way in pattern.split(" or ")
-        if way
+        all(
+            any(_has_key(normalized, condition) for condition in group.split("|"))
+            for group in alternative.split()
+        )
+        for alternative in pattern.split(" or ")
+        if alternative
     )
 
 
-def _has_key(values: Mapping[str, object], wanted: str) -> bool:
-    key, equals, text = wanted.removeprefix("!").partition("=")
+def _has_key(values: Mapping[str, object], condition: str) -> bool:
+    key, equals, text = condition.removeprefix("!").partition("=")
     names = matching(values, key) if "*" in key else [key] if key in values else []
     is_there = any(not equals or fnmatchcase(str(values[name]), text) for name in names)
-    return is_there != wanted.startswith("!")
+    return is_there != condition.startswith("!")
 
 
 def option_aliases(tool: str) -> Mapping[str, str]:
     """What keys or options of a tool are in words of another: rows of ``launchers/keys.csv``."""
-    return _keys().get(tool, {})
+    return _all_aliases().get(tool, {})
 
 
 @cache
-def _keys() -> Mapping[str, Mapping[str, str]]:
+def _all_aliases() -> Mapping[str, Mapping[str, str]]:
     keys: dict[str, dict[str, str]] = {}
     for row in shipped_rows("launchers/keys.csv"):
         keys.setdefault(row["of"], {})[row["key"]] = row["option"]
@@ -386,23 +391,23 @@ def tool_row(name: str) -> Mapping[str, str]:
 
     Programs in words of the Trainer's are in ``dialects/programs.csv``.
     """
-    return _tools()[name]
+    return _tool_rows()[name]
 
 
 @cache
-def _tools() -> Mapping[str, Mapping[str, str]]:
+def _tool_rows() -> Mapping[str, Mapping[str, str]]:
     rows = (*shipped_rows("targets.csv"), *shipped_rows("dialects/programs.csv"))
     return {row["name"]: row for row in rows}
 
 
 _FLAG_VALUES = "0"
 _SECTION = "dict"
-_ONE_OR_NONE = "?"
+_OPTIONAL = "?"
 _BOOLEAN = "bool"
 _SEVERAL = "+"
 _LIST = "list["
 # A beginning that argparse completes; a shorter one is a slip.
-_SHORTEST = 4
+_MIN_PREFIX = 4
 
 
 @record(kw_only=True)
@@ -434,17 +439,17 @@ class ParserOptions:
         options: dict[str, ParserOption] = {}
         aliases: dict[str, str] = {}
         for stem in stems:
-            found = _load(stem)
+            parser = _load_parser(stem)
             # A section of a file is no option of a command: one of its name is meant there.
-            first = {
+            earlier = {
                 name: option
                 for name, option in options.items()
-                if option.type != _SECTION or name not in found.options
+                if option.type != _SECTION or name not in parser.options
             }
-            options, aliases = {**found.options, **first}, {**found.aliases, **aliases}
+            options, aliases = {**parser.options, **earlier}, {**parser.aliases, **aliases}
         for row in table.rows:
             if row.option in aliases:
-                _rename(row.option, {x.option for x in table.rows}, options, aliases)
+                _rename_option(row.option, {x.option for x in table.rows}, options, aliases)
             elif row.option and row.option not in options:
                 nargs = _FLAG_VALUES if row.text == FLAG else ""
                 options[row.option] = ParserOption(name=row.option, nargs=nargs)
@@ -460,20 +465,20 @@ class ParserOptions:
 
         ``--x.y`` is the part of an option that takes JSON.
         """
-        plain = word.lstrip("-")
-        for spelt in (word, word.replace("_", "-"), *(plain, plain.replace("-", "_"))):
-            name = spelt if spelt in self.options else self.aliases.get(spelt)
+        bare = word.lstrip("-")
+        for spelling in (word, word.replace("_", "-"), *(bare, bare.replace("-", "_"))):
+            name = spelling if spelling in self.options else self.aliases.get(spelling)
             if name is not None:
                 return self.options[name]
         base, dot, _ = word.partition(".")
         if dot and base.replace("_", "-") in self.options:
             return ParserOption(name=word)
-        if not word.startswith("--") or len(word) < _SHORTEST:
+        if not word.startswith("--") or len(word) < _MIN_PREFIX:
             return None
-        for spelt in (word, word.replace("_", "-")):
-            starting = {name for name in self.options if name.startswith(spelt)}
-            if len(starting) == 1:
-                return self.options[starting.pop()]
+        for spelling in (word, word.replace("_", "-")):
+            matches = {name for name in self.options if name.startswith(spelling)}
+            if len(matches) == 1:
+                return self.options[matches.pop()]
         return None
 
     def of_command(self, options: Mapping[str, ParsedOption]) -> dict[str, ParsedOption]:
@@ -481,35 +486,35 @@ class ParserOptions:
 
         A flag that is off in a document is one that is not there.
         """
-        found: dict[str, ParsedOption] = {}
-        for name, given in options.items():
+        by_name: dict[str, ParsedOption] = {}
+        for name, option in options.items():
             is_key = not name.startswith("-")
-            option = self.find(f"--{name.replace('_', '-')}" if is_key else name)
-            if given.texts == ("false",) and is_key:
+            parser_option = self.find(f"--{name.replace('_', '-')}" if is_key else name)
+            if option.texts == ("false",) and is_key:
                 continue
-            found[name if option is None else option.name] = (
-                replace(given, option=option.name) if is_key and option else given
+            by_name[name if parser_option is None else parser_option.name] = (
+                replace(option, option=parser_option.name) if is_key and parser_option else option
             )
-        return found
+        return by_name
 
 
-def _rename(
-    name: str, taken: set[str], options: dict[str, ParserOption], aliases: dict[str, str]
+def _rename_option(
+    name: str, table_options: set[str], options: dict[str, ParserOption], aliases: dict[str, str]
 ) -> None:
     """Call an option as the target's table does, unless that has its first spelling too."""
     first = aliases[name]
-    if first in taken:
+    if first in table_options:
         return
     options[name] = replace(options.pop(first), name=name)
-    for spelt, aliase in aliases.items():
-        if aliase == first:
-            aliases[spelt] = name
+    for spelling, target_name in aliases.items():
+        if target_name == first:
+            aliases[spelling] = name
     del aliases[name]
     aliases[first] = name
 
 
 @cache
-def _load(stem: str) -> ParserOptions:
+def _load_parser(stem: str) -> ParserOptions:
     options: dict[str, ParserOption] = {}
     aliases: dict[str, str] = {}
     rows = shipped_rows(f"accepted/{stem}.tsv", "\t")
@@ -517,7 +522,7 @@ def _load(stem: str) -> ParserOptions:
         nargs = row["nargs"] or ""
         is_key = not row["name"].startswith("-")
         if is_key and not nargs and row["type"].startswith(_BOOLEAN):
-            nargs = _ONE_OR_NONE
+            nargs = _OPTIONAL
         if is_key and not nargs and row["type"].startswith(_LIST):
             nargs = _SEVERAL  # as the Trainer's and torchtitan's parsers take lists
         options[row["name"]] = ParserOption(

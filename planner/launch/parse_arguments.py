@@ -22,10 +22,10 @@ from planner.specs.quantization import checkpoint_of
 _NUMBER = re.compile(r"-\.?\d")
 _OVERRIDE = re.compile(r"[+~]{0,2}([A-Za-z_][\w./-]*)=")
 _MANY = ("*", "+")
-_SURE = ("", "1")
+_SINGLE = ("", "1")
 _SCRIPT = ".py"
 # Blanks, a continued line and its indent stand between words in a row; more stands elsewhere.
-_WIDEST_GAP = 400
+_MAX_GAP = 400
 
 
 @dataclass(kw_only=True)
@@ -51,51 +51,53 @@ class Arguments:
 
 def read_arguments(words: Sequence[Word], accepted: ParserOptions) -> Arguments:
     """The options in the words behind a program; ``key=value`` words are options, too."""
-    found, place = Arguments(), 0
-    while place < len(words):
-        word = words[place]
-        place += 1
+    arguments, index = Arguments(), 0
+    while index < len(words):
+        word = words[index]
+        index += 1
         name, equals, _ = word.begins.partition("=")
         if _is_option(word):
             option = accepted.find(name)
             rest = [word.after(len(name) + 1)] if equals else []
             if not equals:
-                rest = _values(words, place, option, accepted)
-                place += len(rest)
-            given = _parsed_option(option.name if option else name, word, rest)
+                rest = _option_words(words, index, option, accepted)
+                index += len(rest)
+            parsed = _parsed_option(option.name if option else name, word, rest)
             if option is None:
-                found.unknown.append(given)
+                arguments.unknown.append(parsed)
             else:
-                found.add(given)
+                arguments.add(parsed)
         elif key := _OVERRIDE.match(word.begins):
             option = accepted.find(key[1])
-            given = _parsed_option(option.name if option else key[1], word, [word.after(key.end())])
-            (found.add if option else found.unknown.append)(given)
+            parsed = _parsed_option(
+                option.name if option else key[1], word, [word.after(key.end())]
+            )
+            (arguments.add if option else arguments.unknown.append)(parsed)
         elif word.text is None and not word.begins:
-            found.unknown_values.append(_parsed_option(word.raw, word, [word]))
+            arguments.unknown_values.append(_parsed_option(word.raw, word, [word]))
         else:
-            found.positional.append(_parsed_option("", word, [word]))
-    return found
+            arguments.positional.append(_parsed_option("", word, [word]))
+    return arguments
 
 
 def _is_option(word: Word) -> bool:
     return word.begins.startswith("-") and len(word.begins) > 1 and not _NUMBER.match(word.begins)
 
 
-def _values(
-    words: Sequence[Word], place: int, option: ParserOption | None, accepted: ParserOptions
+def _option_words(
+    words: Sequence[Word], start: int, option: ParserOption | None, accepted: ParserOptions
 ) -> list[Word]:
     """The words from a place on that are values of an option: never an option that is known."""
     following = list(
-        takewhile(lambda word: not _is_option(word) and word.begins != "--", words[place:])
+        takewhile(lambda word: not _is_option(word) and word.begins != "--", words[start:])
     )
     nargs = "?" if option is None else option.nargs
     if nargs in _MANY:
         return following
-    if nargs in _SURE:
-        if not following and any(accepted.find(word.begins) for word in words[place : place + 1]):
+    if nargs in _SINGLE:
+        if not following and any(accepted.find(word.begins) for word in words[start : start + 1]):
             return []
-        return list(words[place : place + 1])
+        return list(words[start : start + 1])
     if nargs == "?" and following and following[0].begins.endswith(_SCRIPT):
         return []
     if nargs == "?":
@@ -107,7 +109,7 @@ def _parsed_option(name: str, word: Word, values: Sequence[Word]) -> ParsedOptio
     unknown = "; ".join(dict.fromkeys(value.unknown for value in values if value.unknown))
     return ParsedOption(
         option=name,
-        texts=tuple(value.text or _model_in(name, value) for value in values),
+        texts=tuple(value.text or _model_of_path(name, value) for value in values),
         line=word.line,
         spans=tuple(value.span for value in values),
         full_span=_contiguous_span([word, *values]),
@@ -124,16 +126,16 @@ def known_part(word: Word) -> str:
 
 def command_texts(words: Sequence[Word]) -> list[str]:
     """The text of each word; of an option its name where the value is not specified."""
-    begun = (word.begins if word.begins.startswith("--") else "" for word in words)
-    return [option or known_part(word) for option, word in zip(begun, words, strict=True)]
+    options = (word.begins if word.begins.startswith("--") else "" for word in words)
+    return [option or known_part(word) for option, word in zip(options, words, strict=True)]
 
 
-def _model_in(option: str, word: Word) -> str | None:
+def _model_of_path(option: str, word: Word) -> str | None:
     """The model at the end of a path whose folder text alone does not tell: ``$HOME/llama-7b``."""
     _, slash, name = known_part(word).rpartition("/")
-    is_known = bool(slash and word.pieces and not word.pieces[-1].unknown)
+    is_readable = bool(slash and word.pieces and not word.pieces[-1].unknown)
     is_named = any(word in option.lower() for word in ("model", "checkpoint"))
-    is_model = is_known and is_named and checkpoint_of(name).model is not None
+    is_model = is_readable and is_named and checkpoint_of(name).model is not None
     return name if is_model else word.text
 
 
@@ -146,40 +148,42 @@ def _contiguous_span(words: Sequence[Word]) -> Span | None:
     for first in words[0].regions:
         gaps, end = 0, first.end
         for word in words[1:]:
-            behind = [place for place in word.regions if place.start >= end]
-            if not behind:
+            following = [region for region in word.regions if region.start >= end]
+            if not following:
                 break
-            place = min(behind)
-            gaps, end = gaps + place.start - end, place.end
+            region = min(following)
+            gaps, end = gaps + region.start - end, region.end
         else:
-            if gaps <= _WIDEST_GAP and (best is None or gaps < best[0]):
+            if gaps <= _MAX_GAP and (best is None or gaps < best[0]):
                 best = gaps, Span(first.start, end)
     return best[1] if best else None
 
 
-_OF_OPTIONS = ("vllm", "sglang")
+_OPTION_DOCUMENTS = ("vllm", "sglang")
 
 
 def parse_documents(path: Path, text: str) -> Iterator[ParsedCommand]:
     """Every document of a file, with its target, empty where it is none's."""
     if path.suffix.lower() == ".toml":
-        yield _of_toml(path, text)
+        yield _parse_toml(path, text)
         return
     for tree in read_trees(text, path.name):
         line = min((leaf.line for leaf in tree.values.values()), default=1)
-        target = _target_of(tree)
+        target = _tree_target(tree)
         yield ParsedCommand(
             target=target,
             name=path.name,
             text=text,
             line=line,
-            options=_of_command(target, _leaves(tree)),
+            options=_command_options(target, _leaves(tree)),
         )
 
 
-def _of_command(target: str, options: Mapping[str, ParsedOption]) -> Mapping[str, ParsedOption]:
+def _command_options(
+    target: str, options: Mapping[str, ParsedOption]
+) -> Mapping[str, ParsedOption]:
     """The keys of a document that has options of a command, as that calls them."""
-    if target not in _OF_OPTIONS:
+    if target not in _OPTION_DOCUMENTS:
         return options
     return readers()[target].options.of_command(options)
 
@@ -193,17 +197,17 @@ def _leaves(tree: Tree) -> dict[str, ParsedOption]:
     }
 
 
-def _target_of(tree: Tree) -> str:
-    return _target_of_values({name: leaf.value for name, leaf in tree.values.items()})
+def _tree_target(tree: Tree) -> str:
+    return _document_target({name: leaf.value for name, leaf in tree.values.items()})
 
 
-def _target_of_values(values: Mapping[str, object]) -> str:
+def _document_target(values: Mapping[str, object]) -> str:
     if removed := name_removed_program(document=values):
         return removed
-    return next((one.name for one in readers().values() if one.is_of(values)), "")
+    return next((target.name for target in readers().values() if target.is_of(values)), "")
 
 
-def _of_toml(path: Path, text: str) -> ParsedCommand:
+def _parse_toml(path: Path, text: str) -> ParsedCommand:
     """A TOML document; its values have no places, so that it cannot be changed."""
     values = dict(flattened(read_files.parse_toml(text, str(path), LaunchError)))
     options = {
@@ -217,7 +221,7 @@ def _of_toml(path: Path, text: str) -> ParsedCommand:
         for name, value in values.items()
     }
     return ParsedCommand(
-        target=_target_of_values(values), name=path.name, text=text, options=options
+        target=_document_target(values), name=path.name, text=text, options=options
     )
 
 
@@ -229,10 +233,10 @@ def parse_here_document(
     try:
         trees = read_trees(document.text, place)
     except LaunchError:  # what text alone does not tell may leave it no YAML
-        told = re.sub(r"[^\n]*\$[^\n]*", lambda line: " " * len(line[0]), document.text)
-        trees = read_trees(told, place)
+        known_text = re.sub(r"[^\n]*\$[^\n]*", lambda line: " " * len(line[0]), document.text)
+        trees = read_trees(known_text, place)
     options = {} if not trees else _leaves(trees[0])
-    moved = {
+    shifted = {
         key: ParsedOption(
             option=option.option,
             texts=option.texts,
@@ -244,9 +248,9 @@ def parse_here_document(
         for key, option in options.items()
     }
     return ParsedCommand(
-        target=_target_of(trees[0]) if trees else "",
+        target=_tree_target(trees[0]) if trees else "",
         name=path.name,
         text=script.text,
         line=document.line,
-        options=moved,
+        options=shifted,
     )

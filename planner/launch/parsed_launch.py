@@ -194,8 +194,8 @@ class OptionReader:
 
     def text(self, option: str) -> str | None:
         """The single value of an option; None where it is absent, a flag, or cannot be told."""
-        given = self.command.options.get(option)
-        return None if given is None else given.single
+        parsed = self.command.options.get(option)
+        return None if parsed is None else parsed.single
 
     def has(self, option: str) -> bool:
         """Whether the option is there."""
@@ -228,18 +228,18 @@ class OptionReader:
         return None if meaning is None else meaning.value
 
 
-def total_gpus(world: JobResources) -> int | None:
+def total_gpus(resources: JobResources) -> int | None:
     """GPUs of the whole job; None where the file leaves them open.
 
     A launcher that is given processes of a node and no nodes starts one node.
     """
-    total = parse_int(world.num_gpus)
+    total = parse_int(resources.num_gpus)
     if total is not None:
         return total
-    of_node, nodes = parse_int(world.gpus_per_node), parse_int(world.num_nodes)
-    if of_node is None or (world.num_nodes is not None and nodes is None):
+    per_node, nodes = parse_int(resources.gpus_per_node), parse_int(resources.num_nodes)
+    if per_node is None or (resources.num_nodes is not None and nodes is None):
         return None
-    return of_node * (1 if nodes is None else nodes)
+    return per_node * (1 if nodes is None else nodes)
 
 
 def parse_int(option: ParsedOption | None) -> int | None:
@@ -256,9 +256,9 @@ def require_split(reading: OptionReader, num_gpus: int | None, **sizes: int) -> 
     ranks = prod(sizes.values())
     if num_gpus is None or ranks < 1 or num_gpus % ranks == 0:
         return
-    words = " x ".join(f"{name} {size}" for name, size in sizes.items() if size > 1)
+    layout = " x ".join(f"{name} {size}" for name, size in sizes.items() if size > 1)
     raise LaunchError(
-        f"{reading.place}: starts on {num_gpus} GPUs, but {words} takes "
+        f"{reading.place}: starts on {num_gpus} GPUs, but {layout} takes "
         f"multiples of {ranks}: give the number of GPUs with --gpus if it runs on others."
     )
 
@@ -267,7 +267,7 @@ _NUMBER = r"v?(?P<number>\d+\.\d+(?:\.\d+)*)"
 
 
 @cache
-def _places(tool: str) -> tuple[str, ...]:
+def _version_patterns(tool: str) -> tuple[str, ...]:
     """What names a version, the surest first: the tag of an image, a pin, words.
 
     Images of other products that hold the engine count versions of their own.
@@ -301,27 +301,27 @@ def version_of(tool: str, command: ParsedCommand) -> StatedVersion | None:
     """
     if command.release:
         return StatedVersion(tool=tool, number=command.release, line=0)
-    for place in _places(tool):
-        named = []
-        for one in re.finditer(place, command.text, re.IGNORECASE):
-            line = command.text.count("\n", 0, one.start("number")) + 1
-            named.append(StatedVersion(tool=tool, number=one["number"], line=line))
-        if named:
-            return min(named, key=lambda one: abs(one.line - command.line))
+    for pattern in _version_patterns(tool):
+        versions = []
+        for match in re.finditer(pattern, command.text, re.IGNORECASE):
+            line = command.text.count("\n", 0, match.start("number")) + 1
+            versions.append(StatedVersion(tool=tool, number=match["number"], line=line))
+        if versions:
+            return min(versions, key=lambda version: abs(version.line - command.line))
     return None
 
 
 def with_unknown_options(command: ParsedCommand) -> ParsedCommand:
     """A command whose words that no parser of ours knows are options: the last of a name counts."""
-    words = {option.option: option for option in command.unknown}
-    return replace(command, options={**words, **command.options}, unknown=())
+    unknown_options = {option.option: option for option in command.unknown}
+    return replace(command, options={**unknown_options, **command.options}, unknown=())
 
 
 UNKNOWN_OPTIMIZER = (
     "The optimizer {name} is not understood and is predicted as Adam: memory and time may change."
 )
 NOTHING = ("", "null", "none", "~")
-_NULL = (("null",), ("~",), ("",))
+_NULL_TEXTS = (("null",), ("~",), ("",))
 
 
 def without_nulls(command: ParsedCommand, table: OptionTable) -> ParsedCommand:
@@ -339,11 +339,14 @@ def without_null_keys(
     options: Mapping[str, ParsedOption], table: OptionTable
 ) -> Mapping[str, ParsedOption]:
     """Options without keys that are null; see `without_nulls`."""
-    means = {row.option for row in table.rows if row.text == _NULL[0][0]}
+    options_with_null = {row.option for row in table.rows if row.text == _NULL_TEXTS[0][0]}
     return {
         name: option
         for name, option in options.items()
-        if name.startswith("-") or name in means or option.texts not in _NULL or option.unknown
+        if name.startswith("-")
+        or name in options_with_null
+        or option.texts not in _NULL_TEXTS
+        or option.unknown
     }
 
 
@@ -367,11 +370,11 @@ def flag(reading: OptionReader, *options: str, default: bool = False) -> bool:
 
 def has_unknown_value(reading: OptionReader, *options: str) -> bool:
     """Whether one of some options is there with a value that text alone does not tell."""
-    given = (reading.command.options[name] for name in options if reading.has(name))
-    return any(None in one.texts for one in given)
+    present = (reading.command.options[name] for name in options if reading.has(name))
+    return any(None in option.texts for option in present)
 
 
 def number(reading: OptionReader, *options: str) -> int | None:
     """The first whole number above 0 that some options say."""
     numbers = (reading.number(option) for option in options)
-    return next((one for one in numbers if one is not None and one > 0), None)
+    return next((value for value in numbers if value is not None and value > 0), None)

@@ -25,7 +25,7 @@ from planner.launch.targets import target_of
 
 _Texts = tuple[str, ...]
 # The requests at once of a plan are what engines are told to run at most.
-_WRITTEN_AS = {"concurrency": ("max_num_seqs", "server_seqs")}
+_OPTION_PARAMETERS = {"concurrency": ("max_num_seqs", "server_seqs")}
 
 
 @record(kw_only=True)
@@ -52,8 +52,8 @@ class RewriteResult:
     @property
     def diff(self) -> str:
         """A unified diff of all files, empty where nothing is changed."""
-        own = make_patch(self.before, self.after, self.name)
-        return "".join((own, *(other.diff for other in self.others)))
+        own_patch = make_patch(self.before, self.after, self.name)
+        return "".join((own_patch, *(other.diff for other in self.others)))
 
 
 def rewrite_launch(
@@ -63,52 +63,62 @@ def rewrite_launch(
 
     ``changed`` are the parameters in which these differ.
     """
-    target, found = imported.target, imported.command
-    changed = {*changed, *(said for name in changed for said in _WRITTEN_AS.get(name, ()))}
-    changes = option_changes(target, before, after, changed, found.options)
+    target, command = imported.target, imported.command
+    changed = {
+        *changed,
+        *(written_name for name in changed for written_name in _OPTION_PARAMETERS.get(name, ())),
+    }
+    changes = option_changes(target, before, after, changed, command.options)
     for other in other_targets(imported):
-        known = {row.option for row in other.table.rows if row.parameter in changed}
-        theirs = option_changes(other, before, after, changed, found.options)
-        changes |= {name: texts for name, texts in theirs.items() if name in known}
-    changes |= _other_ways(target.reading(found), target, changes, changed)
-    honoured, beside = target.honoured(found, changes)
-    changes = dict(honoured)
-    if is_document(imported.path) and not any(name.startswith("-") for name in found.options):
-        own = {name: texts for name, texts in changes.items() if not name.startswith("-")}
-        lines = [one.line for one in parse_launches(imported.path, found.text)]
-        number = lines.index(found.line) if found.line in lines else 0
-        edited = edit_document(found.text, found.name, own, number)
+        parameter_options = {row.option for row in other.table.rows if row.parameter in changed}
+        other_changes = option_changes(other, before, after, changed, command.options)
+        changes |= {
+            name: texts for name, texts in other_changes.items() if name in parameter_options
+        }
+    changes |= _replaced_options(target.reading(command), target, changes, changed)
+    command_changes, file_changes = target.honoured(command, changes)
+    changes = dict(command_changes)
+    if is_document(imported.path) and not any(name.startswith("-") for name in command.options):
+        own_changes = {name: texts for name, texts in changes.items() if not name.startswith("-")}
+        lines = [launch.line for launch in parse_launches(imported.path, command.text)]
+        number = lines.index(command.line) if command.line in lines else 0
+        edited = edit_document(command.text, command.name, own_changes, number)
     else:
         words = [row.option for row in target.table.rows if row.option.startswith("-")]
         # The others stand in a document beside the command.
         of_command = words or target.table.options | OptionTable.load("transformers").options
-        own = {name: texts for name, texts in changes.items() if name in of_command}
+        own_changes = {name: texts for name, texts in changes.items() if name in of_command}
         # Of a word that several parsers of a command know it is the first one's.
-        heard = {name: target.options.find(f"--{name.lstrip('-')}") for name in own}
-        spelt = {one.name if (one := heard[name]) else name: own[name] for name in own}
-        edited = _edited_command(imported, spelt)
-    elsewhere = {name: texts for name, texts in changes.items() if name not in own}
-    others, left = _in_files(imported, edited.text, {**elsewhere, **beside})
+        parser_options = {
+            name: target.options.find(f"--{name.lstrip('-')}") for name in own_changes
+        }
+        spelled_changes = {
+            option.name if (option := parser_options[name]) else name: own_changes[name]
+            for name in own_changes
+        }
+        edited = _edit_command(imported, spelled_changes)
+    sibling_changes = {name: texts for name, texts in changes.items() if name not in own_changes}
+    others, left = _rewrite_files(imported, edited.text, {**sibling_changes, **file_changes})
     text = edited.text
-    if found.text.count("\r\n") == found.text.count("\n") > 0:  # line ends of one kind stay
+    if command.text.count("\r\n") == command.text.count("\n") > 0:  # line ends of one kind stay
         text = text.replace("\r\n", "\n").replace("\n", "\r\n")
     unexpressed = tuple(
         remark
         for remark in target.settings(after).unexpressed
         if remark.parameter in changed
         and not any(
-            one.table.can_say(remark.parameter, remark.value) for one in other_targets(imported)
+            other.table.can_say(remark.parameter, remark.value) for other in other_targets(imported)
         )
     )
     return RewriteResult(
         path=imported.path,
-        name=found.name,
-        before=found.text,
+        name=command.name,
+        before=command.text,
         after=text,
         unexpressed=unexpressed,
         unwritten={**edited.unwritten, **left},
-        changes={**changes, **beside},
-        notes=_copies(before, after),
+        changes={**changes, **file_changes},
+        notes=_replica_notes(before, after),
         others=others,
     )
 
@@ -129,59 +139,66 @@ def other_targets(imported: ImportedLaunch) -> list[LaunchTarget]:
     return [target_of(name) for name in names if name != imported.target.name]
 
 
-def _in_files(
+def _rewrite_files(
     imported: ImportedLaunch, text: str, changes: Changes
 ) -> tuple[tuple[RewriteResult, ...], Changes]:
     """The files that the changed ``text`` reads, changed, and what stands in none of them."""
     if not changes:
         return (), {}
-    again = _same(imported)(text)
-    files = {} if again is None else again.files
-    left, made = dict(changes), []
+    reparsed = _same_command(imported)(text)
+    files = {} if reparsed is None else reparsed.files
+    remaining, results = dict(changes), []
     for file in files.values():
-        known = target_of(file.target).table.options if file.target else frozenset()
-        own = {name: texts for name, texts in left.items() if name in known}
+        file_options = target_of(file.target).table.options if file.target else frozenset()
+        own_changes = {name: texts for name, texts in remaining.items() if name in file_options}
         if file.path is None:  # written by the text itself, maybe of what was changed there
-            given = {name: file.options[name].texts for name in own if name in file.options}
-            done = {name for name, texts in own.items() if given.get(name) == texts}
+            current = {
+                name: file.options[name].texts for name in own_changes if name in file.options
+            }
+            done = {name for name, texts in own_changes.items() if current.get(name) == texts}
         else:
-            edited = edit_document(file.text, file.name, own)
-            done = own.keys() - edited.unwritten.keys()
-            one = RewriteResult(path=file.path, name=file.name, before=file.text, after=edited.text)
-            made += [one] if one.diff else []
-        left = {name: texts for name, texts in left.items() if name not in done}
-    return tuple(made), left
+            edited = edit_document(file.text, file.name, own_changes)
+            done = own_changes.keys() - edited.unwritten.keys()
+            result = RewriteResult(
+                path=file.path, name=file.name, before=file.text, after=edited.text
+            )
+            results += [result] if result.diff else []
+        remaining = {name: texts for name, texts in remaining.items() if name not in done}
+    return tuple(results), remaining
 
 
-def _edited_command(imported: ImportedLaunch, changes: Changes) -> EditResult:
+def _edit_command(imported: ImportedLaunch, changes: Changes) -> EditResult:
     """The command changed; a new option stands behind the one that the table has before it."""
-    text, same = imported.command.text, _same(imported)
+    text, find_command = imported.command.text, _same_command(imported)
 
     @cache
     def options(changed: str) -> Mapping[str, ParsedOption]:
         """Those of the same command; editing and the next change ask of the same text."""
-        found = same(changed)
-        return {} if found is None else found.options
+        command = find_command(changed)
+        return {} if command is None else command.options
 
     unwritten: dict[str, tuple[str, ...] | None] = {}
     order = list(dict.fromkeys(row.option for row in imported.target.table.rows if row.option))
     for name, texts in changes.items():
         present = options(text)
         place = order.index(name) if name in order else 0
-        after = next((one for one in reversed(order[:place]) if one in present), "")
+        after = next((option for option in reversed(order[:place]) if option in present), "")
         edited = edit_command(text, {name: texts}, options, after)
         text = edited.text
         unwritten |= edited.unwritten
     return EditResult(text=text, unwritten=unwritten)
 
 
-def _copies(before: LaunchJob, after: LaunchJob) -> tuple[str, ...]:
+def _replica_notes(before: LaunchJob, after: LaunchJob) -> tuple[str, ...]:
     """What is to be done beside the file where another number of replicas serves."""
     old, new = (job.row.get("replicas") for job in (before, after))
     if new is None or old == new:
         return ()
-    each = int(after.num_gpus / new)
-    return (f"It is then {int(new)} replicas in place of {int(old or 1)}, on {each} GPUs each.",)
+    gpus_per_replica = int(after.num_gpus / new)
+    return (
+        f"It is then {int(new)} replicas in place of {int(old or 1)}, on {gpus_per_replica} "
+        "GPUs each.",
+    )
 
 
 def option_changes(
@@ -189,41 +206,48 @@ def option_changes(
     before: LaunchJob,
     after: LaunchJob,
     changed: Collection[str],
-    said: Collection[str],
+    file_options: Collection[str],
 ) -> dict[str, _Texts | None]:
     """The options that say another plan than before: their texts, None where they go.
 
-    ``said`` are those that the file has: what it leaves to an engine follows from the rest there,
-    as before.
+    ``file_options`` are those that the file has: what it leaves to an engine follows from the rest
+    there, as before.
     """
     jobs = (before, after)
-    unsaid = None if before.workload == "train" else said
+    server_options = None if before.workload == "train" else file_options
     script = _differences(OptionTable.load("transformers"), map(target.script, jobs), changed)
-    return script | _differences(target.table, map(target.table_input, jobs), changed, unsaid)
+    return script | _differences(
+        target.table, map(target.table_input, jobs), changed, server_options
+    )
 
 
 def _differences(
     table: OptionTable,
     jobs: Iterable[Quantities],
     changed: Collection[str],
-    said: Collection[str] | None = None,
+    file_options: Collection[str] | None = None,
 ) -> dict[str, _Texts | None]:
-    old, new = (_written(table, quantities, changed) for quantities in jobs)
-    own = {row.option for row in table.rows if row.parameter in changed}
+    old, new = (_written_options(table, quantities, changed) for quantities in jobs)
+    changed_options = {row.option for row in table.rows if row.parameter in changed}
     changes: dict[str, _Texts | None] = {
         option: texts
         for option, texts in new.items()
         if old.get(option) != texts
-        and (said is None or option in said or option in own or option not in old)
+        and (
+            file_options is None
+            or option in file_options
+            or option in changed_options
+            or option not in old
+        )
     }
     return changes | {option: None for option in old if option not in new}
 
 
-def _written(
+def _written_options(
     table: OptionTable, quantities: Quantities, changed: Collection[str]
 ) -> dict[str, _Texts]:
     """The options of a job that depend on what is changed."""
-    found: dict[str, _Texts] = {}
+    options: dict[str, _Texts] = {}
     for row in table.rows:
         value = quantities.get(row.parameter)
         if (
@@ -236,15 +260,15 @@ def _written(
         ):
             continue
         text = row.written(value)
-        found[row.option] = () if text is None else (text,)
-    return found
+        options[row.option] = () if text is None else (text,)
+    return options
 
 
-def _other_ways(
+def _replaced_options(
     reading: OptionReader, target: LaunchTarget, changes: Changes, changed: Collection[str]
 ) -> dict[str, None]:
     """Options by which the file says a changed parameter in another way: they go."""
-    used = (
+    used_options = (
         option
         for name in changed
         if name in reading.meanings
@@ -253,10 +277,12 @@ def _other_ways(
     written = {
         row.option for row in target.table.rows if row.role in (OptionRole.IS, OptionRole.WITH)
     }
-    return {option: None for option in used if option not in changes and option not in written}
+    return {
+        option: None for option in used_options if option not in changes and option not in written
+    }
 
 
-def _same(imported: ImportedLaunch) -> Callable[[str], ParsedCommand | None]:
+def _same_command(imported: ImportedLaunch) -> Callable[[str], ParsedCommand | None]:
     """What a changed text starts in the same place among all of the same program."""
 
     def started(text: str) -> list[ParsedCommand]:
@@ -266,6 +292,6 @@ def _same(imported: ImportedLaunch) -> Callable[[str], ParsedCommand | None]:
             if launch.target == imported.target.name
         ]
 
-    lines = [one.line for one in started(imported.command.text)]
+    lines = [launch.line for launch in started(imported.command.text)]
     number = lines.index(imported.command.line) if imported.command.line in lines else 0
     return lambda text: next(iter(started(text)[number:]), None)

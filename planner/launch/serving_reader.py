@@ -68,19 +68,24 @@ class ServerSettings(SettingsBuilder):
         number = parse_size(text)
         return number or 1
 
-    def put_gpus(self, own: int) -> None:
+    def put_gpus(self, server_gpus: int) -> None:
         """The GPUs of all servers, where the file has a total, else those of one.
 
         Raises LaunchError if the total is not a multiple of what one server takes.
         """
-        given = self.reading.command.resources.num_gpus
-        total = parse_size(given.texts[0]) if given is not None and given.texts else None
-        if total is not None and given is not None and total % own:
+        total_option = self.reading.command.resources.num_gpus
+        total = (
+            parse_size(total_option.texts[0])
+            if total_option is not None and total_option.texts
+            else None
+        )
+        if total is not None and total_option is not None and total % server_gpus:
             raise LaunchError(
-                f"{self.reading.place}: a server takes {own} GPUs, "
-                f"and {given.option} gives {total} (line {given.line}): change one of them."
+                f"{self.reading.place}: a server takes {server_gpus} GPUs, "
+                f"and {total_option.option} gives {total} (line {total_option.line}): change "
+                "one of them."
             )
-        self.values["num_gpus"] = total or own
+        self.values["num_gpus"] = total or server_gpus
 
     def of_pool(self, pool: str) -> LaunchSettings:
         """The answers; those of a prefill worker have its names.
@@ -89,9 +94,9 @@ class ServerSettings(SettingsBuilder):
         plan, with the sum of their GPUs. No more requests run at once than are sent.
         """
         values, defaults = dict(self.values), dict(self.defaults)
-        own = int(values["tensor_parallel"]) * int(values["pipeline_parallel"])
-        own *= int(values["attention_data_parallel"])
-        copies = max(int(values["num_gpus"]) // own, 1)  # ranks that share nothing
+        server_gpus = int(values["tensor_parallel"]) * int(values["pipeline_parallel"])
+        server_gpus *= int(values["attention_data_parallel"])
+        copies = max(int(values["num_gpus"]) // server_gpus, 1)  # ranks that share nothing
         limit = ceil_div(parse_size(self.reading.text(ONGOING)) or 0, copies)
         if 0 < limit < int(values["concurrency"]):
             values["concurrency"] = limit
@@ -104,14 +109,14 @@ class ServerSettings(SettingsBuilder):
             values["replicas"] = copies
         return replace(self.of_workload("serve"), values=values, defaults=defaults)
 
-    def put_experts_on_host(self, model: ModelSpec, part: float, program: str) -> None:
+    def put_experts_on_host(self, model: ModelSpec, expert_share: float, program: str) -> None:
         """This part of the experts in host memory, as a share of the weights."""
-        held = part * sum(
+        bytes_on_host = expert_share * sum(
             group.num_hidden_layers * layer_parameters(model.hidden_size, group).experts
             for group in model.layer_groups
             if group.num_experts
         )
-        share = round(held / count_parameters(model).total, 4)
+        share = round(bytes_on_host / count_parameters(model).total, 4)
         self.values["weight_offload"] = max(share, self.values.get("weight_offload") or 0.0)
         self.notes.append(
             f"Experts in host memory are {share:.0%} of the weights. The plan reads all of them "
@@ -121,10 +126,10 @@ class ServerSettings(SettingsBuilder):
 
     def of_workload(self, workload: str) -> LaunchSettings:
         """The answers, which lack the model where the command does."""
-        asked = () if self.values.get("model") else ("model",)
+        missing = () if self.values.get("model") else ("model",)
         limit = self.reading.command.options.get(ONGOING)
         used = frozenset() if limit is None else frozenset({limit.option})
-        return self.build(workload, missing=asked, used_options=used)
+        return self.build(workload, missing=missing, used_options=used)
 
 
 def _of_prefill(values: Mapping[str, Value]) -> dict[str, Value]:
@@ -169,19 +174,19 @@ def json_table(text: str | None) -> Mapping[str, object]:
 def with_config(reading: OptionReader, engine: EngineReader) -> OptionReader:
     """The reading with the options of the YAML that a command's ``--config`` names, or of a
     document of such options alone; those of the command go before them."""
-    found, table = reading.command, engine.table
-    beside = found.files.get(reading.text("--config") or "")
-    options = engine.accepts.of_command({**(beside.options if beside else {}), **found.options})
+    command, table = reading.command, engine.table
+    config = command.files.get(reading.text("--config") or "")
+    options = engine.accepts.of_command({**(config.options if config else {}), **command.options})
     texts = {name: option.texts[0] if option.texts else None for name, option in options.items()}
-    return OptionReader(command=replace(found, options=options), meanings=table.read(texts))
+    return OptionReader(command=replace(command, options=options), meanings=table.read(texts))
 
 
 def find_model_by_name(name: str | None) -> ModelSpec | None:
     """The shipped model that a repository or folder is by its name; None where there is none.
     Nothing is loaded from elsewhere."""
-    found = checkpoint_of(name).model if name else None
+    model = checkpoint_of(name).model if name else None
     try:
-        return Catalogue().load_model(found) if found else None
+        return Catalogue().load_model(model) if model else None
     except (PlannerError, OSError, ValueError):
         return None
 
@@ -193,27 +198,29 @@ def nicknamed(text: str) -> str | None:
     ('amd/DeepSeek-R1-0528-MXFP4', 'deepseek-ai/DeepSeek-R1-0528', None)
     """
     word, *rest = re.split(r"[_-]", text.lower())
-    maker = "AMD" if any(one.startswith("mi") for one in rest) else ""
+    vendor = "AMD" if any(part.startswith("mi") for part in rest) else ""
     rows = [row for row in shipped_rows("models/nicknames.csv") if row["word"] == word]
-    same = [row for row in rows if row["precision"] in ("", *rest) and row["maker"] in ("", maker)]
-    best = sorted(same, key=lambda row: (row["precision"] != "", row["maker"] != ""))
+    matching = [
+        row for row in rows if row["precision"] in ("", *rest) and row["maker"] in ("", vendor)
+    ]
+    best = sorted(matching, key=lambda row: (row["precision"] != "", row["maker"] != ""))
     return best[-1]["model"] if best else None
 
 
 def _model_name(server: ServerSettings, engine: EngineReader) -> str | None:
     """What a command loads; where a folder or nothing is named, what it serves as or is called."""
-    found = server.reading.command
+    command = server.reading.command
     name = engine.model_name(server.reading)
     if name and (
         find_model_by_name(name) is not None or re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name)
     ):
         return name
-    stem = "" if name else PurePath(found.name).stem
+    stem = "" if name else PurePath(command.name).stem
     served = server.reading.text("--served-model-name") or server.reading.text("served-model-name")
     others = {
         f"it serves as {served}": served,
         f"{name} is an abbreviation of it": nicknamed(name or ""),
-        f"the file is called {found.name}": nicknamed(found.name) or stem,
+        f"the file is called {command.name}": nicknamed(command.name) or stem,
     }
     if name:
         others.popitem()
@@ -244,12 +251,16 @@ def scheduler_default_of(
     profile = (release and release.profile(catalogue, vendor)) or engine.name
     number = "" if release is None else release.number
     spec = catalogue.load_engine(profile).spec
-    is_of_program = name == "offline_batched_tokens"
-    scheduler = engine_on(spec, gpu, number, offline=is_of_program).scheduler
+    is_offline = name == "offline_batched_tokens"
+    scheduler = engine_on(spec, gpu, number, offline=is_offline).scheduler
     value = scheduler.max_num_seqs if name == "max_num_seqs" else scheduler.max_num_batched_tokens
     row = name.replace("offline", "max_num")
-    option = next(one.option for one in engine.table.rows if one.parameter == row and one.option)
-    program = " of a program without a server" if is_of_program else ""
+    option = next(
+        table_row.option
+        for table_row in engine.table.rows
+        if table_row.parameter == row and table_row.option
+    )
+    program = " of a program without a server" if is_offline else ""
     where = "; larger GPUs have more" if gpu is None and spec.scheduler.defaults else ""
     return value, f"{option} is {value:,} by default{program}{where}"
 
@@ -270,27 +281,27 @@ class DraftSettings:
 
 
 def put_drafts(
-    server: ServerSettings, drafted: DraftSettings | None, model: ModelSpec | None
+    server: ServerSettings, drafting: DraftSettings | None, model: ModelSpec | None
 ) -> None:
     """Tokens that are drafted, and by what: a model that is known, modules or heads.
 
     Modules of a model are read as such where it has some: engines run them like heads.
     """
-    if drafted is None:
+    if drafting is None:
         return
-    server.values["draft_tokens"] = drafted.number
-    if drafted.steps is not None:
-        server.values["draft_steps"] = drafted.steps
+    server.values["draft_tokens"] = drafting.number
+    if drafting.steps is not None:
+        server.values["draft_steps"] = drafting.steps
     server.notes.append(
         "It uses speculative decoding: give --acceptance-rate, the probability that a "
         "drafted token is accepted."
     )
-    if drafted.is_model and find_model_by_name(drafted.path) is not None:
-        server.values["draft_model"] = checkpoint_of(drafted.path).model
+    if drafting.is_model and find_model_by_name(drafting.path) is not None:
+        server.values["draft_model"] = checkpoint_of(drafting.path).model
         return
-    name, heads = drafted.method.lower(), drafted.path.lower()
+    name, heads = drafting.method.lower(), drafting.path.lower()
     if not name:
-        name = next((one for one in _HEADS if one in heads), "")
+        name = next((head for head in _HEADS if head in heads), "")
     has_modules = model is not None and bool(model.num_nextn_predict_layers or model.mtp_num_layers)
     is_module = name.endswith(("mtp", "nextn")) or (name == DraftMethod.EAGLE and not heads)
     if has_modules and is_module:
@@ -316,22 +327,29 @@ def put_quantization(server: ServerSettings, name: str | None, model: ModelSpec 
     """The types of weights: as an option says, else those of the checkpoint as its name tells."""
     values = server.values
     server.copy("quantization", "expert_quantization")
-    own = model.quantization if model else None
-    if own and values.get("quantization") == own.partition("_")[0] != own:
+    checkpoint_format = model.quantization if model else None
+    if (
+        checkpoint_format
+        and values.get("quantization") == checkpoint_format.partition("_")[0] != checkpoint_format
+    ):
         del values["quantization"]  # engines take the type of scales of such a checkpoint from it
     if "quantization" in values:
         values.setdefault("expert_quantization", values["quantization"])
         return
     if "expert_quantization" in values:
-        server.assume("quantization", own or _SIXTEEN_BIT, "that of the checkpoint")
+        server.assume("quantization", checkpoint_format or _SIXTEEN_BIT, "that of the checkpoint")
         return
-    word = checkpoint_of(name).quantization if name else None
-    if word is not None:
+    name_format = checkpoint_of(name).quantization if name else None
+    if name_format is not None:
         why = f"the checkpoint is called {name}"
-        known = model is not None and word in {
+        has_checkpoint = model is not None and name_format in {
             checkpoint.quantization for checkpoint in model.checkpoints
         }
-        dense, experts = stored_types(in_format(model, word)) if model and known else (word, word)
+        dense, experts = (
+            stored_types(in_format(model, name_format))
+            if model and has_checkpoint
+            else (name_format, name_format)
+        )
         server.assume("quantization", dense, why)
         server.assume("expert_quantization", experts, why)
         return
@@ -360,8 +378,8 @@ def put_offload(server: ServerSettings, model: ModelSpec | None, option: str) ->
             "with --set weight_offload=SHARE."
         )
         return
-    whole_size = weights_per_gpu(model, server.values) / GIB
-    server.values["weight_offload"] = min(round(size / whole_size, 4), 0.99)
+    weights_gib = weights_per_gpu(model, server.values) / GIB
+    server.values["weight_offload"] = min(round(size / weights_gib, 4), 0.99)
 
 
 def weights_per_gpu(model: ModelSpec, values: Mapping[str, object]) -> float:
@@ -379,14 +397,14 @@ def weights_per_gpu(model: ModelSpec, values: Mapping[str, object]) -> float:
         workload=ServingWorkload(input_tokens=1, output_tokens=1),
     )
     names = (*ServingConfigurations.names(),)
-    own = {
+    coded_values = {
         name: terms[name].coded(
             parse_value(terms[name], value) if isinstance(value, str) else value
         )
         for name, value in values.items()
         if name in names
     }
-    return float(weight_bytes(setting, ServingConfigurations.of(**own)).total)
+    return float(weight_bytes(setting, ServingConfigurations.of(**coded_values)).total)
 
 
 def note_lengths(server: ServerSettings, longest: int | None) -> None:
@@ -419,8 +437,8 @@ def put_adapters(server: ServerSettings, switches: Sequence[str]) -> None:
     server.values["lora_rank"] = rank or _LORA_RANK
     if number := parse_size(reading.value("max_loras")):
         server.values["max_loras"] = number
-    given = reading.command.options.get(LORA_OPTION)
-    if names := [text for text in given.texts if text] if given is not None else []:
+    target_option = reading.command.options.get(LORA_OPTION)
+    if names := [text for text in target_option.texts if text] if target_option is not None else []:
         server.values["lora_targets"] = str(nearest_adapter_targets(names))
     if switches:
         server.notes.append(
@@ -488,30 +506,30 @@ class EngineReader:
 
 def read_server(reading: OptionReader, engine: EngineReader, pool: str) -> ServerSettings:
     """What a command says of its server, of the ``pool`` that it belongs to."""
-    told = ServerSettings(reading=reading)
-    name = _model_name(told, engine)
-    model = put_model(told, name)
-    told.values["engine"] = engine.name
-    ranks = engine.layout(told, model)
-    put_quantization(told, name, model)
-    told.copy("kv_cache", "gpu_memory_utilization")
-    engine.batch(told, model, ranks)
-    _put_batch(told, engine, ranks, pool)
-    put_drafts(told, engine.drafts(reading), model)
-    put_adapters(told, engine.switches)
+    server = ServerSettings(reading=reading)
+    name = _model_name(server, engine)
+    model = put_model(server, name)
+    server.values["engine"] = engine.name
+    ranks = engine.layout(server, model)
+    put_quantization(server, name, model)
+    server.copy("kv_cache", "gpu_memory_utilization")
+    engine.batch(server, model, ranks)
+    _put_batch(server, engine, ranks, pool)
+    put_drafts(server, engine.drafts(reading), model)
+    put_adapters(server, engine.switches)
     amount = reading.text(engine.host_cache)
     if reading.has(engine.host_cache) and (amount is None or parse_float(amount)):
-        told.notes.append(
+        server.notes.append(
             "Cache evicted from a GPU is kept in host memory; the share is not known."
         )
-    put_offload(told, model, engine.weights_on_host)
+    put_offload(server, model, engine.weights_on_host)
     longest = parse_size(reading.value("max_model_len"))
     if engine.longest is None:
-        told.values["max_model_len"] = longest
+        server.values["max_model_len"] = longest
     else:
-        engine.longest(told, model)
-    note_lengths(told, longest)
-    return told
+        engine.longest(server, model)
+    note_lengths(server, longest)
+    return server
 
 
 def default_gpu(server: ServerSettings) -> tuple[str | None, float]:
@@ -523,26 +541,26 @@ def default_gpu(server: ServerSettings) -> tuple[str | None, float]:
 def _put_batch(server: ServerSettings, engine: EngineReader, ranks: int, pool: str) -> None:
     """Requests and tokens of a step: of a rank, or of a whole server where options count so."""
     reading = server.reading
-    own = {row.parameter for row in engine.table.rows}
-    name, each = ("server_seqs", 1) if "server_seqs" in own else ("max_num_seqs", ranks)
+    parameters = {row.parameter for row in engine.table.rows}
+    name, factor = ("server_seqs", 1) if "server_seqs" in parameters else ("max_num_seqs", ranks)
     seqs = parse_size(reading.value(name))
     if seqs is None:
         seqs, why = scheduler_default_of(server, engine, name)
-        server.assume("concurrency", max(seqs * each, ranks), why)
+        server.assume("concurrency", max(seqs * factor, ranks), why)
     else:
-        server.values["concurrency"] = seqs * each
-    is_of_server = "server_step_tokens" in own
-    name, over = ("server_step_tokens", ranks) if is_of_server else ("max_num_batched_tokens", 1)
+        server.values["concurrency"] = seqs * factor
+    is_of_server = "server_step_tokens" in parameters
+    name, divisor = ("server_step_tokens", ranks) if is_of_server else ("max_num_batched_tokens", 1)
     tokens = parse_size(reading.value(name))
     if is_of_server and pool == DECODE_POOL:
-        least = ceil_div(int(server.values["concurrency"]), ranks)
-        server.assume("max_num_batched_tokens", least, "one token of each request of a rank")
+        minimum = ceil_div(int(server.values["concurrency"]), ranks)
+        server.assume("max_num_batched_tokens", minimum, "one token of each request of a rank")
     elif tokens is None:
         tokens, why = scheduler_default_of(server, engine, name)
-        least = 1 if is_of_server else seqs
-        server.assume("max_num_batched_tokens", max(tokens // over, least), why)
+        minimum = 1 if is_of_server else seqs
+        server.assume("max_num_batched_tokens", max(tokens // divisor, minimum), why)
     else:
-        server.values["max_num_batched_tokens"] = max(tokens // over, 1)
+        server.values["max_num_batched_tokens"] = max(tokens // divisor, 1)
     if reading.value("enforce_eager") == "true":
         server.values["enforce_eager"] = True
     if copies := parse_size(reading.value("redundant_experts")):

@@ -69,8 +69,8 @@ def draft_word(job: LaunchJob) -> str | ShellVariable:
         return ShellVariable(
             name=DRAFT_MODEL, meaning="folder or ORG/NAME of the model that drafts"
         )
-    known = hub_name(str(job["draft_model"]), *spec.aliases)
-    return known or ShellVariable(
+    repository = hub_name(str(job["draft_model"]), *spec.aliases)
+    return repository or ShellVariable(
         name=DRAFT_MODEL, meaning=f"folder or ORG/NAME of {spec.name}, which drafts"
     )
 
@@ -78,8 +78,8 @@ def draft_word(job: LaunchJob) -> str | ShellVariable:
 def unlisted_draft_method(job: LaunchJob) -> DraftMethod | None:
     """The method of a plan that no table of options says; None: one that they do, or none."""
     method = DraftMethod(job["draft_method"] or "")
-    is_beside = method in (*_HEADS, DraftMethod.NGRAM)
-    return method if is_beside and job["draft_tokens"] else None
+    is_unlisted = method in (*_HEADS, DraftMethod.NGRAM)
+    return method if is_unlisted and job["draft_tokens"] else None
 
 
 def draft_method(job: LaunchJob) -> str:
@@ -97,9 +97,9 @@ def method_arguments(job: LaunchJob, option: str, model: str, *, upper: bool) ->
     method = unlisted_draft_method(job)
     if method is None:
         return []
-    found = [CommandWords(words=(option, method.upper() if upper else str(method)))]
+    arguments = [CommandWords(words=(option, method.upper() if upper else str(method)))]
     heads = ShellVariable(name=DRAFT_MODEL, meaning="folder or ORG/NAME of the heads that draft")
-    return [*found, CommandWords(words=(model, heads))] if method in _HEADS else found
+    return [*arguments, CommandWords(words=(model, heads))] if method in _HEADS else arguments
 
 
 # What benchmarks call a target.
@@ -168,15 +168,15 @@ class ServerGroup:
     @property
     def max_num_seqs(self) -> int:
         """Requests of one attention rank at once; more than the plan's where it does not divide."""
-        told = self.job["max_num_seqs"]
-        return int(told or math.ceil(float(self.values["concurrency"]) / self.ranks))
+        planned = self.job["max_num_seqs"]
+        return int(planned or math.ceil(float(self.values["concurrency"]) / self.ranks))
 
     @property
     def engine(self) -> EngineProfile:
         """The engine as it is told to run."""
         engine = self.job.profile
-        told = self.job["max_num_seqs"]
-        engine = limited(engine, int(told)) if told else engine
+        max_num_seqs = self.job["max_num_seqs"]
+        engine = limited(engine, int(max_num_seqs)) if max_num_seqs else engine
         return eager(engine) if self.job["enforce_eager"] else engine
 
     @property
@@ -188,10 +188,10 @@ class ServerGroup:
     @property
     def redundant_experts(self) -> int:
         """Copies of experts in a layer."""
-        number, told = self.job.model.num_experts, self.job["redundant_experts"]
+        number, planned = self.job.model.num_experts, self.job["redundant_experts"]
         if not number or not self.job.profile.redundant_experts:
             return 0
-        return int(told or 0) or -number % int(self.values["expert_parallel"])
+        return int(planned or 0) or -number % int(self.values["expert_parallel"])
 
     @property
     def drafts(self) -> int | None:
@@ -258,8 +258,8 @@ class ServerGroup:
         if self.memory_share_option is not None:
             return self.memory_share_option
         memory, size = self.memory, self.gpu.allocatable_memory
-        beside = float(memory.activations + memory.reserved) / size
-        return round(max(self.total_share - beside, 0.0), _DIGITS)
+        other_share = float(memory.activations + memory.reserved) / size
+        return round(max(self.total_share - other_share, 0.0), _DIGITS)
 
     @property
     def free_share(self) -> float:
@@ -296,12 +296,14 @@ def workers_of(job: LaunchJob) -> tuple[ServerGroup, ...]:
         worker = ServerGroup(job=job, name=AGGREGATED, values=values, copies=1)
         copies = job.num_gpus // worker.num_gpus
         return (ServerGroup(job=job, name=AGGREGATED, values=values, copies=copies),)
-    own = {name: job[PREFILL + name] for name in OF_PREFILL}
-    tokens = own["max_num_batched_tokens"] * own["attention_data_parallel"]
+    prefill_values = {name: job[PREFILL + name] for name in OF_PREFILL}
+    tokens = prefill_values["max_num_batched_tokens"] * prefill_values["attention_data_parallel"]
     # As many prompts as a step has room for, and one that began in the step before.
-    own["concurrency"] = math.ceil(tokens / float(job["input_tokens"])) + 1
+    prefill_values["concurrency"] = math.ceil(tokens / float(job["input_tokens"])) + 1
     return (
-        ServerGroup(job=job, name=PREFILL_POOL, values=own, copies=int(job["prefill_replicas"])),
+        ServerGroup(
+            job=job, name=PREFILL_POOL, values=prefill_values, copies=int(job["prefill_replicas"])
+        ),
         ServerGroup(job=job, name=DECODE_POOL, values=values, copies=int(job["replicas"])),
     )
 
@@ -341,23 +343,23 @@ def common_quantities(worker: ServerGroup) -> Words:
 
 def _found_share(job: LaunchJob) -> float:
     """The share of a prompt that the prefix cache has."""
-    alike = float(job["shared_prefix_tokens"] or 0) / float(job["input_tokens"])
-    return max(float(job["prefix_cache_hit_rate"] or 0.0), alike)
+    shared_share = float(job["shared_prefix_tokens"] or 0) / float(job["input_tokens"])
+    return max(float(job["prefix_cache_hit_rate"] or 0.0), shared_share)
 
 
 def longest_request(job: LaunchJob) -> int:
     """Tokens of a request that a server takes: some beyond the plan's, as engines need one or two
     and prompts of random tokens are not read back exactly; of lengths that vary nearly all."""
-    if told := job["max_model_len"]:
-        return int(told)
+    if planned := job["max_model_len"]:
+        return int(planned)
     tokens = int(job["input_tokens"]) + int(job["output_tokens"])
-    varied = 0.0
+    long_tokens = 0.0
     for kind in ("input", "output"):
         # A length that one request in 1,000 exceeds, over the mean; lognormal, derived here.
         sigma = math.sqrt(math.log1p(float(job[f"{kind}_variation"] or 0) ** 2))
-        varied += int(job[f"{kind}_tokens"]) * math.exp(_ONE_IN_1000 * sigma - sigma**2 / 2)
-    wanted = math.ceil(varied) + _SLACK
-    return max(tokens, min(wanted, job.model.max_position_embeddings or wanted))
+        long_tokens += int(job[f"{kind}_tokens"]) * math.exp(_ONE_IN_1000 * sigma - sigma**2 / 2)
+    max_tokens = math.ceil(long_tokens) + _SLACK
+    return max(tokens, min(max_tokens, job.model.max_position_embeddings or max_tokens))
 
 
 def with_online(worker: ServerGroup, online: Mapping[str, bool]) -> dict[str, str | None]:
@@ -370,20 +372,20 @@ def with_online(worker: ServerGroup, online: Mapping[str, bool]) -> dict[str, st
     published = stored_types(model)
     dense = str(values["quantization"])
     experts = str(values["expert_quantization"]) if model.num_experts else dense
-    said: dict[str, str | None] = {
+    options: dict[str, str | None] = {
         "quantization": None,
         "expert_quantization": None,
         "checkpoint_quantization": None,
     }
     if (dense, experts) == published or _published(worker):
-        return said
-    is_plain = set(published) == {_SIXTEEN_BIT}
-    if is_plain and dense == experts and online.get(dense):
-        return {**said, "quantization": dense}
-    if is_plain and dense == _SIXTEEN_BIT and online.get(experts) is False:
-        return {**said, "expert_quantization": experts}
-    word = dense if dense == experts else f"{dense}, experts {experts}"
-    return {**said, "checkpoint_quantization": word}
+        return options
+    is_unquantized = set(published) == {_SIXTEEN_BIT}
+    if is_unquantized and dense == experts and online.get(dense):
+        return {**options, "quantization": dense}
+    if is_unquantized and dense == _SIXTEEN_BIT and online.get(experts) is False:
+        return {**options, "expert_quantization": experts}
+    label = dense if dense == experts else f"{dense}, experts {experts}"
+    return {**options, "checkpoint_quantization": label}
 
 
 def model_word(worker: ServerGroup, checkpoint: str | None) -> str | ShellVariable:
@@ -402,13 +404,13 @@ def _published(worker: ServerGroup) -> str:
     """The repository of the model's further checkpoint that has the types of a worker's weights."""
     model, values = worker.job.model, worker.values
     types = values["quantization"], values["expert_quantization"]
-    found = (
+    repositories = (
         checkpoint.repository
         for checkpoint in model.checkpoints
         if checkpoint.repository
         and types == stored_types(in_format(model, checkpoint.quantization))
     )
-    return next(found, "")
+    return next(repositories, "")
 
 
 def urls(worker: ServerGroup) -> list[ShellVariable]:
@@ -578,12 +580,12 @@ def servers_of(
     servers = []
     for worker in workers:
         values = quantities(worker)
-        told = values.get("checkpoint_quantization")
+        checkpoint = values.get("checkpoint_quantization")
         servers.append(
             ServerCommand(
                 worker=worker,
                 settings=table.written(values),
-                model=model(worker, None if told is None else str(told)),
+                model=model(worker, None if checkpoint is None else str(checkpoint)),
                 has_router=len(workers) > 1 or (routes_replicas and workers[0].copies > 1),
             )
         )
@@ -658,8 +660,8 @@ def _raised(server: ServerCommand) -> list[ParameterNote]:
     worker = server.worker
     name, tokens = "max_num_batched_tokens", worker.max_num_batched_tokens
     planned = int(worker.values[name])
-    told = {remark.parameter for remark in server.settings.unexpressed}
-    if tokens == planned or name in told:
+    unexpressed = {remark.parameter for remark in server.settings.unexpressed}
+    if tokens == planned or name in unexpressed:
         return []
     prefix = PREFILL if worker.name == PREFILL_POOL else ""
     note = f"engines need one for each sequence of a rank; the file has {tokens:,}"

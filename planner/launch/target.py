@@ -118,19 +118,19 @@ class LaunchJob:
 
     def option_values(self, quantities: Quantities) -> dict[str, Any]:
         """What an option table is given: no defaults, and attention as fused or by its kernel."""
-        told, terms = dict(quantities), glossary()
-        for name in [name for name, value in told.items() if value == _AUTO and name in terms]:
+        values, terms = dict(quantities), glossary()
+        for name in [name for name, value in values.items() if value == _AUTO and name in terms]:
             codes = terms[name].codes
             # How software computes is its framework's where nobody says it.
             if codes is not None and codes.__module__ == software_enums.__name__:
-                told[name] = None
-        kernel = told.get("attention_kernel")
+                values[name] = None
+        kernel = values.get("attention_kernel")
         if kernel == AttentionKernel.EAGER.word:
-            told |= {"attention_kernel": None, "flash_attention": False}
-        elif kernel is not None and "flash_attention" in told:
-            told["attention_kernel"] = kernel if told["flash_attention"] is not None else None
-            told["flash_attention"] = None
-        return told
+            values |= {"attention_kernel": None, "flash_attention": False}
+        elif kernel is not None and "flash_attention" in values:
+            values["attention_kernel"] = kernel if values["flash_attention"] is not None else None
+            values["flash_attention"] = None
+        return values
 
     @property
     def workload(self) -> str:
@@ -145,8 +145,8 @@ class LaunchJob:
     @property
     def learns_preferences(self) -> bool:
         """Whether it is trained on judged answers, not on texts."""
-        named = self["training_objective"]
-        return named is not None and TrainingObjective(named).is_preference
+        objective = self["training_objective"]
+        return objective is not None and TrainingObjective(objective).is_preference
 
     @property
     def is_disaggregated(self) -> bool:
@@ -184,8 +184,8 @@ class LaunchJob:
         tokens = self["total_tokens"]
         objective = TrainingObjective(self["training_objective"] or TrainingObjective.SFT)
         sequences = self["global_batch_size"] * objective.sequences_per_sample
-        each = sequences * self["sequence_length"]
-        return max(math.ceil(tokens / each), 1) if tokens else None
+        tokens_per_step = sequences * self["sequence_length"]
+        return max(math.ceil(tokens / tokens_per_step), 1) if tokens else None
 
     @cached_property
     def hub_name(self) -> str | None:
@@ -282,8 +282,8 @@ def override(key: str, name: str, meaning: str, default: str | None = None) -> C
 def overrides(settings: OptionTexts) -> list[CommandWords]:
     """Options as words ``KEY=TEXT``."""
     return [
-        CommandWords(words=(f"{each.option}={each.text}",), note=each.note)
-        for each in settings.options
+        CommandWords(words=(f"{setting.option}={setting.text}",), note=setting.note)
+        for setting in settings.options
     ]
 
 
@@ -408,14 +408,14 @@ class LaunchTarget:
     def of(cls, name: str, **hooks: Any) -> Self:
         """The tool of a row of the table with its functions; one without a draft is read alone."""
         row = tool_row(name)
-        known: dict[str, Any] = {
+        fields: dict[str, Any] = {
             **{key: row[key] for key in ("name", "title", "version")},
             **{key: tuple(filter(None, row[key].split("|"))) for key in _LISTS},
             "starts": partial(is_command, name),
             "is_of": partial(is_document, name),
             **({} if "draft" in hooks else {"honoured": changes_nothing}),
         }
-        return cls(**{**known, **hooks})
+        return cls(**{**fields, **hooks})
 
     @property
     def table(self) -> OptionTable:
@@ -452,18 +452,18 @@ class LaunchTarget:
             )
         name = job.profile.name
         *others, last = self.profiles or ("",)
-        own = f"{', '.join(others)} or {last}" if others else last
-        is_own = name in self.profiles or self.is_of_release(job.profile)
-        if self.profiles and not is_own:
+        profile_names = f"{', '.join(others)} or {last}" if others else last
+        is_supported = name in self.profiles or self.is_of_release(job.profile)
+        if self.profiles and not is_supported:
             raise LaunchError(
-                f"The plan is for {name}; {self.title} is predicted as {own}: "
+                f"The plan is for {name}; {self.title} is predicted as {profile_names}: "
                 "search with that --framework or --engine, or choose another target."
             )
         settings = self.settings(job)
         draft = self.draft(job, settings)
         self._refuse_other_layout((*settings.unexpressed, *draft.unexpressed))
-        known = name in (*self.profiles, *self.nearest)
-        notes = () if known else (f"Times and memory are predicted as for {name}.",)
+        is_exact = name in (*self.profiles, *self.nearest)
+        notes = () if is_exact else (f"Times and memory are predicted as for {name}.",)
         return replace(
             draft,
             unexpressed=(*settings.unexpressed, *draft.unexpressed),
@@ -493,9 +493,9 @@ class LaunchTarget:
 
     def reading(self, command: ParsedCommand) -> OptionReader:
         """A command or document of a user as the table reads it."""
-        whole = self.complete(command)
+        completed = self.complete(command)
         return OptionReader.of(
-            whole if self.inherits else without_nulls(whole, self.table), self.table
+            completed if self.inherits else without_nulls(completed, self.table), self.table
         )
 
     def read(self, command: ParsedCommand) -> LaunchSettings:
@@ -508,12 +508,12 @@ class LaunchTarget:
 
 def option_texts(reading: OptionReader, tool: str, workload: str = "train") -> SettingsBuilder:
     """What the rows of a target tell; of a value without an option with a note that is told."""
-    found = SettingsBuilder(values={**parse_parameters(reading.meanings, workload)})
-    for name in found.values:
+    settings = SettingsBuilder(values={**parse_parameters(reading.meanings, workload)})
+    for name in settings.values:
         meaning = reading.meanings[name]
         if meaning.note:
-            found.defaults[name] = f"{meaning.value}, {tool}'s default"
-    return found
+            settings.defaults[name] = f"{meaning.value}, {tool}'s default"
+    return settings
 
 
 def open_counts(
@@ -577,38 +577,40 @@ def fill(template: Sequence[str], values: Values, blank_lines: int = 1) -> str:
 
 
 def _lines(template: Sequence[str], values: Values) -> Iterator[str]:
-    at = 0
-    while at < len(template):
-        line = template[at]
+    index = 0
+    while index < len(template):
+        line = template[index]
         if line.startswith("%"):
-            other, end = _branches(template, at)
+            else_index, end = _branches(template, index)
             word, name = line[1:].split()
             value = values[name]
             if word == "each":
-                for each in value if isinstance(value, Sequence) else ():
-                    own = each if isinstance(each, Mapping) else {}
-                    yield from _lines(template[at + 1 : end], {**values, **own})
+                for entry in value if isinstance(value, Sequence) else ():
+                    entry_values = entry if isinstance(entry, Mapping) else {}
+                    yield from _lines(template[index + 1 : end], {**values, **entry_values})
             else:
-                kept = template[at + 1 : other] if value else template[other + 1 : end]
-                yield from _lines(kept, values)
-            at = end
+                branch = (
+                    template[index + 1 : else_index] if value else template[else_index + 1 : end]
+                )
+                yield from _lines(branch, values)
+            index = end
         elif (match := _PLACEHOLDER_LINE.fullmatch(line)) and not isinstance(values[match[2]], str):
             value = values[match[2]]
-            several = value if isinstance(value, Sequence) else (value,)
-            yield from (f"{match[1]}{one}" if one else "" for one in several)
+            parts = value if isinstance(value, Sequence) else (value,)
+            yield from (f"{match[1]}{part}" if part else "" for part in parts)
         else:
             yield _HOLE.sub(lambda hole: str(values[hole[1]]), line)
-        at += 1
+        index += 1
 
 
 def _branches(template: Sequence[str], start: int) -> tuple[int, int]:
     """The lines of ``%else``, or of the end without one, and of ``%end``."""
-    depth, other = 0, 0
-    for at in range(start, len(template)):
-        word = template[at].split(" ")[0]
+    depth, else_index = 0, 0
+    for index in range(start, len(template)):
+        word = template[index].split(" ")[0]
         depth += (word in ("%if", "%each")) - (word == "%end")
         if word == "%else" and depth == 1:
-            other = at
+            else_index = index
         if not depth:
-            return other or at, at
+            return else_index or index, index
     raise ValueError(f"{template[start]} has no %end.")

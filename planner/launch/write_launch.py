@@ -88,11 +88,14 @@ def launch_of(request: Request, target: str, wrapper: str) -> WrittenLaunch:
             f"No launch file of {job['training_objective']} is written: start from one of yours, "
             "`planner estimate --from FILE --write`."
         )
-    usual = str(getattr(job.profile, "expert_adapters", "none"))
-    if tool.name not in _OF_PEFT and (job["expert_adapters"] or usual) != usual:
+    default_adapters = str(getattr(job.profile, "expert_adapters", "none"))
+    if (
+        tool.name not in _OF_PEFT
+        and (job["expert_adapters"] or default_adapters) != default_adapters
+    ):
         raise LaunchError(
             f"{tool.title}: expert_adapters {job['expert_adapters']} is not written, its own is "
-            f"{usual}: leave it out, or start from a file of yours."
+            f"{default_adapters}: leave it out, or start from a file of yours."
         )
     draft = tool.drafted(job)
     if not draft.processes:  # it writes whole documents, which need nothing around them
@@ -119,12 +122,12 @@ def for_target(request: Request, target: str) -> Request:
     if request.workload not in tool.workloads:
         return request
     if getattr(request, kind) is None and request.space is None and profiles:
-        several = profiles if len(profiles) > 1 else profiles[0]
+        profile_names = profiles if len(profiles) > 1 else profiles[0]
         is_framework = kind == "framework"
         request = (
-            replace(request, framework=several)
+            replace(request, framework=profile_names)
             if is_framework
-            else replace(request, engine=several)
+            else replace(request, engine=profile_names)
         )
     request = tool.narrowed(request)
     return replace(request, settings={**request.settings, **_values_with_options(request, tool)})
@@ -132,16 +135,18 @@ def for_target(request: Request, target: str) -> Request:
 
 def _values_with_options(request: Request, tool: LaunchTarget) -> dict[str, list[str | float]]:
     """Of each parameter of which the target cannot express some values, the others."""
-    found = {}
-    meshes = [each.mesh for each in make_plan(request).problem.sources if each.mesh is not None]
+    expressible = {}
+    meshes = [
+        source.mesh for source in make_plan(request).problem.sources if source.mesh is not None
+    ]
     names = {*tool.table.parameters}.intersection(*(mesh.kind.names() for mesh in meshes))
     for name in sorted(names):
         numbers = {float(number) for mesh in meshes for number in mesh.values(name)}
         values = [format_value(name, number) for number in sorted(numbers)]
         expressed = [value for value in values if tool.table.can_say(name, value)]
         if 0 < len(expressed) < len(values):
-            found[name] = expressed
-    return found
+            expressible[name] = expressed
+    return expressible
 
 
 def translate_request(request: Request, target: str) -> Request:
@@ -157,23 +162,25 @@ def translate_request(request: Request, target: str) -> Request:
     plan = make_single_plan(request)
     evaluation = evaluate(plan)
     job = LaunchJob.of_plan(plan, evaluation)
-    own = job.profile
-    is_its = own.name in profiles or tool.is_of_release(own)
-    if is_its or not profiles or request.workload not in tool.workloads:
+    job_profile = job.profile
+    is_same = job_profile.name in profiles or tool.is_of_release(job_profile)
+    if is_same or not profiles or request.workload not in tool.workloads:
         return request
     if kind == "engine":
         return replace(request, engine=profiles[0], engine_version=None)
     profile = Catalogue(request.specs).load_framework(profiles[0]).spec
     configurations = evaluation.candidates.configurations
-    asked = unsupported(cast(TrainingConfigurations, configurations), profile)
-    lacking = {name for name, where in asked.items() if np.any(where)}
+    unsupported_parameters = unsupported(cast(TrainingConfigurations, configurations), profile)
+    unsupported_names = {name for name, where in unsupported_parameters.items() if np.any(where)}
     settings, stage = dict(request.settings), int(job["zero_stage"] or 0)
     stages = profile.zero_stages
     if int(job["pipeline_parallel"]) > 1 and profile.pipeline_parallel:
         stages = profile.pipeline_zero_stages
-    if "zero_stage" in lacking:
-        settings["zero_stage"] = min((one for one in stages if one > stage), default=max(stages))
-    for name in lacking.intersection(terms_about("tuning")):
+    if "zero_stage" in unsupported_names:
+        settings["zero_stage"] = min(
+            (stage_option for stage_option in stages if stage_option > stage), default=max(stages)
+        )
+    for name in unsupported_names.intersection(terms_about("tuning")):
         settings.pop(name, None)
     return replace(request, framework=profiles[0], settings=settings)
 
@@ -188,12 +195,12 @@ def save_launch(folder: Path, launch: WrittenLaunch) -> tuple[Path, ...]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        known = {
+        written = {
             name: digest
             for name, digest in written_files(folder).items()
             if not Path(name).is_absolute() and ".." not in Path(name).parts
         }
-        _refuse_others(folder, launch.files, known)
+        _refuse_others(folder, launch.files, written)
         for file in launch.files:
             _write(folder / file.name, file)
         manifest = {
@@ -209,9 +216,9 @@ def save_launch(folder: Path, launch: WrittenLaunch) -> tuple[Path, ...]:
         )
     except OSError as error:
         raise OutputError(f"{folder}: cannot be written ({error.strerror or error}).") from error
-    for name in set(known) - {file.name for file in launch.files}:
+    for name in set(written) - {file.name for file in launch.files}:
         path = folder / name
-        if os.path.isfile(path) and _digest(_text(path)) == known[name]:
+        if os.path.isfile(path) and _digest(_text(path)) == written[name]:
             path.unlink()
     return tuple(folder / file.name for file in launch.files)
 
@@ -224,14 +231,16 @@ def _write(path: Path, file: LaunchOutputFile) -> None:
         path.chmod(path.stat().st_mode | 0o111)
 
 
-def _refuse_others(folder: Path, files: Sequence[LaunchOutputFile], known: dict[str, str]) -> None:
+def _refuse_others(
+    folder: Path, files: Sequence[LaunchOutputFile], written: dict[str, str]
+) -> None:
     """Refuse to replace what the user wrote or changed."""
     for file in files:
         path = folder / file.name
         if not os.path.exists(path):
             continue
         text = _text(path)
-        if text != file.text and known.get(file.name) != _digest(text):
+        if text != file.text and written.get(file.name) != _digest(text):
             raise OutputError(
                 f"{path}: was changed since planner wrote it: nothing is written. Move it, or give "
                 "another --output."
@@ -251,7 +260,7 @@ def _digest(text: str) -> str:
 
 
 def settings_of_plan_file(
-    path: Path, wanted: Iterable[str]
+    path: Path, names: Iterable[str]
 ) -> tuple[Mapping[str, object], list[str]]:
     """What the plan beside a file of planner says of what the file leaves open.
 
@@ -264,10 +273,10 @@ def settings_of_plan_file(
         plan = None
     if plan is None:
         return {}, []
-    known = {**plan.answers, **plan.parameters}
-    found = {name: known[name] for name in wanted if known.get(name)}
-    words = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in found.items())
-    return found, [f"As {PLAN_FILE} beside it says: {words}."] if found else []
+    values = {**plan.answers, **plan.parameters}
+    settings = {name: values[name] for name in names if values.get(name)}
+    label = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in settings.items())
+    return settings, [f"As {PLAN_FILE} beside it says: {label}."] if settings else []
 
 
 def written_files(folder: Path) -> dict[str, str]:
@@ -321,13 +330,13 @@ def environment_of(
     .. [1] PyTorch, "CUDA semantics", memory management: segments that grow leave no gaps.
     .. [2] PyTorch, torchrun: OMP_NUM_THREADS is 1 for each of several processes of a node.
     """
-    own = [
+    target_variables = [
         EnvironmentDefault(name=name, text=text, reason=_REASONS.get(name, _OF_TARGET))
         for name, text in process.environment.items()
     ]
-    taken = set(process.environment)
-    found = [*_allocator(target, job), *_threads(job, process)]
-    return (*own, *(one for one in found if one.name not in taken))
+    set_names = set(process.environment)
+    defaults = [*_allocator(target, job), *_threads(job, process)]
+    return (*target_variables, *(default for default in defaults if default.name not in set_names))
 
 
 def fabric(job: LaunchJob) -> tuple[str, ...]:
@@ -395,7 +404,7 @@ def one_line(text: str) -> str:
 
 def comment(lines: Iterable[str]) -> list[str]:
     """Lines of a comment of a shell or of YAML, folded; an empty one stays."""
-    found = []
+    comment_lines = []
     for line in lines:
         indent = " " * (len(line) - len(line.lstrip(" ")))
         folded = wrap(
@@ -406,8 +415,8 @@ def comment(lines: Iterable[str]) -> list[str]:
             break_long_words=False,
             break_on_hyphens=False,
         )
-        found += [f"# {part}" for part in folded] or ["#"]
-    return found
+        comment_lines += [f"# {part}" for part in folded] or ["#"]
+    return comment_lines
 
 
 def heading(
@@ -415,12 +424,12 @@ def heading(
     job: LaunchJob,
     draft: LaunchDraft,
     processes: Sequence[Process],
-    how: Sequence[str],
-    also: Sequence[str] = (),
+    start_lines: Sequence[str],
+    extra: Sequence[str] = (),
 ) -> list[str]:
     """Comment lines: the plan, what was predicted, what is not said here, what the user does.
 
-    ``how`` says how the file is started, ``also`` what else it asks of the user.
+    ``start_lines`` says how the file is started, ``extra`` what else it asks of the user.
     """
     lines = [
         f"{job.model.name} on {format_count(job.num_gpus)} x {job.gpu.name}, started by "
@@ -434,27 +443,27 @@ def heading(
     lines += _part("Left to you or the framework", map(str, draft.left))
     notes = (*draft.notes, *(note for process in processes for note in process.notes))
     lines += _part("Notes", dict.fromkeys(notes))
-    asked = [
-        f"{one.name}: {one.meaning}"
-        + ("" if one.default is None else f" ({one.default} by default)")
-        for one in variables_of(processes)
+    variables = [
+        f"{variable.name}: {variable.meaning}"
+        + ("" if variable.default is None else f" ({variable.default} by default)")
+        for variable in variables_of(processes)
     ]
-    lines += _part("What you set", [*asked, *also])
-    lines += ["", *how] if how else []
+    lines += _part("What you set", [*variables, *extra])
+    lines += ["", *start_lines] if start_lines else []
     return comment(lines)
 
 
 def variables_of(processes: Iterable[Process]) -> tuple[ShellVariable, ...]:
     """What only the user knows, each once."""
-    found: dict[str, ShellVariable] = {}
+    variables: dict[str, ShellVariable] = {}
     for process in processes:
         for argument in (
             *process.launcher_arguments, *process.arguments, *process.follower_arguments,
         ):  # fmt: skip
-            for each in argument.words:
-                if isinstance(each, ShellVariable) and not is_set_by_wrapper(each.name):
-                    found.setdefault(each.name, each)
-    return tuple(found.values())
+            for word in argument.words:
+                if isinstance(word, ShellVariable) and not is_set_by_wrapper(word.name):
+                    variables.setdefault(word.name, word)
+    return tuple(variables.values())
 
 
 def is_set_by_wrapper(name: str) -> bool:
@@ -469,13 +478,13 @@ def _part(title: str, lines: Iterable[str]) -> list[str]:
 
 
 def _settings(job: LaunchJob) -> str:
-    usual = plain_values(job.workload)
-    said = (
+    defaults = plain_values(job.workload)
+    settings = (
         f"{name}={_word(value)}"
         for name, value in job.pinned.parameters.items()
-        if value is not None and value != usual.get(name)
+        if value is not None and value != defaults.get(name)
     )
-    return " ".join(said)
+    return " ".join(settings)
 
 
 def _word(value: object) -> str:
@@ -487,23 +496,23 @@ def _word(value: object) -> str:
 def _numbers(job: LaunchJob) -> list[str]:
     terms = terms_of(job.workload, "result")
     numbers = []
-    most = float(job.gpu.allocatable_memory / GIB)
+    capacity_gib = float(job.gpu.allocatable_memory / GIB)
     for name in (row["result"] for row in _PREDICTED if row["workload"] == job.workload):
         term = terms.get(name)
         if term is None:
             continue
         suffix = _SUFFIXES.get(term.unit, "")
         scale = _SCALES.get(suffix, 1.0)
-        value, low, high = (job.row.get(f"{name}{end}{suffix}") for end in ("", "_low", "_high"))
+        value, low, high = (job.row.get(f"{name}{part}{suffix}") for part in ("", "_low", "_high"))
         if value is None:
             continue
-        words = f"{name}: {format_limit(float(value) * scale, term.type)}"
+        text = f"{name}: {format_limit(float(value) * scale, term.type)}"
         if name == _MEMORY:
-            words += f" of {format_limit(most * GIB, term.type)}"
-        if low is not None and high is not None and not (name == _MEMORY and high > most):
-            ends = (format_limit(float(end) * scale, term.type) for end in (low, high))
-            words += f" ({' to '.join(ends)})"
-        numbers.append(words)
+            text += f" of {format_limit(capacity_gib * GIB, term.type)}"
+        if low is not None and high is not None and not (name == _MEMORY and high > capacity_gib):
+            bounds = (format_limit(float(bound) * scale, term.type) for bound in (low, high))
+            text += f" ({' to '.join(bounds)})"
+        numbers.append(text)
     chance = fit_probability(job.row)
     if math.isfinite(chance):
         numbers.append(f"it fits, {percent(chance)} likely")

@@ -207,7 +207,7 @@ def test_workers_of_one_kind_are_served_by_others_like_them(planner, tmp_path) -
     planner("launch", "vllm", *asked, "--output", folder, "--quiet")
     alone = planner("estimate", "--from", folder / "decode.sh", "--gpu", "h100")
     assert alone.exit_code == 0
-    assert "starts the decode workers alone" in alone.out
+    assert "starts decode workers only" in alone.out
     whole = planner("estimate", "--from", folder)
     assert whole.exit_code == 0
     assert "on 4 x h100" in whole.out

@@ -19,13 +19,13 @@ def wrapper_of(
     Raises LaunchError if there is none of that name, or no longer.
     """
     if name not in WRAPPERS:
-        known = ", ".join(WRAPPERS)
-        refuse_removed_name(name, name, f"Choose one of: {known}.")
+        names = ", ".join(WRAPPERS)
+        refuse_removed_name(name, name, f"Choose one of: {names}.")
         raise LaunchError(
-            f"{name} is not a known wrapper.{did_you_mean(name, WRAPPERS)} There are: {known}."
+            f"{name} is not a known wrapper.{did_you_mean(name, WRAPPERS)} There are: {names}."
         )
     module, function = ("kubernetes", "kserve_wrapped") if name == "kserve" else (name, "wrapped")
-    found: Callable[[LaunchTarget, LaunchJob, LaunchDraft], tuple[LaunchOutputFile, ...]] = getattr(
+    wrap: Callable[[LaunchTarget, LaunchJob, LaunchDraft], tuple[LaunchOutputFile, ...]] = getattr(
         import_module(f"{__name__}.{module}"), function
     )
-    return found
+    return wrap

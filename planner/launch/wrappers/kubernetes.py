@@ -76,11 +76,11 @@ def image_of(target: LaunchTarget, job: LaunchJob, process: Process) -> str:
     first = next((word for argument in process.arguments for word in argument.words), "")
     if isinstance(first, str) and first in _PROGRAMS:
         return _PROGRAMS[first]
-    known = (_AMD_IMAGES if job.gpu.vendor == "AMD" else _IMAGES).get(target.name)
+    image = (_AMD_IMAGES if job.gpu.vendor == "AMD" else _IMAGES).get(target.name)
     version = _VERSION.search(target.version)
-    if known is None or version is None:
+    if image is None or version is None:
         return f"<image with {target.version}>"
-    return known.format(version[0])
+    return image.format(version[0])
 
 
 def pod_script(
@@ -88,13 +88,13 @@ def pod_script(
     job: LaunchJob,
     draft: LaunchDraft,
     process: Process,
-    given: Mapping[str, str],
+    variables: Mapping[str, str],
     links: tuple[PlacedProcess, ...],
     names: Mapping[str, str],
 ) -> str:
     """What ``bash -c`` runs in a pod.
 
-    ``given`` are variables with the shell's words for them: the place in the job. ``links`` are
+    ``variables`` are variables with the shell's words for them: the place in the job. ``links`` are
     the copies that the process reaches, ``names`` how the cluster calls their processes.
     """
     reached: list[dict[str, Value]] = []
@@ -119,7 +119,7 @@ def pod_script(
         "several_nodes": process.num_nodes > 1,
         "num_nodes": process.num_nodes,
         "master_port": MASTER_PORT,
-        "given": [f"export {name}={word}" for name, word in given.items()],
+        "given": [f"export {name}={word}" for name, word in variables.items()],
         "port": process.port,
         "links": reached,
         "arguments": arguments_lines(process),
@@ -150,24 +150,32 @@ def wrapped(
         return (manifest, *benchmark(target, job, draft))
     steps = (
         # Its settings are objects of their own, so that neither file changes the other's.
-        Manifest(target, job, LaunchDraft(processes=(one,), files=draft.files), part=f"-{one.name}")
-        for one in draft.benchmark
+        Manifest(
+            target,
+            job,
+            LaunchDraft(processes=(process,), files=draft.files),
+            part=f"-{process.name}",
+        )
+        for process in draft.benchmark
     )
-    return (manifest, *(_file(one, is_benchmark=True) for one in steps))
+    return (
+        manifest,
+        *(_file(benchmark_manifest, is_benchmark=True) for benchmark_manifest in steps),
+    )
 
 
 def _file(manifest: Manifest, *, is_benchmark: bool) -> LaunchOutputFile:
     target, job, draft = manifest.target, manifest.job, manifest.draft
     names = [process.name for process in draft.processes]
     name = f"{names[0] if len(names) == 1 else 'launch'}.yaml"
-    how = [*([SOME_STEPS] if is_benchmark else []), f"  kubectl apply -f {name}"]
+    start_lines = [*([SOME_STEPS] if is_benchmark else []), f"  kubectl apply -f {name}"]
     ports = [one for one in draft.processes if one.port]
     if draft.benchmark and ports:
         last = ports[-1]
         service = f"service/{manifest.name_of(last)}"
-        how.append(f"  kubectl port-forward {service} {last.port}  # for the benchmark")
-    told = LaunchDraft(processes=()) if is_benchmark else draft
-    head = heading(target, job, told, draft.processes, how, manifest.user_steps())
+        start_lines.append(f"  kubectl port-forward {service} {last.port}  # for the benchmark")
+    shown_draft = LaunchDraft(processes=()) if is_benchmark else draft
+    head = heading(target, job, shown_draft, draft.processes, start_lines, manifest.user_steps())
     text = "\n".join(head) + "\n" + manifest.text()
     start = f"kubectl apply -f {name}"
     meaning = MEASURES if is_benchmark else "everything that the cluster needs"
@@ -192,21 +200,21 @@ class Manifest:
 
     def user_steps(self) -> list[str]:
         """What the user does to the file and the cluster before it can run."""
-        values = [one.name for one in variables_of(self.draft.processes)]
-        found = []
+        values = [variable.name for variable in variables_of(self.draft.processes)]
+        steps = []
         if values:
-            found.append(f"these values: in the ConfigMap {self.shared}-settings below")
-        found += self._images()
+            steps.append(f"these values: in the ConfigMap {self.shared}-settings below")
+        steps += self._images()
         if self.job.is_training:
-            found.append(
+            steps.append(
                 f"a PersistentVolumeClaim `data` with data and checkpoints, seen at {CLAIM}"
             )
         if self.job.num_nodes > 1:
-            found.append("the resource of your network, such as rdma/hca, beside that of the GPUs")
+            steps.append("the resource of your network, such as rdma/hca, beside that of the GPUs")
         if self._secrets():
             names = ", ".join(self._secrets())
-            found.append(f"the Secret {self.stem}-secrets, where it is needed: {names}")
-        return found
+            steps.append(f"the Secret {self.stem}-secrets, where it is needed: {names}")
+        return steps
 
     def _images(self) -> list[str]:
         """What is said of images that no registry has under the name written here."""
@@ -225,29 +233,33 @@ class Manifest:
 
     def settings(self) -> list[Object]:
         """What the user sets, and the files beside the commands."""
-        asked = variables_of(self.draft.processes)
-        plain = {one.name: one.default or "" for one in asked if not _SECRET.fullmatch(one.name)}
+        variables = variables_of(self.draft.processes)
+        public_values = {
+            variable.name: variable.default or ""
+            for variable in variables
+            if not _SECRET.fullmatch(variable.name)
+        }
         files = {file.name.replace("/", "."): file.text for file in self.draft.files}
-        parts = (("settings", plain), ("files", files))
+        config_maps = (("settings", public_values), ("files", files))
         labels = {"app.kubernetes.io/part-of": self.stem}
         return [
             {
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
-                "metadata": {"name": f"{self.shared}-{end}", "labels": labels},
+                "metadata": {"name": f"{self.shared}-{suffix}", "labels": labels},
                 "data": data,
             }
-            for end, data in parts
+            for suffix, data in config_maps
             if data
         ]
 
     def pod(
-        self, process: Process, given: Mapping[str, str], *, answers: bool, container: str = ""
+        self, process: Process, variables: Mapping[str, str], *, answers: bool, container: str = ""
     ) -> list[str]:
         """The lines of a pod that runs a process; ``answers`` requests of others."""
-        names = {one.name: self.name_of(one) for one in self.draft.processes}
+        names = {other.name: self.name_of(other) for other in self.draft.processes}
         links = tuple(reaches(process, self.places))
-        script = pod_script(self.target, self.job, self.draft, process, given, links, names)
+        script = pod_script(self.target, self.job, self.draft, process, variables, links, names)
         files = [
             {"key": file.name.replace("/", "."), "path": file.name} for file in self.draft.files
         ]
@@ -257,7 +269,9 @@ class Manifest:
             "image": yaml_scalar(image_of(self.target, self.job, process)),
             "script": _lines(args=[script]),
             "environment": _lines(env=self._environment(process)),
-            "has_settings": any(not _SECRET.fullmatch(one.name) for one in variables_of([process])),
+            "has_settings": any(
+                not _SECRET.fullmatch(variable.name) for variable in variables_of([process])
+            ),
             "shared": self.shared,
             "port": port,
             # Of these ``/health`` tells that they serve.
@@ -274,31 +288,33 @@ class Manifest:
     def _of(self, process: Process) -> str:
         """The object of a process: a job whose pods know their number, copies of one pod, or of a
         group of pods, one for each node; and the service before it."""
-        several, name = process.num_nodes > 1, self.name_of(process)
-        if several and runs_by_rank(process):
+        has_several_nodes, name = process.num_nodes > 1, self.name_of(process)
+        if has_several_nodes and runs_by_rank(process):
             raise LaunchError(
                 f"{process.launcher} starts ranks on other nodes itself, which pods do not let it: "
                 "choose --wrapper slurm, or a plan of one node."
             )
         is_training = self.job.is_training
-        is_group, counts = several and not is_training, uses(process, "COPY")
-        reached = (place for one in self.draft.processes for place in reaches(one, self.places))
+        is_group, counts = has_several_nodes and not is_training, uses(process, "COPY")
+        reached = (place for other in self.draft.processes for place in reaches(other, self.places))
         is_named = not (is_training or is_group) and (
             counts or any(place.process is process for place in reached)
         )
         version, kind = "apps/v1", "StatefulSet" if is_named else "Deployment"
-        service, given = name if process.port else "", dict[str, str]()
+        service, variables = name if process.port else "", dict[str, str]()
         if is_training:
-            version, kind, service = "batch/v1", "Job", name if several else ""
+            version, kind, service = "batch/v1", "Job", name if has_several_nodes else ""
             index = '"$JOB_COMPLETION_INDEX"'
-            given = {"NODE_RANK": index, "MASTER_ADDR": f"{name}-0.{name}"} if several else {}
+            variables = (
+                {"NODE_RANK": index, "MASTER_ADDR": f"{name}-0.{name}"} if has_several_nodes else {}
+            )
         elif is_group:
             version, kind = "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"
-            given = {"NODE_RANK": '"$LWS_WORKER_INDEX"', "MASTER_ADDR": '"$LWS_LEADER_ADDRESS"'}
+            variables = {"NODE_RANK": '"$LWS_WORKER_INDEX"', "MASTER_ADDR": '"$LWS_LEADER_ADDRESS"'}
             # The set makes a service of its own name itself.
             service = f"{name}-http" if process.port else ""
         elif counts:
-            given = {"COPY": '"${HOSTNAME##*-}"'}
+            variables = {"COPY": '"${HOSTNAME##*-}"'}
         # An interruption fails the pods of all nodes.
         failures = math.ceil(2 * float(self.job["interruptions"] or 0)) + 3
         values: dict[str, Value] = {
@@ -314,16 +330,16 @@ class Manifest:
             "is_group": is_group,
             "is_named": is_named,
             "failures": process.num_nodes * failures,
-            "several_nodes": several,
+            "several_nodes": has_several_nodes,
             "num_nodes": process.num_nodes,
             "copies": process.copies,
-            "pod": self.pod(process, given, answers=not is_training),
-            "worker": self.pod(process, given, answers=False) if is_group else (),
+            "pod": self.pod(process, variables, answers=not is_training),
+            "worker": self.pod(process, variables, answers=False) if is_group else (),
         }
         return filled("kubernetes.yaml", values, blank_lines=_EVERY_BLANK)
 
     def _environment(self, process: Process) -> list[Object]:
-        found: list[Object] = [
+        entries: list[Object] = [
             {"name": name, "valueFrom": {"secretKeyRef": {
                 "name": f"{self.stem}-secrets", "key": name, "optional": name == _HUB_TOKEN}}}
             for name in self._secrets()
@@ -335,19 +351,19 @@ class Manifest:
         }
         for name, path in fields.items():
             if path:
-                found.append({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
-        return found
+                entries.append({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
+        return entries
 
     def _secrets(self) -> list[str]:
-        names = [one.name for one in variables_of(self.draft.processes)]
+        names = [variable.name for variable in variables_of(self.draft.processes)]
         hub = [_HUB_TOKEN] if self.job.hub_name and not self.job.is_training else []
         return list(dict.fromkeys([*hub, *(name for name in names if _SECRET.fullmatch(name))]))
 
 
 def _lines(**parts: object) -> list[str]:
     """Keys of YAML with what is in them; those of nothing are left out."""
-    found = {key: value for key, value in parts.items() if value}
-    return yaml_text(found, list_by="").split("\n")[:-1] if found else []
+    present = {key: value for key, value in parts.items() if value}
+    return yaml_text(present, list_by="").split("\n")[:-1] if present else []
 
 
 def _on_claim(process: Process) -> Process:
@@ -386,14 +402,14 @@ def kserve_wrapped(
     Raises LaunchError if the plan trains, or its servers are of several kinds or nodes.
     """
     process = _server(job, draft)
-    alone = LaunchDraft(
+    server_draft = LaunchDraft(
         processes=(process,), files=draft.files, unexpressed=draft.unexpressed, left=draft.left,
         notes=draft.notes,
     )  # fmt: skip
-    manifest = Manifest(target, job, alone)
+    manifest = Manifest(target, job, server_draft)
     name = f"{process.name}.yaml"
     head = heading(
-        target, job, alone, [process], [f"  kubectl apply -f {name}"], manifest.user_steps()
+        target, job, server_draft, [process], [f"  kubectl apply -f {name}"], manifest.user_steps()
     )
     values: dict[str, Value] = {
         "name": manifest.name_of(process),

@@ -41,22 +41,25 @@ _SPECIAL = str.maketrans({char: "\\" + char for char in '\\"$`}'})
 def exports(assumed: Iterable[EnvironmentDefault]) -> list[str]:
     """The environment, each variable below its reason."""
     lines = []
-    for one in assumed:
-        value = f'"{one.text}"' if one.is_shell else shell_word(one.text)
-        lines += [*comment([one.reason]), f"export {one.name}={value}"]
+    for default in assumed:
+        value = f'"{default.text}"' if default.is_shell else shell_word(default.text)
+        lines += [*comment([default.reason]), f"export {default.name}={value}"]
     return lines
 
 
 def check_user_variables(processes: Iterable[Process]) -> list[str]:
     """Lines that end the script where the user did not set what only he knows."""
     lines = []
-    for one in variables_of(processes):
-        if one.default is None:
-            lines.append(f': "${{{one.name}:?{_in_quotes(one.meaning)}}}"')
-        elif "'" in one.default:  # bash looks for its pair within "${NAME:=...}"
-            lines.append(f'[[ -n "${{{one.name}:-}}" ]] || {one.name}={shell_word(one.default)}')
+    for variable in variables_of(processes):
+        if variable.default is None:
+            lines.append(f': "${{{variable.name}:?{_in_quotes(variable.meaning)}}}"')
+        elif "'" in variable.default:  # bash looks for its pair within "${NAME:=...}"
+            lines.append(
+                f'[[ -n "${{{variable.name}:-}}" ]] || '
+                f"{variable.name}={shell_word(variable.default)}"
+            )
         else:
-            lines.append(f': "${{{one.name}:={_in_quotes(one.default)}}}"')
+            lines.append(f': "${{{variable.name}:={_in_quotes(variable.default)}}}"')
     return lines
 
 
@@ -74,8 +77,8 @@ def arguments_lines(process: Process) -> list[str]:
     lines = array(process.arguments)
     if has_followers(process):
         # An array of its own, so that readers of the script know the first one for certain.
-        more = [f"  {line}" for line in array(process.follower_arguments, _LATER)]
-        lines += [f"{_LATER}=()", 'if [[ "$NODE_RANK" != 0 ]]; then', *more, "fi"]
+        follower_lines = [f"  {line}" for line in array(process.follower_arguments, _LATER)]
+        lines += [f"{_LATER}=()", 'if [[ "$NODE_RANK" != 0 ]]; then', *follower_lines, "fi"]
     return lines
 
 
@@ -143,32 +146,36 @@ def expanded(word: str | ShellVariable) -> str:
 
 def uses(process: Process, *names: str) -> bool:
     """Whether a word of its arguments is one of these variables."""
-    every = (*process.launcher_arguments, *process.arguments, *process.follower_arguments)
+    all_arguments = (*process.launcher_arguments, *process.arguments, *process.follower_arguments)
     return any(
         isinstance(word, ShellVariable) and word.name in names
-        for one in every
-        for word in one.words
+        for argument in all_arguments
+        for word in argument.words
     )
 
 
 def _launcher(process: Process) -> list[str]:
     nodes, gpus = process.num_nodes, process.gpus_per_node
-    several = nodes > 1
+    has_several_nodes = nodes > 1
     if process.launcher == "accelerate":
         words = ["accelerate", "launch", "--num_machines", str(nodes)]
         words += ["--num_processes", str(nodes * gpus)]
-        place = ["--machine_rank", '"$NODE_RANK"', "--main_process_ip", '"$MASTER_ADDR"']
-        return [*words, *place, "--main_process_port", '"$MASTER_PORT"'] if several else words
-    if process.launcher == "deepspeed" and not several:
+        rank_arguments = ["--machine_rank", '"$NODE_RANK"', "--main_process_ip", '"$MASTER_ADDR"']
+        return (
+            [*words, *rank_arguments, "--main_process_port", '"$MASTER_PORT"']
+            if has_several_nodes
+            else words
+        )
+    if process.launcher == "deepspeed" and not has_several_nodes:
         return ["deepspeed", "--num_gpus", str(gpus)]
     if process.launcher in _BY_RANK:
         return ["mpirun", "-np", str(nodes * gpus)]
-    if not process.launcher or (process.launcher == "ray" and not several):
+    if not process.launcher or (process.launcher == "ray" and not has_several_nodes):
         return []
     if process.launcher == "ray":  # joins the nodes, and runs the command on the first alone
         words = ["ray", "symmetric-run", "--address", '"$MASTER_ADDR:$MASTER_PORT"']
         return [*words, "--min-nodes", str(nodes), "--"]
-    if not several:
+    if not has_several_nodes:
         return ["torchrun", "--standalone", "--nproc-per-node", str(gpus)]
     words = ["torchrun", "--nnodes", str(nodes), "--nproc-per-node", str(gpus)]
     words += ["--node-rank", '"$NODE_RANK"', "--master-addr", '"$MASTER_ADDR"']
@@ -210,20 +217,20 @@ def place_processes(processes: Sequence[Process], gpus_per_node: int) -> tuple[P
 
     What needs no GPU runs on the first node.
     """
-    found, node, gpu = list[PlacedProcess](), 0, 0
+    placed, node, gpu = list[PlacedProcess](), 0, 0
     for process in processes:
         for copy in range(process.copies):
             if not process.gpus_per_node:
-                found.append(PlacedProcess(process=process, copy=copy, node=0, gpu=0))
+                placed.append(PlacedProcess(process=process, copy=copy, node=0, gpu=0))
                 continue
             if gpu and (process.num_nodes > 1 or gpu + process.gpus_per_node > gpus_per_node):
                 node, gpu = node + 1, 0
-            found.append(PlacedProcess(process=process, copy=copy, node=node, gpu=gpu))
+            placed.append(PlacedProcess(process=process, copy=copy, node=node, gpu=gpu))
             if process.num_nodes > 1:
                 node += process.num_nodes
             else:
                 gpu += process.gpus_per_node
-    return tuple(found)
+    return tuple(placed)
 
 
 def num_nodes(places: Sequence[PlacedProcess]) -> int:
@@ -246,7 +253,7 @@ def wrapped(
     Raises LaunchError if a word cannot be written in a shell, or a launcher is unknown.
     """
     places = place_processes(draft.processes, job.cluster.gpus_per_node)
-    all_at_once = _start(draft, places)
+    start_scripts = _start(draft, places)
     scripts = [
         LaunchOutputFile(
             name=f"{process.name}.sh",
@@ -254,11 +261,11 @@ def wrapped(
             is_executable=True,
             meaning=f"starts {process.name} "
             + (f"on each of {process.num_nodes} nodes" if process.num_nodes > 1 else "on a node"),
-            start="" if all_at_once else "\n".join(_starts(process, job, places)),
+            start="" if start_scripts else "\n".join(_starts(process, job, places)),
         )
         for process in draft.processes
     ]
-    return (*all_at_once, *scripts, *draft.files, *benchmark(target, job, draft))
+    return (*start_scripts, *scripts, *draft.files, *benchmark(target, job, draft))
 
 
 def benchmark(
@@ -286,22 +293,24 @@ def _benchmark(
 
 def addresses(places: Sequence[PlacedProcess], reached: Sequence[PlacedProcess]) -> list[str]:
     """How processes reach each other: on this node, or where the user says that nodes are."""
-    several = num_nodes(places) > 1
-    nodes = dict.fromkeys(one.node for one in reached if several)
+    has_several_nodes = num_nodes(places) > 1
+    nodes = dict.fromkeys(copy_place.node for copy_place in reached if has_several_nodes)
     lines = [f': "${{NODE_{node}:?address of node {node}}}"' for node in nodes]
-    for one in (place for place in reached if place.port):
-        host, where = f"{one.stem}_HOST_{one.copy}", f"${{NODE_{one.node}}}"
-        lines.append(f': "${{{host}:={where if several else "127.0.0.1"}}}"')
-        lines.append(f': "${{{one.stem}_URL_{one.copy}:=http://${{{host}}}:{one.port}}}"')
+    for copy_place in (place for place in reached if place.port):
+        host, where = f"{copy_place.stem}_HOST_{copy_place.copy}", f"${{NODE_{copy_place.node}}}"
+        lines.append(f': "${{{host}:={where if has_several_nodes else "127.0.0.1"}}}"')
+        lines.append(
+            f': "${{{copy_place.stem}_URL_{copy_place.copy}:=http://${{{host}}}:{copy_place.port}}}"'
+        )
     return lines
 
 
-def reaches(process: Process, places: Sequence[PlacedProcess]) -> list[PlacedProcess]:
+def reaches(process: Process, placed_processes: Sequence[PlacedProcess]) -> list[PlacedProcess]:
     """The copies whose address a process names."""
     names = {getattr(word, "name", "") for argument in process.arguments for word in argument.words}
     return [
         place
-        for place in places
+        for place in placed_processes
         if {f"{place.stem}_{kind}_{place.copy}" for kind in ("URL", "HOST")} & names
     ]
 
@@ -316,7 +325,7 @@ def _text(
 ) -> str:
     """The script of a process that is started so; without places that of a benchmark."""
     gpus, of_node = process.gpus_per_node, job.cluster.gpus_per_node
-    is_one, here = process.num_nodes == 1, copies_here(process, of_node)
+    is_single_node, copies_on_node = process.num_nodes == 1, copies_here(process, of_node)
     values: dict[str, Value] = {
         "heading": heading(
             target, job, draft if places else LaunchDraft(processes=()), [process], how
@@ -325,20 +334,20 @@ def _text(
         "environment": exports(environment_of(target, job, process)),
         "asked": check_user_variables([process]),
         "links": addresses(places, reaches(process, places)),
-        "several_nodes": not is_one,
+        "several_nodes": not is_single_node,
         "num_nodes": process.num_nodes,
         "by_rank": runs_by_rank(process),
         "master_port": MASTER_PORT,
         "names_host": uses(process, "HOST_ADDRESS"),
-        "one_here": process.copies == 1 or not is_one,
+        "one_here": process.copies == 1 or not is_single_node,
         "several_copies": process.copies > 1,
-        "copies_here": process.copies > 1 and is_one,
+        "copies_here": process.copies > 1 and is_single_node,
         "copies": process.copies,
-        "here": here,
-        "fit": f"({of_node} - FIRST_GPU) / {gpus}" if gpus else str(here),
+        "here": copies_on_node,
+        "fit": f"({of_node} - FIRST_GPU) / {gpus}" if gpus else str(copies_on_node),
         "port": process.port,
         "gpus": gpus,
-        "has_neighbours": bool(gpus) and is_one and len(draft.processes) > 1,
+        "has_neighbours": bool(gpus) and is_single_node and len(draft.processes) > 1,
         "visible": visible_gpus(job),
         "arguments": arguments_lines(process),
         "command": command(process),
@@ -375,8 +384,8 @@ def _start(draft: LaunchDraft, places: Sequence[PlacedProcess]) -> tuple[LaunchO
 def _how(process: Process, job: LaunchJob, places: Sequence[PlacedProcess]) -> list[str]:
     if len(places) > process.copies and num_nodes(places) == 1:
         return [f"bash {START} starts it beside the others; FIRST_GPU says which GPUs are its."]
-    own = [place for place in places if place.process is process]
-    if process.num_nodes > 1 and not runs_by_rank(process) and len(own) == len(places) == 1:
+    own_places = [place for place in places if place.process is process]
+    if process.num_nodes > 1 and not runs_by_rank(process) and len(own_places) == len(places) == 1:
         return [
             f"Run it on each of {process.num_nodes} nodes, with the number of the node and the "
             "address of the first:",
@@ -384,7 +393,7 @@ def _how(process: Process, job: LaunchJob, places: Sequence[PlacedProcess]) -> l
         ]
     if num_nodes(places) == 1 or runs_by_rank(process):
         return [_by_hand(process, job)]
-    lines = [f"  {where}: {line}" for where, line in _on_nodes(own)]
+    lines = [f"  {where}: {line}" for where, line in _on_nodes(own_places)]
     more = ["  and so on"] if len(lines) > _MOST_SHOWN else []
     nodes = num_nodes(places)
     return [f"The plan has nodes 0 to {nodes - 1}; run it", *lines[:_MOST_SHOWN], *more]
@@ -392,41 +401,41 @@ def _how(process: Process, job: LaunchJob, places: Sequence[PlacedProcess]) -> l
 
 def _starts(process: Process, job: LaunchJob, places: Sequence[PlacedProcess]) -> list[str]:
     """The commands that start a process, each with the node that it is for."""
-    own = [place for place in places if place.process is process]
+    own_places = [place for place in places if place.process is process]
     by_hand = _by_hand(process, job).strip()
     if num_nodes(places) == 1 or runs_by_rank(process):
         return [by_hand]
-    if len(own) == len(places) == 1:
+    if len(own_places) == len(places) == 1:
         last = process.num_nodes - 1
         others = f"1 to {last} on the others" if last > 1 else "1 on the other"
         return [f"{by_hand}  # on the first node; NODE_RANK={others}"]
-    lines = [f"{line}  # {where}" for where, line in _on_nodes(own)]
+    lines = [f"{line}  # {where}" for where, line in _on_nodes(own_places)]
     more = [f"# and so on: {process.name}.sh says how"] if len(lines) > _MOST_SHOWN else []
     return [*lines[:_MOST_SHOWN], *more]
 
 
-def _on_nodes(own: Sequence[PlacedProcess]) -> Iterator[tuple[str, str]]:
+def _on_nodes(places: Sequence[PlacedProcess]) -> Iterator[tuple[str, str]]:
     """The command for each node of a process, or for each of its groups of nodes."""
     seen = set()
-    for one in own:
-        nodes, name = one.process.num_nodes, one.process.name
+    for place in places:
+        nodes, name = place.process.num_nodes, place.process.name
         if nodes > 1:
-            copy = f"COPY={one.copy} " * (one.process.copies > 1)
-            last = one.node + nodes - 1
+            copy = f"COPY={place.copy} " * (place.process.copies > 1)
+            last = place.node + nodes - 1
             yield (
-                f"on nodes {one.node} to {last}, NODE_RANK=0 to {nodes - 1}",
-                f"NODE_RANK=0 MASTER_ADDR=NODE_{one.node} {copy}bash {name}.sh",
+                f"on nodes {place.node} to {last}, NODE_RANK=0 to {nodes - 1}",
+                f"NODE_RANK=0 MASTER_ADDR=NODE_{place.node} {copy}bash {name}.sh",
             )
-        elif one.node not in seen:
-            first = f"FIRST_COPY={one.copy} " * (one.copy > 0)
-            gpu = f"FIRST_GPU={one.gpu} " * (one.gpu > 0)
-            yield f"on node {one.node}", f"{first}{gpu}bash {name}.sh"
-        seen.add(one.node)
+        elif place.node not in seen:
+            first = f"FIRST_COPY={place.copy} " * (place.copy > 0)
+            gpu = f"FIRST_GPU={place.gpu} " * (place.gpu > 0)
+            yield f"on node {place.node}", f"{first}{gpu}bash {name}.sh"
+        seen.add(place.node)
 
 
 def _by_hand(process: Process, job: LaunchJob) -> str:
     """The command that starts a script on the first node."""
-    several = process.num_nodes > 1 and not runs_by_rank(process)
+    has_several_nodes = process.num_nodes > 1 and not runs_by_rank(process)
     address = "MASTER_ADDR=$(hostname) " * (process.num_nodes > 1)
     first = "FIRST_COPY=0 " * (process.copies > copies_here(process, job.cluster.gpus_per_node))
-    return f"  {'NODE_RANK=0 ' * several}{address}{first}bash {process.name}.sh"
+    return f"  {'NODE_RANK=0 ' * has_several_nodes}{address}{first}bash {process.name}.sh"

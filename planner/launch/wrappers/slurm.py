@@ -58,8 +58,8 @@ def wrapped(
     if not job.is_training:
         return (batch, *draft.files, *benchmark(target, job, draft))
     steps = (
-        _batch(target, job, LaunchDraft(processes=(one,)), is_benchmark=True)
-        for one in draft.benchmark
+        _batch(target, job, LaunchDraft(processes=(process,)), is_benchmark=True)
+        for process in draft.benchmark
     )
     return (batch, *draft.files, *steps)
 
@@ -69,16 +69,16 @@ def _batch(
 ) -> LaunchOutputFile:
     """The batch script of all processes of a draft; a benchmark runs some steps of a training."""
     places = place_processes(draft.processes, job.cluster.gpus_per_node)
-    alone = draft.processes[0].name if len(draft.processes) == 1 else "launch"
-    name = f"{alone}.sbatch"
-    names = [one.name for one in variables_of(draft.processes)]
-    how = [SOME_STEPS] if is_benchmark else _checkpoints(job)
-    how = [f"Submit it from its folder: sbatch {name}", *how]
+    base_name = draft.processes[0].name if len(draft.processes) == 1 else "launch"
+    name = f"{base_name}.sbatch"
+    names = [variable.name for variable in variables_of(draft.processes)]
+    start_lines = [SOME_STEPS] if is_benchmark else _checkpoints(job)
+    start_lines = [f"Submit it from its folder: sbatch {name}", *start_lines]
     cores = () if _gpus_of_node(job, places) >= job.cluster.gpus_per_node else (_CORES,)
-    also = (*_ALSO, *cores)
+    user_settings = (*_ALSO, *cores)
     gpus = min(_gpus_of_node(job, places), job.cluster.gpus_per_node)
     days, why = _limit(job, is_benchmark=is_benchmark)
-    several = len(places) != 1
+    has_several_steps = len(places) != 1
     values: dict[str, Value] = {
         "name": re.sub(r"[^A-Za-z0-9._-]+", "-", job.model.name).strip("-").lower() or "planner",
         "nodes": num_nodes(places),
@@ -87,7 +87,7 @@ def _batch(
         "limit": "" if days is None else time_limit(days),
         "limit_is": why,
         "goes_on": job.is_training and not is_benchmark,
-        "heading": heading(target, job, draft, draft.processes, how, also),
+        "heading": heading(target, job, draft, draft.processes, start_lines, user_settings),
         # Checked before any step starts, and handed on to all of them.
         "asked": [
             *check_user_variables(draft.processes),
@@ -99,7 +99,7 @@ def _batch(
         "visible": visible_gpus(job),
         "every_gpu": ",".join(map(str, range(_gpus_of_node(job, places)))),
         "processes": [_function(target, job, process, places) for process in draft.processes],
-        "several_steps": several,
+        "several_steps": has_several_steps,
         "steps": _steps(places),
     }
     text = filled("slurm.sbatch", values)
@@ -152,12 +152,14 @@ def _checkpoints(job: LaunchJob) -> list[str]:
 
 def _addresses(places: Sequence[PlacedProcess]) -> list[str]:
     """How processes reach each other, where there are several."""
-    if len({one.process.name for one in places}) == 1:
+    if len({place.process.name for place in places}) == 1:
         return []
     lines = []
-    for one in (place for place in places if place.port):
-        host, node = f"{one.stem}_HOST_{one.copy}", f"${{NODES[{one.node}]}}"
-        lines.append(f'export {host}="{node}" {one.stem}_URL_{one.copy}="http://{node}:{one.port}"')
+    for copy_place in (place for place in places if place.port):
+        host, node = f"{copy_place.stem}_HOST_{copy_place.copy}", f"${{NODES[{copy_place.node}]}}"
+        lines.append(
+            f'export {host}="{node}" {copy_place.stem}_URL_{copy_place.copy}="http://{node}:{copy_place.port}"'
+        )
     return lines
 
 
