@@ -1,4 +1,4 @@
-"""Programs that send requests or measure: read from a launch, and written beside one.
+"""Benchmark commands: load generators read from a launch file, and benchmarks of a plan.
 
 Every option was looked up in the tool itself: vllm bench serve 0.33, sglang.benchmark.serving
 0.5.23, tensorrt_llm.serve.scripts.benchmark_serving 1.1, aiperf 0.2; those of trainers are in the
@@ -8,7 +8,7 @@ Options and defaults of ``launchers/loads.csv`` are those of vllm/benchmarks (vL
 python/sglang/bench_serving.py and its like (SGLang 0.4 to 0.5), tensorrt_llm/bench (TensorRT-LLM
 1.0), genai-perf, llama.cpp's tools/llama-bench, and SemiAnalysisAI's bench_serving. A column ``of``
 names the data set that an option is of. SGLang draws lengths evenly from ``--random-range-ratio``
-of the longest up to it, vLLM evenly around the one that is given: the mean of both is taken.
+of the longest up to it, vLLM evenly around the given length: the mean of both is taken.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _UNIFORM = ("vllm", *_COMMON_RANGE)
 
 
 def half_width(variation: float) -> float:
-    """The half width of an even range, over its mean, that varies so much; at most 0.99.
+    """Half width of a uniform distribution over its mean [1], at most 0.99.
 
     ``variation``: standard deviation over the mean [1].
 
@@ -57,16 +57,16 @@ def half_width(variation: float) -> float:
 
 
 def common_width(input_variation: float, output_variation: float) -> float:
-    """The one half width of tools that draw prompts and answers from equal ranges."""
+    """Half width [1] for tools that draw prompts and answers from the same range."""
     return half_width((input_variation + output_variation) / 2)
 
 
 def length_notes(
     engine: str, *, input_variation: float, output_variation: float, has_prefix: bool
 ) -> tuple[str, ...]:
-    """What a benchmark's lengths have otherwise than the plan's; nothing where they are equal.
+    """Notes on differences between the lengths of a benchmark and the plan.
 
-    ``has_prefix``: the prompts begin alike.
+    ``has_prefix``: prompts share a prefix.
     """
     varied = (input_variation, output_variation)
     if engine not in _UNIFORM or not any(varied):
@@ -84,7 +84,7 @@ def length_notes(
 
 STEPS = 50
 """Steps of a benchmark of training: the first ones warm up, a median of the rest is steady."""
-# Of a benchmark of serving: the first and last requests find the engine emptier than the others.
+# The first and last requests of a serving benchmark meet a less busy engine.
 _MIN_REQUESTS = 200
 _REQUESTS_PER_CLIENT = 10
 _LOAD_SECONDS = 300
@@ -96,8 +96,8 @@ _OUTPUT = "OUTPUT_DIR"
 def training_benchmark(target: str, *, steps: int = STEPS) -> tuple[str, ...]:
     """Options with which a trainer prints what `planner validate --log` reads.
 
-    They are words of the command that the target's files have: ``key=value`` of Megatron-Bridge
-    and MaxText, options of the others. ``steps`` [1] ends the run.
+    They are arguments of the target's command: ``key=value`` for Megatron-Bridge and MaxText,
+    options for others. The run ends after ``steps`` [1].
 
     >>> " ".join(training_benchmark("maxtext", steps=20))
     'steps=20 enable_checkpointing=false eval_interval=-1'
@@ -119,11 +119,11 @@ def training_benchmark(target: str, *, steps: int = STEPS) -> tuple[str, ...]:
 
 
 def as_measured_run(process: Process, target: str, *more: str, num_last: int = 0) -> Process:
-    """The same process for a few steps, with the log that is compared with the prediction.
+    """The process for a few steps, with a log for comparison with the prediction.
 
-    Options of the benchmark take the place of those of the process; it keeps no checkpoints, and
-    what it must write goes to a folder of its own. ``more`` are further words, ``num_last`` how
-    many arguments of the process must stay its last ones.
+    Options of the benchmark replace those of the process; it saves no checkpoints and writes to a
+    separate folder. ``more`` are further arguments; the last ``num_last`` arguments of the process
+    stay last.
 
     Raises `LaunchError`: no options are known for the target.
     """
@@ -158,10 +158,10 @@ def training_draft(
     left: tuple[ParameterNote, ...] = (),
     notes: tuple[str, ...] = (),
 ) -> LaunchDraft:
-    """The one process of a training on all GPUs of a job, and what measures it.
+    """The training process on all GPUs of a job, and its benchmark.
 
-    ``more`` and ``num_last`` are those of `measured`.
-    Raises LaunchError if the GPUs fill no whole nodes.
+    ``more`` and ``num_last``: see `as_measured_run`.
+    Raises LaunchError if the GPUs do not fill whole nodes.
     """
     job.require_even_nodes()
     process = Process(
@@ -185,7 +185,7 @@ def training_draft(
 
 
 def _argument_lines(words: Sequence[str]) -> list[CommandWords]:
-    """Words as arguments: each option with its value."""
+    """Words grouped into arguments: each option with its value."""
     lines: list[list[str]] = []
     for word in words:
         if word.startswith("-") or "=" in word:
@@ -196,13 +196,13 @@ def _argument_lines(words: Sequence[str]) -> list[CommandWords]:
 
 
 def _option_name(argument: CommandWords) -> str:
-    """The option that an argument gives, without its value."""
+    """The option of an argument, without its value."""
     word = argument.words[0]
     return (word.prefix if isinstance(word, ShellVariable) else word).partition("=")[0]
 
 
 def _with_benchmark_folder(argument: CommandWords) -> CommandWords:
-    """An argument whose folder of results is no more that of the job."""
+    """An argument with a subfolder for the results of the benchmark."""
     words = (
         replace(word, suffix=f"{word.suffix}/benchmark")
         if isinstance(word, ShellVariable) and word.name == _OUTPUT
@@ -228,18 +228,22 @@ def serving_benchmark(
     images: float = 0.0,
     image_size: str = "",
 ) -> tuple[str, ...]:
-    """The command, word by word and unquoted, that offers an engine a load and measures it.
+    """Words of the command that measures an engine under a load, unquoted.
 
-    ``input_tokens`` and ``output_tokens`` are those of a request [tokens]; with 0 of these it is
-    embedded, which vLLM's tool asks any engine for. ``request_rate`` is that of Poisson arrivals
-    [1/s], ``concurrency`` the number of clients that wait for their answers; with both, at most so
-    many requests are under way. ``prefix_cache_hit_rate`` is the share of the prompt that all
-    requests have in common. ``input_variation`` and ``output_variation``: standard deviations of
-    the lengths over their means [1], as near as the tool draws them (`length_notes`). Engines
-    without a tool of their own are measured by aiperf over the OpenAI interface, which writes to a
-    folder, ``result_file`` without its ending. With ``images`` of ``image_size`` beside those
-    tokens vLLM's tool asks any engine.
+    Without ``output_tokens`` prompts are embedded; vLLM's tool measures that, and images, on any
+    engine. Engines without a benchmark tool are measured by aiperf over the OpenAI interface, which
+    writes to a folder: ``result_file`` without its suffix.
     Raises LaunchError if there is neither a rate nor a concurrency, or a number is impossible.
+
+    Parameters
+    ----------
+    input_tokens, output_tokens : tokens of a request
+    request_rate : Poisson arrivals [1/s]
+    concurrency : clients that wait for their answers; with a rate, most requests in flight [1]
+    prefix_cache_hit_rate : share of the prompt that all requests have in common [1]
+    input_variation, output_variation : standard deviation of the lengths over their mean [1],
+        as far as the tool can draw them (`length_notes`)
+    images, image_size : images of a request, in addition to its tokens
     """
     lengths, variations = (input_tokens, output_tokens), (input_variation, output_variation)
     load_values = [value for value in (request_rate, concurrency) if value is not None]
@@ -257,13 +261,13 @@ def serving_benchmark(
             f"{prefix_cache_hit_rate:g} of the prompt cannot be in the cache; give 0 to below 1."
         )
     prompt, answer, clients = round(input_tokens), round(output_tokens), None
-    # One token at least must differ: an engine computes no request without any.
+    # At least one token must differ: engines do not compute fully cached requests.
     prefix = min(round(prefix_cache_hit_rate * prompt), prompt - 1)
-    # All of the prompt's variation falls to what no other begins with.
+    # Only the part after the common prefix varies.
     suffix_variation = input_variation * prompt / (prompt - prefix)
     if concurrency is not None:
         clients = max(round(concurrency), 1)
-    # Enough for a steady state: ten for each client, or five minutes of arrivals.
+    # Enough for a steady state: ten requests per client, or five minutes of arrivals.
     number = (clients or 1) * _REQUESTS_PER_CLIENT
     if request_rate is not None:
         number = math.ceil(request_rate * _LOAD_SECONDS)
@@ -325,12 +329,12 @@ def _image_values(images: float, size: str) -> dict[str, object]:
     }
 
 
-# Engines with a tool of their own.
+# Engines that bring a benchmark tool.
 _TOOLS = {"vllm": "vllm", "sglang": "sglang", **dict.fromkeys(_BY_TRTLLM, "tensorrt-llm")}
 
 
 REQUESTS = "requests"
-"""In place of a target, of what sends requests to a server."""
+"""Target of commands that send requests to a server."""
 _CONCURRENCY_TERMS = ("at_once", "batch")
 _NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,6})?")
 
@@ -348,7 +352,7 @@ def _clients() -> Mapping[str, tuple[Mapping[str, str], ...]]:
 
 
 def client_program(words: Sequence[str]) -> str:
-    """The program of the table that a command starts; empty where it starts none.
+    """The load generator that a command starts; empty if none.
 
     >>> client_of(["trtllm-bench", "--model", "m", "throughput"])
     'trtllm-bench throughput'
@@ -367,7 +371,7 @@ def _starts_program(name: str, first: str, words: Sequence[str]) -> bool:
 
 @cache
 def accepted_by(name: str) -> ParserOptions:
-    """The options of a program that say something of its requests."""
+    """The options of a load generator that describe its requests."""
     options: dict[str, ParserOption] = {}
     aliases: dict[str, str] = {}
     for row in _clients()[name]:
@@ -378,14 +382,14 @@ def accepted_by(name: str) -> ParserOptions:
 
 
 def is_of_clients(option: str) -> bool:
-    """Whether an option is of some program that sends requests, and of no engine."""
+    """Whether an option belongs to a load generator, not to an engine."""
     return any(accepted_by(name).find(option) is not None for name in (*_clients(),))
 
 
 def requests_of(name: str, command: ParsedCommand) -> ParsedCommand:
-    """What a command of the program ``name`` says of its requests, by term.
+    """The load of a command of the program ``name``: its options by term.
 
-    What text alone does not tell has no text.
+    Options with unreadable values have no text.
     """
     options = command.options
     load: dict[str, ParsedOption] = {}
@@ -402,7 +406,7 @@ def requests_of(name: str, command: ParsedCommand) -> ParsedCommand:
             text = next(iter(options[option].texts), "")
             number = _NUMBER.match(text or "")
             if number or text is None:
-                # Where nothing is generated, or no prompt is there, one token stands for it.
+                # Without output or prompt, one token is assumed.
                 minimum = "1" if term in LENGTHS and number and float(number[0]) == 0 else None
                 load[term] = replace(options[option], texts=(minimum or (number and number[0]),))
             else:
@@ -422,7 +426,7 @@ def requests_of(name: str, command: ParsedCommand) -> ParsedCommand:
 
 
 def client_only_note(load: ParsedCommand) -> str:
-    """What is said of a program that sends requests to a server that its file does not start."""
+    """Error message for a file that sends requests to a server but starts none."""
     options = [
         f"--{name.replace('_', '-')} {option.single}"
         for name, option in load.options.items()
@@ -438,10 +442,10 @@ def client_only_note(load: ParsedCommand) -> str:
 def servers_with_load(
     commands: Sequence[ParsedCommand], folder_load: Sequence[ParsedCommand] = ()
 ) -> Iterator[ParsedCommand]:
-    """The servers among what a file starts, in order, with the requests that are sent to them.
+    """The servers that a file starts, in order, with the requests that are sent to them.
 
-    A program that measures an engine says them itself, and what prepares them stands before it; to
-    a server they are sent later, or by a file ``folder_load`` it.
+    Offline benchmarks have their own load, prepared by the command before them; requests to a
+    server come later in the file, or from other files of the folder: ``folder_load``.
     """
     is_paired = [
         command.target == REQUESTS

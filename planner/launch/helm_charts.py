@@ -1,4 +1,4 @@
-"""Charts of Helm, documents of Kubernetes and files of Ray Serve: what they start.
+"""Helm charts, Kubernetes documents and Ray Serve configurations as launch files.
 
 ``helm template`` renders a chart, where helm is installed; a command that installs a chart is read
 with the chart near it. Source: helm.sh/docs (helm/helm_template, version 3). Nothing is fetched: a
@@ -40,7 +40,7 @@ _SET_FILE = "--set-file"
 _SET_OPTIONS = ("--set", "--set-string", "--set-json", "--set-literal", _SET_FILE)
 _FLAGS = ("--install", "-i", "--wait", "--create-namespace", "--atomic", "--debug", "--dry-run")
 _FROM_ENVIRONMENT = "FROM_OUTSIDE"
-"""In place of what a command takes from its environment; reads as a place to fill in."""
+"""Replaces values from the environment of a command; reads as a placeholder."""
 _PAIR = re.compile(r"([\w.\[\]\\/$-]+)=((?:\\.|[^,])*)(?:,|$)")
 _CHART, _VALUES, _TEMPLATES = "Chart.yaml", "values.yaml", "templates"
 _RENDERED, _RELEASE = "rendered.yaml", "release"
@@ -53,7 +53,7 @@ RENDER_IT = (
 
 
 def chart_around(path: Path) -> Path | None:
-    """The folder of the chart that a file or a folder is, or is in; None where there is none.
+    """Folder of the Helm chart that contains a file or folder; None if there is none.
 
     For a values file, only its own folder counts: it may belong to any other chart.
     """
@@ -109,9 +109,9 @@ def render_chart(chart: Path, options: Sequence[str] = ()) -> str:
 def read_chart(
     chart: Path, read: Reader, options: Sequence[str] = ()
 ) -> list[tuple[Path, ParsedCommand]]:
-    """What a chart starts, read from the text that ``helm template`` prints.
+    """Commands of a chart, read from the output of ``helm template``.
 
-    Its options have no place in a file of the chart, so that nothing is written there.
+    Options have no positions in the chart's files, so that they are not rewritten.
     Raises `LaunchError` as `render_chart` does.
     """
     path = chart / _RENDERED
@@ -126,7 +126,7 @@ def read_chart(
 
 
 def without_places(options: Mapping[str, ParsedOption]) -> dict[str, ParsedOption]:
-    """Options that stand nowhere in their file as they are."""
+    """Options without their positions in the file."""
     return {
         name: replace(option, spans=(None,) * len(option.texts), full_span=None)
         for name, option in options.items()
@@ -142,11 +142,10 @@ def values_options(chart: Path, path: Path) -> tuple[str, ...]:
 def helm_install(
     path: Path, words: Sequence[Word], read: Reader
 ) -> list[tuple[Path, ParsedCommand]]:
-    """What a command of Helm installs: a chart that stands near it, or values of one that is
-    elsewhere; nothing of any other command.
+    """Commands of what ``helm install`` installs: a local chart, or the values of a remote one.
 
-    Raises LaunchError if the chart stands near it and cannot be rendered, or a values file is no
-    YAML.
+    Empty for other commands. Raises LaunchError if a local chart cannot be rendered, or a values
+    file is not YAML.
     """
     texts = [
         "".join(_FROM_ENVIRONMENT if piece.unknown else piece.text for piece in word.pieces)
@@ -216,8 +215,10 @@ def _is_number(chart: Path, name: str) -> bool:
 def kubectl_apply(
     path: Path, words: Sequence[Word], script: Script, read: Reader
 ) -> list[tuple[Path, ParsedCommand]]:
-    """What a command of Kubernetes applies: a text that the script hands it, or a file that it
-    writes or that stands near; nothing of any other command."""
+    """Commands of what ``kubectl apply`` applies: a here-document, or a written or local file.
+
+    Empty for other commands.
+    """
     texts = [word.text or "" for word in words]
     if texts[:1] not in (["kubectl"], ["oc"]) or not {*texts[1:]} & {*_APPLY_COMMANDS}:
         return []

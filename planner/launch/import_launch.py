@@ -165,14 +165,12 @@ class ImportedLaunch:
 
     def lacking(self, answers: Mapping[str, object]) -> tuple[str, ...]:
         """Required terms that neither the file nor these answers specify."""
-        known_terms = {*self.values, *answers}
+        specified = {*self.values, *answers}
         alternatives = {"gpu": _GPU_TERMS, "num_gpus": _COUNT_TERMS}
         needed = [
-            name
-            for name in _REQUIRED_TERMS
-            if not known_terms & {name, *alternatives.get(name, ())}
+            name for name in _REQUIRED_TERMS if not specified & {name, *alternatives.get(name, ())}
         ]
-        open_terms = [name for name in self.answers.missing if name not in known_terms]
+        open_terms = [name for name in self.answers.missing if name not in specified]
         return tuple(dict.fromkeys([*needed, *open_terms]))
 
     def _scale_batch(
@@ -313,10 +311,10 @@ def import_launch(
     if answers.workload == "train":
         require_known_training(target, command, lines)
     # An option without a readable model does not matter if the file names the model elsewhere.
-    unknown_terms = [
-        name for name in _unknown_terms(target, reading) if name != "model" or name not in values
+    unspecified = [
+        name for name in _unspecified(target, reading) if name != "model" or name not in values
     ]
-    values = {name: value for name, value in values.items() if name not in unknown_terms}
+    values = {name: value for name, value in values.items() if name not in unspecified}
     copies = _count(command.resources.copies) or 1  # of the whole service
     counts = {name: _count_of(values.get(name)) for name in _COPIED_COUNTS}
     values |= {name: number * copies for name, number in counts.items() if number}
@@ -325,7 +323,7 @@ def import_launch(
         target=target,
         command=command,
         version="" if version is None or is_planned_for else version.number,
-        answers=replace(answers, missing=(*answers.missing, *unknown_terms)),
+        answers=replace(answers, missing=(*answers.missing, *unspecified)),
         values=values,
         lines=lines,
         notes=tuple(notes),
@@ -399,8 +397,8 @@ def _model_of_shape(
         file_name = next(
             (name for name in file_names if catalogue.load_model(name).name == model.name), None
         )
-        uses_own_name = file_name is None or aliased(SpecKind.MODELS, model.name) is not None
-        return model.name if uses_own_name else file_name, f"Its sizes are those of {model.name}."
+        uses_spec_name = file_name is None or aliased(SpecKind.MODELS, model.name) is not None
+        return model.name if uses_spec_name else file_name, f"Its sizes are those of {model.name}."
     assumed = ""
     if shape.get("vocab_size") is None:
         shape = {**shape, "vocab_size": _DEFAULT_VOCABULARY}
@@ -505,7 +503,7 @@ def _expert_adapter_values(values: dict[str, object], catalogue: Catalogue) -> d
 _OPEN_INSTEAD = {"stage_gpus": "tensor_parallel"}
 
 
-def _unknown_terms(target: LaunchTarget, reading: OptionReader) -> list[str]:
+def _unspecified(target: LaunchTarget, reading: OptionReader) -> list[str]:
     """Terms of options with values that the text does not show."""
     options = reading.command.options
     unknown_options = {

@@ -200,11 +200,11 @@ class LaunchQuestion:
 
 @record(kw_only=True)
 class LaunchFile:
-    """A user's launch file and what he answers beside it.
+    """A user's launch file with the user's answers to its missing terms.
 
-    ``answers`` are those answers by term; of several things in the file the one of this ``number``
-    counts, from 1; ``text`` is read in place of that of the file; ``option_name`` is how messages
-    call an answer; ``workload`` what is planned of a file that tells several.
+    ``answers`` are by term; ``number`` chooses one of several launches, counted from 1; ``text`` is
+    read in place of that of the file; ``option_name`` returns the name of an answer in messages;
+    ``workload`` chooses one of several workloads of the file.
     """
 
     path: Path

@@ -1,4 +1,4 @@
-"""A model as others say it: in flat words of options and back, as ``config.json``, by names."""
+"""Model sizes in the words of options and of ``config.json``, and models by their names."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ Config = dict[str, Any]
 def shape_of(model: ModelSpec) -> dict[str, Any]:
     """Sizes by the words of ``config.json``; those that a model lacks are None.
 
-    Of windowed layers every ``window_skip``-th sees all tokens.
-    ``num_dense_layers`` come before those with experts; ``norm_bias`` is that of LayerNorm.
-    ``qk_nope_head_dim`` and ``qk_rope_head_dim`` are those of latent attention alone.
+    Every ``window_skip``-th layer attends to all tokens, the others to a window.
+    ``num_dense_layers`` come before those with experts; ``norm_bias`` is the bias of LayerNorm.
+    ``qk_nope_head_dim`` and ``qk_rope_head_dim`` are of latent attention only.
     Raises LaunchError if its layers differ in more than dense layers before those with experts.
     """
     model, skip = _one_window(model)
@@ -68,7 +68,7 @@ def shape_of(model: ModelSpec) -> dict[str, Any]:
     }
 
 
-# Words of a shape that its specs have, too.
+# Names that a shape and its spec have in common.
 _OF_MODEL = ("hidden_size", "vocab_size", "tie_word_embeddings", "max_position_embeddings")
 _ATTENTION_FLAGS = ("qkv_bias", "output_bias", "qk_norm", "sinks", "attn_output_gate")
 _LATENT = ("q_lora_rank", "kv_lora_rank", "qk_rope_head_dim", "v_head_dim")
@@ -102,7 +102,7 @@ def with_sizes(name: str, changed: Mapping[str, object]) -> dict[str, Any] | Non
 
 
 def _one_window(model: ModelSpec) -> tuple[ModelSpec, int | None]:
-    """The model with one window in all layers, and which of them see all tokens: every n-th."""
+    """The model with one window in all layers, and the period of layers without window."""
     if len(model.layer_groups) != 2:
         return model, None
     near, far = model.layer_groups
@@ -125,7 +125,7 @@ def _one_window(model: ModelSpec) -> tuple[ModelSpec, int | None]:
 
 
 def _groups(model: ModelSpec) -> tuple[LayerGroup | None, LayerGroup]:
-    """The dense layers in front, if others follow, and those others."""
+    """The leading dense layers, if layers with experts follow, and the main layers."""
     first, *rest = model.layer_groups
     kinds = [first, *(group for group in rest if group.feed_forward != first.feed_forward)]
     if len(kinds) > 2 or any(group.mixers != first.mixers for group in rest):
@@ -138,7 +138,7 @@ def _groups(model: ModelSpec) -> tuple[LayerGroup | None, LayerGroup]:
 
 
 def model_of(shape: Mapping[str, Any], name: str, source: str) -> ModelSpec:
-    """The model of such words; the inverse of `shape_of`.
+    """The model with these sizes; the inverse of `shape_of`.
 
     Raises SpecError if the options make no model.
     """
@@ -176,7 +176,7 @@ def model_of(shape: Mapping[str, Any], name: str, source: str) -> ModelSpec:
 
 
 def _two_windows(group: dict[str, Any], full: int) -> list[dict[str, Any]]:
-    """Layers of which so many see all tokens."""
+    """Groups of windowed layers and of ``full`` layers without window."""
     far = {**group["attention"], "sliding_window": None}
     common = {**group, "placement": Placement.INTERLEAVED}
     number = group["num_hidden_layers"] - full
@@ -216,19 +216,18 @@ def _feed_forward(shape: Mapping[str, Any], has_experts: bool) -> dict[str, Any]
     }
 
 
-# Options of frameworks leave these open, or say them of a tokenizer.
+# Options of frameworks do not have these, or take them from the tokenizer.
 _UNSAID = ("vocab_size", "max_position_embeddings", "tie_word_embeddings")
 
 
 def find_model(
     shape: Mapping[str, object], catalogue: Catalogue, option_name: str, tokens: int = 0
 ) -> ModelSpec | None:
-    """The shipped model, or one of an own folder, of this shape; what it leaves open may be any.
+    """The known model with these sizes; unspecified sizes match any.
 
-    ``option_name`` names where the shape stands; it has room for sequences of ``tokens``. Of
-    several
-    that which ties its embeddings as said, then that of the nearest vocabulary, Llama's where none
-    is said, then of the shortest name.
+    ``option_name`` is the source of the sizes for messages. The model must have positions for
+    ``tokens``. Of several, the same tying of embeddings comes first, then the nearest vocabulary
+    (default: Llama's), then the shortest name.
     """
     open_sizes = [name for name in _UNSAID if shape.get(name) is None]
     shape_model = model_of({"vocab_size": 32_000, **_without_none(shape)}, option_name, option_name)
@@ -257,7 +256,7 @@ def _without_none(shape: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _same_layers(model: ModelSpec, other: ModelSpec, open_sizes: list[str]) -> bool:
-    """Whether two models have the same layers, and embeddings as far as they are said."""
+    """Whether two models have the same layers, and the same embeddings unless unspecified."""
     if model.hidden_size != other.hidden_size:
         return False
     if model.num_hidden_layers != other.num_hidden_layers:
@@ -270,7 +269,7 @@ def _same_layers(model: ModelSpec, other: ModelSpec, open_sizes: list[str]) -> b
 
 
 def _layers(model: ModelSpec) -> list[Any]:
-    """The layers in what decides time and memory; who wrote them spells the rest differently."""
+    """The layers without details that configurations spell differently: biases and gates."""
     return [
         (
             group.num_hidden_layers,
@@ -300,7 +299,7 @@ def _same_attention(attention: Any) -> Any:
 
 
 def write_model(shape: Mapping[str, Any], option_name: str) -> Path:
-    """A model file of this shape among the user's cached files; equal shapes share one.
+    """Write a model file of these sizes to the user's cache; equal sizes share a file.
 
     Raises SpecError if the shape makes no model.
     """
@@ -315,7 +314,7 @@ def write_model(shape: Mapping[str, Any], option_name: str) -> Path:
 
 
 def _toml(model: ModelSpec) -> str:
-    """A model as TOML; what is as by default is left out."""
+    """A model as TOML, without default values."""
     table = _table(model)
     groups = table.pop("layer_groups")
     lines = [f"{name} = {json.dumps(value)}" for name, value in table.items()]
@@ -330,7 +329,7 @@ def _toml(model: ModelSpec) -> str:
 
 
 def _table(spec: Any) -> dict[str, Any]:
-    """The fields of a spec that are not as by default, and those of the specs inside it."""
+    """Fields of a spec that differ from their defaults, with those of nested specs."""
     values = {field.name: (getattr(spec, field.name), field.default) for field in fields(spec)}
     return {
         name: _to_toml_value(value) for name, (value, default) in values.items() if value != default
@@ -347,11 +346,10 @@ _EXPERT_GROUPS = 8
 
 
 def config_json(model: ModelSpec) -> Config | None:
-    """The ``config.json`` of a model of a family that Transformers has; None for others.
+    """The ``config.json`` of a model; None if no family of Transformers has its shape.
 
-    It has what fixes the shape, and no numbers that no spec of ours knows, such as the base of
-    rotary embeddings: Transformers' defaults stand there. Modules of multi-token prediction that
-    are trained beside the layers are not among its layers.
+    Numbers that specs do not have, such as the base of rotary embeddings, take the defaults of
+    Transformers. Trained modules of multi-token prediction do not count as layers.
     """
     main_model = without_modules(model)
     for family, config in _candidates(main_model):
@@ -382,7 +380,7 @@ def family_of(model: ModelSpec) -> str | None:
 
 
 def without_modules(model: ModelSpec) -> ModelSpec:
-    """The model without the layers of modules of multi-token prediction that are trained."""
+    """The model without its trained modules of multi-token prediction."""
     if not model.mtp_num_layers:
         return model
     *leading, last = model.layer_groups
@@ -408,10 +406,10 @@ def _reads_back(config: Config, model: ModelSpec) -> bool:
 
 
 def _candidates(model: ModelSpec) -> Iterator[tuple[Mapping[str, str], Config]]:
-    """The families that a model may be of, each with its keys.
+    """Possible families of a model, each with its keys and values of ``config.json``.
 
-    A row of ``models/config_json.csv`` has the keys of a family in order, each with the size that
-    it is where that is called otherwise, and what its code needs although no size says it.
+    A row of ``models/config_json.csv`` has the keys of a family in order, each with our name of
+    the size if that differs, and further keys that its code needs.
     """
     first, last = model.layer_groups[0], model.layer_groups[-1]
     attention, forward = last.attention, last.feed_forward
@@ -459,7 +457,7 @@ _KINDS = ("_pretrain", "_sft", "_peft", "_finetune", "_lora")
 
 @cache
 def model_named(text: str) -> str | None:
-    """The model that planner knows by such a name: ``llama31_405b``, ``llama3.1_405B.yaml``.
+    """The known model that a name means: ``llama31_405b``, ``llama3.1_405B.yaml``.
 
     >>> model_named("llama31_405b"), model_named("qwen3_30b_a3b_pretrain_16gpu_h100_bf16_config")
     ('llama-3.1-405b', 'qwen3-30b-a3b')
@@ -478,7 +476,7 @@ def model_named(text: str) -> str | None:
 
 
 def model_within(text: str) -> str | None:
-    """The model whose name the most words of a longer one are.
+    """The model in a longer name: the longest run of its words that names one.
 
     >>> model_within("grpo-deepseek-v3-64n8g.yaml"), model_within("my-training-of-3")
     ('deepseek-v3', None)

@@ -1,4 +1,4 @@
-"""The options of a launch file, each with what was made of it."""
+"""The options of a launch file, each with its status and meaning."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from planner.launch.target import LaunchTarget
 
 
 class Status(StrEnum):
-    """How far an option was understood."""
+    """How planner understood an option."""
 
     UNDERSTOOD = "understood"
-    OPEN = "cannot be told"
+    OPEN = "value not readable"
     NOT_MODELLED = "may change the result: not modelled"
     IGNORED = "no effect"
     UNKNOWN = "not understood: may change the result"
@@ -28,7 +28,7 @@ class Status(StrEnum):
 
 @record(kw_only=True)
 class Line:
-    """One option: where it stands, what it says, and what was made of it."""
+    """One option: line, text, status and meaning."""
 
     line: int
     option: str
@@ -73,7 +73,7 @@ _SWITCHED_OFF = ("false", "none", "no", "0", "null", "")
 def require_known_training(
     target: LaunchTarget, command: ParsedCommand, lines: Iterable[Line]
 ) -> None:
-    """Refuse an option that decides what is trained and that nothing here knows.
+    """Refuse an unknown option that decides which weights or objective are trained.
 
     Raises LaunchError with the program whose option it is.
     """
@@ -102,7 +102,7 @@ def _line_of(
     if not rows and not parameters and option.option not in answers.used_options:
         return _unread_line(target, reading, answers, option)
     if option.unknown or None in option.texts:
-        status, meaning = Status.OPEN, option.unknown or "the file alone does not say"
+        status, meaning = Status.OPEN, option.unknown or "the file alone does not specify it"
     elif parameters:
         meaning = ", ".join(
             f"{parameter.parameter} = {parameter.value}" for parameter in parameters
@@ -120,7 +120,7 @@ def _line_of(
 def _unread_line(
     target: LaunchTarget, reading: OptionReader, answers: LaunchSettings, option: ParsedOption
 ) -> Line:
-    """The line of an option that nothing reads: harmless, unknown, or not modelled."""
+    """The line of an option without a reader: harmless, unknown, or not modelled."""
     if option.option in answers.ignored_options or option.option in target.table.ignored:
         return _make_line(option, Status.IGNORED, "")
     accepted = target.options.find(option.option)

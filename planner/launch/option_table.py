@@ -1,29 +1,29 @@
-"""The table of a target: which option says which parameter, how its value reads, and since when.
+"""The option table of a target: options of parameters, formats of values, and versions.
 
 A row of ``options/<target>.csv``:
 
 ``parameter``
-    of the table of terms, or a quantity that the target's module works out; empty for what is
+    of the table of terms, or a quantity that the target's module computes; empty if the option is
     always written
 ``value``
-    the row is of this value alone; ``>1`` of what is above one; empty of any
+    the row holds for this value only; ``>1`` for values above one; empty for any
 ``role``
-    ``is``: the option tells the value, written and read; ``reads``: another way to say it that is
-    read alone; ``with``: written beside it; ``always``: written whatever the plan; ``omitted``:
-    the value when no option is there; ``usual``: the same of one that is everywhere so and
-    needs no word; ``derived``: the target works it out itself;
-    ``none``: the target cannot express it; ``left``: the plan does not say it, the user or the
-    framework does; ``used``: the target's module reads the option; ``ignored``: it changes no
-    prediction; ``unread``: it is an option of the tool that nothing reads, which may change the
-    result; of ``used`` and ``unread`` all that begin so where ``*`` ends it; ``default``: the value
-    where no option tells it, of the first such row whose condition holds; ``like``: of a parameter
-    that the table does not name the rows of the table ``option`` hold
+    ``is``: the option has the value, written and read; ``reads``: an alternative that is only
+    read; ``with``: written in addition; ``always``: written for every plan; ``omitted``:
+    the value without any option; ``usual``: the same, without a note, as it is the value
+    everywhere; ``derived``: the target computes it itself;
+    ``none``: the target cannot express it; ``left``: not in the plan, the user or the
+    framework decides; ``used``: the target's module reads the option; ``ignored``: it changes no
+    prediction; ``unread``: an option of the tool that planner does not read, which may change the
+    result (``used`` and ``unread`` may end with ``*``); ``default``: the value
+    without any option, from the first such row with a true condition; ``like``: parameters that
+    the table does not name take the rows of the table ``option``
 ``option``, ``text``
-    its name, as the target spells it, and how the value reads: ``{}`` is the value itself,
-    ``flag`` a flag without one; else the text itself; of a default the GPUs that it holds for:
+    its name in the target's spelling, and the text of the value: ``{}`` is the value itself,
+    ``flag`` a flag without a value; else a fixed text; for a default, the GPUs that have it:
     ``unknown``, ``>=70`` GiB, ``>=70 but a100``, empty for all
 ``since``, ``note``
-    the version that has it, where it was not always there; why, and what else to know
+    the first version with the option, if not the first of all; reason and remarks
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from planner.question.terms import terms_of
 Quantity: TypeAlias = str | int | float
 """A parameter, or what a target works out of several; a bool is an int."""
 Quantities: TypeAlias = Mapping[str, Quantity | None]
-"""By name; None says nothing."""
+"""By name; None: unspecified."""
 Words: TypeAlias = dict[str, Quantity | None]
-"""The same while they are gathered."""
+"""The same while they are collected."""
 
 FLAG = "flag"
 VALUE = "{}"
 
 
 class OptionRole(StrEnum):
-    """What a row of the table says of its option."""
+    """Meaning of an option in a row of the table."""
 
     IS = "is"
     READS = "reads"
@@ -86,24 +86,24 @@ class OptionRow:
     note: str
 
     def is_of(self, value: Quantity) -> bool:
-        """Whether the row is of this value of its parameter."""
+        """Whether the row holds for this value of its parameter."""
         if self.value.startswith(">"):
             return float(value) > float(self.value[1:])
         return not self.value or self.value == word_of(value)
 
     def holds(self, gpu: str | None, gib: float) -> bool:
-        """Whether a default is of a GPU with so much memory, None where that is not known."""
+        """Whether a default holds for a GPU with ``gib`` of memory; None: unknown GPU."""
         if gpu is None or self.text in ("", "unknown"):
             return self.text == "" or (gpu is None and self.text == "unknown")
         minimum_gib, _, excluded_gpu = self.text.removeprefix(">=").partition(" but ")
         return gib >= float(minimum_gib) and (not excluded_gpu or excluded_gpu not in gpu)
 
     def written(self, value: Quantity) -> str | None:
-        """The option's text for a value; None of a flag."""
+        """The option's text for a value; None for a flag."""
         return None if self.text == FLAG else self.text.replace(VALUE, word_of(value))
 
     def read(self, text: str | None) -> str | None:
-        """The value that a text of the option tells; None where it is not this row's."""
+        """The value of a text of the option; None if the text does not match this row."""
         if self.text == FLAG:
             return (self.value or "true") if text in (None, "", "true", "True") else None
         if text is None:
@@ -117,7 +117,7 @@ class OptionRow:
 
 @record(kw_only=True)
 class OptionText:
-    """An option as it is written; a ``text`` of None is that of a flag."""
+    """An option to write; a ``text`` of None makes a flag."""
 
     option: str
     text: str | None
@@ -126,7 +126,7 @@ class OptionText:
 
 @record(kw_only=True)
 class ParameterNote:
-    """What is told of a parameter: that a target cannot express it, or who decides it."""
+    """A note on a parameter: the target cannot express it, or others decide it."""
 
     parameter: str
     value: str
@@ -141,7 +141,7 @@ class ParameterNote:
 class OptionTexts:
     """A plan in the options of a target.
 
-    ``unexpressed`` are the parameters that it cannot express, ``left`` what is not the plan's.
+    ``unexpressed`` are parameters that it cannot express, ``left`` those that others decide.
     """
 
     options: tuple[OptionText, ...]
@@ -151,10 +151,9 @@ class OptionTexts:
 
 @record(kw_only=True)
 class ParameterReading:
-    """The value of a parameter as the options of a file tell it.
+    """The value of a parameter in the options of a file.
 
-    ``options`` are those it comes from; empty where it is what the target does without any, with
-    the ``note`` of that.
+    ``options`` are its sources; empty for a default of the target, explained by ``note``.
     """
 
     parameter: str
@@ -169,17 +168,17 @@ class OptionTable:
 
     rows: tuple[OptionRow, ...]
     used: frozenset[str] = frozenset()
-    """Options that no row explains and that the target's module reads."""
+    """Options that only the target's module reads."""
     defaults: tuple[OptionRow, ...] = ()
     ignored: frozenset[str] = frozenset()
-    """Options that are the target's and change no prediction."""
+    """Options of the target that change no prediction."""
     unread: frozenset[str] = frozenset()
-    """Options that are the target's and that nothing reads."""
+    """Options of the target that planner does not read."""
 
     @classmethod
     @cache
     def load(cls, target: str) -> OptionTable:
-        """The table that is shipped for a target, or that others are like."""
+        """The shipped table of a target, with the rows of tables that it extends."""
         all_rows = [
             OptionRow(**{**row, "role": OptionRole(row["role"])})  # type: ignore[arg-type]
             for row in shipped_rows(f"options/{target}.csv")
@@ -204,7 +203,7 @@ class OptionTable:
         )
 
     def default(self, parameter: str, gpu: str | None, gib: float) -> tuple[int, str]:
-        """What a parameter is where no option tells it, and why; ``gib`` of a GPU, if known."""
+        """Default of a parameter on a GPU with ``gib`` of memory, and the reason."""
         row = next(
             row for row in self.defaults if row.parameter == parameter and row.holds(gpu, gib)
         )
@@ -213,7 +212,7 @@ class OptionTable:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """What the table knows, in its order."""
+        """Parameters of the table, in its order."""
         return tuple(dict.fromkeys(row.parameter for row in self.rows if row.parameter))
 
     @property
@@ -222,7 +221,7 @@ class OptionTable:
         return frozenset(row.option for row in self.rows if row.option)
 
     def written(self, quantities: Quantities) -> OptionTexts:
-        """The options for these values of parameters and quantities; None says nothing."""
+        """The options for these parameters and quantities; None is not written."""
         options: list[OptionText] = []
         remarks: dict[OptionRole, list[ParameterNote]] = {OptionRole.NONE: [], OptionRole.LEFT: []}
         for row in self.rows:
@@ -242,7 +241,7 @@ class OptionTable:
                 options.append(
                     OptionText(option=row.option, text=row.written(value), note=row.note)
                 )
-        # Two rows may need the same option: it stands once.
+        # Two rows may need the same option: it is written once.
         unique = {(setting.option, setting.text): setting for setting in reversed(options)}
         return OptionTexts(
             options=tuple(reversed(unique.values())),
@@ -251,21 +250,21 @@ class OptionTable:
         )
 
     def read(self, options: Mapping[str, str | None]) -> dict[str, ParameterReading]:
-        """The value of each parameter that these options tell, or their absence.
+        """The value of each parameter from these options, or from their absence.
 
-        A parameter whose options are there with texts that no row has is left out.
+        Parameters with texts that match no row are left out.
         """
         readings = (self._read_parameter(parameter, options) for parameter in self.parameters)
         return {meaning.parameter: meaning for meaning in readings if meaning is not None}
 
     def can_say(self, parameter: str, value: Quantity) -> bool:
-        """Whether no row calls just this value of a parameter impossible, or one reads it."""
+        """Whether the target can express a value of a parameter."""
         rows = [row for row in self.rows_of(parameter, OptionRole.NONE) if row.value]
         read = [row for row in self.rows_of(parameter, OptionRole.READS) if row.value]
         return not any(row.is_of(value) for row in rows) or any(row.is_of(value) for row in read)
 
     def rows_of(self, parameter: str, *roles: OptionRole) -> list[OptionRow]:
-        """The rows of a parameter with one of some roles."""
+        """The rows of a parameter with one of these roles."""
         return [row for row in self._rows_by_parameter.get(parameter, ()) if row.role in roles]
 
     @cached_property
@@ -311,7 +310,7 @@ def is_among(option: str, names: Collection[str]) -> bool:
 def parse_parameters(
     meanings: Mapping[str, ParameterReading], workload: str = "train"
 ) -> dict[str, str]:
-    """What rows tell of the names that a workload knows; numbers that are none are left open."""
+    """Values of terms of a workload, by term; values that are no numbers are left out."""
     terms = terms_of(workload, "parameter", "question")
     return {
         name: meaning.value
@@ -325,7 +324,7 @@ _NUMBERS = {"count": re.compile(r"[\d_]+"), "number": re.compile(r"\d*\.?\d+")}
 
 
 def word_of(value: Quantity) -> str:
-    """A value as options read it: whole numbers without a point, flags in small letters.
+    """A value as text of an option: whole numbers without a point, booleans in lower case.
 
     >>> word_of(8.0), word_of(True), word_of(0.5)
     ('8', 'true', '0.5')
@@ -338,18 +337,18 @@ def word_of(value: Quantity) -> str:
 
 
 def shipped_rows(name: str, delimiter: str = ",") -> list[dict[str, str]]:
-    """The rows of a table that is shipped there."""
+    """Rows of a table that is shipped in this folder."""
     return read_files.packaged_rows(Path(__file__).parent / name, delimiter)
 
 
 def is_command(name: str, words: Sequence[str]) -> bool:
-    """Whether words start a tool, as the ``command`` of its row tells."""
+    """Whether words start a tool, by the ``command`` of its row."""
     pattern = tool_row(name)["command"]
     return bool(pattern) and re.match(pattern, " ".join(words), re.DOTALL) is not None
 
 
 def is_document(name: str, values: Mapping[str, object]) -> bool:
-    """Whether a document is of a tool, as the ``document`` of its row tells."""
+    """Whether a document belongs to a tool, by the ``document`` of its row."""
     return has_keys(values, tool_row(name)["document"])
 
 
@@ -374,7 +373,7 @@ def _has_key(values: Mapping[str, object], condition: str) -> bool:
 
 
 def option_aliases(tool: str) -> Mapping[str, str]:
-    """What keys or options of a tool are in words of another: rows of ``launchers/keys.csv``."""
+    """Keys or options of a tool mapped to those of another: rows of ``launchers/keys.csv``."""
     return _all_aliases().get(tool, {})
 
 
@@ -389,7 +388,7 @@ def _all_aliases() -> Mapping[str, Mapping[str, str]]:
 def tool_row(name: str) -> Mapping[str, str]:
     """The row of a tool in ``targets.csv``; see `planner.launch.target.Target`.
 
-    Programs in words of the Trainer's are in ``dialects/programs.csv``.
+    Programs with the options of the Trainer are in ``dialects/programs.csv``.
     """
     return _tool_rows()[name]
 
@@ -406,7 +405,7 @@ _OPTIONAL = "?"
 _BOOLEAN = "bool"
 _SEVERAL = "+"
 _LIST = "list["
-# A beginning that argparse completes; a shorter one is a slip.
+# Shortest prefix that argparse completes here; a shorter one is a typing error.
 _MIN_PREFIX = 4
 
 
@@ -440,7 +439,8 @@ class ParserOptions:
         aliases: dict[str, str] = {}
         for stem in stems:
             parser = _load_parser(stem)
-            # A section of a file is no option of a command: one of its name is meant there.
+            # A section of a file is not an option of a command: an option of the same name is
+            # meant.
             earlier = {
                 name: option
                 for name, option in options.items()
@@ -456,12 +456,12 @@ class ParserOptions:
         return cls(options, aliases)
 
     def default(self, name: str) -> str:
-        """What an option is where nobody says it; empty where nothing is."""
+        """Default of an option; empty if it has none."""
         option = self.options.get(name)
         return "" if option is None or option.default == "None" else option.default
 
     def find(self, word: str) -> ParserOption | None:
-        """The option of a word, by name, alias, with ``_`` for ``-``, or a unique beginning.
+        """The option of a word: by name, alias, with ``_`` for ``-``, or a unique prefix.
 
         ``--x.y`` is the part of an option that takes JSON.
         """
@@ -482,9 +482,9 @@ class ParserOptions:
         return None
 
     def of_command(self, options: Mapping[str, ParsedOption]) -> dict[str, ParsedOption]:
-        """Options by name, keys of documents as a command calls them.
+        """Options by name, with keys of documents as names of command options.
 
-        A flag that is off in a document is one that is not there.
+        Flags that are off in a document are left out.
         """
         by_name: dict[str, ParsedOption] = {}
         for name, option in options.items():
@@ -501,7 +501,7 @@ class ParserOptions:
 def _rename_option(
     name: str, table_options: set[str], options: dict[str, ParserOption], aliases: dict[str, str]
 ) -> None:
-    """Call an option as the target's table does, unless that has its first spelling too."""
+    """Give an option its name in the target's table, unless the table has both spellings."""
     first = aliases[name]
     if first in table_options:
         return
@@ -541,22 +541,21 @@ def _load_parser(stem: str) -> ParserOptions:
 
 @record(kw_only=True)
 class OptionAlias:
-    """What a program calls an option of another, whose table knows that.
+    """An option of a program as an option of another program, which has a table.
 
     A row of ``dialects/<name>.csv``:
 
     ``role``
-        ``is``: the option with whatever value is ``into``; ``word``: with ``text`` it is ``into``
-        with ``word``, a flag where that is empty; ``written``: what ``into`` is called in changes
-        alone; ``short``: another spelling of the option ``into``; ``config``: a key of a file
-        beside; ``default``: what the program does without ``into``, the ``term`` that it decides
-        and ``note`` why, if the condition in ``text`` holds: ``unless`` options are there, ``if``
-        one has a value; ``sum``: ``into`` is that of the numbers of the options, ``batch``: what
-        makes its number of samples a step; ``shape``: a size of the model, and its word in
-        ``config.json``; ``used``: the program's module reads it; ``ignored``:
-        not used in the prediction
+        ``is``: the option is ``into``, with the same value; ``word``: with ``text`` it is ``into``
+        with ``word``, a flag if that is empty; ``written``: name of ``into`` in changes only;
+        ``short``: another spelling of the option ``into``; ``config``: a key of a separate
+        file; ``default``: the program's value without ``into``, its ``term`` and the reason in
+        ``note``, if the condition in ``text`` holds: ``unless`` options are set, ``if`` one has
+        a value; ``sum``: ``into`` is the sum of the options, ``batch``: factors of the samples
+        per step; ``shape``: a size of the model, and its name in ``config.json``; ``used``: the
+        program's module reads it; ``ignored``: not used in the prediction
     ``option``
-        as the program spells it, without hyphens before it
+        name in the program, without leading hyphens
     ``text``, ``into``, ``word``, ``term``, ``note``
         see the roles
     """
@@ -579,16 +578,16 @@ class OptionAliasTable:
     @classmethod
     @cache
     def load(cls, name: str) -> OptionAliasTable:
-        """That of a program."""
+        """The table of a program."""
         return cls(tuple(OptionAlias(**row) for row in shipped_rows(f"dialects/{name}.csv")))
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Those that the program calls otherwise, in order."""
+        """Options with another name in the program, in order."""
         return tuple(dict.fromkeys(row.option for row in self.rows if row.into and row.option))
 
     def of(self, role: str) -> dict[str, str]:
-        """What options with a role become, by option."""
+        """Target options of the options with a role."""
         return {row.option: row.into for row in self.rows if row.role == role}
 
     def names(self, role: str) -> frozenset[str]:
@@ -596,7 +595,7 @@ class OptionAliasTable:
         return frozenset(self.of(role))
 
     def into(self, option: str, text: str | None) -> Iterator[tuple[str, str | None]]:
-        """What an option with a text becomes, each with its word, None where the text stays."""
+        """Target options of an option with a text, each with its word; None: the text stays."""
         for row in self.rows:
             if row.option == option and row.role == "is":
                 yield row.into, None
@@ -605,5 +604,5 @@ class OptionAliasTable:
 
     @property
     def defaults(self) -> tuple[OptionAlias, ...]:
-        """What the program does where nothing is said."""
+        """Defaults of the program."""
         return tuple(row for row in self.rows if row.role == "default")

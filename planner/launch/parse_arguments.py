@@ -1,4 +1,4 @@
-"""What a file gives each option: the words of a command, or the keys of YAML, JSON and TOML."""
+"""Options and their values: from words of a command, or keys of YAML, JSON and TOML."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _OVERRIDE = re.compile(r"[+~]{0,2}([A-Za-z_][\w./-]*)=")
 _MANY = ("*", "+")
 _SINGLE = ("", "1")
 _SCRIPT = ".py"
-# Blanks, a continued line and its indent stand between words in a row; more stands elsewhere.
+# Words in a row are separated by blanks, a continued line and its indent at most.
 _MAX_GAP = 400
 
 
 @dataclass(kw_only=True)
 class Arguments:
-    """Options by the name of the parser; those it does not know; the other words.
+    """Options by name, options that the parser does not know, and positional words.
 
-    ``repeated`` are options that a later one of the same name replaced, ``unknown_values`` words of
-    which text alone does not tell what they add.
+    ``repeated`` are options replaced by a later one of the same name; ``unknown_values`` are words
+    with variables that the text does not define.
     """
 
     options: dict[str, ParsedOption] = field(default_factory=dict)
@@ -43,14 +43,14 @@ class Arguments:
     unknown_values: list[ParsedOption] = field(default_factory=list)
 
     def add(self, option: ParsedOption) -> None:
-        """Take in an option; the last one of a name counts."""
+        """Add an option; the last one of a name counts."""
         if option.option in self.options:
             self.repeated.append(self.options[option.option])
         self.options[option.option] = option
 
 
 def read_arguments(words: Sequence[Word], accepted: ParserOptions) -> Arguments:
-    """The options in the words behind a program; ``key=value`` words are options, too."""
+    """The options in the words after a program; ``key=value`` words are options, too."""
     arguments, index = Arguments(), 0
     while index < len(words):
         word = words[index]
@@ -87,7 +87,7 @@ def _is_option(word: Word) -> bool:
 def _option_words(
     words: Sequence[Word], start: int, option: ParserOption | None, accepted: ParserOptions
 ) -> list[Word]:
-    """The words from a place on that are values of an option: never an option that is known."""
+    """The words after ``start`` that are values of an option; known options end them."""
     following = list(
         takewhile(lambda word: not _is_option(word) and word.begins != "--", words[start:])
     )
@@ -118,20 +118,20 @@ def _parsed_option(name: str, word: Word, values: Sequence[Word]) -> ParsedOptio
 
 
 def known_part(word: Word) -> str:
-    """A word's text, or the end of it where its beginning is not known."""
+    """A word's text, or its readable end if it begins with an unknown variable."""
     if word.text is not None:
         return word.text
     return next((piece.text for piece in reversed(word.pieces) if piece.text), "")
 
 
 def command_texts(words: Sequence[Word]) -> list[str]:
-    """The text of each word; of an option its name where the value is not specified."""
+    """The text of each word; for an option, its name if the value is not readable."""
     options = (word.begins if word.begins.startswith("--") else "" for word in words)
     return [option or known_part(word) for option, word in zip(options, words, strict=True)]
 
 
 def _model_of_path(option: str, word: Word) -> str | None:
-    """The model at the end of a path whose folder text alone does not tell: ``$HOME/llama-7b``."""
+    """The model at the end of a path with an unknown folder: ``$HOME/llama-7b``."""
     _, slash, name = known_part(word).rpartition("/")
     is_readable = bool(slash and word.pieces and not word.pieces[-1].unknown)
     is_named = any(word in option.lower() for word in ("model", "checkpoint"))
@@ -140,7 +140,7 @@ def _model_of_path(option: str, word: Word) -> str | None:
 
 
 def _contiguous_span(words: Sequence[Word]) -> Span | None:
-    """The words where they stand in a row: on the command's line, in an array, in a string."""
+    """Span of words in a row: on the command's line, in an array or a string; else None."""
     if len(words) > 1 and words[1].raw == words[0].raw and words[1].regions == words[0].regions:
         # --option=value is one word.
         words = words[:1]
@@ -163,7 +163,7 @@ _OPTION_DOCUMENTS = ("vllm", "sglang")
 
 
 def parse_documents(path: Path, text: str) -> Iterator[ParsedCommand]:
-    """Every document of a file, with its target, empty where it is none's."""
+    """Every document of a file with its target; empty if no target reads it."""
     if path.suffix.lower() == ".toml":
         yield _parse_toml(path, text)
         return
@@ -182,14 +182,14 @@ def parse_documents(path: Path, text: str) -> Iterator[ParsedCommand]:
 def _command_options(
     target: str, options: Mapping[str, ParsedOption]
 ) -> Mapping[str, ParsedOption]:
-    """The keys of a document that has options of a command, as that calls them."""
+    """The keys of a document with command options, as names of these options."""
     if target not in _OPTION_DOCUMENTS:
         return options
     return readers()[target].options.of_command(options)
 
 
 def _leaves(tree: Tree) -> dict[str, ParsedOption]:
-    """The values of a document; a list of plain values is one, its entries are none."""
+    """The values of a document; a list of scalars is one value."""
     return {
         name: leaf.as_option
         for name, leaf in tree.values.items()
@@ -208,7 +208,7 @@ def _document_target(values: Mapping[str, object]) -> str:
 
 
 def _parse_toml(path: Path, text: str) -> ParsedCommand:
-    """A TOML document; its values have no places, so that it cannot be changed."""
+    """A TOML document; its values have no positions, so that it cannot be rewritten."""
     values = dict(flattened(read_files.parse_toml(text, str(path), LaunchError)))
     options = {
         name: ParsedOption(
@@ -228,13 +228,13 @@ def _parse_toml(path: Path, text: str) -> ParsedCommand:
 def parse_here_document(
     path: Path, script: Script, document: HereDocument, name: str
 ) -> ParsedCommand:
-    """A document that a script writes, with places in the script."""
+    """A document that a script writes, with positions in the script."""
     place = f"{path.name}:{document.line}"
     try:
         trees = read_trees(document.text, place)
-    except LaunchError:  # what text alone does not tell may leave it no YAML
-        known_text = re.sub(r"[^\n]*\$[^\n]*", lambda line: " " * len(line[0]), document.text)
-        trees = read_trees(known_text, place)
+    except LaunchError:  # lines with unknown variables may not be YAML
+        readable_text = re.sub(r"[^\n]*\$[^\n]*", lambda line: " " * len(line[0]), document.text)
+        trees = read_trees(readable_text, place)
     options = {} if not trees else _leaves(trees[0])
     shifted = {
         key: ParsedOption(

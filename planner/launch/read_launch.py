@@ -225,13 +225,13 @@ def read_launch(
     if number is None:
         of_workload = [launch for launch in unique if launch.workload == workload] or unique
         with_model = [launch for launch in of_workload if "model" in launch.values]
-        with_known_model = [
+        with_loadable_model = [
             launch for launch in with_model if not with_model[1:] or launch.has_model(specs)
         ]
         # One of several servers may take its sizes from its environment.
         sizes = {*terms_about("model_parallel", "serve")}
-        with_sizes = [launch for launch in with_known_model if not sizes & {*launch.lacking({})}]
-        chosen = (with_sizes or with_known_model or with_model or of_workload)[0]
+        with_sizes = [launch for launch in with_loadable_model if not sizes & {*launch.lacking({})}]
+        chosen = (with_sizes or with_loadable_model or with_model or of_workload)[0]
         return _add_note_of_others(_add_missing_workers(chosen, specs), unique)
     if not 1 <= number <= len(unique):
         listed = "".join(f"\n  {label}" for label in _launch_labels(unique))

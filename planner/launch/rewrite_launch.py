@@ -52,8 +52,8 @@ class RewriteResult:
     @property
     def diff(self) -> str:
         """A unified diff of all files, empty where nothing is changed."""
-        own_patch = make_patch(self.before, self.after, self.name)
-        return "".join((own_patch, *(other.diff for other in self.others)))
+        patch = make_patch(self.before, self.after, self.name)
+        return "".join((patch, *(other.diff for other in self.others)))
 
 
 def rewrite_launch(
@@ -79,25 +79,27 @@ def rewrite_launch(
     command_changes, file_changes = target.honoured(command, changes)
     changes = dict(command_changes)
     if is_document(imported.path) and not any(name.startswith("-") for name in command.options):
-        own_changes = {name: texts for name, texts in changes.items() if not name.startswith("-")}
+        direct_changes = {
+            name: texts for name, texts in changes.items() if not name.startswith("-")
+        }
         lines = [launch.line for launch in parse_launches(imported.path, command.text)]
         number = lines.index(command.line) if command.line in lines else 0
-        edited = edit_document(command.text, command.name, own_changes, number)
+        edited = edit_document(command.text, command.name, direct_changes, number)
     else:
         words = [row.option for row in target.table.rows if row.option.startswith("-")]
         # The others stand in a document beside the command.
         of_command = words or target.table.options | OptionTable.load("transformers").options
-        own_changes = {name: texts for name, texts in changes.items() if name in of_command}
+        direct_changes = {name: texts for name, texts in changes.items() if name in of_command}
         # Of a word that several parsers of a command know it is the first one's.
         parser_options = {
-            name: target.options.find(f"--{name.lstrip('-')}") for name in own_changes
+            name: target.options.find(f"--{name.lstrip('-')}") for name in direct_changes
         }
         spelled_changes = {
-            option.name if (option := parser_options[name]) else name: own_changes[name]
-            for name in own_changes
+            option.name if (option := parser_options[name]) else name: direct_changes[name]
+            for name in direct_changes
         }
         edited = _edit_command(imported, spelled_changes)
-    sibling_changes = {name: texts for name, texts in changes.items() if name not in own_changes}
+    sibling_changes = {name: texts for name, texts in changes.items() if name not in direct_changes}
     others, left = _rewrite_files(imported, edited.text, {**sibling_changes, **file_changes})
     text = edited.text
     if command.text.count("\r\n") == command.text.count("\n") > 0:  # line ends of one kind stay
@@ -150,15 +152,15 @@ def _rewrite_files(
     remaining, results = dict(changes), []
     for file in files.values():
         file_options = target_of(file.target).table.options if file.target else frozenset()
-        own_changes = {name: texts for name, texts in remaining.items() if name in file_options}
+        direct_changes = {name: texts for name, texts in remaining.items() if name in file_options}
         if file.path is None:  # written by the text itself, maybe of what was changed there
             current = {
-                name: file.options[name].texts for name in own_changes if name in file.options
+                name: file.options[name].texts for name in direct_changes if name in file.options
             }
-            done = {name for name, texts in own_changes.items() if current.get(name) == texts}
+            done = {name for name, texts in direct_changes.items() if current.get(name) == texts}
         else:
-            edited = edit_document(file.text, file.name, own_changes)
-            done = own_changes.keys() - edited.unwritten.keys()
+            edited = edit_document(file.text, file.name, direct_changes)
+            done = direct_changes.keys() - edited.unwritten.keys()
             result = RewriteResult(
                 path=file.path, name=file.name, before=file.text, after=edited.text
             )

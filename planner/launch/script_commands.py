@@ -154,7 +154,7 @@ def _parse_program_calls(
     options_by_name = {
         option.option.lstrip("-").replace("-", "_"): option for option in arguments.unknown
     }
-    known_values = {
+    readable_values = {
         name: option.single or "true"
         for name, option in options_by_name.items()
         if None not in option.texts
@@ -165,7 +165,7 @@ def _parse_program_calls(
         with suppress(LaunchError):
             calls = [
                 *servers_of_program(
-                    parse_calls(text, sibling.name, known_values), text, sibling.name
+                    parse_calls(text, sibling.name, readable_values), text, sibling.name
                 )
             ]
     for call in calls:
@@ -245,12 +245,12 @@ def _parse_argument_list(path: Path, script: Script) -> Iterator[ParsedCommand]:
     """Arguments without a program, parsed for the target that has most of them."""
     words = [word for command in script.commands for word in command.words]
     names = {word.begins.partition("=")[0] for word in words if word.begins.startswith("--")}
-    num_known = {
+    num_accepted = {
         target: sum(name in target.options.options for name in names)
         for target in targets().values()
     }
-    target = max(num_known, key=lambda target: num_known[target])
-    if num_known[target] * _OPTIONS_PER_UNKNOWN < len(names) * (_OPTIONS_PER_UNKNOWN - 1):
+    target = max(num_accepted, key=lambda target: num_accepted[target])
+    if num_accepted[target] * _OPTIONS_PER_UNKNOWN < len(names) * (_OPTIONS_PER_UNKNOWN - 1):
         return
     inner = StartedProgram(
         words=tuple(words), environment={}, world=JobResources(), line=words[0].line
@@ -293,7 +293,7 @@ def parse_command(
         text=script.text,
         line=inner.line,
         options=arguments.options,
-        unknown=(*unknown, *arguments.unknown_values),
+        unknown=(*unknown, *arguments.unreadable_values),
         repeated=tuple(arguments.repeated),
         positional=tuple(arguments.positional),
         environment={name: option_of_value(name, word) for name, word in inner.environment.items()},

@@ -470,7 +470,9 @@ class EngineReader:
     model_options: tuple[str, ...]
     programs: tuple[str, ...] = ()
     layout: Callable[[ServerSettings, ModelSpec | None], int]
-    batch: Callable[[ServerSettings, ModelSpec | None, int], None] = lambda told, model, ranks: None
+    batch: Callable[[ServerSettings, ModelSpec | None, int], None] = lambda server, model, ranks: (
+        None
+    )
     drafts: Callable[[OptionReader], DraftSettings | None]
     longest: Callable[[ServerSettings, ModelSpec | None], None] | None = None
     switches: tuple[str, ...] = ()

@@ -397,7 +397,7 @@ class LaunchTarget:
     script: Callable[[LaunchJob], Quantities] = lambda _: {}
     accepted: tuple[str, ...] = ()
     narrowed: Callable[[Request], Request] = lambda request: request
-    complete: Callable[[ParsedCommand], ParsedCommand] = lambda found: found
+    complete: Callable[[ParsedCommand], ParsedCommand] = lambda command: command
     step: LaunchTarget | None = None
     aliases: tuple[str, ...] = ()
     nearest: tuple[str, ...] = ()
@@ -581,7 +581,7 @@ def _lines(template: Sequence[str], values: Values) -> Iterator[str]:
     while index < len(template):
         line = template[index]
         if line.startswith("%"):
-            else_index, end = _branches(template, index)
+            alternative, end = _branches(template, index)
             word, name = line[1:].split()
             value = values[name]
             if word == "each":
@@ -590,7 +590,7 @@ def _lines(template: Sequence[str], values: Values) -> Iterator[str]:
                     yield from _lines(template[index + 1 : end], {**values, **entry_values})
             else:
                 branch = (
-                    template[index + 1 : else_index] if value else template[else_index + 1 : end]
+                    template[index + 1 : alternative] if value else template[alternative + 1 : end]
                 )
                 yield from _lines(branch, values)
             index = end
@@ -605,12 +605,12 @@ def _lines(template: Sequence[str], values: Values) -> Iterator[str]:
 
 def _branches(template: Sequence[str], start: int) -> tuple[int, int]:
     """The lines of ``%else``, or of the end without one, and of ``%end``."""
-    depth, else_index = 0, 0
+    depth, alternative = 0, 0
     for index in range(start, len(template)):
         word = template[index].split(" ")[0]
         depth += (word in ("%if", "%each")) - (word == "%end")
         if word == "%else" and depth == 1:
-            else_index = index
+            alternative = index
         if not depth:
-            return else_index or index, index
+            return alternative or index, index
     raise ValueError(f"{template[start]} has no %end.")

@@ -169,9 +169,9 @@ def _file(manifest: Manifest, *, is_benchmark: bool) -> LaunchOutputFile:
     names = [process.name for process in draft.processes]
     name = f"{names[0] if len(names) == 1 else 'launch'}.yaml"
     start_lines = [*([SOME_STEPS] if is_benchmark else []), f"  kubectl apply -f {name}"]
-    ports = [one for one in draft.processes if one.port]
-    if draft.benchmark and ports:
-        last = ports[-1]
+    listening = [process for process in draft.processes if process.port]
+    if draft.benchmark and listening:
+        last = listening[-1]
         service = f"service/{manifest.name_of(last)}"
         start_lines.append(f"  kubectl port-forward {service} {last.port}  # for the benchmark")
     shown_draft = LaunchDraft(processes=()) if is_benchmark else draft

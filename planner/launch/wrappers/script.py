@@ -367,7 +367,9 @@ def _start(draft: LaunchDraft, places: Sequence[PlacedProcess]) -> tuple[LaunchO
     if len(draft.processes) < 2 or num_nodes(places) > 1:
         return ()
     starts = []
-    for place in (one for one in places if one.copy == 0):
+    for place in places:
+        if place.copy:
+            continue
         gpu = f"FIRST_GPU={place.gpu} " if place.process.gpus_per_node else ""
         starts.append(f"{gpu}bash ./{place.process.name}.sh &")
     return (
@@ -384,8 +386,12 @@ def _start(draft: LaunchDraft, places: Sequence[PlacedProcess]) -> tuple[LaunchO
 def _how(process: Process, job: LaunchJob, places: Sequence[PlacedProcess]) -> list[str]:
     if len(places) > process.copies and num_nodes(places) == 1:
         return [f"bash {START} starts it beside the others; FIRST_GPU says which GPUs are its."]
-    own_places = [place for place in places if place.process is process]
-    if process.num_nodes > 1 and not runs_by_rank(process) and len(own_places) == len(places) == 1:
+    process_places = [place for place in places if place.process is process]
+    if (
+        process.num_nodes > 1
+        and not runs_by_rank(process)
+        and len(process_places) == len(places) == 1
+    ):
         return [
             f"Run it on each of {process.num_nodes} nodes, with the number of the node and the "
             "address of the first:",
@@ -393,7 +399,7 @@ def _how(process: Process, job: LaunchJob, places: Sequence[PlacedProcess]) -> l
         ]
     if num_nodes(places) == 1 or runs_by_rank(process):
         return [_by_hand(process, job)]
-    lines = [f"  {where}: {line}" for where, line in _on_nodes(own_places)]
+    lines = [f"  {where}: {line}" for where, line in _on_nodes(process_places)]
     more = ["  and so on"] if len(lines) > _MOST_SHOWN else []
     nodes = num_nodes(places)
     return [f"The plan has nodes 0 to {nodes - 1}; run it", *lines[:_MOST_SHOWN], *more]
@@ -401,15 +407,15 @@ def _how(process: Process, job: LaunchJob, places: Sequence[PlacedProcess]) -> l
 
 def _starts(process: Process, job: LaunchJob, places: Sequence[PlacedProcess]) -> list[str]:
     """The commands that start a process, each with the node that it is for."""
-    own_places = [place for place in places if place.process is process]
+    process_places = [place for place in places if place.process is process]
     by_hand = _by_hand(process, job).strip()
     if num_nodes(places) == 1 or runs_by_rank(process):
         return [by_hand]
-    if len(own_places) == len(places) == 1:
+    if len(process_places) == len(places) == 1:
         last = process.num_nodes - 1
         others = f"1 to {last} on the others" if last > 1 else "1 on the other"
         return [f"{by_hand}  # on the first node; NODE_RANK={others}"]
-    lines = [f"{line}  # {where}" for where, line in _on_nodes(own_places)]
+    lines = [f"{line}  # {where}" for where, line in _on_nodes(process_places)]
     more = [f"# and so on: {process.name}.sh says how"] if len(lines) > _MOST_SHOWN else []
     return [*lines[:_MOST_SHOWN], *more]
 
