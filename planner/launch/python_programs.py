@@ -1,4 +1,4 @@
-"""Programs in Python and notebooks: what their calls start, as options of the tools they call.
+"""Python programs and notebooks: their calls as options of the tools that they call.
 
 Read as text, never run. Sources of names and defaults: vLLM 0.33 ``vllm/entrypoints/llm.py``;
 SGLang 0.5 ``srt/entrypoints/engine.py``; TensorRT-LLM ``llmapi/llm.py``; LMDeploy 0.16
@@ -74,7 +74,7 @@ SUPPORTED_CALLS = (
 
 @dataclass(kw_only=True)
 class _CallOptions:
-    """Options of one tool while they are gathered, the first of a name first."""
+    """Builder of a command of one tool; the first option of a name counts."""
 
     target: LaunchTarget
     options: dict[str, ParsedOption] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class _CallOptions:
     files: dict[str, ParsedCommand] = field(default_factory=dict)
 
     def put(self, name: str, value: Value, line: int) -> None:
-        """An option as a keyword gives it; None says nothing."""
+        """Add an option from a keyword, unless it is None or set already."""
         option = self.target.options.find(f"--{name}")
         table_name = option.name if option else f"--{name}"
         if value is None or table_name in self.options:
@@ -99,12 +99,12 @@ class _CallOptions:
             self.options[table_name] = _parsed_option(table_name, value, line)
 
     def put_section(self, name: str, value: Mapping[str, Value], line: int) -> None:
-        """A mapping in the program, as the keys of a section."""
+        """Add a mapping of the program as keys of a section."""
         for key, part in flattened({name: {**value}}):
             self.options.setdefault(key, _parsed_option(key, part, line))
 
     def build(self, text: str, name: str, line: int, **fields: Any) -> ParsedCommand:
-        """What was gathered, of a program of this text and name."""
+        """The command, in a program with this text and name."""
         unknown = (*self.unknown, *fields.pop("unknown", ()))
         return ParsedCommand(
             target=self.target.name,
@@ -118,7 +118,7 @@ class _CallOptions:
         )
 
     def put_implied(self, name: str, text: str) -> None:
-        """What holds where the program says nothing."""
+        """Add an option that the program's tool implies, unless it is set."""
         if f"--{name}" not in self.options and name not in self.options:
             self.options[f"--{name}"] = implied_option(f"--{name}", text)
 
@@ -152,7 +152,7 @@ def _value_text(value: Value) -> str:
 
 
 def servers_of_program(calls: Sequence[Call], text: str, name: str) -> Iterator[ParsedCommand]:
-    """What the calls of a program start: each server, and a training.
+    """Servers and trainings that the calls of a program start.
 
     Raises LaunchError if it trains something that is not predicted.
     """
@@ -160,7 +160,7 @@ def servers_of_program(calls: Sequence[Call], text: str, name: str) -> Iterator[
                 for name, default in call.keywords.items()}  # fmt: skip
     for call in calls:
         tool = _engine_tool(call, calls)
-        if tool and call.rest and not call.keywords:  # all that a parser of engine arguments gives
+        if tool and call.rest and not call.keywords:  # takes all options of the parser
             call = replace(call, keywords=defaults)
         if tool and not (call.rest and not call.keywords):
             yield _server_command(call, tool, text, name)
@@ -194,7 +194,7 @@ def servers_of_program(calls: Sequence[Call], text: str, name: str) -> Iterator[
 
 
 def with_function(command: ParsedCommand, folder: Path) -> ParsedCommand:
-    """A command of torchtitan with what the function sets that it names, if that stands beside."""
+    """A command of torchtitan with the options of its configuration function, if in its folder."""
     module, config = command.options.get("--module"), command.options.get("--config")
     name = (module.single if module else None) or ""
     for file in torchtitan_functions.places(name):
@@ -215,7 +215,7 @@ def with_function(command: ParsedCommand, folder: Path) -> ParsedCommand:
 def _configuration_command(
     target: str, values: Mapping[str, Value], text: str, name: str, line: int
 ) -> ParsedCommand:
-    """A configuration whose options stand nowhere as they are."""
+    """A command from a configuration without positions of its options."""
     options = {
         key: _parsed_option(key, value, line) for key, value in values.items() if value is not None
     }
@@ -227,7 +227,7 @@ _NEMO_CALL = "set_primary_perf_configs"
 
 
 def _nemo_recipe(call: Call, calls: Sequence[Call], text: str, name: str) -> ParsedCommand:
-    """A recipe of NeMo that a program changes for its benchmark; see there for what it sets."""
+    """The NeMo recipe of a benchmark program, with the values that the program changes."""
     recipe = next((call for call in calls if call.ends("pretrain_recipe", "finetune_recipe")), None)
     values: dict[str, Value] = {
         option: call.keywords.get(key) for key, option in option_aliases("nemo").items()
@@ -244,7 +244,7 @@ def _nemo_recipe(call: Call, calls: Sequence[Call], text: str, name: str) -> Par
 
 
 def _engine_tool(call: Call, calls: Sequence[Call]) -> str:
-    """The tool of which a call makes an engine; empty where it does not."""
+    """The tool that a call creates an engine of; empty if it creates none."""
     last = call.name.rpartition(".")[2]
     if call.module in _ENGINES:
         return call.module if last in _ENGINES[call.module] else ""
@@ -280,12 +280,12 @@ def _server_command(call: Call, tool: str, text: str, name: str) -> ParsedComman
 
 
 def _unknown_keywords(call: Call) -> tuple[ParsedOption, ...]:
-    """What a call is given by a mapping whose keys the text does not tell."""
+    """The keyword mapping of a call with unreadable keys, as an unknown option."""
     return (_parsed_option("**", UnknownValue(why=call.rest), call.line),) if call.rest else ()
 
 
 def _lmdeploy_options(values: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
-    """The options of a pipeline's engine, whose class says which one it is."""
+    """The options of a pipeline's engine; the class of its configuration is the backend."""
     for value in values.values():
         if isinstance(value, Call) and value.ends("TurbomindEngineConfig", "PytorchEngineConfig"):
             yield from value.keywords.items()
@@ -293,7 +293,7 @@ def _lmdeploy_options(values: Mapping[str, Value]) -> Iterator[tuple[str, Value]
 
 
 def _pool_of(config: Call, calls: Sequence[Call]) -> str:
-    """The pool that a builder of disaggregated services is given a configuration for."""
+    """The pool (prefill or decode) of a configuration in a disaggregated service; else empty."""
     for call in calls:
         first = _first_argument(call)
         if isinstance(first, Call) and first.line == config.line:
@@ -312,9 +312,9 @@ def _mapping(value: Value) -> Mapping[str, Value]:
 
 
 def served_by_ray(config: Call, pool: str, text: str, name: str) -> ParsedCommand:
-    """The replicas of a model that Ray Serve, or Ray Data, starts an engine in.
+    """The replicas of an engine in a configuration of Ray Serve or Ray Data.
 
-    They are as many as there are at least; each takes the requests that it is sent at once.
+    With autoscaling, the minimum counts; a replica takes up to ``max_ongoing_requests`` at once.
     """
     keywords, line = config.keywords, config.lines.get("engine_kwargs", config.line)
     kwargs, loading = (
@@ -346,7 +346,7 @@ def served_by_ray(config: Call, pool: str, text: str, name: str) -> ParsedComman
 
 
 def _training_command(call: Call, calls: Sequence[Call], text: str, name: str) -> ParsedCommand:
-    """The training that one call describes, with the model and the adapters beside it."""
+    """The training of a call of training arguments, with model and adapters of other calls."""
     is_unsloth = any(call.ends(*_unsloth_methods("from_pretrained")) for call in calls)
     options = _CallOptions(target=target_of("transformers"))
     kind = call.name.rpartition(".")[2]
@@ -367,7 +367,7 @@ def _training_command(call: Call, calls: Sequence[Call], text: str, name: str) -
         elif key == "fsdp_config" and isinstance(value, dict):
             options.put_section(key, value, line)
         elif is_unsloth and key in ("packing", "max_length"):
-            if key == "max_length":  # of its own, not TRL's, whose other defaults go with it
+            if key == "max_length":  # Unsloth's; TRL's has other defaults
                 options.put("max_seq_length", value, line)
         else:
             options.put(key, value, line)
@@ -406,7 +406,7 @@ def _unsloth_methods(method: str) -> tuple[str, ...]:
 
 
 def _put_unsloth(options: _CallOptions, calls: Sequence[Call]) -> None:
-    """One process with kernels of its own; adapters unless all is trained."""
+    """Add Unsloth's options: one process, own kernels, adapters unless it is full fine-tuning."""
     loaded = next(call for call in calls if call.ends(*_unsloth_methods("from_pretrained")))
     peft = next((call for call in calls if call.ends(*_unsloth_methods("get_peft_model"))), None)
     keywords = loaded.keywords
@@ -441,7 +441,7 @@ def _put_unsloth(options: _CallOptions, calls: Sequence[Call]) -> None:
         options.put("lora_modules_to_save", adapter_keywords.get("modules_to_save"), adapter_line)
         checkpointing = adapter_keywords.get("use_gradient_checkpointing", checkpointing)
     for key in ("gradient_checkpointing", "--gradient_checkpointing"):
-        options.options.pop(key, None)  # its own switch holds
+        options.options.pop(key, None)  # Unsloth's own switch counts
     options.put_implied(
         "gradient_checkpointing", str(checkpointing not in (False, "False", None)).lower()
     )
@@ -450,7 +450,7 @@ def _put_unsloth(options: _CallOptions, calls: Sequence[Call]) -> None:
 
 
 def _put_model(options: _CallOptions, calls: Sequence[Call], trainers: Sequence[Call]) -> None:
-    """The model that is loaded first, and how."""
+    """Add the model that is loaded first, and its loading options."""
     loads = [
         call
         for call in calls
@@ -486,15 +486,13 @@ def _put_model(options: _CallOptions, calls: Sequence[Call], trainers: Sequence[
         and preparation.keywords.get("use_gradient_checkpointing") is not False
     ):
         for key in ("gradient_checkpointing", "--gradient_checkpointing"):
-            options.options.pop(
-                key, None
-            )  # the model repeats its layers, whatever the Trainer says
+            options.options.pop(key, None)  # the model's own setting counts, not the Trainer's
         options.put_implied("gradient_checkpointing", "true")
     precisions = [_option_text(options, "torch_dtype"), _option_text(options, "dtype")]
     if bits is not None:
         precisions.append(bits.keywords.get("bnb_4bit_compute_dtype"))
     if "bfloat16" in precisions and not {"--bf16", "bf16", "--fp16", "fp16"} & set(options.options):
-        options.put_implied("bf16", "true")  # weights and all that is made of them
+        options.put_implied("bf16", "true")  # weights and activations
 
 
 def _first_argument(call: Call) -> Value:
@@ -507,9 +505,9 @@ def _option_text(options: _CallOptions, name: str) -> Value:
 
 
 def _put_adapters(options: _CallOptions, calls: Sequence[Call], is_trl: bool, name: str) -> None:
-    """The adapters that PEFT is told of.
+    """Add the LoRA adapters of PEFT.
 
-    Raises LaunchError if they are others than low-rank ones.
+    Raises LaunchError for adapters of other kinds.
     """
     for call in calls:
         last = call.name.rpartition(".")[2]
@@ -539,7 +537,7 @@ _GPU_DECORATORS = ("function", "cls", "service")
 
 
 def commands_of(calls: Sequence[Call]) -> Iterator[tuple[int, str]]:
-    """Commands that a program starts as processes, each with its line."""
+    """Commands that a program starts as processes, each with its line number."""
     for call in calls:
         values = call.positional[-1:] if call.ends("execv", "execvp") else call.positional[:1]
         if not call.ends(*_PROCESSES) or call.module not in ("subprocess", "os"):
@@ -553,7 +551,7 @@ def commands_of(calls: Sequence[Call]) -> Iterator[tuple[int, str]]:
 
 
 def modal_concurrency(calls: Sequence[Call]) -> dict[str, ParsedOption]:
-    """The requests that a function of Modal takes at once: ``@modal.concurrent(max_inputs=32)``."""
+    """Most concurrent requests of a function of Modal: ``@modal.concurrent(max_inputs=32)``."""
     for call in calls:
         max_inputs = call.keywords.get("max_inputs")
         if call.ends("concurrent") and isinstance(max_inputs, int):
@@ -562,7 +560,7 @@ def modal_concurrency(calls: Sequence[Call]) -> dict[str, ParsedOption]:
 
 
 def program_resources(calls: Sequence[Call]) -> JobResources:
-    """The GPUs that a function of Modal or a service of BentoML asks for.
+    """The GPUs that a function of Modal or a service of BentoML requests.
 
     ``gpu="H100:8"`` (modal.com/docs/guide/gpu), ``resources={"gpu": 8, "gpu_type": "nvidia-h100"}``
     (docs.bentoml.com, reference/bentoml/configurations).
@@ -583,7 +581,7 @@ def program_resources(calls: Sequence[Call]) -> JobResources:
 
 
 def explain_no_calls(path: object, calls: Sequence[Call]) -> str:
-    """What a program without a call that is known does, as far as that helps."""
+    """Error message for a program without a supported call."""
     if any(call.ends("HfArgumentParser", "TrlParser") for call in calls):
         return (
             f"{path}: takes its options from the command line: give the command that starts it, "

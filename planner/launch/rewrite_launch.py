@@ -1,4 +1,4 @@
-"""A user's launch file with a change made in it."""
+"""Changes of a plan written into a user's launch file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from planner.launch.target import LaunchJob, LaunchTarget
 from planner.launch.targets import target_of
 
 _Texts = tuple[str, ...]
-# The requests at once of a plan are what engines are told to run at most.
+# Concurrency of a plan is the limit of sequences in options of engines.
 _OPTION_PARAMETERS = {"concurrency": ("max_num_seqs", "server_seqs")}
 
 
@@ -32,10 +32,10 @@ _OPTION_PARAMETERS = {"concurrency": ("max_num_seqs", "server_seqs")}
 class RewriteResult:
     """A file after a change.
 
-    ``changes`` are all options that say it, by name, with their texts, None where they go;
-    ``unwritten`` those whose place in the file text alone does not tell. ``unexpressed`` is what
-    the target cannot say of the change, ``notes`` what is to be done beside it. ``others`` are
-    files that it reads, changed, too; ``path`` is where each stands.
+    ``changes`` are all changed options by name, with their texts, None if removed; ``unwritten``
+    have no readable position in the file. ``unexpressed`` are parameters that the target cannot
+    express, ``notes`` further steps for the user. ``others`` are changed files that this one
+    reads; ``path`` is the path of each.
     """
 
     path: Path
@@ -51,7 +51,7 @@ class RewriteResult:
 
     @property
     def diff(self) -> str:
-        """A unified diff of all files, empty where nothing is changed."""
+        """A unified diff of all files; empty without changes."""
         patch = make_patch(self.before, self.after, self.name)
         return "".join((patch, *(other.diff for other in self.others)))
 
@@ -61,7 +61,7 @@ def rewrite_launch(
 ) -> RewriteResult:
     """The file of a launch, changed from the plan ``before`` to the one ``after``.
 
-    ``changed`` are the parameters in which these differ.
+    ``changed`` are the parameters that differ.
     """
     target, command = imported.target, imported.command
     changed = {
@@ -87,10 +87,10 @@ def rewrite_launch(
         edited = edit_document(command.text, command.name, direct_changes, number)
     else:
         words = [row.option for row in target.table.rows if row.option.startswith("-")]
-        # The others stand in a document beside the command.
+        # Other options are in a separate document.
         of_command = words or target.table.options | OptionTable.load("transformers").options
         direct_changes = {name: texts for name, texts in changes.items() if name in of_command}
-        # Of a word that several parsers of a command know it is the first one's.
+        # A word of several parsers belongs to the first parser.
         parser_options = {
             name: target.options.find(f"--{name.lstrip('-')}") for name in direct_changes
         }
@@ -126,9 +126,9 @@ def rewrite_launch(
 
 
 def can_say(imported: ImportedLaunch, parameter: str, value: str | int | float) -> bool:
-    """Whether the target of a file has words for a value, or that of a file that it reads.
+    """Whether the target of a file, or of files that it reads, can express a value.
 
-    How GPUs split a model is the target's alone.
+    Parallel degrees must be expressed by the target itself.
     """
     others = [] if parameter in SPLITS else other_targets(imported)
     tables = [target.table for target in (imported.target, *others)]
@@ -136,7 +136,7 @@ def can_say(imported: ImportedLaunch, parameter: str, value: str | int | float) 
 
 
 def other_targets(imported: ImportedLaunch) -> list[LaunchTarget]:
-    """The targets of files that a file reads, as a configuration of DeepSpeed."""
+    """The targets of files that a file reads, such as a configuration of DeepSpeed."""
     names = dict.fromkeys(file.target for file in imported.command.files.values() if file.target)
     return [target_of(name) for name in names if name != imported.target.name]
 
@@ -144,7 +144,7 @@ def other_targets(imported: ImportedLaunch) -> list[LaunchTarget]:
 def _rewrite_files(
     imported: ImportedLaunch, text: str, changes: Changes
 ) -> tuple[tuple[RewriteResult, ...], Changes]:
-    """The files that the changed ``text`` reads, changed, and what stands in none of them."""
+    """Changed files that the new ``text`` reads, and changes that no file has options for."""
     if not changes:
         return (), {}
     reparsed = _same_command(imported)(text)
@@ -153,7 +153,7 @@ def _rewrite_files(
     for file in files.values():
         file_options = target_of(file.target).table.options if file.target else frozenset()
         direct_changes = {name: texts for name, texts in remaining.items() if name in file_options}
-        if file.path is None:  # written by the text itself, maybe of what was changed there
+        if file.path is None:  # a here-document of the text, which may be changed already
             current = {
                 name: file.options[name].texts for name in direct_changes if name in file.options
             }
@@ -170,12 +170,12 @@ def _rewrite_files(
 
 
 def _edit_command(imported: ImportedLaunch, changes: Changes) -> EditResult:
-    """The command changed; a new option stands behind the one that the table has before it."""
+    """The text with a changed command; new options follow the order of the table."""
     text, find_command = imported.command.text, _same_command(imported)
 
     @cache
     def options(changed: str) -> Mapping[str, ParsedOption]:
-        """Those of the same command; editing and the next change ask of the same text."""
+        """Options of the command in a changed text; cached, as edits ask repeatedly."""
         command = find_command(changed)
         return {} if command is None else command.options
 
@@ -192,7 +192,7 @@ def _edit_command(imported: ImportedLaunch, changes: Changes) -> EditResult:
 
 
 def _replica_notes(before: LaunchJob, after: LaunchJob) -> tuple[str, ...]:
-    """What is to be done beside the file where another number of replicas serves."""
+    """Note for the user if the number of replicas changes."""
     old, new = (job.row.get("replicas") for job in (before, after))
     if new is None or old == new:
         return ()
@@ -210,10 +210,10 @@ def option_changes(
     changed: Collection[str],
     file_options: Collection[str],
 ) -> dict[str, _Texts | None]:
-    """The options that say another plan than before: their texts, None where they go.
+    """Options that differ between two plans: their new texts, None if removed.
 
-    ``file_options`` are those that the file has: what it leaves to an engine follows from the rest
-    there, as before.
+    ``file_options`` are those in the file: options that it leaves to the engine's defaults are
+    not added.
     """
     jobs = (before, after)
     server_options = None if before.workload == "train" else file_options
@@ -248,7 +248,7 @@ def _differences(
 def _written_options(
     table: OptionTable, quantities: Quantities, changed: Collection[str]
 ) -> dict[str, _Texts]:
-    """The options of a job that depend on what is changed."""
+    """The options of a job that depend on changed parameters."""
     options: dict[str, _Texts] = {}
     for row in table.rows:
         value = quantities.get(row.parameter)
@@ -269,7 +269,7 @@ def _written_options(
 def _replaced_options(
     reading: OptionReader, target: LaunchTarget, changes: Changes, changed: Collection[str]
 ) -> dict[str, None]:
-    """Options by which the file says a changed parameter in another way: they go."""
+    """Alternative options of changed parameters in the file: they are removed."""
     used_options = (
         option
         for name in changed
@@ -285,7 +285,7 @@ def _replaced_options(
 
 
 def _same_command(imported: ImportedLaunch) -> Callable[[str], ParsedCommand | None]:
-    """What a changed text starts in the same place among all of the same program."""
+    """A function from a changed text to the command with the same index among its target's."""
 
     def started(text: str) -> list[ParsedCommand]:
         return [

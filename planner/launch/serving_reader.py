@@ -1,4 +1,4 @@
-"""What the commands of serving engines have in common when they are read."""
+"""Common parts of reading commands of serving engines."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _AGGREGATED, _DISAGGREGATED = "aggregated", "disaggregated"
 Value = TypeVar("Value")
 _PREFILL_ONLY = "0"
 _SIXTEEN_BIT = "w16a16"
-_ANY_GPU, _ANY_NODE = "a100-sxm-80gb", "dgx-a100"  # weights are as large on every one
+_ANY_GPU, _ANY_NODE = "a100-sxm-80gb", "dgx-a100"  # weights have the same size on all
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+|[\w-][\w.-]*")
 _LORA_RANK = 16
 _HEADS = (DraftMethod.EAGLE3, DraftMethod.EAGLE)
@@ -51,25 +51,25 @@ _FACTORS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**
 
 @dataclass(kw_only=True)
 class ServerSettings(SettingsBuilder):
-    """What is gathered of one command."""
+    """Builder of the settings of one server command."""
 
     reading: OptionReader
 
     def copy(self, *names: str) -> None:
-        """Parameters that the table reads as they are."""
+        """Copy parameters as the table reads them."""
         for name in names:
             meaning = self.reading.meanings.get(name)
             if meaning is not None:
                 self.values[name] = meaning.value
 
     def count(self, name: str) -> int:
-        """A parameter of the table as a whole number; 1 where it is none."""
+        """A parameter of the table as a whole number; 1 if it is none."""
         text = self.reading.value(name)
         number = parse_size(text)
         return number or 1
 
     def put_gpus(self, server_gpus: int) -> None:
-        """The GPUs of all servers, where the file has a total, else those of one.
+        """Set the GPUs of all servers if the file has a total, else of one server.
 
         Raises LaunchError if the total is not a multiple of what one server takes.
         """
@@ -88,10 +88,10 @@ class ServerSettings(SettingsBuilder):
         self.values["num_gpus"] = total or server_gpus
 
     def of_pool(self, pool: str) -> LaunchSettings:
-        """The answers; those of a prefill worker have its names.
+        """The settings; those of a prefill worker have the names of the prefill pool.
 
-        Prefill and decode workers are commands of their own: the answers of both together are a
-        plan, with the sum of their GPUs. No more requests run at once than are sent.
+        Prefill and decode workers are separate commands: a plan has the settings of both, and
+        the sum of their GPUs. Concurrency is limited to the requests that are sent at once.
         """
         values, defaults = dict(self.values), dict(self.defaults)
         server_gpus = int(values["tensor_parallel"]) * int(values["pipeline_parallel"])
@@ -110,7 +110,7 @@ class ServerSettings(SettingsBuilder):
         return replace(self.of_workload("serve"), values=values, defaults=defaults)
 
     def put_experts_on_host(self, model: ModelSpec, expert_share: float, program: str) -> None:
-        """This part of the experts in host memory, as a share of the weights."""
+        """Set the share of weights in host memory from the share of experts there."""
         bytes_on_host = expert_share * sum(
             group.num_hidden_layers * layer_parameters(model.hidden_size, group).experts
             for group in model.layer_groups
@@ -120,12 +120,13 @@ class ServerSettings(SettingsBuilder):
         self.values["weight_offload"] = max(share, self.values.get("weight_offload") or 0.0)
         self.notes.append(
             f"Experts in host memory are {share:.0%} of the weights. The plan reads all of them "
-            f"over the link in a step; {program} computes the chosen ones there: it is faster "
-            "than said."
+            f"over the link in a step; {program} computes the chosen ones on the host: it "
+            "is faster "
+            "than predicted."
         )
 
     def of_workload(self, workload: str) -> LaunchSettings:
-        """The answers, which lack the model where the command does."""
+        """The settings; the model is missing if the command does not name it."""
         missing = () if self.values.get("model") else ("model",)
         limit = self.reading.command.options.get(ONGOING)
         used = frozenset() if limit is None else frozenset({limit.option})
@@ -141,7 +142,7 @@ def _of_prefill(values: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def parse_size(text: str | None) -> int | None:
-    """A whole number as engines read it, ``8k`` and ``8K`` among others; None if it is none.
+    """A whole number as engines parse it, such as ``8k`` and ``8K``; None if it is none.
 
     >>> whole("8192"), whole("8K"), whole("1.5k"), whole("auto")
     (8192, 8192, 1500, None)
@@ -163,7 +164,7 @@ def parse_float(text: str | None) -> float | None:
 
 
 def json_table(text: str | None) -> Mapping[str, object]:
-    """A mapping of JSON on the command line; empty where there is none that can be read."""
+    """A JSON mapping on the command line; empty if there is none, or it is not readable."""
     try:
         value = parse_json(text or "{}", "")
     except PlannerError:
@@ -172,8 +173,10 @@ def json_table(text: str | None) -> Mapping[str, object]:
 
 
 def with_config(reading: OptionReader, engine: EngineReader) -> OptionReader:
-    """The reading with the options of the YAML that a command's ``--config`` names, or of a
-    document of such options alone; those of the command go before them."""
+    """The reader with the options of a YAML file that ``--config`` names, or of a document.
+
+    Options of the command override those of the file.
+    """
     command, table = reading.command, engine.table
     config = command.files.get(reading.text("--config") or "")
     options = engine.accepts.of_command({**(config.options if config else {}), **command.options})
@@ -182,8 +185,10 @@ def with_config(reading: OptionReader, engine: EngineReader) -> OptionReader:
 
 
 def find_model_by_name(name: str | None) -> ModelSpec | None:
-    """The shipped model that a repository or folder is by its name; None where there is none.
-    Nothing is loaded from elsewhere."""
+    """The shipped model with the name of a repository or folder; None if there is none.
+
+    Nothing is downloaded.
+    """
     model = checkpoint_of(name).model if name else None
     try:
         return Catalogue().load_model(model) if model else None
@@ -192,7 +197,7 @@ def find_model_by_name(name: str | None) -> ModelSpec | None:
 
 
 def nicknamed(text: str) -> str | None:
-    """The repository that a short name of benchmarks stands for, with what stands behind it.
+    """The repository that a benchmark's nickname of a model means, with its precision and vendor.
 
     >>> nicknamed("dsr1_fp4_mi355x.sh"), nicknamed("dsr1-fp8"), nicknamed("run.sh")
     ('amd/DeepSeek-R1-0528-MXFP4', 'deepseek-ai/DeepSeek-R1-0528', None)
@@ -208,7 +213,7 @@ def nicknamed(text: str) -> str | None:
 
 
 def _model_name(server: ServerSettings, engine: EngineReader) -> str | None:
-    """What a command loads; where a folder or nothing is named, what it serves as or is called."""
+    """Name of the model of a command; for a folder or none, from its served name or file name."""
     command = server.reading.command
     name = engine.model_name(server.reading)
     if name and (
@@ -232,7 +237,7 @@ def _model_name(server: ServerSettings, engine: EngineReader) -> str | None:
 
 
 def find_gpu_by_name(name: str | None) -> GpuSpec | None:
-    """The GPU that a label, a scheduler or the user calls so; None where it is not known."""
+    """The GPU with a name of a label, a scheduler or the user; None if unknown."""
     try:
         return Catalogue().load_gpu(parse_gpu_name(name) or name).spec if name else None
     except (PlannerError, OSError, ValueError):
@@ -242,7 +247,7 @@ def find_gpu_by_name(name: str | None) -> GpuSpec | None:
 def scheduler_default_of(
     server: ServerSettings, engine: EngineReader, name: str
 ) -> tuple[int, str]:
-    """What ``name`` is on the GPU in the release of a file where no option sets it, and why."""
+    """Default of the scheduler limit ``name`` for GPU and release of a file, and the reason."""
     if any(row.parameter == name for row in engine.table.defaults):
         return engine.table.default(name, *default_gpu(server))
     catalogue, gpu = Catalogue(), find_gpu_by_name(server.reading.command.resources.gpu)
@@ -267,10 +272,10 @@ def scheduler_default_of(
 
 @record(kw_only=True)
 class DraftSettings:
-    """What drafts tokens, as a command names it.
+    """Speculative decoding as a command specifies it.
 
-    ``number`` is that of its tokens, in so many ``steps`` where they are a tree; ``method`` may
-    name modules of the model or the kind of heads in ``path``. ``is_model``: it may be a model.
+    ``number`` of draft tokens, in ``steps`` if they are a tree; ``method`` may name modules of the
+    model or the type of heads in ``path``. ``is_model``: ``path`` may be a model.
     """
 
     number: int
@@ -283,9 +288,9 @@ class DraftSettings:
 def put_drafts(
     server: ServerSettings, drafting: DraftSettings | None, model: ModelSpec | None
 ) -> None:
-    """Tokens that are drafted, and by what: a model that is known, modules or heads.
+    """Set the number of draft tokens and their source: a known model, modules or heads.
 
-    Modules of a model are read as such where it has some: engines run them like heads.
+    If the model has modules of multi-token prediction, heads without a path mean these.
     """
     if drafting is None:
         return
@@ -311,9 +316,9 @@ def put_drafts(
 
 
 def put_model(server: ServerSettings, name: str | None) -> ModelSpec | None:
-    """The model of a command; None where none is shipped of that name.
+    """Set the model of a command; returns its spec, None if no shipped model has the name.
 
-    A folder whose name tells nothing is left open.
+    Folders with an unknown name are left open.
     """
     model = find_model_by_name(name)
     if name and (model is not None or _REPOSITORY.fullmatch(name)):
@@ -324,7 +329,7 @@ def put_model(server: ServerSettings, name: str | None) -> ModelSpec | None:
 
 
 def put_quantization(server: ServerSettings, name: str | None, model: ModelSpec | None) -> None:
-    """The types of weights: as an option says, else those of the checkpoint as its name tells."""
+    """Set the types of weights: from an option, else from the name of the checkpoint."""
     values = server.values
     server.copy("quantization", "expert_quantization")
     checkpoint_format = model.quantization if model else None
@@ -332,7 +337,7 @@ def put_quantization(server: ServerSettings, name: str | None, model: ModelSpec 
         checkpoint_format
         and values.get("quantization") == checkpoint_format.partition("_")[0] != checkpoint_format
     ):
-        del values["quantization"]  # engines take the type of scales of such a checkpoint from it
+        del values["quantization"]  # engines take the type of scales from the checkpoint
     if "quantization" in values:
         values.setdefault("expert_quantization", values["quantization"])
         return
@@ -360,14 +365,14 @@ def put_quantization(server: ServerSettings, name: str | None, model: ModelSpec 
 
 
 def put_experts(server: ServerSettings, model: ModelSpec | None, stage_gpus: int) -> None:
-    """Experts over all GPUs of a stage, or each over all of them."""
+    """Set expert parallelism: all GPUs of a stage, or 1."""
     splits = server.reading.value("splits_experts") == "true"
     has_experts = model is None or model.num_experts > 0
     server.values["expert_parallel"] = stage_gpus if splits and has_experts else 1
 
 
 def put_offload(server: ServerSettings, model: ModelSpec | None, option: str) -> None:
-    """The share of the weights in host memory, of GiB of each GPU; no cache there."""
+    """Set the share of weights in host memory from GiB per GPU; no KV cache there."""
     server.values.update(weight_offload=0.0, kv_offload=0.0)
     size = parse_float(server.reading.text(option))
     if not size:
@@ -383,7 +388,7 @@ def put_offload(server: ServerSettings, model: ModelSpec | None, option: str) ->
 
 
 def weights_per_gpu(model: ModelSpec, values: Mapping[str, object]) -> float:
-    """Bytes of the weights of a GPU of one server, wherever they are kept.
+    """Bytes of weights per GPU of one server, in GPU or host memory.
 
     ``values`` has its parameters and the name of its ``engine``.
     """
@@ -408,7 +413,7 @@ def weights_per_gpu(model: ModelSpec, values: Mapping[str, object]) -> float:
 
 
 def note_lengths(server: ServerSettings, longest: int | None) -> None:
-    """That a command does not tell how long requests are, where nothing else does."""
+    """Add a note that the command does not specify the lengths of requests."""
     if {*LENGTHS} <= {*server.reading.command.benchmark_load}:
         return
     limit = "" if longest is None else f", at most {longest:,} tokens together"
@@ -423,13 +428,11 @@ def note_lengths(server: ServerSettings, longest: int | None) -> None:
             f"The command does not say how long prompts and answers are{limit}: give "
             "--input-tokens and --output-tokens."
         )
-    server.notes.append(
-        "As many of the requests that may run at once do run as the cache has room for."
-    )
+    server.notes.append("Of the requests that may run at once, as many run as the KV cache holds.")
 
 
 def put_adapters(server: ServerSettings, switches: Sequence[str]) -> None:
-    """Adapters that a command serves: where one of some options is there, else where a rank is."""
+    """Set served adapters if one of these options is set; without options, if a rank is set."""
     reading = server.reading
     rank = parse_size(reading.value("lora_rank"))
     if not (any(map(reading.has, switches)) if switches else rank):
@@ -448,22 +451,21 @@ def put_adapters(server: ServerSettings, switches: Sequence[str]) -> None:
 
 @record(kw_only=True)
 class EngineReader:
-    """How commands of an engine are read, where its table does not say it.
+    """Functions that read commands of an engine in addition to its table.
 
     Parameters
     ----------
-    name : of its table, and of its row among the targets
-    model_options : what is loaded, the first of them that is there
-    programs : words of a command that are no model; empty where none stands beside the options
-    layout : put the layout of a server, and how many ranks compute attention of requests of
-        their own
-    batch : put requests and tokens of a step where the table has no default of them
-    drafts : what drafts tokens
-    longest : put the longest request, where the engine has another default than none
-    switches : options that let a server have adapters
-    host_cache : the option that keeps cache in host memory
-    weights_on_host : the option with GiB of each GPU's weights in host memory
-    finds_prefixes : whether prefixes are looked for where the command says so
+    name : of its option table and of its target
+    model_options : options with the model, the first that is set counts
+    programs : words of a command that are not the model; empty if it has no positional model
+    layout : sets the layout of a server; returns its attention data-parallel ranks
+    batch : sets requests and tokens per step if the table has no defaults
+    drafts : returns the speculative decoding of a command
+    longest : sets the longest request, if the engine has a default
+    switches : options that enable adapters
+    host_cache : option that keeps KV cache in host memory
+    weights_on_host : option with GiB of each GPU's weights in host memory
+    finds_prefixes : whether prefix caching works with the command's options
     """
 
     name: str
@@ -482,16 +484,16 @@ class EngineReader:
 
     @property
     def table(self) -> OptionTable:
-        """Which option says which parameter."""
+        """The option table of the engine."""
         return OptionTable.load(self.name)
 
     @property
     def accepts(self) -> ParserOptions:
-        """What its parsers take."""
+        """Options that its parsers accept."""
         return ParserOptions.of(tool_row(self.name)["accepted"].split("|"), self.table)
 
     def model_name(self, reading: OptionReader) -> str | None:
-        """What is loaded: an option, or the word after the program."""
+        """The model of a command: from an option, or the word after the program."""
         for option in self.model_options:
             if reading.text(option):
                 return reading.text(option)
@@ -507,7 +509,7 @@ class EngineReader:
 
 
 def read_server(reading: OptionReader, engine: EngineReader, pool: str) -> ServerSettings:
-    """What a command says of its server, of the ``pool`` that it belongs to."""
+    """Settings of the server of a command, in its ``pool``."""
     server = ServerSettings(reading=reading)
     name = _model_name(server, engine)
     model = put_model(server, name)
@@ -535,13 +537,13 @@ def read_server(reading: OptionReader, engine: EngineReader, pool: str) -> Serve
 
 
 def default_gpu(server: ServerSettings) -> tuple[str | None, float]:
-    """The GPU that defaults depend on, in small letters, and its GiB; None where none is known."""
+    """Name in lower case and GiB of the GPU that defaults depend on; None if unknown."""
     gpu = find_gpu_by_name(server.reading.command.resources.gpu)
     return (None, 0.0) if gpu is None else (gpu.name.lower(), gpu.memory_capacity / GIB)
 
 
 def _put_batch(server: ServerSettings, engine: EngineReader, ranks: int, pool: str) -> None:
-    """Requests and tokens of a step: of a rank, or of a whole server where options count so."""
+    """Set requests and tokens per step; options count per rank, or per server."""
     reading = server.reading
     parameters = {row.parameter for row in engine.table.rows}
     name, factor = ("server_seqs", 1) if "server_seqs" in parameters else ("max_num_seqs", ranks)
