@@ -22,14 +22,14 @@ _DEFAULT = "it is the default"
 def harmless_reason(
     option: str, texts: Sequence[str | None], workloads: Sequence[str], default: str = ""
 ) -> str:
-    """Why an option changes neither time nor memory; empty where it may.
+    """Reason why an option changes neither time nor memory; empty if it may change them.
 
     Parameters
     ----------
     option : as the file spells it
-    texts : its values, none of a flag
-    workloads : of its tool, the option's family: ``train`` or serving
-    default : its value without the option, empty where that is not known
+    texts : its values, empty for a flag
+    workloads : workloads of its tool: ``train`` or serving
+    default : the default value, empty if unknown
 
     >>> harmless_reason("--log-level", ["info"], ["serve"])
     'logging and reports'
@@ -67,6 +67,6 @@ def _table(family: str) -> tuple[tuple[str, re.Pattern[str], frozenset[str]], ..
 
 
 def _dotted_pattern(patterns: Sequence[str]) -> str:
-    """A pattern of these options, also behind a point: ``logger.*`` of ``trainer.logger.level``."""
+    """A pattern of these options, also after a dot: ``logger.*`` in ``trainer.logger.level``."""
     words = "|".join(re.escape(name).replace(r"\*", ".*") for name in patterns)
     return rf"(?:.*\.)?(?:{words})"

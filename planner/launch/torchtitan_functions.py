@@ -1,4 +1,4 @@
-"""Torchtitan's functions of configurations, each as the overrides that say the same.
+"""Configuration functions of torchtitan, each as equivalent overrides.
 
 Source: pytorch/torchtitan at b5bcd76, ``torchtitan/config/configs.py`` and ``README.md``, and
 ``torchtitan/models/*/config_registry.py``; older ones have ``ModelConvertersContainer`` and
@@ -22,7 +22,7 @@ _MODULES = "torchtitan.models."
 
 
 def is_of(calls: Sequence[Call]) -> bool:
-    """Whether a program has such functions: it builds a trainer of a model, or changes one."""
+    """Whether a program has such functions: it builds or changes the trainer of a model."""
     return any(
         (call.ends("Config") and {_MODEL, "training"} <= {*call.keywords})
         or call.name.startswith(("torchtitan.models.", "torchtitan_recipes."))
@@ -31,7 +31,7 @@ def is_of(calls: Sequence[Call]) -> bool:
 
 
 def places(module: str) -> tuple[str, ...]:
-    """Where the functions of a ``--module`` may stand; nowhere of words that are no module.
+    """Possible files of a ``--module``; empty if it is no module name.
 
     >>> places("llama3")
     ('llama3.py', 'llama3/config_registry.py', 'torchtitan/models/llama3/config_registry.py')
@@ -44,9 +44,9 @@ def places(module: str) -> tuple[str, ...]:
 
 
 def configured(functions: Sequence[Function]) -> Iterator[tuple[Function, Mapping[str, Value]]]:
-    """Each function that makes a configuration, with what it sets by dotted names.
+    """Each function that makes a configuration, with its settings by dotted names.
 
-    One that changes what a shipped function makes has its name as ``config``.
+    A function that changes a shipped configuration has the name of that as ``config``.
     """
     by_name = {function.name: function for function in functions}
     for function in functions:
@@ -87,7 +87,7 @@ def _settings(
         if "optimizer" in last.lower() or last.startswith("default_"):
             settings["optimizer.name"] = "muon" if "muon" in last.lower() else "adamw"
     for path, value in function.changes.items():
-        # A model is one that its folder registers, or one that is made or changed here.
+        # A model is registered by its folder, or made or changed here.
         is_registered = isinstance(value, UnknownValue) and _REGISTRY in value.why.partition("(")[0]
         if path.partition(".")[0] == _MODEL and not is_registered:
             settings = {
@@ -102,7 +102,7 @@ def _settings(
 
 
 def _base_function(function: Function, functions: Mapping[str, Function]) -> str | None:
-    """The function whose configuration one changes."""
+    """Name of the function that makes the configuration which this one changes."""
     for call in function.calls:
         last = call.name.rpartition(".")[2]
         if last in functions or (
@@ -113,7 +113,7 @@ def _base_function(function: Function, functions: Mapping[str, Function]) -> str
 
 
 def _checkpointing_mode(value: Value) -> dict[str, Value]:
-    """How layers are repeated: by an object of one of several classes, or none."""
+    """Mode of activation checkpointing, from the class of an object, or none."""
     if value is None:
         return {_MODE: "none"}
     name = value.name if isinstance(value, Call) else ""
@@ -133,7 +133,7 @@ def _model_settings(call: Call) -> dict[str, Value]:
 
 
 def _converter_names(value: Value) -> str | None:
-    """What the converters of matrix products are called."""
+    """Names of the converters of matrix products, in lower case."""
     converters = value if isinstance(value, list) else []
     names = (
         converter.name.removesuffix(".Config")

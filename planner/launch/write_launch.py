@@ -1,4 +1,4 @@
-"""From a plan to the files that start it and what stands above them, and back from such a file."""
+"""Launch files of a plan: writing them with their headings, and reading their plan back."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from planner.workloads.registry import workload_of
 from planner.workloads.saved_plan import PLAN_FILE, SavedPlan
 
 _OF_PEFT = ("transformers", "deepspeed", "accelerate", "axolotl")
-# What may be said beside a target whose documents a cluster takes as they are.
+# Wrappers allowed for targets that write complete documents.
 _AS_THEY_ARE = (SCRIPT, "kubernetes")
 
 
@@ -70,15 +70,15 @@ class WrittenLaunch:
 
     @property
     def starts(self) -> tuple[str, ...]:
-        """The commands that start the plan, in order."""
+        """Commands that start the plan, in order."""
         return tuple(line for file in self.files for line in file.start.splitlines())
 
 
 def launch_of(request: Request, target: str, wrapper: str) -> WrittenLaunch:
     """The files that start the one configuration of a request.
 
-    Raises SpecError, SearchSpaceError or InfeasibleError if the request names what is unknown, is
-    no single configuration, or cannot run; LaunchError if target or wrapper is unknown, or cannot
+    Raises SpecError, SearchSpaceError or InfeasibleError if a name is unknown, the request has
+    several configurations, or cannot run; LaunchError if target or wrapper is unknown, or cannot
     start the plan.
     """
     tool, wrapped = target_of(target), wrapper_of(wrapper)
@@ -94,11 +94,12 @@ def launch_of(request: Request, target: str, wrapper: str) -> WrittenLaunch:
         and (job["expert_adapters"] or default_adapters) != default_adapters
     ):
         raise LaunchError(
-            f"{tool.title}: expert_adapters {job['expert_adapters']} is not written, its own is "
+            f"{tool.title}: expert_adapters {job['expert_adapters']} is not written, its "
+            "default is "
             f"{default_adapters}: leave it out, or start from a file of yours."
         )
     draft = tool.drafted(job)
-    if not draft.processes:  # it writes whole documents, which need nothing around them
+    if not draft.processes:  # the target writes complete documents
         if wrapper not in _AS_THEY_ARE:
             raise LaunchError(
                 f"{tool.title} starts its own documents on Kubernetes: leave --wrapper {wrapper} "
@@ -111,10 +112,10 @@ def launch_of(request: Request, target: str, wrapper: str) -> WrittenLaunch:
 
 
 def for_target(request: Request, target: str) -> Request:
-    """The request as a search of plans that the target can start.
+    """The request restricted to plans that the target can start.
 
-    It has the target's frameworks or engines, or the nearest, if it names none, and of the values
-    of parameters those that the target has options for.
+    It gets the target's frameworks or engines, else the nearest, unless it names some, and only
+    values of parameters that the target has options for.
     """
     tool = target_of(target)
     profiles = tool.profiles or tool.nearest
@@ -134,7 +135,7 @@ def for_target(request: Request, target: str) -> Request:
 
 
 def _values_with_options(request: Request, tool: LaunchTarget) -> dict[str, list[str | float]]:
-    """Of each parameter of which the target cannot express some values, the others."""
+    """Expressible values of parameters, for those with values that the target cannot express."""
     expressible = {}
     meshes = [
         source.mesh for source in make_plan(request).problem.sources if source.mesh is not None
@@ -150,15 +151,14 @@ def _values_with_options(request: Request, tool: LaunchTarget) -> dict[str, list
 
 
 def translate_request(request: Request, target: str) -> Request:
-    """The request as the target's framework or engine runs it, where it is of another.
+    """The request translated to the target's framework or engine.
 
-    Layout, batch, precision and memory stay; the release of an engine does not, a ZeRO stage that
-    the framework lacks is its next one, and what tunes how the other computes goes where it has
-    no such thing.
+    Layout, batch, precision and memory stay; the release of an engine is dropped, a missing ZeRO
+    stage becomes the framework's next one, and unsupported tuning parameters are dropped.
     """
     tool, kind = target_of(target), workload_of(request.workload).profile_kind
     profiles = tool.profiles or tool.nearest
-    # Whether it fits as it is has no part here: the other may need less.
+    # Whether it fits does not matter here: the target may need less memory.
     plan = make_single_plan(request)
     evaluation = evaluate(plan)
     job = LaunchJob.of_plan(plan, evaluation)
@@ -186,11 +186,11 @@ def translate_request(request: Request, target: str) -> Request:
 
 
 def save_launch(folder: Path, launch: WrittenLaunch) -> tuple[Path, ...]:
-    """Write the files of a launch into a directory, which is made if needed.
+    """Write the files of a launch into a directory, which is created if needed.
 
-    A file that is there is replaced only if it is as planner wrote it.
+    An existing file is replaced only if planner wrote it and nobody changed it.
 
-    Raises OutputError if a file of the user's stands in the way, or the directory cannot be
+    Raises OutputError if a file of the user would be replaced, or the directory cannot be
     written.
     """
     try:
@@ -234,7 +234,7 @@ def _write(path: Path, file: LaunchOutputFile) -> None:
 def _refuse_others(
     folder: Path, files: Sequence[LaunchOutputFile], written: dict[str, str]
 ) -> None:
-    """Refuse to replace what the user wrote or changed."""
+    """Refuse to replace files that the user wrote or changed."""
     for file in files:
         path = folder / file.name
         if not os.path.exists(path):
@@ -248,7 +248,7 @@ def _refuse_others(
 
 
 def _text(path: Path) -> str:
-    """What a file says, as far as one of a launch can; nothing of what is no such file."""
+    """The text of a file; empty if it cannot be read."""
     try:
         return read_bytes(path).decode(errors="replace")
     except SpecError:
@@ -262,9 +262,9 @@ def _digest(text: str) -> str:
 def settings_of_plan_file(
     path: Path, names: Iterable[str]
 ) -> tuple[Mapping[str, object], list[str]]:
-    """What the plan beside a file of planner says of what the file leaves open.
+    """Settings of ``names`` from the plan file next to a launch file of planner, and a note.
 
-    Nothing where somebody else wrote the file: `save_launch` keeps a list of its own.
+    Empty for files of others: `save_launch` keeps a list of its files.
     """
     try:
         is_ours = path.name in written_files(path.parent)
@@ -276,11 +276,11 @@ def settings_of_plan_file(
     values = {**plan.answers, **plan.parameters}
     settings = {name: values[name] for name in names if values.get(name)}
     label = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in settings.items())
-    return settings, [f"As {PLAN_FILE} beside it says: {label}."] if settings else []
+    return settings, [f"From {PLAN_FILE} in the same folder: {label}."] if settings else []
 
 
 def written_files(folder: Path) -> dict[str, str]:
-    """The digests of the files that planner wrote into a directory, by name; none if it did not."""
+    """Digests of the files that planner wrote into a directory, by name; empty if none."""
     try:
         table = read_json(folder / MANIFEST)
     except SpecError:
@@ -290,14 +290,14 @@ def written_files(folder: Path) -> dict[str, str]:
     return {name: digest for name, digest in names.items() if isinstance(digest, str)}
 
 
-# What loses less than this share of the activations packs them without gaps. [1]
+# Below this share of the activations, fragmentation means segments without gaps. [1]
 _PACKED = 0.02
 _NOT_PYTORCH = ("maxtext", "llama-server", "llama-cpp")
 _SEGMENTS = "expandable_segments:True"
 _REASONS = {
-    "CUDA_DEVICE_MAX_CONNECTIONS": "in how many queues kernels wait: 1 keeps collectives in the "
-    "order in which they were issued, beside the products that hide them",
-    "NCCL_CUMEM_ENABLE": "how NCCL allocates what GPUs share",
+    "CUDA_DEVICE_MAX_CONNECTIONS": "number of kernel queues: 1 keeps collectives in the order in "
+    "which they were issued, overlapped by matrix products",
+    "NCCL_CUMEM_ENABLE": "how NCCL allocates memory that GPUs share",
     "TORCH_NCCL_AVOID_RECORD_STREAMS": "buffers of collectives are freed as soon as they are done",
     "NVTE_FLASH_ATTN": "the attention kernel that was predicted",
     "NVTE_FUSED_ATTN": "the attention kernel that was predicted",
@@ -311,7 +311,7 @@ _OF_TARGET = "as this version needs it"
 class EnvironmentDefault:
     """A variable with the reason for its value.
 
-    ``is_shell``: ``text`` is an expression of the shell, worked out where it runs.
+    ``is_shell``: ``text`` is an expression of the shell, evaluated on the node.
     """
 
     name: str
@@ -323,7 +323,7 @@ class EnvironmentDefault:
 def environment_of(
     target: LaunchTarget, job: LaunchJob, process: Process
 ) -> tuple[EnvironmentDefault, ...]:
-    """The environment that a process was predicted in; what its target says comes first.
+    """The environment of the prediction of a process; variables of its target come first.
 
     References
     ----------
@@ -340,14 +340,14 @@ def environment_of(
 
 
 def fabric(job: LaunchJob) -> tuple[str, ...]:
-    """What was assumed of the links between GPUs, as lines that people read."""
+    """Lines about the assumed links between GPUs."""
     if job.num_gpus == 1:
         return ()
     up, out = job.cluster.scale_up, job.cluster.scale_out
     kind = str(up.kind.value).upper() if up.domain_size > 1 else "no link"
     lines = [f"{_rate(up.bandwidth)} per GPU and direction among {up.domain_size} GPUs ({kind})"]
     if job.num_gpus > up.domain_size:
-        share = f"of which {100 * out.efficiency:.0f} % are reached"
+        share = f"{100 * out.efficiency:.0f} % of it is reached"
         lines.append(f"{_rate(out.bandwidth)} per GPU and direction between them, {share}")
         lines.append(
             "nccl-tests' all_reduce_perf measures both; NCCL_SOCKET_IFNAME and NCCL_IB_HCA name "
@@ -357,7 +357,7 @@ def fabric(job: LaunchJob) -> tuple[str, ...]:
 
 
 def _allocator(target: LaunchTarget, job: LaunchJob) -> list[EnvironmentDefault]:
-    # An engine that gives its memory back while others train cannot have segments that grow.
+    # Engines that release memory to a training cannot have expandable segments.
     if job.workload != "train" or target.name in _NOT_PYTORCH:
         return []
     memory = job.profile.memory
@@ -370,7 +370,7 @@ def _allocator(target: LaunchTarget, job: LaunchJob) -> list[EnvironmentDefault]
 
 
 def _threads(job: LaunchJob, process: Process) -> list[EnvironmentDefault]:
-    """Threads of the optimizer on the host; launchers give each process one alone. [2]"""
+    """Threads of the optimizer on the host; launchers set one per process. [2]"""
     if not job.is_training or job["offload"] != "optimizer" or not process.gpus_per_node:
         return []
     text = f"${{OMP_NUM_THREADS:-$(($(nproc) / {process.gpus_per_node}))}}"
@@ -383,12 +383,12 @@ def _rate(bandwidth: float) -> str:
 
 
 WRITTEN = "Written by planner"
-"""How a line of each file begins that is written here."""
+"""First words of a line in each written file."""
 
 _WIDTH = 96
 _MEMORY = "peak_memory"
 _PREDICTED = shipped_rows("options/predicted.csv")
-"""What a heading tells of the prediction of each workload, in order."""
+"""Results in a heading, by workload, in order."""
 _SUFFIXES = {"s": "_s", "d": "_days", "GiB": "_gib", "USD": "_usd"}
 _SCALES = {"_gib": GIB, "_days": DAY}
 WRAPPER_VARIABLES = frozenset(
@@ -398,12 +398,12 @@ WRAPPER_VARIABLES = frozenset(
 
 
 def one_line(text: str) -> str:
-    """A text that cannot end a comment."""
+    """A text on one line, which cannot end a comment."""
     return " ".join(printable(text).split())
 
 
 def comment(lines: Iterable[str]) -> list[str]:
-    """Lines of a comment of a shell or of YAML, folded; an empty one stays."""
+    """Comment lines of a shell or of YAML, folded; empty lines stay."""
     comment_lines = []
     for line in lines:
         indent = " " * (len(line) - len(line.lstrip(" ")))
@@ -427,14 +427,14 @@ def heading(
     start_lines: Sequence[str],
     extra: Sequence[str] = (),
 ) -> list[str]:
-    """Comment lines: the plan, what was predicted, what is not said here, what the user does.
+    """Comment lines of a file: plan, predictions, unexpressed parameters, steps of the user.
 
-    ``start_lines`` says how the file is started, ``extra`` what else it asks of the user.
+    ``start_lines`` say how to start the file, ``extra`` has further settings of the user.
     """
     lines = [
         f"{job.model.name} on {format_count(job.num_gpus)} x {job.gpu.name}, started by "
         f"{target.title}.",
-        f"{WRITTEN} {__version__} for {target.version}; plan.toml beside it is the plan.",
+        f"{WRITTEN} {__version__} for {target.version}; plan.toml in the same folder is the plan.",
     ]
     lines += _part("Plan", [_settings(job)])
     lines += _part("Predicted, with the interval that holds 90 % of published runs", _numbers(job))
@@ -454,7 +454,7 @@ def heading(
 
 
 def variables_of(processes: Iterable[Process]) -> tuple[ShellVariable, ...]:
-    """What only the user knows, each once."""
+    """Variables that the user sets, each once."""
     variables: dict[str, ShellVariable] = {}
     for process in processes:
         for argument in (
@@ -467,7 +467,7 @@ def variables_of(processes: Iterable[Process]) -> tuple[ShellVariable, ...]:
 
 
 def is_set_by_wrapper(name: str) -> bool:
-    """Whether wrappers set a variable: places in the job and addresses of its processes."""
+    """Whether wrappers set a variable: ranks in the job and addresses of its processes."""
     stem, _, index = name.rpartition("_")
     return name in WRAPPER_VARIABLES or (index.isdecimal() and stem.endswith(("_URL", "_HOST")))
 

@@ -1,4 +1,4 @@
-"""What starts a target's processes: a plain script, a batch scheduler, a cluster of containers."""
+"""Wrappers start a target's processes: shell scripts, SLURM, Kubernetes, KServe."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from planner.launch.target import LaunchDraft, LaunchJob, LaunchOutputFile, Laun
 def wrapper_of(
     name: str,
 ) -> Callable[[LaunchTarget, LaunchJob, LaunchDraft], tuple[LaunchOutputFile, ...]]:
-    """What makes the files that start a draft.
+    """The function that makes the files of a draft.
 
-    Raises LaunchError if there is none of that name, or no longer.
+    Raises LaunchError if the name is unknown, or was removed.
     """
     if name not in WRAPPERS:
         names = ", ".join(WRAPPERS)

@@ -1,4 +1,4 @@
-"""Manifests of Kubernetes: jobs that end, servers that stay, groups of pods, services of KServe."""
+"""Kubernetes manifests: jobs, servers, groups of pods, and services of KServe."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from planner.launch.wrappers.script import (
 from planner.launch.write_launch import environment_of, heading, variables_of
 
 FOLDER = "/launch"
-"""Where the files beside the commands are mounted."""
+"""Mount path of the files that commands read."""
 CLAIM = "/data"
-"""Where a job that trains finds data and leaves checkpoints."""
+"""Mount path of data and checkpoints of a training."""
 _WORK = "/tmp/launch"
 
 # Official images and how their tags name a version.
@@ -54,10 +54,10 @@ _IMAGES = {
     "tensorrt-llm": "nvcr.io/nvidia/tensorrt-llm/release:{}",
     "llama-server": "ghcr.io/ggml-org/llama.cpp:server-cuda-{}",
 }
-# Programs that are in no image of their target: vLLM's router has images of its own, tagged by day.
+# Programs in separate images: vLLM's router has images tagged by day.
 _PROGRAMS = {"vllm-router": "vllm/vllm-router:<nightly tag>"}
 _AMD_IMAGES = {"vllm": "rocm/vllm:<tag for {}>", "sglang": "lmsysorg/sglang:<ROCm tag of v{}>"}
-# What Kubernetes itself would replace in arguments: $(NAME), and $$ by one $.
+# References that Kubernetes replaces in arguments: $(NAME), and $$ by one $.
 _REFERENCE = re.compile(r"\$(?=\$|\([\w.-]+\))")
 _VERSION = re.compile(r"\b(?:b\d{3,}|\d+\.\d+(?:\.\w+)*)\b")
 _RESOURCES = {
@@ -72,7 +72,7 @@ _HEALTH = ("vllm", "sglang", "tensorrt-llm", "llama-server")
 
 
 def image_of(target: LaunchTarget, job: LaunchJob, process: Process) -> str:
-    """The official image that has the program, else a text that no registry takes for one."""
+    """The official image with the program, else a placeholder in <>."""
     first = next((word for argument in process.arguments for word in argument.words), "")
     if isinstance(first, str) and first in _PROGRAMS:
         return _PROGRAMS[first]
@@ -92,10 +92,10 @@ def pod_script(
     links: tuple[PlacedProcess, ...],
     names: Mapping[str, str],
 ) -> str:
-    """What ``bash -c`` runs in a pod.
+    """The script that ``bash -c`` runs in a pod.
 
-    ``variables`` are variables with the shell's words for them: the place in the job. ``links`` are
-    the copies that the process reaches, ``names`` how the cluster calls their processes.
+    ``variables`` are the rank variables with their shell expressions. ``links`` are the copies that
+    the process connects to, ``names`` the cluster's names of their processes.
     """
     reached: list[dict[str, Value]] = []
     for link in links:
@@ -141,15 +141,15 @@ Object = dict[str, object]
 def wrapped(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft
 ) -> tuple[LaunchOutputFile, ...]:
-    """One manifest of everything, and one that measures the job, or a script.
+    """A manifest of all processes, and a manifest or script of the benchmark.
 
-    Raises LaunchError if a launcher needs to reach other nodes by itself, which pods cannot.
+    Raises LaunchError if a launcher connects to other nodes itself, which pods do not allow.
     """
     manifest = _file(Manifest(target, job, draft), is_benchmark=False)
     if not job.is_training:
         return (manifest, *benchmark(target, job, draft))
     steps = (
-        # Its settings are objects of their own, so that neither file changes the other's.
+        # Separate settings objects, so that neither file changes the other's.
         Manifest(
             target,
             job,
@@ -183,7 +183,7 @@ def _file(manifest: Manifest, *, is_benchmark: bool) -> LaunchOutputFile:
 
 
 class Manifest:
-    """The objects that a draft becomes; ``part`` ends the names of those that all pods share."""
+    """The objects of a draft; ``part`` is a suffix of the names of shared objects."""
 
     def __init__(
         self, target: LaunchTarget, job: LaunchJob, draft: LaunchDraft, part: str = ""
@@ -195,11 +195,11 @@ class Manifest:
         self.shared = f"{self.stem}{part}"
 
     def name_of(self, process: Process) -> str:
-        """How the cluster calls a process."""
+        """Name of a process in the cluster."""
         return f"{self.stem}-{dns_label(process.name)}"
 
     def user_steps(self) -> list[str]:
-        """What the user does to the file and the cluster before it can run."""
+        """Steps of the user before the manifest can run."""
         values = [variable.name for variable in variables_of(self.draft.processes)]
         steps = []
         if values:
@@ -210,14 +210,14 @@ class Manifest:
                 f"a PersistentVolumeClaim `data` with data and checkpoints, seen at {CLAIM}"
             )
         if self.job.num_nodes > 1:
-            steps.append("the resource of your network, such as rdma/hca, beside that of the GPUs")
+            steps.append("the resource of your network, such as rdma/hca, next to that of the GPUs")
         if self._secrets():
             names = ", ".join(self._secrets())
             steps.append(f"the Secret {self.stem}-secrets, where it is needed: {names}")
         return steps
 
     def _images(self) -> list[str]:
-        """What is said of images that no registry has under the name written here."""
+        """Steps for images with a placeholder in their name."""
         images: dict[str, list[str]] = {}
         for process in self.draft.processes:
             images.setdefault(image_of(self.target, self.job, process), []).append(process.name)
@@ -228,11 +228,11 @@ class Manifest:
         ]
 
     def text(self) -> str:
-        """All objects, those that others name first."""
+        """All objects; those that others refer to come first."""
         return documents(self.settings()) + "".join(map(self._of, self.draft.processes))
 
     def settings(self) -> list[Object]:
-        """What the user sets, and the files beside the commands."""
+        """ConfigMaps of the user's settings and of files that commands read."""
         variables = variables_of(self.draft.processes)
         public_values = {
             variable.name: variable.default or ""
@@ -256,7 +256,7 @@ class Manifest:
     def pod(
         self, process: Process, variables: Mapping[str, str], *, answers: bool, container: str = ""
     ) -> list[str]:
-        """The lines of a pod that runs a process; ``answers`` requests of others."""
+        """The lines of a pod that runs a process; ``answers``: it serves requests."""
         names = {other.name: self.name_of(other) for other in self.draft.processes}
         links = tuple(reaches(process, self.places))
         script = pod_script(self.target, self.job, self.draft, process, variables, links, names)
@@ -274,7 +274,7 @@ class Manifest:
             ),
             "shared": self.shared,
             "port": port,
-            # Of these ``/health`` tells that they serve.
+            # These engines have ``/health`` as a readiness check.
             "has_health": bool(port and gpus) and self.target.name in _HEALTH,
             "resource": _RESOURCES.get(self.job.gpu.vendor, _RESOURCES["NVIDIA"]),
             "gpus": gpus,
@@ -286,8 +286,8 @@ class Manifest:
         return filled("pod.yaml", values, blank_lines=_EVERY_BLANK).split("\n")[:-1]
 
     def _of(self, process: Process) -> str:
-        """The object of a process: a job whose pods know their number, copies of one pod, or of a
-        group of pods, one for each node; and the service before it."""
+        """The object of a process and its service: a job with indexed pods, or copies of one pod
+        or of a group of pods, one for each node."""
         has_several_nodes, name = process.num_nodes > 1, self.name_of(process)
         if has_several_nodes and runs_by_rank(process):
             raise LaunchError(
@@ -311,7 +311,7 @@ class Manifest:
         elif is_group:
             version, kind = "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"
             variables = {"NODE_RANK": '"$LWS_WORKER_INDEX"', "MASTER_ADDR": '"$LWS_LEADER_ADDRESS"'}
-            # The set makes a service of its own name itself.
+            # The set creates a service with its own name.
             service = f"{name}-http" if process.port else ""
         elif counts:
             variables = {"COPY": '"${HOSTNAME##*-}"'}
@@ -361,13 +361,13 @@ class Manifest:
 
 
 def _lines(**parts: object) -> list[str]:
-    """Keys of YAML with what is in them; those of nothing are left out."""
+    """YAML lines of the keys with a value."""
     present = {key: value for key, value in parts.items() if value}
     return yaml_text(present, list_by="").split("\n")[:-1] if present else []
 
 
 def _on_claim(process: Process) -> Process:
-    """The process with its output on the claim, where the user does not say another place."""
+    """The process with its default output folder on the claim."""
 
     def moved(argument: CommandWords) -> CommandWords:
         return replace(argument, words=tuple(map(on_claim, argument.words)))
@@ -381,7 +381,7 @@ def _on_claim(process: Process) -> Process:
 
 
 def dns_label(text: str) -> str:
-    """A name that Kubernetes takes for objects and hosts.
+    """A text as a name of Kubernetes objects and hosts.
 
     >>> dns_label("Llama 3.1 70B_Instruct")
     'llama-3-1-70b-instruct'
@@ -397,7 +397,7 @@ _OF_KSERVE = "kserve-container"
 def kserve_wrapped(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft
 ) -> tuple[LaunchOutputFile, ...]:
-    """An InferenceService of KServe, which scales and reaches one kind of server in its own way.
+    """An InferenceService of KServe, which scales and routes one kind of server.
 
     Raises LaunchError if the plan trains, or its servers are of several kinds or nodes.
     """
@@ -413,7 +413,7 @@ def kserve_wrapped(
     )
     values: dict[str, Value] = {
         "name": manifest.name_of(process),
-        # Every copy is a pod that stays, as the plan has it.
+        # No autoscaling: as many pods as the plan has copies.
         "copies": process.copies,
         "pod": manifest.pod(process, {}, answers=True, container=_OF_KSERVE),
     }
@@ -425,7 +425,7 @@ def kserve_wrapped(
 
 
 def _server(job: LaunchJob, draft: LaunchDraft) -> Process:
-    """The one server; a router before its copies is KServe's own work."""
+    """The single server process of a draft; KServe routes to its copies itself."""
     servers = [process for process in draft.processes if process.gpus_per_node]
     if job.is_training:
         raise LaunchError(
@@ -438,7 +438,7 @@ def _server(job: LaunchJob, draft: LaunchDraft) -> Process:
         )
     if uses(servers[0], "COPY"):
         raise LaunchError(
-            "KServe does not number the copies of a server, which this one asks for: choose "
+            "KServe does not number the copies of a server, which this server needs: choose "
             "--wrapper kubernetes."
         )
     return servers[0]

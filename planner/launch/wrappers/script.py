@@ -1,4 +1,4 @@
-"""A shell script for each kind of process, and the pieces of shell that all wrappers write."""
+"""Shell scripts of processes, and parts of scripts for all wrappers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SPECIAL = str.maketrans({char: "\\" + char for char in '\\"$`}'})
 
 
 def exports(assumed: Iterable[EnvironmentDefault]) -> list[str]:
-    """The environment, each variable below its reason."""
+    """Lines that export the environment, each variable below its reason."""
     lines = []
     for default in assumed:
         value = f'"{default.text}"' if default.is_shell else shell_word(default.text)
@@ -48,7 +48,7 @@ def exports(assumed: Iterable[EnvironmentDefault]) -> list[str]:
 
 
 def check_user_variables(processes: Iterable[Process]) -> list[str]:
-    """Lines that end the script where the user did not set what only he knows."""
+    """Lines that set defaults of the user's variables, or end the script without a value."""
     lines = []
     for variable in variables_of(processes):
         if variable.default is None:
@@ -73,10 +73,10 @@ def array(arguments: Sequence[CommandWords], name: str = "ARGUMENTS") -> list[st
 
 
 def arguments_lines(process: Process) -> list[str]:
-    """The array of a process, and that of what is added on every node but the first."""
+    """The arguments of a process as an array, and an array added on nodes after the first."""
     lines = array(process.arguments)
     if has_followers(process):
-        # An array of its own, so that readers of the script know the first one for certain.
+        # A separate array, so that readers of the script know the first one for certain.
         follower_lines = [f"  {line}" for line in array(process.follower_arguments, _LATER)]
         lines += [f"{_LATER}=()", 'if [[ "$NODE_RANK" != 0 ]]; then', *follower_lines, "fi"]
     return lines
@@ -88,7 +88,7 @@ def has_followers(process: Process) -> bool:
 
 
 def command(process: Process) -> str:
-    """The launcher and the arguments: what runs on a node.
+    """The command on a node: launcher and arguments.
 
     Raises LaunchError if the launcher is unknown.
     """
@@ -113,7 +113,7 @@ def expand_arrays(process: Process) -> list[str]:
 
 
 def folded(words: Sequence[str]) -> str:
-    """Words of a command, continued on further lines where one is too long."""
+    """Words of a command, folded into lines."""
     lines = [""]
     for word in words:
         if lines[-1] and len(lines[-1]) + len(word) > _WIDTH and not word.startswith('"'):
@@ -124,17 +124,17 @@ def folded(words: Sequence[str]) -> str:
 
 
 def visible_gpus(job: LaunchJob) -> str:
-    """The variable that says which GPUs of a node a process sees."""
+    """The environment variable with the visible GPUs of a process."""
     return _VISIBLE.get(job.gpu.vendor, "CUDA_VISIBLE_DEVICES")
 
 
 def runs_by_rank(process: Process) -> bool:
-    """Whether its launcher starts every rank of all nodes from one place."""
+    """Whether its launcher starts the ranks of all nodes from one node."""
     return process.launcher in _BY_RANK
 
 
 def expanded(word: str | ShellVariable) -> str:
-    """A word of a command, quoted, or the variable of the shell that holds it."""
+    """A word of a command: quoted text, or a shell variable."""
     if isinstance(word, ShellVariable):
         before, after = (shell_word(text) if text else "" for text in (word.prefix, word.suffix))
         value = f"${{{word.name}}}"
@@ -145,7 +145,7 @@ def expanded(word: str | ShellVariable) -> str:
 
 
 def uses(process: Process, *names: str) -> bool:
-    """Whether a word of its arguments is one of these variables."""
+    """Whether the arguments of a process use one of these variables."""
     all_arguments = (*process.launcher_arguments, *process.arguments, *process.follower_arguments)
     return any(
         isinstance(word, ShellVariable) and word.name in names
@@ -172,7 +172,7 @@ def _launcher(process: Process) -> list[str]:
         return ["mpirun", "-np", str(nodes * gpus)]
     if not process.launcher or (process.launcher == "ray" and not has_several_nodes):
         return []
-    if process.launcher == "ray":  # joins the nodes, and runs the command on the first alone
+    if process.launcher == "ray":  # joins the nodes, and runs the command on the first only
         words = ["ray", "symmetric-run", "--address", '"$MASTER_ADDR:$MASTER_PORT"']
         return [*words, "--min-nodes", str(nodes), "--"]
     if not has_several_nodes:
@@ -183,7 +183,7 @@ def _launcher(process: Process) -> list[str]:
 
 
 def _in_quotes(text: str) -> str:
-    """Text inside ``"${NAME:?...}"``; a single quote would begin a text of its own there."""
+    """Text inside ``"${NAME:?...}"``, without single quotes, which would begin a string."""
     return one_line(text).replace("'", "\u2019").translate(_SPECIAL)
 
 
@@ -198,24 +198,24 @@ class PlacedProcess:
 
     @property
     def gpus(self) -> str:
-        """Its GPUs among those of the job on a node, counted from 1."""
+        """Its GPUs among the job's GPUs of a node, counted from 1."""
         return ",".join(str(self.gpu + i + 1) for i in range(self.process.gpus_per_node))
 
     @property
     def port(self) -> int:
-        """Where it listens; copies that share a node must differ."""
+        """Its port; copies on the same node have different ones."""
         return self.process.port + self.copy if self.process.port else 0
 
     @property
     def stem(self) -> str:
-        """How variables call its process."""
+        """Prefix of variables of its process."""
         return self.process.name.upper().replace("-", "_")
 
 
 def place_processes(processes: Sequence[Process], gpus_per_node: int) -> tuple[PlacedProcess, ...]:
-    """Copies side by side on a node while they fit, those of several nodes on nodes of their own.
+    """Processes placed on nodes: copies share a node while they fit, others get whole nodes.
 
-    What needs no GPU runs on the first node.
+    Processes without GPUs run on the first node.
     """
     placed, node, gpu = list[PlacedProcess](), 0, 0
     for process in processes:
@@ -234,7 +234,7 @@ def place_processes(processes: Sequence[Process], gpus_per_node: int) -> tuple[P
 
 
 def num_nodes(places: Sequence[PlacedProcess]) -> int:
-    """Nodes that all of them take."""
+    """Number of nodes of all placed processes."""
     return max((place.node + place.process.num_nodes for place in places), default=1)
 
 
@@ -248,9 +248,9 @@ _NEEDS_SERVER_NOTE = "It sends requests to a running server."
 def wrapped(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft
 ) -> tuple[LaunchOutputFile, ...]:
-    """A script for each kind of process, one that starts all on a node, the files beside them.
+    """A script for each kind of process, one that starts all on a node, and files they read.
 
-    Raises LaunchError if a word cannot be written in a shell, or a launcher is unknown.
+    Raises LaunchError if a word cannot be quoted for a shell, or a launcher is unknown.
     """
     places = place_processes(draft.processes, job.cluster.gpus_per_node)
     start_scripts = _start(draft, places)
@@ -271,7 +271,7 @@ def wrapped(
 def benchmark(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft
 ) -> tuple[LaunchOutputFile, ...]:
-    """Scripts that measure what was predicted: some steps of a training, or a load of requests."""
+    """Scripts of the benchmark: some steps of a training, or a load of requests."""
     return tuple(_benchmark(target, job, draft, process) for process in draft.benchmark)
 
 
@@ -292,7 +292,7 @@ def _benchmark(
 
 
 def addresses(places: Sequence[PlacedProcess], reached: Sequence[PlacedProcess]) -> list[str]:
-    """How processes reach each other: on this node, or where the user says that nodes are."""
+    """Lines that set the addresses of processes: on this node, or on nodes that the user sets."""
     has_several_nodes = num_nodes(places) > 1
     nodes = dict.fromkeys(copy_place.node for copy_place in reached if has_several_nodes)
     lines = [f': "${{NODE_{node}:?address of node {node}}}"' for node in nodes]
@@ -306,7 +306,7 @@ def addresses(places: Sequence[PlacedProcess], reached: Sequence[PlacedProcess])
 
 
 def reaches(process: Process, placed_processes: Sequence[PlacedProcess]) -> list[PlacedProcess]:
-    """The copies whose address a process names."""
+    """The copies with an address in the arguments of a process."""
     names = {getattr(word, "name", "") for argument in process.arguments for word in argument.words}
     return [
         place
@@ -323,7 +323,7 @@ def _text(
     how: Sequence[str],
     places: Sequence[PlacedProcess] = (),
 ) -> str:
-    """The script of a process that is started so; without places that of a benchmark."""
+    """The script of a process with its start lines; without places that of a benchmark."""
     gpus, of_node = process.gpus_per_node, job.cluster.gpus_per_node
     is_single_node, copies_on_node = process.num_nodes == 1, copies_here(process, of_node)
     values: dict[str, Value] = {
@@ -363,7 +363,7 @@ def copies_here(process: Process, gpus_per_node: int) -> int:
 
 
 def _start(draft: LaunchDraft, places: Sequence[PlacedProcess]) -> tuple[LaunchOutputFile, ...]:
-    """What starts every process on this node, where they all fit on it."""
+    """The script that starts all processes on one node, if they fit on it; else empty."""
     if len(draft.processes) < 2 or num_nodes(places) > 1:
         return ()
     starts = []
@@ -385,7 +385,7 @@ def _start(draft: LaunchDraft, places: Sequence[PlacedProcess]) -> tuple[LaunchO
 
 def _how(process: Process, job: LaunchJob, places: Sequence[PlacedProcess]) -> list[str]:
     if len(places) > process.copies and num_nodes(places) == 1:
-        return [f"bash {START} starts it beside the others; FIRST_GPU says which GPUs are its."]
+        return [f"bash {START} starts it with the others; FIRST_GPU is its first GPU."]
     process_places = [place for place in places if place.process is process]
     if (
         process.num_nodes > 1
@@ -406,7 +406,7 @@ def _how(process: Process, job: LaunchJob, places: Sequence[PlacedProcess]) -> l
 
 
 def _starts(process: Process, job: LaunchJob, places: Sequence[PlacedProcess]) -> list[str]:
-    """The commands that start a process, each with the node that it is for."""
+    """The commands that start a process, each with its node."""
     process_places = [place for place in places if place.process is process]
     by_hand = _by_hand(process, job).strip()
     if num_nodes(places) == 1 or runs_by_rank(process):
@@ -421,7 +421,7 @@ def _starts(process: Process, job: LaunchJob, places: Sequence[PlacedProcess]) -
 
 
 def _on_nodes(places: Sequence[PlacedProcess]) -> Iterator[tuple[str, str]]:
-    """The command for each node of a process, or for each of its groups of nodes."""
+    """Label and command for each node of a process, or for each group of nodes."""
     seen = set()
     for place in places:
         nodes, name = place.process.num_nodes, place.process.name

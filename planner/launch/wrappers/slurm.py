@@ -1,4 +1,4 @@
-"""A batch script of SLURM: all processes of a plan in one job, each as a step of it."""
+"""SLURM batch script: all processes of a plan in one job, each as a job step."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ _ALSO = (
     "SBATCH_ACCOUNT and SBATCH_PARTITION, where your cluster wants them (sbatch reads both)",
     "SBATCH_TIMELIMIT: how long it may run, in place of --time",
 )
-_CORES = "--cpus-per-gpu beside sbatch, where a part of a node comes with a single core"
+_CORES = "--cpus-per-gpu as an option of sbatch, if part of a node comes with a single core"
 
 
 def wrapped(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft
 ) -> tuple[LaunchOutputFile, ...]:
-    """The batch script, the files beside it, and what measures the job.
+    """The batch script, files that it reads, and the benchmark of the job.
 
-    Raises LaunchError if a word cannot be written in a shell, or a launcher is unknown.
+    Raises LaunchError if a word cannot be quoted for a shell, or a launcher is unknown.
     """
     batch = _batch(target, job, draft, is_benchmark=False)
     if not job.is_training:
@@ -88,7 +88,7 @@ def _batch(
         "limit_is": why,
         "goes_on": job.is_training and not is_benchmark,
         "heading": heading(target, job, draft, draft.processes, start_lines, user_settings),
-        # Checked before any step starts, and handed on to all of them.
+        # Checked before any step starts, and exported to all of them.
         "asked": [
             *check_user_variables(draft.processes),
             *([f"export {' '.join(names)}"] if names else []),
@@ -108,7 +108,7 @@ def _batch(
 
 
 def time_limit(days: float) -> str:
-    """Days as SLURM reads a limit, in whole hours that are not shorter.
+    """Days as a time limit of SLURM, rounded up to hours.
 
     >>> time_limit(33.131)
     '33-04:00:00'
@@ -118,7 +118,7 @@ def time_limit(days: float) -> str:
 
 
 def _limit(job: LaunchJob, *, is_benchmark: bool) -> tuple[float | None, str]:
-    """Days that a training or some of its steps may run, and why; None where no time is known."""
+    """Time limit of a training or its benchmark [days], and the reason; None if unknown."""
     if is_benchmark:
         step = job.row.get("step_time_high_s") or job.row.get("step_time_s") or math.inf
         days = (STEPS * step + HOUR) / DAY
@@ -131,7 +131,7 @@ def _limit(job: LaunchJob, *, is_benchmark: bool) -> tuple[float | None, str]:
 
 
 def _gpus_of_node(job: LaunchJob, places: Sequence[PlacedProcess]) -> int:
-    """Most GPUs that the job takes of one node."""
+    """Most GPUs of one node that the job uses."""
     return max(
         (place.gpu + place.process.gpus_per_node for place in places), default=job.gpus_per_node
     )
@@ -151,7 +151,7 @@ def _checkpoints(job: LaunchJob) -> list[str]:
 
 
 def _addresses(places: Sequence[PlacedProcess]) -> list[str]:
-    """How processes reach each other, where there are several."""
+    """Lines that export the addresses of processes; empty for a single process."""
     if len({place.process.name for place in places}) == 1:
         return []
     lines = []
@@ -166,7 +166,7 @@ def _addresses(places: Sequence[PlacedProcess]) -> list[str]:
 def _function(
     target: LaunchTarget, job: LaunchJob, process: Process, places: Sequence[PlacedProcess]
 ) -> dict[str, Value]:
-    """What runs on each node of a process."""
+    """Template values of the function that runs on each node of a process."""
     by_rank = runs_by_rank(process)
     return {
         "function": _name(process),
@@ -189,7 +189,7 @@ def _name(process: Process) -> str:
 
 
 def _steps(places: Sequence[PlacedProcess]) -> list[str]:
-    """A step for each copy; the job ends with the first that does."""
+    """A job step for each copy; the job ends with the first step that ends."""
     if len(places) == 1:
         return [_step(places[0], [*_place(places[0]), "srun"])]
     lines = []
@@ -214,7 +214,7 @@ def _step(place: PlacedProcess, words: list[str]) -> str:
     words = [*words, f"--nodes={process.num_nodes}", f"--ntasks={process.num_nodes * ranks}"]
     words += [f"--ntasks-per-node={ranks}"]
     words += ["--mpi=pmix"] if ranks > 1 else [_ALL_CPUS]
-    # Shell functions are not inherited by the tasks of a step: the text of this one is given.
+    # Tasks of a step do not inherit shell functions: its text is passed.
     name = _name(process)
     words += [
         "--kill-on-bad-exit=1",
