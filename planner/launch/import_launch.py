@@ -311,10 +311,10 @@ def import_launch(
     if answers.workload == "train":
         require_known_training(target, command, lines)
     # An option without a readable model does not matter if the file names the model elsewhere.
-    unspecified = [
-        name for name in _unspecified(target, reading) if name != "model" or name not in values
+    unreadable = [
+        name for name in _unreadable_terms(target, reading) if name != "model" or name not in values
     ]
-    values = {name: value for name, value in values.items() if name not in unspecified}
+    values = {name: value for name, value in values.items() if name not in unreadable}
     copies = _count(command.resources.copies) or 1  # of the whole service
     counts = {name: _count_of(values.get(name)) for name in _COPIED_COUNTS}
     values |= {name: number * copies for name, number in counts.items() if number}
@@ -323,7 +323,7 @@ def import_launch(
         target=target,
         command=command,
         version="" if version is None or is_planned_for else version.number,
-        answers=replace(answers, missing=(*answers.missing, *unspecified)),
+        answers=replace(answers, missing=(*answers.missing, *unreadable)),
         values=values,
         lines=lines,
         notes=tuple(notes),
@@ -404,9 +404,8 @@ def _model_of_shape(
         shape = {**shape, "vocab_size": _DEFAULT_VOCABULARY}
         assumed = (
             " The vocabulary is the tokenizer's, which the file does not give: "
-            f"{_DEFAULT_VOCABULARY:,}, that of Llama 3, is assumed; only embedding and "
-            "logits depend "
-            "on it."
+            f"{_DEFAULT_VOCABULARY:,}, that of Llama 3, is assumed. Only embedding and logits "
+            "depend on it."
         )
     saved_path = write_model(shape, path.name)
     note = f"No model that planner knows has its sizes: they are kept in {saved_path}."
@@ -503,7 +502,7 @@ def _expert_adapter_values(values: dict[str, object], catalogue: Catalogue) -> d
 _OPEN_INSTEAD = {"stage_gpus": "tensor_parallel"}
 
 
-def _unspecified(target: LaunchTarget, reading: OptionReader) -> list[str]:
+def _unreadable_terms(target: LaunchTarget, reading: OptionReader) -> list[str]:
     """Terms of options with values that the text does not show."""
     options = reading.command.options
     unknown_options = {

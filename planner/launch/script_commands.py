@@ -293,7 +293,7 @@ def parse_command(
         text=script.text,
         line=inner.line,
         options=arguments.options,
-        unknown=(*unknown, *arguments.unreadable_values),
+        unknown=(*unknown, *arguments.unknown_values),
         repeated=tuple(arguments.repeated),
         positional=tuple(arguments.positional),
         environment={name: option_of_value(name, word) for name, word in inner.environment.items()},

@@ -416,7 +416,7 @@ def _starts(process: Process, job: LaunchJob, places: Sequence[PlacedProcess]) -
         others = f"1 to {last} on the others" if last > 1 else "1 on the other"
         return [f"{by_hand}  # on the first node; NODE_RANK={others}"]
     lines = [f"{line}  # {where}" for where, line in _on_nodes(process_places)]
-    more = [f"# and so on: {process.name}.sh says how"] if len(lines) > _MOST_SHOWN else []
+    more = [f"# and so on: see {process.name}.sh"] if len(lines) > _MOST_SHOWN else []
     return [*lines[:_MOST_SHOWN], *more]
 
 
