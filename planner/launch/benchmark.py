@@ -118,16 +118,16 @@ def training_benchmark(target: str, *, steps: int = STEPS) -> tuple[str, ...]:
     return tuple(word.replace("{steps}", str(steps)) for word in options_by_target[target].split())
 
 
-def as_measured_run(process: Process, target: str, *more: str, num_last: int = 0) -> Process:
+def as_measured_run(process: Process, target: str, *extra_words: str, num_last: int = 0) -> Process:
     """The process for a few steps, with a log for comparison with the prediction.
 
     Options of the benchmark replace those of the process; it saves no checkpoints and writes to a
-    separate folder. ``more`` are further arguments; the last ``num_last`` arguments of the process
-    stay last.
+    separate folder. ``extra_words`` are further arguments; the last ``num_last`` arguments of the
+    process stay last.
 
     Raises `LaunchError`: no options are known for the target.
     """
-    benchmark_arguments = _argument_lines((*training_benchmark(target), *more))
+    benchmark_arguments = _argument_lines((*training_benchmark(target), *extra_words))
     replaced = {*map(_option_name, benchmark_arguments), *_CHECKPOINTS}
     split_index = len(process.arguments) - num_last
     remaining = [
@@ -186,13 +186,13 @@ def training_draft(
 
 def _argument_lines(words: Sequence[str]) -> list[CommandWords]:
     """Words grouped into arguments: each option with its value."""
-    lines: list[list[str]] = []
+    arguments: list[list[str]] = []
     for word in words:
         if word.startswith("-") or "=" in word:
-            lines.append([word])
+            arguments.append([word])
         else:
-            lines[-1].append(word)
-    return [CommandWords(words=tuple(line)) for line in lines]
+            arguments[-1].append(word)
+    return [CommandWords(words=tuple(line)) for line in arguments]
 
 
 def _option_name(argument: CommandWords) -> str:
@@ -345,9 +345,9 @@ def _clients() -> Mapping[str, tuple[Mapping[str, str], ...]]:
     groups: dict[str, list[Mapping[str, str]]] = {}
     names: dict[str, str] = {}
     for row in rows:
-        first, *others = row["programs"].split("|")
+        first, *aliases = row["programs"].split("|")
         groups.setdefault(first, []).append(row)
-        names |= dict.fromkeys((first, *others), first)
+        names |= dict.fromkeys((first, *aliases), first)
     return {name: tuple(groups[first]) for name, first in names.items()}
 
 
@@ -365,8 +365,8 @@ def client_program(words: Sequence[str]) -> str:
 
 
 def _starts_program(name: str, first: str, words: Sequence[str]) -> bool:
-    program, *rest = name.split()
-    return (first == program or first.endswith(f"/{program}")) and {*rest} <= {*words[1:]}
+    program, *subcommands = name.split()
+    return (first == program or first.endswith(f"/{program}")) and {*subcommands} <= {*words[1:]}
 
 
 @cache
@@ -375,9 +375,9 @@ def accepted_by(name: str) -> ParserOptions:
     options: dict[str, ParserOption] = {}
     aliases: dict[str, str] = {}
     for row in _clients()[name]:
-        option, *others = row["option"].split("|")
+        option, *other_names = row["option"].split("|")
         options[option] = ParserOption(name=option)
-        aliases |= dict.fromkeys(others, option)
+        aliases |= dict.fromkeys(other_names, option)
     return ParserOptions(options, aliases)
 
 
@@ -466,16 +466,16 @@ def servers_with_load(
         before = [client for is_later, client in clients if not is_later][::-1]
         after = [client for is_later, client in clients if is_later]
         paired = commands[index - 1 : index] if index and is_paired[index - 1] else []
-        others = [*before, *after] if paired else [*after, *before] or [*folder_load]
-        yield _with_requests(command, paired, others)
+        candidates = [*before, *after] if paired else [*after, *before] or [*folder_load]
+        yield _with_requests(command, paired, candidates)
 
 
 def _with_requests(
-    command: ParsedCommand, paired: Sequence[ParsedCommand], others: Sequence[ParsedCommand]
+    command: ParsedCommand, paired: Sequence[ParsedCommand], candidates: Sequence[ParsedCommand]
 ) -> ParsedCommand:
-    complete = [client for client in (*paired, *others) if {*LENGTHS} <= {*client.options}]
+    complete = [client for client in (*paired, *candidates) if {*LENGTHS} <= {*client.options}]
     load_options: dict[str, ParsedOption] = {}
-    for client in (*paired, *(complete or others)[:1]):
+    for client in (*paired, *(complete or candidates)[:1]):
         load_options = {**client.options, **load_options}
     limit = next(
         (

@@ -68,5 +68,5 @@ def _table(family: str) -> tuple[tuple[str, re.Pattern[str], frozenset[str]], ..
 
 def _dotted_pattern(patterns: Sequence[str]) -> str:
     """A pattern of these options, also after a dot: ``logger.*`` in ``trainer.logger.level``."""
-    words = "|".join(re.escape(name).replace(r"\*", ".*") for name in patterns)
-    return rf"(?:.*\.)?(?:{words})"
+    alternatives = "|".join(re.escape(name).replace(r"\*", ".*") for name in patterns)
+    return rf"(?:.*\.)?(?:{alternatives})"

@@ -208,7 +208,7 @@ def _is_number(chart: Path, name: str) -> bool:
     if not file.is_file():
         return False
     values_documents = documents(read_files.read_text(file, LARGEST, LaunchError), file.name)
-    texts = (place.get(*name.split(".")).text or "" for place in values_documents)
+    texts = (document.get(*name.split(".")).text or "" for document in values_documents)
     return any(text.replace(".", "", 1).isdecimal() for text in texts)
 
 
@@ -285,9 +285,9 @@ def configs_of(text: str, name: str) -> Iterator[tuple[Call, str]]:
 def _application_configs(document: YamlValue) -> Iterator[tuple[Call, str]]:
     for application in document.get("applications").entries():
         arguments = application.get("args")
-        for place in (*arguments.get("llm_configs").entries(), arguments.get("llm_config")):
-            if place.is_mapping:
-                yield _config_call(place), ""
+        for config_value in (*arguments.get("llm_configs").entries(), arguments.get("llm_config")):
+            if config_value.is_mapping:
+                yield _config_call(config_value), ""
         for key in _POOLS:
             if arguments.get(key).is_mapping:
                 yield _config_call(arguments.get(key)), key.removesuffix("_config")
@@ -333,9 +333,9 @@ def _service_configs(spec: YamlValue, text: str, name: str) -> Iterator[tuple[Ca
         start = text.find("\n", inner.start, inner.end) + 1
         inner_text = "\n" * text.count("\n", 0, start) + text[start : inner.end]
     groups = spec.get("rayClusterConfig", "workerGroupSpecs").entries()
-    gpus, kind = 0, None
+    gpus, gpu_type = 0, None
     for group in groups:
-        kind = kind or gpu_of_nodes(group.get("template", "spec"))
+        gpu_type = gpu_type or gpu_of_nodes(group.get("template", "spec"))
         limits = [
             gpu_limit(container)
             for container in group.get("template", "spec", "containers").entries()
@@ -359,25 +359,25 @@ def _service_configs(spec: YamlValue, text: str, name: str) -> Iterator[tuple[Ca
                     "groups of "
                     f"workers have {gpus} at most: change one of them."
                 )
-            accelerator = {"accelerator_type": kind} if kind else {}
+            accelerator = {"accelerator_type": gpu_type} if gpu_type else {}
             yield replace(config, keywords={**accelerator, **config.keywords}), pool
 
 
-def _config_call(place: YamlValue) -> Call:
+def _config_call(value: YamlValue) -> Call:
     return Call(
         name=CONFIG,
-        line=place.line,
-        keywords={key: _plain_value(child) for key, child in place.items()},
-        lines={key: child.line for key, child in place.items()},
+        line=value.line,
+        keywords={key: _plain_value(child) for key, child in value.items()},
+        lines={key: child.line for key, child in value.items()},
     )
 
 
-def _plain_value(place: YamlValue) -> Value:
+def _plain_value(value: YamlValue) -> Value:
     """What a program would have in place of it."""
-    if place.is_mapping:
-        return {key: _plain_value(child) for key, child in place.items()}
-    if place.node is not None and place.node.kind == "list":
-        return [_plain_value(child) for child in place.entries()]
-    if place.node is not None and place.node.unknown:
-        return UnknownValue(why=place.node.unknown)
-    return None if place.node is None else place.node.value
+    if value.is_mapping:
+        return {key: _plain_value(child) for key, child in value.items()}
+    if value.node is not None and value.node.kind == "list":
+        return [_plain_value(child) for child in value.entries()]
+    if value.node is not None and value.node.unknown:
+        return UnknownValue(why=value.node.unknown)
+    return None if value.node is None else value.node.value

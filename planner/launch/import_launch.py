@@ -193,8 +193,8 @@ class ImportedLaunch:
         Raises LaunchError with the reason, and the terms that the user must specify.
         """
         missing = {
-            name: why
-            for name, why in self.answers.required.items()
+            name: reason
+            for name, reason in self.answers.required.items()
             if not {name, glossary()[name].short} & {*user_terms}
         }
         if missing:
@@ -203,15 +203,15 @@ class ImportedLaunch:
             raise LaunchError(f"{self.path}: {reasons}: give {names} with --from.")
 
     def require(
-        self, lacking: Collection[str], option_name: OptionNamer, candidates: Sequence[str] = ()
+        self, missing: Collection[str], option_name: OptionNamer, candidates: Sequence[str] = ()
     ) -> None:
         """Refuse a launch with missing terms; ``candidates`` are possible values.
 
         Raises LaunchError with the terms, and the lines of the file about them.
         """
-        if not lacking:
+        if not missing:
             return
-        descriptions = {name: glossary()[name].description for name in lacking}
+        descriptions = {name: glossary()[name].description for name in missing}
         labels = ", ".join(
             f"{re.split('[,;:]', text)[0]} ({option_name(name)})"
             for name, text in descriptions.items()
@@ -287,15 +287,15 @@ def import_launch(
         notes.append(f"The load is read from line {max(load_lines)}.")
     if unknown_load := ", ".join(option.option for option in load if option.single is None):
         notes.append(f"Not known from the file about the load: {unknown_load}.")
-    kind = workload_of(answers.workload).profile_kind
-    if kind not in values and target.profiles:
-        values[kind] = target.profiles[0]
+    profile_kind = workload_of(answers.workload).profile_kind
+    if profile_kind not in values and target.profiles:
+        values[profile_kind] = target.profiles[0]
     hardware = _launcher_hardware(command, catalogue)
     values |= {name: v for name, v in hardware.items() if name not in values}
     version = version_of(target.name, command)
     is_planned_for = version is not None and version.number in target.version.split()
     if version is not None:
-        values[kind], note = _engine_profile(version, target, values, catalogue)
+        values[profile_kind], note = _engine_profile(version, target, values, catalogue)
         values["engine_version"] = version.number
         notes += filter(None, [note])
     open_names = [name for name in _PLAN_TERMS if name not in values]
@@ -327,7 +327,9 @@ def import_launch(
         values=values,
         lines=lines,
         notes=tuple(notes),
-        defaults={name: why for name, why in answers.defaults.items() if name not in plan_values},
+        defaults={
+            name: reason for name, reason in answers.defaults.items() if name not in plan_values
+        },
     )
 
 
@@ -564,7 +566,7 @@ def unique_launches(launches: Sequence[ImportedLaunch]) -> list[tuple[ImportedLa
     """Different launches with the number of their copies; later nodes of a server are merged."""
     unique: list[tuple[ImportedLaunch, int]] = []
     for launch in launches:
-        same = next(
+        same_index = next(
             (
                 index
                 for index, (other, _) in enumerate(unique)
@@ -574,12 +576,12 @@ def unique_launches(launches: Sequence[ImportedLaunch]) -> list[tuple[ImportedLa
             ),
             None,
         )
-        if same is None:
+        if same_index is None:
             unique.append((launch, 1))
             continue
         rank = launch.command.options.get(_NODE_RANK)
         if rank is None or rank.texts in (("0",), (None,)):
-            unique[same] = (unique[same][0], unique[same][1] + 1)
+            unique[same_index] = (unique[same_index][0], unique[same_index][1] + 1)
         # else it is a later node of a server: the command of the first node counts
     return unique
 
@@ -601,7 +603,10 @@ def merge_pools(launches: Sequence[tuple[ImportedLaunch, int]]) -> list[Imported
         if len(decode) == len(prefill)
         for pair in zip(prefill, decode, strict=True)
     ]
-    paired = [pair_pools(launches[first], launches[second]) for first, second in pairs]
+    paired = [
+        pair_pools(launches[prefill_index], launches[decode_index])
+        for prefill_index, decode_index in pairs
+    ]
     in_pairs = {index for pair in pairs for index in pair}
     return [
         *paired,

@@ -60,10 +60,12 @@ def evaluate_launch(
     """
     cap = request.settings.get(_CONCURRENCY) if request.workload == "serve" else None
     if cap is not None and request.request_rate is not None:
-        others = {name: value for name, value in request.settings.items() if name != _CONCURRENCY}
+        other_settings = {
+            name: value for name, value in request.settings.items() if name != _CONCURRENCY
+        }
         ranks = int(_first_number(request.settings.get("attention_data_parallel", 1)))
         seqs = request.max_num_seqs or max(int(_first_number(cap)) // ranks, 1)
-        request, cap = replace(request, settings=others, max_num_seqs=seqs), None
+        request, cap = replace(request, settings=other_settings, max_num_seqs=seqs), None
     plan = make_single_plan(request, burst)
     evaluation = evaluate(plan, burst)
     if cap is None or not _exceeds_kv_cache(evaluation):
@@ -175,8 +177,8 @@ class LaunchOnGpus:
         """Greater is better: what runs, the faster; what does not fit, the smaller; what breaks
         another rule; a layout that does not go with the number of GPUs."""
         if self.rejected_by:
-            kind = {_OUT_OF_MEMORY: 2, _GPU_COUNT: 0}.get(self.rejected_by, 1)
-            return False, kind, -self.peak_memory
+            severity = {_OUT_OF_MEMORY: 2, _GPU_COUNT: 0}.get(self.rejected_by, 1)
+            return False, severity, -self.peak_memory
         speed = next((self.row[name] for name in _SPEEDS if self.row.get(name)), 0.0)
         return True, 0, float(str(speed))
 
@@ -245,7 +247,8 @@ class LaunchFile:
         has_no_gpus = resources.num_gpus is None and resources.gpus_per_node is None
         gpus = self._candidate_gpus(launch) if "gpu" in missing else {"": ""}
         choices = [
-            {**assumed, "gpu": (gpu, why)} if gpu else {**assumed} for gpu, why in gpus.items()
+            {**assumed, "gpu": (gpu, reason)} if gpu else {**assumed}
+            for gpu, reason in gpus.items()
         ]
         if "num_gpus" in missing or (has_no_gpus and {*SPLITS} & {*missing}):
             return self._smallest_count(launch, choices[0])
@@ -323,11 +326,11 @@ class LaunchFile:
             for name, other in zip(LENGTHS, reversed(LENGTHS), strict=True)
             if not is_specified[name] and lengths[other] < max_tokens
         }
-        why = f"no request is longer than {max_tokens:,} tokens"
+        reason = f"no request is longer than {max_tokens:,} tokens"
         return replace(
             launch,
             values={**launch.values, **shorter},
-            assumed={**launch.assumed, **dict.fromkeys(shorter, why)},
+            assumed={**launch.assumed, **dict.fromkeys(shorter, reason)},
         )
 
     def _with_samples(self, launch: ImportedLaunch) -> ImportedLaunch:
@@ -343,11 +346,11 @@ class LaunchFile:
         with suppress(PlannerError):
             model = load_model(str(launch.values["model"]), self.specs)
             if model.training is not None and model.training.sequence_length > _DEFAULT_SAMPLE:
-                why = "it does not give the length of its samples"
+                reason = "it does not give the length of its samples"
                 return replace(
                     launch,
                     values={**launch.values, "sequence_length": _DEFAULT_SAMPLE},
-                    assumed={**launch.assumed, "sequence_length": why},
+                    assumed={**launch.assumed, "sequence_length": reason},
                 )
         return launch
 
@@ -372,8 +375,8 @@ class LaunchFile:
         defaults = dict.fromkeys(USUAL_GPUS, "neither its text nor its path names one")
         tried: list[str] = []
         gpus: dict[str, str] = {}
-        for gpu, why in (mentioned or defaults).items():
-            gpus[gpu] = f"{why}, and it does not run on {', '.join(tried)}" if tried else why
+        for gpu, reason in (mentioned or defaults).items():
+            gpus[gpu] = f"{reason}, and it does not run on {', '.join(tried)}" if tried else reason
             tried.append(gpu)
         return gpus
 
@@ -386,7 +389,7 @@ class LaunchFile:
         launch = launch.of_other_model() if "model" in assumed else launch
         missing = launch.lacking({**self.answers, **values})
         names = [name for name in missing if name in _CHOICES]
-        reasons = {name: why for name, (_, why) in assumed.items()}
+        reasons = {name: reason for name, (_, reason) in assumed.items()}
         reasons |= dict.fromkeys(names, "set from outside: the fastest that fits")
         attempts = [
             self._evaluate_imported(
@@ -396,10 +399,10 @@ class LaunchFile:
         ]
         best = max(attempts, key=lambda attempt: attempt.rank)
         # A fallback precision is for GPUs without the first, other fallbacks are for small GPUs.
-        others = launch.answers.fallbacks.items() if best.rejected_by else ()
+        fallback_values = launch.answers.fallbacks.items() if best.rejected_by else ()
         fallbacks = {
             name: fallback
-            for name, fallback in others
+            for name, fallback in fallback_values
             if name not in self.answers
             and (name == "precision") != (best.rejected_by == _OUT_OF_MEMORY)
         }
@@ -407,7 +410,7 @@ class LaunchFile:
             return best
         changed = best.imported.completed(
             {name: value for name, (value, _) in fallbacks.items()},
-            {name: why for name, (_, why) in fallbacks.items()},
+            {name: reason for name, (_, reason) in fallbacks.items()},
         )
         return max(best, self._evaluate_imported(changed), key=lambda attempt: attempt.rank)
 
@@ -453,14 +456,14 @@ class LaunchFile:
             raise errors[0]
         best = max(attempt.rank[:2] for attempt in attempts)
         chosen = next(attempt for attempt in attempts if attempt.rank[:2] == best)
-        why = "the fewest on which it fits" if best[0] else "the fewest that its layout takes"
+        reason = "the fewest on which it fits" if best[0] else "the fewest that its layout takes"
         if not best[0] and {*SPLITS} & {*chosen.imported.assumed}:
             lowest_memory = max(attempt.rank for attempt in attempts)
             chosen = next(attempt for attempt in attempts if attempt.rank == lowest_memory)
-            why = "the fewest with the lowest memory per GPU; it does not fit"
-        why += ", in whole nodes" if step > 1 else ""
+            reason = "the fewest with the lowest memory per GPU; it does not fit"
+        reason += ", in whole nodes" if step > 1 else ""
         values = {"num_gpus": chosen.num_gpus}
-        imported = chosen.imported.completed(values, {"num_gpus": why})
+        imported = chosen.imported.completed(values, {"num_gpus": reason})
         smaller = [attempt for attempt in attempts if attempt.num_gpus < chosen.num_gpus]
         return LaunchQuestion(
             imported=imported,

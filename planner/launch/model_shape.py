@@ -105,36 +105,36 @@ def _one_window(model: ModelSpec) -> tuple[ModelSpec, int | None]:
     """The model with one window in all layers, and the period of layers without window."""
     if len(model.layer_groups) != 2:
         return model, None
-    near, far = model.layer_groups
+    windowed, unwindowed = model.layer_groups
     layers = model.num_hidden_layers
-    period = layers // far.num_hidden_layers
-    if near.attention is None or far.attention is None or model.mtp_num_layers:
+    period = layers // unwindowed.num_hidden_layers
+    if windowed.attention is None or unwindowed.attention is None or model.mtp_num_layers:
         return model, None
-    if near.attention.kind is AttentionKind.COMPRESSED:
+    if windowed.attention.kind is AttentionKind.COMPRESSED:
         return model, None
-    has_same_attention = far.attention == replace(near.attention, sliding_window=None)
+    has_same_attention = unwindowed.attention == replace(windowed.attention, sliding_window=None)
     if (
         not has_same_attention
-        or near.attention.sliding_window is None
-        or near.feed_forward != far.feed_forward
+        or windowed.attention.sliding_window is None
+        or windowed.feed_forward != unwindowed.feed_forward
     ):
         return model, None
-    if layers // period != far.num_hidden_layers:
+    if layers // period != unwindowed.num_hidden_layers:
         return model, None
-    return replace(model, layer_groups=(replace(near, num_hidden_layers=layers),)), period
+    return replace(model, layer_groups=(replace(windowed, num_hidden_layers=layers),)), period
 
 
 def _groups(model: ModelSpec) -> tuple[LayerGroup | None, LayerGroup]:
     """The leading dense layers, if layers with experts follow, and the main layers."""
-    first, *rest = model.layer_groups
-    kinds = [first, *(group for group in rest if group.feed_forward != first.feed_forward)]
-    if len(kinds) > 2 or any(group.mixers != first.mixers for group in rest):
+    first, *others = model.layer_groups
+    distinct = [first, *(group for group in others if group.feed_forward != first.feed_forward)]
+    if len(distinct) > 2 or any(group.mixers != first.mixers for group in others):
         raise LaunchError(f"{model.name}: its layers differ, only a checkpoint can describe them.")
-    if len(kinds) == 1:
+    if len(distinct) == 1:
         return None, first
     if first.num_experts:
         raise LaunchError(f"{model.name}: dense layers after those with experts are not described.")
-    return first, kinds[1]
+    return first, distinct[1]
 
 
 def model_of(shape: Mapping[str, Any], name: str, source: str) -> ModelSpec:
@@ -177,12 +177,12 @@ def model_of(shape: Mapping[str, Any], name: str, source: str) -> ModelSpec:
 
 def _two_windows(group: dict[str, Any], full: int) -> list[dict[str, Any]]:
     """Groups of windowed layers and of ``full`` layers without window."""
-    far = {**group["attention"], "sliding_window": None}
+    unwindowed_attention = {**group["attention"], "sliding_window": None}
     common = {**group, "placement": Placement.INTERLEAVED}
     number = group["num_hidden_layers"] - full
     return [
         {**common, "num_hidden_layers": number},
-        {**common, "num_hidden_layers": full, "attention": far},
+        {**common, "num_hidden_layers": full, "attention": unwindowed_attention},
     ]
 
 
@@ -203,12 +203,12 @@ def _attention(shape: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _feed_forward(shape: Mapping[str, Any], has_experts: bool) -> dict[str, Any]:
-    words = {"gated": bool(shape.get("gated", True)), "bias": bool(shape.get("mlp_bias"))}
+    common = {"gated": bool(shape.get("gated", True)), "bias": bool(shape.get("mlp_bias"))}
     width = shape.get("intermediate_size") or 0
     if not has_experts:
-        return {**words, "intermediate_size": int(width)}
+        return {**common, "intermediate_size": int(width)}
     return {
-        **words,
+        **common,
         **{name: int(shape.get(name) or 0) for name in _EXPERT_SIZES},
         "num_experts_per_tok": int(shape.get("num_experts_per_tok") or 2),
         "moe_intermediate_size": int(shape.get("moe_intermediate_size") or width),
@@ -232,14 +232,14 @@ def find_model(
     open_sizes = [name for name in _UNSAID if shape.get(name) is None]
     shape_model = model_of({"vocab_size": 32_000, **_without_none(shape)}, option_name, option_name)
     open_tie = "tie_word_embeddings" in open_sizes
-    same = [
+    matching = [
         model
         for name in catalogue.names(SpecKind.MODELS)
         if _same_layers(model := catalogue.load_model(name), shape_model, open_sizes)
         and (model.max_position_embeddings or tokens) >= tokens
     ]
     return min(
-        same,
+        matching,
         key=lambda model: (
             (model.max_position_embeddings or 0) < (shape_model.max_position_embeddings or 0),
             not open_tie and model.tie_word_embeddings != shape_model.tie_word_embeddings,
@@ -289,8 +289,8 @@ def _same_attention(attention: Any) -> Any:
     if attention.kind is AttentionKind.COMPRESSED:
         return attention
     latent = attention.kind is AttentionKind.LATENT
-    words = {"sliding_window": None, "qk_norm": False, "qkv_bias": False, "output_bias": False}
-    normalized = replace(attention, **words, qk_norm_per_head=False, sinks=False)
+    details = {"sliding_window": None, "qk_norm": False, "qkv_bias": False, "output_bias": False}
+    normalized = replace(attention, **details, qk_norm_per_head=False, sinks=False)
     return (
         replace(normalized, num_key_value_heads=attention.num_attention_heads)
         if latent
@@ -353,23 +353,23 @@ def config_json(model: ModelSpec) -> Config | None:
     """
     main_model = without_modules(model)
     for family, config in _candidates(main_model):
-        words: Config = {
+        sizes: Config = {
             "hidden_size": main_model.hidden_size,
             "vocab_size": main_model.vocab_size,
             "num_hidden_layers": main_model.num_hidden_layers,
             "tie_word_embeddings": main_model.tie_word_embeddings,
         }
         if main_model.max_position_embeddings:
-            words["max_position_embeddings"] = main_model.max_position_embeddings
-        named = {
+            sizes["max_position_embeddings"] = main_model.max_position_embeddings
+        full_config = {
             "architectures": [family["architecture"]],
             "model_type": family["family"],
-            **words,
+            **sizes,
             **config,
             **require_table(parse_json(family["fixed"], family["family"]), family["family"]),
         }
-        if _reads_back(named, main_model):
-            return named
+        if _reads_back(full_config, main_model):
+            return full_config
     return None
 
 
@@ -441,7 +441,7 @@ def _candidates(model: ModelSpec) -> Iterator[tuple[Mapping[str, str], Config]]:
     for family in shipped_rows("models/config_json.csv"):
         if is_latent == (family["family"] == "deepseek_v3"):
             pairs = (key.partition("=") for key in family["keys"].split())
-            config = {key: sizes[word or key] for key, _, word in pairs}
+            config = {key: sizes[size_name or key] for key, _, size_name in pairs}
             if family["family"].startswith("qwen") and forward.shared_intermediate_size:
                 config["shared_expert_intermediate_size"] = forward.shared_intermediate_size
             yield family, config
@@ -493,8 +493,8 @@ def model_within(text: str) -> str | None:
 def _spelled(text: str) -> Iterator[str]:
     yield text
     spelling = text.lower().removesuffix(".yaml").removesuffix(".yml").rpartition("/")[2]
-    for kind in _KINDS:
-        spelling = spelling.partition(kind)[0]
+    for suffix in _KINDS:
+        spelling = spelling.partition(suffix)[0]
     spelling = spelling.replace("_", "-")
     yield spelling
     spelling = _MILLIONS.sub(r"0.\1b", spelling)

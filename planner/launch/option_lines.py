@@ -83,8 +83,10 @@ def require_known_training(
         is_harmless = not _TRAINING_OPTION.search(name) or bool(_HARMLESS_PART.search(name))
         if line.status is not Status.UNKNOWN or is_off or is_harmless:
             continue
-        words = [text for word in command.positional[:3] if (text := word.single)]
-        program = next((word for word in words if word not in ("accelerate", "launch")), None)
+        command_words = [text for word in command.positional[:3] if (text := word.single)]
+        program = next(
+            (word for word in command_words if word not in ("accelerate", "launch")), None
+        )
         raise LaunchError(
             f"{command.name}:{line.line}: {line.option} of {program or 'the program'} decides what "
             f"is trained, and {target.tool} has no such option: leave it out to "

@@ -460,22 +460,22 @@ class ParserOptions:
         option = self.options.get(name)
         return "" if option is None or option.default == "None" else option.default
 
-    def find(self, word: str) -> ParserOption | None:
+    def find(self, text: str) -> ParserOption | None:
         """The option of a word: by name, alias, with ``_`` for ``-``, or a unique prefix.
 
         ``--x.y`` is the part of an option that takes JSON.
         """
-        bare = word.lstrip("-")
-        for spelling in (word, word.replace("_", "-"), *(bare, bare.replace("-", "_"))):
+        bare = text.lstrip("-")
+        for spelling in (text, text.replace("_", "-"), *(bare, bare.replace("-", "_"))):
             name = spelling if spelling in self.options else self.aliases.get(spelling)
             if name is not None:
                 return self.options[name]
-        base, dot, _ = word.partition(".")
+        base, dot, _ = text.partition(".")
         if dot and base.replace("_", "-") in self.options:
-            return ParserOption(name=word)
-        if not word.startswith("--") or len(word) < _MIN_PREFIX:
+            return ParserOption(name=text)
+        if not text.startswith("--") or len(text) < _MIN_PREFIX:
             return None
-        for spelling in (word, word.replace("_", "-")):
+        for spelling in (text, text.replace("_", "-")):
             matches = {name for name in self.options if name.startswith(spelling)}
             if len(matches) == 1:
                 return self.options[matches.pop()]
@@ -502,15 +502,15 @@ def _rename_option(
     name: str, table_options: set[str], options: dict[str, ParserOption], aliases: dict[str, str]
 ) -> None:
     """Give an option its name in the target's table, unless the table has both spellings."""
-    first = aliases[name]
-    if first in table_options:
+    current_name = aliases[name]
+    if current_name in table_options:
         return
-    options[name] = replace(options.pop(first), name=name)
+    options[name] = replace(options.pop(current_name), name=name)
     for spelling, target_name in aliases.items():
-        if target_name == first:
+        if target_name == current_name:
             aliases[spelling] = name
     del aliases[name]
-    aliases[first] = name
+    aliases[current_name] = name
 
 
 @cache

@@ -58,11 +58,11 @@ def read_arguments(words: Sequence[Word], accepted: ParserOptions) -> Arguments:
         name, equals, _ = word.begins.partition("=")
         if _is_option(word):
             option = accepted.find(name)
-            rest = [word.after(len(name) + 1)] if equals else []
+            values = [word.after(len(name) + 1)] if equals else []
             if not equals:
-                rest = _option_words(words, index, option, accepted)
-                index += len(rest)
-            parsed = _parsed_option(option.name if option else name, word, rest)
+                values = _option_words(words, index, option, accepted)
+                index += len(values)
+            parsed = _parsed_option(option.name if option else name, word, values)
             if option is None:
                 arguments.unknown.append(parsed)
             else:
@@ -145,8 +145,8 @@ def _contiguous_span(words: Sequence[Word]) -> Span | None:
         # --option=value is one word.
         words = words[:1]
     best: tuple[int, Span] | None = None
-    for first in words[0].regions:
-        gaps, end = 0, first.end
+    for start_region in words[0].regions:
+        gaps, end = 0, start_region.end
         for word in words[1:]:
             following = [region for region in word.regions if region.start >= end]
             if not following:
@@ -155,7 +155,7 @@ def _contiguous_span(words: Sequence[Word]) -> Span | None:
             gaps, end = gaps + region.start - end, region.end
         else:
             if gaps <= _MAX_GAP and (best is None or gaps < best[0]):
-                best = gaps, Span(first.start, end)
+                best = gaps, Span(start_region.start, end)
     return best[1] if best else None
 
 
@@ -229,12 +229,12 @@ def parse_here_document(
     path: Path, script: Script, document: HereDocument, name: str
 ) -> ParsedCommand:
     """A document that a script writes, with positions in the script."""
-    place = f"{path.name}:{document.line}"
+    position = f"{path.name}:{document.line}"
     try:
-        trees = read_trees(document.text, place)
+        trees = read_trees(document.text, position)
     except LaunchError:  # lines with unknown variables may not be YAML
         readable_text = re.sub(r"[^\n]*\$[^\n]*", lambda line: " " * len(line[0]), document.text)
-        trees = read_trees(readable_text, place)
+        trees = read_trees(readable_text, position)
     options = {} if not trees else _leaves(trees[0])
     shifted = {
         key: ParsedOption(

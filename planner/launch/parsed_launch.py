@@ -127,11 +127,11 @@ class SettingsBuilder:
         if value is not None:
             self.values[name] = value
 
-    def assume(self, name: str, value: object, why: str) -> None:
+    def assume(self, name: str, value: object, reason: str) -> None:
         """Set a default with its reason, unless the file has a value."""
         if name not in self.values:
             self.values[name] = value
-            self.defaults[name] = why
+            self.defaults[name] = reason
 
     def mark_missing(self, name: str) -> None:
         """Mark a term as missing."""

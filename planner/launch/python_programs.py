@@ -245,13 +245,13 @@ def _nemo_recipe(call: Call, calls: Sequence[Call], text: str, name: str) -> Par
 
 def _engine_tool(call: Call, calls: Sequence[Call]) -> str:
     """The tool that a call creates an engine of; empty if it creates none."""
-    last = call.name.rpartition(".")[2]
+    class_name = call.name.rpartition(".")[2]
     if call.module in _ENGINES:
-        return call.module if last in _ENGINES[call.module] else ""
-    if "." in call.name or last not in ("LLM", "AsyncEngineArgs", "EngineArgs"):
+        return call.module if class_name in _ENGINES[call.module] else ""
+    if "." in call.name or class_name not in ("LLM", "AsyncEngineArgs", "EngineArgs"):
         return ""
     modules = {call.module for call in calls}  # imported with a star
-    return "tensorrt_llm" if last == "LLM" and "tensorrt_llm" in modules else "vllm"
+    return "tensorrt_llm" if class_name == "LLM" and "tensorrt_llm" in modules else "vllm"
 
 
 def _server_command(call: Call, tool: str, text: str, name: str) -> ParsedCommand:
@@ -295,11 +295,11 @@ def _lmdeploy_options(values: Mapping[str, Value]) -> Iterator[tuple[str, Value]
 def _pool_of(config: Call, calls: Sequence[Call]) -> str:
     """The pool (prefill or decode) of a configuration in a disaggregated service; else empty."""
     for call in calls:
-        first = _first_argument(call)
-        if isinstance(first, Call) and first.line == config.line:
+        first_argument = _first_argument(call)
+        if isinstance(first_argument, Call) and first_argument.line == config.line:
             prefix = str(call.keywords.get("name_prefix") or "").lower()
             return next((pool for pool in _POOLS if prefix.startswith(pool)), "")
-        keywords = {**call.keywords, **_mapping(first)}
+        keywords = {**call.keywords, **_mapping(first_argument)}
         for pool in _POOLS:
             pool_config = keywords.get(f"{pool}_config")
             if isinstance(pool_config, Call) and pool_config.line == config.line:
@@ -349,9 +349,9 @@ def _training_command(call: Call, calls: Sequence[Call], text: str, name: str) -
     """The training of a call of training arguments, with model and adapters of other calls."""
     is_unsloth = any(call.ends(*_unsloth_methods("from_pretrained")) for call in calls)
     options = _CallOptions(target=target_of("transformers"))
-    kind = call.name.rpartition(".")[2]
+    class_name = call.name.rpartition(".")[2]
     trainers = [call for call in calls if call.ends(*_TRAINERS)]
-    objective = option_aliases("trl").get(kind) or next(
+    objective = option_aliases("trl").get(class_name) or next(
         (_TRAINERS[trainer.name.rpartition(".")[2]] for trainer in trainers), "sft"
     )
     for key, value in call.keywords.items():
@@ -375,7 +375,9 @@ def _training_command(call: Call, calls: Sequence[Call], text: str, name: str) -
         for key in (*_LENGTHS, "packing"):
             if key in trainer.keywords and not (is_unsloth and key == "packing"):
                 length_option = (
-                    "max_seq_length" if is_unsloth or kind in _ARGUMENT_CLASSES else "max_length"
+                    "max_seq_length"
+                    if is_unsloth or class_name in _ARGUMENT_CLASSES
+                    else "max_length"
                 )
                 options.put(
                     key if key == "packing" else length_option, trainer.keywords[key], trainer.line
@@ -383,10 +385,10 @@ def _training_command(call: Call, calls: Sequence[Call], text: str, name: str) -
     if is_unsloth:
         _put_unsloth(options, calls)
     _put_model(options, calls, trainers)
-    _put_adapters(options, calls, kind in option_aliases("trl") and not is_unsloth, name)
-    words: tuple[str, ...] = ()
-    if kind in option_aliases("trl") and not is_unsloth:
-        words = ("trl", objective)
+    _put_adapters(options, calls, class_name in option_aliases("trl") and not is_unsloth, name)
+    command_words: tuple[str, ...] = ()
+    if class_name in option_aliases("trl") and not is_unsloth:
+        command_words = ("trl", objective)
     elif objective != "sft":
         options.put_implied("rlhf_type", objective)
     return options.build(
@@ -394,7 +396,7 @@ def _training_command(call: Call, calls: Sequence[Call], text: str, name: str) -
         name,
         call.line,
         unknown=_unknown_keywords(call),
-        positional=tuple(implied_option("", word, call.line) for word in words),
+        positional=tuple(implied_option("", word, call.line) for word in command_words),
         resources=JobResources(
             num_gpus=implied_option("Unsloth", "1", call.line) if is_unsloth else None
         ),
@@ -457,17 +459,17 @@ def _put_model(options: _CallOptions, calls: Sequence[Call], trainers: Sequence[
         if call.ends("from_pretrained") and ("For" in call.name or "AutoModel" in call.name)
     ]
     for call in loads[:1]:
-        first = call.keywords.get("pretrained_model_name_or_path", _first_argument(call))
-        options.put("model_name_or_path", first, call.line)
+        model_name = call.keywords.get("pretrained_model_name_or_path", _first_argument(call))
+        options.put("model_name_or_path", model_name, call.line)
         for key in _LOADING_KEYWORDS:
             if key in call.keywords and call.keywords[key] != "auto":
                 options.put(key, call.keywords[key], call.lines.get(key, call.line))
         if isinstance(device_map := call.keywords.get("device_map"), str):
             options.put_implied("device_map", device_map)
     for call in trainers:
-        model = call.keywords.get("model", _first_argument(call))
-        if isinstance(model, str):
-            options.put("model_name_or_path", model, call.line)
+        model_argument = call.keywords.get("model", _first_argument(call))
+        if isinstance(model_argument, str):
+            options.put("model_name_or_path", model_argument, call.line)
     bits = next((call for call in calls if call.ends("BitsAndBytesConfig")), None)
     if bits is not None and bits.keywords.get("load_in_4bit") is True:
         options.put("load_in_4bit", True, bits.lines["load_in_4bit"])
@@ -510,14 +512,14 @@ def _put_adapters(options: _CallOptions, calls: Sequence[Call], is_trl: bool, na
     Raises LaunchError for adapters of other kinds.
     """
     for call in calls:
-        last = call.name.rpartition(".")[2]
+        class_name = call.name.rpartition(".")[2]
         if (
             call.module == "peft"
-            and last.endswith("Config")
-            and last not in ("LoraConfig", "PeftConfig")
+            and class_name.endswith("Config")
+            and class_name not in ("LoraConfig", "PeftConfig")
         ):
             raise LaunchError(
-                f"{name}: line {call.line}: {last} of PEFT is not supported in a program: "
+                f"{name}: line {call.line}: {class_name} of PEFT is not supported in a program: "
                 "LoraConfig is."
             )
     lora = next((call for call in calls if call.ends("LoraConfig")), None)
@@ -568,14 +570,14 @@ def program_resources(calls: Sequence[Call]) -> JobResources:
     for call in (call for call in calls if call.ends(*_GPU_DECORATORS)):
         gpu, resources = call.keywords.get("gpu"), call.keywords.get("resources")
         if isinstance(gpu, str) and gpu:
-            word, _, count = gpu.partition(":")
+            gpu_name, _, count = gpu.partition(":")
             count = count or "1"
         elif isinstance(resources, dict) and isinstance(resources.get("gpu"), int):
-            word, count = str(resources.get("gpu_type") or ""), str(resources["gpu"])
+            gpu_name, count = str(resources.get("gpu_type") or ""), str(resources["gpu"])
         else:
             continue
         return JobResources(
-            gpu=word.rstrip("!+") or None, gpus_per_node=implied_option("gpu", count, call.line)
+            gpu=gpu_name.rstrip("!+") or None, gpus_per_node=implied_option("gpu", count, call.line)
         )
     return JobResources()
 

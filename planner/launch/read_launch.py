@@ -305,8 +305,8 @@ def _add_note_of_others(
     """The launch with a note that lists the other launches of its file."""
     if len(launches) == 1:
         return launch
-    others = "; ".join(_launch_labels(launches)[:_MAX_NAMED])
-    note = f"The file has {len(launches)} different launches; this is one of them: {others}."
+    labels = "; ".join(_launch_labels(launches)[:_MAX_NAMED])
+    note = f"The file has {len(launches)} different launches; this is one of them: {labels}."
     return replace(launch, notes=(*launch.notes, note))
 
 
@@ -330,12 +330,12 @@ def _add_missing_workers(launch: ImportedLaunch, specs: Path | None) -> Imported
         "workers with "
         "equal options. Pass the directory with both files to read both."
     )
-    both = (
+    pair = (
         pair_pools((missing_launch, 1), (launch, 1))
         if started_kind == "decode"
         else pair_pools((launch, 1), (missing_launch, 1))
     )
-    return replace(both, command=launch.command, notes=(note, *both.notes))
+    return replace(pair, command=launch.command, notes=(note, *pair.notes))
 
 
 def _with_hardware(

@@ -86,9 +86,11 @@ def rewrite_launch(
         number = lines.index(command.line) if command.line in lines else 0
         edited = edit_document(command.text, command.name, direct_changes, number)
     else:
-        words = [row.option for row in target.table.rows if row.option.startswith("-")]
+        command_options = [row.option for row in target.table.rows if row.option.startswith("-")]
         # Other options are in a separate document.
-        of_command = words or target.table.options | OptionTable.load("transformers").options
+        of_command = (
+            command_options or target.table.options | OptionTable.load("transformers").options
+        )
         direct_changes = {name: texts for name, texts in changes.items() if name in of_command}
         # A word of several parsers belongs to the first parser.
         parser_options = {
@@ -100,7 +102,9 @@ def rewrite_launch(
         }
         edited = _edit_command(imported, spelled_changes)
     sibling_changes = {name: texts for name, texts in changes.items() if name not in direct_changes}
-    others, left = _rewrite_files(imported, edited.text, {**sibling_changes, **file_changes})
+    rewritten_files, unwritten = _rewrite_files(
+        imported, edited.text, {**sibling_changes, **file_changes}
+    )
     text = edited.text
     if command.text.count("\r\n") == command.text.count("\n") > 0:  # line ends of one kind stay
         text = text.replace("\r\n", "\n").replace("\n", "\r\n")
@@ -118,10 +122,10 @@ def rewrite_launch(
         before=command.text,
         after=text,
         unexpressed=unexpressed,
-        unwritten={**edited.unwritten, **left},
+        unwritten={**edited.unwritten, **unwritten},
         changes={**changes, **file_changes},
         notes=_replica_notes(before, after),
-        others=others,
+        others=rewritten_files,
     )
 
 
@@ -130,8 +134,8 @@ def can_say(imported: ImportedLaunch, parameter: str, value: str | int | float) 
 
     Parallel degrees must be expressed by the target itself.
     """
-    others = [] if parameter in SPLITS else other_targets(imported)
-    tables = [target.table for target in (imported.target, *others)]
+    targets = [] if parameter in SPLITS else other_targets(imported)
+    tables = [target.table for target in (imported.target, *targets)]
     return any(table.can_say(parameter, value) for table in tables)
 
 
@@ -157,15 +161,15 @@ def _rewrite_files(
             current = {
                 name: file.options[name].texts for name in direct_changes if name in file.options
             }
-            done = {name for name, texts in direct_changes.items() if current.get(name) == texts}
+            written = {name for name, texts in direct_changes.items() if current.get(name) == texts}
         else:
             edited = edit_document(file.text, file.name, direct_changes)
-            done = direct_changes.keys() - edited.unwritten.keys()
+            written = direct_changes.keys() - edited.unwritten.keys()
             result = RewriteResult(
                 path=file.path, name=file.name, before=file.text, after=edited.text
             )
             results += [result] if result.diff else []
-        remaining = {name: texts for name, texts in remaining.items() if name not in done}
+        remaining = {name: texts for name, texts in remaining.items() if name not in written}
     return tuple(results), remaining
 
 
@@ -183,8 +187,8 @@ def _edit_command(imported: ImportedLaunch, changes: Changes) -> EditResult:
     order = list(dict.fromkeys(row.option for row in imported.target.table.rows if row.option))
     for name, texts in changes.items():
         present = options(text)
-        place = order.index(name) if name in order else 0
-        after = next((option for option in reversed(order[:place]) if option in present), "")
+        index = order.index(name) if name in order else 0
+        after = next((option for option in reversed(order[:index]) if option in present), "")
         edited = edit_command(text, {name: texts}, options, after)
         text = edited.text
         unwritten |= edited.unwritten

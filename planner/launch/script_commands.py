@@ -140,8 +140,8 @@ def _parse_commands(
 
 
 def _names_model(command: ParsedCommand) -> bool:
-    named = {name.lstrip("-").partition(".")[0] for name in (*command.options, *command.files)}
-    return bool(named & {"model_name_or_path", "model", "config_file"}) or any(
+    names = {name.lstrip("-").partition(".")[0] for name in (*command.options, *command.files)}
+    return bool(names & {"model_name_or_path", "model", "config_file"}) or any(
         "model_name_or_path" in file.options for file in command.files.values()
     )
 

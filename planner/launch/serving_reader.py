@@ -202,11 +202,11 @@ def nicknamed(text: str) -> str | None:
     >>> nicknamed("dsr1_fp4_mi355x.sh"), nicknamed("dsr1-fp8"), nicknamed("run.sh")
     ('amd/DeepSeek-R1-0528-MXFP4', 'deepseek-ai/DeepSeek-R1-0528', None)
     """
-    word, *rest = re.split(r"[_-]", text.lower())
-    vendor = "AMD" if any(part.startswith("mi") for part in rest) else ""
-    rows = [row for row in shipped_rows("models/nicknames.csv") if row["word"] == word]
+    nickname, *parts = re.split(r"[_-]", text.lower())
+    vendor = "AMD" if any(part.startswith("mi") for part in parts) else ""
+    rows = [row for row in shipped_rows("models/nicknames.csv") if row["word"] == nickname]
     matching = [
-        row for row in rows if row["precision"] in ("", *rest) and row["maker"] in ("", vendor)
+        row for row in rows if row["precision"] in ("", *parts) and row["maker"] in ("", vendor)
     ]
     best = sorted(matching, key=lambda row: (row["precision"] != "", row["maker"] != ""))
     return best[-1]["model"] if best else None
@@ -222,17 +222,17 @@ def _model_name(server: ServerSettings, engine: EngineReader) -> str | None:
         return name
     stem = "" if name else PurePath(command.name).stem
     served = server.reading.text("--served-model-name") or server.reading.text("served-model-name")
-    others = {
+    candidates = {
         f"it serves as {served}": served,
         f"{name} is an abbreviation of it": nicknamed(name or ""),
         f"the file is called {command.name}": nicknamed(command.name) or stem,
     }
     if name:
-        others.popitem()
-    for why, other in others.items():
-        if other and find_model_by_name(other) is not None:
-            server.notes.append(f"The model is assumed to be {other}: {why}.")
-            return other
+        candidates.popitem()
+    for reason, candidate in candidates.items():
+        if candidate and find_model_by_name(candidate) is not None:
+            server.notes.append(f"The model is assumed to be {candidate}: {reason}.")
+            return candidate
     return name
 
 
@@ -266,8 +266,8 @@ def scheduler_default_of(
         if table_row.parameter == row and table_row.option
     )
     program = " of a program without a server" if is_offline else ""
-    where = "; larger GPUs have more" if gpu is None and spec.scheduler.defaults else ""
-    return value, f"{option} is {value:,} by default{program}{where}"
+    gpu_note = "; larger GPUs have more" if gpu is None and spec.scheduler.defaults else ""
+    return value, f"{option} is {value:,} by default{program}{gpu_note}"
 
 
 @record(kw_only=True)
@@ -346,7 +346,7 @@ def put_quantization(server: ServerSettings, name: str | None, model: ModelSpec 
         return
     name_format = checkpoint_of(name).quantization if name else None
     if name_format is not None:
-        why = f"the checkpoint is called {name}"
+        reason = f"the checkpoint is called {name}"
         has_checkpoint = model is not None and name_format in {
             checkpoint.quantization for checkpoint in model.checkpoints
         }
@@ -355,13 +355,13 @@ def put_quantization(server: ServerSettings, name: str | None, model: ModelSpec 
             if model and has_checkpoint
             else (name_format, name_format)
         )
-        server.assume("quantization", dense, why)
-        server.assume("expert_quantization", experts, why)
+        server.assume("quantization", dense, reason)
+        server.assume("expert_quantization", experts, reason)
         return
-    why = "the published checkpoint" if model else "16 bit by default"
+    reason = "the published checkpoint" if model else "16 bit by default"
     dense, experts = stored_types(model) if model else (_SIXTEEN_BIT, _SIXTEEN_BIT)
-    server.assume("quantization", dense, why)
-    server.assume("expert_quantization", experts, why)
+    server.assume("quantization", dense, reason)
+    server.assume("expert_quantization", experts, reason)
 
 
 def put_experts(server: ServerSettings, model: ModelSpec | None, stage_gpus: int) -> None:
@@ -549,8 +549,8 @@ def _put_batch(server: ServerSettings, engine: EngineReader, ranks: int, pool: s
     name, factor = ("server_seqs", 1) if "server_seqs" in parameters else ("max_num_seqs", ranks)
     seqs = parse_size(reading.value(name))
     if seqs is None:
-        seqs, why = scheduler_default_of(server, engine, name)
-        server.assume("concurrency", max(seqs * factor, ranks), why)
+        seqs, reason = scheduler_default_of(server, engine, name)
+        server.assume("concurrency", max(seqs * factor, ranks), reason)
     else:
         server.values["concurrency"] = seqs * factor
     is_of_server = "server_step_tokens" in parameters
@@ -560,9 +560,9 @@ def _put_batch(server: ServerSettings, engine: EngineReader, ranks: int, pool: s
         minimum = ceil_div(int(server.values["concurrency"]), ranks)
         server.assume("max_num_batched_tokens", minimum, "one token of each request of a rank")
     elif tokens is None:
-        tokens, why = scheduler_default_of(server, engine, name)
+        tokens, reason = scheduler_default_of(server, engine, name)
         minimum = 1 if is_of_server else seqs
-        server.assume("max_num_batched_tokens", max(tokens // divisor, minimum), why)
+        server.assume("max_num_batched_tokens", max(tokens // divisor, minimum), reason)
     else:
         server.values["max_num_batched_tokens"] = max(tokens // divisor, 1)
     if reading.value("enforce_eager") == "true":

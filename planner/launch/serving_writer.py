@@ -356,10 +356,10 @@ def longest_request(job: LaunchJob) -> int:
         return int(planned)
     tokens = int(job["input_tokens"]) + int(job["output_tokens"])
     long_tokens = 0.0
-    for kind in ("input", "output"):
+    for length in ("input", "output"):
         # A length that one request in 1,000 exceeds, over the mean; lognormal, derived here.
-        sigma = math.sqrt(math.log1p(float(job[f"{kind}_variation"] or 0) ** 2))
-        long_tokens += int(job[f"{kind}_tokens"]) * math.exp(_ONE_IN_1000 * sigma - sigma**2 / 2)
+        sigma = math.sqrt(math.log1p(float(job[f"{length}_variation"] or 0) ** 2))
+        long_tokens += int(job[f"{length}_tokens"]) * math.exp(_ONE_IN_1000 * sigma - sigma**2 / 2)
     max_tokens = math.ceil(long_tokens) + _SLACK
     return max(tokens, min(max_tokens, job.model.max_position_embeddings or max_tokens))
 
@@ -398,8 +398,10 @@ def model_word(worker: ServerGroup, checkpoint: str | None) -> str | ShellVariab
     job = worker.job
     if checkpoint is None and (name := _published(worker) or job.hub_name):
         return name
-    kind = "a checkpoint" if checkpoint is None else f"a checkpoint in {checkpoint}"
-    return ShellVariable(name="MODEL", meaning=f"folder or ORG/NAME of {kind} of {job.model.name}")
+    description = "a checkpoint" if checkpoint is None else f"a checkpoint in {checkpoint}"
+    return ShellVariable(
+        name="MODEL", meaning=f"folder or ORG/NAME of {description} of {job.model.name}"
+    )
 
 
 def _published(worker: ServerGroup) -> str:
@@ -446,13 +448,13 @@ def benchmark(
     (worker, *_) = reversed(workers_of(job))
     servers = worker.copies if routes_replicas or job.is_disaggregated else 1
     rate, shared = job["request_rate"], _found_share(job)
-    prompts, answers = (float(job[f"{kind}_variation"] or 0.0) for kind in ("input", "output"))
+    prompts, answers = (float(job[f"{length}_variation"] or 0.0) for length in ("input", "output"))
     images, size = float(job["images_per_sample"] or 0.0), str(job["image_size"] or "")
     text = float(job["input_tokens"])
     if size:
         text = max(text - images * float(job["tokens_per_image"]), 1.0)
     # With a rate, Poisson arrivals; else as many requests in flight as the plan's concurrency.
-    words = serving_benchmark(
+    command_words = serving_benchmark(
         engine,
         model=_MODEL,
         input_tokens=text,
@@ -468,7 +470,7 @@ def benchmark(
     )
     # Words before the first option, then each option with its values.
     lines: list[list[str | ShellVariable]] = [[]]
-    for word in words:
+    for word in command_words:
         if word.startswith("--"):
             lines.append([])
         lines[-1].append(model if word == _MODEL else word)
@@ -553,17 +555,19 @@ def router(
     servers: tuple[ServerCommand, ...],
     program: Sequence[CommandWords],
     pools: str,
-    of_pools: Sequence[CommandWords],
+    pool_arguments: Sequence[CommandWords],
     note: str,
 ) -> list[Process]:
-    """The router of several servers: replicas by their addresses, ``pools`` with ``of_pools``."""
+    """The router of several servers: replicas by their addresses, ``pools`` with
+    ``pool_arguments``.
+    """
     if not servers[0].has_router:
         return []
-    each = [CommandWords(words=("--worker-urls", *urls(servers[0].worker)))]
+    server_arguments = [CommandWords(words=("--worker-urls", *urls(servers[0].worker)))]
     if len(servers) > 1:
-        each = [CommandWords(words=(pools,)), *of_pools]
+        server_arguments = [CommandWords(words=(pools,)), *pool_arguments]
     listening = CommandWords(words=("--host", "0.0.0.0", "--port", str(_FRONT_PORT)))
-    return [router_of((*program, *each, listening), note)]
+    return [router_of((*program, *server_arguments, listening), note)]
 
 
 def servers_of(
@@ -617,14 +621,16 @@ def server_hooks(
     def draft(job: LaunchJob, _: OptionTexts) -> LaunchDraft:
         table = OptionTable.load(name)
         servers = servers_of(job, table, quantities, model, routes_replicas=routes_replicas)
-        word = servers[-1].model if tokenizer is None else tokenizer(job)
-        called = _CALLED.get(name, name)
+        tokenizer_argument = servers[-1].model if tokenizer is None else tokenizer(job)
+        benchmark_name = _CALLED.get(name, name)
         return draft_of(
             servers,
             (*map(process, servers), *router(servers)),
             files=() if files is None else tuple(map(files, servers)),
             left=left(servers),
-            benchmark=benchmark(called, job, word, routes_replicas=routes_replicas),
+            benchmark=benchmark(
+                benchmark_name, job, tokenizer_argument, routes_replicas=routes_replicas
+            ),
         )
 
     return {"quantities": lambda job: quantities(workers_of(job)[-1]), "draft": draft}
@@ -639,7 +645,7 @@ def draft_of(
     left: tuple[ParameterNote, ...] = (),
 ) -> LaunchDraft:
     """The draft of servers; parameters of the prefill pool have its prefix."""
-    first = servers[0]
+    first_server = servers[0]
     unexpressed = [
         ParameterNote(parameter=PREFILL + remark.parameter, value=remark.value, note=remark.note)
         for server in servers[:-1]
@@ -653,7 +659,7 @@ def draft_of(
         unexpressed=tuple(unexpressed),
         left=left,
         benchmark=benchmark,
-        notes=() if first.has_router or first.worker.copies == 1 else (_NO_ROUTER,),
+        notes=() if first_server.has_router or first_server.worker.copies == 1 else (_NO_ROUTER,),
     )
 
 

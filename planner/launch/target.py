@@ -450,8 +450,8 @@ class LaunchTarget:
                 f"{self.title} cannot start a plan to {job.workload}: choose another target."
             )
         name = job.profile.name
-        *others, last = self.profiles or ("",)
-        profile_names = f"{', '.join(others)} or {last}" if others else last
+        *all_but_last, last = self.profiles or ("",)
+        profile_names = f"{', '.join(all_but_last)} or {last}" if all_but_last else last
         is_supported = name in self.profiles or self.is_of_release(job.profile)
         if self.profiles and not is_supported:
             raise LaunchError(
@@ -581,9 +581,9 @@ def _lines(template: Sequence[str], values: Values) -> Iterator[str]:
         line = template[index]
         if line.startswith("%"):
             alternative, end = _branches(template, index)
-            word, name = line[1:].split()
+            keyword, name = line[1:].split()
             value = values[name]
-            if word == "each":
+            if keyword == "each":
                 for entry in value if isinstance(value, Sequence) else ():
                     entry_values = entry if isinstance(entry, Mapping) else {}
                     yield from _lines(template[index + 1 : end], {**values, **entry_values})
@@ -606,9 +606,9 @@ def _branches(template: Sequence[str], start: int) -> tuple[int, int]:
     """Indices of the lines with ``%else`` (else of ``%end``) and ``%end``."""
     depth, alternative = 0, 0
     for index in range(start, len(template)):
-        word = template[index].split(" ")[0]
-        depth += (word in ("%if", "%each")) - (word == "%end")
-        if word == "%else" and depth == 1:
+        keyword = template[index].split(" ")[0]
+        depth += (keyword in ("%if", "%each")) - (keyword == "%end")
+        if keyword == "%else" and depth == 1:
             alternative = index
         if not depth:
             return alternative or index, index

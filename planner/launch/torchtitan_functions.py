@@ -73,19 +73,21 @@ def _settings(
         if _CHECKPOINTING in builder.keywords:
             settings |= _checkpointing_mode(builder.keywords[_CHECKPOINTING])
     for call in function.calls:
-        last = call.name.removesuffix(".Config").rpartition(".")[2]
-        section = next((name for suffix, name in _SECTIONS.items() if last.endswith(suffix)), "")
+        class_name = call.name.removesuffix(".Config").rpartition(".")[2]
+        section = next(
+            (name for suffix, name in _SECTIONS.items() if class_name.endswith(suffix)), ""
+        )
         if section:
             settings = {
                 key: value for key, value in settings.items() if not key.startswith(f"{section}.")
             }
             settings |= {f"{section}.{key}": value for key, value in call.keywords.items()}
-        if last.endswith(_REGISTRY) and call.positional:
+        if class_name.endswith(_REGISTRY) and call.positional:
             settings |= _model_settings(call)
         elif "converters" in call.keywords:
             settings["model.converters"] = _converter_names(call.keywords["converters"])
-        if "optimizer" in last.lower() or last.startswith("default_"):
-            settings["optimizer.name"] = "muon" if "muon" in last.lower() else "adamw"
+        if "optimizer" in class_name.lower() or class_name.startswith("default_"):
+            settings["optimizer.name"] = "muon" if "muon" in class_name.lower() else "adamw"
     for path, value in function.changes.items():
         # A model is registered by its folder, or made or changed here.
         is_registered = isinstance(value, UnknownValue) and _REGISTRY in value.why.partition("(")[0]
@@ -104,11 +106,11 @@ def _settings(
 def _base_function(function: Function, functions: Mapping[str, Function]) -> str | None:
     """Name of the function that makes the configuration which this one changes."""
     for call in function.calls:
-        last = call.name.rpartition(".")[2]
-        if last in functions or (
-            call.name.startswith(_MODULES) and "_" in last and last != _REGISTRY
+        function_name = call.name.rpartition(".")[2]
+        if function_name in functions or (
+            call.name.startswith(_MODULES) and "_" in function_name and function_name != _REGISTRY
         ):
-            return last
+            return function_name
     return None
 
 
@@ -117,7 +119,7 @@ def _checkpointing_mode(value: Value) -> dict[str, Value]:
     if value is None:
         return {_MODE: "none"}
     name = value.name if isinstance(value, Call) else ""
-    mode = next((mode for kind, mode in _MODES.items() if kind in name), None)
+    mode = next((mode for class_name, mode in _MODES.items() if class_name in name), None)
     return {} if mode is None else {_MODE: mode}
 
 

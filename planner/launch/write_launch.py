@@ -119,12 +119,12 @@ def for_target(request: Request, target: str) -> Request:
     """
     tool = target_of(target)
     profiles = tool.profiles or tool.nearest
-    kind = workload_of(request.workload).profile_kind
+    profile_kind = workload_of(request.workload).profile_kind
     if request.workload not in tool.workloads:
         return request
-    if getattr(request, kind) is None and request.space is None and profiles:
+    if getattr(request, profile_kind) is None and request.space is None and profiles:
         profile_names = profiles if len(profiles) > 1 else profiles[0]
-        is_framework = kind == "framework"
+        is_framework = profile_kind == "framework"
         request = (
             replace(request, framework=profile_names)
             if is_framework
@@ -156,7 +156,7 @@ def translate_request(request: Request, target: str) -> Request:
     Layout, batch, precision and memory stay; the release of an engine is dropped, a missing ZeRO
     stage becomes the framework's next one, and unsupported tuning parameters are dropped.
     """
-    tool, kind = target_of(target), workload_of(request.workload).profile_kind
+    tool, profile_kind = target_of(target), workload_of(request.workload).profile_kind
     profiles = tool.profiles or tool.nearest
     # Whether it fits does not matter here: the target may need less memory.
     plan = make_single_plan(request)
@@ -166,12 +166,14 @@ def translate_request(request: Request, target: str) -> Request:
     is_same = job_profile.name in profiles or tool.is_of_release(job_profile)
     if is_same or not profiles or request.workload not in tool.workloads:
         return request
-    if kind == "engine":
+    if profile_kind == "engine":
         return replace(request, engine=profiles[0], engine_version=None)
     profile = Catalogue(request.specs).load_framework(profiles[0]).spec
     configurations = evaluation.candidates.configurations
     unsupported_parameters = unsupported(cast(TrainingConfigurations, configurations), profile)
-    unsupported_names = {name for name, where in unsupported_parameters.items() if np.any(where)}
+    unsupported_names = {
+        name for name, is_unsupported in unsupported_parameters.items() if np.any(is_unsupported)
+    }
     settings, stage = dict(request.settings), int(job["zero_stage"] or 0)
     stages = profile.zero_stages
     if int(job["pipeline_parallel"]) > 1 and profile.pipeline_parallel:
@@ -188,7 +190,7 @@ def translate_request(request: Request, target: str) -> Request:
 def save_launch(folder: Path, launch: WrittenLaunch) -> tuple[Path, ...]:
     """Write the files of a launch into a directory, which is created if needed.
 
-    An existing file is replaced only if planner wrote it and nobody changed it.
+    An existing file is replaced only if planner wrote it and it is unchanged.
 
     Raises OutputError if a file of the user would be replaced, or the directory cannot be
     written.
@@ -343,12 +345,15 @@ def fabric(job: LaunchJob) -> tuple[str, ...]:
     """Lines about the assumed links between GPUs."""
     if job.num_gpus == 1:
         return ()
-    up, out = job.cluster.scale_up, job.cluster.scale_out
-    kind = str(up.kind.value).upper() if up.domain_size > 1 else "no link"
-    lines = [f"{_rate(up.bandwidth)} per GPU and direction among {up.domain_size} GPUs ({kind})"]
-    if job.num_gpus > up.domain_size:
-        share = f"{100 * out.efficiency:.0f} % of it is reached"
-        lines.append(f"{_rate(out.bandwidth)} per GPU and direction between them, {share}")
+    scale_up, scale_out = job.cluster.scale_up, job.cluster.scale_out
+    link_type = str(scale_up.kind.value).upper() if scale_up.domain_size > 1 else "no link"
+    lines = [
+        f"{_rate(scale_up.bandwidth)} per GPU and direction among {scale_up.domain_size} GPUs "
+        f"({link_type})"
+    ]
+    if job.num_gpus > scale_up.domain_size:
+        share = f"{100 * scale_out.efficiency:.0f} % of it is reached"
+        lines.append(f"{_rate(scale_out.bandwidth)} per GPU and direction between them, {share}")
         lines.append(
             "nccl-tests' all_reduce_perf measures both; NCCL_SOCKET_IFNAME and NCCL_IB_HCA name "
             "the interfaces where NCCL does not find them"
@@ -364,9 +369,11 @@ def _allocator(target: LaunchTarget, job: LaunchJob) -> list[EnvironmentDefault]
     if memory.fragmentation > _PACKED:
         return []
     share = f"{100 * memory.fragmentation:.0f} % of the activations"
-    kind = "HIP" if job.gpu.vendor == "AMD" else "CUDA"
+    platform = "HIP" if job.gpu.vendor == "AMD" else "CUDA"
     reason = f"the plan loses {share} to gaps: without it the allocator may lose more"
-    return [EnvironmentDefault(name=f"PYTORCH_{kind}_ALLOC_CONF", text=_SEGMENTS, reason=reason)]
+    return [
+        EnvironmentDefault(name=f"PYTORCH_{platform}_ALLOC_CONF", text=_SEGMENTS, reason=reason)
+    ]
 
 
 def _threads(job: LaunchJob, process: Process) -> list[EnvironmentDefault]:

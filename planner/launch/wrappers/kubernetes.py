@@ -73,9 +73,9 @@ _HEALTH = ("vllm", "sglang", "tensorrt-llm", "llama-server")
 
 def image_of(target: LaunchTarget, job: LaunchJob, process: Process) -> str:
     """The official image with the program, else a placeholder in <>."""
-    first = next((word for argument in process.arguments for word in argument.words), "")
-    if isinstance(first, str) and first in _PROGRAMS:
-        return _PROGRAMS[first]
+    program = next((word for argument in process.arguments for word in argument.words), "")
+    if isinstance(program, str) and program in _PROGRAMS:
+        return _PROGRAMS[program]
     image = (_AMD_IMAGES if job.gpu.vendor == "AMD" else _IMAGES).get(target.name)
     version = _VERSION.search(target.version)
     if image is None or version is None:
@@ -171,9 +171,9 @@ def _file(manifest: Manifest, *, is_benchmark: bool) -> LaunchOutputFile:
     start_lines = [*([SOME_STEPS] if is_benchmark else []), f"  kubectl apply -f {name}"]
     listening = [process for process in draft.processes if process.port]
     if draft.benchmark and listening:
-        last = listening[-1]
-        service = f"service/{manifest.name_of(last)}"
-        start_lines.append(f"  kubectl port-forward {service} {last.port}  # for the benchmark")
+        server = listening[-1]
+        service = f"service/{manifest.name_of(server)}"
+        start_lines.append(f"  kubectl port-forward {service} {server.port}  # for the benchmark")
     shown_draft = LaunchDraft(processes=()) if is_benchmark else draft
     head = heading(target, job, shown_draft, draft.processes, start_lines, manifest.user_steps())
     text = "\n".join(head) + "\n" + manifest.text()
@@ -296,9 +296,11 @@ class Manifest:
             )
         is_training = self.job.is_training
         is_group, counts = has_several_nodes and not is_training, uses(process, "COPY")
-        reached = (place for other in self.draft.processes for place in reaches(other, self.places))
+        reached_copies = (
+            placed for other in self.draft.processes for placed in reaches(other, self.places)
+        )
         is_named = not (is_training or is_group) and (
-            counts or any(place.process is process for place in reached)
+            counts or any(placed.process is process for placed in reached_copies)
         )
         version, kind = "apps/v1", "StatefulSet" if is_named else "Deployment"
         service, variables = name if process.port else "", dict[str, str]()

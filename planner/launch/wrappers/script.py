@@ -233,9 +233,9 @@ def place_processes(processes: Sequence[Process], gpus_per_node: int) -> tuple[P
     return tuple(placed)
 
 
-def num_nodes(places: Sequence[PlacedProcess]) -> int:
+def num_nodes(placed_processes: Sequence[PlacedProcess]) -> int:
     """Number of nodes of all placed processes."""
-    return max((place.node + place.process.num_nodes for place in places), default=1)
+    return max((placed.node + placed.process.num_nodes for placed in placed_processes), default=1)
 
 
 START = "start.sh"
@@ -252,16 +252,18 @@ def wrapped(
 
     Raises LaunchError if a word cannot be quoted for a shell, or a launcher is unknown.
     """
-    places = place_processes(draft.processes, job.cluster.gpus_per_node)
-    start_scripts = _start(draft, places)
+    placed_processes = place_processes(draft.processes, job.cluster.gpus_per_node)
+    start_scripts = _start(draft, placed_processes)
     scripts = [
         LaunchOutputFile(
             name=f"{process.name}.sh",
-            text=_text(target, job, draft, process, _how(process, job, places), places),
+            text=_text(
+                target, job, draft, process, _how(process, job, placed_processes), placed_processes
+            ),
             is_executable=True,
             meaning=f"starts {process.name} "
             + (f"on each of {process.num_nodes} nodes" if process.num_nodes > 1 else "on a node"),
-            start="" if start_scripts else "\n".join(_starts(process, job, places)),
+            start="" if start_scripts else "\n".join(_starts(process, job, placed_processes)),
         )
         for process in draft.processes
     ]
@@ -278,30 +280,30 @@ def benchmark(
 def _benchmark(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft, process: Process
 ) -> LaunchOutputFile:
-    places = place_processes([process], job.cluster.gpus_per_node)
-    how = [_NEEDS_SERVER_NOTE]
+    placed_processes = place_processes([process], job.cluster.gpus_per_node)
+    start_lines = [_NEEDS_SERVER_NOTE]
     if job.is_training:
-        how = [SOME_STEPS, *_how(process, job, places)]
+        start_lines = [SOME_STEPS, *_how(process, job, placed_processes)]
     return LaunchOutputFile(
         name=f"{process.name}.sh",
-        text=_text(target, job, draft, process, how),
+        text=_text(target, job, draft, process, start_lines),
         is_executable=True,
         meaning=MEASURES,
-        start="\n".join(_starts(process, job, places)),
+        start="\n".join(_starts(process, job, placed_processes)),
     )
 
 
-def addresses(places: Sequence[PlacedProcess], reached: Sequence[PlacedProcess]) -> list[str]:
+def addresses(
+    placed_processes: Sequence[PlacedProcess], reached: Sequence[PlacedProcess]
+) -> list[str]:
     """Lines that set the addresses of processes: on this node, or on nodes that the user sets."""
-    has_several_nodes = num_nodes(places) > 1
-    nodes = dict.fromkeys(copy_place.node for copy_place in reached if has_several_nodes)
+    has_several_nodes = num_nodes(placed_processes) > 1
+    nodes = dict.fromkeys(placed.node for placed in reached if has_several_nodes)
     lines = [f': "${{NODE_{node}:?address of node {node}}}"' for node in nodes]
-    for copy_place in (place for place in reached if place.port):
-        host, where = f"{copy_place.stem}_HOST_{copy_place.copy}", f"${{NODE_{copy_place.node}}}"
-        lines.append(f': "${{{host}:={where if has_several_nodes else "127.0.0.1"}}}"')
-        lines.append(
-            f': "${{{copy_place.stem}_URL_{copy_place.copy}:=http://${{{host}}}:{copy_place.port}}}"'
-        )
+    for placed in (place for place in reached if place.port):
+        host, node_address = f"{placed.stem}_HOST_{placed.copy}", f"${{NODE_{placed.node}}}"
+        lines.append(f': "${{{host}:={node_address if has_several_nodes else "127.0.0.1"}}}"')
+        lines.append(f': "${{{placed.stem}_URL_{placed.copy}:=http://${{{host}}}:{placed.port}}}"')
     return lines
 
 
@@ -309,9 +311,9 @@ def reaches(process: Process, placed_processes: Sequence[PlacedProcess]) -> list
     """The copies with an address in the arguments of a process."""
     names = {getattr(word, "name", "") for argument in process.arguments for word in argument.words}
     return [
-        place
-        for place in placed_processes
-        if {f"{place.stem}_{kind}_{place.copy}" for kind in ("URL", "HOST")} & names
+        placed
+        for placed in placed_processes
+        if {f"{placed.stem}_{suffix}_{placed.copy}" for suffix in ("URL", "HOST")} & names
     ]
 
 
@@ -320,20 +322,24 @@ def _text(
     job: LaunchJob,
     draft: LaunchDraft,
     process: Process,
-    how: Sequence[str],
-    places: Sequence[PlacedProcess] = (),
+    start_lines: Sequence[str],
+    placed_processes: Sequence[PlacedProcess] = (),
 ) -> str:
     """The script of a process with its start lines; without places that of a benchmark."""
     gpus, of_node = process.gpus_per_node, job.cluster.gpus_per_node
     is_single_node, copies_on_node = process.num_nodes == 1, copies_here(process, of_node)
     values: dict[str, Value] = {
         "heading": heading(
-            target, job, draft if places else LaunchDraft(processes=()), [process], how
+            target,
+            job,
+            draft if placed_processes else LaunchDraft(processes=()),
+            [process],
+            start_lines,
         ),
         "has_files": bool(draft.files),
         "environment": exports(environment_of(target, job, process)),
         "asked": check_user_variables([process]),
-        "links": addresses(places, reaches(process, places)),
+        "links": addresses(placed_processes, reaches(process, placed_processes)),
         "several_nodes": not is_single_node,
         "num_nodes": process.num_nodes,
         "by_rank": runs_by_rank(process),
@@ -362,16 +368,18 @@ def copies_here(process: Process, gpus_per_node: int) -> int:
     return max(min(process.copies, gpus_per_node // process.gpus_per_node), 1)
 
 
-def _start(draft: LaunchDraft, places: Sequence[PlacedProcess]) -> tuple[LaunchOutputFile, ...]:
+def _start(
+    draft: LaunchDraft, placed_processes: Sequence[PlacedProcess]
+) -> tuple[LaunchOutputFile, ...]:
     """The script that starts all processes on one node, if they fit on it; else empty."""
-    if len(draft.processes) < 2 or num_nodes(places) > 1:
+    if len(draft.processes) < 2 or num_nodes(placed_processes) > 1:
         return ()
     starts = []
-    for place in places:
-        if place.copy:
+    for placed in placed_processes:
+        if placed.copy:
             continue
-        gpu = f"FIRST_GPU={place.gpu} " if place.process.gpus_per_node else ""
-        starts.append(f"{gpu}bash ./{place.process.name}.sh &")
+        gpu = f"FIRST_GPU={placed.gpu} " if placed.process.gpus_per_node else ""
+        starts.append(f"{gpu}bash ./{placed.process.name}.sh &")
     return (
         LaunchOutputFile(
             name=START,
@@ -383,60 +391,62 @@ def _start(draft: LaunchDraft, places: Sequence[PlacedProcess]) -> tuple[LaunchO
     )
 
 
-def _how(process: Process, job: LaunchJob, places: Sequence[PlacedProcess]) -> list[str]:
-    if len(places) > process.copies and num_nodes(places) == 1:
+def _how(process: Process, job: LaunchJob, placed_processes: Sequence[PlacedProcess]) -> list[str]:
+    if len(placed_processes) > process.copies and num_nodes(placed_processes) == 1:
         return [f"bash {START} starts it with the others; FIRST_GPU is its first GPU."]
-    process_places = [place for place in places if place.process is process]
+    process_places = [placed for placed in placed_processes if placed.process is process]
     if (
         process.num_nodes > 1
         and not runs_by_rank(process)
-        and len(process_places) == len(places) == 1
+        and len(process_places) == len(placed_processes) == 1
     ):
         return [
             f"Run it on each of {process.num_nodes} nodes, with the number of the node and the "
             "address of the first:",
             _by_hand(process, job),
         ]
-    if num_nodes(places) == 1 or runs_by_rank(process):
+    if num_nodes(placed_processes) == 1 or runs_by_rank(process):
         return [_by_hand(process, job)]
-    lines = [f"  {where}: {line}" for where, line in _on_nodes(process_places)]
-    more = ["  and so on"] if len(lines) > _MOST_SHOWN else []
-    nodes = num_nodes(places)
-    return [f"The plan has nodes 0 to {nodes - 1}; run it", *lines[:_MOST_SHOWN], *more]
+    lines = [f"  {label}: {line}" for label, line in _on_nodes(process_places)]
+    continuation = ["  and so on"] if len(lines) > _MOST_SHOWN else []
+    nodes = num_nodes(placed_processes)
+    return [f"The plan has nodes 0 to {nodes - 1}; run it", *lines[:_MOST_SHOWN], *continuation]
 
 
-def _starts(process: Process, job: LaunchJob, places: Sequence[PlacedProcess]) -> list[str]:
+def _starts(
+    process: Process, job: LaunchJob, placed_processes: Sequence[PlacedProcess]
+) -> list[str]:
     """The commands that start a process, each with its node."""
-    process_places = [place for place in places if place.process is process]
+    process_places = [placed for placed in placed_processes if placed.process is process]
     by_hand = _by_hand(process, job).strip()
-    if num_nodes(places) == 1 or runs_by_rank(process):
+    if num_nodes(placed_processes) == 1 or runs_by_rank(process):
         return [by_hand]
-    if len(process_places) == len(places) == 1:
+    if len(process_places) == len(placed_processes) == 1:
         last = process.num_nodes - 1
         others = f"1 to {last} on the others" if last > 1 else "1 on the other"
         return [f"{by_hand}  # on the first node; NODE_RANK={others}"]
-    lines = [f"{line}  # {where}" for where, line in _on_nodes(process_places)]
-    more = [f"# and so on: see {process.name}.sh"] if len(lines) > _MOST_SHOWN else []
-    return [*lines[:_MOST_SHOWN], *more]
+    lines = [f"{line}  # {label}" for label, line in _on_nodes(process_places)]
+    continuation = [f"# and so on: see {process.name}.sh"] if len(lines) > _MOST_SHOWN else []
+    return [*lines[:_MOST_SHOWN], *continuation]
 
 
-def _on_nodes(places: Sequence[PlacedProcess]) -> Iterator[tuple[str, str]]:
+def _on_nodes(placed_processes: Sequence[PlacedProcess]) -> Iterator[tuple[str, str]]:
     """Label and command for each node of a process, or for each group of nodes."""
     seen = set()
-    for place in places:
-        nodes, name = place.process.num_nodes, place.process.name
+    for placed in placed_processes:
+        nodes, name = placed.process.num_nodes, placed.process.name
         if nodes > 1:
-            copy = f"COPY={place.copy} " * (place.process.copies > 1)
-            last = place.node + nodes - 1
+            copy = f"COPY={placed.copy} " * (placed.process.copies > 1)
+            last = placed.node + nodes - 1
             yield (
-                f"on nodes {place.node} to {last}, NODE_RANK=0 to {nodes - 1}",
-                f"NODE_RANK=0 MASTER_ADDR=NODE_{place.node} {copy}bash {name}.sh",
+                f"on nodes {placed.node} to {last}, NODE_RANK=0 to {nodes - 1}",
+                f"NODE_RANK=0 MASTER_ADDR=NODE_{placed.node} {copy}bash {name}.sh",
             )
-        elif place.node not in seen:
-            first = f"FIRST_COPY={place.copy} " * (place.copy > 0)
-            gpu = f"FIRST_GPU={place.gpu} " * (place.gpu > 0)
-            yield f"on node {place.node}", f"{first}{gpu}bash {name}.sh"
-        seen.add(place.node)
+        elif placed.node not in seen:
+            first = f"FIRST_COPY={placed.copy} " * (placed.copy > 0)
+            gpu = f"FIRST_GPU={placed.gpu} " * (placed.gpu > 0)
+            yield f"on node {placed.node}", f"{first}{gpu}bash {name}.sh"
+        seen.add(placed.node)
 
 
 def _by_hand(process: Process, job: LaunchJob) -> str:

@@ -68,24 +68,24 @@ def _batch(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft, *, is_benchmark: bool
 ) -> LaunchOutputFile:
     """The batch script of all processes of a draft; a benchmark runs some steps of a training."""
-    places = place_processes(draft.processes, job.cluster.gpus_per_node)
+    placed_processes = place_processes(draft.processes, job.cluster.gpus_per_node)
     base_name = draft.processes[0].name if len(draft.processes) == 1 else "launch"
     name = f"{base_name}.sbatch"
     names = [variable.name for variable in variables_of(draft.processes)]
     start_lines = [SOME_STEPS] if is_benchmark else _checkpoints(job)
     start_lines = [f"Submit it from its folder: sbatch {name}", *start_lines]
-    cores = () if _gpus_of_node(job, places) >= job.cluster.gpus_per_node else (_CORES,)
+    cores = () if _gpus_of_node(job, placed_processes) >= job.cluster.gpus_per_node else (_CORES,)
     user_settings = (*_ALSO, *cores)
-    gpus = min(_gpus_of_node(job, places), job.cluster.gpus_per_node)
-    days, why = _limit(job, is_benchmark=is_benchmark)
-    has_several_steps = len(places) != 1
+    gpus = min(_gpus_of_node(job, placed_processes), job.cluster.gpus_per_node)
+    days, reason = _limit(job, is_benchmark=is_benchmark)
+    has_several_steps = len(placed_processes) != 1
     values: dict[str, Value] = {
         "name": re.sub(r"[^A-Za-z0-9._-]+", "-", job.model.name).strip("-").lower() or "planner",
-        "nodes": num_nodes(places),
+        "nodes": num_nodes(placed_processes),
         "gpus": gpus,
         "whole_nodes": gpus == job.cluster.gpus_per_node,
         "limit": "" if days is None else time_limit(days),
-        "limit_is": why,
+        "limit_is": reason,
         "goes_on": job.is_training and not is_benchmark,
         "heading": heading(target, job, draft, draft.processes, start_lines, user_settings),
         # Checked before any step starts, and exported to all of them.
@@ -94,13 +94,15 @@ def _batch(
             *([f"export {' '.join(names)}"] if names else []),
         ],
         "master_port": MASTER_PORT,
-        "addresses": _addresses(places),
+        "addresses": _addresses(placed_processes),
         "gpus_of_copy": GPUS_OF_COPY,
         "visible": visible_gpus(job),
-        "every_gpu": ",".join(map(str, range(_gpus_of_node(job, places)))),
-        "processes": [_function(target, job, process, places) for process in draft.processes],
+        "every_gpu": ",".join(map(str, range(_gpus_of_node(job, placed_processes)))),
+        "processes": [
+            _function(target, job, process, placed_processes) for process in draft.processes
+        ],
         "several_steps": has_several_steps,
-        "steps": _steps(places),
+        "steps": _steps(placed_processes),
     }
     text = filled("slurm.sbatch", values)
     meaning = MEASURES if is_benchmark else "the batch job"
@@ -122,18 +124,19 @@ def _limit(job: LaunchJob, *, is_benchmark: bool) -> tuple[float | None, str]:
     if is_benchmark:
         step = job.row.get("step_time_high_s") or job.row.get("step_time_s") or math.inf
         days = (STEPS * step + HOUR) / DAY
-        why = f"{STEPS} steps at the upper end of the predicted time, and an hour to start."
+        reason = f"{STEPS} steps at the upper end of the predicted time, and an hour to start."
     else:
         days = job.row.get("calendar_time_high_days") or job.row.get("calendar_time_days")
         days = days if days and job.is_training else math.inf
-        why = "The upper end of the predicted calendar time, interruptions included."
-    return days if math.isfinite(days) else None, why
+        reason = "The upper end of the predicted calendar time, interruptions included."
+    return days if math.isfinite(days) else None, reason
 
 
-def _gpus_of_node(job: LaunchJob, places: Sequence[PlacedProcess]) -> int:
+def _gpus_of_node(job: LaunchJob, placed_processes: Sequence[PlacedProcess]) -> int:
     """Most GPUs of one node that the job uses."""
     return max(
-        (place.gpu + place.process.gpus_per_node for place in places), default=job.gpus_per_node
+        (placed.gpu + placed.process.gpus_per_node for placed in placed_processes),
+        default=job.gpus_per_node,
     )
 
 
@@ -150,29 +153,32 @@ def _checkpoints(job: LaunchJob) -> list[str]:
     return lines
 
 
-def _addresses(places: Sequence[PlacedProcess]) -> list[str]:
+def _addresses(placed_processes: Sequence[PlacedProcess]) -> list[str]:
     """Lines that export the addresses of processes; empty for a single process."""
-    if len({place.process.name for place in places}) == 1:
+    if len({placed.process.name for placed in placed_processes}) == 1:
         return []
     lines = []
-    for copy_place in (place for place in places if place.port):
-        host, node = f"{copy_place.stem}_HOST_{copy_place.copy}", f"${{NODES[{copy_place.node}]}}"
+    for placed in (placed for placed in placed_processes if placed.port):
+        host, node = f"{placed.stem}_HOST_{placed.copy}", f"${{NODES[{placed.node}]}}"
         lines.append(
-            f'export {host}="{node}" {copy_place.stem}_URL_{copy_place.copy}="http://{node}:{copy_place.port}"'
+            f'export {host}="{node}" {placed.stem}_URL_{placed.copy}="http://{node}:{placed.port}"'
         )
     return lines
 
 
 def _function(
-    target: LaunchTarget, job: LaunchJob, process: Process, places: Sequence[PlacedProcess]
+    target: LaunchTarget,
+    job: LaunchJob,
+    process: Process,
+    placed_processes: Sequence[PlacedProcess],
 ) -> dict[str, Value]:
     """Template values of the function that runs on each node of a process."""
     by_rank = runs_by_rank(process)
     return {
         "function": _name(process),
         "environment": exports(environment_of(target, job, process)),
-        "shares_nodes": len(places) > 1 and process.gpus_per_node > 0,
-        "first_gpus": next(place.gpus for place in places if place.process is process),
+        "shares_nodes": len(placed_processes) > 1 and process.gpus_per_node > 0,
+        "first_gpus": next(placed.gpus for placed in placed_processes if placed.process is process),
         "several_copies": process.copies > 1,
         "copies": process.copies,
         "several_nodes": process.num_nodes > 1,
@@ -188,28 +194,30 @@ def _name(process: Process) -> str:
     return "run_" + re.sub(r"\W", "_", process.name)
 
 
-def _steps(places: Sequence[PlacedProcess]) -> list[str]:
+def _steps(placed_processes: Sequence[PlacedProcess]) -> list[str]:
     """A job step for each copy; the job ends with the first step that ends."""
-    if len(places) == 1:
-        return [_step(places[0], [*_place(places[0]), "srun"])]
+    if len(placed_processes) == 1:
+        return [_step(placed_processes[0], [*_place(placed_processes[0]), "srun"])]
     lines = []
-    for place in places:
-        words = _place(place)
-        if place.process.gpus_per_node:
-            words += [f"{GPUS_OF_COPY}={place.gpus}"]
-        words += [f'MASTER_ADDR="${{NODES[{place.node}]}}"'] if place.process.num_nodes > 1 else []
-        where = f'--nodelist="$(nodes {place.node} {place.process.num_nodes})"'
-        lines.append(_step(place, [*words, "srun", "--overlap", where]) + " &")
+    for placed in placed_processes:
+        words = _place(placed)
+        if placed.process.gpus_per_node:
+            words += [f"{GPUS_OF_COPY}={placed.gpus}"]
+        words += (
+            [f'MASTER_ADDR="${{NODES[{placed.node}]}}"'] if placed.process.num_nodes > 1 else []
+        )
+        node_option = f'--nodelist="$(nodes {placed.node} {placed.process.num_nodes})"'
+        lines.append(_step(placed, [*words, "srun", "--overlap", node_option]) + " &")
     return lines
 
 
-def _place(place: PlacedProcess) -> list[str]:
-    port = [f"PORT={place.port}"] if place.port else []
-    return [*([f"COPY={place.copy}"] if place.process.copies > 1 else []), *port]
+def _place(placed: PlacedProcess) -> list[str]:
+    port = [f"PORT={placed.port}"] if placed.port else []
+    return [*([f"COPY={placed.copy}"] if placed.process.copies > 1 else []), *port]
 
 
-def _step(place: PlacedProcess, words: list[str]) -> str:
-    process = place.process
+def _step(placed: PlacedProcess, words: list[str]) -> str:
+    process = placed.process
     ranks = process.gpus_per_node if runs_by_rank(process) else 1
     words = [*words, f"--nodes={process.num_nodes}", f"--ntasks={process.num_nodes * ranks}"]
     words += [f"--ntasks-per-node={ranks}"]

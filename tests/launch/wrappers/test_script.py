@@ -220,7 +220,7 @@ def test_one_command_starts_what_fits_on_a_node() -> None:
         "FIRST_COPY=2 bash d.sh  # on node 1",
     ]
     more = (process("serve", name="d", copies=12, port=1),)
-    assert starts(LaunchDraft(processes=more))[-1] == "# and so on: d.sh says how"
+    assert starts(LaunchDraft(processes=more))[-1] == "# and so on: see d.sh"
     one = process("train.py", launcher="torchrun", num_nodes=2)
     steps = replace(one, name="benchmark")
     others = "# on the first node; NODE_RANK=1 on the other"
