@@ -36,8 +36,8 @@ def shape_of(model: ModelSpec) -> dict[str, Any]:
     ``qk_nope_head_dim`` and ``qk_rope_head_dim`` are of latent attention only.
     Raises LaunchError if its layers differ in more than dense layers before those with experts.
     """
-    model, skip = _one_window(model)
-    dense, main = _groups(model)
+    model, skip = _merge_windows(model)
+    dense, main = _dense_and_main(model)
     attention, forward = main.attention, main.feed_forward
     is_compressed = attention is not None and attention.kind is AttentionKind.COMPRESSED
     has_state = attention is not None and (attention.has_state or main.state is not None)
@@ -45,33 +45,36 @@ def shape_of(model: ModelSpec) -> dict[str, Any]:
         raise LaunchError(f"{model.name}: its layers differ, only a checkpoint can describe them.")
     is_latent = attention.kind is AttentionKind.LATENT
     dense_feed_forward = dense.feed_forward if dense and dense.feed_forward else forward
-    latent = dict.fromkeys(("qk_nope_head_dim", *_LATENT))
+    latent = dict.fromkeys(("qk_nope_head_dim", *_MLA_SIZES))
     if is_latent:
-        latent |= {**_of(attention, _LATENT), "q_lora_rank": attention.q_lora_rank or None}
+        latent |= {
+            **_fields_of(attention, _MLA_SIZES),
+            "q_lora_rank": attention.q_lora_rank or None,
+        }
         latent["qk_nope_head_dim"] = attention.head_dim - attention.qk_rope_head_dim
     return {
         "num_hidden_layers": model.num_hidden_layers - model.mtp_num_layers,
-        **_of(model, _OF_MODEL),
+        **_fields_of(model, _MODEL_FIELDS),
         "position_embedding": str(model.position_embedding),
-        **_of(attention, ("num_attention_heads", "num_key_value_heads", "sliding_window")),
+        **_fields_of(attention, ("num_attention_heads", "num_key_value_heads", "sliding_window")),
         "head_dim": None if is_latent else attention.head_dim,
-        **_of(attention, _ATTENTION_FLAGS),
+        **_fields_of(attention, _ATTENTION_FLAGS),
         "window_skip": skip,
         "norm_bias": main.norm_bias,
         "intermediate_size": dense_feed_forward.intermediate_size or None,
         "gated": forward.gated,
         "mlp_bias": forward.bias,
-        **{name: size or None for name, size in _of(forward, _EXPERT_SIZES).items()},
-        **_of(forward, _EXPERT_FLAGS),
+        **{name: size or None for name, size in _fields_of(forward, _EXPERT_SIZES).items()},
+        **_fields_of(forward, _EXPERT_FLAGS),
         "num_dense_layers": dense.num_hidden_layers if dense else 0,
         **latent,
     }
 
 
 # Names that a shape and its spec have in common.
-_OF_MODEL = ("hidden_size", "vocab_size", "tie_word_embeddings", "max_position_embeddings")
+_MODEL_FIELDS = ("hidden_size", "vocab_size", "tie_word_embeddings", "max_position_embeddings")
 _ATTENTION_FLAGS = ("qkv_bias", "output_bias", "qk_norm", "sinks", "attn_output_gate")
-_LATENT = ("q_lora_rank", "kv_lora_rank", "qk_rope_head_dim", "v_head_dim")
+_MLA_SIZES = ("q_lora_rank", "kv_lora_rank", "qk_rope_head_dim", "v_head_dim")
 _EXPERT_SIZES = (
     *("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
     *("shared_intermediate_size", "moe_latent_size"),
@@ -79,7 +82,7 @@ _EXPERT_SIZES = (
 _EXPERT_FLAGS = ("shared_expert_gate", "router_bias")
 
 
-def _of(spec: object, names: Sequence[str]) -> dict[str, object]:
+def _fields_of(spec: object, names: Sequence[str]) -> dict[str, object]:
     return {name: getattr(spec, name) for name in names}
 
 
@@ -101,7 +104,7 @@ def with_sizes(name: str, changed: Mapping[str, object]) -> dict[str, Any] | Non
     return None if changed_sizes.items() <= sizes.items() else {**sizes, **changed_sizes}
 
 
-def _one_window(model: ModelSpec) -> tuple[ModelSpec, int | None]:
+def _merge_windows(model: ModelSpec) -> tuple[ModelSpec, int | None]:
     """The model with one window in all layers, and the period of layers without window."""
     if len(model.layer_groups) != 2:
         return model, None
@@ -124,7 +127,7 @@ def _one_window(model: ModelSpec) -> tuple[ModelSpec, int | None]:
     return replace(model, layer_groups=(replace(windowed, num_hidden_layers=layers),)), period
 
 
-def _groups(model: ModelSpec) -> tuple[LayerGroup | None, LayerGroup]:
+def _dense_and_main(model: ModelSpec) -> tuple[LayerGroup | None, LayerGroup]:
     """The leading dense layers, if layers with experts follow, and the main layers."""
     first, *others = model.layer_groups
     distinct = [first, *(group for group in others if group.feed_forward != first.feed_forward)]
@@ -159,7 +162,7 @@ def model_of(shape: Mapping[str, Any], name: str, source: str) -> ModelSpec:
     ]
     skip = int(shape.get("window_skip") or 0)
     if skip > 1 and len(groups) == 1 and shape.get("sliding_window"):
-        groups = _two_windows(groups[0], layers // skip)
+        groups = _split_windows(groups[0], layers // skip)
     table = {
         "name": name,
         "source": source,
@@ -175,7 +178,7 @@ def model_of(shape: Mapping[str, Any], name: str, source: str) -> ModelSpec:
     return check_spec(ModelSpec, table, where=source)
 
 
-def _two_windows(group: dict[str, Any], full: int) -> list[dict[str, Any]]:
+def _split_windows(group: dict[str, Any], full: int) -> list[dict[str, Any]]:
     """Groups of windowed layers and of ``full`` layers without window."""
     unwindowed_attention = {**group["attention"], "sliding_window": None}
     common = {**group, "placement": Placement.INTERLEAVED}
@@ -197,7 +200,7 @@ def _attention(shape: Mapping[str, Any]) -> dict[str, Any]:
     if not shape.get("kv_lora_rank"):
         size = int(shape.get("head_dim") or int(shape["hidden_size"]) // max(heads, 1))
         return {**common, "head_dim": size}
-    latent = {name: int(shape.get(name) or 0) for name in _LATENT}
+    latent = {name: int(shape.get(name) or 0) for name in _MLA_SIZES}
     size = int(shape["qk_nope_head_dim"]) + latent["qk_rope_head_dim"]
     return {**common, **latent, "kind": AttentionKind.LATENT, "head_dim": size}
 
@@ -217,7 +220,7 @@ def _feed_forward(shape: Mapping[str, Any], has_experts: bool) -> dict[str, Any]
 
 
 # Options of frameworks do not have these, or take them from the tokenizer.
-_UNSAID = ("vocab_size", "max_position_embeddings", "tie_word_embeddings")
+_OPTIONAL_SIZES = ("vocab_size", "max_position_embeddings", "tie_word_embeddings")
 
 
 def find_model(
@@ -229,7 +232,7 @@ def find_model(
     ``tokens``. Of several, the same tying of embeddings comes first, then the nearest vocabulary
     (default: Llama's), then the shortest name.
     """
-    open_sizes = [name for name in _UNSAID if shape.get(name) is None]
+    open_sizes = [name for name in _OPTIONAL_SIZES if shape.get(name) is None]
     shape_model = model_of({"vocab_size": 32_000, **_without_none(shape)}, option_name, option_name)
     open_tie = "tie_word_embeddings" in open_sizes
     matching = [
@@ -265,15 +268,15 @@ def _same_layers(model: ModelSpec, other: ModelSpec, open_sizes: list[str]) -> b
         model.vocab_size <= other.vocab_size < model.vocab_size + 1024
     ):
         return False
-    return _layers(model) == _layers(other)
+    return _comparable_layers(model) == _comparable_layers(other)
 
 
-def _layers(model: ModelSpec) -> list[Any]:
+def _comparable_layers(model: ModelSpec) -> list[Any]:
     """The layers without details that configurations spell differently: biases and gates."""
     return [
         (
             group.num_hidden_layers,
-            None if group.attention is None else _same_attention(group.attention),
+            None if group.attention is None else _comparable_attention(group.attention),
             group.state,
             None
             if group.feed_forward is None
@@ -285,7 +288,7 @@ def _layers(model: ModelSpec) -> list[Any]:
     ]
 
 
-def _same_attention(attention: Any) -> Any:
+def _comparable_attention(attention: Any) -> Any:
     if attention.kind is AttentionKind.COMPRESSED:
         return attention
     latent = attention.kind is AttentionKind.LATENT
@@ -303,7 +306,7 @@ def write_model(shape: Mapping[str, Any], option_name: str) -> Path:
 
     Raises SpecError if the shape makes no model.
     """
-    text = _toml(model_of(_without_none(shape), f"model of {option_name}", option_name))
+    text = _to_toml(model_of(_without_none(shape), f"model of {option_name}", option_name))
     folder = Path(cache_file("models"))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.toml"
@@ -313,7 +316,7 @@ def write_model(shape: Mapping[str, Any], option_name: str) -> Path:
     return path
 
 
-def _toml(model: ModelSpec) -> str:
+def _to_toml(model: ModelSpec) -> str:
     """A model as TOML, without default values."""
     table = _table(model)
     groups = table.pop("layer_groups")
@@ -352,7 +355,7 @@ def config_json(model: ModelSpec) -> Config | None:
     Transformers. Trained modules of multi-token prediction do not count as layers.
     """
     main_model = without_modules(model)
-    for family, config in _candidates(main_model):
+    for family, config in _family_configs(main_model):
         sizes: Config = {
             "hidden_size": main_model.hidden_size,
             "vocab_size": main_model.vocab_size,
@@ -368,7 +371,7 @@ def config_json(model: ModelSpec) -> Config | None:
             **config,
             **require_table(parse_json(family["fixed"], family["family"]), family["family"]),
         }
-        if _reads_back(full_config, main_model):
+        if _is_read_back(full_config, main_model):
             return full_config
     return None
 
@@ -388,7 +391,7 @@ def without_modules(model: ModelSpec) -> ModelSpec:
     return replace(model, layer_groups=(*leading, fewer), mtp_num_layers=0)
 
 
-def _reads_back(config: Config, model: ModelSpec) -> bool:
+def _is_read_back(config: Config, model: ModelSpec) -> bool:
     errors: list[str] = []
     table = FAMILIES[config["model_type"]](ConfigReader(config, errors))
     if errors:
@@ -402,10 +405,10 @@ def _reads_back(config: Config, model: ModelSpec) -> bool:
         *("position_embedding_offset", "embedding_norm", "final_norm_bias", "logits_bias"),
         "num_nextn_predict_layers",
     )
-    return _of(read, names) == _of(model, names)
+    return _fields_of(read, names) == _fields_of(model, names)
 
 
-def _candidates(model: ModelSpec) -> Iterator[tuple[Mapping[str, str], Config]]:
+def _family_configs(model: ModelSpec) -> Iterator[tuple[Mapping[str, str], Config]]:
     """Possible families of a model, each with its keys and values of ``config.json``.
 
     A row of ``models/config_json.csv`` has the keys of a family in order, each with our name of
@@ -447,12 +450,12 @@ def _candidates(model: ModelSpec) -> Iterator[tuple[Mapping[str, str], Config]]:
             yield family, config
 
 
-_LONGEST = 200
-_MOST_WORDS = 12
+_MAX_LENGTH = 200
+_MAX_WORDS = 12
 _NUMBER = re.compile(r"\d")
 _NUMBERED = re.compile(r"^([a-z]+)-?(\d)(\d)?(?=[_-]|$)")
 _MILLIONS = re.compile(r"(?<![\d.])([1-9])00m\b")
-_KINDS = ("_pretrain", "_sft", "_peft", "_finetune", "_lora")
+_RUN_SUFFIXES = ("_pretrain", "_sft", "_peft", "_finetune", "_lora")
 
 
 @cache
@@ -464,9 +467,9 @@ def model_named(text: str) -> str | None:
     >>> model_named("qwen3_600m_sft_yarn_128k_config")
     'qwen3-0.6b'
     """
-    if len(text) > _LONGEST:
+    if len(text) > _MAX_LENGTH:
         return None
-    for name in _spelled(text):
+    for name in _spellings(text):
         try:
             Catalogue(None).load_model(name)
         except (PlannerError, OSError):
@@ -481,7 +484,7 @@ def model_within(text: str) -> str | None:
     >>> model_within("grpo-deepseek-v3-64n8g.yaml"), model_within("my-training-of-3")
     ('deepseek-v3', None)
     """
-    words = re.split(r"[-_]+", text[:_LONGEST].lower())[:_MOST_WORDS]
+    words = re.split(r"[-_]+", text[:_MAX_LENGTH].lower())[:_MAX_WORDS]
     for size in range(len(words), 1, -1):
         for start in range(len(words) - size + 1):
             run = words[start : start + size]
@@ -490,10 +493,10 @@ def model_within(text: str) -> str | None:
     return None
 
 
-def _spelled(text: str) -> Iterator[str]:
+def _spellings(text: str) -> Iterator[str]:
     yield text
     spelling = text.lower().removesuffix(".yaml").removesuffix(".yml").rpartition("/")[2]
-    for suffix in _KINDS:
+    for suffix in _RUN_SUFFIXES:
         spelling = spelling.partition(suffix)[0]
     spelling = spelling.replace("_", "-")
     yield spelling

@@ -103,7 +103,7 @@ class ServerSettings(SettingsBuilder):
             defaults.pop("concurrency", None)
         values["mode"] = _DISAGGREGATED if pool in (PREFILL_POOL, DECODE_POOL) else _AGGREGATED
         if pool == PREFILL_POOL:
-            values, defaults = _of_prefill(values), _of_prefill(defaults)
+            values, defaults = _prefill_names(values), _prefill_names(defaults)
             values["prefill_replicas"] = copies
         elif pool == DECODE_POOL:
             values["replicas"] = copies
@@ -133,7 +133,7 @@ class ServerSettings(SettingsBuilder):
         return self.build(workload, missing=missing, used_options=used)
 
 
-def _of_prefill(values: Mapping[str, Value]) -> dict[str, Value]:
+def _prefill_names(values: Mapping[str, Value]) -> dict[str, Value]:
     return {
         PREFILL + name if name in OF_PREFILL else name: value
         for name, value in values.items()

@@ -102,9 +102,9 @@ def method_arguments(job: LaunchJob, option: str, model: str, *, upper: bool) ->
 
 
 # Names of targets in benchmarks.
-_CALLED = {"llama-server": "llama.cpp"}
+_BENCHMARK_NAMES = {"llama-server": "llama.cpp"}
 LORA_OPTION = "--lora-target-modules"
-_MODULES: Mapping[AdapterTargets, tuple[str, ...]] = {
+_TARGET_MODULES: Mapping[AdapterTargets, tuple[str, ...]] = {
     AdapterTargets.QUERY_VALUE: ("q_proj", "v_proj"),
     AdapterTargets.ATTENTION: ("q_proj", "k_proj", "v_proj", "o_proj"),
 }
@@ -331,7 +331,7 @@ def common_quantities(worker: ServerGroup) -> Words:
         "draft_tokens": drafts,
         "draft_method": draft_method(job) if drafts and not unlisted_draft_method(job) else None,
         "draft_steps": job["draft_steps"] if drafts else None,
-        "prefix_caching": bool(_found_share(job)),
+        "prefix_caching": bool(_cached_share(job)),
         "lora_rank": worker.lora_rank,
         "max_loras": job["max_loras"],
         "num_nodes": worker.num_nodes,
@@ -340,7 +340,7 @@ def common_quantities(worker: ServerGroup) -> Words:
     }
 
 
-def _found_share(job: LaunchJob) -> float:
+def _cached_share(job: LaunchJob) -> float:
     """Share of a prompt that is in the prefix cache [1]."""
     shared_share = float(job["shared_prefix_tokens"] or 0) / float(job["input_tokens"])
     return max(float(job["prefix_cache_hit_rate"] or 0.0), shared_share)
@@ -379,7 +379,7 @@ def with_online(worker: ServerGroup, online: Mapping[str, bool]) -> dict[str, st
         "expert_quantization": None,
         "checkpoint_quantization": None,
     }
-    if (dense, experts) == published or _published(worker):
+    if (dense, experts) == published or _published_repository(worker):
         return options
     is_unquantized = set(published) == {_SIXTEEN_BIT}
     if is_unquantized and dense == experts and online.get(dense):
@@ -396,7 +396,7 @@ def model_word(worker: ServerGroup, checkpoint: str | None) -> str | ShellVariab
     ``checkpoint`` is the quantization that a separate checkpoint must have.
     """
     job = worker.job
-    if checkpoint is None and (name := _published(worker) or job.hub_name):
+    if checkpoint is None and (name := _published_repository(worker) or job.hub_name):
         return name
     description = "a checkpoint" if checkpoint is None else f"a checkpoint in {checkpoint}"
     return ShellVariable(
@@ -404,7 +404,7 @@ def model_word(worker: ServerGroup, checkpoint: str | None) -> str | ShellVariab
     )
 
 
-def _published(worker: ServerGroup) -> str:
+def _published_repository(worker: ServerGroup) -> str:
     """Repository of the model's checkpoint with the weight formats of a worker; else empty."""
     model, values = worker.job.model, worker.values
     types = values["quantization"], values["expert_quantization"]
@@ -447,7 +447,7 @@ def benchmark(
     """
     (worker, *_) = reversed(workers_of(job))
     servers = worker.copies if routes_replicas or job.is_disaggregated else 1
-    rate, shared = job["request_rate"], _found_share(job)
+    rate, shared = job["request_rate"], _cached_share(job)
     prompts, answers = (float(job[f"{length}_variation"] or 0.0) for length in ("input", "output"))
     images, size = float(job["images_per_sample"] or 0.0), str(job["image_size"] or "")
     text = float(job["input_tokens"])
@@ -491,11 +491,11 @@ _MODEL = "\0model"
 def target_modules(job: LaunchJob, *, says_all: bool) -> list[CommandWords]:
     """The option for matrices with adapters; ``says_all``: also written for all matrices."""
     targets = served_targets(job["lora_targets"])
-    words = _MODULES.get(targets, ("all",) if says_all else ())
+    words = _TARGET_MODULES.get(targets, ("all",) if says_all else ())
     return [CommandWords(words=(LORA_OPTION, *words))] if job["lora_rank"] and words else []
 
 
-_OF_POOL = ("checkpoint_quantization",)
+_POOL_PARAMETERS = ("checkpoint_quantization",)
 _NO_ROUTER = (
     "The engine brings no router for replicas: any HTTP load balancer will do. The "
     "benchmark measures the first of them under its share of the load."
@@ -622,7 +622,7 @@ def server_hooks(
         table = OptionTable.load(name)
         servers = servers_of(job, table, quantities, model, routes_replicas=routes_replicas)
         tokenizer_argument = servers[-1].model if tokenizer is None else tokenizer(job)
-        benchmark_name = _CALLED.get(name, name)
+        benchmark_name = _BENCHMARK_NAMES.get(name, name)
         return draft_of(
             servers,
             (*map(process, servers), *router(servers)),
@@ -650,9 +650,9 @@ def draft_of(
         ParameterNote(parameter=PREFILL + remark.parameter, value=remark.value, note=remark.note)
         for server in servers[:-1]
         for remark in server.settings.unexpressed
-        if remark.parameter in OF_PREFILL or remark.parameter in _OF_POOL
+        if remark.parameter in OF_PREFILL or remark.parameter in _POOL_PARAMETERS
     ]
-    unexpressed += [remark for server in servers for remark in _raised(server)]
+    unexpressed += [remark for server in servers for remark in _raised_token_notes(server)]
     return LaunchDraft(
         processes=processes,
         files=files,
@@ -663,7 +663,7 @@ def draft_of(
     )
 
 
-def _raised(server: ServerCommand) -> list[ParameterNote]:
+def _raised_token_notes(server: ServerCommand) -> list[ParameterNote]:
     """Note if the tokens of a step were raised to one per sequence."""
     worker = server.worker
     name, tokens = "max_num_batched_tokens", worker.max_num_batched_tokens

@@ -57,7 +57,7 @@ from planner.workloads.saved_plan import SavedPlan
 from planner.workloads.workload import Evaluation
 
 _AUTO = "auto"
-_NOT_STARTED = ("adapter", "both_splits", "no_such_file", "kv_cache")
+_LAYOUT_QUANTITIES = ("adapter", "both_splits", "no_such_file", "kv_cache")
 """Quantities that a target must express: without them another plan would start."""
 
 
@@ -328,7 +328,7 @@ class LaunchDraft:
     notes: tuple[str, ...] = ()
 
 
-def _unwritten(job: LaunchJob, _: OptionTexts) -> LaunchDraft:
+def _refuse_to_write(job: LaunchJob, _: OptionTexts) -> LaunchDraft:
     raise LaunchError(f"Its files are only read: choose another target to {job.workload}.")
 
 
@@ -385,7 +385,7 @@ class LaunchTarget:
     profiles: tuple[str, ...]
     answers: Callable[[OptionReader], LaunchSettings]
     quantities: Callable[[LaunchJob], Quantities] = lambda _: {}
-    draft: Callable[[LaunchJob, OptionTexts], LaunchDraft] = _unwritten
+    draft: Callable[[LaunchJob, OptionTexts], LaunchDraft] = _refuse_to_write
     starts: Callable[[Sequence[str]], bool] = lambda _: False
     is_of: Callable[[Mapping[str, object]], bool] = lambda _: False
     honoured: Callable[[ParsedCommand, Changes], tuple[Changes, Changes]] = lambda _, changes: (
@@ -472,7 +472,7 @@ class LaunchTarget:
 
     def _refuse_other_layout(self, unexpressed: Sequence[ParameterNote]) -> None:
         """Refuse a plan if the target would start it with another layout."""
-        names = {*terms_about("parallel_degree"), "virtual_pipeline", *_NOT_STARTED}
+        names = {*terms_about("parallel_degree"), "virtual_pipeline", *_LAYOUT_QUANTITIES}
         wrong = [
             str(remark) for remark in unexpressed if remark.parameter.removeprefix(PREFILL) in names
         ]
@@ -567,7 +567,7 @@ def fill(template: Sequence[str], values: Values, blank_lines: int = 1) -> str:
       d
     """
     text: list[str] = []
-    for line in _lines(template, values):
+    for line in _filled_lines(template, values):
         if line or any(text[-blank_lines:]):
             text.append(line)
     while not text[-1]:
@@ -575,7 +575,7 @@ def fill(template: Sequence[str], values: Values, blank_lines: int = 1) -> str:
     return "\n".join(text) + "\n"
 
 
-def _lines(template: Sequence[str], values: Values) -> Iterator[str]:
+def _filled_lines(template: Sequence[str], values: Values) -> Iterator[str]:
     index = 0
     while index < len(template):
         line = template[index]
@@ -586,12 +586,12 @@ def _lines(template: Sequence[str], values: Values) -> Iterator[str]:
             if keyword == "each":
                 for entry in value if isinstance(value, Sequence) else ():
                     entry_values = entry if isinstance(entry, Mapping) else {}
-                    yield from _lines(template[index + 1 : end], {**values, **entry_values})
+                    yield from _filled_lines(template[index + 1 : end], {**values, **entry_values})
             else:
                 branch = (
                     template[index + 1 : alternative] if value else template[alternative + 1 : end]
                 )
-                yield from _lines(branch, values)
+                yield from _filled_lines(branch, values)
             index = end
         elif (match := _PLACEHOLDER_LINE.fullmatch(line)) and not isinstance(values[match[2]], str):
             value = values[match[2]]

@@ -44,9 +44,9 @@ from planner.workloads.make_plan import evaluate, make_plan, make_single_plan
 from planner.workloads.registry import workload_of
 from planner.workloads.saved_plan import PLAN_FILE, SavedPlan
 
-_OF_PEFT = ("transformers", "deepspeed", "accelerate", "axolotl")
+_PEFT_TARGETS = ("transformers", "deepspeed", "accelerate", "axolotl")
 # Wrappers allowed for targets that write complete documents.
-_AS_THEY_ARE = (SCRIPT, "kubernetes")
+_DOCUMENT_WRAPPERS = (SCRIPT, "kubernetes")
 
 
 @record(kw_only=True)
@@ -81,7 +81,7 @@ def launch_of(request: Request, target: str, wrapper: str) -> WrittenLaunch:
     several configurations, or cannot run; LaunchError if target or wrapper is unknown, or cannot
     start the plan.
     """
-    tool, wrapped = target_of(target), wrapper_of(wrapper)
+    tool, make_files = target_of(target), wrapper_of(wrapper)
     job = LaunchJob.of(request)
     if job.learns_preferences:
         raise LaunchError(
@@ -90,7 +90,7 @@ def launch_of(request: Request, target: str, wrapper: str) -> WrittenLaunch:
         )
     default_adapters = str(getattr(job.profile, "expert_adapters", "none"))
     if (
-        tool.name not in _OF_PEFT
+        tool.name not in _PEFT_TARGETS
         and (job["expert_adapters"] or default_adapters) != default_adapters
     ):
         raise LaunchError(
@@ -100,14 +100,14 @@ def launch_of(request: Request, target: str, wrapper: str) -> WrittenLaunch:
         )
     draft = tool.drafted(job)
     if not draft.processes:  # the target writes complete documents
-        if wrapper not in _AS_THEY_ARE:
+        if wrapper not in _DOCUMENT_WRAPPERS:
             raise LaunchError(
                 f"{tool.title} starts its own documents on Kubernetes: leave --wrapper {wrapper} "
                 "out, or choose the target of the engine."
             )
-        wrapped = wrapper_of(SCRIPT)
+        make_files = wrapper_of(SCRIPT)
     plan = LaunchOutputFile(name=PLAN_FILE, text=job.pinned.to_toml(), meaning="the plan")
-    files = (*wrapped(tool, job, draft), plan)
+    files = (*make_files(tool, job, draft), plan)
     return WrittenLaunch(target=tool, wrapper=wrapper, job=job, draft=draft, files=files)
 
 
@@ -202,7 +202,7 @@ def save_launch(folder: Path, launch: WrittenLaunch) -> tuple[Path, ...]:
             for name, digest in written_files(folder).items()
             if not Path(name).is_absolute() and ".." not in Path(name).parts
         }
-        _refuse_others(folder, launch.files, written)
+        _refuse_user_files(folder, launch.files, written)
         for file in launch.files:
             _write(folder / file.name, file)
         manifest = {
@@ -220,7 +220,7 @@ def save_launch(folder: Path, launch: WrittenLaunch) -> tuple[Path, ...]:
         raise OutputError(f"{folder}: cannot be written ({error.strerror or error}).") from error
     for name in set(written) - {file.name for file in launch.files}:
         path = folder / name
-        if os.path.isfile(path) and _digest(_text(path)) == written[name]:
+        if os.path.isfile(path) and _digest(_read_text(path)) == written[name]:
             path.unlink()
     return tuple(folder / file.name for file in launch.files)
 
@@ -233,7 +233,7 @@ def _write(path: Path, file: LaunchOutputFile) -> None:
         path.chmod(path.stat().st_mode | 0o111)
 
 
-def _refuse_others(
+def _refuse_user_files(
     folder: Path, files: Sequence[LaunchOutputFile], written: dict[str, str]
 ) -> None:
     """Refuse to replace files that the user wrote or changed."""
@@ -241,7 +241,7 @@ def _refuse_others(
         path = folder / file.name
         if not os.path.exists(path):
             continue
-        text = _text(path)
+        text = _read_text(path)
         if text != file.text and written.get(file.name) != _digest(text):
             raise OutputError(
                 f"{path}: was changed since planner wrote it: nothing is written. Move it, or give "
@@ -249,7 +249,7 @@ def _refuse_others(
             )
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     """The text of a file; empty if it cannot be read."""
     try:
         return read_bytes(path).decode(errors="replace")
@@ -293,7 +293,7 @@ def written_files(folder: Path) -> dict[str, str]:
 
 
 # Below this share of the activations, fragmentation means segments without gaps. [1]
-_PACKED = 0.02
+_MAX_FRAGMENTATION = 0.02
 _NOT_PYTORCH = ("maxtext", "llama-server", "llama-cpp")
 _SEGMENTS = "expandable_segments:True"
 _REASONS = {
@@ -306,7 +306,7 @@ _REASONS = {
     "VLLM_USE_V1": "the scheduler that was predicted",
     "UCX_TLS": "how the cache is sent between workers",
 }
-_OF_TARGET = "as this version needs it"
+_TARGET_REASON = "as this version needs it"
 
 
 @record(kw_only=True)
@@ -333,11 +333,11 @@ def environment_of(
     .. [2] PyTorch, torchrun: OMP_NUM_THREADS is 1 for each of several processes of a node.
     """
     target_variables = [
-        EnvironmentDefault(name=name, text=text, reason=_REASONS.get(name, _OF_TARGET))
+        EnvironmentDefault(name=name, text=text, reason=_REASONS.get(name, _TARGET_REASON))
         for name, text in process.environment.items()
     ]
     set_names = set(process.environment)
-    defaults = [*_allocator(target, job), *_threads(job, process)]
+    defaults = [*_allocator_defaults(target, job), *_thread_defaults(job, process)]
     return (*target_variables, *(default for default in defaults if default.name not in set_names))
 
 
@@ -348,12 +348,15 @@ def fabric(job: LaunchJob) -> tuple[str, ...]:
     scale_up, scale_out = job.cluster.scale_up, job.cluster.scale_out
     link_type = str(scale_up.kind.value).upper() if scale_up.domain_size > 1 else "no link"
     lines = [
-        f"{_rate(scale_up.bandwidth)} per GPU and direction among {scale_up.domain_size} GPUs "
+        f"{_format_bandwidth(scale_up.bandwidth)} per GPU and direction among "
+        f"{scale_up.domain_size} GPUs "
         f"({link_type})"
     ]
     if job.num_gpus > scale_up.domain_size:
         share = f"{100 * scale_out.efficiency:.0f} % of it is reached"
-        lines.append(f"{_rate(scale_out.bandwidth)} per GPU and direction between them, {share}")
+        lines.append(
+            f"{_format_bandwidth(scale_out.bandwidth)} per GPU and direction between them, {share}"
+        )
         lines.append(
             "nccl-tests' all_reduce_perf measures both; NCCL_SOCKET_IFNAME and NCCL_IB_HCA name "
             "the interfaces where NCCL does not find them"
@@ -361,12 +364,12 @@ def fabric(job: LaunchJob) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _allocator(target: LaunchTarget, job: LaunchJob) -> list[EnvironmentDefault]:
+def _allocator_defaults(target: LaunchTarget, job: LaunchJob) -> list[EnvironmentDefault]:
     # Engines that release memory to a training cannot have expandable segments.
     if job.workload != "train" or target.name in _NOT_PYTORCH:
         return []
     memory = job.profile.memory
-    if memory.fragmentation > _PACKED:
+    if memory.fragmentation > _MAX_FRAGMENTATION:
         return []
     share = f"{100 * memory.fragmentation:.0f} % of the activations"
     platform = "HIP" if job.gpu.vendor == "AMD" else "CUDA"
@@ -376,7 +379,7 @@ def _allocator(target: LaunchTarget, job: LaunchJob) -> list[EnvironmentDefault]
     ]
 
 
-def _threads(job: LaunchJob, process: Process) -> list[EnvironmentDefault]:
+def _thread_defaults(job: LaunchJob, process: Process) -> list[EnvironmentDefault]:
     """Threads of the optimizer on the host; launchers set one per process. [2]"""
     if not job.is_training or job["offload"] != "optimizer" or not process.gpus_per_node:
         return []
@@ -385,7 +388,7 @@ def _threads(job: LaunchJob, process: Process) -> list[EnvironmentDefault]:
     return [EnvironmentDefault(name="OMP_NUM_THREADS", text=text, reason=reason, is_shell=True)]
 
 
-def _rate(bandwidth: float) -> str:
+def _format_bandwidth(bandwidth: float) -> str:
     return f"{bandwidth / 1e9:,.4g} GB/s"
 
 
@@ -394,7 +397,7 @@ WRITTEN = "Written by planner"
 
 _WIDTH = 96
 _MEMORY = "peak_memory"
-_PREDICTED = shipped_rows("options/predicted.csv")
+_PREDICTED_ROWS = shipped_rows("options/predicted.csv")
 """Results in a heading, by workload, in order."""
 _SUFFIXES = {"s": "_s", "d": "_days", "GiB": "_gib", "USD": "_usd"}
 _SCALES = {"_gib": GIB, "_days": DAY}
@@ -443,19 +446,21 @@ def heading(
         f"{target.title}.",
         f"{WRITTEN} {__version__} for {target.version}; plan.toml in the same folder is the plan.",
     ]
-    lines += _part("Plan", [_settings(job)])
-    lines += _part("Predicted, with the interval that holds 90 % of published runs", _numbers(job))
-    lines += _part("Links assumed", fabric(job))
-    lines += _part(f"{target.title} cannot express", map(str, draft.unexpressed))
-    lines += _part("Left to you or the framework", map(str, draft.left))
+    lines += _section("Plan", [_settings_text(job)])
+    lines += _section(
+        "Predicted, with the interval that holds 90 % of published runs", _prediction_lines(job)
+    )
+    lines += _section("Links assumed", fabric(job))
+    lines += _section(f"{target.title} cannot express", map(str, draft.unexpressed))
+    lines += _section("Left to you or the framework", map(str, draft.left))
     notes = (*draft.notes, *(note for process in processes for note in process.notes))
-    lines += _part("Notes", dict.fromkeys(notes))
+    lines += _section("Notes", dict.fromkeys(notes))
     variables = [
         f"{variable.name}: {variable.meaning}"
         + ("" if variable.default is None else f" ({variable.default} by default)")
         for variable in variables_of(processes)
     ]
-    lines += _part("What you set", [*variables, *extra])
+    lines += _section("What you set", [*variables, *extra])
     lines += ["", *start_lines] if start_lines else []
     return comment(lines)
 
@@ -479,32 +484,32 @@ def is_set_by_wrapper(name: str) -> bool:
     return name in WRAPPER_VARIABLES or (index.isdecimal() and stem.endswith(("_URL", "_HOST")))
 
 
-def _part(title: str, lines: Iterable[str]) -> list[str]:
+def _section(title: str, lines: Iterable[str]) -> list[str]:
     inside = [f"  {line}" for line in lines if line]
     return ["", f"{title}:", *inside] if inside else []
 
 
-def _settings(job: LaunchJob) -> str:
+def _settings_text(job: LaunchJob) -> str:
     defaults = plain_values(job.workload)
     settings = (
-        f"{name}={_word(value)}"
+        f"{name}={_format_value(value)}"
         for name, value in job.pinned.parameters.items()
         if value is not None and value != defaults.get(name)
     )
     return " ".join(settings)
 
 
-def _word(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _numbers(job: LaunchJob) -> list[str]:
+def _prediction_lines(job: LaunchJob) -> list[str]:
     terms = terms_of(job.workload, "result")
     numbers = []
     capacity_gib = float(job.gpu.allocatable_memory / GIB)
-    for name in (row["result"] for row in _PREDICTED if row["workload"] == job.workload):
+    for name in (row["result"] for row in _PREDICTED_ROWS if row["workload"] == job.workload):
         term = terms.get(name)
         if term is None:
             continue

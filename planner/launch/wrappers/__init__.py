@@ -24,7 +24,9 @@ def wrapper_of(
         raise LaunchError(
             f"{name} is not a known wrapper.{did_you_mean(name, WRAPPERS)} There are: {names}."
         )
-    module, function = ("kubernetes", "kserve_wrapped") if name == "kserve" else (name, "wrapped")
+    module, function = (
+        ("kubernetes", "make_kserve_files") if name == "kserve" else (name, "make_files")
+    )
     wrap: Callable[[LaunchTarget, LaunchJob, LaunchDraft], tuple[LaunchOutputFile, ...]] = getattr(
         import_module(f"{__name__}.{module}"), function
     )

@@ -43,7 +43,7 @@ FOLDER = "/launch"
 """Mount path of the files that commands read."""
 CLAIM = "/data"
 """Mount path of data and checkpoints of a training."""
-_WORK = "/tmp/launch"
+_WORK_FOLDER = "/tmp/launch"
 
 # Official images and how their tags name a version.
 # docs.vllm.ai, deployment/docker; docs.sglang.io, installation; nvidia.github.io/TensorRT-LLM,
@@ -68,7 +68,7 @@ _RESOURCES = {
     "AWS": "aws.amazon.com/neuron",
     "Huawei": "huawei.com/Ascend910",
 }
-_HEALTH = ("vllm", "sglang", "tensorrt-llm", "llama-server")
+_HEALTH_ENGINES = ("vllm", "sglang", "tensorrt-llm", "llama-server")
 
 
 def image_of(target: LaunchTarget, job: LaunchJob, process: Process) -> str:
@@ -113,7 +113,7 @@ def pod_script(
     values: dict[str, Value] = {
         "has_files": bool(draft.files),
         "folder": FOLDER,
-        "work": _WORK,
+        "work": _WORK_FOLDER,
         "environment": exports(environment_of(target, job, process)),
         "asked": check_user_variables([process]),
         "several_nodes": process.num_nodes > 1,
@@ -130,22 +130,22 @@ def pod_script(
 
 _LONGEST_NAME = 40
 _GROUP = "leaderworkerset.sigs.k8s.io/group-index"
-_OF_GROUP = "leaderworkerset.sigs.k8s.io/name"
+_GROUP_NAME = "leaderworkerset.sigs.k8s.io/name"
 _SECRET = re.compile(r".*_(?:TOKEN|KEY|SECRET|PASSWORD)")
 _HUB_TOKEN = "HF_TOKEN"
-_EVERY_BLANK = 10**9  # texts of others stay as they are
+_ALL_BLANK_LINES = 10**9  # texts of others stay as they are
 
 Object = dict[str, object]
 
 
-def wrapped(
+def make_files(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft
 ) -> tuple[LaunchOutputFile, ...]:
     """A manifest of all processes, and a manifest or script of the benchmark.
 
     Raises LaunchError if a launcher connects to other nodes itself, which pods do not allow.
     """
-    manifest = _file(Manifest(target, job, draft), is_benchmark=False)
+    manifest = _manifest_file(Manifest(target, job, draft), is_benchmark=False)
     if not job.is_training:
         return (manifest, *benchmark(target, job, draft))
     steps = (
@@ -160,11 +160,11 @@ def wrapped(
     )
     return (
         manifest,
-        *(_file(benchmark_manifest, is_benchmark=True) for benchmark_manifest in steps),
+        *(_manifest_file(benchmark_manifest, is_benchmark=True) for benchmark_manifest in steps),
     )
 
 
-def _file(manifest: Manifest, *, is_benchmark: bool) -> LaunchOutputFile:
+def _manifest_file(manifest: Manifest, *, is_benchmark: bool) -> LaunchOutputFile:
     target, job, draft = manifest.target, manifest.job, manifest.draft
     names = [process.name for process in draft.processes]
     name = f"{names[0] if len(names) == 1 else 'launch'}.yaml"
@@ -188,7 +188,7 @@ class Manifest:
     def __init__(
         self, target: LaunchTarget, job: LaunchJob, draft: LaunchDraft, part: str = ""
     ) -> None:
-        processes = tuple(map(_on_claim, draft.processes))
+        processes = tuple(map(_move_output_to_claim, draft.processes))
         self.target, self.job, self.draft = target, job, replace(draft, processes=processes)
         self.places = place_processes(processes, job.cluster.gpus_per_node)
         self.stem = dns_label(job.model.name)
@@ -229,7 +229,7 @@ class Manifest:
 
     def text(self) -> str:
         """All objects; those that others refer to come first."""
-        return documents(self.settings()) + "".join(map(self._of, self.draft.processes))
+        return documents(self.settings()) + "".join(map(self._object_text, self.draft.processes))
 
     def settings(self) -> list[Object]:
         """ConfigMaps of the user's settings and of files that commands read."""
@@ -267,25 +267,25 @@ class Manifest:
         values: dict[str, Value] = {
             "container": yaml_scalar(container or dns_label(process.name)),
             "image": yaml_scalar(image_of(self.target, self.job, process)),
-            "script": _lines(args=[script]),
-            "environment": _lines(env=self._environment(process)),
+            "script": _yaml_lines(args=[script]),
+            "environment": _yaml_lines(env=self._environment(process)),
             "has_settings": any(
                 not _SECRET.fullmatch(variable.name) for variable in variables_of([process])
             ),
             "shared": self.shared,
             "port": port,
             # These engines have ``/health`` as a readiness check.
-            "has_health": bool(port and gpus) and self.target.name in _HEALTH,
+            "has_health": bool(port and gpus) and self.target.name in _HEALTH_ENGINES,
             "resource": _RESOURCES.get(self.job.gpu.vendor, _RESOURCES["NVIDIA"]),
             "gpus": gpus,
-            "files": _lines(items=files),
+            "files": _yaml_lines(items=files),
             "folder": FOLDER,
             "is_training": self.job.is_training,
             "claim": CLAIM,
         }
-        return filled("pod.yaml", values, blank_lines=_EVERY_BLANK).split("\n")[:-1]
+        return filled("pod.yaml", values, blank_lines=_ALL_BLANK_LINES).split("\n")[:-1]
 
-    def _of(self, process: Process) -> str:
+    def _object_text(self, process: Process) -> str:
         """The object of a process and its service: a job with indexed pods, or copies of one pod
         or of a group of pods, one for each node."""
         has_several_nodes, name = process.num_nodes > 1, self.name_of(process)
@@ -327,7 +327,7 @@ class Manifest:
             "is_headless": is_training or is_named,
             "version": version,
             "kind": kind,
-            "group_label": _OF_GROUP,
+            "group_label": _GROUP_NAME,
             "is_training": is_training,
             "is_group": is_group,
             "is_named": is_named,
@@ -338,7 +338,7 @@ class Manifest:
             "pod": self.pod(process, variables, answers=not is_training),
             "worker": self.pod(process, variables, answers=False) if is_group else (),
         }
-        return filled("kubernetes.yaml", values, blank_lines=_EVERY_BLANK)
+        return filled("kubernetes.yaml", values, blank_lines=_ALL_BLANK_LINES)
 
     def _environment(self, process: Process) -> list[Object]:
         entries: list[Object] = [
@@ -362,13 +362,13 @@ class Manifest:
         return list(dict.fromkeys([*hub, *(name for name in names if _SECRET.fullmatch(name))]))
 
 
-def _lines(**parts: object) -> list[str]:
+def _yaml_lines(**parts: object) -> list[str]:
     """YAML lines of the keys with a value."""
     present = {key: value for key, value in parts.items() if value}
     return yaml_text(present, list_by="").split("\n")[:-1] if present else []
 
 
-def _on_claim(process: Process) -> Process:
+def _move_output_to_claim(process: Process) -> Process:
     """The process with its default output folder on the claim."""
 
     def moved(argument: CommandWords) -> CommandWords:
@@ -393,17 +393,17 @@ def dns_label(text: str) -> str:
     return label if label[:1].isalpha() else f"m-{label}".strip("-")
 
 
-_OF_KSERVE = "kserve-container"
+_KSERVE_CONTAINER = "kserve-container"
 
 
-def kserve_wrapped(
+def make_kserve_files(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft
 ) -> tuple[LaunchOutputFile, ...]:
     """An InferenceService of KServe, which scales and routes one kind of server.
 
     Raises LaunchError if the plan trains, or its servers are of several kinds or nodes.
     """
-    process = _server(job, draft)
+    process = _single_server(job, draft)
     server_draft = LaunchDraft(
         processes=(process,), files=draft.files, unexpressed=draft.unexpressed, left=draft.left,
         notes=draft.notes,
@@ -417,16 +417,16 @@ def kserve_wrapped(
         "name": manifest.name_of(process),
         # No autoscaling: as many pods as the plan has copies.
         "copies": process.copies,
-        "pod": manifest.pod(process, {}, answers=True, container=_OF_KSERVE),
+        "pod": manifest.pod(process, {}, answers=True, container=_KSERVE_CONTAINER),
     }
-    service = filled("kserve.yaml", values, blank_lines=_EVERY_BLANK)
+    service = filled("kserve.yaml", values, blank_lines=_ALL_BLANK_LINES)
     text = "\n".join(head) + "\n" + documents(manifest.settings()) + service
     start = f"kubectl apply -f {name}"
     file = LaunchOutputFile(name=name, text=text, meaning="the inference service", start=start)
     return (file, *benchmark(target, job, draft))
 
 
-def _server(job: LaunchJob, draft: LaunchDraft) -> Process:
+def _single_server(job: LaunchJob, draft: LaunchDraft) -> Process:
     """The single server process of a draft; KServe routes to its copies itself."""
     servers = [process for process in draft.processes if process.gpus_per_node]
     if job.is_training:

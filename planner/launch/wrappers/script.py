@@ -30,12 +30,12 @@ from planner.launch.write_launch import (
 MASTER_PORT = 29500
 """The rendezvous of processes on several nodes: the usual port of PyTorch."""
 
-_VISIBLE = {"AMD": "HIP_VISIBLE_DEVICES", "Huawei": "ASCEND_RT_VISIBLE_DEVICES"}
+_VISIBLE_GPU_VARIABLES = {"AMD": "HIP_VISIBLE_DEVICES", "Huawei": "ASCEND_RT_VISIBLE_DEVICES"}
 _WIDTH = 88
-_LATER = "ON_LATER_NODES"
-_PER_NODE = ("torchrun", "accelerate", "deepspeed", "ray")
-_BY_RANK = ("mpirun", "srun")
-_SPECIAL = str.maketrans({char: "\\" + char for char in '\\"$`}'})
+_LATER_ARRAY = "ON_LATER_NODES"
+_NODE_LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "ray")
+_RANK_LAUNCHERS = ("mpirun", "srun")
+_ESCAPES = str.maketrans({char: "\\" + char for char in '\\"$`}'})
 
 
 def exports(assumed: Iterable[EnvironmentDefault]) -> list[str]:
@@ -52,14 +52,14 @@ def check_user_variables(processes: Iterable[Process]) -> list[str]:
     lines = []
     for variable in variables_of(processes):
         if variable.default is None:
-            lines.append(f': "${{{variable.name}:?{_in_quotes(variable.meaning)}}}"')
+            lines.append(f': "${{{variable.name}:?{_escape_for_quotes(variable.meaning)}}}"')
         elif "'" in variable.default:  # bash looks for its pair within "${NAME:=...}"
             lines.append(
                 f'[[ -n "${{{variable.name}:-}}" ]] || '
                 f"{variable.name}={shell_word(variable.default)}"
             )
         else:
-            lines.append(f': "${{{variable.name}:={_in_quotes(variable.default)}}}"')
+            lines.append(f': "${{{variable.name}:={_escape_for_quotes(variable.default)}}}"')
     return lines
 
 
@@ -77,8 +77,8 @@ def arguments_lines(process: Process) -> list[str]:
     lines = array(process.arguments)
     if has_followers(process):
         # A separate array, so that readers of the script know the first one for certain.
-        follower_lines = [f"  {line}" for line in array(process.follower_arguments, _LATER)]
-        lines += [f"{_LATER}=()", 'if [[ "$NODE_RANK" != 0 ]]; then', *follower_lines, "fi"]
+        follower_lines = [f"  {line}" for line in array(process.follower_arguments, _LATER_ARRAY)]
+        lines += [f"{_LATER_ARRAY}=()", 'if [[ "$NODE_RANK" != 0 ]]; then', *follower_lines, "fi"]
     return lines
 
 
@@ -92,10 +92,10 @@ def command(process: Process) -> str:
 
     Raises LaunchError if the launcher is unknown.
     """
-    if process.launcher and process.launcher not in (*_PER_NODE, *_BY_RANK):
+    if process.launcher and process.launcher not in (*_NODE_LAUNCHERS, *_RANK_LAUNCHERS):
         raise LaunchError(f"{process.launcher} is not a known launcher.")
     words = [
-        *_launcher(process),
+        *_launcher_words(process),
         *(
             expanded(word)
             for launcher_argument in process.launcher_arguments
@@ -108,7 +108,7 @@ def command(process: Process) -> str:
 
 def expand_arrays(process: Process) -> list[str]:
     """The arrays of a process as words of its command."""
-    later = [f'"${{{_LATER}[@]}}"'] if has_followers(process) else []
+    later = [f'"${{{_LATER_ARRAY}[@]}}"'] if has_followers(process) else []
     return ['"${ARGUMENTS[@]}"', *later]
 
 
@@ -125,12 +125,12 @@ def folded(words: Sequence[str]) -> str:
 
 def visible_gpus(job: LaunchJob) -> str:
     """The environment variable with the visible GPUs of a process."""
-    return _VISIBLE.get(job.gpu.vendor, "CUDA_VISIBLE_DEVICES")
+    return _VISIBLE_GPU_VARIABLES.get(job.gpu.vendor, "CUDA_VISIBLE_DEVICES")
 
 
 def runs_by_rank(process: Process) -> bool:
     """Whether its launcher starts the ranks of all nodes from one node."""
-    return process.launcher in _BY_RANK
+    return process.launcher in _RANK_LAUNCHERS
 
 
 def expanded(word: str | ShellVariable) -> str:
@@ -154,7 +154,7 @@ def uses(process: Process, *names: str) -> bool:
     )
 
 
-def _launcher(process: Process) -> list[str]:
+def _launcher_words(process: Process) -> list[str]:
     nodes, gpus = process.num_nodes, process.gpus_per_node
     has_several_nodes = nodes > 1
     if process.launcher == "accelerate":
@@ -168,7 +168,7 @@ def _launcher(process: Process) -> list[str]:
         )
     if process.launcher == "deepspeed" and not has_several_nodes:
         return ["deepspeed", "--num_gpus", str(gpus)]
-    if process.launcher in _BY_RANK:
+    if process.launcher in _RANK_LAUNCHERS:
         return ["mpirun", "-np", str(nodes * gpus)]
     if not process.launcher or (process.launcher == "ray" and not has_several_nodes):
         return []
@@ -182,9 +182,9 @@ def _launcher(process: Process) -> list[str]:
     return [*words, "--master-port", '"$MASTER_PORT"']
 
 
-def _in_quotes(text: str) -> str:
+def _escape_for_quotes(text: str) -> str:
     """Text inside ``"${NAME:?...}"``, without single quotes, which would begin a string."""
-    return one_line(text).replace("'", "\u2019").translate(_SPECIAL)
+    return one_line(text).replace("'", "\u2019").translate(_ESCAPES)
 
 
 @record(kw_only=True)
@@ -239,13 +239,13 @@ def num_nodes(placed_processes: Sequence[PlacedProcess]) -> int:
 
 
 START = "start.sh"
-_MOST_SHOWN = 8
+_MAX_SHOWN = 8
 MEASURES = "measures what was predicted"
 SOME_STEPS = "It runs a few steps of the job and stops."
 _NEEDS_SERVER_NOTE = "It sends requests to a running server."
 
 
-def wrapped(
+def make_files(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft
 ) -> tuple[LaunchOutputFile, ...]:
     """A script for each kind of process, one that starts all on a node, and files they read.
@@ -253,17 +253,24 @@ def wrapped(
     Raises LaunchError if a word cannot be quoted for a shell, or a launcher is unknown.
     """
     placed_processes = place_processes(draft.processes, job.cluster.gpus_per_node)
-    start_scripts = _start(draft, placed_processes)
+    start_scripts = _start_all_script(draft, placed_processes)
     scripts = [
         LaunchOutputFile(
             name=f"{process.name}.sh",
-            text=_text(
-                target, job, draft, process, _how(process, job, placed_processes), placed_processes
+            text=_script_text(
+                target,
+                job,
+                draft,
+                process,
+                _start_instructions(process, job, placed_processes),
+                placed_processes,
             ),
             is_executable=True,
             meaning=f"starts {process.name} "
             + (f"on each of {process.num_nodes} nodes" if process.num_nodes > 1 else "on a node"),
-            start="" if start_scripts else "\n".join(_starts(process, job, placed_processes)),
+            start=""
+            if start_scripts
+            else "\n".join(_start_commands(process, job, placed_processes)),
         )
         for process in draft.processes
     ]
@@ -274,22 +281,22 @@ def benchmark(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft
 ) -> tuple[LaunchOutputFile, ...]:
     """Scripts of the benchmark: some steps of a training, or a load of requests."""
-    return tuple(_benchmark(target, job, draft, process) for process in draft.benchmark)
+    return tuple(_benchmark_script(target, job, draft, process) for process in draft.benchmark)
 
 
-def _benchmark(
+def _benchmark_script(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft, process: Process
 ) -> LaunchOutputFile:
     placed_processes = place_processes([process], job.cluster.gpus_per_node)
     start_lines = [_NEEDS_SERVER_NOTE]
     if job.is_training:
-        start_lines = [SOME_STEPS, *_how(process, job, placed_processes)]
+        start_lines = [SOME_STEPS, *_start_instructions(process, job, placed_processes)]
     return LaunchOutputFile(
         name=f"{process.name}.sh",
-        text=_text(target, job, draft, process, start_lines),
+        text=_script_text(target, job, draft, process, start_lines),
         is_executable=True,
         meaning=MEASURES,
-        start="\n".join(_starts(process, job, placed_processes)),
+        start="\n".join(_start_commands(process, job, placed_processes)),
     )
 
 
@@ -317,7 +324,7 @@ def reaches(process: Process, placed_processes: Sequence[PlacedProcess]) -> list
     ]
 
 
-def _text(
+def _script_text(
     target: LaunchTarget,
     job: LaunchJob,
     draft: LaunchDraft,
@@ -368,7 +375,7 @@ def copies_here(process: Process, gpus_per_node: int) -> int:
     return max(min(process.copies, gpus_per_node // process.gpus_per_node), 1)
 
 
-def _start(
+def _start_all_script(
     draft: LaunchDraft, placed_processes: Sequence[PlacedProcess]
 ) -> tuple[LaunchOutputFile, ...]:
     """The script that starts all processes on one node, if they fit on it; else empty."""
@@ -391,7 +398,9 @@ def _start(
     )
 
 
-def _how(process: Process, job: LaunchJob, placed_processes: Sequence[PlacedProcess]) -> list[str]:
+def _start_instructions(
+    process: Process, job: LaunchJob, placed_processes: Sequence[PlacedProcess]
+) -> list[str]:
     if len(placed_processes) > process.copies and num_nodes(placed_processes) == 1:
         return [f"bash {START} starts it with the others; FIRST_GPU is its first GPU."]
     process_places = [placed for placed in placed_processes if placed.process is process]
@@ -403,34 +412,34 @@ def _how(process: Process, job: LaunchJob, placed_processes: Sequence[PlacedProc
         return [
             f"Run it on each of {process.num_nodes} nodes, with the number of the node and the "
             "address of the first:",
-            _by_hand(process, job),
+            _manual_command(process, job),
         ]
     if num_nodes(placed_processes) == 1 or runs_by_rank(process):
-        return [_by_hand(process, job)]
-    lines = [f"  {label}: {line}" for label, line in _on_nodes(process_places)]
-    continuation = ["  and so on"] if len(lines) > _MOST_SHOWN else []
+        return [_manual_command(process, job)]
+    lines = [f"  {label}: {line}" for label, line in _node_commands(process_places)]
+    continuation = ["  and so on"] if len(lines) > _MAX_SHOWN else []
     nodes = num_nodes(placed_processes)
-    return [f"The plan has nodes 0 to {nodes - 1}; run it", *lines[:_MOST_SHOWN], *continuation]
+    return [f"The plan has nodes 0 to {nodes - 1}; run it", *lines[:_MAX_SHOWN], *continuation]
 
 
-def _starts(
+def _start_commands(
     process: Process, job: LaunchJob, placed_processes: Sequence[PlacedProcess]
 ) -> list[str]:
     """The commands that start a process, each with its node."""
     process_places = [placed for placed in placed_processes if placed.process is process]
-    by_hand = _by_hand(process, job).strip()
+    by_hand = _manual_command(process, job).strip()
     if num_nodes(placed_processes) == 1 or runs_by_rank(process):
         return [by_hand]
     if len(process_places) == len(placed_processes) == 1:
         last = process.num_nodes - 1
         others = f"1 to {last} on the others" if last > 1 else "1 on the other"
         return [f"{by_hand}  # on the first node; NODE_RANK={others}"]
-    lines = [f"{line}  # {label}" for label, line in _on_nodes(process_places)]
-    continuation = [f"# and so on: see {process.name}.sh"] if len(lines) > _MOST_SHOWN else []
-    return [*lines[:_MOST_SHOWN], *continuation]
+    lines = [f"{line}  # {label}" for label, line in _node_commands(process_places)]
+    continuation = [f"# and so on: see {process.name}.sh"] if len(lines) > _MAX_SHOWN else []
+    return [*lines[:_MAX_SHOWN], *continuation]
 
 
-def _on_nodes(placed_processes: Sequence[PlacedProcess]) -> Iterator[tuple[str, str]]:
+def _node_commands(placed_processes: Sequence[PlacedProcess]) -> Iterator[tuple[str, str]]:
     """Label and command for each node of a process, or for each group of nodes."""
     seen = set()
     for placed in placed_processes:
@@ -449,7 +458,7 @@ def _on_nodes(placed_processes: Sequence[PlacedProcess]) -> Iterator[tuple[str, 
         seen.add(placed.node)
 
 
-def _by_hand(process: Process, job: LaunchJob) -> str:
+def _manual_command(process: Process, job: LaunchJob) -> str:
     """The command that starts a script on the first node."""
     has_several_nodes = process.num_nodes > 1 and not runs_by_rank(process)
     address = "MASTER_ADDR=$(hostname) " * (process.num_nodes > 1)

@@ -40,31 +40,31 @@ from planner.launch.wrappers.script import (
 from planner.launch.write_launch import environment_of, heading, variables_of
 
 _ALL_CPUS = '--cpus-per-task="$SLURM_CPUS_ON_NODE"'
-_ALSO = (
+_USER_SETTINGS = (
     "SBATCH_ACCOUNT and SBATCH_PARTITION, where your cluster wants them (sbatch reads both)",
     "SBATCH_TIMELIMIT: how long it may run, in place of --time",
 )
-_CORES = "--cpus-per-gpu as an option of sbatch, if part of a node comes with a single core"
+_CPU_SETTING = "--cpus-per-gpu as an option of sbatch, if part of a node comes with a single core"
 
 
-def wrapped(
+def make_files(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft
 ) -> tuple[LaunchOutputFile, ...]:
     """The batch script, files that it reads, and the benchmark of the job.
 
     Raises LaunchError if a word cannot be quoted for a shell, or a launcher is unknown.
     """
-    batch = _batch(target, job, draft, is_benchmark=False)
+    batch = _batch_file(target, job, draft, is_benchmark=False)
     if not job.is_training:
         return (batch, *draft.files, *benchmark(target, job, draft))
     steps = (
-        _batch(target, job, LaunchDraft(processes=(process,)), is_benchmark=True)
+        _batch_file(target, job, LaunchDraft(processes=(process,)), is_benchmark=True)
         for process in draft.benchmark
     )
     return (batch, *draft.files, *steps)
 
 
-def _batch(
+def _batch_file(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft, *, is_benchmark: bool
 ) -> LaunchOutputFile:
     """The batch script of all processes of a draft; a benchmark runs some steps of a training."""
@@ -72,12 +72,14 @@ def _batch(
     base_name = draft.processes[0].name if len(draft.processes) == 1 else "launch"
     name = f"{base_name}.sbatch"
     names = [variable.name for variable in variables_of(draft.processes)]
-    start_lines = [SOME_STEPS] if is_benchmark else _checkpoints(job)
+    start_lines = [SOME_STEPS] if is_benchmark else _checkpoint_notes(job)
     start_lines = [f"Submit it from its folder: sbatch {name}", *start_lines]
-    cores = () if _gpus_of_node(job, placed_processes) >= job.cluster.gpus_per_node else (_CORES,)
-    user_settings = (*_ALSO, *cores)
+    cores = (
+        () if _gpus_of_node(job, placed_processes) >= job.cluster.gpus_per_node else (_CPU_SETTING,)
+    )
+    user_settings = (*_USER_SETTINGS, *cores)
     gpus = min(_gpus_of_node(job, placed_processes), job.cluster.gpus_per_node)
-    days, reason = _limit(job, is_benchmark=is_benchmark)
+    days, reason = _time_limit_days(job, is_benchmark=is_benchmark)
     has_several_steps = len(placed_processes) != 1
     values: dict[str, Value] = {
         "name": re.sub(r"[^A-Za-z0-9._-]+", "-", job.model.name).strip("-").lower() or "planner",
@@ -99,10 +101,10 @@ def _batch(
         "visible": visible_gpus(job),
         "every_gpu": ",".join(map(str, range(_gpus_of_node(job, placed_processes)))),
         "processes": [
-            _function(target, job, process, placed_processes) for process in draft.processes
+            _function_values(target, job, process, placed_processes) for process in draft.processes
         ],
         "several_steps": has_several_steps,
-        "steps": _steps(placed_processes),
+        "steps": _job_steps(placed_processes),
     }
     text = filled("slurm.sbatch", values)
     meaning = MEASURES if is_benchmark else "the batch job"
@@ -119,7 +121,7 @@ def time_limit(days: float) -> str:
     return f"{hours // 24}-{hours % 24:02d}:00:00"
 
 
-def _limit(job: LaunchJob, *, is_benchmark: bool) -> tuple[float | None, str]:
+def _time_limit_days(job: LaunchJob, *, is_benchmark: bool) -> tuple[float | None, str]:
     """Time limit of a training or its benchmark [days], and the reason; None if unknown."""
     if is_benchmark:
         step = job.row.get("step_time_high_s") or job.row.get("step_time_s") or math.inf
@@ -140,7 +142,7 @@ def _gpus_of_node(job: LaunchJob, placed_processes: Sequence[PlacedProcess]) -> 
     )
 
 
-def _checkpoints(job: LaunchJob) -> list[str]:
+def _checkpoint_notes(job: LaunchJob) -> list[str]:
     interval, failures = job["checkpoint_interval_s"], job["interruptions"]
     if not job.is_training or not interval or not failures:
         return []
@@ -166,7 +168,7 @@ def _addresses(placed_processes: Sequence[PlacedProcess]) -> list[str]:
     return lines
 
 
-def _function(
+def _function_values(
     target: LaunchTarget,
     job: LaunchJob,
     process: Process,
@@ -175,7 +177,7 @@ def _function(
     """Template values of the function that runs on each node of a process."""
     by_rank = runs_by_rank(process)
     return {
-        "function": _name(process),
+        "function": _function_name(process),
         "environment": exports(environment_of(target, job, process)),
         "shares_nodes": len(placed_processes) > 1 and process.gpus_per_node > 0,
         "first_gpus": next(placed.gpus for placed in placed_processes if placed.process is process),
@@ -190,40 +192,40 @@ def _function(
     }
 
 
-def _name(process: Process) -> str:
+def _function_name(process: Process) -> str:
     return "run_" + re.sub(r"\W", "_", process.name)
 
 
-def _steps(placed_processes: Sequence[PlacedProcess]) -> list[str]:
+def _job_steps(placed_processes: Sequence[PlacedProcess]) -> list[str]:
     """A job step for each copy; the job ends with the first step that ends."""
     if len(placed_processes) == 1:
-        return [_step(placed_processes[0], [*_place(placed_processes[0]), "srun"])]
+        return [_job_step(placed_processes[0], [*_copy_environment(placed_processes[0]), "srun"])]
     lines = []
     for placed in placed_processes:
-        words = _place(placed)
+        words = _copy_environment(placed)
         if placed.process.gpus_per_node:
             words += [f"{GPUS_OF_COPY}={placed.gpus}"]
         words += (
             [f'MASTER_ADDR="${{NODES[{placed.node}]}}"'] if placed.process.num_nodes > 1 else []
         )
         node_option = f'--nodelist="$(nodes {placed.node} {placed.process.num_nodes})"'
-        lines.append(_step(placed, [*words, "srun", "--overlap", node_option]) + " &")
+        lines.append(_job_step(placed, [*words, "srun", "--overlap", node_option]) + " &")
     return lines
 
 
-def _place(placed: PlacedProcess) -> list[str]:
+def _copy_environment(placed: PlacedProcess) -> list[str]:
     port = [f"PORT={placed.port}"] if placed.port else []
     return [*([f"COPY={placed.copy}"] if placed.process.copies > 1 else []), *port]
 
 
-def _step(placed: PlacedProcess, words: list[str]) -> str:
+def _job_step(placed: PlacedProcess, words: list[str]) -> str:
     process = placed.process
     ranks = process.gpus_per_node if runs_by_rank(process) else 1
     words = [*words, f"--nodes={process.num_nodes}", f"--ntasks={process.num_nodes * ranks}"]
     words += [f"--ntasks-per-node={ranks}"]
     words += ["--mpi=pmix"] if ranks > 1 else [_ALL_CPUS]
     # Tasks of a step do not inherit shell functions: its text is passed.
-    name = _name(process)
+    name = _function_name(process)
     words += [
         "--kill-on-bad-exit=1",
         "bash",
