@@ -73,7 +73,7 @@ def length_notes(
         return ()
     planned = f"the plan's vary by {input_variation:.0%} and {output_variation:.0%}"
     if engine == "sglang" and has_prefix:
-        return (f"equal lengths: the tool would vary the common prefix too; {planned}",)
+        return (f"equal lengths: the tool would vary the common prefix, too; {planned}",)
     notes = []
     if engine in _COMMON_RANGE and input_variation != output_variation:
         notes.append(f"the tool has one range for both lengths: their mean is used; {planned}")
@@ -434,7 +434,7 @@ def client_only_note(load: ParsedCommand) -> str:
     ]
     return (
         f"{load.name}: line {load.line}: sends requests to a server that it does not start: give "
-        f"the file that starts one, or a folder of both. Of the requests it says "
+        f"the file that starts one, or a folder of both. Its load: "
         f"{' '.join(options) or 'nothing'}."
     )
 

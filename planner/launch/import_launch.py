@@ -200,7 +200,7 @@ class ImportedLaunch:
         if missing:
             reasons = "; ".join(dict.fromkeys(missing.values()))
             names = ", ".join(map(option_name, missing))
-            raise LaunchError(f"{self.path}: {reasons}: give {names} with --from.")
+            raise LaunchError(f"{self.path}: {reasons}. Set {names} together with --from.")
 
     def require(
         self, missing: Collection[str], option_name: OptionNamer, candidates: Sequence[str] = ()
@@ -221,7 +221,8 @@ class ImportedLaunch:
             f" Its text names {', '.join(candidates[:_MAX_CANDIDATES])}." if candidates else ""
         )
         raise LaunchError(
-            f"{self.path} does not give {labels}: give it with --from.{suggestions}{reasons}"
+            f"{self.path} does not specify {labels}. Set it together with "
+            f"--from.{suggestions}{reasons}"
         )
 
 
@@ -430,8 +431,8 @@ def _unsupported_split_notes(values: Mapping[str, object], catalogue: Catalogue)
         return []
     label = " and ".join(unsupported)
     return [
-        f"The prediction of {profile.name} has no {label}, which the file has and may run with: "
-        "--framework names one that does."
+        f"planner's profile of {profile.name} has no {label}, which the file sets. It may run with "
+        "that; --framework can name a framework that has it."
     ]
 
 

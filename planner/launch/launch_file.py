@@ -77,7 +77,8 @@ def evaluate_launch(
         return plan, evaluation, ()
     plan = make_single_plan(_with_concurrency(request, max_that_fit), burst)
     note = (
-        f"Its cache holds {max_that_fit:,} requests at once, not for {int(_first_number(cap)):,}."
+        f"Its KV cache holds {max_that_fit:,} requests at once, not for "
+        f"{int(_first_number(cap)):,}."
     )
     return plan, evaluate(plan, burst), (note,)
 
@@ -390,7 +391,7 @@ class LaunchFile:
         missing = launch.lacking({**self.answers, **values})
         names = [name for name in missing if name in _CHOICES]
         reasons = {name: reason for name, (_, reason) in assumed.items()}
-        reasons |= dict.fromkeys(names, "set from outside: the fastest that fits")
+        reasons |= dict.fromkeys(names, "not set in the file: the fastest that fits")
         attempts = [
             self._evaluate_imported(
                 launch.completed({**values, **dict(zip(names, choice, strict=True))}, reasons)
@@ -456,7 +457,7 @@ class LaunchFile:
             raise errors[0]
         best = max(attempt.rank[:2] for attempt in attempts)
         chosen = next(attempt for attempt in attempts if attempt.rank[:2] == best)
-        reason = "the fewest on which it fits" if best[0] else "the fewest that its layout takes"
+        reason = "the fewest on which it fits" if best[0] else "the fewest that its layout allows"
         if not best[0] and {*SPLITS} & {*chosen.imported.assumed}:
             lowest_memory = max(attempt.rank for attempt in attempts)
             chosen = next(attempt for attempt in attempts if attempt.rank == lowest_memory)

@@ -89,8 +89,8 @@ def require_known_training(
         )
         raise LaunchError(
             f"{command.name}:{line.line}: {line.option} of {program or 'the program'} decides what "
-            f"is trained, and {target.tool} has no such option: leave it out to "
-            "have the rest predicted, and say with --set what it means."
+            f"is trained, but {target.tool} has no such option. Leave it out to predict the rest, "
+            "and set its meaning with --set."
         )
 
 
@@ -115,7 +115,7 @@ def _line_of(
     elif any(row.role == "is" and row.parameter not in reading.meanings for row in rows):
         status, meaning = Status.OPEN, "a value unknown to planner"
     else:
-        status, meaning = Status.UNDERSTOOD, "belongs to the others"
+        status, meaning = Status.UNDERSTOOD, "read together with other options"
     return _make_line(option, status, meaning)
 
 

@@ -153,7 +153,7 @@ class SettingsBuilder:
             self.notes.append(UNKNOWN_OPTIMIZER.format(name=name))
             return
         for parameter, code in settings.items():
-            if code:  # 0 is what the program does without a name
+            if code:  # 0: default of the program
                 self.values[parameter] = code.word
                 self.defaults.pop(parameter, None)
         if is_paged(class_name):

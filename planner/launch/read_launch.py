@@ -75,14 +75,14 @@ _NUM_SEARCH_FOLDERS = 3
 PROSE_SUFFIXES = (".md", ".rst", ".markdown")
 """Texts for people: their code blocks are read."""
 _NOTEBOOK_SUFFIX, _HTML_SUFFIX, _TRITON_SUFFIX = ".ipynb", ".html", ".pbtxt"
-# Formats with fields of their own for the command that they start.
+# Formats with special fields for the command that they start.
 _OTHER_FORMATS = {
     ".properties": served_by_properties,
     ".service": started_by_unit,
     _TRITON_SUFFIX: served_by_triton,
 }
 _FOLDER_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch", *DOCUMENT_SUFFIXES)
-# Programs of shells that start nothing.
+# Commands of shells that are not the launched program.
 _SHELL_UTILITIES = frozenset(
     {
         *("set", "export", "cd", "echo", ":", "mkdir", "exit", "source", ".", "read", "shift"),

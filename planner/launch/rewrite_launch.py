@@ -106,7 +106,7 @@ def rewrite_launch(
         imported, edited.text, {**sibling_changes, **file_changes}
     )
     text = edited.text
-    if command.text.count("\r\n") == command.text.count("\n") > 0:  # line ends of one kind stay
+    if command.text.count("\r\n") == command.text.count("\n") > 0:  # keeps Windows line ends
         text = text.replace("\r\n", "\n").replace("\n", "\r\n")
     unexpressed = tuple(
         remark

@@ -342,7 +342,7 @@ def put_quantization(server: ServerSettings, name: str | None, model: ModelSpec 
         values.setdefault("expert_quantization", values["quantization"])
         return
     if "expert_quantization" in values:
-        server.assume("quantization", checkpoint_format or _SIXTEEN_BIT, "that of the checkpoint")
+        server.assume("quantization", checkpoint_format or _SIXTEEN_BIT, "type of the checkpoint")
         return
     name_format = checkpoint_of(name).quantization if name else None
     if name_format is not None:

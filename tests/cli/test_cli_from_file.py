@@ -90,7 +90,7 @@ def test_the_model_is_asked_for(planner, tmp_path) -> None:
     path.write_text('{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}}')
     done = planner("estimate", "--from", path)
     assert done.exit_code == 6
-    assert "does not give the model (--model): give it with --from." in done.err
+    assert "does not specify the model (--model). Set it together with --from." in done.err
 
 
 def test_the_best_change_is_made_in_the_file(planner, script) -> None:

@@ -165,7 +165,9 @@ def test_the_model_alone_is_asked_for(planner: Command, tmp_path: Path) -> None:
 
     ran = planner("estimate", "--from", path)
     assert ran.exit_code == 6
-    assert ran.err.strip().endswith("does not give the model (--model): give it with --from.")
+    assert ran.err.strip().endswith(
+        "does not specify the model (--model). Set it together with --from."
+    )
     assert planner("estimate", "--from", path, "--model", "llama-3.2-1b").exit_code == 0
 
 
@@ -393,7 +395,7 @@ def test_the_name_of_a_file_tells_the_model_where_nothing_else_does(tmp_path: Pa
 
     assert named.values["model"] == "llama-3.2-1b"
     assert named.values["dropout"] == "false"
-    with pytest.raises(LaunchError, match="does not give the model"):
+    with pytest.raises(LaunchError, match="does not specify the model"):
         other.question()
 
 

@@ -133,7 +133,7 @@ _GROUP = "leaderworkerset.sigs.k8s.io/group-index"
 _GROUP_NAME = "leaderworkerset.sigs.k8s.io/name"
 _SECRET = re.compile(r".*_(?:TOKEN|KEY|SECRET|PASSWORD)")
 _HUB_TOKEN = "HF_TOKEN"
-_ALL_BLANK_LINES = 10**9  # texts of others stay as they are
+_ALL_BLANK_LINES = 10**9  # scripts inside stay unchanged
 
 Object = dict[str, object]
 

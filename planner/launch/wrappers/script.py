@@ -76,7 +76,7 @@ def arguments_lines(process: Process) -> list[str]:
     """The arguments of a process as an array, and an array added on nodes after the first."""
     lines = array(process.arguments)
     if has_followers(process):
-        # A separate array, so that readers of the script know the first one for certain.
+        # A separate array: parsers of the script read the first one without evaluating "if".
         follower_lines = [f"  {line}" for line in array(process.follower_arguments, _LATER_ARRAY)]
         lines += [f"{_LATER_ARRAY}=()", 'if [[ "$NODE_RANK" != 0 ]]; then', *follower_lines, "fi"]
     return lines
