@@ -354,7 +354,7 @@ def _clients() -> Mapping[str, tuple[Mapping[str, str], ...]]:
 def client_program(words: Sequence[str]) -> str:
     """The load generator that a command starts; empty if none.
 
-    >>> client_of(["trtllm-bench", "--model", "m", "throughput"])
+    >>> client_program(["trtllm-bench", "--model", "m", "throughput"])
     'trtllm-bench throughput'
     """
     if not words:

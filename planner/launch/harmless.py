@@ -1,7 +1,7 @@
 """Options that change neither time nor memory, with the reason: the table ``harmless.toml``.
 
-Every option that a parser accepts is read by a row of its target, or stands there, or may change
-the result in a way that is not modelled.
+Every option of a parser is read by a row of its target, is listed there, or may change the result
+in a way that is not modelled.
 """
 
 from __future__ import annotations

@@ -189,8 +189,7 @@ def helm_install(
 
 
 def _set_options(path: Path, chart: Path, option: str, text: str) -> Iterator[str]:
-    """A ``--set`` of a command for ``helm template``; a number of the chart's values stays where
-    the environment sets another."""
+    """``--set`` options for ``helm template``; numbers from the environment are left out."""
     if option != _SET_FILE and _FROM_ENVIRONMENT not in text:
         yield from (option, text)
         return
@@ -296,9 +295,10 @@ def _application_configs(document: YamlValue) -> Iterator[tuple[Call, str]]:
 
 
 def _application_config(application: YamlValue) -> Call | None:
-    """vLLM in an application of its own, as in ray-operator/config/samples/vllm of KubeRay 1.3.
+    """vLLM in a custom Ray Serve application; None for other applications.
 
-    Its options are arguments, or variables of the environment.
+    As in ray-operator/config/samples/vllm of KubeRay 1.3. Options are arguments, or variables of
+    the environment.
     """
     arguments, variables = application.get("args"), application.get("runtime_env", "env_vars")
     arguments_by_name = {
@@ -373,7 +373,7 @@ def _config_call(value: YamlValue) -> Call:
 
 
 def _plain_value(value: YamlValue) -> Value:
-    """What a program would have in place of it."""
+    """A YAML value as a Python value."""
     if value.is_mapping:
         return {key: _plain_value(child) for key, child in value.items()}
     if value.node is not None and value.node.kind == "list":

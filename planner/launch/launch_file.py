@@ -175,8 +175,9 @@ class LaunchOnGpus:
 
     @property
     def rank(self) -> tuple[bool, int, float]:
-        """Greater is better: what runs, the faster; what does not fit, the smaller; what breaks
-        another rule; a layout that does not go with the number of GPUs."""
+        """Sort key, greater is better: runs (by speed), does not fit (by memory), other rules,
+        layout.
+        """
         if self.rejected_by:
             severity = {_OUT_OF_MEMORY: 2, _GPU_COUNT: 0}.get(self.rejected_by, 1)
             return False, severity, -self.peak_memory
@@ -185,7 +186,7 @@ class LaunchOnGpus:
 
     @property
     def peak_memory(self) -> float:
-        """Of the fullest GPU, in GiB; infinite of a layout that breaks a rule."""
+        """Memory of the fullest GPU [GiB]; infinite for a layout that breaks a rule."""
         peak = self.row["peak_memory_gib"]
         return inf if peak is None else float(str(peak))
 

@@ -29,7 +29,7 @@ Config = dict[str, Any]
 
 
 def shape_of(model: ModelSpec) -> dict[str, Any]:
-    """Sizes by the words of ``config.json``; those that a model lacks are None.
+    """Sizes of a model by the names of ``config.json``; None if it has none.
 
     Every ``window_skip``-th layer attends to all tokens, the others to a window.
     ``num_dense_layers`` come before those with experts; ``norm_bias`` is the bias of LayerNorm.
@@ -87,12 +87,12 @@ def _fields_of(spec: object, names: Sequence[str]) -> dict[str, object]:
 
 
 def with_sizes(name: str, changed: Mapping[str, object]) -> dict[str, Any] | None:
-    """Sizes of a known model with those that a file changes; None where none differs.
+    """Sizes of a known model with the changes of a file; None without changes.
 
     Parameters
     ----------
     changed : mapping
-        By the word of `shape_of`; None for those that the file leaves as they are.
+        By the names of `shape_of`; None: unchanged.
 
     Raises `LaunchError` or `SpecError`: the model is not known, or its layers differ.
     """
@@ -377,7 +377,7 @@ def config_json(model: ModelSpec) -> Config | None:
 
 
 def family_of(model: ModelSpec) -> str | None:
-    """The ``model_type`` of a model's shape; None where Transformers' families have none."""
+    """The ``model_type`` of a model; None if no family of Transformers has its shape."""
     config = config_json(model)
     return None if config is None else str(config["model_type"])
 

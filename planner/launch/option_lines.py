@@ -75,7 +75,7 @@ def require_known_training(
 ) -> None:
     """Refuse an unknown option that decides which weights or objective are trained.
 
-    Raises LaunchError with the program whose option it is.
+    Raises LaunchError with the option and its program.
     """
     for line in lines:
         name = line.option.lstrip("-").replace("-", "_").lower()

@@ -44,7 +44,7 @@ from planner.documents.shell.edits import ParsedOption
 from planner.question.terms import terms_of
 
 Quantity: TypeAlias = str | int | float
-"""A parameter, or what a target works out of several; a bool is an int."""
+"""Value of a parameter, or of a quantity derived by a target; a bool is an int."""
 Quantities: TypeAlias = Mapping[str, Quantity | None]
 """By name; None: unspecified."""
 Words: TypeAlias = dict[str, Quantity | None]
@@ -299,7 +299,7 @@ class OptionTable:
 
 
 def is_among(option: str, names: Collection[str]) -> bool:
-    """Whether an option is one of these, or begins as one that ``*`` ends.
+    """Whether an option is among these names, which may end with ``*``.
 
     >>> is_among("seed", {"seed", "log_*"}), is_among("log_every", {"log_*"}), is_among("a", {"b"})
     (True, True, False)
@@ -434,7 +434,7 @@ class ParserOptions:
 
     @classmethod
     def of(cls, stems: Sequence[str], table: OptionTable) -> ParserOptions:
-        """What the parsers of a target accept, and what else its table can read."""
+        """Options that the parsers of a target accept, or its table reads."""
         options: dict[str, ParserOption] = {}
         aliases: dict[str, str] = {}
         for stem in stems:

@@ -1,4 +1,4 @@
-"""From a user's launch file to the launch that it describes; nothing of it is ever run."""
+"""Reading of a user's launch file; nothing in it is executed."""
 
 from __future__ import annotations
 

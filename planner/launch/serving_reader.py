@@ -144,7 +144,7 @@ def _prefill_names(values: Mapping[str, Value]) -> dict[str, Value]:
 def parse_size(text: str | None) -> int | None:
     """A whole number as engines parse it, such as ``8k`` and ``8K``; None if it is none.
 
-    >>> whole("8192"), whole("8K"), whole("1.5k"), whole("auto")
+    >>> parse_size("8192"), parse_size("8K"), parse_size("1.5k"), parse_size("auto")
     (8192, 8192, 1500, None)
     """
     match = re.fullmatch(r"([0-9_]{1,18}(?:\.[0-9]{1,9})?)([kKmMgG]?)", (text or "").strip())

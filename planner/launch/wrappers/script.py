@@ -83,7 +83,7 @@ def arguments_lines(process: Process) -> list[str]:
 
 
 def has_followers(process: Process) -> bool:
-    """Whether later nodes of a process get arguments of their own."""
+    """Whether nodes after the first get additional arguments."""
     return bool(process.follower_arguments) and process.num_nodes > 1
 
 
