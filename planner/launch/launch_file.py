@@ -193,8 +193,9 @@ class LaunchOnGpus:
 
 @record(kw_only=True)
 class LaunchQuestion:
-    """A launch file as a question; ``other_counts`` are other numbers of GPUs where one is
-    assumed.
+    """A launch file as a question.
+
+    ``other_counts`` are evaluations on other numbers of GPUs, if the number is assumed.
     """
 
     imported: ImportedLaunch
