@@ -1,4 +1,4 @@
-"""The files that start a plan, written for a framework and read from a user's own."""
+"""Launch files: written from a plan for a tool, and read from the files of a user."""
 
 TARGETS = (
     "megatron-lm",
@@ -36,9 +36,9 @@ READ_ONLY_TOOLS = (
     "lmdeploy",
     "ollama",
 )
-"""Programs whose files of training are read, and not written."""
+"""Programs with launch files that planner reads, but does not write."""
 
 SCRIPT = "script"
 WRAPPERS = (SCRIPT, "slurm", "kubernetes", "kserve")
 MANIFEST = "launch.json"
-"""What planner wrote into a directory, with digests."""
+"""Name of the list of files that planner wrote into a directory, with digests."""

@@ -1,4 +1,4 @@
-"""Programs that send requests or measure: read from a launch, and written beside one.
+"""Benchmark commands: load generators read from a launch file, and benchmarks of a plan.
 
 Every option was looked up in the tool itself: vllm bench serve 0.33, sglang.benchmark.serving
 0.5.23, tensorrt_llm.serve.scripts.benchmark_serving 1.1, aiperf 0.2; those of trainers are in the
@@ -8,7 +8,7 @@ Options and defaults of ``launchers/loads.csv`` are those of vllm/benchmarks (vL
 python/sglang/bench_serving.py and its like (SGLang 0.4 to 0.5), tensorrt_llm/bench (TensorRT-LLM
 1.0), genai-perf, llama.cpp's tools/llama-bench, and SemiAnalysisAI's bench_serving. A column ``of``
 names the data set that an option is of. SGLang draws lengths evenly from ``--random-range-ratio``
-of the longest up to it, vLLM evenly around the one that is given: the mean of both is taken.
+of the longest up to it, vLLM evenly around the given length: the mean of both is taken.
 """
 
 from __future__ import annotations
@@ -38,56 +38,56 @@ from planner.launch.target import (
 
 _ROOT = math.sqrt(3)
 # The tools refuse 1, at which a length could be 0.
-_WIDEST = 0.99
+_MAX_HALF_WIDTH = 0.99
 _DIGITS = 3
 _BY_TRTLLM = ("tensorrt-llm", "trtllm-serve")
-_ONE_RANGE = (*_BY_TRTLLM, "sglang")
-_EVEN = ("vllm", *_ONE_RANGE)
+_COMMON_RANGE = (*_BY_TRTLLM, "sglang")
+_UNIFORM = ("vllm", *_COMMON_RANGE)
 
 
 def half_width(variation: float) -> float:
-    """The half width of an even range, over its mean, that varies so much; at most 0.99.
+    """Half width of a uniform distribution over its mean [1], at most 0.99.
 
     ``variation``: standard deviation over the mean [1].
 
     >>> half_width(0.3)
     0.52
     """
-    return min(round(_ROOT * variation, _DIGITS), _WIDEST)
+    return min(round(_ROOT * variation, _DIGITS), _MAX_HALF_WIDTH)
 
 
-def common_width(prompts: float, answers: float) -> float:
-    """The one half width of tools that draw prompts and answers from equal ranges."""
-    return half_width((prompts + answers) / 2)
+def common_width(input_variation: float, output_variation: float) -> float:
+    """Half width [1] for tools that draw prompts and answers from the same range."""
+    return half_width((input_variation + output_variation) / 2)
 
 
 def length_notes(
     engine: str, *, input_variation: float, output_variation: float, has_prefix: bool
 ) -> tuple[str, ...]:
-    """What a benchmark's lengths have otherwise than the plan's; nothing where they are equal.
+    """Notes on differences between the lengths of a benchmark and the plan.
 
-    ``has_prefix``: the prompts begin alike.
+    ``has_prefix``: prompts share a prefix.
     """
     varied = (input_variation, output_variation)
-    if engine not in _EVEN or not any(varied):
+    if engine not in _UNIFORM or not any(varied):
         return ()
     planned = f"the plan's vary by {input_variation:.0%} and {output_variation:.0%}"
     if engine == "sglang" and has_prefix:
-        return (f"equal lengths: the tool would vary the common prefix too; {planned}",)
+        return (f"equal lengths: the tool would vary the common prefix, too; {planned}",)
     notes = []
-    if engine in _ONE_RANGE and input_variation != output_variation:
+    if engine in _COMMON_RANGE and input_variation != output_variation:
         notes.append(f"the tool has one range for both lengths: their mean is used; {planned}")
-    if max(varied) * _ROOT > _WIDEST:
+    if max(varied) * _ROOT > _MAX_HALF_WIDTH:
         notes.append(f"lengths are drawn uniformly, which varies by 57% at most; {planned}")
     return tuple(notes)
 
 
 STEPS = 50
 """Steps of a benchmark of training: the first ones warm up, a median of the rest is steady."""
-# Of a benchmark of serving: the first and last requests find the engine emptier than the others.
-_FEWEST_REQUESTS = 200
-_PER_CLIENT = 10
-_SECONDS = 300
+# The first and last requests of a serving benchmark meet a less busy engine.
+_MIN_REQUESTS = 200
+_REQUESTS_PER_CLIENT = 10
+_LOAD_SECONDS = 300
 
 _CHECKPOINTS = ("--save", "--load", "checkpoint.save", "checkpoint.load", "--checkpoint.enable")
 _OUTPUT = "OUTPUT_DIR"
@@ -96,45 +96,51 @@ _OUTPUT = "OUTPUT_DIR"
 def training_benchmark(target: str, *, steps: int = STEPS) -> tuple[str, ...]:
     """Options with which a trainer prints what `planner validate --log` reads.
 
-    They are words of the command that the target's files have: ``key=value`` of Megatron-Bridge
-    and MaxText, options of the others. ``steps`` [1] ends the run.
+    They are arguments of the target's command: ``key=value`` for Megatron-Bridge and MaxText,
+    options for others. The run ends after ``steps`` [1].
 
     >>> " ".join(training_benchmark("maxtext", steps=20))
     'steps=20 enable_checkpointing=false eval_interval=-1'
 
     Raises `LaunchError`: no options are known for the target.
     """
-    found = {
+    options_by_target = {
         name: row["words"]
         for row in shipped_rows("launchers/training_benchmarks.csv")
         for name in (row["target"], *filter(None, row["also"].split("|")))
     }
-    if target not in found:
-        known = sorted(found)
+    if target not in options_by_target:
+        targets = sorted(options_by_target)
         raise LaunchError(
-            f"No benchmark of training is known for {target}.{did_you_mean(target, known)} "
-            f"There is one for {', '.join(known)}."
+            f"No benchmark of training is known for {target}.{did_you_mean(target, targets)} "
+            f"There is one for {', '.join(targets)}."
         )
-    return tuple(word.replace("{steps}", str(steps)) for word in found[target].split())
+    return tuple(word.replace("{steps}", str(steps)) for word in options_by_target[target].split())
 
 
-def as_measured_run(process: Process, target: str, *more: str, num_last: int = 0) -> Process:
-    """The same process for a few steps, with the log that is compared with the prediction.
+def as_measured_run(process: Process, target: str, *extra_words: str, num_last: int = 0) -> Process:
+    """The process for a few steps, with a log for comparison with the prediction.
 
-    Options of the benchmark take the place of those of the process; it keeps no checkpoints, and
-    what it must write goes to a folder of its own. ``more`` are further words, ``num_last`` how
-    many arguments of the process must stay its last ones.
+    Options of the benchmark replace those of the process; it saves no checkpoints and writes to a
+    separate folder. ``extra_words`` are further arguments; the last ``num_last`` arguments of the
+    process stay last.
 
     Raises `LaunchError`: no options are known for the target.
     """
-    added = _lines((*training_benchmark(target), *more))
-    replaced = {*map(_option, added), *_CHECKPOINTS}
-    place = len(process.arguments) - num_last
-    kept = [
-        [_with_own_folder(each) for each in part if _option(each) not in replaced]
-        for part in (process.arguments[:place], process.arguments[place:])
+    benchmark_arguments = _argument_lines((*training_benchmark(target), *extra_words))
+    replaced = {*map(_option_name, benchmark_arguments), *_CHECKPOINTS}
+    split_index = len(process.arguments) - num_last
+    remaining = [
+        [
+            _with_benchmark_folder(argument)
+            for argument in part
+            if _option_name(argument) not in replaced
+        ]
+        for part in (process.arguments[:split_index], process.arguments[split_index:])
     ]
-    return replace(process, name="benchmark", arguments=(*kept[0], *added, *kept[1]))
+    return replace(
+        process, name="benchmark", arguments=(*remaining[0], *benchmark_arguments, *remaining[1])
+    )
 
 
 def training_draft(
@@ -152,10 +158,10 @@ def training_draft(
     left: tuple[ParameterNote, ...] = (),
     notes: tuple[str, ...] = (),
 ) -> LaunchDraft:
-    """The one process of a training on all GPUs of a job, and what measures it.
+    """The training process on all GPUs of a job, and its benchmark.
 
-    ``more`` and ``num_last`` are those of `measured`.
-    Raises LaunchError if the GPUs fill no whole nodes.
+    ``more`` and ``num_last``: see `as_measured_run`.
+    Raises LaunchError if the GPUs do not fill whole nodes.
     """
     job.require_even_nodes()
     process = Process(
@@ -178,25 +184,25 @@ def training_draft(
     )
 
 
-def _lines(words: Sequence[str]) -> list[CommandWords]:
-    """Words as arguments: each option with its value."""
-    lines: list[list[str]] = []
+def _argument_lines(words: Sequence[str]) -> list[CommandWords]:
+    """Words grouped into arguments: each option with its value."""
+    arguments: list[list[str]] = []
     for word in words:
         if word.startswith("-") or "=" in word:
-            lines.append([word])
+            arguments.append([word])
         else:
-            lines[-1].append(word)
-    return [CommandWords(words=tuple(line)) for line in lines]
+            arguments[-1].append(word)
+    return [CommandWords(words=tuple(line)) for line in arguments]
 
 
-def _option(argument: CommandWords) -> str:
-    """The option that an argument gives, without its value."""
+def _option_name(argument: CommandWords) -> str:
+    """The option of an argument, without its value."""
     word = argument.words[0]
     return (word.prefix if isinstance(word, ShellVariable) else word).partition("=")[0]
 
 
-def _with_own_folder(argument: CommandWords) -> CommandWords:
-    """An argument whose folder of results is no more that of the job."""
+def _with_benchmark_folder(argument: CommandWords) -> CommandWords:
+    """An argument with a subfolder for the results of the benchmark."""
     words = (
         replace(word, suffix=f"{word.suffix}/benchmark")
         if isinstance(word, ShellVariable) and word.name == _OUTPUT
@@ -222,47 +228,51 @@ def serving_benchmark(
     images: float = 0.0,
     image_size: str = "",
 ) -> tuple[str, ...]:
-    """The command, word by word and unquoted, that offers an engine a load and measures it.
+    """Words of the command that measures an engine under a load, unquoted.
 
-    ``input_tokens`` and ``output_tokens`` are those of a request [tokens]; with 0 of these it is
-    embedded, which vLLM's tool asks any engine for. ``request_rate`` is that of Poisson arrivals
-    [1/s], ``concurrency`` the number of clients that wait for their answers; with both, at most so
-    many requests are under way. ``prefix_cache_hit_rate`` is the share of the prompt that all
-    requests have in common. ``input_variation`` and ``output_variation``: standard deviations of
-    the lengths over their means [1], as near as the tool draws them (`length_notes`). Engines
-    without a tool of their own are measured by aiperf over the OpenAI interface, which writes to a
-    folder, ``result_file`` without its ending. With ``images`` of ``image_size`` beside those
-    tokens vLLM's tool asks any engine.
+    Without ``output_tokens`` prompts are embedded; vLLM's tool measures that, and images, on any
+    engine. Engines without a benchmark tool are measured by aiperf over the OpenAI interface, which
+    writes to a folder: ``result_file`` without its suffix.
     Raises LaunchError if there is neither a rate nor a concurrency, or a number is impossible.
+
+    Parameters
+    ----------
+    input_tokens, output_tokens : tokens of a request
+    request_rate : Poisson arrivals [1/s]
+    concurrency : clients that wait for their answers; with a rate, most requests in flight [1]
+    prefix_cache_hit_rate : share of the prompt that all requests have in common [1]
+    input_variation, output_variation : standard deviation of the lengths over their mean [1],
+        as far as the tool can draw them (`length_notes`)
+    images, image_size : images of a request, in addition to its tokens
     """
     lengths, variations = (input_tokens, output_tokens), (input_variation, output_variation)
-    given = [one for one in (request_rate, concurrency) if one is not None]
-    if not given:
+    load_values = [value for value in (request_rate, concurrency) if value is not None]
+    if not load_values:
         raise LaunchError("A benchmark of serving needs a request rate or a concurrency.")
     embeds = output_tokens == 0
     if not all(math.isfinite(length) and length >= 1 for length in lengths[: 2 - embeds]):
         raise LaunchError(f"A benchmark needs tokens of prompts and answers, not {lengths}.")
-    if not all(math.isfinite(one) and one > 0 for one in given):
+    if not all(math.isfinite(value) and value > 0 for value in load_values):
         raise LaunchError("The rate and the concurrency of a benchmark must be above 0.")
-    if not all(math.isfinite(one) and one >= 0 for one in variations):
+    if not all(math.isfinite(variation) and variation >= 0 for variation in variations):
         raise LaunchError("Lengths of a benchmark vary by 0 or more of their means.")
     if not 0 <= prefix_cache_hit_rate < 1:
         raise LaunchError(
             f"{prefix_cache_hit_rate:g} of the prompt cannot be in the cache; give 0 to below 1."
         )
     prompt, answer, clients = round(input_tokens), round(output_tokens), None
-    # One token at least must differ: an engine computes no request without any.
+    # At least one token must differ: engines do not compute fully cached requests.
     prefix = min(round(prefix_cache_hit_rate * prompt), prompt - 1)
-    # All of the prompt's variation falls to what no other begins with.
-    varied = input_variation * prompt / (prompt - prefix)
+    # Only the part after the common prefix varies.
+    suffix_variation = input_variation * prompt / (prompt - prefix)
     if concurrency is not None:
         clients = max(round(concurrency), 1)
-    # Enough for a steady state: ten for each client, or five minutes of arrivals.
-    number = (clients or 1) * _PER_CLIENT
+    # Enough for a steady state: ten requests per client, or five minutes of arrivals.
+    number = (clients or 1) * _REQUESTS_PER_CLIENT
     if request_rate is not None:
-        number = math.ceil(request_rate * _SECONDS)
+        number = math.ceil(request_rate * _LOAD_SECONDS)
     width = common_width(input_variation, output_variation)
-    widths = {"input": half_width(varied), "output": half_width(output_variation)}
+    widths = {"input": half_width(suffix_variation), "output": half_width(output_variation)}
     chat = "chat/" * bool(images)
     values = {
         "model": model,
@@ -274,8 +284,10 @@ def serving_benchmark(
         "random_tokens": prompt - prefix,
         "answer": answer,
         "half_width": f"{widths['input']:g}",
-        "range": json.dumps(widths) if varied != output_variation else f"{widths['input']:g}",
-        "common_width": f"{common_width(varied, output_variation):g}",
+        "range": json.dumps(widths)
+        if suffix_variation != output_variation
+        else f"{widths['input']:g}",
+        "common_width": f"{common_width(suffix_variation, output_variation):g}",
         "shortest": f"{round((1 - width) / (1 + width), _DIGITS):g}",
         "longest_input": round(prompt * (1 + width)),
         "longest_output": round(answer * (1 + width)),
@@ -283,13 +295,13 @@ def serving_benchmark(
         "output_deviation": f"{answer * output_variation:g}",
         "rate": f"{request_rate or 0:g}",
         "clients": clients,
-        "num_requests": max(number, _FEWEST_REQUESTS),
+        "num_requests": max(number, _MIN_REQUESTS),
         # Kernels are compiled, the prefix is cached.
         "warmup": max(min(clients or 1, 32), 4),
         "metrics": "e2el" if embeds else "ttft,tpot,itl,e2el",
         "result_file": result_file,
         "folder": result_file.removesuffix(".json"),
-        **_image_words(images, image_size),
+        **_image_values(images, image_size),
     }
     flags = {
         "embeds": embeds,
@@ -304,7 +316,7 @@ def serving_benchmark(
     return tuple(shlex.split(filled(f"benchmark_{tool}.txt", {**quoted, **flags})))
 
 
-def _image_words(images: float, size: str) -> dict[str, object]:
+def _image_values(images: float, size: str) -> dict[str, object]:
     """docs.vllm.ai, Benchmark CLI, Random MultiModal: height, width and frames of each bucket."""
     if not images:
         return {}
@@ -317,13 +329,13 @@ def _image_words(images: float, size: str) -> dict[str, object]:
     }
 
 
-# Engines with a tool of their own.
+# Engines that bring a benchmark tool.
 _TOOLS = {"vllm": "vllm", "sglang": "sglang", **dict.fromkeys(_BY_TRTLLM, "tensorrt-llm")}
 
 
 REQUESTS = "requests"
-"""In place of a target, of what sends requests to a server."""
-_AT_ONCE = ("at_once", "batch")
+"""Target of commands that send requests to a server."""
+_CONCURRENCY_TERMS = ("at_once", "batch")
 _NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,6})?")
 
 
@@ -333,14 +345,14 @@ def _clients() -> Mapping[str, tuple[Mapping[str, str], ...]]:
     groups: dict[str, list[Mapping[str, str]]] = {}
     names: dict[str, str] = {}
     for row in rows:
-        first, *others = row["programs"].split("|")
+        first, *aliases = row["programs"].split("|")
         groups.setdefault(first, []).append(row)
-        names |= dict.fromkeys((first, *others), first)
+        names |= dict.fromkeys((first, *aliases), first)
     return {name: tuple(groups[first]) for name, first in names.items()}
 
 
 def client_program(words: Sequence[str]) -> str:
-    """The program of the table that a command starts; empty where it starts none.
+    """The load generator that a command starts; empty if none.
 
     >>> client_program(["trtllm-bench", "--model", "m", "throughput"])
     'trtllm-bench throughput'
@@ -348,122 +360,135 @@ def client_program(words: Sequence[str]) -> str:
     if not words:
         return ""
     first = words[1] if words[0] == "-m" and len(words) > 1 else words[0].replace("\\", "/")
-    known = [name for name in _clients() if _is(name, first, words)]
-    return max(known, key=len, default="")
+    names = [name for name in _clients() if _starts_program(name, first, words)]
+    return max(names, key=len, default="")
 
 
-def _is(name: str, first: str, words: Sequence[str]) -> bool:
-    program, *rest = name.split()
-    return (first == program or first.endswith(f"/{program}")) and {*rest} <= {*words[1:]}
+def _starts_program(name: str, first: str, words: Sequence[str]) -> bool:
+    program, *subcommands = name.split()
+    return (first == program or first.endswith(f"/{program}")) and {*subcommands} <= {*words[1:]}
 
 
 @cache
 def accepted_by(name: str) -> ParserOptions:
-    """The options of a program that say something of its requests."""
+    """The options of a load generator that describe its requests."""
     options: dict[str, ParserOption] = {}
     aliases: dict[str, str] = {}
     for row in _clients()[name]:
-        option, *others = row["option"].split("|")
+        option, *other_names = row["option"].split("|")
         options[option] = ParserOption(name=option)
-        aliases |= dict.fromkeys(others, option)
+        aliases |= dict.fromkeys(other_names, option)
     return ParserOptions(options, aliases)
 
 
 def is_of_clients(option: str) -> bool:
-    """Whether an option is of some program that sends requests, and of no engine."""
+    """Whether an option belongs to a load generator, not to an engine."""
     return any(accepted_by(name).find(option) is not None for name in (*_clients(),))
 
 
 def requests_of(name: str, command: ParsedCommand) -> ParsedCommand:
-    """What a command of the program ``name`` says of its requests, by term.
+    """The load of a command of the program ``name``: its options by term.
 
-    What text alone does not tell has no text.
+    Options with unreadable values have no text.
     """
-    given = command.options
-    said: dict[str, ParsedOption] = {}
-    data = next((row for row in _clients()[name] if row["says"] == "dataset"), None)
-    kind = ""
-    if data is not None:
-        own = given.get(data["option"])
-        kind = data["default"] if own is None else own.single or ""
+    options = command.options
+    load: dict[str, ParsedOption] = {}
+    dataset_row = next((row for row in _clients()[name] if row["says"] == "dataset"), None)
+    dataset = ""
+    if dataset_row is not None:
+        dataset_option = options.get(dataset_row["option"])
+        dataset = dataset_row["default"] if dataset_option is None else dataset_option.single or ""
     for row in _clients()[name]:
-        option, says = row["option"].split("|")[0], row["says"]
-        if says in ("", "dataset") or not kind.startswith(row["of"]):
+        option, term = row["option"].split("|")[0], row["says"]
+        if term in ("", "dataset") or not dataset.startswith(row["of"]):
             continue
-        if option in given:
-            text = next(iter(given[option].texts), "")
+        if option in options:
+            text = next(iter(options[option].texts), "")
             number = _NUMBER.match(text or "")
             if number or text is None:
-                # Where nothing is generated, or no prompt is there, one token stands for it.
-                least = "1" if says in LENGTHS and number and float(number[0]) == 0 else None
-                said[says] = replace(given[option], texts=(least or (number and number[0]),))
+                # Without output or prompt, one token is assumed.
+                minimum = "1" if term in LENGTHS and number and float(number[0]) == 0 else None
+                load[term] = replace(options[option], texts=(minimum or (number and number[0]),))
             else:
-                said.pop(says, None)
-        elif row["default"] and says not in said:
-            said[says] = implied_option(option, row["default"], command.line)
-    shortest = said.pop("shortest", None)
+                load.pop(term, None)
+        elif row["default"] and term not in load:
+            load[term] = implied_option(option, row["default"], command.line)
+    shortest = load.pop("shortest", None)
     ratio = 1.0 if shortest is None else float(shortest.single or 1)
     for length in LENGTHS:
-        if length in said and (longest := said[length].single) and ratio < 1:
-            said[length] = said[length].with_value(str(round(float(longest) * (1 + ratio) / 2)))
-    if "batch" in said:
-        said.setdefault("num_requests", said["batch"])
+        if length in load and (longest := load[length].single) and ratio < 1:
+            load[length] = load[length].with_value(str(round(float(longest) * (1 + ratio) / 2)))
+    if "batch" in load:
+        load.setdefault("num_requests", load["batch"])
     return ParsedCommand(
-        target=REQUESTS, name=command.name, text=command.text, line=command.line, options=said
+        target=REQUESTS, name=command.name, text=command.text, line=command.line, options=load
     )
 
 
-def client_only_note(sent: ParsedCommand) -> str:
-    """What is said of a program that sends requests to a server that its file does not start."""
-    words = [
+def client_only_note(load: ParsedCommand) -> str:
+    """Error message for a file that sends requests to a server but starts none."""
+    options = [
         f"--{name.replace('_', '-')} {option.single}"
-        for name, option in sent.options.items()
-        if option.single and name not in _AT_ONCE
+        for name, option in load.options.items()
+        if option.single and name not in _CONCURRENCY_TERMS
     ]
     return (
-        f"{sent.name}: line {sent.line}: sends requests to a server that it does not start: give "
-        f"the file that starts one, or a folder of both. Of the requests it says "
-        f"{' '.join(words) or 'nothing'}."
+        f"{load.name}: line {load.line}: sends requests to a server that it does not start: give "
+        f"the file that starts one, or a folder of both. Its load: "
+        f"{' '.join(options) or 'nothing'}."
     )
 
 
 def servers_with_load(
-    commands: Sequence[ParsedCommand], beside: Sequence[ParsedCommand] = ()
+    commands: Sequence[ParsedCommand], folder_load: Sequence[ParsedCommand] = ()
 ) -> Iterator[ParsedCommand]:
-    """The servers among what a file starts, in order, with the requests that are sent to them.
+    """The servers that a file starts, in order, with the requests that are sent to them.
 
-    A program that measures an engine says them itself, and what prepares them stands before it; to
-    a server they are sent later, or by a file ``beside`` it.
+    Offline benchmarks have their own load, prepared by the command before them; requests to a
+    server come later in the file, or from other files of the folder: ``folder_load``.
     """
-    is_own = [
-        one.target == REQUESTS and following.target != REQUESTS and one.line == following.line
-        for one, following in pairwise(
+    is_paired = [
+        command.target == REQUESTS
+        and following.target != REQUESTS
+        and command.line == following.line
+        for command, following in pairwise(
             (*commands, ParsedCommand(target=REQUESTS, name="", text=""))
         )
     ]
-    for at, one in enumerate(commands):
-        if one.target == REQUESTS:
+    for index, command in enumerate(commands):
+        if command.target == REQUESTS:
             continue
         clients = [
-            (other > at, client)
-            for other, client in enumerate(commands)
-            if client.target == REQUESTS and not is_own[other]
+            (client_index > index, client)
+            for client_index, client in enumerate(commands)
+            if client.target == REQUESTS and not is_paired[client_index]
         ]
         before = [client for is_later, client in clients if not is_later][::-1]
         after = [client for is_later, client in clients if is_later]
-        own = commands[at - 1 : at] if at and is_own[at - 1] else []
-        others = [*before, *after] if own else [*after, *before] or [*beside]
-        yield _with_requests(one, own, others)
+        paired = commands[index - 1 : index] if index and is_paired[index - 1] else []
+        candidates = [*before, *after] if paired else [*after, *before] or [*folder_load]
+        yield _with_requests(command, paired, candidates)
 
 
 def _with_requests(
-    command: ParsedCommand, own: Sequence[ParsedCommand], others: Sequence[ParsedCommand]
+    command: ParsedCommand, paired: Sequence[ParsedCommand], candidates: Sequence[ParsedCommand]
 ) -> ParsedCommand:
-    whole = [one for one in (*own, *others) if {*LENGTHS} <= {*one.options}]
-    said: dict[str, ParsedOption] = {}
-    for one in (*own, *(whole or others)[:1]):
-        said = {**one.options, **said}
-    limit = next((said[name] for name in _AT_ONCE if name in said and said[name].single), None)
+    complete = [client for client in (*paired, *candidates) if {*LENGTHS} <= {*client.options}]
+    load_options: dict[str, ParsedOption] = {}
+    for client in (*paired, *(complete or candidates)[:1]):
+        load_options = {**client.options, **load_options}
+    limit = next(
+        (
+            load_options[name]
+            for name in _CONCURRENCY_TERMS
+            if name in load_options and load_options[name].single
+        ),
+        None,
+    )
     options = {**command.options} if limit is None else {**command.options, ONGOING: limit}
-    load = {name: given for name, given in said.items() if limit is None or name not in _AT_ONCE}
+    load = {
+        name: option
+        for name, option in load_options.items()
+        if limit is None or name not in _CONCURRENCY_TERMS
+    }
     return replace(command, options=options, benchmark_load=load)

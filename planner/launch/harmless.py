@@ -1,7 +1,7 @@
 """Options that change neither time nor memory, with the reason: the table ``harmless.toml``.
 
-Every option that a parser accepts is read by a row of its target, or stands there, or may change
-the result in a way that is not modelled.
+Every option of a parser is read by a row of its target, is listed there, or may change the result
+in a way that is not modelled.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _DEFAULT = "it is the default"
 def harmless_reason(
     option: str, texts: Sequence[str | None], workloads: Sequence[str], default: str = ""
 ) -> str:
-    """Why an option changes neither time nor memory; empty where it may.
+    """Reason why an option changes neither time nor memory; empty if it may change them.
 
     Parameters
     ----------
     option : as the file spells it
-    texts : its values, none of a flag
-    workloads : of its tool, the option's family: ``train`` or serving
-    default : its value without the option, empty where that is not known
+    texts : its values, empty for a flag
+    workloads : workloads of its tool: ``train`` or serving
+    default : the default value, empty if unknown
 
     >>> harmless_reason("--log-level", ["info"], ["serve"])
     'logging and reports'
@@ -41,8 +41,8 @@ def harmless_reason(
     for reason, pattern, values in _table("train" if "train" in workloads else "serve"):
         if pattern.fullmatch(name) and (not values or value in values):
             return reason
-    usual = default.lower() in _OFF if value in _OFF else default.lower() == value
-    return _DEFAULT if texts and usual else ""
+    is_default = default.lower() in _OFF if value in _OFF else default.lower() == value
+    return _DEFAULT if texts and is_default else ""
 
 
 @cache
@@ -53,18 +53,20 @@ def _table(family: str) -> tuple[tuple[str, re.Pattern[str], frozenset[str]], ..
     for row in rows:
         if row.get("of", family) != family:
             continue
-        but = "".join(rf"(?!{_behind_points([name])}\Z)" for name in row.get("but", ()))
-        plain = [option for option in row["options"] if "=" not in option]
-        table.append((row["why"], re.compile(but + _behind_points(plain)), frozenset()))
+        exceptions = "".join(rf"(?!{_dotted_pattern([name])}\Z)" for name in row.get("but", ()))
+        without_values = [option for option in row["options"] if "=" not in option]
+        table.append(
+            (row["why"], re.compile(exceptions + _dotted_pattern(without_values)), frozenset())
+        )
         for option, _, values in (
             option.partition("=") for option in row["options"] if "=" in option
         ):
-            pattern = re.compile(but + _behind_points([option]))
+            pattern = re.compile(exceptions + _dotted_pattern([option]))
             table.append((row["why"], pattern, frozenset(values.split("|"))))
     return tuple(table)
 
 
-def _behind_points(patterns: Sequence[str]) -> str:
-    """A pattern of these options, also behind a point: ``logger.*`` of ``trainer.logger.level``."""
-    words = "|".join(re.escape(name).replace(r"\*", ".*") for name in patterns)
-    return rf"(?:.*\.)?(?:{words})"
+def _dotted_pattern(patterns: Sequence[str]) -> str:
+    """A pattern of these options, also after a dot: ``logger.*`` in ``trainer.logger.level``."""
+    alternatives = "|".join(re.escape(name).replace(r"\*", ".*") for name in patterns)
+    return rf"(?:.*\.)?(?:{alternatives})"

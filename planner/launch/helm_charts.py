@@ -1,4 +1,4 @@
-"""Charts of Helm, documents of Kubernetes and files of Ray Serve: what they start.
+"""Helm charts, Kubernetes documents and Ray Serve configurations as launch files.
 
 ``helm template`` renders a chart, where helm is installed; a command that installs a chart is read
 with the chart near it. Source: helm.sh/docs (helm/helm_template, version 3). Nothing is fetched: a
@@ -33,14 +33,14 @@ from planner.launch.parsed_launch import MOST_ABOVE, ParsedCommand
 
 Reader = Callable[[Path, str], Iterator[ParsedCommand]]
 """Reads the documents of a text, as of a file of this path."""
-_INSTALLS = ("install", "upgrade", "template")
+_INSTALL_COMMANDS = ("install", "upgrade", "template")
 _VALUES_OPTIONS = ("-f", "--values")
-_APPLIES, _APPLIED = ("apply", "create", "replace"), ("-f", "--filename")
+_APPLY_COMMANDS, _FILE_OPTIONS = ("apply", "create", "replace"), ("-f", "--filename")
 _SET_FILE = "--set-file"
 _SET_OPTIONS = ("--set", "--set-string", "--set-json", "--set-literal", _SET_FILE)
 _FLAGS = ("--install", "-i", "--wait", "--create-namespace", "--atomic", "--debug", "--dry-run")
-_OUTSIDE = "FROM_OUTSIDE"
-"""In place of what a command takes from its environment; reads as a place to fill in."""
+_FROM_ENVIRONMENT = "FROM_OUTSIDE"
+"""Replaces values from the environment of a command; reads as a placeholder."""
 _PAIR = re.compile(r"([\w.\[\]\\/$-]+)=((?:\\.|[^,])*)(?:,|$)")
 _CHART, _VALUES, _TEMPLATES = "Chart.yaml", "values.yaml", "templates"
 _RENDERED, _RELEASE = "rendered.yaml", "release"
@@ -53,7 +53,7 @@ RENDER_IT = (
 
 
 def chart_around(path: Path) -> Path | None:
-    """The folder of the chart that a file or a folder is, or is in; None where there is none.
+    """Folder of the Helm chart that contains a file or folder; None if there is none.
 
     For a values file, only its own folder counts: it may belong to any other chart.
     """
@@ -109,21 +109,24 @@ def render_chart(chart: Path, options: Sequence[str] = ()) -> str:
 def read_chart(
     chart: Path, read: Reader, options: Sequence[str] = ()
 ) -> list[tuple[Path, ParsedCommand]]:
-    """What a chart starts, read from the text that ``helm template`` prints.
+    """Commands of a chart, read from the output of ``helm template``.
 
-    Its options have no place in a file of the chart, so that nothing is written there.
+    Options have no positions in the chart's files, so that they are not rewritten.
     Raises `LaunchError` as `render_chart` does.
     """
     path = chart / _RENDERED
     note = f"helm rendered the chart {chart.name}; lines are those of what `helm template` prints."
     return [
-        (path, replace(one, notes=(*one.notes, note), options=without_places(one.options)))
-        for one in read(path, render_chart(chart, options))
+        (
+            path,
+            replace(command, notes=(*command.notes, note), options=without_places(command.options)),
+        )
+        for command in read(path, render_chart(chart, options))
     ]
 
 
 def without_places(options: Mapping[str, ParsedOption]) -> dict[str, ParsedOption]:
-    """Options that stand nowhere in their file as they are."""
+    """Options without their positions in the file."""
     return {
         name: replace(option, spans=(None,) * len(option.texts), full_span=None)
         for name, option in options.items()
@@ -139,61 +142,62 @@ def values_options(chart: Path, path: Path) -> tuple[str, ...]:
 def helm_install(
     path: Path, words: Sequence[Word], read: Reader
 ) -> list[tuple[Path, ParsedCommand]]:
-    """What a command of Helm installs: a chart that stands near it, or values of one that is
-    elsewhere; nothing of any other command.
+    """Commands of what ``helm install`` installs: a local chart, or the values of a remote one.
 
-    Raises LaunchError if the chart stands near it and cannot be rendered, or a values file is no
-    YAML.
+    Empty for other commands. Raises LaunchError if a local chart cannot be rendered, or a values
+    file is not YAML.
     """
     texts = [
-        "".join(_OUTSIDE if piece.unknown else piece.text for piece in word.pieces)
+        "".join(_FROM_ENVIRONMENT if piece.unknown else piece.text for piece in word.pieces)
         or (word.text or "")
         for word in words
     ]
-    if texts[:1] != ["helm"] or not {*texts[1:2]} & {*_INSTALLS}:
+    if texts[:1] != ["helm"] or not {*texts[1:2]} & {*_INSTALL_COMMANDS}:
         return []
     values_files: list[Path] = []
     settings: list[tuple[str, str]] = []
     arguments: list[str] = []
-    at = 2
-    while at < len(texts):
-        option, equals, text = texts[at].partition("=")
+    index = 2
+    while index < len(texts):
+        option, equals, text = texts[index].partition("=")
         if option in (*_VALUES_OPTIONS, *_SET_OPTIONS) and not equals:
-            at, text = at + 1, texts[at + 1] if at + 1 < len(texts) else ""
+            index, text = index + 1, texts[index + 1] if index + 1 < len(texts) else ""
         if option in _VALUES_OPTIONS:
-            values_files += filter(None, (_near(path, name) for name in text.split(",")))
+            values_files += filter(None, (_find_near(path, name) for name in text.split(",")))
         elif option in _SET_OPTIONS:
             settings.append((option, text))
         elif option.startswith("-"):
-            at += not equals and option not in _FLAGS
+            index += not equals and option not in _FLAGS
         else:
-            arguments.append(texts[at])
-        at += 1
-    charts = (_near(path, name) for name in arguments[::-1])
-    folder = next((place for place in charts if place is not None and place.is_dir()), None)
+            arguments.append(texts[index])
+        index += 1
+    charts = (_find_near(path, name) for name in arguments[::-1])
+    folder = next(
+        (chart_path for chart_path in charts if chart_path is not None and chart_path.is_dir()),
+        None,
+    )
     if folder is not None and (chart := chart_around(folder)) is not None:
         options = [word for file in values_files for word in ("--values", str(file))]
         for option, text in settings:
             options += _set_options(path, chart, option, text)
         return read_chart(chart, read, options)
     return [
-        (file, one)
+        (file, command)
         for file in values_files[-1:]
-        for one in read(file, read_files.read_text(file, LARGEST, LaunchError))
+        for command in read(file, read_files.read_text(file, LARGEST, LaunchError))
     ]
 
 
 def _set_options(path: Path, chart: Path, option: str, text: str) -> Iterator[str]:
-    """A ``--set`` of a command for ``helm template``; a number of the chart's values stays where
-    the environment sets another."""
-    if option != _SET_FILE and _OUTSIDE not in text:
+    """``--set`` options for ``helm template``; numbers from the environment are left out."""
+    if option != _SET_FILE and _FROM_ENVIRONMENT not in text:
         yield from (option, text)
         return
     for name, value in _PAIR.findall(text):
         if option == _SET_FILE:
-            if (file := _near(path, value)) is not None:
+            if (file := _find_near(path, value)) is not None:
                 yield from (option, f"{name}={file}")
-        elif _OUTSIDE not in value or not _is_number(chart, name):
+        elif _FROM_ENVIRONMENT not in value or not _is_number(chart, name):
             yield from (option, f"{name}={value}")
 
 
@@ -202,44 +206,57 @@ def _is_number(chart: Path, name: str) -> bool:
     file = chart / _VALUES
     if not file.is_file():
         return False
-    places = documents(read_files.read_text(file, LARGEST, LaunchError), file.name)
-    texts = (place.get(*name.split(".")).text or "" for place in places)
+    values_documents = documents(read_files.read_text(file, LARGEST, LaunchError), file.name)
+    texts = (document.get(*name.split(".")).text or "" for document in values_documents)
     return any(text.replace(".", "", 1).isdecimal() for text in texts)
 
 
 def kubectl_apply(
     path: Path, words: Sequence[Word], script: Script, read: Reader
 ) -> list[tuple[Path, ParsedCommand]]:
-    """What a command of Kubernetes applies: a text that the script hands it, or a file that it
-    writes or that stands near; nothing of any other command."""
+    """Commands of what ``kubectl apply`` applies: a here-document, or a written or local file.
+
+    Empty for other commands.
+    """
     texts = [word.text or "" for word in words]
-    if texts[:1] not in (["kubectl"], ["oc"]) or not {*texts[1:]} & {*_APPLIES}:
+    if texts[:1] not in (["kubectl"], ["oc"]) or not {*texts[1:]} & {*_APPLY_COMMANDS}:
         return []
-    named = [text for option, text in pairwise(texts) if option in _APPLIED]
-    named += [text.partition("=")[2] for text in texts if text.startswith("--filename=")]
-    found: list[tuple[Path, ParsedCommand]] = []
-    for name in named:
+    names = [text for option, text in pairwise(texts) if option in _FILE_OPTIONS]
+    names += [text.partition("=")[2] for text in texts if text.startswith("--filename=")]
+    commands: list[tuple[Path, ParsedCommand]] = []
+    for name in names:
         line = words[0].line
-        handed = (d for key, d in script.files.items() if key.startswith("<<") and d.line > line)
-        own = next(handed, None) if name == "-" else script.files.get(name.removeprefix("./"))
-        if own is not None:
-            text = "\n" * (own.line - 1) + own.text
-            found += [(path, replace(one, text=script.text)) for one in read(path, text)]
-        elif (file := _near(path, name)) is not None and file.is_file():
+        here_documents = (
+            document
+            for key, document in script.files.items()
+            if key.startswith("<<") and document.line > line
+        )
+        document = (
+            next(here_documents, None) if name == "-" else script.files.get(name.removeprefix("./"))
+        )
+        if document is not None:
+            text = "\n" * (document.line - 1) + document.text
+            commands += [(path, replace(command, text=script.text)) for command in read(path, text)]
+        elif (file := _find_near(path, name)) is not None and file.is_file():
             text = read_files.read_text(file, LARGEST, LaunchError)
-            found += [(file, one) for one in read(file, text)]
-    return found
+            commands += [(file, command) for command in read(file, text)]
+    return commands
 
 
-def _near(path: Path, name: str) -> Path | None:
+def _find_near(path: Path, name: str) -> Path | None:
     """A file or folder that a command names, in the folder of its file or above it."""
-    plain = name.rpartition(f"{_OUTSIDE}/")[2].strip("\"'").removeprefix("./")
-    if not plain or _OUTSIDE in plain or plain.startswith("/") or ".." in Path(plain).parts:
+    relative = name.rpartition(f"{_FROM_ENVIRONMENT}/")[2].strip("\"'").removeprefix("./")
+    if (
+        not relative
+        or _FROM_ENVIRONMENT in relative
+        or relative.startswith("/")
+        or ".." in Path(relative).parts
+    ):
         return None
     for folder in path.absolute().parents[:MOST_ABOVE]:
         with suppress(OSError):
-            if (folder / plain).exists():
-                return folder / plain
+            if (folder / relative).exists():
+                return folder / relative
     return None
 
 
@@ -257,94 +274,110 @@ def configs_of(text: str, name: str) -> Iterator[tuple[Call, str]]:
     """
     for document in documents(text, name):
         if document.get("kind").text == _SERVICE:
-            yield from _of_service(document.get("spec"), text, name)
+            yield from _service_configs(document.get("spec"), text, name)
         else:
-            yield from _of_applications(document)
+            yield from _application_configs(document)
             if document.get("model_loading_config").is_mapping:
-                yield _config(document), ""
+                yield _config_call(document), ""
 
 
-def _of_applications(document: YamlValue) -> Iterator[tuple[Call, str]]:
+def _application_configs(document: YamlValue) -> Iterator[tuple[Call, str]]:
     for application in document.get("applications").entries():
         arguments = application.get("args")
-        for place in (*arguments.get("llm_configs").entries(), arguments.get("llm_config")):
-            if place.is_mapping:
-                yield _config(place), ""
+        for config_value in (*arguments.get("llm_configs").entries(), arguments.get("llm_config")):
+            if config_value.is_mapping:
+                yield _config_call(config_value), ""
         for key in _POOLS:
             if arguments.get(key).is_mapping:
-                yield _config(arguments.get(key)), key.removesuffix("_config")
-        if (own := _serve_application(application)) is not None:
-            yield own, ""
+                yield _config_call(arguments.get(key)), key.removesuffix("_config")
+        if (config := _application_config(application)) is not None:
+            yield config, ""
 
 
-def _serve_application(application: YamlValue) -> Call | None:
-    """vLLM in an application of its own, as in ray-operator/config/samples/vllm of KubeRay 1.3.
+def _application_config(application: YamlValue) -> Call | None:
+    """vLLM in a custom Ray Serve application; None for other applications.
 
-    Its options are arguments, or variables of the environment.
+    As in ray-operator/config/samples/vllm of KubeRay 1.3. Options are arguments, or variables of
+    the environment.
     """
     arguments, variables = application.get("args"), application.get("runtime_env", "env_vars")
-    given = {key.replace("-", "_"): _of_key(below) for key, below in arguments.items()}
-    known = OptionTable.load("vllm").options & {f"--{key.replace('_', '-')}" for key in given}
-    kwargs = given if {"--model"} < known else {}
+    arguments_by_name = {
+        key.replace("-", "_"): _plain_value(child) for key, child in arguments.items()
+    }
+    vllm_options = OptionTable.load("vllm").options & {
+        f"--{key.replace('_', '-')}" for key in arguments_by_name
+    }
+    kwargs = arguments_by_name if {"--model"} < vllm_options else {}
     for name, option in option_aliases("ray serve").items():
         if (text := variables.get(name).text) is not None:
             kwargs = {**kwargs, option: int(text) if text.isdigit() else text}
     if "model" not in kwargs:
         return None
-    deployed = next(iter(application.get("deployments").entries()), YamlValue.nothing(application))
+    deployment = next(
+        iter(application.get("deployments").entries()), YamlValue.nothing(application)
+    )
     config = {"model_source": kwargs.pop("model"), "engine_kwargs": kwargs}
     return replace(
-        _config(application), keywords={**config, "deployment_config": _of_key(deployed)}
+        _config_call(application),
+        keywords={**config, "deployment_config": _plain_value(deployment)},
     )
 
 
-def _of_service(spec: YamlValue, text: str, name: str) -> Iterator[tuple[Call, str]]:
+def _service_configs(spec: YamlValue, text: str, name: str) -> Iterator[tuple[Call, str]]:
     """The text within the manifest, on the GPUs of its groups of workers."""
     inner = spec.get("serveConfigV2").node
     if inner is None:
         return
-    within = inner.text
+    inner_text = inner.text
     if text[inner.start : inner.start + 1] == "|":  # its lines are those of the file
         start = text.find("\n", inner.start, inner.end) + 1
-        within = "\n" * text.count("\n", 0, start) + text[start : inner.end]
+        inner_text = "\n" * text.count("\n", 0, start) + text[start : inner.end]
     groups = spec.get("rayClusterConfig", "workerGroupSpecs").entries()
-    gpus, kind = 0, None
+    gpus, gpu_type = 0, None
     for group in groups:
-        kind = kind or gpu_of_nodes(group.get("template", "spec"))
-        each = [gpu_limit(one) for one in group.get("template", "spec", "containers").entries()]
-        of_pod = sum(int(one.single or 0) for one in each if one and (one.single or "").isdigit())
+        gpu_type = gpu_type or gpu_of_nodes(group.get("template", "spec"))
+        limits = [
+            gpu_limit(container)
+            for container in group.get("template", "spec", "containers").entries()
+        ]
+        gpus_per_pod = sum(
+            int(container.single or 0)
+            for container in limits
+            if container and (container.single or "").isdigit()
+        )
         counts = [group.get(key).text or "1" for key in ("numOfHosts", "replicas", "maxReplicas")]
-        hosts, *pods = (int(one) if one.isdigit() else 1 for one in counts)
-        gpus += of_pod * hosts * max(pods)
-    for document in documents(within, name):
-        for config, pool in _of_applications(document):
+        hosts, *pods = (int(count) if count.isdigit() else 1 for count in counts)
+        gpus += gpus_per_pod * hosts * max(pods)
+    for document in documents(inner_text, name):
+        for config, pool in _application_configs(document):
             kwargs = config.keywords.get("engine_kwargs")
             sizes = [kwargs.get(split) for split in _SPLITS] if isinstance(kwargs, dict) else []
-            takes = prod(size for size in sizes if isinstance(size, int))
-            if 0 < gpus < takes:
+            gpus_per_replica = prod(size for size in sizes if isinstance(size, int))
+            if 0 < gpus < gpus_per_replica:
                 raise LaunchError(
-                    f"{name}:{config.line}: a replica takes {takes} GPUs, and the groups of "
+                    f"{name}:{config.line}: a replica takes {gpus_per_replica} GPUs, and the "
+                    "groups of "
                     f"workers have {gpus} at most: change one of them."
                 )
-            own = {"accelerator_type": kind} if kind else {}
-            yield replace(config, keywords={**own, **config.keywords}), pool
+            accelerator = {"accelerator_type": gpu_type} if gpu_type else {}
+            yield replace(config, keywords={**accelerator, **config.keywords}), pool
 
 
-def _config(place: YamlValue) -> Call:
+def _config_call(value: YamlValue) -> Call:
     return Call(
         name=CONFIG,
-        line=place.line,
-        keywords={key: _of_key(below) for key, below in place.items()},
-        lines={key: below.line for key, below in place.items()},
+        line=value.line,
+        keywords={key: _plain_value(child) for key, child in value.items()},
+        lines={key: child.line for key, child in value.items()},
     )
 
 
-def _of_key(place: YamlValue) -> Value:
-    """What a program would have in place of it."""
-    if place.is_mapping:
-        return {key: _of_key(below) for key, below in place.items()}
-    if place.node is not None and place.node.kind == "list":
-        return [_of_key(below) for below in place.entries()]
-    if place.node is not None and place.node.unknown:
-        return UnknownValue(why=place.node.unknown)
-    return None if place.node is None else place.node.value
+def _plain_value(value: YamlValue) -> Value:
+    """A YAML value as a Python value."""
+    if value.is_mapping:
+        return {key: _plain_value(child) for key, child in value.items()}
+    if value.node is not None and value.node.kind == "list":
+        return [_plain_value(child) for child in value.entries()]
+    if value.node is not None and value.node.unknown:
+        return UnknownValue(why=value.node.unknown)
+    return None if value.node is None else value.node.value

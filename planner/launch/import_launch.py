@@ -1,7 +1,7 @@
-"""A user's launch file as a question: what it says, what is assumed, what must be asked for.
+"""A user's launch file as settings of a plan, with assumptions and missing terms.
 
-Several things that a file starts are one launch where they are copies, nodes of a server, or its
-two kinds of workers.
+Several commands of a file are one launch if they are copies, nodes of one server, or its prefill
+and decode workers.
 """
 
 from __future__ import annotations
@@ -43,32 +43,32 @@ from planner.specs.spec_paths import SpecKind, aliased
 from planner.workloads.build_request import OptionNamer, make_request
 from planner.workloads.registry import workload_of
 
-_NEEDED = terms_about("required")
-_OF_GPUS = ("gpu", "cluster")
+_REQUIRED_TERMS = terms_about("required")
+_GPU_TERMS = ("gpu", "cluster")
 _FOLDERS = ("/", "./", "../", "~", "$")
-_TO_FILL_IN = re.compile(
+_PLACEHOLDER = re.compile(
     r"<.*>|[A-Z]+(_[A-Z]+)+|(?i:(.*/)?path/to/.*|your[-_ ].*)|\S.* https?://.*"
 )
-"""Words that stand for the user's own."""
+"""Placeholders that the user must replace."""
 SPLITS = terms_about("parallel_degree", "train")
 MODEL_SPLITS = terms_about("model_parallel", "train")
 """Degrees that split one copy of the model."""
-_MOST_LIKELY = 3
-# What files of planner may leave to the user, or to the checkpoint.
-_OF_PLANS = ("model", *_OF_GPUS)
+_MAX_CANDIDATES = 3
+# Terms that launch files of planner may leave to the user, or to the checkpoint.
+_PLAN_TERMS = ("model", *_GPU_TERMS)
 _FORMATS = ("quantization", "expert_quantization")
-_OF_NUMBERS = ("num_gpus", "request_rate")
-# What a copy of the whole service has again.
-_OF_COPIES = ("num_gpus", *REPLICAS)
+_COUNT_TERMS = ("num_gpus", "request_rate")
+# Counts that multiply with the copies of the whole service.
+_COPIED_COUNTS = ("num_gpus", *REPLICAS)
 
 
 @record(kw_only=True)
 class ImportedLaunch:
     """One launch of a user's file.
 
-    ``values`` are questions and parameters by name as the file answers them; ``lines`` say what
-    became of each of its options; ``notes`` what else is worth knowing; ``version`` that of the
-    tool, where the file names one. ``assumed`` says of values that nothing tells why these.
+    ``values`` are answers and parameters by name, as the file sets them; ``lines`` have the status
+    of each of its options; ``notes`` are shown to the user; ``version`` is that of the tool, if the
+    file names one. ``assumed`` has the reasons for assumed values, by term.
     """
 
     path: Path
@@ -82,10 +82,10 @@ class ImportedLaunch:
     defaults: Mapping[str, str] = field(default_factory=dict)
     assumed: Mapping[str, str] = field(default_factory=dict)
 
-    def completed(self, values: Mapping[str, object], why: Mapping[str, str]) -> ImportedLaunch:
-        """The launch with ``values`` of what it leaves open, and ``why`` these by term.
+    def completed(self, values: Mapping[str, object], reasons: Mapping[str, str]) -> ImportedLaunch:
+        """The launch with ``values`` for missing terms, and their ``reasons`` by term.
 
-        What else is open is left to the defaults of a plan.
+        Other missing terms take the defaults of a plan.
         """
         return replace(
             self,
@@ -93,30 +93,30 @@ class ImportedLaunch:
             defaults={
                 name: default for name, default in self.defaults.items() if name not in values
             },
-            assumed={**self.assumed, **why},
+            assumed={**self.assumed, **reasons},
             answers=replace(self.answers, missing=()),
         )
 
     def of_other_model(self) -> ImportedLaunch:
-        """The launch of a model that the file does not tell, whose checkpoint has its own types."""
+        """The launch for another model: without the weight formats of the file's checkpoint."""
         return self.without_defaults({*_FORMATS})
 
     def without_defaults(self, names: Collection[str]) -> ImportedLaunch:
-        """The launch without what its tool does where nobody gives these, as somebody does."""
-        gone = {*names} & {*self.defaults}
-        kept = [
-            {name: value for name, value in table.items() if name not in gone}
+        """The launch without its tool's defaults of terms that the user sets."""
+        dropped = {*names} & {*self.defaults}
+        remaining = [
+            {name: value for name, value in table.items() if name not in dropped}
             for table in (self.values, self.defaults)
         ]
-        return replace(self, values=kept[0], defaults=kept[1])
+        return replace(self, values=remaining[0], defaults=remaining[1])
 
     @property
     def workload(self) -> str:
-        """What the file starts."""
+        """Workload that the file starts."""
         return self.answers.workload
 
     def has_model(self, specs: Path | None) -> bool:
-        """Whether its model can be had."""
+        """Whether its model can be loaded."""
         try:
             Catalogue(specs).load_model(str(self.values.get("model", "")))
         except (PlannerError, OSError, ValueError):
@@ -124,100 +124,115 @@ class ImportedLaunch:
         return True
 
     def of(self, status: Status) -> list[Line]:
-        """The options of which this became."""
+        """Lines of the options with a status."""
         return [line for line in self.lines if line.status is status]
 
     @property
     def not_modelled(self) -> list[str]:
-        """Options that may change the result in a way that planner does not model."""
+        """Options that may change the result, which planner does not model."""
         return [line.option for line in self.of(Status.NOT_MODELLED)]
 
     def request(
         self, answers: Mapping[str, object], specs: Path | None, option_name: OptionNamer = str
     ) -> Request:
-        """The question; ``answers`` are answers that the user gives beside the file.
+        """The request of the file; ``answers`` are the user's, in addition to the file.
 
-        Raises LaunchError if a value is neither in the file nor among these; the message names all.
-        Raises SpecError or SearchSpaceError if a value of the file is none that planner reads.
+        Raises LaunchError if required values are in neither; the message names all of them.
+        Raises SpecError or SearchSpaceError if planner cannot read a value of the file.
         """
         self.require(self.lacking(answers), option_name)
         settings: dict[str, object] = {}
         questions: dict[str, object] = {}
         parameters = terms_of(self.workload, "parameter", "pool")
-        values = self._following({**self.values, **answers}, self.values)
+        values = self._scale_batch({**self.values, **answers}, self.values)
         for name, value in values.items():
             if name in answers:
                 continue
-            is_setting = name in parameters and not glossary()[name].is_asked
-            (settings if is_setting else questions)[name] = value
+            is_parameter = name in parameters and not glossary()[name].is_asked
+            (settings if is_parameter else questions)[name] = value
         lengths = () if self.workload == "train" else LENGTHS
-        beside = {name: answers[name] for name in (*_NEEDED, *lengths) if name in answers}
+        needed_answers = {
+            name: answers[name] for name in (*_REQUIRED_TERMS, *lengths) if name in answers
+        }
         table = {"workload": self.workload, "settings": settings, "specs": specs}
         try:
-            request = make_request({**table, **questions, **beside}, option_name=option_name)
+            request = make_request(
+                {**table, **questions, **needed_answers}, option_name=option_name
+            )
         except PlannerError as error:
             raise type(error)(f"{self.path}: {error}") from error
         return PlanRequest(**vars(request))
 
     def lacking(self, answers: Mapping[str, object]) -> tuple[str, ...]:
-        """What is neither in the file nor among these answers, by term."""
-        known = {*self.values, *answers}
-        enough = {"gpu": _OF_GPUS, "num_gpus": _OF_NUMBERS}
-        needed = [name for name in _NEEDED if not known & {name, *enough.get(name, ())}]
-        open_terms = [name for name in self.answers.missing if name not in known]
+        """Required terms that neither the file nor these answers specify."""
+        specified = {*self.values, *answers}
+        alternatives = {"gpu": _GPU_TERMS, "num_gpus": _COUNT_TERMS}
+        needed = [
+            name for name in _REQUIRED_TERMS if not specified & {name, *alternatives.get(name, ())}
+        ]
+        open_terms = [name for name in self.answers.missing if name not in specified]
         return tuple(dict.fromkeys([*needed, *open_terms]))
 
-    def _following(
-        self, known: Mapping[str, object], of_file: Mapping[str, object]
+    def _scale_batch(
+        self, all_values: Mapping[str, object], of_file: Mapping[str, object]
     ) -> dict[str, object]:
-        """The values of a file, a batch that nobody gives after the micro-batch that is known."""
-        values = _effective(known, of_file)
+        """The values of a file; a default batch is scaled with the user's micro-batch."""
+        values = _drop_ineffective(all_values, of_file)
         micro, batch = "micro_batch_size", "global_batch_size"
-        own, given = parse_count(self.values.get(micro)), parse_count(known.get(micro))
-        if batch in self.defaults and own and given:
-            values[batch] = parse_count(values[batch]) * given // own
+        file_micro, user_micro = (
+            parse_count(self.values.get(micro)),
+            parse_count(all_values.get(micro)),
+        )
+        if batch in self.defaults and file_micro and user_micro:
+            values[batch] = parse_count(values[batch]) * user_micro // file_micro
         return values
 
-    def require_known(self, asked: Collection[str], option_name: OptionNamer) -> None:
-        """Refuse a file that leaves to others what decides the result.
+    def require_known(self, user_terms: Collection[str], option_name: OptionNamer) -> None:
+        """Refuse a file without values that decide the result and have no default.
 
-        Raises LaunchError with the reason, and the terms that the user must give.
+        Raises LaunchError with the reason, and the terms that the user must specify.
         """
         missing = {
-            name: why
-            for name, why in self.answers.required.items()
-            if not {name, glossary()[name].short} & {*asked}
+            name: reason
+            for name, reason in self.answers.required.items()
+            if not {name, glossary()[name].short} & {*user_terms}
         }
         if missing:
             reasons = "; ".join(dict.fromkeys(missing.values()))
             names = ", ".join(map(option_name, missing))
-            raise LaunchError(f"{self.path}: {reasons}: give {names} with --from.")
+            raise LaunchError(f"{self.path}: {reasons}. Set {names} together with --from.")
 
     def require(
-        self, lacking: Collection[str], option_name: OptionNamer, likely: Sequence[str] = ()
+        self, missing: Collection[str], option_name: OptionNamer, candidates: Sequence[str] = ()
     ) -> None:
-        """Ask for terms that neither the file nor the user tells; ``likely`` are answers.
+        """Refuse a launch with missing terms; ``candidates`` are possible values.
 
-        Raises LaunchError with what the file says of them, where there is one.
+        Raises LaunchError with the terms, and the lines of the file about them.
         """
-        if not lacking:
+        if not missing:
             return
-        whole = {name: glossary()[name].description for name in lacking}
-        words = ", ".join(
-            f"{re.split('[,;:]', text)[0]} ({option_name(name)})" for name, text in whole.items()
+        descriptions = {name: glossary()[name].description for name in missing}
+        labels = ", ".join(
+            f"{re.split('[,;:]', text)[0]} ({option_name(name)})"
+            for name, text in descriptions.items()
         )
         reasons = "".join(f"\n  {line}" for line in self.of(Status.OPEN))
-        named = f" Its text names {', '.join(likely[:_MOST_LIKELY])}." if likely else ""
+        suggestions = (
+            f" Its text names {', '.join(candidates[:_MAX_CANDIDATES])}." if candidates else ""
+        )
         raise LaunchError(
-            f"{self.path} does not give {words}: give it with --from.{named}{reasons}"
+            f"{self.path} does not specify {labels}. Set it together with "
+            f"--from.{suggestions}{reasons}"
         )
 
 
-def _effective(all_values: Mapping[str, object], of_file: Mapping[str, object]) -> dict[str, Any]:
-    """The values of a file without what does nothing on these GPUs.
+def _drop_ineffective(
+    all_values: Mapping[str, object], of_file: Mapping[str, object]
+) -> dict[str, Any]:
+    """The values of a file without settings that have no effect on these GPUs.
 
-    Frameworks take a distributed optimizer of one rank and sequence parallelism of one GPU, and
-    do as if they were not there.
+    Frameworks accept a distributed optimizer on one rank and sequence parallelism on one GPU, and
+    ignore them.
     """
     values = dict(of_file)
     sizes = {name: parse_count(all_values.get(name, 1)) for name in MODEL_SPLITS}
@@ -231,10 +246,10 @@ def _effective(all_values: Mapping[str, object], of_file: Mapping[str, object]) 
 
 
 def parse_count(value: object) -> int:
-    """A whole number as the file or the user gives it; 0 where it is none, or several."""
-    (text, *more) = value if isinstance(value, list | tuple) else [value]
+    """The whole number of a value of the file or the user; 0 if it is none, or several."""
+    (text, *extra) = value if isinstance(value, list | tuple) else [value]
     try:
-        return 0 if more else int(str(text).replace("_", "").replace(",", ""))
+        return 0 if extra else int(str(text).replace("_", "").replace(",", ""))
     except ValueError:
         return 0
 
@@ -242,78 +257,80 @@ def parse_count(value: object) -> int:
 def import_launch(
     path: Path, target: LaunchTarget, command: ParsedCommand, specs: Path | None = None
 ) -> ImportedLaunch:
-    """What a command or document of a user means.
+    """Settings of a plan from a command or document of a user.
 
     Raises LaunchError if its options contradict each other.
-    Raises SpecError if the model that its sizes describe is none.
+    Raises SpecError if its sizes describe no valid model.
     """
     reading = target.reading(command)
     require_counts(reading)
     answers = target.answers(reading)
     values = {name: value for name, value in answers.values.items() if value is not None}
-    notes = [*command.notes, *answers.notes, *_repeated(target, command)]
+    notes = [*command.notes, *answers.notes, *_repeated_option_notes(target, command)]
     catalogue = Catalogue(specs)
     if "model" not in values and answers.shape is not None:
-        model, told = _model(
+        model, note = _model_of_shape(
             answers.shape, catalogue, path, _count_of(values.get("sequence_length")) or 0
         )
         values |= {} if model is None else {"model": model}
-        notes.append(told)
-    asks = terms_of(answers.workload, "question")
+        notes.append(note)
+    questions = terms_of(answers.workload, "question")
     load = command.benchmark_load.values()
     values |= {
-        name: one.single
-        for name, one in command.benchmark_load.items()
-        if name in asks and one.single
+        name: option.single
+        for name, option in command.benchmark_load.items()
+        if name in questions and option.single
     }
-    # The requests of a benchmark are as long as it says.
-    constant = [one for one in LENGTHS if one in command.benchmark_load and one in values]
-    values |= {one.replace("_tokens", "_variation"): 0.0 for one in constant}
-    if senders := [one.line for one in load if one.single]:
-        notes.append(f"The load is taken from line {max(senders)}.")
-    if open_load := ", ".join(one.option for one in load if one.single is None):
-        notes.append(f"Not known from the file about the load: {open_load}.")
-    kind = workload_of(answers.workload).profile_kind
-    if kind not in values and target.profiles:
-        values[kind] = target.profiles[0]
-    placed = _placed(command, catalogue)
-    values |= {name: v for name, v in placed.items() if name not in values}
+    # Requests of a benchmark have a fixed length.
+    fixed_lengths = [name for name in LENGTHS if name in command.benchmark_load and name in values]
+    values |= {name.replace("_tokens", "_variation"): 0.0 for name in fixed_lengths}
+    if load_lines := [option.line for option in load if option.single]:
+        notes.append(f"The load is read from line {max(load_lines)}.")
+    if unknown_load := ", ".join(option.option for option in load if option.single is None):
+        notes.append(f"Not known from the file about the load: {unknown_load}.")
+    profile_kind = workload_of(answers.workload).profile_kind
+    if profile_kind not in values and target.profiles:
+        values[profile_kind] = target.profiles[0]
+    hardware = _launcher_hardware(command, catalogue)
+    values |= {name: v for name, v in hardware.items() if name not in values}
     version = version_of(target.name, command)
     is_planned_for = version is not None and version.number in target.version.split()
     if version is not None:
-        values[kind], told = _profile(version, target, values, catalogue)
+        values[profile_kind], note = _engine_profile(version, target, values, catalogue)
         values["engine_version"] = version.number
-        notes += filter(None, [told])
-    open_names = [name for name in _OF_PLANS if name not in values]
+        notes += filter(None, [note])
+    open_names = [name for name in _PLAN_TERMS if name not in values]
     formats = [name for name in _FORMATS if name in answers.defaults or name not in values]
-    beside, told_beside = settings_of_plan_file(path, [*open_names, *formats])
-    notes += told_beside
-    values |= beside
+    plan_values, plan_notes = settings_of_plan_file(path, [*open_names, *formats])
+    notes += plan_notes
+    values |= plan_values
     notes += _name_model(values, answers, specs)
-    values |= _whole_recomputation(values, catalogue)
-    values = _with_experts(values, catalogue)
-    notes += _unpredicted(values, catalogue)
+    values |= _full_recomputation(values, catalogue)
+    values = _expert_adapter_values(values, catalogue)
+    notes += _unsupported_split_notes(values, catalogue)
     lines = lines_of(target, reading, answers)
     if answers.workload == "train":
         require_known_training(target, command, lines)
-    # A model that an option leaves open is one that the file tells otherwise.
-    untold = [
-        name for name in _unknown_terms(target, reading) if name != "model" or name not in values
+    # An option without a readable model does not matter if the file names the model elsewhere.
+    unreadable = [
+        name for name in _unreadable_terms(target, reading) if name != "model" or name not in values
     ]
-    values = {name: value for name, value in values.items() if name not in untold}
+    values = {name: value for name, value in values.items() if name not in unreadable}
     copies = _count(command.resources.copies) or 1  # of the whole service
-    of_one = {name: _count_of(values.get(name)) for name in _OF_COPIES}
-    values |= {name: number * copies for name, number in of_one.items() if number}
+    counts = {name: _count_of(values.get(name)) for name in _COPIED_COUNTS}
+    values |= {name: number * copies for name, number in counts.items() if number}
     return ImportedLaunch(
         path=path,
         target=target,
         command=command,
         version="" if version is None or is_planned_for else version.number,
-        answers=replace(answers, missing=(*answers.missing, *untold)),
+        answers=replace(answers, missing=(*answers.missing, *unreadable)),
         values=values,
         lines=lines,
         notes=tuple(notes),
-        defaults={name: why for name, why in answers.defaults.items() if name not in beside},
+        defaults={
+            name: reason for name, reason in answers.defaults.items() if name not in plan_values
+        },
     )
 
 
@@ -321,120 +338,124 @@ _DIGITS = len(str(LARGEST))
 
 
 def require_counts(reading: OptionReader) -> None:
-    """Refuse counts that none can be; below zero tools have words such as "as many as there are".
+    """Refuse counts out of range; negative numbers are special values of tools.
 
-    Raises LaunchError with the option that gives it.
+    Raises LaunchError with the option that sets it.
     """
     for name, meaning in reading.meanings.items():
         term, text = glossary().get(name), (meaning.value or "").replace("_", "")
         if term is None or term.type != "count" or not text.isdecimal():
             continue
         if len(text) > _DIGITS or not int(term.least or 0) <= int(text) <= LARGEST:
-            said = " ".join(meaning.options) or name
+            option_names = " ".join(meaning.options) or name
             raise LaunchError(
-                f"{reading.place}: {said} {format_input(meaning.value)} is not a "
+                f"{reading.place}: {option_names} {format_input(meaning.value)} is not a "
                 f"number from {term.least or 0} to {LARGEST:,}: change it."
             )
 
 
-def _profile(
+def _engine_profile(
     version: StatedVersion, target: LaunchTarget, values: Mapping[str, object], catalogue: Catalogue
 ) -> tuple[str, str]:
-    """The engine profile of a version that was read, and what is said of it.
+    """The engine profile of a version in the file, and a note about it.
 
-    Files for the release that is planned for are predicted as its plans are.
+    Files for the target's own release use the profile of its plans.
     """
-    usual = str(values["engine"])
+    default = str(values["engine"])
     if version.number in target.version.split():
-        # By its own name a profile stays, whatever the release.
-        return catalogue.load_engine(usual).spec.name, version.unmeasured
+        # The profile keeps its name, whatever the release.
+        return catalogue.load_engine(default).spec.name, version.unmeasured
     gpu = values.get("gpu")
     vendor = None if gpu is None else catalogue.load_gpu(str(gpu)).spec.vendor
-    read_at = f"Version read: {version.number} ({version.place})"
+    heading = f"Version read: {version.number} ({version.place})"
     profile = version.profile(catalogue, vendor)
     if profile is None and has_profiles(version.tool, catalogue):
-        told = f"{read_at}: it has no profile, {usual} is used."
+        note = f"{heading}: it has no profile, {default} is used."
     else:
-        told = f"{read_at}: profile {profile or usual}."
-    return profile or usual, " ".join(filter(None, (told, version.unmeasured)))
+        note = f"{heading}: profile {profile or default}."
+    return profile or default, " ".join(filter(None, (note, version.unmeasured)))
 
 
-def _repeated(target: LaunchTarget, command: ParsedCommand) -> list[str]:
-    """What is said of options of the plan that are given twice."""
+def _repeated_option_notes(target: LaunchTarget, command: ParsedCommand) -> list[str]:
+    """Notes of options that are set twice with different values."""
     return [
-        f"{given.option} is given in line {given.line} and again in line "
-        f"{command.options[given.option].line}, which is used."
-        for given in command.repeated
-        if given.option in target.table.options
-        and given.texts != command.options[given.option].texts
+        f"{option.option} is set in line {option.line} and again in line "
+        f"{command.options[option.option].line}, which is used."
+        for option in command.repeated
+        if option.option in target.table.options
+        and option.texts != command.options[option.option].texts
     ]
 
 
-_USUAL_VOCABULARY = 128_256
+_DEFAULT_VOCABULARY = 128_256
 
 
-def _model(
+def _model_of_shape(
     shape: Mapping[str, object], catalogue: Catalogue, path: Path, tokens: int
 ) -> tuple[str | None, str]:
-    """The model of a shape, None where it lacks a size, and what is said of it."""
+    """The model with these sizes and a note; None if it lacks a size."""
     model = find_model(shape, catalogue, path.name, tokens)
     if model is not None:
-        stems = catalogue.names(SpecKind.MODELS)  # what some are called is no name to ask for
-        stem = next((stem for stem in stems if catalogue.load_model(stem).name == model.name), None)
-        is_asked = stem is None or aliased(SpecKind.MODELS, model.name) is not None
-        return model.name if is_asked else stem, f"Its sizes are those of {model.name}."
+        file_names = catalogue.names(SpecKind.MODELS)
+        file_name = next(
+            (name for name in file_names if catalogue.load_model(name).name == model.name), None
+        )
+        uses_spec_name = file_name is None or aliased(SpecKind.MODELS, model.name) is not None
+        return model.name if uses_spec_name else file_name, f"Its sizes are those of {model.name}."
     assumed = ""
     if shape.get("vocab_size") is None:
-        shape = {**shape, "vocab_size": _USUAL_VOCABULARY}
+        shape = {**shape, "vocab_size": _DEFAULT_VOCABULARY}
         assumed = (
             " The vocabulary is the tokenizer's, which the file does not give: "
-            f"{_USUAL_VOCABULARY:,}, that of Llama 3, is assumed; only embedding and logits depend "
-            "on it."
+            f"{_DEFAULT_VOCABULARY:,}, that of Llama 3, is assumed. Only embedding and logits "
+            "depend on it."
         )
-    written = write_model(shape, path.name)
-    kept = f"No model that planner knows has its sizes: they are kept in {written}."
-    return str(written), kept + assumed
+    saved_path = write_model(shape, path.name)
+    note = f"No model that planner knows has its sizes: they are kept in {saved_path}."
+    return str(saved_path), note + assumed
 
 
-def _unpredicted(values: Mapping[str, object], catalogue: Catalogue) -> list[str]:
-    """Splits of a training that planner's profile of the framework does not have."""
+def _unsupported_split_notes(values: Mapping[str, object], catalogue: Catalogue) -> list[str]:
+    """Notes of parallel degrees that planner's profile of the framework does not have."""
     name = values.get("framework")
     splits = [split for split in SPLITS if (_count_of(values.get(split)) or 1) > 1]
     if name is None or not splits:
         return []
     profile = catalogue.load_framework(str(name)).spec
     takes_turns = bool(values.get("layer_split")) and profile.layer_split
-    has = (*profile.sharded_parallel, *(["pipeline_parallel"] if takes_turns else ()))
-    lacking = [split for split in splits if not getattr(profile, split) and split not in has]
-    if not lacking:
+    supported = (*profile.sharded_parallel, *(["pipeline_parallel"] if takes_turns else ()))
+    unsupported = [
+        split for split in splits if not getattr(profile, split) and split not in supported
+    ]
+    if not unsupported:
         return []
-    words = " and ".join(lacking)
+    label = " and ".join(unsupported)
     return [
-        f"The prediction of {profile.name} has no {words}, which the file has and may run with: "
-        "--framework names one that does."
+        f"planner's profile of {profile.name} has no {label}, which the file sets. It may run with "
+        "that; --framework can name a framework that has it."
     ]
 
 
 def _name_model(
     values: dict[str, object], answers: LaunchSettings, specs: Path | None
 ) -> list[str]:
-    """Put the model that a name stands for in its place, and say what was made of it."""
+    """Replace the name in ``values`` by the model that it means; returns notes about it."""
     notes = []
-    named = str(values.get("model", ""))  # of /path/to/Qwen3-8B the end is a model all the same
-    if _TO_FILL_IN.fullmatch(named) and checkpoint_of(named, specs).model is None:
+    name = str(values.get("model", ""))  # /path/to/Qwen3-8B names a model
+    if _PLACEHOLDER.fullmatch(name) and checkpoint_of(name, specs).model is None:
         notes.append(f"{values.pop('model')} is a placeholder.")
-    checkpoint = _checkpoint(values.get("model"), specs)
+    checkpoint = _parse_checkpoint(values.get("model"), specs)
     if checkpoint is None:
         return notes
     if checkpoint.model is not None and "model" in answers.values:
         notes.append(f"{values['model']} is read as {checkpoint.model}, by its name.")
         values["model"] = checkpoint.model
-    elif (near := _resembled(str(values["model"]), specs)) and "model" in answers.values:
+    elif (similar := _similar_model(str(values["model"]), specs)) and "model" in answers.values:
         notes.append(
-            f"{values['model']} is taken as {near}, whose family and size its name has: pass the "
-            "path of its config.json if its sizes are others."
+            f"{values['model']} is assumed to have the sizes of {similar}, by its name. Pass the "
+            "path of its config.json if they differ."
         )
-        values["model"] = near
+        values["model"] = similar
     elif str(values["model"]).startswith(_FOLDERS):
         notes.append(f"Unknown model {values.pop('model')}.")
     if checkpoint.quantization and "quantization" in answers.defaults:
@@ -442,23 +463,23 @@ def _name_model(
     return notes
 
 
-def _checkpoint(name: object, specs: Path | None) -> CheckpointName | None:
-    """What the name of a checkpoint tells; None of a model that is known by it."""
+def _parse_checkpoint(name: object, specs: Path | None) -> CheckpointName | None:
+    """Model and format in the name of a checkpoint; None if the name is a known model's."""
     if name is None or os.path.exists(str(name)) or aliased(SpecKind.MODELS, str(name), specs):
         return None
-    told = checkpoint_of(str(name), specs)
-    return None if told.model == str(name) else told
+    checkpoint = checkpoint_of(str(name), specs)
+    return None if checkpoint.model == str(name) else checkpoint
 
 
-def _resembled(name: str, specs: Path | None) -> str | None:
-    """The shipped model that a repository was trained from, by its name, if nothing tells more."""
+def _similar_model(name: str, specs: Path | None) -> str | None:
+    """The shipped base model of a repository, by its name; None if its config is cached."""
     from planner.specs.hugging_face import cached_config, is_repository
 
     return None if is_repository(name) and cached_config(name) else nearest_model(name, specs)
 
 
-def _whole_recomputation(values: Mapping[str, object], catalogue: Catalogue) -> dict[str, object]:
-    """No number of layers where it is all of a stage: that is full recomputation."""
+def _full_recomputation(values: Mapping[str, object], catalogue: Catalogue) -> dict[str, object]:
+    """Full recomputation (0 layers) in place of a number that covers a whole stage."""
     number = _count_of(values.get("recompute_num_layers"))
     if not number or values.get("model") is None:
         return {}
@@ -467,10 +488,10 @@ def _whole_recomputation(values: Mapping[str, object], catalogue: Catalogue) -> 
     return {"recompute_num_layers": 0} if number * stages >= layers else {}
 
 
-def _with_experts(values: dict[str, object], catalogue: Catalogue) -> dict[str, Any]:
-    """Without adapters on routed experts of a model that has none, or fuses them as gpt-oss does.
+def _expert_adapter_values(values: dict[str, object], catalogue: Catalogue) -> dict[str, Any]:
+    """Values without adapters on routed experts if the model has none, or fuses them.
 
-    Its experts are no linear layers in any version, so that names of such layers miss them.
+    The experts of gpt-oss are no linear layers in any version: names of layers do not match them.
     """
     model = str(values.get("model", ""))
     if "expert_adapters" not in values:
@@ -480,36 +501,44 @@ def _with_experts(values: dict[str, object], catalogue: Catalogue) -> dict[str, 
     return {name: value for name, value in values.items() if name != "expert_adapters"}
 
 
-# What is open where a parameter of an engine's own is.
-_BEHIND = {"stage_gpus": "tensor_parallel"}
+# Missing term in place of a parameter that only an engine has.
+_OPEN_INSTEAD = {"stage_gpus": "tensor_parallel"}
 
 
-def _unknown_terms(target: LaunchTarget, reading: OptionReader) -> list[str]:
-    """Terms of options that are there with values that text alone does not tell."""
-    given = reading.command.options
-    untold = {name for name, one in given.items() if one.unknown or None in one.texts}
-    own = dict.fromkeys(
+def _unreadable_terms(target: LaunchTarget, reading: OptionReader) -> list[str]:
+    """Terms of options with values that the text does not show."""
+    options = reading.command.options
+    unknown_options = {
+        name for name, option in options.items() if option.unknown or None in option.texts
+    }
+    parameters = dict.fromkeys(
         row.parameter
         for row in target.table.rows
-        if row.option in untold
+        if row.option in unknown_options
         and row.role in (OptionRole.IS, OptionRole.READS)
         and row.parameter not in reading.meanings
     )
     return [
-        *dict.fromkeys(_BEHIND.get(name, name) for name in own if name in {*_BEHIND, *glossary()})
+        *dict.fromkeys(
+            _OPEN_INSTEAD.get(name, name)
+            for name in parameters
+            if name in {*_OPEN_INSTEAD, *glossary()}
+        )
     ]
 
 
-def _placed(command: ParsedCommand, catalogue: Catalogue) -> dict[str, object]:
-    """The GPUs that the launcher or the scheduler is asked for."""
-    world = command.resources
+def _launcher_hardware(command: ParsedCommand, catalogue: Catalogue) -> dict[str, object]:
+    """The GPUs that the launcher or scheduler requests."""
+    resources = command.resources
     values: dict[str, object] = {}
-    nodes, each, total = map(_count, (world.num_nodes, world.gpus_per_node, world.num_gpus))
+    num_nodes, per_node, total = map(
+        _count, (resources.num_nodes, resources.gpus_per_node, resources.num_gpus)
+    )
     if total is not None:
         values["num_gpus"] = total
-    elif nodes is not None and each is not None:
-        values["num_gpus"] = nodes * each
-    if world.gpu is not None and (name := parse_gpu_name(world.gpu, catalogue.folder)):
+    elif num_nodes is not None and per_node is not None:
+        values["num_gpus"] = num_nodes * per_node
+    if resources.gpu is not None and (name := parse_gpu_name(resources.gpu, catalogue.folder)):
         values["gpu"] = name
     return values
 
@@ -531,71 +560,79 @@ def _parse_count(texts: tuple[str | None, ...]) -> int | None:
 
 
 _NODE_RANK = "--node-rank"
-_OF_POOLS = "prefill_"
+_PREFILL_PREFIX = "prefill_"
 
 
-def unique_launches(found: Sequence[ImportedLaunch]) -> list[tuple[ImportedLaunch, int]]:
-    """Those that mean different things, each with how many mean it: one for each node, copies."""
-    kept: list[tuple[ImportedLaunch, int]] = []
-    for one in found:
-        same = next(
+def unique_launches(launches: Sequence[ImportedLaunch]) -> list[tuple[ImportedLaunch, int]]:
+    """Different launches with the number of their copies; later nodes of a server are merged."""
+    unique: list[tuple[ImportedLaunch, int]] = []
+    for launch in launches:
+        same_index = next(
             (
-                at
-                for at, (other, _) in enumerate(kept)
-                if one.target is other.target
-                and one.values == other.values
-                and one.command.deployment == other.command.deployment
+                index
+                for index, (other, _) in enumerate(unique)
+                if launch.target is other.target
+                and launch.values == other.values
+                and launch.command.deployment == other.command.deployment
             ),
             None,
         )
-        if same is None:
-            kept.append((one, 1))
+        if same_index is None:
+            unique.append((launch, 1))
             continue
-        rank = one.command.options.get(_NODE_RANK)
+        rank = launch.command.options.get(_NODE_RANK)
         if rank is None or rank.texts in (("0",), (None,)):
-            kept[same] = (kept[same][0], kept[same][1] + 1)
-        # else it is of a later node of a server that another command leads
-    return kept
+            unique[same_index] = (unique[same_index][0], unique[same_index][1] + 1)
+        # else it is a later node of a server: the command of the first node counts
+    return unique
 
 
-def merge_pools(found: Sequence[tuple[ImportedLaunch, int]]) -> list[ImportedLaunch]:
-    """Prefill and decode workers of one deployment as one launch.
+def merge_pools(launches: Sequence[tuple[ImportedLaunch, int]]) -> list[ImportedLaunch]:
+    """Launches with prefill and decode workers of a deployment merged into one.
 
-    Where a file has workers for several models, or several deployments of one, a kind of prefill
-    workers goes with the decode workers of its model that stand at the same place among these.
+    With several models, or several deployments of one, the n-th prefill workers of a model are
+    paired with its n-th decode workers.
     """
     pools: dict[object, tuple[list[int], list[int]]] = {}
-    for at, (one, _) in enumerate(found):
-        kinds = [name in one.values for name in REPLICAS]
+    for index, (launch, _) in enumerate(launches):
+        kinds = [name in launch.values for name in REPLICAS]
         if kinds.count(True) == 1:
-            pools.setdefault(one.values.get("model"), ([], []))[kinds.index(True)].append(at)
+            pools.setdefault(launch.values.get("model"), ([], []))[kinds.index(True)].append(index)
     pairs = [
-        both
+        pair
         for decode, prefill in pools.values()
         if len(decode) == len(prefill)
-        for both in zip(prefill, decode, strict=True)
+        for pair in zip(prefill, decode, strict=True)
     ]
-    several = [pair_pools(found[first], found[second]) for first, second in pairs]
-    done = {at for both in pairs for at in both}
-    return [*several, *(one for at, (one, _) in enumerate(found) if at not in done)]
+    paired = [
+        pair_pools(launches[prefill_index], launches[decode_index])
+        for prefill_index, decode_index in pairs
+    ]
+    in_pairs = {index for pair in pairs for index in pair}
+    return [
+        *paired,
+        *(launch for index, (launch, _) in enumerate(launches) if index not in in_pairs),
+    ]
 
 
 def pair_pools(
     prefill: tuple[ImportedLaunch, int], decode: tuple[ImportedLaunch, int]
 ) -> ImportedLaunch:
-    """One deployment of both kinds of workers, each so many times."""
+    """One disaggregated deployment of prefill and decode workers, each with its copies."""
     (first, num_first), (second, num_second) = prefill, decode
-    own = {name: v for name, v in first.values.items() if name.startswith(_OF_POOLS)}
-    values = {**second.values, **own, "mode": "disaggregated"}
+    prefill_values = {
+        name: v for name, v in first.values.items() if name.startswith(_PREFILL_PREFIX)
+    }
+    values = {**second.values, **prefill_values, "mode": "disaggregated"}
     values["prefill_replicas"] = num_first * int(first.values["prefill_replicas"])
     values["replicas"] = num_second * int(second.values["replicas"])
-    each = [int(one.values.get("num_gpus") or 0) for one in (first, second)]
-    if all(each):
-        values["num_gpus"] = num_first * each[0] + num_second * each[1]
-    every = dict.fromkeys((*first.lines, *second.lines))
+    pool_gpus = [int(launch.values.get("num_gpus") or 0) for launch in (first, second)]
+    if all(pool_gpus):
+        values["num_gpus"] = num_first * pool_gpus[0] + num_second * pool_gpus[1]
+    all_lines = dict.fromkeys((*first.lines, *second.lines))
     return replace(
         second,
         values=values,
-        lines=tuple(sorted(every, key=lambda line: (line.line, line.option))),
+        lines=tuple(sorted(all_lines, key=lambda line: (line.line, line.option))),
         notes=tuple(dict.fromkeys((*first.notes, *second.notes))),
     )

@@ -1,4 +1,4 @@
-"""A model as others say it: in flat words of options and back, as ``config.json``, by names."""
+"""Model sizes in the words of options and of ``config.json``, and models by their names."""
 
 from __future__ import annotations
 
@@ -29,49 +29,52 @@ Config = dict[str, Any]
 
 
 def shape_of(model: ModelSpec) -> dict[str, Any]:
-    """Sizes by the words of ``config.json``; those that a model lacks are None.
+    """Sizes of a model by the names of ``config.json``; None if it has none.
 
-    Of windowed layers every ``window_skip``-th sees all tokens.
-    ``num_dense_layers`` come before those with experts; ``norm_bias`` is that of LayerNorm.
-    ``qk_nope_head_dim`` and ``qk_rope_head_dim`` are those of latent attention alone.
+    Every ``window_skip``-th layer attends to all tokens, the others to a window.
+    ``num_dense_layers`` come before those with experts; ``norm_bias`` is the bias of LayerNorm.
+    ``qk_nope_head_dim`` and ``qk_rope_head_dim`` are of latent attention only.
     Raises LaunchError if its layers differ in more than dense layers before those with experts.
     """
-    model, skip = _one_window(model)
-    dense, main = _groups(model)
+    model, skip = _merge_windows(model)
+    dense, main = _dense_and_main(model)
     attention, forward = main.attention, main.feed_forward
     is_compressed = attention is not None and attention.kind is AttentionKind.COMPRESSED
     has_state = attention is not None and (attention.has_state or main.state is not None)
     if attention is None or forward is None or has_state or is_compressed:
         raise LaunchError(f"{model.name}: its layers differ, only a checkpoint can describe them.")
     is_latent = attention.kind is AttentionKind.LATENT
-    plain = dense.feed_forward if dense and dense.feed_forward else forward
-    latent = dict.fromkeys(("qk_nope_head_dim", *_LATENT))
+    dense_feed_forward = dense.feed_forward if dense and dense.feed_forward else forward
+    latent = dict.fromkeys(("qk_nope_head_dim", *_MLA_SIZES))
     if is_latent:
-        latent |= {**_of(attention, _LATENT), "q_lora_rank": attention.q_lora_rank or None}
+        latent |= {
+            **_fields_of(attention, _MLA_SIZES),
+            "q_lora_rank": attention.q_lora_rank or None,
+        }
         latent["qk_nope_head_dim"] = attention.head_dim - attention.qk_rope_head_dim
     return {
         "num_hidden_layers": model.num_hidden_layers - model.mtp_num_layers,
-        **_of(model, _OF_MODEL),
+        **_fields_of(model, _MODEL_FIELDS),
         "position_embedding": str(model.position_embedding),
-        **_of(attention, ("num_attention_heads", "num_key_value_heads", "sliding_window")),
+        **_fields_of(attention, ("num_attention_heads", "num_key_value_heads", "sliding_window")),
         "head_dim": None if is_latent else attention.head_dim,
-        **_of(attention, _ATTENTION_FLAGS),
+        **_fields_of(attention, _ATTENTION_FLAGS),
         "window_skip": skip,
         "norm_bias": main.norm_bias,
-        "intermediate_size": plain.intermediate_size or None,
+        "intermediate_size": dense_feed_forward.intermediate_size or None,
         "gated": forward.gated,
         "mlp_bias": forward.bias,
-        **{name: size or None for name, size in _of(forward, _EXPERT_SIZES).items()},
-        **_of(forward, _EXPERT_FLAGS),
+        **{name: size or None for name, size in _fields_of(forward, _EXPERT_SIZES).items()},
+        **_fields_of(forward, _EXPERT_FLAGS),
         "num_dense_layers": dense.num_hidden_layers if dense else 0,
         **latent,
     }
 
 
-# Words of a shape that its specs have, too.
-_OF_MODEL = ("hidden_size", "vocab_size", "tie_word_embeddings", "max_position_embeddings")
+# Names that a shape and its spec have in common.
+_MODEL_FIELDS = ("hidden_size", "vocab_size", "tie_word_embeddings", "max_position_embeddings")
 _ATTENTION_FLAGS = ("qkv_bias", "output_bias", "qk_norm", "sinks", "attn_output_gate")
-_LATENT = ("q_lora_rank", "kv_lora_rank", "qk_rope_head_dim", "v_head_dim")
+_MLA_SIZES = ("q_lora_rank", "kv_lora_rank", "qk_rope_head_dim", "v_head_dim")
 _EXPERT_SIZES = (
     *("num_experts", "num_experts_per_tok", "moe_intermediate_size"),
     *("shared_intermediate_size", "moe_latent_size"),
@@ -79,62 +82,66 @@ _EXPERT_SIZES = (
 _EXPERT_FLAGS = ("shared_expert_gate", "router_bias")
 
 
-def _of(spec: object, names: Sequence[str]) -> dict[str, object]:
+def _fields_of(spec: object, names: Sequence[str]) -> dict[str, object]:
     return {name: getattr(spec, name) for name in names}
 
 
 def with_sizes(name: str, changed: Mapping[str, object]) -> dict[str, Any] | None:
-    """Sizes of a known model with those that a file changes; None where none differs.
+    """Sizes of a known model with the changes of a file; None without changes.
 
     Parameters
     ----------
     changed : mapping
-        By the word of `shape_of`; None for those that the file leaves as they are.
+        By the names of `shape_of`; None: unchanged.
 
     Raises `LaunchError` or `SpecError`: the model is not known, or its layers differ.
     """
-    given = {word: size for word, size in changed.items() if size is not None}
-    if not given:
+    changed_sizes = {word: size for word, size in changed.items() if size is not None}
+    if not changed_sizes:
         load_model(name)
         return None
-    known = shape_of(load_model(name))
-    return None if given.items() <= known.items() else {**known, **given}
+    sizes = shape_of(load_model(name))
+    return None if changed_sizes.items() <= sizes.items() else {**sizes, **changed_sizes}
 
 
-def _one_window(model: ModelSpec) -> tuple[ModelSpec, int | None]:
-    """The model with one window in all layers, and which of them see all tokens: every n-th."""
+def _merge_windows(model: ModelSpec) -> tuple[ModelSpec, int | None]:
+    """The model with one window in all layers, and the period of layers without window."""
     if len(model.layer_groups) != 2:
         return model, None
-    near, far = model.layer_groups
+    windowed, unwindowed = model.layer_groups
     layers = model.num_hidden_layers
-    every = layers // far.num_hidden_layers
-    if near.attention is None or far.attention is None or model.mtp_num_layers:
+    period = layers // unwindowed.num_hidden_layers
+    if windowed.attention is None or unwindowed.attention is None or model.mtp_num_layers:
         return model, None
-    if near.attention.kind is AttentionKind.COMPRESSED:
+    if windowed.attention.kind is AttentionKind.COMPRESSED:
         return model, None
-    alike = far.attention == replace(near.attention, sliding_window=None)
-    if not alike or near.attention.sliding_window is None or near.feed_forward != far.feed_forward:
+    has_same_attention = unwindowed.attention == replace(windowed.attention, sliding_window=None)
+    if (
+        not has_same_attention
+        or windowed.attention.sliding_window is None
+        or windowed.feed_forward != unwindowed.feed_forward
+    ):
         return model, None
-    if layers // every != far.num_hidden_layers:
+    if layers // period != unwindowed.num_hidden_layers:
         return model, None
-    return replace(model, layer_groups=(replace(near, num_hidden_layers=layers),)), every
+    return replace(model, layer_groups=(replace(windowed, num_hidden_layers=layers),)), period
 
 
-def _groups(model: ModelSpec) -> tuple[LayerGroup | None, LayerGroup]:
-    """The dense layers in front, if others follow, and those others."""
-    first, *rest = model.layer_groups
-    kinds = [first, *(group for group in rest if group.feed_forward != first.feed_forward)]
-    if len(kinds) > 2 or any(group.mixers != first.mixers for group in rest):
+def _dense_and_main(model: ModelSpec) -> tuple[LayerGroup | None, LayerGroup]:
+    """The leading dense layers, if layers with experts follow, and the main layers."""
+    first, *others = model.layer_groups
+    distinct = [first, *(group for group in others if group.feed_forward != first.feed_forward)]
+    if len(distinct) > 2 or any(group.mixers != first.mixers for group in others):
         raise LaunchError(f"{model.name}: its layers differ, only a checkpoint can describe them.")
-    if len(kinds) == 1:
+    if len(distinct) == 1:
         return None, first
     if first.num_experts:
         raise LaunchError(f"{model.name}: dense layers after those with experts are not described.")
-    return first, kinds[1]
+    return first, distinct[1]
 
 
 def model_of(shape: Mapping[str, Any], name: str, source: str) -> ModelSpec:
-    """The model of such words; the inverse of `shape_of`.
+    """The model with these sizes; the inverse of `shape_of`.
 
     Raises SpecError if the options make no model.
     """
@@ -142,7 +149,7 @@ def model_of(shape: Mapping[str, Any], name: str, source: str) -> ModelSpec:
     experts = int(shape.get("num_experts") or 0)
     layers = int(shape["num_hidden_layers"])
     dense = layers if not experts else int(shape.get("num_dense_layers") or 0)
-    later = int(shape.get("mtp_num_layers") or 0)
+    mtp_layers = int(shape.get("mtp_num_layers") or 0)
     groups: list[dict[str, Any]] = [
         {
             "num_hidden_layers": number,
@@ -155,7 +162,7 @@ def model_of(shape: Mapping[str, Any], name: str, source: str) -> ModelSpec:
     ]
     skip = int(shape.get("window_skip") or 0)
     if skip > 1 and len(groups) == 1 and shape.get("sliding_window"):
-        groups = _two_windows(groups[0], layers // skip)
+        groups = _split_windows(groups[0], layers // skip)
     table = {
         "name": name,
         "source": source,
@@ -166,19 +173,19 @@ def model_of(shape: Mapping[str, Any], name: str, source: str) -> ModelSpec:
         "position_embedding": PositionEmbedding(shape.get("position_embedding") or "rotary"),
         "max_position_embeddings": shape.get("max_position_embeddings"),
         "final_norm_bias": bool(shape.get("norm_bias")),
-        "num_nextn_predict_layers": later,
+        "num_nextn_predict_layers": mtp_layers,
     }
     return check_spec(ModelSpec, table, where=source)
 
 
-def _two_windows(group: dict[str, Any], full: int) -> list[dict[str, Any]]:
-    """Layers of which so many see all tokens."""
-    far = {**group["attention"], "sliding_window": None}
-    each = {**group, "placement": Placement.INTERLEAVED}
+def _split_windows(group: dict[str, Any], full: int) -> list[dict[str, Any]]:
+    """Groups of windowed layers and of ``full`` layers without window."""
+    unwindowed_attention = {**group["attention"], "sliding_window": None}
+    common = {**group, "placement": Placement.INTERLEAVED}
     number = group["num_hidden_layers"] - full
     return [
-        {**each, "num_hidden_layers": number},
-        {**each, "num_hidden_layers": full, "attention": far},
+        {**common, "num_hidden_layers": number},
+        {**common, "num_hidden_layers": full, "attention": unwindowed_attention},
     ]
 
 
@@ -193,18 +200,18 @@ def _attention(shape: Mapping[str, Any]) -> dict[str, Any]:
     if not shape.get("kv_lora_rank"):
         size = int(shape.get("head_dim") or int(shape["hidden_size"]) // max(heads, 1))
         return {**common, "head_dim": size}
-    latent = {name: int(shape.get(name) or 0) for name in _LATENT}
+    latent = {name: int(shape.get(name) or 0) for name in _MLA_SIZES}
     size = int(shape["qk_nope_head_dim"]) + latent["qk_rope_head_dim"]
     return {**common, **latent, "kind": AttentionKind.LATENT, "head_dim": size}
 
 
 def _feed_forward(shape: Mapping[str, Any], has_experts: bool) -> dict[str, Any]:
-    words = {"gated": bool(shape.get("gated", True)), "bias": bool(shape.get("mlp_bias"))}
+    common = {"gated": bool(shape.get("gated", True)), "bias": bool(shape.get("mlp_bias"))}
     width = shape.get("intermediate_size") or 0
     if not has_experts:
-        return {**words, "intermediate_size": int(width)}
+        return {**common, "intermediate_size": int(width)}
     return {
-        **words,
+        **common,
         **{name: int(shape.get(name) or 0) for name in _EXPERT_SIZES},
         "num_experts_per_tok": int(shape.get("num_experts_per_tok") or 2),
         "moe_intermediate_size": int(shape.get("moe_intermediate_size") or width),
@@ -212,35 +219,34 @@ def _feed_forward(shape: Mapping[str, Any], has_experts: bool) -> dict[str, Any]
     }
 
 
-# Options of frameworks leave these open, or say them of a tokenizer.
-_UNSAID = ("vocab_size", "max_position_embeddings", "tie_word_embeddings")
+# Options of frameworks do not have these, or take them from the tokenizer.
+_OPTIONAL_SIZES = ("vocab_size", "max_position_embeddings", "tie_word_embeddings")
 
 
 def find_model(
     shape: Mapping[str, object], catalogue: Catalogue, option_name: str, tokens: int = 0
 ) -> ModelSpec | None:
-    """The shipped model, or one of an own folder, of this shape; what it leaves open may be any.
+    """The known model with these sizes; unspecified sizes match any.
 
-    ``option_name`` names where the shape stands; it has room for sequences of ``tokens``. Of
-    several
-    that which ties its embeddings as said, then that of the nearest vocabulary, Llama's where none
-    is said, then of the shortest name.
+    ``option_name`` is the source of the sizes for messages. The model must have positions for
+    ``tokens``. Of several, the same tying of embeddings comes first, then the nearest vocabulary
+    (default: Llama's), then the shortest name.
     """
-    open_words = [name for name in _UNSAID if shape.get(name) is None]
-    wanted = model_of({"vocab_size": 32_000, **_without_none(shape)}, option_name, option_name)
-    open_tie = "tie_word_embeddings" in open_words
-    same = [
+    open_sizes = [name for name in _OPTIONAL_SIZES if shape.get(name) is None]
+    shape_model = model_of({"vocab_size": 32_000, **_without_none(shape)}, option_name, option_name)
+    open_tie = "tie_word_embeddings" in open_sizes
+    matching = [
         model
         for name in catalogue.names(SpecKind.MODELS)
-        if _same_layers(model := catalogue.load_model(name), wanted, open_words)
+        if _same_layers(model := catalogue.load_model(name), shape_model, open_sizes)
         and (model.max_position_embeddings or tokens) >= tokens
     ]
     return min(
-        same,
+        matching,
         key=lambda model: (
-            (model.max_position_embeddings or 0) < (wanted.max_position_embeddings or 0),
-            not open_tie and model.tie_word_embeddings != wanted.tie_word_embeddings,
-            abs(wanted.vocab_size - model.vocab_size),
+            (model.max_position_embeddings or 0) < (shape_model.max_position_embeddings or 0),
+            not open_tie and model.tie_word_embeddings != shape_model.tie_word_embeddings,
+            abs(shape_model.vocab_size - model.vocab_size),
             len(model.name),
             model.name,
         ),
@@ -252,25 +258,25 @@ def _without_none(shape: Mapping[str, object]) -> dict[str, Any]:
     return {name: value for name, value in shape.items() if value is not None}
 
 
-def _same_layers(model: ModelSpec, wanted: ModelSpec, open_words: list[str]) -> bool:
-    """Whether two models have the same layers, and embeddings as far as they are said."""
-    if model.hidden_size != wanted.hidden_size:
+def _same_layers(model: ModelSpec, other: ModelSpec, open_sizes: list[str]) -> bool:
+    """Whether two models have the same layers, and the same embeddings unless unspecified."""
+    if model.hidden_size != other.hidden_size:
         return False
-    if model.num_hidden_layers != wanted.num_hidden_layers:
+    if model.num_hidden_layers != other.num_hidden_layers:
         return False
-    if "vocab_size" not in open_words and not (
-        model.vocab_size <= wanted.vocab_size < model.vocab_size + 1024
+    if "vocab_size" not in open_sizes and not (
+        model.vocab_size <= other.vocab_size < model.vocab_size + 1024
     ):
         return False
-    return _layers(model) == _layers(wanted)
+    return _comparable_layers(model) == _comparable_layers(other)
 
 
-def _layers(model: ModelSpec) -> list[Any]:
-    """The layers in what decides time and memory; who wrote them spells the rest differently."""
+def _comparable_layers(model: ModelSpec) -> list[Any]:
+    """The layers without details that configurations spell differently: biases and gates."""
     return [
         (
             group.num_hidden_layers,
-            None if group.attention is None else _same_attention(group.attention),
+            None if group.attention is None else _comparable_attention(group.attention),
             group.state,
             None
             if group.feed_forward is None
@@ -282,21 +288,25 @@ def _layers(model: ModelSpec) -> list[Any]:
     ]
 
 
-def _same_attention(attention: Any) -> Any:
+def _comparable_attention(attention: Any) -> Any:
     if attention.kind is AttentionKind.COMPRESSED:
         return attention
     latent = attention.kind is AttentionKind.LATENT
-    words = {"sliding_window": None, "qk_norm": False, "qkv_bias": False, "output_bias": False}
-    plain = replace(attention, **words, qk_norm_per_head=False, sinks=False)
-    return replace(plain, num_key_value_heads=attention.num_attention_heads) if latent else plain
+    details = {"sliding_window": None, "qk_norm": False, "qkv_bias": False, "output_bias": False}
+    normalized = replace(attention, **details, qk_norm_per_head=False, sinks=False)
+    return (
+        replace(normalized, num_key_value_heads=attention.num_attention_heads)
+        if latent
+        else normalized
+    )
 
 
 def write_model(shape: Mapping[str, Any], option_name: str) -> Path:
-    """A model file of this shape among the user's cached files; equal shapes share one.
+    """Write a model file of these sizes to the user's cache; equal sizes share a file.
 
     Raises SpecError if the shape makes no model.
     """
-    text = _toml(model_of(_without_none(shape), f"model of {option_name}", option_name))
+    text = _to_toml(model_of(_without_none(shape), f"model of {option_name}", option_name))
     folder = Path(cache_file("models"))
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.toml"
@@ -306,8 +316,8 @@ def write_model(shape: Mapping[str, Any], option_name: str) -> Path:
     return path
 
 
-def _toml(model: ModelSpec) -> str:
-    """A model as TOML; what is as by default is left out."""
+def _to_toml(model: ModelSpec) -> str:
+    """A model as TOML, without default values."""
     table = _table(model)
     groups = table.pop("layer_groups")
     lines = [f"{name} = {json.dumps(value)}" for name, value in table.items()]
@@ -322,88 +332,87 @@ def _toml(model: ModelSpec) -> str:
 
 
 def _table(spec: Any) -> dict[str, Any]:
-    """The fields of a spec that are not as by default, and those of the specs inside it."""
+    """Fields of a spec that differ from their defaults, with those of nested specs."""
     values = {field.name: (getattr(spec, field.name), field.default) for field in fields(spec)}
     return {
-        name: _to_toml_value(value) for name, (value, usual) in values.items() if value != usual
+        name: _to_toml_value(value) for name, (value, default) in values.items() if value != default
     }
 
 
 def _to_toml_value(value: object) -> Any:
     if is_dataclass(value):
         return _table(value)
-    return [_to_toml_value(one) for one in value] if isinstance(value, tuple) else value
+    return [_to_toml_value(entry) for entry in value] if isinstance(value, tuple) else value
 
 
 _EXPERT_GROUPS = 8
 
 
 def config_json(model: ModelSpec) -> Config | None:
-    """The ``config.json`` of a model of a family that Transformers has; None for others.
+    """The ``config.json`` of a model; None if no family of Transformers has its shape.
 
-    It has what fixes the shape, and no numbers that no spec of ours knows, such as the base of
-    rotary embeddings: Transformers' defaults stand there. Modules of multi-token prediction that
-    are trained beside the layers are not among its layers.
+    Numbers that specs do not have, such as the base of rotary embeddings, take the defaults of
+    Transformers. Trained modules of multi-token prediction do not count as layers.
     """
-    whole = without_modules(model)
-    for family, config in _candidates(whole):
-        words: Config = {
-            "hidden_size": whole.hidden_size,
-            "vocab_size": whole.vocab_size,
-            "num_hidden_layers": whole.num_hidden_layers,
-            "tie_word_embeddings": whole.tie_word_embeddings,
+    main_model = without_modules(model)
+    for family, config in _family_configs(main_model):
+        sizes: Config = {
+            "hidden_size": main_model.hidden_size,
+            "vocab_size": main_model.vocab_size,
+            "num_hidden_layers": main_model.num_hidden_layers,
+            "tie_word_embeddings": main_model.tie_word_embeddings,
         }
-        if whole.max_position_embeddings:
-            words["max_position_embeddings"] = whole.max_position_embeddings
-        named = {
+        if main_model.max_position_embeddings:
+            sizes["max_position_embeddings"] = main_model.max_position_embeddings
+        full_config = {
             "architectures": [family["architecture"]],
             "model_type": family["family"],
-            **words,
+            **sizes,
             **config,
             **require_table(parse_json(family["fixed"], family["family"]), family["family"]),
         }
-        if _reads_back(named, whole):
-            return named
+        if _is_read_back(full_config, main_model):
+            return full_config
     return None
 
 
 def family_of(model: ModelSpec) -> str | None:
-    """The ``model_type`` of a model's shape; None where Transformers' families have none."""
+    """The ``model_type`` of a model; None if no family of Transformers has its shape."""
     config = config_json(model)
     return None if config is None else str(config["model_type"])
 
 
 def without_modules(model: ModelSpec) -> ModelSpec:
-    """The model without the layers of modules of multi-token prediction that are trained."""
+    """The model without its trained modules of multi-token prediction."""
     if not model.mtp_num_layers:
         return model
-    *others, last = model.layer_groups
+    *leading, last = model.layer_groups
     fewer = replace(last, num_hidden_layers=last.num_hidden_layers - model.mtp_num_layers)
-    return replace(model, layer_groups=(*others, fewer), mtp_num_layers=0)
+    return replace(model, layer_groups=(*leading, fewer), mtp_num_layers=0)
 
 
-def _reads_back(config: Config, model: ModelSpec) -> bool:
-    faults: list[str] = []
-    table = FAMILIES[config["model_type"]](ConfigReader(config, faults))
-    if faults:
+def _is_read_back(config: Config, model: ModelSpec) -> bool:
+    errors: list[str] = []
+    table = FAMILIES[config["model_type"]](ConfigReader(config, errors))
+    if errors:
         return False
     try:
         read = check_spec(ModelSpec, {**table, "name": model.name, "source": "it"}, where="it")
     except SpecError:
         return False
-    same = (
+    names = (
         *("hidden_size", "vocab_size", "layer_groups", "tie_word_embeddings", "position_embedding"),
         *("position_embedding_offset", "embedding_norm", "final_norm_bias", "logits_bias"),
         "num_nextn_predict_layers",
     )
-    return _of(read, same) == _of(model, same)
+    return _fields_of(read, names) == _fields_of(model, names)
 
 
-def _candidates(model: ModelSpec) -> Iterator[tuple[Mapping[str, str], Config]]:
-    """The families that a model may be of, each with its keys.
+def _family_configs(model: ModelSpec) -> Iterator[tuple[Mapping[str, str], Config]]:
+    """Possible families of a model, each with its keys and values of ``config.json``.
 
-    A row of ``models/config_json.csv`` has the keys of a family in order, each with the size that
-    it is where that is called otherwise, and what its code needs although no size says it.
+    A row of ``models/config_json.csv`` has the keys of a family in order, each with our name of
+    the size if that differs, and further keys that its code needs.
     """
     first, last = model.layer_groups[0], model.layer_groups[-1]
     attention, forward = last.attention, last.feed_forward
@@ -418,13 +427,13 @@ def _candidates(model: ModelSpec) -> Iterator[tuple[Mapping[str, str], Config]]:
     }
     is_latent = attention.kind is AttentionKind.LATENT
     if is_latent:
-        one = forward.moe_intermediate_size or 1
+        expert_width = forward.moe_intermediate_size or 1
         grouped = forward.num_experts % _EXPERT_GROUPS == 0
         sizes |= {
             "q_lora_rank": attention.q_lora_rank or None,
             "qk_nope_head_dim": attention.head_dim - attention.qk_rope_head_dim,
-            "expert_width": one,
-            "n_shared_experts": forward.shared_intermediate_size // one,
+            "expert_width": expert_width,
+            "n_shared_experts": forward.shared_intermediate_size // expert_width,
             "n_group": _EXPERT_GROUPS if grouped else 1,
             "topk_group": _EXPERT_GROUPS // 2 if grouped else 1,
             "num_nextn_predict_layers": model.num_nextn_predict_layers,
@@ -435,32 +444,32 @@ def _candidates(model: ModelSpec) -> Iterator[tuple[Mapping[str, str], Config]]:
     for family in shipped_rows("models/config_json.csv"):
         if is_latent == (family["family"] == "deepseek_v3"):
             pairs = (key.partition("=") for key in family["keys"].split())
-            config = {key: sizes[word or key] for key, _, word in pairs}
+            config = {key: sizes[size_name or key] for key, _, size_name in pairs}
             if family["family"].startswith("qwen") and forward.shared_intermediate_size:
                 config["shared_expert_intermediate_size"] = forward.shared_intermediate_size
             yield family, config
 
 
-_LONGEST = 200
-_MOST_WORDS = 12
+_MAX_LENGTH = 200
+_MAX_WORDS = 12
 _NUMBER = re.compile(r"\d")
 _NUMBERED = re.compile(r"^([a-z]+)-?(\d)(\d)?(?=[_-]|$)")
 _MILLIONS = re.compile(r"(?<![\d.])([1-9])00m\b")
-_KINDS = ("_pretrain", "_sft", "_peft", "_finetune", "_lora")
+_RUN_SUFFIXES = ("_pretrain", "_sft", "_peft", "_finetune", "_lora")
 
 
 @cache
 def model_named(text: str) -> str | None:
-    """The model that planner knows by such a name: ``llama31_405b``, ``llama3.1_405B.yaml``.
+    """The known model that a name means: ``llama31_405b``, ``llama3.1_405B.yaml``.
 
     >>> model_named("llama31_405b"), model_named("qwen3_30b_a3b_pretrain_16gpu_h100_bf16_config")
     ('llama-3.1-405b', 'qwen3-30b-a3b')
     >>> model_named("qwen3_600m_sft_yarn_128k_config")
     'qwen3-0.6b'
     """
-    if len(text) > _LONGEST:
+    if len(text) > _MAX_LENGTH:
         return None
-    for name in _spelled(text):
+    for name in _spellings(text):
         try:
             Catalogue(None).load_model(name)
         except (PlannerError, OSError):
@@ -470,12 +479,12 @@ def model_named(text: str) -> str | None:
 
 
 def model_within(text: str) -> str | None:
-    """The model whose name the most words of a longer one are.
+    """The model in a longer name: the longest run of its words that names one.
 
     >>> model_within("grpo-deepseek-v3-64n8g.yaml"), model_within("my-training-of-3")
     ('deepseek-v3', None)
     """
-    words = re.split(r"[-_]+", text[:_LONGEST].lower())[:_MOST_WORDS]
+    words = re.split(r"[-_]+", text[:_MAX_LENGTH].lower())[:_MAX_WORDS]
     for size in range(len(words), 1, -1):
         for start in range(len(words) - size + 1):
             run = words[start : start + size]
@@ -484,19 +493,19 @@ def model_within(text: str) -> str | None:
     return None
 
 
-def _spelled(text: str) -> Iterator[str]:
+def _spellings(text: str) -> Iterator[str]:
     yield text
-    plain = text.lower().removesuffix(".yaml").removesuffix(".yml").rpartition("/")[2]
-    for kind in _KINDS:
-        plain = plain.partition(kind)[0]
-    plain = plain.replace("_", "-")
-    yield plain
-    plain = _MILLIONS.sub(r"0.\1b", plain)
-    yield plain
-    yield re.sub(r"^([a-z]+)(\d)", r"\1-\2", plain)
-    match = _NUMBERED.match(plain)
+    spelling = text.lower().removesuffix(".yaml").removesuffix(".yml").rpartition("/")[2]
+    for suffix in _RUN_SUFFIXES:
+        spelling = spelling.partition(suffix)[0]
+    spelling = spelling.replace("_", "-")
+    yield spelling
+    spelling = _MILLIONS.sub(r"0.\1b", spelling)
+    yield spelling
+    yield re.sub(r"^([a-z]+)(\d)", r"\1-\2", spelling)
+    match = _NUMBERED.match(spelling)
     if match is not None:
-        rest = plain[match.end() :]
+        rest = spelling[match.end() :]
         number = match[2] + (f".{match[3]}" if match[3] else "")
         yield f"{match[1]}-{number}{rest}"
         yield f"{match[1]}{number}{rest}"

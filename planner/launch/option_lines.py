@@ -1,4 +1,4 @@
-"""The options of a launch file, each with what was made of it."""
+"""The options of a launch file, each with its status and meaning."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from planner.launch.target import LaunchTarget
 
 
 class Status(StrEnum):
-    """How far an option was understood."""
+    """How planner understood an option."""
 
     UNDERSTOOD = "understood"
-    OPEN = "cannot be told"
+    OPEN = "value not readable"
     NOT_MODELLED = "may change the result: not modelled"
     IGNORED = "no effect"
     UNKNOWN = "not understood: may change the result"
@@ -28,7 +28,7 @@ class Status(StrEnum):
 
 @record(kw_only=True)
 class Line:
-    """One option: where it stands, what it says, and what was made of it."""
+    """One option: line, text, status and meaning."""
 
     line: int
     option: str
@@ -37,31 +37,33 @@ class Line:
     meaning: str
 
     def __str__(self) -> str:
-        words = f"{self.option} {self.text}".strip()
-        return f"line {self.line}: {words}: {self.meaning or self.status}"
+        setting = f"{self.option} {self.text}".strip()
+        return f"line {self.line}: {setting}: {self.meaning or self.status}"
 
 
 def lines_of(
     target: LaunchTarget, reading: OptionReader, answers: LaunchSettings
 ) -> tuple[Line, ...]:
     """All options of a command or document, in the order of the file."""
-    options = {*reading.command.options, *(given.option for given in reading.command.unknown)}
+    options = {*reading.command.options, *(option.option for option in reading.command.unknown)}
     used = {option for option in options if is_among(option, target.table.used)}
     answers = replace(answers, used_options=answers.used_options | used)
-    found = [_line(target, reading, answers, given) for given in reading.command.options.values()]
-    for given in reading.command.unknown:
-        if given.option in answers.used_options:
-            found.append(_made(given, Status.UNDERSTOOD, ""))
+    lines = [
+        _line_of(target, reading, answers, option) for option in reading.command.options.values()
+    ]
+    for unknown_option in reading.command.unknown:
+        if unknown_option.option in answers.used_options:
+            lines.append(_make_line(unknown_option, Status.UNDERSTOOD, ""))
         else:
-            found.append(_unread(target, reading, answers, given))
-    return tuple(sorted(found, key=lambda line: (line.line, line.option)))
+            lines.append(_unread_line(target, reading, answers, unknown_option))
+    return tuple(sorted(lines, key=lambda line: (line.line, line.option)))
 
 
-_DECIDING = re.compile(
+_TRAINING_OPTION = re.compile(
     r"adapter|lora|freez|frozen|trainable|(train|tuner|sft|finetuning)_type|fine_?tun|rlhf"
     r"|quant\w*_(bits?|method|algo\w*)|^stage$|lisa_activated"
 )
-_BESIDE_THEM = re.compile(
+_HARMLESS_PART = re.compile(
     r"alpha|dropout|bias|path|name|dir|seed|init|lr$|rate$|_output|merge|save|module|target|kwargs"
     r"|double|nested"
 )
@@ -71,66 +73,72 @@ _SWITCHED_OFF = ("false", "none", "no", "0", "null", "")
 def require_known_training(
     target: LaunchTarget, command: ParsedCommand, lines: Iterable[Line]
 ) -> None:
-    """Refuse an option that decides what is trained and that nothing here knows.
+    """Refuse an unknown option that decides which weights or objective are trained.
 
-    Raises LaunchError with the program whose option it is.
+    Raises LaunchError with the option and its program.
     """
     for line in lines:
         name = line.option.lstrip("-").replace("-", "_").lower()
         is_off = line.text.lower() in _SWITCHED_OFF and bool(line.text)
-        is_other = not _DECIDING.search(name) or bool(_BESIDE_THEM.search(name))
-        if line.status is not Status.UNKNOWN or is_off or is_other:
+        is_harmless = not _TRAINING_OPTION.search(name) or bool(_HARMLESS_PART.search(name))
+        if line.status is not Status.UNKNOWN or is_off or is_harmless:
             continue
-        words = [text for one in command.positional[:3] if (text := one.single)]
-        program = next((word for word in words if word not in ("accelerate", "launch")), None)
+        command_words = [text for word in command.positional[:3] if (text := word.single)]
+        program = next(
+            (word for word in command_words if word not in ("accelerate", "launch")), None
+        )
         raise LaunchError(
             f"{command.name}:{line.line}: {line.option} of {program or 'the program'} decides what "
-            f"is trained, and {target.tool} has no such option: leave it out to "
-            "have the rest predicted, and say with --set what it means."
+            f"is trained, but {target.tool} has no such option. Leave it out to predict the rest, "
+            "and set its meaning with --set."
         )
 
 
-def _line(
+def _line_of(
     target: LaunchTarget, reading: OptionReader, answers: LaunchSettings, option: ParsedOption
 ) -> Line:
-    told = [one for one in reading.meanings.values() if option.option in one.options]
+    parameters = [
+        parameter for parameter in reading.meanings.values() if option.option in parameter.options
+    ]
     rows = [row for row in target.table.rows if row.option == option.option]
-    if not rows and not told and option.option not in answers.used_options:
-        return _unread(target, reading, answers, option)
+    if not rows and not parameters and option.option not in answers.used_options:
+        return _unread_line(target, reading, answers, option)
     if option.unknown or None in option.texts:
-        status, meaning = Status.OPEN, option.unknown or "the file alone does not say"
-    elif told:
-        meaning = ", ".join(f"{one.parameter} = {one.value}" for one in told)
+        status, meaning = Status.OPEN, option.unknown or "the file alone does not specify it"
+    elif parameters:
+        meaning = ", ".join(
+            f"{parameter.parameter} = {parameter.value}" for parameter in parameters
+        )
         status = Status.UNDERSTOOD
     elif option.option in answers.used_options:
         status, meaning = Status.UNDERSTOOD, ""
     elif any(row.role == "is" and row.parameter not in reading.meanings for row in rows):
         status, meaning = Status.OPEN, "a value unknown to planner"
     else:
-        status, meaning = Status.UNDERSTOOD, "belongs to the others"
-    return _made(option, status, meaning)
+        status, meaning = Status.UNDERSTOOD, "read together with other options"
+    return _make_line(option, status, meaning)
 
 
-def _unread(
+def _unread_line(
     target: LaunchTarget, reading: OptionReader, answers: LaunchSettings, option: ParsedOption
 ) -> Line:
-    """The line of an option that nothing reads: harmless, unknown, or not modelled."""
+    """The line of an option without a reader: harmless, unknown, or not modelled."""
     if option.option in answers.ignored_options or option.option in target.table.ignored:
-        return _made(option, Status.IGNORED, "")
+        return _make_line(option, Status.IGNORED, "")
     accepted = target.options.find(option.option)
     default = "" if accepted is None else target.options.default(accepted.name)
-    why = harmless_reason(option.option, option.texts, target.workloads, default)
+    reason = harmless_reason(option.option, option.texts, target.workloads, default)
     is_of_tool = option.option in answers.unread or is_among(option.option, target.table.unread)
-    if accepted is not None or is_of_tool or (why and not target.accepted):
-        status = Status.IGNORED if why else Status.NOT_MODELLED
-        return _made(option, status, f"{status}: {why}" if why else "")
+    if accepted is not None or is_of_tool or (reason and not target.accepted):
+        status = Status.IGNORED if reason else Status.NOT_MODELLED
+        return _make_line(option, status, f"{status}: {reason}" if reason else "")
     if option.unknown and not option.option.startswith("-"):  # several options, or none
-        return _made(option, Status.OPEN, option.unknown)
+        return _make_line(option, Status.OPEN, option.unknown)
     hint = did_you_mean(option.option, target.table.options)
     meaning = f"{Status.UNKNOWN}, {target.tool} has no such option.{hint}"
-    return _made(option, Status.UNKNOWN, meaning)
+    return _make_line(option, Status.UNKNOWN, meaning)
 
 
-def _made(option: ParsedOption, status: Status, meaning: str) -> Line:
-    text = " ".join("?" if one is None else one for one in option.texts)
+def _make_line(option: ParsedOption, status: Status, meaning: str) -> Line:
+    text = " ".join("?" if part is None else part for part in option.texts)
     return Line(line=option.line, option=option.option, text=text, status=status, meaning=meaning)

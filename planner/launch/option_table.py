@@ -1,29 +1,29 @@
-"""The table of a target: which option says which parameter, how its value reads, and since when.
+"""The option table of a target: options of parameters, formats of values, and versions.
 
 A row of ``options/<target>.csv``:
 
 ``parameter``
-    of the table of terms, or a quantity that the target's module works out; empty for what is
+    of the table of terms, or a quantity that the target's module computes; empty if the option is
     always written
 ``value``
-    the row is of this value alone; ``>1`` of what is above one; empty of any
+    the row holds for this value only; ``>1`` for values above one; empty for any
 ``role``
-    ``is``: the option tells the value, written and read; ``reads``: another way to say it that is
-    read alone; ``with``: written beside it; ``always``: written whatever the plan; ``omitted``:
-    the value when no option is there; ``usual``: the same of one that is everywhere so and
-    needs no word; ``derived``: the target works it out itself;
-    ``none``: the target cannot express it; ``left``: the plan does not say it, the user or the
-    framework does; ``used``: the target's module reads the option; ``ignored``: it changes no
-    prediction; ``unread``: it is an option of the tool that nothing reads, which may change the
-    result; of ``used`` and ``unread`` all that begin so where ``*`` ends it; ``default``: the value
-    where no option tells it, of the first such row whose condition holds; ``like``: of a parameter
-    that the table does not name the rows of the table ``option`` hold
+    ``is``: the option has the value, written and read; ``reads``: an alternative that is only
+    read; ``with``: written in addition; ``always``: written for every plan; ``omitted``:
+    the value without any option; ``usual``: the same, without a note, as it is the value
+    everywhere; ``derived``: the target computes it itself;
+    ``none``: the target cannot express it; ``left``: not in the plan, the user or the
+    framework decides; ``used``: the target's module reads the option; ``ignored``: it changes no
+    prediction; ``unread``: an option of the tool that planner does not read, which may change the
+    result (``used`` and ``unread`` may end with ``*``); ``default``: the value
+    without any option, from the first such row with a true condition; ``like``: parameters that
+    the table does not name take the rows of the table ``option``
 ``option``, ``text``
-    its name, as the target spells it, and how the value reads: ``{}`` is the value itself,
-    ``flag`` a flag without one; else the text itself; of a default the GPUs that it holds for:
+    its name in the target's spelling, and the text of the value: ``{}`` is the value itself,
+    ``flag`` a flag without a value; else a fixed text; for a default, the GPUs that have it:
     ``unknown``, ``>=70`` GiB, ``>=70 but a100``, empty for all
 ``since``, ``note``
-    the version that has it, where it was not always there; why, and what else to know
+    the first version with the option, if not the first of all; reason and remarks
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ from planner.documents.shell.edits import ParsedOption
 from planner.question.terms import terms_of
 
 Quantity: TypeAlias = str | int | float
-"""A parameter, or what a target works out of several; a bool is an int."""
+"""Value of a parameter, or of a quantity derived by a target; a bool is an int."""
 Quantities: TypeAlias = Mapping[str, Quantity | None]
-"""By name; None says nothing."""
+"""By name; None: unspecified."""
 Words: TypeAlias = dict[str, Quantity | None]
-"""The same while they are gathered."""
+"""The same while they are collected."""
 
 FLAG = "flag"
 VALUE = "{}"
 
 
 class OptionRole(StrEnum):
-    """What a row of the table says of its option."""
+    """Meaning of an option in a row of the table."""
 
     IS = "is"
     READS = "reads"
@@ -86,24 +86,24 @@ class OptionRow:
     note: str
 
     def is_of(self, value: Quantity) -> bool:
-        """Whether the row is of this value of its parameter."""
+        """Whether the row holds for this value of its parameter."""
         if self.value.startswith(">"):
             return float(value) > float(self.value[1:])
         return not self.value or self.value == word_of(value)
 
     def holds(self, gpu: str | None, gib: float) -> bool:
-        """Whether a default is of a GPU with so much memory, None where that is not known."""
+        """Whether a default holds for a GPU with ``gib`` of memory; None: unknown GPU."""
         if gpu is None or self.text in ("", "unknown"):
             return self.text == "" or (gpu is None and self.text == "unknown")
-        least, _, other = self.text.removeprefix(">=").partition(" but ")
-        return gib >= float(least) and (not other or other not in gpu)
+        minimum_gib, _, excluded_gpu = self.text.removeprefix(">=").partition(" but ")
+        return gib >= float(minimum_gib) and (not excluded_gpu or excluded_gpu not in gpu)
 
     def written(self, value: Quantity) -> str | None:
-        """The option's text for a value; None of a flag."""
+        """The option's text for a value; None for a flag."""
         return None if self.text == FLAG else self.text.replace(VALUE, word_of(value))
 
     def read(self, text: str | None) -> str | None:
-        """The value that a text of the option tells; None where it is not this row's."""
+        """The value of a text of the option; None if the text does not match this row."""
         if self.text == FLAG:
             return (self.value or "true") if text in (None, "", "true", "True") else None
         if text is None:
@@ -117,7 +117,7 @@ class OptionRow:
 
 @record(kw_only=True)
 class OptionText:
-    """An option as it is written; a ``text`` of None is that of a flag."""
+    """An option to write; a ``text`` of None makes a flag."""
 
     option: str
     text: str | None
@@ -126,7 +126,7 @@ class OptionText:
 
 @record(kw_only=True)
 class ParameterNote:
-    """What is told of a parameter: that a target cannot express it, or who decides it."""
+    """A note on a parameter: the target cannot express it, or others decide it."""
 
     parameter: str
     value: str
@@ -141,7 +141,7 @@ class ParameterNote:
 class OptionTexts:
     """A plan in the options of a target.
 
-    ``unexpressed`` are the parameters that it cannot express, ``left`` what is not the plan's.
+    ``unexpressed`` are parameters that it cannot express, ``left`` those that others decide.
     """
 
     options: tuple[OptionText, ...]
@@ -151,10 +151,9 @@ class OptionTexts:
 
 @record(kw_only=True)
 class ParameterReading:
-    """The value of a parameter as the options of a file tell it.
+    """The value of a parameter in the options of a file.
 
-    ``options`` are those it comes from; empty where it is what the target does without any, with
-    the ``note`` of that.
+    ``options`` are its sources; empty for a default of the target, explained by ``note``.
     """
 
     parameter: str
@@ -169,42 +168,42 @@ class OptionTable:
 
     rows: tuple[OptionRow, ...]
     used: frozenset[str] = frozenset()
-    """Options that no row explains and that the target's module reads."""
+    """Options that only the target's module reads."""
     defaults: tuple[OptionRow, ...] = ()
     ignored: frozenset[str] = frozenset()
-    """Options that are the target's and change no prediction."""
+    """Options of the target that change no prediction."""
     unread: frozenset[str] = frozenset()
-    """Options that are the target's and that nothing reads."""
+    """Options of the target that planner does not read."""
 
     @classmethod
     @cache
     def load(cls, target: str) -> OptionTable:
-        """The table that is shipped for a target, or that others are like."""
-        found = [
+        """The shipped table of a target, with the rows of tables that it extends."""
+        all_rows = [
             OptionRow(**{**row, "role": OptionRole(row["role"])})  # type: ignore[arg-type]
             for row in shipped_rows(f"options/{target}.csv")
         ]
-        named = {row.parameter for row in found}
-        apart = (
+        parameters = {row.parameter for row in all_rows}
+        special_roles = (
             OptionRole.USED,
             OptionRole.IGNORED,
             OptionRole.UNREAD,
             OptionRole.DEFAULT,
             OptionRole.LIKE,
         )
-        rows = [row for row in found if row.role not in apart]
-        for like in (row.option for row in found if row.role is OptionRole.LIKE):
-            rows += [row for row in cls.load(like).rows if row.parameter not in named]
+        rows = [row for row in all_rows if row.role not in special_roles]
+        for like_target in (row.option for row in all_rows if row.role is OptionRole.LIKE):
+            rows += [row for row in cls.load(like_target).rows if row.parameter not in parameters]
         return cls(
             rows=tuple(rows),
-            used=frozenset(row.option for row in found if row.role is OptionRole.USED),
-            ignored=frozenset(row.option for row in found if row.role is OptionRole.IGNORED),
-            unread=frozenset(row.option for row in found if row.role is OptionRole.UNREAD),
-            defaults=tuple(row for row in found if row.role is OptionRole.DEFAULT),
+            used=frozenset(row.option for row in all_rows if row.role is OptionRole.USED),
+            ignored=frozenset(row.option for row in all_rows if row.role is OptionRole.IGNORED),
+            unread=frozenset(row.option for row in all_rows if row.role is OptionRole.UNREAD),
+            defaults=tuple(row for row in all_rows if row.role is OptionRole.DEFAULT),
         )
 
     def default(self, parameter: str, gpu: str | None, gib: float) -> tuple[int, str]:
-        """What a parameter is where no option tells it, and why; ``gib`` of a GPU, if known."""
+        """Default of a parameter on a GPU with ``gib`` of memory, and the reason."""
         row = next(
             row for row in self.defaults if row.parameter == parameter and row.holds(gpu, gib)
         )
@@ -213,7 +212,7 @@ class OptionTable:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """What the table knows, in its order."""
+        """Parameters of the table, in its order."""
         return tuple(dict.fromkeys(row.parameter for row in self.rows if row.parameter))
 
     @property
@@ -222,7 +221,7 @@ class OptionTable:
         return frozenset(row.option for row in self.rows if row.option)
 
     def written(self, quantities: Quantities) -> OptionTexts:
-        """The options for these values of parameters and quantities; None says nothing."""
+        """The options for these parameters and quantities; None is not written."""
         options: list[OptionText] = []
         remarks: dict[OptionRole, list[ParameterNote]] = {OptionRole.NONE: [], OptionRole.LEFT: []}
         for row in self.rows:
@@ -242,55 +241,57 @@ class OptionTable:
                 options.append(
                     OptionText(option=row.option, text=row.written(value), note=row.note)
                 )
-        # Two rows may need the same option: it stands once.
-        once = {(setting.option, setting.text): setting for setting in reversed(options)}
+        # Two rows may need the same option: it is written once.
+        unique = {(setting.option, setting.text): setting for setting in reversed(options)}
         return OptionTexts(
-            options=tuple(reversed(once.values())),
+            options=tuple(reversed(unique.values())),
             unexpressed=tuple(remarks[OptionRole.NONE]),
             left=tuple(remarks[OptionRole.LEFT]),
         )
 
     def read(self, options: Mapping[str, str | None]) -> dict[str, ParameterReading]:
-        """The value of each parameter that these options tell, or their absence.
+        """The value of each parameter from these options, or from their absence.
 
-        A parameter whose options are there with texts that no row has is left out.
+        Parameters with texts that match no row are left out.
         """
-        found = (self._meaning(parameter, options) for parameter in self.parameters)
-        return {meaning.parameter: meaning for meaning in found if meaning is not None}
+        readings = (self._read_parameter(parameter, options) for parameter in self.parameters)
+        return {meaning.parameter: meaning for meaning in readings if meaning is not None}
 
     def can_say(self, parameter: str, value: Quantity) -> bool:
-        """Whether no row calls just this value of a parameter impossible, or one reads it."""
+        """Whether the target can express a value of a parameter."""
         rows = [row for row in self.rows_of(parameter, OptionRole.NONE) if row.value]
         read = [row for row in self.rows_of(parameter, OptionRole.READS) if row.value]
         return not any(row.is_of(value) for row in rows) or any(row.is_of(value) for row in read)
 
     def rows_of(self, parameter: str, *roles: OptionRole) -> list[OptionRow]:
-        """The rows of a parameter with one of some roles."""
+        """The rows of a parameter with one of these roles."""
         return [row for row in self._rows_by_parameter.get(parameter, ()) if row.role in roles]
 
     @cached_property
     def _rows_by_parameter(self) -> Mapping[str, Sequence[OptionRow]]:
-        found: dict[str, list[OptionRow]] = {}
+        rows_by_parameter: dict[str, list[OptionRow]] = {}
         for row in self.rows:
-            found.setdefault(row.parameter, []).append(row)
-        return found
+            rows_by_parameter.setdefault(row.parameter, []).append(row)
+        return rows_by_parameter
 
-    def _meaning(
+    def _read_parameter(
         self, parameter: str, options: Mapping[str, str | None]
     ) -> ParameterReading | None:
         best: ParameterReading | None = None
-        ways = [[row] for row in self.rows_of(parameter, OptionRole.READS)]
+        row_groups = [[row] for row in self.rows_of(parameter, OptionRole.READS)]
         deciding = self.rows_of(parameter, OptionRole.IS)
         values = dict.fromkeys(row.value for row in deciding)
-        ways += [[row for row in deciding if row.value == value] for value in values]
-        for rows in ways:
-            told = [row.read(options[row.option]) for row in rows if row.option in options]
-            if len(told) < len(rows) or None in told:
+        row_groups += [[row for row in deciding if row.value == value] for value in values]
+        for rows in row_groups:
+            row_values = [row.read(options[row.option]) for row in rows if row.option in options]
+            if len(row_values) < len(rows) or None in row_values:
                 continue
             if best is None or len(rows) > len(best.options):
                 names = tuple(row.option for row in rows)
-                best = ParameterReading(parameter=parameter, value=str(told[0]), options=names)
-        if best is not None or any(row.option in options for rows in ways for row in rows):
+                best = ParameterReading(
+                    parameter=parameter, value=str(row_values[0]), options=names
+                )
+        if best is not None or any(row.option in options for rows in row_groups for row in rows):
             return best
         for row in self.rows_of(parameter, OptionRole.OMITTED):
             return ParameterReading(parameter=parameter, value=row.value, options=(), note=row.note)
@@ -298,7 +299,7 @@ class OptionTable:
 
 
 def is_among(option: str, names: Collection[str]) -> bool:
-    """Whether an option is one of these, or begins as one that ``*`` ends.
+    """Whether an option is among these names, which may end with ``*``.
 
     >>> is_among("seed", {"seed", "log_*"}), is_among("log_every", {"log_*"}), is_among("a", {"b"})
     (True, True, False)
@@ -309,7 +310,7 @@ def is_among(option: str, names: Collection[str]) -> bool:
 def parse_parameters(
     meanings: Mapping[str, ParameterReading], workload: str = "train"
 ) -> dict[str, str]:
-    """What rows tell of the names that a workload knows; numbers that are none are left open."""
+    """Values of terms of a workload, by term; values that are no numbers are left out."""
     terms = terms_of(workload, "parameter", "question")
     return {
         name: meaning.value
@@ -323,7 +324,7 @@ _NUMBERS = {"count": re.compile(r"[\d_]+"), "number": re.compile(r"\d*\.?\d+")}
 
 
 def word_of(value: Quantity) -> str:
-    """A value as options read it: whole numbers without a point, flags in small letters.
+    """A value as text of an option: whole numbers without a point, booleans in lower case.
 
     >>> word_of(8.0), word_of(True), word_of(0.5)
     ('8', 'true', '0.5')
@@ -336,45 +337,48 @@ def word_of(value: Quantity) -> str:
 
 
 def shipped_rows(name: str, delimiter: str = ",") -> list[dict[str, str]]:
-    """The rows of a table that is shipped there."""
+    """Rows of a table that is shipped in this folder."""
     return read_files.packaged_rows(Path(__file__).parent / name, delimiter)
 
 
 def is_command(name: str, words: Sequence[str]) -> bool:
-    """Whether words start a tool, as the ``command`` of its row tells."""
+    """Whether words start a tool, by the ``command`` of its row."""
     pattern = tool_row(name)["command"]
     return bool(pattern) and re.match(pattern, " ".join(words), re.DOTALL) is not None
 
 
 def is_document(name: str, values: Mapping[str, object]) -> bool:
-    """Whether a document is of a tool, as the ``document`` of its row tells."""
+    """Whether a document belongs to a tool, by the ``document`` of its row."""
     return has_keys(values, tool_row(name)["document"])
 
 
 def has_keys(values: Mapping[str, object], pattern: str) -> bool:
     """Whether a document has the keys of a pattern; see `planner.launch.target.Target`."""
-    plain = {key.replace("-", "_"): value for key, value in values.items()}
+    normalized = {key.replace("-", "_"): value for key, value in values.items()}
     return any(
-        all(any(_has_key(plain, one) for one in group.split("|")) for group in way.split())
-        for way in pattern.split(" or ")
-        if way
+        all(
+            any(_has_key(normalized, condition) for condition in group.split("|"))
+            for group in alternative.split()
+        )
+        for alternative in pattern.split(" or ")
+        if alternative
     )
 
 
-def _has_key(values: Mapping[str, object], wanted: str) -> bool:
-    key, equals, text = wanted.removeprefix("!").partition("=")
+def _has_key(values: Mapping[str, object], condition: str) -> bool:
+    key, equals, text = condition.removeprefix("!").partition("=")
     names = matching(values, key) if "*" in key else [key] if key in values else []
     is_there = any(not equals or fnmatchcase(str(values[name]), text) for name in names)
-    return is_there != wanted.startswith("!")
+    return is_there != condition.startswith("!")
 
 
 def option_aliases(tool: str) -> Mapping[str, str]:
-    """What keys or options of a tool are in words of another: rows of ``launchers/keys.csv``."""
-    return _keys().get(tool, {})
+    """Keys or options of a tool mapped to those of another: rows of ``launchers/keys.csv``."""
+    return _all_aliases().get(tool, {})
 
 
 @cache
-def _keys() -> Mapping[str, Mapping[str, str]]:
+def _all_aliases() -> Mapping[str, Mapping[str, str]]:
     keys: dict[str, dict[str, str]] = {}
     for row in shipped_rows("launchers/keys.csv"):
         keys.setdefault(row["of"], {})[row["key"]] = row["option"]
@@ -384,25 +388,25 @@ def _keys() -> Mapping[str, Mapping[str, str]]:
 def tool_row(name: str) -> Mapping[str, str]:
     """The row of a tool in ``targets.csv``; see `planner.launch.target.Target`.
 
-    Programs in words of the Trainer's are in ``dialects/programs.csv``.
+    Programs with the options of the Trainer are in ``dialects/programs.csv``.
     """
-    return _tools()[name]
+    return _tool_rows()[name]
 
 
 @cache
-def _tools() -> Mapping[str, Mapping[str, str]]:
+def _tool_rows() -> Mapping[str, Mapping[str, str]]:
     rows = (*shipped_rows("targets.csv"), *shipped_rows("dialects/programs.csv"))
     return {row["name"]: row for row in rows}
 
 
 _FLAG_VALUES = "0"
 _SECTION = "dict"
-_ONE_OR_NONE = "?"
+_OPTIONAL = "?"
 _BOOLEAN = "bool"
 _SEVERAL = "+"
 _LIST = "list["
-# A beginning that argparse completes; a shorter one is a slip.
-_SHORTEST = 4
+# Shortest prefix that argparse completes here; a shorter one is a typing error.
+_MIN_PREFIX = 4
 
 
 @record(kw_only=True)
@@ -430,86 +434,87 @@ class ParserOptions:
 
     @classmethod
     def of(cls, stems: Sequence[str], table: OptionTable) -> ParserOptions:
-        """What the parsers of a target accept, and what else its table can read."""
+        """Options that the parsers of a target accept, or its table reads."""
         options: dict[str, ParserOption] = {}
         aliases: dict[str, str] = {}
         for stem in stems:
-            found = _load(stem)
-            # A section of a file is no option of a command: one of its name is meant there.
-            first = {
+            parser = _load_parser(stem)
+            # A section of a file is not an option of a command: an option of the same name is
+            # meant.
+            earlier = {
                 name: option
                 for name, option in options.items()
-                if option.type != _SECTION or name not in found.options
+                if option.type != _SECTION or name not in parser.options
             }
-            options, aliases = {**found.options, **first}, {**found.aliases, **aliases}
+            options, aliases = {**parser.options, **earlier}, {**parser.aliases, **aliases}
         for row in table.rows:
             if row.option in aliases:
-                _rename(row.option, {x.option for x in table.rows}, options, aliases)
+                _rename_option(row.option, {x.option for x in table.rows}, options, aliases)
             elif row.option and row.option not in options:
                 nargs = _FLAG_VALUES if row.text == FLAG else ""
                 options[row.option] = ParserOption(name=row.option, nargs=nargs)
         return cls(options, aliases)
 
     def default(self, name: str) -> str:
-        """What an option is where nobody says it; empty where nothing is."""
+        """Default of an option; empty if it has none."""
         option = self.options.get(name)
         return "" if option is None or option.default == "None" else option.default
 
-    def find(self, word: str) -> ParserOption | None:
-        """The option of a word, by name, alias, with ``_`` for ``-``, or a unique beginning.
+    def find(self, text: str) -> ParserOption | None:
+        """The option of a word: by name, alias, with ``_`` for ``-``, or a unique prefix.
 
         ``--x.y`` is the part of an option that takes JSON.
         """
-        plain = word.lstrip("-")
-        for spelt in (word, word.replace("_", "-"), *(plain, plain.replace("-", "_"))):
-            name = spelt if spelt in self.options else self.aliases.get(spelt)
+        bare = text.lstrip("-")
+        for spelling in (text, text.replace("_", "-"), *(bare, bare.replace("-", "_"))):
+            name = spelling if spelling in self.options else self.aliases.get(spelling)
             if name is not None:
                 return self.options[name]
-        base, dot, _ = word.partition(".")
+        base, dot, _ = text.partition(".")
         if dot and base.replace("_", "-") in self.options:
-            return ParserOption(name=word)
-        if not word.startswith("--") or len(word) < _SHORTEST:
+            return ParserOption(name=text)
+        if not text.startswith("--") or len(text) < _MIN_PREFIX:
             return None
-        for spelt in (word, word.replace("_", "-")):
-            starting = {name for name in self.options if name.startswith(spelt)}
-            if len(starting) == 1:
-                return self.options[starting.pop()]
+        for spelling in (text, text.replace("_", "-")):
+            matches = {name for name in self.options if name.startswith(spelling)}
+            if len(matches) == 1:
+                return self.options[matches.pop()]
         return None
 
     def of_command(self, options: Mapping[str, ParsedOption]) -> dict[str, ParsedOption]:
-        """Options by name, keys of documents as a command calls them.
+        """Options by name, with keys of documents as names of command options.
 
-        A flag that is off in a document is one that is not there.
+        Flags that are off in a document are left out.
         """
-        found: dict[str, ParsedOption] = {}
-        for name, given in options.items():
+        by_name: dict[str, ParsedOption] = {}
+        for name, option in options.items():
             is_key = not name.startswith("-")
-            option = self.find(f"--{name.replace('_', '-')}" if is_key else name)
-            if given.texts == ("false",) and is_key:
+            parser_option = self.find(f"--{name.replace('_', '-')}" if is_key else name)
+            if option.texts == ("false",) and is_key:
                 continue
-            found[name if option is None else option.name] = (
-                replace(given, option=option.name) if is_key and option else given
+            by_name[name if parser_option is None else parser_option.name] = (
+                replace(option, option=parser_option.name) if is_key and parser_option else option
             )
-        return found
+        return by_name
 
 
-def _rename(
-    name: str, taken: set[str], options: dict[str, ParserOption], aliases: dict[str, str]
+def _rename_option(
+    name: str, table_options: set[str], options: dict[str, ParserOption], aliases: dict[str, str]
 ) -> None:
-    """Call an option as the target's table does, unless that has its first spelling too."""
-    first = aliases[name]
-    if first in taken:
+    """Give an option its name in the target's table, unless the table has both spellings."""
+    current_name = aliases[name]
+    if current_name in table_options:
         return
-    options[name] = replace(options.pop(first), name=name)
-    for spelt, aliase in aliases.items():
-        if aliase == first:
-            aliases[spelt] = name
+    options[name] = replace(options.pop(current_name), name=name)
+    for spelling, target_name in aliases.items():
+        if target_name == current_name:
+            aliases[spelling] = name
     del aliases[name]
-    aliases[first] = name
+    aliases[current_name] = name
 
 
 @cache
-def _load(stem: str) -> ParserOptions:
+def _load_parser(stem: str) -> ParserOptions:
     options: dict[str, ParserOption] = {}
     aliases: dict[str, str] = {}
     rows = shipped_rows(f"accepted/{stem}.tsv", "\t")
@@ -517,7 +522,7 @@ def _load(stem: str) -> ParserOptions:
         nargs = row["nargs"] or ""
         is_key = not row["name"].startswith("-")
         if is_key and not nargs and row["type"].startswith(_BOOLEAN):
-            nargs = _ONE_OR_NONE
+            nargs = _OPTIONAL
         if is_key and not nargs and row["type"].startswith(_LIST):
             nargs = _SEVERAL  # as the Trainer's and torchtitan's parsers take lists
         options[row["name"]] = ParserOption(
@@ -536,22 +541,21 @@ def _load(stem: str) -> ParserOptions:
 
 @record(kw_only=True)
 class OptionAlias:
-    """What a program calls an option of another, whose table knows that.
+    """An option of a program as an option of another program, which has a table.
 
     A row of ``dialects/<name>.csv``:
 
     ``role``
-        ``is``: the option with whatever value is ``into``; ``word``: with ``text`` it is ``into``
-        with ``word``, a flag where that is empty; ``written``: what ``into`` is called in changes
-        alone; ``short``: another spelling of the option ``into``; ``config``: a key of a file
-        beside; ``default``: what the program does without ``into``, the ``term`` that it decides
-        and ``note`` why, if the condition in ``text`` holds: ``unless`` options are there, ``if``
-        one has a value; ``sum``: ``into`` is that of the numbers of the options, ``batch``: what
-        makes its number of samples a step; ``shape``: a size of the model, and its word in
-        ``config.json``; ``used``: the program's module reads it; ``ignored``:
-        not used in the prediction
+        ``is``: the option is ``into``, with the same value; ``word``: with ``text`` it is ``into``
+        with ``word``, a flag if that is empty; ``written``: name of ``into`` in changes only;
+        ``short``: another spelling of the option ``into``; ``config``: a key of a separate
+        file; ``default``: the program's value without ``into``, its ``term`` and the reason in
+        ``note``, if the condition in ``text`` holds: ``unless`` options are set, ``if`` one has
+        a value; ``sum``: ``into`` is the sum of the options, ``batch``: factors of the samples
+        per step; ``shape``: a size of the model, and its name in ``config.json``; ``used``: the
+        program's module reads it; ``ignored``: not used in the prediction
     ``option``
-        as the program spells it, without hyphens before it
+        name in the program, without leading hyphens
     ``text``, ``into``, ``word``, ``term``, ``note``
         see the roles
     """
@@ -574,16 +578,16 @@ class OptionAliasTable:
     @classmethod
     @cache
     def load(cls, name: str) -> OptionAliasTable:
-        """That of a program."""
+        """The table of a program."""
         return cls(tuple(OptionAlias(**row) for row in shipped_rows(f"dialects/{name}.csv")))
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Those that the program calls otherwise, in order."""
+        """Options with another name in the program, in order."""
         return tuple(dict.fromkeys(row.option for row in self.rows if row.into and row.option))
 
     def of(self, role: str) -> dict[str, str]:
-        """What options with a role become, by option."""
+        """Target options of the options with a role."""
         return {row.option: row.into for row in self.rows if row.role == role}
 
     def names(self, role: str) -> frozenset[str]:
@@ -591,7 +595,7 @@ class OptionAliasTable:
         return frozenset(self.of(role))
 
     def into(self, option: str, text: str | None) -> Iterator[tuple[str, str | None]]:
-        """What an option with a text becomes, each with its word, None where the text stays."""
+        """Target options of an option with a text, each with its word; None: the text stays."""
         for row in self.rows:
             if row.option == option and row.role == "is":
                 yield row.into, None
@@ -600,5 +604,5 @@ class OptionAliasTable:
 
     @property
     def defaults(self) -> tuple[OptionAlias, ...]:
-        """What the program does where nothing is said."""
+        """Defaults of the program."""
         return tuple(row for row in self.rows if row.role == "default")

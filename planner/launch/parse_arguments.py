@@ -1,4 +1,4 @@
-"""What a file gives each option: the words of a command, or the keys of YAML, JSON and TOML."""
+"""Options and their values: from words of a command, or keys of YAML, JSON and TOML."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from planner.specs.quantization import checkpoint_of
 _NUMBER = re.compile(r"-\.?\d")
 _OVERRIDE = re.compile(r"[+~]{0,2}([A-Za-z_][\w./-]*)=")
 _MANY = ("*", "+")
-_SURE = ("", "1")
+_SINGLE = ("", "1")
 _SCRIPT = ".py"
-# Blanks, a continued line and its indent stand between words in a row; more stands elsewhere.
-_WIDEST_GAP = 400
+# Words in a row are separated by blanks, a continued line and its indent at most.
+_MAX_GAP = 400
 
 
 @dataclass(kw_only=True)
 class Arguments:
-    """Options by the name of the parser; those it does not know; the other words.
+    """Options by name, options that the parser does not know, and positional words.
 
-    ``repeated`` are options that a later one of the same name replaced, ``unknown_values`` words of
-    which text alone does not tell what they add.
+    ``repeated`` are options replaced by a later one of the same name; ``unknown_values`` are words
+    with variables that the text does not define.
     """
 
     options: dict[str, ParsedOption] = field(default_factory=dict)
@@ -43,59 +43,61 @@ class Arguments:
     unknown_values: list[ParsedOption] = field(default_factory=list)
 
     def add(self, option: ParsedOption) -> None:
-        """Take in an option; the last one of a name counts."""
+        """Add an option; the last one of a name counts."""
         if option.option in self.options:
             self.repeated.append(self.options[option.option])
         self.options[option.option] = option
 
 
 def read_arguments(words: Sequence[Word], accepted: ParserOptions) -> Arguments:
-    """The options in the words behind a program; ``key=value`` words are options, too."""
-    found, place = Arguments(), 0
-    while place < len(words):
-        word = words[place]
-        place += 1
+    """The options in the words after a program; ``key=value`` words are options, too."""
+    arguments, index = Arguments(), 0
+    while index < len(words):
+        word = words[index]
+        index += 1
         name, equals, _ = word.begins.partition("=")
         if _is_option(word):
             option = accepted.find(name)
-            rest = [word.after(len(name) + 1)] if equals else []
+            values = [word.after(len(name) + 1)] if equals else []
             if not equals:
-                rest = _values(words, place, option, accepted)
-                place += len(rest)
-            given = _parsed_option(option.name if option else name, word, rest)
+                values = _option_words(words, index, option, accepted)
+                index += len(values)
+            parsed = _parsed_option(option.name if option else name, word, values)
             if option is None:
-                found.unknown.append(given)
+                arguments.unknown.append(parsed)
             else:
-                found.add(given)
+                arguments.add(parsed)
         elif key := _OVERRIDE.match(word.begins):
             option = accepted.find(key[1])
-            given = _parsed_option(option.name if option else key[1], word, [word.after(key.end())])
-            (found.add if option else found.unknown.append)(given)
+            parsed = _parsed_option(
+                option.name if option else key[1], word, [word.after(key.end())]
+            )
+            (arguments.add if option else arguments.unknown.append)(parsed)
         elif word.text is None and not word.begins:
-            found.unknown_values.append(_parsed_option(word.raw, word, [word]))
+            arguments.unknown_values.append(_parsed_option(word.raw, word, [word]))
         else:
-            found.positional.append(_parsed_option("", word, [word]))
-    return found
+            arguments.positional.append(_parsed_option("", word, [word]))
+    return arguments
 
 
 def _is_option(word: Word) -> bool:
     return word.begins.startswith("-") and len(word.begins) > 1 and not _NUMBER.match(word.begins)
 
 
-def _values(
-    words: Sequence[Word], place: int, option: ParserOption | None, accepted: ParserOptions
+def _option_words(
+    words: Sequence[Word], start: int, option: ParserOption | None, accepted: ParserOptions
 ) -> list[Word]:
-    """The words from a place on that are values of an option: never an option that is known."""
+    """The words after ``start`` that are values of an option; known options end them."""
     following = list(
-        takewhile(lambda word: not _is_option(word) and word.begins != "--", words[place:])
+        takewhile(lambda word: not _is_option(word) and word.begins != "--", words[start:])
     )
     nargs = "?" if option is None else option.nargs
     if nargs in _MANY:
         return following
-    if nargs in _SURE:
-        if not following and any(accepted.find(word.begins) for word in words[place : place + 1]):
+    if nargs in _SINGLE:
+        if not following and any(accepted.find(word.begins) for word in words[start : start + 1]):
             return []
-        return list(words[place : place + 1])
+        return list(words[start : start + 1])
     if nargs == "?" and following and following[0].begins.endswith(_SCRIPT):
         return []
     if nargs == "?":
@@ -107,7 +109,7 @@ def _parsed_option(name: str, word: Word, values: Sequence[Word]) -> ParsedOptio
     unknown = "; ".join(dict.fromkeys(value.unknown for value in values if value.unknown))
     return ParsedOption(
         option=name,
-        texts=tuple(value.text or _model_in(name, value) for value in values),
+        texts=tuple(value.text or _model_of_path(name, value) for value in values),
         line=word.line,
         spans=tuple(value.span for value in values),
         full_span=_contiguous_span([word, *values]),
@@ -116,76 +118,78 @@ def _parsed_option(name: str, word: Word, values: Sequence[Word]) -> ParsedOptio
 
 
 def known_part(word: Word) -> str:
-    """A word's text, or the end of it where its beginning is not known."""
+    """A word's text, or its readable end if it begins with an unknown variable."""
     if word.text is not None:
         return word.text
     return next((piece.text for piece in reversed(word.pieces) if piece.text), "")
 
 
 def command_texts(words: Sequence[Word]) -> list[str]:
-    """The text of each word; of an option its name where the value is not specified."""
-    begun = (word.begins if word.begins.startswith("--") else "" for word in words)
-    return [option or known_part(word) for option, word in zip(begun, words, strict=True)]
+    """The text of each word; for an option, its name if the value is not readable."""
+    options = (word.begins if word.begins.startswith("--") else "" for word in words)
+    return [option or known_part(word) for option, word in zip(options, words, strict=True)]
 
 
-def _model_in(option: str, word: Word) -> str | None:
-    """The model at the end of a path whose folder text alone does not tell: ``$HOME/llama-7b``."""
+def _model_of_path(option: str, word: Word) -> str | None:
+    """The model at the end of a path with an unknown folder: ``$HOME/llama-7b``."""
     _, slash, name = known_part(word).rpartition("/")
-    is_known = bool(slash and word.pieces and not word.pieces[-1].unknown)
+    is_readable = bool(slash and word.pieces and not word.pieces[-1].unknown)
     is_named = any(word in option.lower() for word in ("model", "checkpoint"))
-    is_model = is_known and is_named and checkpoint_of(name).model is not None
+    is_model = is_readable and is_named and checkpoint_of(name).model is not None
     return name if is_model else word.text
 
 
 def _contiguous_span(words: Sequence[Word]) -> Span | None:
-    """The words where they stand in a row: on the command's line, in an array, in a string."""
+    """Span of words in a row: on the command's line, in an array or a string; else None."""
     if len(words) > 1 and words[1].raw == words[0].raw and words[1].regions == words[0].regions:
         # --option=value is one word.
         words = words[:1]
     best: tuple[int, Span] | None = None
-    for first in words[0].regions:
-        gaps, end = 0, first.end
+    for start_region in words[0].regions:
+        gaps, end = 0, start_region.end
         for word in words[1:]:
-            behind = [place for place in word.regions if place.start >= end]
-            if not behind:
+            following = [region for region in word.regions if region.start >= end]
+            if not following:
                 break
-            place = min(behind)
-            gaps, end = gaps + place.start - end, place.end
+            region = min(following)
+            gaps, end = gaps + region.start - end, region.end
         else:
-            if gaps <= _WIDEST_GAP and (best is None or gaps < best[0]):
-                best = gaps, Span(first.start, end)
+            if gaps <= _MAX_GAP and (best is None or gaps < best[0]):
+                best = gaps, Span(start_region.start, end)
     return best[1] if best else None
 
 
-_OF_OPTIONS = ("vllm", "sglang")
+_OPTION_DOCUMENTS = ("vllm", "sglang")
 
 
 def parse_documents(path: Path, text: str) -> Iterator[ParsedCommand]:
-    """Every document of a file, with its target, empty where it is none's."""
+    """Every document of a file with its target; empty if no target reads it."""
     if path.suffix.lower() == ".toml":
-        yield _of_toml(path, text)
+        yield _parse_toml(path, text)
         return
     for tree in read_trees(text, path.name):
         line = min((leaf.line for leaf in tree.values.values()), default=1)
-        target = _target_of(tree)
+        target = _tree_target(tree)
         yield ParsedCommand(
             target=target,
             name=path.name,
             text=text,
             line=line,
-            options=_of_command(target, _leaves(tree)),
+            options=_command_options(target, _leaves(tree)),
         )
 
 
-def _of_command(target: str, options: Mapping[str, ParsedOption]) -> Mapping[str, ParsedOption]:
-    """The keys of a document that has options of a command, as that calls them."""
-    if target not in _OF_OPTIONS:
+def _command_options(
+    target: str, options: Mapping[str, ParsedOption]
+) -> Mapping[str, ParsedOption]:
+    """The keys of a document with command options, as names of these options."""
+    if target not in _OPTION_DOCUMENTS:
         return options
     return readers()[target].options.of_command(options)
 
 
 def _leaves(tree: Tree) -> dict[str, ParsedOption]:
-    """The values of a document; a list of plain values is one, its entries are none."""
+    """The values of a document; a list of scalars is one value."""
     return {
         name: leaf.as_option
         for name, leaf in tree.values.items()
@@ -193,18 +197,18 @@ def _leaves(tree: Tree) -> dict[str, ParsedOption]:
     }
 
 
-def _target_of(tree: Tree) -> str:
-    return _target_of_values({name: leaf.value for name, leaf in tree.values.items()})
+def _tree_target(tree: Tree) -> str:
+    return _document_target({name: leaf.value for name, leaf in tree.values.items()})
 
 
-def _target_of_values(values: Mapping[str, object]) -> str:
+def _document_target(values: Mapping[str, object]) -> str:
     if removed := name_removed_program(document=values):
         return removed
-    return next((one.name for one in readers().values() if one.is_of(values)), "")
+    return next((target.name for target in readers().values() if target.is_of(values)), "")
 
 
-def _of_toml(path: Path, text: str) -> ParsedCommand:
-    """A TOML document; its values have no places, so that it cannot be changed."""
+def _parse_toml(path: Path, text: str) -> ParsedCommand:
+    """A TOML document; its values have no positions, so that it cannot be rewritten."""
     values = dict(flattened(read_files.parse_toml(text, str(path), LaunchError)))
     options = {
         name: ParsedOption(
@@ -217,22 +221,22 @@ def _of_toml(path: Path, text: str) -> ParsedCommand:
         for name, value in values.items()
     }
     return ParsedCommand(
-        target=_target_of_values(values), name=path.name, text=text, options=options
+        target=_document_target(values), name=path.name, text=text, options=options
     )
 
 
 def parse_here_document(
     path: Path, script: Script, document: HereDocument, name: str
 ) -> ParsedCommand:
-    """A document that a script writes, with places in the script."""
-    place = f"{path.name}:{document.line}"
+    """A document that a script writes, with positions in the script."""
+    position = f"{path.name}:{document.line}"
     try:
-        trees = read_trees(document.text, place)
-    except LaunchError:  # what text alone does not tell may leave it no YAML
-        told = re.sub(r"[^\n]*\$[^\n]*", lambda line: " " * len(line[0]), document.text)
-        trees = read_trees(told, place)
+        trees = read_trees(document.text, position)
+    except LaunchError:  # lines with unknown variables may not be YAML
+        readable_text = re.sub(r"[^\n]*\$[^\n]*", lambda line: " " * len(line[0]), document.text)
+        trees = read_trees(readable_text, position)
     options = {} if not trees else _leaves(trees[0])
-    moved = {
+    shifted = {
         key: ParsedOption(
             option=option.option,
             texts=option.texts,
@@ -244,9 +248,9 @@ def parse_here_document(
         for key, option in options.items()
     }
     return ParsedCommand(
-        target=_target_of(trees[0]) if trees else "",
+        target=_tree_target(trees[0]) if trees else "",
         name=path.name,
         text=script.text,
         line=document.line,
-        options=moved,
+        options=shifted,
     )

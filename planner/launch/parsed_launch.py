@@ -1,4 +1,4 @@
-"""What a user's file says of options, GPUs and versions, and what a target makes of it."""
+"""Commands of a user's file with options, GPUs and versions, and settings derived from them."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from planner.specs.catalogue import Catalogue
 from planner.specs.spec_paths import SpecKind
 
 REPLICAS = ("replicas", "prefill_replicas")
-"""How many copies of each kind of workers there are: those of prefill have a pool of their own."""
+"""Terms of the number of decode (or aggregated) and prefill workers."""
 ONGOING = "max_ongoing_requests"
-"""The option with the requests that what stands before a server sends to it at once."""
+"""Option of a front end: most requests that it sends to a server at once."""
 MOST_ABOVE = 6
-"""Folders above a file in which what it names is looked for."""
+"""Parent folders of a file that are searched for files that it names."""
 LENGTHS = ("input_tokens", "output_tokens")
-"""Of requests, by term."""
+"""Terms of the lengths of requests."""
 _LARGEST = 1e18
 
 
 @record(kw_only=True)
 class JobResources:
-    """On what a file starts its job; None where it does not say.
+    """Nodes and GPUs of a job; None if the file does not specify them.
 
-    ``num_gpus`` where it gives a total; ``gpu`` as its scheduler calls the kind; ``copies`` of
-    the whole job, which know nothing of each other. ``is_one_process`` where Python starts a
-    program and nothing around it starts more.
+    ``num_gpus`` is a total; ``gpu`` the scheduler's name of the GPU type; ``copies`` the number of
+    independent copies of the job. ``is_one_process``: Python starts the program without a
+    launcher.
     """
 
     num_nodes: ParsedOption | None = None
@@ -48,7 +48,7 @@ class JobResources:
 
     @property
     def requested_gpus(self) -> int | None:
-        """The number of GPUs that the user names, whatever the file has."""
+        """The number of GPUs that the user sets in place of the file's; None if unset."""
         is_of_user = self.num_gpus is not None and self.num_gpus.line == 0
         return parse_int(self.num_gpus) if is_of_user else None
 
@@ -57,15 +57,13 @@ class JobResources:
 class ParsedCommand:
     """One command or document of a file that a target reads.
 
-    ``options`` are those that the target's parsers know, by the names of its table; ``unknown``
-    those that they do not; ``repeated`` those that a later one of the same name replaces.
-    ``positional`` are words that are no options, the model of
-    ``vllm serve`` among them. ``files`` are documents that the same text writes (here-documents),
-    or that stand beside it at ``path``, by the name that options call them. ``text`` and ``name``
-    are those of the file in which the spans are. ``release`` is that of the tool where the user
-    names it, whatever the file has. ``benchmark_load`` are the requests that the file sends, by
-    term; ``deployment`` tells what is started together from the other things in the file, where
-    that has several. ``notes`` say where what is not in the file comes from.
+    ``options`` are known to the target's parsers, by the names of its table; ``unknown`` are not;
+    ``repeated`` are replaced by a later option of the same name. ``positional`` are words that are
+    no options, such as the model of ``vllm serve``. ``files`` are documents that the same text
+    writes (here-documents) or files at ``path``, by the name in options. ``text`` and ``name``
+    belong to the file with the spans. ``release`` is the tool's release if the user sets it.
+    ``benchmark_load`` are the requests that the file sends, by term; ``deployment`` numbers the
+    deployments of a file. ``notes`` are sources outside of the file.
     """
 
     target: str
@@ -89,17 +87,16 @@ class ParsedCommand:
 
 @record(kw_only=True)
 class LaunchSettings:
-    """What a target makes of a file, in the words of the table of terms.
+    """Settings of a plan that a target derives from a file, by term.
 
-    ``values`` are parameters and questions by name, as text or numbers; ``shape`` the model's
-    in the words of `planner.launch.model_shape` where the file tells it in place of a name.
-    ``used_options`` are further options that told something, ``ignored_options`` such as are the
-    tool's and no
-    part of what is predicted, ``unread`` such as are the tool's and not read; ``defaults`` what the
-    target does where the file says nothing, by term, with the reason. ``missing`` are terms that
-    the file leaves open and that have no default; ``notes`` say what else is worth knowing.
-    ``fallbacks`` are values in place of defaults with which it does not fit, by term, each with
-    the reason. ``required`` are terms that have no default here, each with the reason.
+    ``values`` are parameters and answers by term, as text or numbers; ``shape`` has the sizes of
+    the model (see `planner.launch.model_shape`) if the file has them in place of a name.
+    ``used_options`` are further options that were read, ``ignored_options`` have no effect on the
+    prediction, ``unread`` are options of the tool that planner does not read. ``defaults`` are
+    reasons for defaults of the target, by term. ``missing`` are terms without value and default;
+    ``notes`` are shown to the user. ``fallbacks`` are values to try if a default does not fit,
+    by term, each with the reason. ``required`` are terms that have no default here, each with the
+    reason.
     """
 
     workload: str
@@ -117,7 +114,7 @@ class LaunchSettings:
 
 @dataclass(kw_only=True)
 class SettingsBuilder:
-    """Answers while a file is read; see `Answers`."""
+    """Builder of `LaunchSettings` while a file is read."""
 
     values: dict[str, Any] = field(default_factory=dict)
     defaults: dict[str, str] = field(default_factory=dict)
@@ -126,44 +123,44 @@ class SettingsBuilder:
     fallbacks: dict[str, tuple[object, str]] = field(default_factory=dict)
 
     def set(self, name: str, value: object) -> None:
-        """A value, unless it is None."""
+        """Set a value unless it is None."""
         if value is not None:
             self.values[name] = value
 
-    def assume(self, name: str, value: object, why: str) -> None:
-        """A value that the file does not give."""
+    def assume(self, name: str, value: object, reason: str) -> None:
+        """Set a default with its reason, unless the file has a value."""
         if name not in self.values:
             self.values[name] = value
-            self.defaults[name] = why
+            self.defaults[name] = reason
 
     def mark_missing(self, name: str) -> None:
-        """What the file leaves open."""
+        """Mark a term as missing."""
         if name not in self.missing:
             self.missing.append(name)
 
     def require(self, name: str, value: object) -> None:
-        """A value, which the file leaves open where it is None."""
+        """Set a value; None marks the term as missing."""
         if value is None:
             self.mark_missing(name)
         else:
             self.values[name] = value
 
     def put_optimizer(self, name: str) -> None:
-        """The optimizer of a library's or class's name; one that is not known is reported."""
+        """Set the optimizer from a name of a library or class; adds a note if unknown."""
         class_name = name.rpartition(".")[2]
         settings = parse_optimizer(class_name)
         if settings is None:
             self.notes.append(UNKNOWN_OPTIMIZER.format(name=name))
             return
         for parameter, code in settings.items():
-            if code:  # 0 is what the program does without a name
+            if code:  # 0: default of the program
                 self.values[parameter] = code.word
                 self.defaults.pop(parameter, None)
         if is_paged(class_name):
             self.values["paged_optimizer"] = "true"
 
     def build(self, workload: str = "train", **more: Any) -> LaunchSettings:
-        """The answers; ``more`` are the other fields of them."""
+        """The settings; ``more`` are their other fields."""
         lists = {"missing": tuple(self.missing), "notes": tuple(self.notes)}
         return LaunchSettings(
             workload=workload,
@@ -176,41 +173,41 @@ class SettingsBuilder:
 
 @record(kw_only=True)
 class OptionReader:
-    """A file as its target's table reads it: what `Target.answers` is given."""
+    """A command or document as its target's table reads it: input of `LaunchTarget.answers`."""
 
     command: ParsedCommand
     meanings: Mapping[str, ParameterReading]
 
     @classmethod
     def of(cls, command: ParsedCommand, table: OptionTable) -> OptionReader:
-        """The file as a table reads its options, several values of one joined by blanks."""
+        """A command with its parameters read by a table; values of a list are joined by blanks."""
         texts = {name: option.joined for name, option in command.options.items()}
         return cls(command=command, meanings=table.read(texts))
 
     @property
     def place(self) -> str:
-        """Where the command or document stands: FILE:LINE."""
+        """Position of the command or document: FILE:LINE."""
         return f"{self.command.name}:{self.command.line}"
 
     def text(self, option: str) -> str | None:
-        """The single value of an option; None where it is absent, a flag, or cannot be told."""
-        given = self.command.options.get(option)
-        return None if given is None else given.single
+        """The single value of an option; None if it is absent, a flag, or not readable."""
+        parsed = self.command.options.get(option)
+        return None if parsed is None else parsed.single
 
     def has(self, option: str) -> bool:
-        """Whether the option is there."""
+        """Whether the option is set."""
         return option in self.command.options
 
     def number(self, option: str) -> int | None:
-        """The value of an option as a whole number; None where it is none.
+        """The value of an option as a whole number; None if it is none.
 
-        Raises `LaunchError`: it is beyond what anything counts.
+        Raises `LaunchError`: it is larger than any count.
         """
         amount = self.amount(option)
         return int(amount) if amount is not None and amount.is_integer() else None
 
     def amount(self, option: str) -> float | None:
-        """The value of an option as any number, as `number`."""
+        """The value of an option as a number; see `number`."""
         text = (self.text(option) or "").replace("_", "")
         try:
             number = float(text)
@@ -228,37 +225,37 @@ class OptionReader:
         return None if meaning is None else meaning.value
 
 
-def total_gpus(world: JobResources) -> int | None:
-    """GPUs of the whole job; None where the file leaves them open.
+def total_gpus(resources: JobResources) -> int | None:
+    """GPUs of the whole job; None if the file does not specify them.
 
-    A launcher that is given processes of a node and no nodes starts one node.
+    A launcher with processes per node and without nodes starts one node.
     """
-    total = parse_int(world.num_gpus)
+    total = parse_int(resources.num_gpus)
     if total is not None:
         return total
-    of_node, nodes = parse_int(world.gpus_per_node), parse_int(world.num_nodes)
-    if of_node is None or (world.num_nodes is not None and nodes is None):
+    per_node, nodes = parse_int(resources.gpus_per_node), parse_int(resources.num_nodes)
+    if per_node is None or (resources.num_nodes is not None and nodes is None):
         return None
-    return of_node * (1 if nodes is None else nodes)
+    return per_node * (1 if nodes is None else nodes)
 
 
 def parse_int(option: ParsedOption | None) -> int | None:
-    """The whole number that something says; None where text alone does not tell one."""
+    """The positive whole number of an option; None if it is none, or not readable."""
     text = "" if option is None else (option.single or "").replace("_", "")
     return int(text) if text.isascii() and text.isdecimal() and int(text) > 0 else None
 
 
 def require_split(reading: OptionReader, num_gpus: int | None, **sizes: int) -> None:
-    """Refuse GPUs that a file's own split of the model does not divide.
+    """Refuse GPUs that are not a multiple of the file's parallel degrees.
 
-    Raises LaunchError if the file starts on fewer GPUs, or on others, than it deals the model to.
+    Raises LaunchError if the file starts on another number of GPUs.
     """
     ranks = prod(sizes.values())
     if num_gpus is None or ranks < 1 or num_gpus % ranks == 0:
         return
-    words = " x ".join(f"{name} {size}" for name, size in sizes.items() if size > 1)
+    layout = " x ".join(f"{name} {size}" for name, size in sizes.items() if size > 1)
     raise LaunchError(
-        f"{reading.place}: starts on {num_gpus} GPUs, but {words} takes "
+        f"{reading.place}: starts on {num_gpus} GPUs, but {layout} takes "
         f"multiples of {ranks}: give the number of GPUs with --gpus if it runs on others."
     )
 
@@ -267,10 +264,10 @@ _NUMBER = r"v?(?P<number>\d+\.\d+(?:\.\d+)*)"
 
 
 @cache
-def _places(tool: str) -> tuple[str, ...]:
-    """What names a version, the surest first: the tag of an image, a pin, words.
+def _version_patterns(tool: str) -> tuple[str, ...]:
+    """Patterns of versions, most reliable first: image tag, pin, text.
 
-    Images of other products that hold the engine count versions of their own.
+    Images of other products that contain the engine have versions of their own.
     """
     rows = shipped_rows("launchers/versions.csv")
     return tuple(row["place"].replace("NUMBER", _NUMBER) for row in rows if row["tool"] == tool)
@@ -278,13 +275,13 @@ def _places(tool: str) -> tuple[str, ...]:
 
 @record(kw_only=True)
 class StatedVersion(Release):
-    """A release that stands in a line of a file; line 0: the user names it."""
+    """A release named in a line of a file; line 0: set by the user."""
 
     line: int
 
     @property
     def place(self) -> str:
-        """Where it is named, as messages say it."""
+        """Its source for messages: line of the file or option."""
         return f"line {self.line}" if self.line else "--engine-version"
 
 
@@ -295,39 +292,39 @@ def has_profiles(tool: str, catalogue: Catalogue) -> bool:
 
 
 def version_of(tool: str, command: ParsedCommand) -> StatedVersion | None:
-    """The version of a tool that the user names, else the file, nearest to the command.
+    """The version of a tool: set by the user, else the one nearest to the command in the file.
 
     Image tags count before pins, and those before comments.
     """
     if command.release:
         return StatedVersion(tool=tool, number=command.release, line=0)
-    for place in _places(tool):
-        named = []
-        for one in re.finditer(place, command.text, re.IGNORECASE):
-            line = command.text.count("\n", 0, one.start("number")) + 1
-            named.append(StatedVersion(tool=tool, number=one["number"], line=line))
-        if named:
-            return min(named, key=lambda one: abs(one.line - command.line))
+    for pattern in _version_patterns(tool):
+        versions = []
+        for match in re.finditer(pattern, command.text, re.IGNORECASE):
+            line = command.text.count("\n", 0, match.start("number")) + 1
+            versions.append(StatedVersion(tool=tool, number=match["number"], line=line))
+        if versions:
+            return min(versions, key=lambda version: abs(version.line - command.line))
     return None
 
 
 def with_unknown_options(command: ParsedCommand) -> ParsedCommand:
-    """A command whose words that no parser of ours knows are options: the last of a name counts."""
-    words = {option.option: option for option in command.unknown}
-    return replace(command, options={**words, **command.options}, unknown=())
+    """A command with its unknown options among its options; the last of a name counts."""
+    unknown_options = {option.option: option for option in command.unknown}
+    return replace(command, options={**unknown_options, **command.options}, unknown=())
 
 
 UNKNOWN_OPTIMIZER = (
     "The optimizer {name} is not understood and is predicted as Adam: memory and time may change."
 )
 NOTHING = ("", "null", "none", "~")
-_NULL = (("null",), ("~",), ("",))
+_NULL_TEXTS = (("null",), ("~",), ("",))
 
 
 def without_nulls(command: ParsedCommand, table: OptionTable) -> ParsedCommand:
-    """A document, and those that it names, without keys that are null: these are defaults.
+    """A document, and documents that it names, without null keys, which mean defaults.
 
-    A key stays where null is one of its values in the table.
+    Keys with null as a value in the table stay.
     """
     files = {name: without_nulls(file, table) for name, file in command.files.items()}
     if command.positional:  # a command: KEY=null changes the file that it names
@@ -338,40 +335,43 @@ def without_nulls(command: ParsedCommand, table: OptionTable) -> ParsedCommand:
 def without_null_keys(
     options: Mapping[str, ParsedOption], table: OptionTable
 ) -> Mapping[str, ParsedOption]:
-    """Options without keys that are null; see `without_nulls`."""
-    means = {row.option for row in table.rows if row.text == _NULL[0][0]}
+    """Options without null keys; see `without_nulls`."""
+    options_with_null = {row.option for row in table.rows if row.text == _NULL_TEXTS[0][0]}
     return {
         name: option
         for name, option in options.items()
-        if name.startswith("-") or name in means or option.texts not in _NULL or option.unknown
+        if name.startswith("-")
+        or name in options_with_null
+        or option.texts not in _NULL_TEXTS
+        or option.unknown
     }
 
 
 def option_text(reading: OptionReader, *options: str) -> str | None:
-    """The text of the first of some options that says something, in lower case."""
+    """The text of the first of these options with a value, in lower case."""
     texts = ((reading.text(option) or "").strip("'\" ").lower() for option in options)
     return next((text for text in texts if text not in NOTHING), None)
 
 
 def flag(reading: OptionReader, *options: str, default: bool = False) -> bool:
-    """Whether the first of some options that is there is on."""
+    """Whether the first of these options that is set is on."""
     for option in options:
         if not reading.has(option):
             continue
         text = option_text(reading, option)
-        # A flag without a value is on; null is as if it were not there.
+        # A flag without a value is on; null counts as not set.
         if text is not None or not reading.command.options[option].texts:
             return text not in ("false", "0")
     return default
 
 
 def has_unknown_value(reading: OptionReader, *options: str) -> bool:
-    """Whether one of some options is there with a value that text alone does not tell."""
-    given = (reading.command.options[name] for name in options if reading.has(name))
-    return any(None in one.texts for one in given)
+    """Whether one of these options has a value that is not readable."""
+    present = (reading.command.options[name] for name in options if reading.has(name))
+    return any(None in option.texts for option in present)
 
 
 def number(reading: OptionReader, *options: str) -> int | None:
-    """The first whole number above 0 that some options say."""
+    """The first positive whole number of these options; None if there is none."""
     numbers = (reading.number(option) for option in options)
-    return next((one for one in numbers if one is not None and one > 0), None)
+    return next((value for value in numbers if value is not None and value > 0), None)

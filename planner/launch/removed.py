@@ -1,4 +1,4 @@
-"""Programs that planner no longer supports: what recognises them, and the error that names them."""
+"""Programs that planner no longer supports: detection and error messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def name_removed_program(
     ----------
     words : the command, program first, without wrappers such as ``torchrun``
     document : values of a YAML, JSON or TOML file by dotted key
-    call : what a Python program calls, with its module where an import names it
+    call : name of a call in a Python program, with its module if it is imported
 
     Examples
     --------
@@ -42,8 +42,8 @@ def refuse_removed_name(name: str, where: str, advice: str) -> None:
     Parameters
     ----------
     name : as users type it
-    where : the option, or file and line, with which the message begins
-    advice : what to do instead, the last sentence of the message
+    where : the option, or file and line: first words of the message
+    advice : recommendation: last sentence of the message
     """
     for row in _rows():
         if name in row["names"].split("|"):

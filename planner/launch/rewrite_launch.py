@@ -1,4 +1,4 @@
-"""A user's launch file with a change made in it."""
+"""Changes of a plan written into a user's launch file."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from planner.launch.target import LaunchJob, LaunchTarget
 from planner.launch.targets import target_of
 
 _Texts = tuple[str, ...]
-# The requests at once of a plan are what engines are told to run at most.
-_WRITTEN_AS = {"concurrency": ("max_num_seqs", "server_seqs")}
+# Concurrency of a plan is the limit of sequences in options of engines.
+_OPTION_PARAMETERS = {"concurrency": ("max_num_seqs", "server_seqs")}
 
 
 @record(kw_only=True)
 class RewriteResult:
     """A file after a change.
 
-    ``changes`` are all options that say it, by name, with their texts, None where they go;
-    ``unwritten`` those whose place in the file text alone does not tell. ``unexpressed`` is what
-    the target cannot say of the change, ``notes`` what is to be done beside it. ``others`` are
-    files that it reads, changed, too; ``path`` is where each stands.
+    ``changes`` are all changed options by name, with their texts, None if removed; ``unwritten``
+    have no readable position in the file. ``unexpressed`` are parameters that the target cannot
+    express, ``notes`` further steps for the user. ``others`` are changed files that this one
+    reads; ``path`` is the path of each.
     """
 
     path: Path
@@ -51,9 +51,9 @@ class RewriteResult:
 
     @property
     def diff(self) -> str:
-        """A unified diff of all files, empty where nothing is changed."""
-        own = make_patch(self.before, self.after, self.name)
-        return "".join((own, *(other.diff for other in self.others)))
+        """A unified diff of all files; empty without changes."""
+        patch = make_patch(self.before, self.after, self.name)
+        return "".join((patch, *(other.diff for other in self.others)))
 
 
 def rewrite_launch(
@@ -61,127 +61,150 @@ def rewrite_launch(
 ) -> RewriteResult:
     """The file of a launch, changed from the plan ``before`` to the one ``after``.
 
-    ``changed`` are the parameters in which these differ.
+    ``changed`` are the parameters that differ.
     """
-    target, found = imported.target, imported.command
-    changed = {*changed, *(said for name in changed for said in _WRITTEN_AS.get(name, ()))}
-    changes = option_changes(target, before, after, changed, found.options)
+    target, command = imported.target, imported.command
+    changed = {
+        *changed,
+        *(written_name for name in changed for written_name in _OPTION_PARAMETERS.get(name, ())),
+    }
+    changes = option_changes(target, before, after, changed, command.options)
     for other in other_targets(imported):
-        known = {row.option for row in other.table.rows if row.parameter in changed}
-        theirs = option_changes(other, before, after, changed, found.options)
-        changes |= {name: texts for name, texts in theirs.items() if name in known}
-    changes |= _other_ways(target.reading(found), target, changes, changed)
-    honoured, beside = target.honoured(found, changes)
-    changes = dict(honoured)
-    if is_document(imported.path) and not any(name.startswith("-") for name in found.options):
-        own = {name: texts for name, texts in changes.items() if not name.startswith("-")}
-        lines = [one.line for one in parse_launches(imported.path, found.text)]
-        number = lines.index(found.line) if found.line in lines else 0
-        edited = edit_document(found.text, found.name, own, number)
+        parameter_options = {row.option for row in other.table.rows if row.parameter in changed}
+        other_changes = option_changes(other, before, after, changed, command.options)
+        changes |= {
+            name: texts for name, texts in other_changes.items() if name in parameter_options
+        }
+    changes |= _replaced_options(target.reading(command), target, changes, changed)
+    command_changes, file_changes = target.honoured(command, changes)
+    changes = dict(command_changes)
+    if is_document(imported.path) and not any(name.startswith("-") for name in command.options):
+        direct_changes = {
+            name: texts for name, texts in changes.items() if not name.startswith("-")
+        }
+        lines = [launch.line for launch in parse_launches(imported.path, command.text)]
+        number = lines.index(command.line) if command.line in lines else 0
+        edited = edit_document(command.text, command.name, direct_changes, number)
     else:
-        words = [row.option for row in target.table.rows if row.option.startswith("-")]
-        # The others stand in a document beside the command.
-        of_command = words or target.table.options | OptionTable.load("transformers").options
-        own = {name: texts for name, texts in changes.items() if name in of_command}
-        # Of a word that several parsers of a command know it is the first one's.
-        heard = {name: target.options.find(f"--{name.lstrip('-')}") for name in own}
-        spelt = {one.name if (one := heard[name]) else name: own[name] for name in own}
-        edited = _edited_command(imported, spelt)
-    elsewhere = {name: texts for name, texts in changes.items() if name not in own}
-    others, left = _in_files(imported, edited.text, {**elsewhere, **beside})
+        command_options = [row.option for row in target.table.rows if row.option.startswith("-")]
+        # Other options are in a separate document.
+        of_command = (
+            command_options or target.table.options | OptionTable.load("transformers").options
+        )
+        direct_changes = {name: texts for name, texts in changes.items() if name in of_command}
+        # A word of several parsers belongs to the first parser.
+        parser_options = {
+            name: target.options.find(f"--{name.lstrip('-')}") for name in direct_changes
+        }
+        spelled_changes = {
+            option.name if (option := parser_options[name]) else name: direct_changes[name]
+            for name in direct_changes
+        }
+        edited = _edit_command(imported, spelled_changes)
+    sibling_changes = {name: texts for name, texts in changes.items() if name not in direct_changes}
+    rewritten_files, unwritten = _rewrite_files(
+        imported, edited.text, {**sibling_changes, **file_changes}
+    )
     text = edited.text
-    if found.text.count("\r\n") == found.text.count("\n") > 0:  # line ends of one kind stay
+    if command.text.count("\r\n") == command.text.count("\n") > 0:  # keeps Windows line ends
         text = text.replace("\r\n", "\n").replace("\n", "\r\n")
     unexpressed = tuple(
         remark
         for remark in target.settings(after).unexpressed
         if remark.parameter in changed
         and not any(
-            one.table.can_say(remark.parameter, remark.value) for one in other_targets(imported)
+            other.table.can_say(remark.parameter, remark.value) for other in other_targets(imported)
         )
     )
     return RewriteResult(
         path=imported.path,
-        name=found.name,
-        before=found.text,
+        name=command.name,
+        before=command.text,
         after=text,
         unexpressed=unexpressed,
-        unwritten={**edited.unwritten, **left},
-        changes={**changes, **beside},
-        notes=_copies(before, after),
-        others=others,
+        unwritten={**edited.unwritten, **unwritten},
+        changes={**changes, **file_changes},
+        notes=_replica_notes(before, after),
+        others=rewritten_files,
     )
 
 
 def can_say(imported: ImportedLaunch, parameter: str, value: str | int | float) -> bool:
-    """Whether the target of a file has words for a value, or that of a file that it reads.
+    """Whether the target of a file, or of files that it reads, can express a value.
 
-    How GPUs split a model is the target's alone.
+    Parallel degrees must be expressed by the target itself.
     """
-    others = [] if parameter in SPLITS else other_targets(imported)
-    tables = [target.table for target in (imported.target, *others)]
+    targets = [] if parameter in SPLITS else other_targets(imported)
+    tables = [target.table for target in (imported.target, *targets)]
     return any(table.can_say(parameter, value) for table in tables)
 
 
 def other_targets(imported: ImportedLaunch) -> list[LaunchTarget]:
-    """The targets of files that a file reads, as a configuration of DeepSpeed."""
+    """The targets of files that a file reads, such as a configuration of DeepSpeed."""
     names = dict.fromkeys(file.target for file in imported.command.files.values() if file.target)
     return [target_of(name) for name in names if name != imported.target.name]
 
 
-def _in_files(
+def _rewrite_files(
     imported: ImportedLaunch, text: str, changes: Changes
 ) -> tuple[tuple[RewriteResult, ...], Changes]:
-    """The files that the changed ``text`` reads, changed, and what stands in none of them."""
+    """Changed files that the new ``text`` reads, and changes that no file has options for."""
     if not changes:
         return (), {}
-    again = _same(imported)(text)
-    files = {} if again is None else again.files
-    left, made = dict(changes), []
+    reparsed = _same_command(imported)(text)
+    files = {} if reparsed is None else reparsed.files
+    remaining, results = dict(changes), []
     for file in files.values():
-        known = target_of(file.target).table.options if file.target else frozenset()
-        own = {name: texts for name, texts in left.items() if name in known}
-        if file.path is None:  # written by the text itself, maybe of what was changed there
-            given = {name: file.options[name].texts for name in own if name in file.options}
-            done = {name for name, texts in own.items() if given.get(name) == texts}
+        file_options = target_of(file.target).table.options if file.target else frozenset()
+        direct_changes = {name: texts for name, texts in remaining.items() if name in file_options}
+        if file.path is None:  # a here-document of the text, which may be changed already
+            current = {
+                name: file.options[name].texts for name in direct_changes if name in file.options
+            }
+            written = {name for name, texts in direct_changes.items() if current.get(name) == texts}
         else:
-            edited = edit_document(file.text, file.name, own)
-            done = own.keys() - edited.unwritten.keys()
-            one = RewriteResult(path=file.path, name=file.name, before=file.text, after=edited.text)
-            made += [one] if one.diff else []
-        left = {name: texts for name, texts in left.items() if name not in done}
-    return tuple(made), left
+            edited = edit_document(file.text, file.name, direct_changes)
+            written = direct_changes.keys() - edited.unwritten.keys()
+            result = RewriteResult(
+                path=file.path, name=file.name, before=file.text, after=edited.text
+            )
+            results += [result] if result.diff else []
+        remaining = {name: texts for name, texts in remaining.items() if name not in written}
+    return tuple(results), remaining
 
 
-def _edited_command(imported: ImportedLaunch, changes: Changes) -> EditResult:
-    """The command changed; a new option stands behind the one that the table has before it."""
-    text, same = imported.command.text, _same(imported)
+def _edit_command(imported: ImportedLaunch, changes: Changes) -> EditResult:
+    """The text with a changed command; new options follow the order of the table."""
+    text, find_command = imported.command.text, _same_command(imported)
 
     @cache
     def options(changed: str) -> Mapping[str, ParsedOption]:
-        """Those of the same command; editing and the next change ask of the same text."""
-        found = same(changed)
-        return {} if found is None else found.options
+        """Options of the command in a changed text; cached, as edits ask repeatedly."""
+        command = find_command(changed)
+        return {} if command is None else command.options
 
     unwritten: dict[str, tuple[str, ...] | None] = {}
     order = list(dict.fromkeys(row.option for row in imported.target.table.rows if row.option))
     for name, texts in changes.items():
         present = options(text)
-        place = order.index(name) if name in order else 0
-        after = next((one for one in reversed(order[:place]) if one in present), "")
+        index = order.index(name) if name in order else 0
+        after = next((option for option in reversed(order[:index]) if option in present), "")
         edited = edit_command(text, {name: texts}, options, after)
         text = edited.text
         unwritten |= edited.unwritten
     return EditResult(text=text, unwritten=unwritten)
 
 
-def _copies(before: LaunchJob, after: LaunchJob) -> tuple[str, ...]:
-    """What is to be done beside the file where another number of replicas serves."""
+def _replica_notes(before: LaunchJob, after: LaunchJob) -> tuple[str, ...]:
+    """Note for the user if the number of replicas changes."""
     old, new = (job.row.get("replicas") for job in (before, after))
     if new is None or old == new:
         return ()
-    each = int(after.num_gpus / new)
-    return (f"It is then {int(new)} replicas in place of {int(old or 1)}, on {each} GPUs each.",)
+    gpus_per_replica = int(after.num_gpus / new)
+    return (
+        f"It is then {int(new)} replicas in place of {int(old or 1)}, on {gpus_per_replica} "
+        "GPUs each.",
+    )
 
 
 def option_changes(
@@ -189,41 +212,48 @@ def option_changes(
     before: LaunchJob,
     after: LaunchJob,
     changed: Collection[str],
-    said: Collection[str],
+    file_options: Collection[str],
 ) -> dict[str, _Texts | None]:
-    """The options that say another plan than before: their texts, None where they go.
+    """Options that differ between two plans: their new texts, None if removed.
 
-    ``said`` are those that the file has: what it leaves to an engine follows from the rest there,
-    as before.
+    ``file_options`` are those in the file: options that it leaves to the engine's defaults are
+    not added.
     """
     jobs = (before, after)
-    unsaid = None if before.workload == "train" else said
+    server_options = None if before.workload == "train" else file_options
     script = _differences(OptionTable.load("transformers"), map(target.script, jobs), changed)
-    return script | _differences(target.table, map(target.table_input, jobs), changed, unsaid)
+    return script | _differences(
+        target.table, map(target.table_input, jobs), changed, server_options
+    )
 
 
 def _differences(
     table: OptionTable,
     jobs: Iterable[Quantities],
     changed: Collection[str],
-    said: Collection[str] | None = None,
+    file_options: Collection[str] | None = None,
 ) -> dict[str, _Texts | None]:
-    old, new = (_written(table, quantities, changed) for quantities in jobs)
-    own = {row.option for row in table.rows if row.parameter in changed}
+    old, new = (_written_options(table, quantities, changed) for quantities in jobs)
+    changed_options = {row.option for row in table.rows if row.parameter in changed}
     changes: dict[str, _Texts | None] = {
         option: texts
         for option, texts in new.items()
         if old.get(option) != texts
-        and (said is None or option in said or option in own or option not in old)
+        and (
+            file_options is None
+            or option in file_options
+            or option in changed_options
+            or option not in old
+        )
     }
     return changes | {option: None for option in old if option not in new}
 
 
-def _written(
+def _written_options(
     table: OptionTable, quantities: Quantities, changed: Collection[str]
 ) -> dict[str, _Texts]:
-    """The options of a job that depend on what is changed."""
-    found: dict[str, _Texts] = {}
+    """The options of a job that depend on changed parameters."""
+    options: dict[str, _Texts] = {}
     for row in table.rows:
         value = quantities.get(row.parameter)
         if (
@@ -236,15 +266,15 @@ def _written(
         ):
             continue
         text = row.written(value)
-        found[row.option] = () if text is None else (text,)
-    return found
+        options[row.option] = () if text is None else (text,)
+    return options
 
 
-def _other_ways(
+def _replaced_options(
     reading: OptionReader, target: LaunchTarget, changes: Changes, changed: Collection[str]
 ) -> dict[str, None]:
-    """Options by which the file says a changed parameter in another way: they go."""
-    used = (
+    """Alternative options of changed parameters in the file: they are removed."""
+    used_options = (
         option
         for name in changed
         if name in reading.meanings
@@ -253,11 +283,13 @@ def _other_ways(
     written = {
         row.option for row in target.table.rows if row.role in (OptionRole.IS, OptionRole.WITH)
     }
-    return {option: None for option in used if option not in changes and option not in written}
+    return {
+        option: None for option in used_options if option not in changes and option not in written
+    }
 
 
-def _same(imported: ImportedLaunch) -> Callable[[str], ParsedCommand | None]:
-    """What a changed text starts in the same place among all of the same program."""
+def _same_command(imported: ImportedLaunch) -> Callable[[str], ParsedCommand | None]:
+    """A function from a changed text to the command with the same index among its target's."""
 
     def started(text: str) -> list[ParsedCommand]:
         return [
@@ -266,6 +298,6 @@ def _same(imported: ImportedLaunch) -> Callable[[str], ParsedCommand | None]:
             if launch.target == imported.target.name
         ]
 
-    lines = [one.line for one in started(imported.command.text)]
+    lines = [launch.line for launch in started(imported.command.text)]
     number = lines.index(imported.command.line) if imported.command.line in lines else 0
     return lambda text: next(iter(started(text)[number:]), None)

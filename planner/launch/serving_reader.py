@@ -1,4 +1,4 @@
-"""What the commands of serving engines have in common when they are read."""
+"""Common parts of reading commands of serving engines."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _AGGREGATED, _DISAGGREGATED = "aggregated", "disaggregated"
 Value = TypeVar("Value")
 _PREFILL_ONLY = "0"
 _SIXTEEN_BIT = "w16a16"
-_ANY_GPU, _ANY_NODE = "a100-sxm-80gb", "dgx-a100"  # weights are as large on every one
+_ANY_GPU, _ANY_NODE = "a100-sxm-80gb", "dgx-a100"  # weights have the same size on all
 _REPOSITORY = re.compile(r"[\w-][\w.-]*/[\w.-]+|[\w-][\w.-]*")
 _LORA_RANK = 16
 _HEADS = (DraftMethod.EAGLE3, DraftMethod.EAGLE)
@@ -51,83 +51,89 @@ _FACTORS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**
 
 @dataclass(kw_only=True)
 class ServerSettings(SettingsBuilder):
-    """What is gathered of one command."""
+    """Builder of the settings of one server command."""
 
     reading: OptionReader
 
     def copy(self, *names: str) -> None:
-        """Parameters that the table reads as they are."""
+        """Copy parameters as the table reads them."""
         for name in names:
             meaning = self.reading.meanings.get(name)
             if meaning is not None:
                 self.values[name] = meaning.value
 
     def count(self, name: str) -> int:
-        """A parameter of the table as a whole number; 1 where it is none."""
+        """A parameter of the table as a whole number; 1 if it is none."""
         text = self.reading.value(name)
         number = parse_size(text)
         return number or 1
 
-    def put_gpus(self, own: int) -> None:
-        """The GPUs of all servers, where the file has a total, else those of one.
+    def put_gpus(self, server_gpus: int) -> None:
+        """Set the GPUs of all servers if the file has a total, else of one server.
 
         Raises LaunchError if the total is not a multiple of what one server takes.
         """
-        given = self.reading.command.resources.num_gpus
-        total = parse_size(given.texts[0]) if given is not None and given.texts else None
-        if total is not None and given is not None and total % own:
+        total_option = self.reading.command.resources.num_gpus
+        total = (
+            parse_size(total_option.texts[0])
+            if total_option is not None and total_option.texts
+            else None
+        )
+        if total is not None and total_option is not None and total % server_gpus:
             raise LaunchError(
-                f"{self.reading.place}: a server takes {own} GPUs, "
-                f"and {given.option} gives {total} (line {given.line}): change one of them."
+                f"{self.reading.place}: a server takes {server_gpus} GPUs, "
+                f"and {total_option.option} gives {total} (line {total_option.line}): change "
+                "one of them."
             )
-        self.values["num_gpus"] = total or own
+        self.values["num_gpus"] = total or server_gpus
 
     def of_pool(self, pool: str) -> LaunchSettings:
-        """The answers; those of a prefill worker have its names.
+        """The settings; those of a prefill worker have the names of the prefill pool.
 
-        Prefill and decode workers are commands of their own: the answers of both together are a
-        plan, with the sum of their GPUs. No more requests run at once than are sent.
+        Prefill and decode workers are separate commands: a plan has the settings of both, and
+        the sum of their GPUs. Concurrency is limited to the requests that are sent at once.
         """
         values, defaults = dict(self.values), dict(self.defaults)
-        own = int(values["tensor_parallel"]) * int(values["pipeline_parallel"])
-        own *= int(values["attention_data_parallel"])
-        copies = max(int(values["num_gpus"]) // own, 1)  # ranks that share nothing
+        server_gpus = int(values["tensor_parallel"]) * int(values["pipeline_parallel"])
+        server_gpus *= int(values["attention_data_parallel"])
+        copies = max(int(values["num_gpus"]) // server_gpus, 1)  # ranks that share nothing
         limit = ceil_div(parse_size(self.reading.text(ONGOING)) or 0, copies)
         if 0 < limit < int(values["concurrency"]):
             values["concurrency"] = limit
             defaults.pop("concurrency", None)
         values["mode"] = _DISAGGREGATED if pool in (PREFILL_POOL, DECODE_POOL) else _AGGREGATED
         if pool == PREFILL_POOL:
-            values, defaults = _of_prefill(values), _of_prefill(defaults)
+            values, defaults = _prefill_names(values), _prefill_names(defaults)
             values["prefill_replicas"] = copies
         elif pool == DECODE_POOL:
             values["replicas"] = copies
         return replace(self.of_workload("serve"), values=values, defaults=defaults)
 
-    def put_experts_on_host(self, model: ModelSpec, part: float, program: str) -> None:
-        """This part of the experts in host memory, as a share of the weights."""
-        held = part * sum(
+    def put_experts_on_host(self, model: ModelSpec, expert_share: float, program: str) -> None:
+        """Set the share of weights in host memory from the share of experts there."""
+        bytes_on_host = expert_share * sum(
             group.num_hidden_layers * layer_parameters(model.hidden_size, group).experts
             for group in model.layer_groups
             if group.num_experts
         )
-        share = round(held / count_parameters(model).total, 4)
+        share = round(bytes_on_host / count_parameters(model).total, 4)
         self.values["weight_offload"] = max(share, self.values.get("weight_offload") or 0.0)
         self.notes.append(
             f"Experts in host memory are {share:.0%} of the weights. The plan reads all of them "
-            f"over the link in a step; {program} computes the chosen ones there: it is faster "
-            "than said."
+            f"over the link in a step; {program} computes the chosen ones on the host: it "
+            "is faster "
+            "than predicted."
         )
 
     def of_workload(self, workload: str) -> LaunchSettings:
-        """The answers, which lack the model where the command does."""
-        asked = () if self.values.get("model") else ("model",)
+        """The settings; the model is missing if the command does not name it."""
+        missing = () if self.values.get("model") else ("model",)
         limit = self.reading.command.options.get(ONGOING)
         used = frozenset() if limit is None else frozenset({limit.option})
-        return self.build(workload, missing=asked, used_options=used)
+        return self.build(workload, missing=missing, used_options=used)
 
 
-def _of_prefill(values: Mapping[str, Value]) -> dict[str, Value]:
+def _prefill_names(values: Mapping[str, Value]) -> dict[str, Value]:
     return {
         PREFILL + name if name in OF_PREFILL else name: value
         for name, value in values.items()
@@ -136,7 +142,7 @@ def _of_prefill(values: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def parse_size(text: str | None) -> int | None:
-    """A whole number as engines read it, ``8k`` and ``8K`` among others; None if it is none.
+    """A whole number as engines parse it, such as ``8k`` and ``8K``; None if it is none.
 
     >>> parse_size("8192"), parse_size("8K"), parse_size("1.5k"), parse_size("auto")
     (8192, 8192, 1500, None)
@@ -158,7 +164,7 @@ def parse_float(text: str | None) -> float | None:
 
 
 def json_table(text: str | None) -> Mapping[str, object]:
-    """A mapping of JSON on the command line; empty where there is none that can be read."""
+    """A JSON mapping on the command line; empty if there is none, or it is not readable."""
     try:
         value = parse_json(text or "{}", "")
     except PlannerError:
@@ -167,65 +173,71 @@ def json_table(text: str | None) -> Mapping[str, object]:
 
 
 def with_config(reading: OptionReader, engine: EngineReader) -> OptionReader:
-    """The reading with the options of the YAML that a command's ``--config`` names, or of a
-    document of such options alone; those of the command go before them."""
-    found, table = reading.command, engine.table
-    beside = found.files.get(reading.text("--config") or "")
-    options = engine.accepts.of_command({**(beside.options if beside else {}), **found.options})
+    """The reader with the options of a YAML file that ``--config`` names, or of a document.
+
+    Options of the command override those of the file.
+    """
+    command, table = reading.command, engine.table
+    config = command.files.get(reading.text("--config") or "")
+    options = engine.accepts.of_command({**(config.options if config else {}), **command.options})
     texts = {name: option.texts[0] if option.texts else None for name, option in options.items()}
-    return OptionReader(command=replace(found, options=options), meanings=table.read(texts))
+    return OptionReader(command=replace(command, options=options), meanings=table.read(texts))
 
 
 def find_model_by_name(name: str | None) -> ModelSpec | None:
-    """The shipped model that a repository or folder is by its name; None where there is none.
-    Nothing is loaded from elsewhere."""
-    found = checkpoint_of(name).model if name else None
+    """The shipped model with the name of a repository or folder; None if there is none.
+
+    Nothing is downloaded.
+    """
+    model = checkpoint_of(name).model if name else None
     try:
-        return Catalogue().load_model(found) if found else None
+        return Catalogue().load_model(model) if model else None
     except (PlannerError, OSError, ValueError):
         return None
 
 
 def nicknamed(text: str) -> str | None:
-    """The repository that a short name of benchmarks stands for, with what stands behind it.
+    """The repository that a benchmark's nickname of a model means, with its precision and vendor.
 
     >>> nicknamed("dsr1_fp4_mi355x.sh"), nicknamed("dsr1-fp8"), nicknamed("run.sh")
     ('amd/DeepSeek-R1-0528-MXFP4', 'deepseek-ai/DeepSeek-R1-0528', None)
     """
-    word, *rest = re.split(r"[_-]", text.lower())
-    maker = "AMD" if any(one.startswith("mi") for one in rest) else ""
-    rows = [row for row in shipped_rows("models/nicknames.csv") if row["word"] == word]
-    same = [row for row in rows if row["precision"] in ("", *rest) and row["maker"] in ("", maker)]
-    best = sorted(same, key=lambda row: (row["precision"] != "", row["maker"] != ""))
+    nickname, *parts = re.split(r"[_-]", text.lower())
+    vendor = "AMD" if any(part.startswith("mi") for part in parts) else ""
+    rows = [row for row in shipped_rows("models/nicknames.csv") if row["word"] == nickname]
+    matching = [
+        row for row in rows if row["precision"] in ("", *parts) and row["maker"] in ("", vendor)
+    ]
+    best = sorted(matching, key=lambda row: (row["precision"] != "", row["maker"] != ""))
     return best[-1]["model"] if best else None
 
 
 def _model_name(server: ServerSettings, engine: EngineReader) -> str | None:
-    """What a command loads; where a folder or nothing is named, what it serves as or is called."""
-    found = server.reading.command
+    """Name of the model of a command; for a folder or none, from its served name or file name."""
+    command = server.reading.command
     name = engine.model_name(server.reading)
     if name and (
         find_model_by_name(name) is not None or re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name)
     ):
         return name
-    stem = "" if name else PurePath(found.name).stem
+    stem = "" if name else PurePath(command.name).stem
     served = server.reading.text("--served-model-name") or server.reading.text("served-model-name")
-    others = {
+    candidates = {
         f"it serves as {served}": served,
         f"{name} is an abbreviation of it": nicknamed(name or ""),
-        f"the file is called {found.name}": nicknamed(found.name) or stem,
+        f"the file is called {command.name}": nicknamed(command.name) or stem,
     }
     if name:
-        others.popitem()
-    for why, other in others.items():
-        if other and find_model_by_name(other) is not None:
-            server.notes.append(f"The model is assumed to be {other}: {why}.")
-            return other
+        candidates.popitem()
+    for reason, candidate in candidates.items():
+        if candidate and find_model_by_name(candidate) is not None:
+            server.notes.append(f"The model is assumed to be {candidate}: {reason}.")
+            return candidate
     return name
 
 
 def find_gpu_by_name(name: str | None) -> GpuSpec | None:
-    """The GPU that a label, a scheduler or the user calls so; None where it is not known."""
+    """The GPU with a name of a label, a scheduler or the user; None if unknown."""
     try:
         return Catalogue().load_gpu(parse_gpu_name(name) or name).spec if name else None
     except (PlannerError, OSError, ValueError):
@@ -235,7 +247,7 @@ def find_gpu_by_name(name: str | None) -> GpuSpec | None:
 def scheduler_default_of(
     server: ServerSettings, engine: EngineReader, name: str
 ) -> tuple[int, str]:
-    """What ``name`` is on the GPU in the release of a file where no option sets it, and why."""
+    """Default of the scheduler limit ``name`` for GPU and release of a file, and the reason."""
     if any(row.parameter == name for row in engine.table.defaults):
         return engine.table.default(name, *default_gpu(server))
     catalogue, gpu = Catalogue(), find_gpu_by_name(server.reading.command.resources.gpu)
@@ -244,22 +256,26 @@ def scheduler_default_of(
     profile = (release and release.profile(catalogue, vendor)) or engine.name
     number = "" if release is None else release.number
     spec = catalogue.load_engine(profile).spec
-    is_of_program = name == "offline_batched_tokens"
-    scheduler = engine_on(spec, gpu, number, offline=is_of_program).scheduler
+    is_offline = name == "offline_batched_tokens"
+    scheduler = engine_on(spec, gpu, number, offline=is_offline).scheduler
     value = scheduler.max_num_seqs if name == "max_num_seqs" else scheduler.max_num_batched_tokens
     row = name.replace("offline", "max_num")
-    option = next(one.option for one in engine.table.rows if one.parameter == row and one.option)
-    program = " of a program without a server" if is_of_program else ""
-    where = "; larger GPUs have more" if gpu is None and spec.scheduler.defaults else ""
-    return value, f"{option} is {value:,} by default{program}{where}"
+    option = next(
+        table_row.option
+        for table_row in engine.table.rows
+        if table_row.parameter == row and table_row.option
+    )
+    program = " of a program without a server" if is_offline else ""
+    gpu_note = "; larger GPUs have more" if gpu is None and spec.scheduler.defaults else ""
+    return value, f"{option} is {value:,} by default{program}{gpu_note}"
 
 
 @record(kw_only=True)
 class DraftSettings:
-    """What drafts tokens, as a command names it.
+    """Speculative decoding as a command specifies it.
 
-    ``number`` is that of its tokens, in so many ``steps`` where they are a tree; ``method`` may
-    name modules of the model or the kind of heads in ``path``. ``is_model``: it may be a model.
+    ``number`` of draft tokens, in ``steps`` if they are a tree; ``method`` may name modules of the
+    model or the type of heads in ``path``. ``is_model``: ``path`` may be a model.
     """
 
     number: int
@@ -270,27 +286,27 @@ class DraftSettings:
 
 
 def put_drafts(
-    server: ServerSettings, drafted: DraftSettings | None, model: ModelSpec | None
+    server: ServerSettings, drafting: DraftSettings | None, model: ModelSpec | None
 ) -> None:
-    """Tokens that are drafted, and by what: a model that is known, modules or heads.
+    """Set the number of draft tokens and their source: a known model, modules or heads.
 
-    Modules of a model are read as such where it has some: engines run them like heads.
+    If the model has modules of multi-token prediction, heads without a path mean these.
     """
-    if drafted is None:
+    if drafting is None:
         return
-    server.values["draft_tokens"] = drafted.number
-    if drafted.steps is not None:
-        server.values["draft_steps"] = drafted.steps
+    server.values["draft_tokens"] = drafting.number
+    if drafting.steps is not None:
+        server.values["draft_steps"] = drafting.steps
     server.notes.append(
         "It uses speculative decoding: give --acceptance-rate, the probability that a "
         "drafted token is accepted."
     )
-    if drafted.is_model and find_model_by_name(drafted.path) is not None:
-        server.values["draft_model"] = checkpoint_of(drafted.path).model
+    if drafting.is_model and find_model_by_name(drafting.path) is not None:
+        server.values["draft_model"] = checkpoint_of(drafting.path).model
         return
-    name, heads = drafted.method.lower(), drafted.path.lower()
+    name, heads = drafting.method.lower(), drafting.path.lower()
     if not name:
-        name = next((one for one in _HEADS if one in heads), "")
+        name = next((head for head in _HEADS if head in heads), "")
     has_modules = model is not None and bool(model.num_nextn_predict_layers or model.mtp_num_layers)
     is_module = name.endswith(("mtp", "nextn")) or (name == DraftMethod.EAGLE and not heads)
     if has_modules and is_module:
@@ -300,9 +316,9 @@ def put_drafts(
 
 
 def put_model(server: ServerSettings, name: str | None) -> ModelSpec | None:
-    """The model of a command; None where none is shipped of that name.
+    """Set the model of a command; returns its spec, None if no shipped model has the name.
 
-    A folder whose name tells nothing is left open.
+    Folders with an unknown name are left open.
     """
     model = find_model_by_name(name)
     if name and (model is not None or _REPOSITORY.fullmatch(name)):
@@ -313,43 +329,50 @@ def put_model(server: ServerSettings, name: str | None) -> ModelSpec | None:
 
 
 def put_quantization(server: ServerSettings, name: str | None, model: ModelSpec | None) -> None:
-    """The types of weights: as an option says, else those of the checkpoint as its name tells."""
+    """Set the types of weights: from an option, else from the name of the checkpoint."""
     values = server.values
     server.copy("quantization", "expert_quantization")
-    own = model.quantization if model else None
-    if own and values.get("quantization") == own.partition("_")[0] != own:
-        del values["quantization"]  # engines take the type of scales of such a checkpoint from it
+    checkpoint_format = model.quantization if model else None
+    if (
+        checkpoint_format
+        and values.get("quantization") == checkpoint_format.partition("_")[0] != checkpoint_format
+    ):
+        del values["quantization"]  # engines take the type of scales from the checkpoint
     if "quantization" in values:
         values.setdefault("expert_quantization", values["quantization"])
         return
     if "expert_quantization" in values:
-        server.assume("quantization", own or _SIXTEEN_BIT, "that of the checkpoint")
+        server.assume("quantization", checkpoint_format or _SIXTEEN_BIT, "type of the checkpoint")
         return
-    word = checkpoint_of(name).quantization if name else None
-    if word is not None:
-        why = f"the checkpoint is called {name}"
-        known = model is not None and word in {
+    name_format = checkpoint_of(name).quantization if name else None
+    if name_format is not None:
+        reason = f"the checkpoint is called {name}"
+        has_checkpoint = model is not None and name_format in {
             checkpoint.quantization for checkpoint in model.checkpoints
         }
-        dense, experts = stored_types(in_format(model, word)) if model and known else (word, word)
-        server.assume("quantization", dense, why)
-        server.assume("expert_quantization", experts, why)
+        dense, experts = (
+            stored_types(in_format(model, name_format))
+            if model and has_checkpoint
+            else (name_format, name_format)
+        )
+        server.assume("quantization", dense, reason)
+        server.assume("expert_quantization", experts, reason)
         return
-    why = "the published checkpoint" if model else "16 bit by default"
+    reason = "the published checkpoint" if model else "16 bit by default"
     dense, experts = stored_types(model) if model else (_SIXTEEN_BIT, _SIXTEEN_BIT)
-    server.assume("quantization", dense, why)
-    server.assume("expert_quantization", experts, why)
+    server.assume("quantization", dense, reason)
+    server.assume("expert_quantization", experts, reason)
 
 
 def put_experts(server: ServerSettings, model: ModelSpec | None, stage_gpus: int) -> None:
-    """Experts over all GPUs of a stage, or each over all of them."""
+    """Set expert parallelism: all GPUs of a stage, or 1."""
     splits = server.reading.value("splits_experts") == "true"
     has_experts = model is None or model.num_experts > 0
     server.values["expert_parallel"] = stage_gpus if splits and has_experts else 1
 
 
 def put_offload(server: ServerSettings, model: ModelSpec | None, option: str) -> None:
-    """The share of the weights in host memory, of GiB of each GPU; no cache there."""
+    """Set the share of weights in host memory from GiB per GPU; no KV cache there."""
     server.values.update(weight_offload=0.0, kv_offload=0.0)
     size = parse_float(server.reading.text(option))
     if not size:
@@ -360,12 +383,12 @@ def put_offload(server: ServerSettings, model: ModelSpec | None, option: str) ->
             "with --set weight_offload=SHARE."
         )
         return
-    whole_size = weights_per_gpu(model, server.values) / GIB
-    server.values["weight_offload"] = min(round(size / whole_size, 4), 0.99)
+    weights_gib = weights_per_gpu(model, server.values) / GIB
+    server.values["weight_offload"] = min(round(size / weights_gib, 4), 0.99)
 
 
 def weights_per_gpu(model: ModelSpec, values: Mapping[str, object]) -> float:
-    """Bytes of the weights of a GPU of one server, wherever they are kept.
+    """Bytes of weights per GPU of one server, in GPU or host memory.
 
     ``values`` has its parameters and the name of its ``engine``.
     """
@@ -379,18 +402,18 @@ def weights_per_gpu(model: ModelSpec, values: Mapping[str, object]) -> float:
         workload=ServingWorkload(input_tokens=1, output_tokens=1),
     )
     names = (*ServingConfigurations.names(),)
-    own = {
+    coded_values = {
         name: terms[name].coded(
             parse_value(terms[name], value) if isinstance(value, str) else value
         )
         for name, value in values.items()
         if name in names
     }
-    return float(weight_bytes(setting, ServingConfigurations.of(**own)).total)
+    return float(weight_bytes(setting, ServingConfigurations.of(**coded_values)).total)
 
 
 def note_lengths(server: ServerSettings, longest: int | None) -> None:
-    """That a command does not tell how long requests are, where nothing else does."""
+    """Add a note that the command does not specify the lengths of requests."""
     if {*LENGTHS} <= {*server.reading.command.benchmark_load}:
         return
     limit = "" if longest is None else f", at most {longest:,} tokens together"
@@ -405,13 +428,11 @@ def note_lengths(server: ServerSettings, longest: int | None) -> None:
             f"The command does not say how long prompts and answers are{limit}: give "
             "--input-tokens and --output-tokens."
         )
-    server.notes.append(
-        "As many of the requests that may run at once do run as the cache has room for."
-    )
+    server.notes.append("Of the requests that may run at once, as many run as the KV cache holds.")
 
 
 def put_adapters(server: ServerSettings, switches: Sequence[str]) -> None:
-    """Adapters that a command serves: where one of some options is there, else where a rank is."""
+    """Set served adapters if one of these options is set; without options, if a rank is set."""
     reading = server.reading
     rank = parse_size(reading.value("lora_rank"))
     if not (any(map(reading.has, switches)) if switches else rank):
@@ -419,8 +440,8 @@ def put_adapters(server: ServerSettings, switches: Sequence[str]) -> None:
     server.values["lora_rank"] = rank or _LORA_RANK
     if number := parse_size(reading.value("max_loras")):
         server.values["max_loras"] = number
-    given = reading.command.options.get(LORA_OPTION)
-    if names := [text for text in given.texts if text] if given is not None else []:
+    target_option = reading.command.options.get(LORA_OPTION)
+    if names := [text for text in target_option.texts if text] if target_option is not None else []:
         server.values["lora_targets"] = str(nearest_adapter_targets(names))
     if switches:
         server.notes.append(
@@ -430,29 +451,30 @@ def put_adapters(server: ServerSettings, switches: Sequence[str]) -> None:
 
 @record(kw_only=True)
 class EngineReader:
-    """How commands of an engine are read, where its table does not say it.
+    """Functions that read commands of an engine in addition to its table.
 
     Parameters
     ----------
-    name : of its table, and of its row among the targets
-    model_options : what is loaded, the first of them that is there
-    programs : words of a command that are no model; empty where none stands beside the options
-    layout : put the layout of a server, and how many ranks compute attention of requests of
-        their own
-    batch : put requests and tokens of a step where the table has no default of them
-    drafts : what drafts tokens
-    longest : put the longest request, where the engine has another default than none
-    switches : options that let a server have adapters
-    host_cache : the option that keeps cache in host memory
-    weights_on_host : the option with GiB of each GPU's weights in host memory
-    finds_prefixes : whether prefixes are looked for where the command says so
+    name : of its option table and of its target
+    model_options : options with the model, the first that is set counts
+    programs : words of a command that are not the model; empty if it has no positional model
+    layout : sets the layout of a server; returns its attention data-parallel ranks
+    batch : sets requests and tokens per step if the table has no defaults
+    drafts : returns the speculative decoding of a command
+    longest : sets the longest request, if the engine has a default
+    switches : options that enable adapters
+    host_cache : option that keeps KV cache in host memory
+    weights_on_host : option with GiB of each GPU's weights in host memory
+    finds_prefixes : whether prefix caching works with the command's options
     """
 
     name: str
     model_options: tuple[str, ...]
     programs: tuple[str, ...] = ()
     layout: Callable[[ServerSettings, ModelSpec | None], int]
-    batch: Callable[[ServerSettings, ModelSpec | None, int], None] = lambda told, model, ranks: None
+    batch: Callable[[ServerSettings, ModelSpec | None, int], None] = lambda server, model, ranks: (
+        None
+    )
     drafts: Callable[[OptionReader], DraftSettings | None]
     longest: Callable[[ServerSettings, ModelSpec | None], None] | None = None
     switches: tuple[str, ...] = ()
@@ -462,16 +484,16 @@ class EngineReader:
 
     @property
     def table(self) -> OptionTable:
-        """Which option says which parameter."""
+        """The option table of the engine."""
         return OptionTable.load(self.name)
 
     @property
     def accepts(self) -> ParserOptions:
-        """What its parsers take."""
+        """Options that its parsers accept."""
         return ParserOptions.of(tool_row(self.name)["accepted"].split("|"), self.table)
 
     def model_name(self, reading: OptionReader) -> str | None:
-        """What is loaded: an option, or the word after the program."""
+        """The model of a command: from an option, or the word after the program."""
         for option in self.model_options:
             if reading.text(option):
                 return reading.text(option)
@@ -487,62 +509,62 @@ class EngineReader:
 
 
 def read_server(reading: OptionReader, engine: EngineReader, pool: str) -> ServerSettings:
-    """What a command says of its server, of the ``pool`` that it belongs to."""
-    told = ServerSettings(reading=reading)
-    name = _model_name(told, engine)
-    model = put_model(told, name)
-    told.values["engine"] = engine.name
-    ranks = engine.layout(told, model)
-    put_quantization(told, name, model)
-    told.copy("kv_cache", "gpu_memory_utilization")
-    engine.batch(told, model, ranks)
-    _put_batch(told, engine, ranks, pool)
-    put_drafts(told, engine.drafts(reading), model)
-    put_adapters(told, engine.switches)
+    """Settings of the server of a command, in its ``pool``."""
+    server = ServerSettings(reading=reading)
+    name = _model_name(server, engine)
+    model = put_model(server, name)
+    server.values["engine"] = engine.name
+    ranks = engine.layout(server, model)
+    put_quantization(server, name, model)
+    server.copy("kv_cache", "gpu_memory_utilization")
+    engine.batch(server, model, ranks)
+    _put_batch(server, engine, ranks, pool)
+    put_drafts(server, engine.drafts(reading), model)
+    put_adapters(server, engine.switches)
     amount = reading.text(engine.host_cache)
     if reading.has(engine.host_cache) and (amount is None or parse_float(amount)):
-        told.notes.append(
+        server.notes.append(
             "Cache evicted from a GPU is kept in host memory; the share is not known."
         )
-    put_offload(told, model, engine.weights_on_host)
+    put_offload(server, model, engine.weights_on_host)
     longest = parse_size(reading.value("max_model_len"))
     if engine.longest is None:
-        told.values["max_model_len"] = longest
+        server.values["max_model_len"] = longest
     else:
-        engine.longest(told, model)
-    note_lengths(told, longest)
-    return told
+        engine.longest(server, model)
+    note_lengths(server, longest)
+    return server
 
 
 def default_gpu(server: ServerSettings) -> tuple[str | None, float]:
-    """The GPU that defaults depend on, in small letters, and its GiB; None where none is known."""
+    """Name in lower case and GiB of the GPU that defaults depend on; None if unknown."""
     gpu = find_gpu_by_name(server.reading.command.resources.gpu)
     return (None, 0.0) if gpu is None else (gpu.name.lower(), gpu.memory_capacity / GIB)
 
 
 def _put_batch(server: ServerSettings, engine: EngineReader, ranks: int, pool: str) -> None:
-    """Requests and tokens of a step: of a rank, or of a whole server where options count so."""
+    """Set requests and tokens per step; options count per rank, or per server."""
     reading = server.reading
-    own = {row.parameter for row in engine.table.rows}
-    name, each = ("server_seqs", 1) if "server_seqs" in own else ("max_num_seqs", ranks)
+    parameters = {row.parameter for row in engine.table.rows}
+    name, factor = ("server_seqs", 1) if "server_seqs" in parameters else ("max_num_seqs", ranks)
     seqs = parse_size(reading.value(name))
     if seqs is None:
-        seqs, why = scheduler_default_of(server, engine, name)
-        server.assume("concurrency", max(seqs * each, ranks), why)
+        seqs, reason = scheduler_default_of(server, engine, name)
+        server.assume("concurrency", max(seqs * factor, ranks), reason)
     else:
-        server.values["concurrency"] = seqs * each
-    is_of_server = "server_step_tokens" in own
-    name, over = ("server_step_tokens", ranks) if is_of_server else ("max_num_batched_tokens", 1)
+        server.values["concurrency"] = seqs * factor
+    is_of_server = "server_step_tokens" in parameters
+    name, divisor = ("server_step_tokens", ranks) if is_of_server else ("max_num_batched_tokens", 1)
     tokens = parse_size(reading.value(name))
     if is_of_server and pool == DECODE_POOL:
-        least = ceil_div(int(server.values["concurrency"]), ranks)
-        server.assume("max_num_batched_tokens", least, "one token of each request of a rank")
+        minimum = ceil_div(int(server.values["concurrency"]), ranks)
+        server.assume("max_num_batched_tokens", minimum, "one token of each request of a rank")
     elif tokens is None:
-        tokens, why = scheduler_default_of(server, engine, name)
-        least = 1 if is_of_server else seqs
-        server.assume("max_num_batched_tokens", max(tokens // over, least), why)
+        tokens, reason = scheduler_default_of(server, engine, name)
+        minimum = 1 if is_of_server else seqs
+        server.assume("max_num_batched_tokens", max(tokens // divisor, minimum), reason)
     else:
-        server.values["max_num_batched_tokens"] = max(tokens // over, 1)
+        server.values["max_num_batched_tokens"] = max(tokens // divisor, 1)
     if reading.value("enforce_eager") == "true":
         server.values["enforce_eager"] = True
     if copies := parse_size(reading.value("redundant_experts")):

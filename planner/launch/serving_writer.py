@@ -1,4 +1,4 @@
-"""The servers of a plan to serve, whatever the engine: how many, on which GPUs, with how much."""
+"""The servers of a serving plan, for all engines: copies, GPUs, memory shares and options."""
 
 from __future__ import annotations
 
@@ -54,37 +54,36 @@ _HEADS = (DraftMethod.EAGLE, DraftMethod.EAGLE3)
 
 
 def named_draft(job: LaunchJob) -> ModelSpec | None:
-    """The model that drafts tokens, where the plan names one.
+    """The draft model of the plan; None if it names none.
 
-    Raises `SpecError`: there is no such model any more.
+    Raises `SpecError`: the model does not exist any more.
     """
     name, folder = job["draft_model"], job.pinned.specs_folder
     return Catalogue(Path(folder) if folder else None).load_model(str(name)) if name else None
 
 
 def draft_word(job: LaunchJob) -> str | ShellVariable:
-    """What an engine is told to draft with: a repository, or what the user must say."""
+    """The draft model in a command: a repository, or a variable that the user sets."""
     spec = named_draft(job)
     if spec is None:
         return ShellVariable(
             name=DRAFT_MODEL, meaning="folder or ORG/NAME of the model that drafts"
         )
-    known = hub_name(str(job["draft_model"]), *spec.aliases)
-    return known or ShellVariable(
+    repository = hub_name(str(job["draft_model"]), *spec.aliases)
+    return repository or ShellVariable(
         name=DRAFT_MODEL, meaning=f"folder or ORG/NAME of {spec.name}, which drafts"
     )
 
 
 def unlisted_draft_method(job: LaunchJob) -> DraftMethod | None:
-    """The method of a plan that no table of options says; None: one that they do, or none."""
+    """The draft method of a plan if option tables do not have it (heads, n-grams); else None."""
     method = DraftMethod(job["draft_method"] or "")
-    is_beside = method in (*_HEADS, DraftMethod.NGRAM)
-    return method if is_beside and job["draft_tokens"] else None
+    is_unlisted = method in (*_HEADS, DraftMethod.NGRAM)
+    return method if is_unlisted and job["draft_tokens"] else None
 
 
 def draft_method(job: LaunchJob) -> str:
-    """Who drafts: as it is said, a model that is named, else modules of the model itself, else any
-    smaller one."""
+    """Draft method: the plan's, else its draft model, else MTP modules, else any smaller model."""
     if (method := unlisted_draft_method(job)) is not None:
         return str(method)
     if job["draft_model"]:
@@ -93,19 +92,19 @@ def draft_method(job: LaunchJob) -> str:
 
 
 def method_arguments(job: LaunchJob, option: str, model: str, *, upper: bool) -> list[CommandWords]:
-    """``option`` with such a method, and ``model`` with heads."""
+    """``option`` with a draft method outside of option tables, and ``model`` with its heads."""
     method = unlisted_draft_method(job)
     if method is None:
         return []
-    found = [CommandWords(words=(option, method.upper() if upper else str(method)))]
+    arguments = [CommandWords(words=(option, method.upper() if upper else str(method)))]
     heads = ShellVariable(name=DRAFT_MODEL, meaning="folder or ORG/NAME of the heads that draft")
-    return [*found, CommandWords(words=(model, heads))] if method in _HEADS else found
+    return [*arguments, CommandWords(words=(model, heads))] if method in _HEADS else arguments
 
 
-# What benchmarks call a target.
-_CALLED = {"llama-server": "llama.cpp"}
+# Names of targets in benchmarks.
+_BENCHMARK_NAMES = {"llama-server": "llama.cpp"}
 LORA_OPTION = "--lora-target-modules"
-_MODULES: Mapping[AdapterTargets, tuple[str, ...]] = {
+_TARGET_MODULES: Mapping[AdapterTargets, tuple[str, ...]] = {
     AdapterTargets.QUERY_VALUE: ("q_proj", "v_proj"),
     AdapterTargets.ATTENTION: ("q_proj", "k_proj", "v_proj", "o_proj"),
 }
@@ -120,10 +119,10 @@ _SIXTEEN_BIT = "w16a16"
 
 @record(kw_only=True)
 class ServerGroup:
-    """Servers that are alike: all of a plan, or those of one of its pools.
+    """Equal servers: all of a plan, or those of one of its pools.
 
-    ``name`` is serve, prefill or decode; ``values`` are the parameters by their plain names;
-    ``copies`` is how many such servers there are.
+    ``name`` is serve, prefill or decode; ``values`` are the parameters without prefix;
+    ``copies`` is the number of servers.
     """
 
     job: LaunchJob
@@ -167,40 +166,40 @@ class ServerGroup:
 
     @property
     def max_num_seqs(self) -> int:
-        """Requests of one attention rank at once; more than the plan's where it does not divide."""
-        told = self.job["max_num_seqs"]
-        return int(told or math.ceil(float(self.values["concurrency"]) / self.ranks))
+        """Concurrent requests of one attention rank, rounded up."""
+        planned = self.job["max_num_seqs"]
+        return int(planned or math.ceil(float(self.values["concurrency"]) / self.ranks))
 
     @property
     def engine(self) -> EngineProfile:
-        """The engine as it is told to run."""
+        """The engine profile with the plan's limits."""
         engine = self.job.profile
-        told = self.job["max_num_seqs"]
-        engine = limited(engine, int(told)) if told else engine
+        max_num_seqs = self.job["max_num_seqs"]
+        engine = limited(engine, int(max_num_seqs)) if max_num_seqs else engine
         return eager(engine) if self.job["enforce_eager"] else engine
 
     @property
     def draft(self) -> ModelSpec | None:
-        """What drafts tokens, where it is a model that is named or a part of the model."""
+        """The draft model: named in the plan, or heads of the model; else None."""
         method = DraftMethod(self.job["draft_method"] or "")
         return named_draft(self.job) or head_of(self.job.model, method)
 
     @property
     def redundant_experts(self) -> int:
         """Copies of experts in a layer."""
-        number, told = self.job.model.num_experts, self.job["redundant_experts"]
+        number, planned = self.job.model.num_experts, self.job["redundant_experts"]
         if not number or not self.job.profile.redundant_experts:
             return 0
-        return int(told or 0) or -number % int(self.values["expert_parallel"])
+        return int(planned or 0) or -number % int(self.values["expert_parallel"])
 
     @property
     def drafts(self) -> int | None:
-        """Tokens that are drafted in a step; None if there are none."""
+        """Draft tokens per step; None without speculative decoding."""
         return int(self.job["draft_tokens"] or 0) or None
 
     @property
     def lora_rank(self) -> int | None:
-        """Rank of the adapters that are served; None if there are none."""
+        """Rank of served adapters; None without adapters."""
         return int(self.job["lora_rank"] or 0) or None
 
     @property
@@ -210,7 +209,7 @@ class ServerGroup:
 
     @cached_property
     def gpu(self) -> GpuSpec:
-        """What it runs on; pools may have different ones."""
+        """The GPU of the group; pools may have different ones."""
         other = self.job["prefill_gpu"]
         if self.name != PREFILL_POOL or other in (None, self.job["gpu"]):
             return self.job.gpu
@@ -219,7 +218,7 @@ class ServerGroup:
 
     @cached_property
     def memory(self) -> ServingMemory:
-        """Bytes of a GPU, as the plan was estimated."""
+        """Memory per GPU, as the plan was estimated [B]."""
         work = ServingWorkload(
             input_tokens=int(self.job["input_tokens"]),
             output_tokens=int(self.job["output_tokens"]),
@@ -243,27 +242,27 @@ class ServerGroup:
 
     @property
     def memory_share_option(self) -> float | None:
-        """Share of a GPU's memory as the plan tells the engine; None if it leaves the default."""
+        """Share of a GPU's memory in the plan; None for the engine's default."""
         return float(self.values["gpu_memory_utilization"] or 0.0) or None
 
     @property
     def total_share(self) -> float:
-        """Share of a GPU's memory for all that the engine keeps there."""
+        """Share of a GPU's memory that the engine uses."""
         default = float(self.job.profile.memory.gpu_memory_utilization)
         return self.memory_share_option or round(default, _DIGITS)
 
     @property
     def static_share(self) -> float:
-        """Share of a GPU's memory for weights and cache alone."""
+        """Share of a GPU's memory for weights and KV cache."""
         if self.memory_share_option is not None:
             return self.memory_share_option
         memory, size = self.memory, self.gpu.allocatable_memory
-        beside = float(memory.activations + memory.reserved) / size
-        return round(max(self.total_share - beside, 0.0), _DIGITS)
+        other_share = float(memory.activations + memory.reserved) / size
+        return round(max(self.total_share - other_share, 0.0), _DIGITS)
 
     @property
     def free_share(self) -> float:
-        """Share for the cache of what weights and activations leave of a GPU's memory."""
+        """Share of the GPU memory left by weights and activations that the KV cache uses."""
         if self.memory_share_option is not None:
             return self.memory_share_option
         memory, size = self.memory, self.gpu.allocatable_memory
@@ -281,7 +280,7 @@ class ServerGroup:
 
     @property
     def cache_on_host_gib(self) -> float | None:
-        """GiB of a GPU's cache, or of prefixes that leave it, in host memory; None of neither."""
+        """GiB of offloaded KV cache, or of evicted prefixes, per GPU in host memory; else None."""
         if not self.values["kv_offload"]:
             return round(float(self.job["host_cache"] or 0.0) / GIB, _DIGITS) or None
         weights = (self.offloaded_gib or 0.0) * GIB
@@ -289,28 +288,30 @@ class ServerGroup:
 
 
 def workers_of(job: LaunchJob) -> tuple[ServerGroup, ...]:
-    """The kinds of servers of a plan; with pools, prefill first."""
+    """The groups of equal servers of a plan; with pools, prefill first."""
     names = [name for name in SERVING_NAMES if name != "num_gpus"]
     values = {name: job[name] for name in names}
     if not job.is_disaggregated:
         worker = ServerGroup(job=job, name=AGGREGATED, values=values, copies=1)
         copies = job.num_gpus // worker.num_gpus
         return (ServerGroup(job=job, name=AGGREGATED, values=values, copies=copies),)
-    own = {name: job[PREFILL + name] for name in OF_PREFILL}
-    tokens = own["max_num_batched_tokens"] * own["attention_data_parallel"]
-    # As many prompts as a step has room for, and one that began in the step before.
-    own["concurrency"] = math.ceil(tokens / float(job["input_tokens"])) + 1
+    prefill_values = {name: job[PREFILL + name] for name in OF_PREFILL}
+    tokens = prefill_values["max_num_batched_tokens"] * prefill_values["attention_data_parallel"]
+    # As many prompts as fit into a step, and one that began in the step before.
+    prefill_values["concurrency"] = math.ceil(tokens / float(job["input_tokens"])) + 1
     return (
-        ServerGroup(job=job, name=PREFILL_POOL, values=own, copies=int(job["prefill_replicas"])),
+        ServerGroup(
+            job=job, name=PREFILL_POOL, values=prefill_values, copies=int(job["prefill_replicas"])
+        ),
         ServerGroup(job=job, name=DECODE_POOL, values=values, copies=int(job["replicas"])),
     )
 
 
 def common_quantities(worker: ServerGroup) -> Words:
-    """What every engine's table may say of a worker: parameters, answers, what follows of them.
+    """Quantities of a server for every engine's table: parameters, answers and derived numbers.
 
-    ``quantization`` and ``expert_quantization`` are None where the published checkpoint has
-    them, ``checkpoint_quantization`` is the plan's where only another checkpoint can have it:
+    ``quantization`` and ``expert_quantization`` are None if the published checkpoint has
+    them, ``checkpoint_quantization`` is the plan's if only another checkpoint can have it:
     see `with_online`.
     """
     job, values, drafts = worker.job, worker.values, worker.drafts
@@ -330,7 +331,7 @@ def common_quantities(worker: ServerGroup) -> Words:
         "draft_tokens": drafts,
         "draft_method": draft_method(job) if drafts and not unlisted_draft_method(job) else None,
         "draft_steps": job["draft_steps"] if drafts else None,
-        "prefix_caching": bool(_found_share(job)),
+        "prefix_caching": bool(_cached_share(job)),
         "lora_rank": worker.lora_rank,
         "max_loras": job["max_loras"],
         "num_nodes": worker.num_nodes,
@@ -339,80 +340,85 @@ def common_quantities(worker: ServerGroup) -> Words:
     }
 
 
-def _found_share(job: LaunchJob) -> float:
-    """The share of a prompt that the prefix cache has."""
-    alike = float(job["shared_prefix_tokens"] or 0) / float(job["input_tokens"])
-    return max(float(job["prefix_cache_hit_rate"] or 0.0), alike)
+def _cached_share(job: LaunchJob) -> float:
+    """Share of a prompt that is in the prefix cache [1]."""
+    shared_share = float(job["shared_prefix_tokens"] or 0) / float(job["input_tokens"])
+    return max(float(job["prefix_cache_hit_rate"] or 0.0), shared_share)
 
 
 def longest_request(job: LaunchJob) -> int:
-    """Tokens of a request that a server takes: some beyond the plan's, as engines need one or two
-    and prompts of random tokens are not read back exactly; of lengths that vary nearly all."""
-    if told := job["max_model_len"]:
-        return int(told)
+    """Longest request that servers accept [tokens]: the plan's with some slack.
+
+    Engines need one or two more, and random prompts change when tokenized; of varying lengths
+    999 of 1,000 fit.
+    """
+    if planned := job["max_model_len"]:
+        return int(planned)
     tokens = int(job["input_tokens"]) + int(job["output_tokens"])
-    varied = 0.0
-    for kind in ("input", "output"):
+    long_tokens = 0.0
+    for length in ("input", "output"):
         # A length that one request in 1,000 exceeds, over the mean; lognormal, derived here.
-        sigma = math.sqrt(math.log1p(float(job[f"{kind}_variation"] or 0) ** 2))
-        varied += int(job[f"{kind}_tokens"]) * math.exp(_ONE_IN_1000 * sigma - sigma**2 / 2)
-    wanted = math.ceil(varied) + _SLACK
-    return max(tokens, min(wanted, job.model.max_position_embeddings or wanted))
+        sigma = math.sqrt(math.log1p(float(job[f"{length}_variation"] or 0) ** 2))
+        long_tokens += int(job[f"{length}_tokens"]) * math.exp(_ONE_IN_1000 * sigma - sigma**2 / 2)
+    max_tokens = math.ceil(long_tokens) + _SLACK
+    return max(tokens, min(max_tokens, job.model.max_position_embeddings or max_tokens))
 
 
 def with_online(worker: ServerGroup, online: Mapping[str, bool]) -> dict[str, str | None]:
-    """How the quantization of a worker is said to an engine.
+    """Quantization options of a worker.
 
-    ``online`` are the words that it makes itself of a checkpoint in 16 bit, with whether that
-    holds for the dense matrices too or for the experts alone.
+    ``online`` are formats that the engine creates from a 16-bit checkpoint: true for all
+    matrices, false for experts only.
     """
     model, values = worker.job.model, worker.values
     published = stored_types(model)
     dense = str(values["quantization"])
     experts = str(values["expert_quantization"]) if model.num_experts else dense
-    said: dict[str, str | None] = {
+    options: dict[str, str | None] = {
         "quantization": None,
         "expert_quantization": None,
         "checkpoint_quantization": None,
     }
-    if (dense, experts) == published or _published(worker):
-        return said
-    is_plain = set(published) == {_SIXTEEN_BIT}
-    if is_plain and dense == experts and online.get(dense):
-        return {**said, "quantization": dense}
-    if is_plain and dense == _SIXTEEN_BIT and online.get(experts) is False:
-        return {**said, "expert_quantization": experts}
-    word = dense if dense == experts else f"{dense}, experts {experts}"
-    return {**said, "checkpoint_quantization": word}
+    if (dense, experts) == published or _published_repository(worker):
+        return options
+    is_unquantized = set(published) == {_SIXTEEN_BIT}
+    if is_unquantized and dense == experts and online.get(dense):
+        return {**options, "quantization": dense}
+    if is_unquantized and dense == _SIXTEEN_BIT and online.get(experts) is False:
+        return {**options, "expert_quantization": experts}
+    label = dense if dense == experts else f"{dense}, experts {experts}"
+    return {**options, "checkpoint_quantization": label}
 
 
 def model_word(worker: ServerGroup, checkpoint: str | None) -> str | ShellVariable:
-    """What an engine is told to load: a repository, or what the user must say.
+    """The model in a command: a repository, or a variable that the user sets.
 
-    ``checkpoint`` is the quantization that a checkpoint of its own must have.
+    ``checkpoint`` is the quantization that a separate checkpoint must have.
     """
     job = worker.job
-    if checkpoint is None and (name := _published(worker) or job.hub_name):
+    if checkpoint is None and (name := _published_repository(worker) or job.hub_name):
         return name
-    kind = "a checkpoint" if checkpoint is None else f"a checkpoint in {checkpoint}"
-    return ShellVariable(name="MODEL", meaning=f"folder or ORG/NAME of {kind} of {job.model.name}")
+    description = "a checkpoint" if checkpoint is None else f"a checkpoint in {checkpoint}"
+    return ShellVariable(
+        name="MODEL", meaning=f"folder or ORG/NAME of {description} of {job.model.name}"
+    )
 
 
-def _published(worker: ServerGroup) -> str:
-    """The repository of the model's further checkpoint that has the types of a worker's weights."""
+def _published_repository(worker: ServerGroup) -> str:
+    """Repository of the model's checkpoint with the weight formats of a worker; else empty."""
     model, values = worker.job.model, worker.values
     types = values["quantization"], values["expert_quantization"]
-    found = (
+    repositories = (
         checkpoint.repository
         for checkpoint in model.checkpoints
         if checkpoint.repository
         and types == stored_types(in_format(model, checkpoint.quantization))
     )
-    return next(found, "")
+    return next(repositories, "")
 
 
 def urls(worker: ServerGroup) -> list[ShellVariable]:
-    """Where the copies of a worker are; every wrapper sets these."""
+    """Variables with the URLs of the copies of a worker; wrappers set them."""
     name = worker.name.upper()
     return [
         ShellVariable(name=f"{name}_URL_{copy}", meaning=f"address of copy {copy} of {worker.name}")
@@ -421,7 +427,7 @@ def urls(worker: ServerGroup) -> list[ShellVariable]:
 
 
 def router_of(arguments: tuple[CommandWords, ...], note: str) -> Process:
-    """The process in front of all servers, on the port that clients know."""
+    """The router process in front of all servers, on the public port."""
     return Process(
         name="router",
         arguments=arguments,
@@ -435,20 +441,20 @@ def router_of(arguments: tuple[CommandWords, ...], note: str) -> Process:
 def benchmark(
     engine: str, job: LaunchJob, model: str | ShellVariable, *, routes_replicas: bool = True
 ) -> tuple[Process, ...]:
-    """The command that offers the planned load and measures what was predicted.
+    """The benchmark of the planned load.
 
-    Without a router for replicas it is the load of one of them.
+    Without a router for replicas it measures one of them under its share of the load.
     """
     (worker, *_) = reversed(workers_of(job))
     servers = worker.copies if routes_replicas or job.is_disaggregated else 1
-    rate, shared = job["request_rate"], _found_share(job)
-    prompts, answers = (float(job[f"{kind}_variation"] or 0.0) for kind in ("input", "output"))
+    rate, shared = job["request_rate"], _cached_share(job)
+    prompts, answers = (float(job[f"{length}_variation"] or 0.0) for length in ("input", "output"))
     images, size = float(job["images_per_sample"] or 0.0), str(job["image_size"] or "")
     text = float(job["input_tokens"])
     if size:
         text = max(text - images * float(job["tokens_per_image"]), 1.0)
-    # It asks for the rate, or holds as many requests in flight as the plan has room for.
-    words = serving_benchmark(
+    # With a rate, Poisson arrivals; else as many requests in flight as the plan's concurrency.
+    command_words = serving_benchmark(
         engine,
         model=_MODEL,
         input_tokens=text,
@@ -462,9 +468,9 @@ def benchmark(
         images=images if size else 0.0,
         image_size=size,
     )
-    # What comes before the first option, then each option with its values.
+    # Words before the first option, then each option with its values.
     lines: list[list[str | ShellVariable]] = [[]]
-    for word in words:
+    for word in command_words:
         if word.startswith("--"):
             lines.append([])
         lines[-1].append(model if word == _MODEL else word)
@@ -483,13 +489,13 @@ _MODEL = "\0model"
 
 
 def target_modules(job: LaunchJob, *, says_all: bool) -> list[CommandWords]:
-    """The option that says which matrices have adapters; ``says_all``: of all of them, too."""
+    """The option for matrices with adapters; ``says_all``: also written for all matrices."""
     targets = served_targets(job["lora_targets"])
-    words = _MODULES.get(targets, ("all",) if says_all else ())
+    words = _TARGET_MODULES.get(targets, ("all",) if says_all else ())
     return [CommandWords(words=(LORA_OPTION, *words))] if job["lora_rank"] and words else []
 
 
-_OF_POOL = ("checkpoint_quantization",)
+_POOL_PARAMETERS = ("checkpoint_quantization",)
 _NO_ROUTER = (
     "The engine brings no router for replicas: any HTTP load balancer will do. The "
     "benchmark measures the first of them under its share of the load."
@@ -510,13 +516,13 @@ class ServerCommand:
 
     @property
     def listening(self) -> list[CommandWords]:
-        """On which port, for everybody."""
+        """Options of the listening address and port."""
         port: str | ShellVariable = PORT if self.worker.copies > 1 else str(self.port)
         return [CommandWords(words=("--host", "0.0.0.0")), CommandWords(words=("--port", port))]
 
     @property
     def port(self) -> int:
-        """Where the first copy listens; a router takes the port that clients know."""
+        """Port of the first copy; a router takes the public port."""
         if not self.has_router:
             return _FRONT_PORT
         return _FRONT_PORT + (2000 if self.worker.name == DECODE_POOL else 100)
@@ -549,17 +555,19 @@ def router(
     servers: tuple[ServerCommand, ...],
     program: Sequence[CommandWords],
     pools: str,
-    of_pools: Sequence[CommandWords],
+    pool_arguments: Sequence[CommandWords],
     note: str,
 ) -> list[Process]:
-    """The router of several servers: replicas by their addresses, ``pools`` with ``of_pools``."""
+    """The router of several servers: replicas by their addresses, ``pools`` with
+    ``pool_arguments``.
+    """
     if not servers[0].has_router:
         return []
-    each = [CommandWords(words=("--worker-urls", *urls(servers[0].worker)))]
+    server_arguments = [CommandWords(words=("--worker-urls", *urls(servers[0].worker)))]
     if len(servers) > 1:
-        each = [CommandWords(words=(pools,)), *of_pools]
+        server_arguments = [CommandWords(words=(pools,)), *pool_arguments]
     listening = CommandWords(words=("--host", "0.0.0.0", "--port", str(_FRONT_PORT)))
-    return [router_of((*program, *each, listening), note)]
+    return [router_of((*program, *server_arguments, listening), note)]
 
 
 def servers_of(
@@ -570,20 +578,20 @@ def servers_of(
     *,
     routes_replicas: bool = True,
 ) -> tuple[ServerCommand, ...]:
-    """Every kind of server of a plan; ``model`` says what it loads.
+    """Server commands of a plan; ``model`` returns the model argument.
 
-    ``routes_replicas``: the engine has a router for replicas too, not for pools alone.
+    ``routes_replicas``: the engine has a router for replicas, too, not only for pools.
     """
     workers = workers_of(job)
     servers = []
     for worker in workers:
         values = quantities(worker)
-        told = values.get("checkpoint_quantization")
+        checkpoint = values.get("checkpoint_quantization")
         servers.append(
             ServerCommand(
                 worker=worker,
                 settings=table.written(values),
-                model=model(worker, None if told is None else str(told)),
+                model=model(worker, None if checkpoint is None else str(checkpoint)),
                 has_router=len(workers) > 1 or (routes_replicas and workers[0].copies > 1),
             )
         )
@@ -602,25 +610,27 @@ def server_hooks(
     tokenizer: Callable[[LaunchJob], str | ShellVariable] | None = None,
     routes_replicas: bool = True,
 ) -> Mapping[str, Callable[..., Any]]:
-    """The hooks of an engine that is written: what its table says of a worker, and its drafts.
+    """Hooks of a `LaunchTarget` that writes commands of an engine: ``quantities`` and ``draft``.
 
-    ``process`` is a server as one, ``router`` what stands before several; ``model`` says what a
-    worker loads, ``files`` what a server reads beside its command, ``left`` what the user decides,
-    ``tokenizer`` what the benchmark counts tokens with, where that is not the model,
-    ``routes_replicas`` whether it has a router for replicas too, not for pools alone.
+    ``process`` makes the process of a server, ``router`` the router of several; ``model`` returns
+    the model argument, ``files`` the files that a server reads, ``left`` notes on user decisions,
+    ``tokenizer`` the tokenizer of the benchmark if it is not the model. ``routes_replicas``: there
+    is a router for replicas, too, not only for pools.
     """
 
     def draft(job: LaunchJob, _: OptionTexts) -> LaunchDraft:
         table = OptionTable.load(name)
         servers = servers_of(job, table, quantities, model, routes_replicas=routes_replicas)
-        word = servers[-1].model if tokenizer is None else tokenizer(job)
-        called = _CALLED.get(name, name)
+        tokenizer_argument = servers[-1].model if tokenizer is None else tokenizer(job)
+        benchmark_name = _BENCHMARK_NAMES.get(name, name)
         return draft_of(
             servers,
             (*map(process, servers), *router(servers)),
             files=() if files is None else tuple(map(files, servers)),
             left=left(servers),
-            benchmark=benchmark(called, job, word, routes_replicas=routes_replicas),
+            benchmark=benchmark(
+                benchmark_name, job, tokenizer_argument, routes_replicas=routes_replicas
+            ),
         )
 
     return {"quantities": lambda job: quantities(workers_of(job)[-1]), "draft": draft}
@@ -634,32 +644,32 @@ def draft_of(
     files: tuple[LaunchOutputFile, ...] = (),
     left: tuple[ParameterNote, ...] = (),
 ) -> LaunchDraft:
-    """The draft of servers; what the table of the prefill pool cannot say has its name."""
-    first = servers[0]
+    """The draft of servers; parameters of the prefill pool have its prefix."""
+    first_server = servers[0]
     unexpressed = [
         ParameterNote(parameter=PREFILL + remark.parameter, value=remark.value, note=remark.note)
         for server in servers[:-1]
         for remark in server.settings.unexpressed
-        if remark.parameter in OF_PREFILL or remark.parameter in _OF_POOL
+        if remark.parameter in OF_PREFILL or remark.parameter in _POOL_PARAMETERS
     ]
-    unexpressed += [remark for server in servers for remark in _raised(server)]
+    unexpressed += [remark for server in servers for remark in _raised_token_notes(server)]
     return LaunchDraft(
         processes=processes,
         files=files,
         unexpressed=tuple(unexpressed),
         left=left,
         benchmark=benchmark,
-        notes=() if first.has_router or first.worker.copies == 1 else (_NO_ROUTER,),
+        notes=() if first_server.has_router or first_server.worker.copies == 1 else (_NO_ROUTER,),
     )
 
 
-def _raised(server: ServerCommand) -> list[ParameterNote]:
-    """That a step must have a token for each sequence, where an option bounds it."""
+def _raised_token_notes(server: ServerCommand) -> list[ParameterNote]:
+    """Note if the tokens of a step were raised to one per sequence."""
     worker = server.worker
     name, tokens = "max_num_batched_tokens", worker.max_num_batched_tokens
     planned = int(worker.values[name])
-    told = {remark.parameter for remark in server.settings.unexpressed}
-    if tokens == planned or name in told:
+    unexpressed = {remark.parameter for remark in server.settings.unexpressed}
+    if tokens == planned or name in unexpressed:
         return []
     prefix = PREFILL if worker.name == PREFILL_POOL else ""
     note = f"engines need one for each sequence of a rank; the file has {tokens:,}"

@@ -1,9 +1,9 @@
-"""What is launched, a plan with its specs and predictions, and what a target of it is.
+"""Launch jobs (a plan with specs and predictions), targets (tools), and templates of files.
 
-Files are written as texts with holes, those of ``texts/``: ``{{name}}`` is a value; alone in a line
-it may be several lines, or none, as far to the right. ``%if name``, ``%else`` and ``%end`` keep
-lines where a value is something, ``%each name`` repeats them for each of several tables of values.
-Blank lines that follow each other are one, or as many as ``blank_lines``.
+Files are filled from the templates of ``texts/``: ``{{name}}`` is a value; as the only text of a
+line it may become several lines, or none, with the same indent. ``%if name``, ``%else`` and
+``%end`` keep lines if a value is true, ``%each name`` repeats them for each of several mappings.
+Runs of blank lines become one, or ``blank_lines``.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ from planner.workloads.saved_plan import SavedPlan
 from planner.workloads.workload import Evaluation
 
 _AUTO = "auto"
-_NOT_STARTED = ("adapter", "both_splits", "no_such_file", "kv_cache")
-"""Quantities of tables, without which nothing starts that is the plan."""
+_LAYOUT_QUANTITIES = ("adapter", "both_splits", "no_such_file", "kv_cache")
+"""Quantities that a target must express: without them another plan would start."""
 
 
 @record(kw_only=True)
 class LaunchJob:
-    """One plan that is to be started.
+    """One plan to launch.
 
     ``row`` has the result columns of its estimate: parameters, derived numbers such as
-    ``data_parallel``, predictions with their units in the names. ``profile`` is the framework
-    or engine that it was predicted for.
+    ``data_parallel``, predictions with units in their names. ``profile`` is the framework
+    or engine of the prediction.
     """
 
     pinned: SavedPlan
@@ -81,9 +81,9 @@ class LaunchJob:
     def of(cls, request: Request) -> Self:
         """The job of a request for one configuration.
 
-        Raises `SpecError` or `SearchSpaceError`: something it names is unknown or
-        impossible, or there are several configurations. Raises `InfeasibleError`: the plan
-        breaks a rule or does not fit: no file would start it.
+        Raises `SpecError` or `SearchSpaceError`: a name is unknown, a value is impossible, or
+        there are several configurations. Raises `InfeasibleError`: the plan breaks a rule or
+        does not fit.
         """
         plan = make_single_plan(request)
         evaluation = evaluate(plan)
@@ -96,7 +96,7 @@ class LaunchJob:
 
     @classmethod
     def of_plan(cls, plan: Plan, evaluation: Evaluation) -> Self:
-        """The job of one configuration that was judged."""
+        """The job of one evaluated configuration."""
         (row,) = full_rows(evaluation.table(), [evaluation.source])
         source: Any = evaluation.source
         setting = source.setting
@@ -110,47 +110,47 @@ class LaunchJob:
         )
 
     def __getitem__(self, name: str) -> Any:
-        """A parameter, an answer or a result column of the plan; None where it has none."""
+        """A parameter, an answer or a result column of the plan; None if it has none."""
         for table in (self.pinned.parameters, self.pinned.answers, self.row):
             if table.get(name) is not None:
                 return table[name]
         return None
 
     def option_values(self, quantities: Quantities) -> dict[str, Any]:
-        """What an option table is given: no defaults, and attention as fused or by its kernel."""
-        told, terms = dict(quantities), glossary()
-        for name in [name for name, value in told.items() if value == _AUTO and name in terms]:
+        """Quantities without "auto", and with attention as either a flag or a kernel."""
+        values, terms = dict(quantities), glossary()
+        for name in [name for name, value in values.items() if value == _AUTO and name in terms]:
             codes = terms[name].codes
-            # How software computes is its framework's where nobody says it.
+            # Unspecified details of the software are the framework's.
             if codes is not None and codes.__module__ == software_enums.__name__:
-                told[name] = None
-        kernel = told.get("attention_kernel")
+                values[name] = None
+        kernel = values.get("attention_kernel")
         if kernel == AttentionKernel.EAGER.word:
-            told |= {"attention_kernel": None, "flash_attention": False}
-        elif kernel is not None and "flash_attention" in told:
-            told["attention_kernel"] = kernel if told["flash_attention"] is not None else None
-            told["flash_attention"] = None
-        return told
+            values |= {"attention_kernel": None, "flash_attention": False}
+        elif kernel is not None and "flash_attention" in values:
+            values["attention_kernel"] = kernel if values["flash_attention"] is not None else None
+            values["flash_attention"] = None
+        return values
 
     @property
     def workload(self) -> str:
-        """Of the plan."""
+        """Workload of the plan."""
         return self.pinned.workload
 
     @property
     def is_training(self) -> bool:
-        """Whether something is trained."""
+        """Whether the plan is for a training framework."""
         return isinstance(self.profile, FrameworkProfile)
 
     @property
     def learns_preferences(self) -> bool:
-        """Whether it is trained on judged answers, not on texts."""
-        named = self["training_objective"]
-        return named is not None and TrainingObjective(named).is_preference
+        """Whether the training objective is preference learning."""
+        objective = self["training_objective"]
+        return objective is not None and TrainingObjective(objective).is_preference
 
     @property
     def is_disaggregated(self) -> bool:
-        """Whether prompts and answers have workers of their own."""
+        """Whether prefill and decode have separate workers."""
         return bool(self["mode"] == DISAGGREGATED)
 
     @property
@@ -170,7 +170,7 @@ class LaunchJob:
 
     @property
     def data_parallel(self) -> int:
-        """Copies of the model, each with data of its own."""
+        """Data-parallel degree."""
         return int(self["data_parallel"])
 
     @property
@@ -180,42 +180,42 @@ class LaunchJob:
 
     @property
     def training_steps(self) -> int | None:
-        """Steps of the whole run; None where no tokens are asked for."""
+        """Steps of the whole run; None if the plan has no number of tokens."""
         tokens = self["total_tokens"]
         objective = TrainingObjective(self["training_objective"] or TrainingObjective.SFT)
         sequences = self["global_batch_size"] * objective.sequences_per_sample
-        each = sequences * self["sequence_length"]
-        return max(math.ceil(tokens / each), 1) if tokens else None
+        tokens_per_step = sequences * self["sequence_length"]
+        return max(math.ceil(tokens / tokens_per_step), 1) if tokens else None
 
     @cached_property
     def hub_name(self) -> str | None:
-        """ORG/NAME of the model on Hugging Face, None where none is known."""
+        """ORG/NAME of the model on Hugging Face; None if unknown."""
         return hub_name(str(self["model"]), *self.model.aliases)
 
     def require_even_nodes(self) -> None:
-        """Refuse GPUs that fill no whole nodes.
+        """Refuse GPUs that do not fill whole nodes.
 
         Raises `LaunchError`: the last node would have fewer GPUs than the others.
         """
         if self.num_gpus % self.gpus_per_node:
             raise LaunchError(
-                f"{self.num_gpus} GPUs are no whole nodes of {self.gpus_per_node}: "
+                f"{self.num_gpus} GPUs are not whole nodes of {self.gpus_per_node}: "
                 "launchers need the same number on each; plan another number of GPUs."
             )
 
 
 def hub_name(*names: str) -> str | None:
-    """The first of a model's names that is ORG/NAME on Hugging Face, None if none is."""
+    """The first of a model's names with the form ORG/NAME of Hugging Face; None if none."""
     hub = re.compile(r"[^/]+/[^/]+(?<!\.toml)(?<!\.json)", re.DOTALL)
     return next(filter(hub.fullmatch, names), None)
 
 
 @record(kw_only=True)
 class LaunchOutputFile:
-    """A file that is written; ``name`` is relative to the directory of the launch.
+    """A file to write; ``name`` is relative to the directory of the launch.
 
-    ``meaning`` is what it is for, in a few words; ``start`` the commands of the shell with which
-    the user starts it, one on each line, empty where another file does.
+    ``meaning`` is a short description; ``start`` has the shell commands that start it, one per
+    line, empty if another file starts it.
     """
 
     name: str
@@ -227,12 +227,12 @@ class LaunchOutputFile:
 
 @record(kw_only=True)
 class ShellVariable:
-    """What only the user knows, as a variable of the shell: a path, an address.
+    """A shell variable that the user sets: a path, an address.
 
-    Without ``default`` the script ends with a message where nobody sets it. ``prefix`` and
-    ``suffix`` are text around the value within the same word, as a port follows an address.
-    Of a number, ``plus`` + ``times`` x it can be meant; 0 ``times`` stands for the value itself.
-    ``is_output``: a folder that the program writes, which must outlive it.
+    Without ``default`` the script ends with a message if it is unset. ``prefix`` and
+    ``suffix`` are text around the value within the same word, such as a port after an address.
+    ``times`` above 0 makes the value ``plus`` + ``times`` x the variable.
+    ``is_output``: a folder of results, which must outlive the program.
     """
 
     name: str
@@ -260,20 +260,20 @@ MASTER_ADDR = ShellVariable(name="MASTER_ADDR", meaning="address of the first of
 
 @record(kw_only=True)
 class CommandWords:
-    """Words of a command that stand on one line; a ``str`` is quoted, a `Variable` expanded."""
+    """Words of a command on one line; a ``str`` is quoted, a `ShellVariable` expanded."""
 
     words: tuple[str | ShellVariable, ...]
     note: str = ""
 
     @classmethod
     def of(cls, setting: OptionText) -> CommandWords:
-        """An option with its text."""
+        """An option and its text as words."""
         texts = () if setting.text is None else (setting.text,)
         return cls(words=(setting.option, *texts), note=setting.note)
 
 
 def override(key: str, name: str, meaning: str, default: str | None = None) -> CommandWords:
-    """``KEY=`` with what only the user knows."""
+    """``KEY=`` with a variable that the user sets."""
     return CommandWords(
         words=(ShellVariable(name=name, meaning=meaning, default=default, prefix=f"{key}="),)
     )
@@ -282,20 +282,20 @@ def override(key: str, name: str, meaning: str, default: str | None = None) -> C
 def overrides(settings: OptionTexts) -> list[CommandWords]:
     """Options as words ``KEY=TEXT``."""
     return [
-        CommandWords(words=(f"{each.option}={each.text}",), note=each.note)
-        for each in settings.options
+        CommandWords(words=(f"{setting.option}={setting.text}",), note=setting.note)
+        for setting in settings.options
     ]
 
 
 @record(kw_only=True)
 class Process:
-    """A program that runs on some GPUs, alike ``copies`` times.
+    """A program that runs on some GPUs, in ``copies`` equal copies.
 
     ``launcher`` starts a process for each GPU on each node: ``torchrun``, ``accelerate``,
-    ``deepspeed``; empty where the program does that itself, or needs one process alone.
+    ``deepspeed``; empty if the program does that itself, or needs a single process.
     ``arguments`` begin with the program: a script for a launcher, else the command.
-    ``follower_arguments`` come last on every node but the first. ``port`` is where it listens,
-    0 if it does not.
+    ``follower_arguments`` come last on every node except the first. ``port`` is the listening
+    port, 0 without one.
     """
 
     name: str
@@ -313,11 +313,11 @@ class Process:
 
 @record(kw_only=True)
 class LaunchDraft:
-    """A plan in the words of a target, before a wrapper makes it startable.
+    """A plan as processes of a target, before a wrapper makes files of it.
 
-    ``files`` stand beside the commands: configurations that they read. ``unexpressed`` and
-    ``left`` are told in the file and on the screen. ``benchmark`` measures what was predicted:
-    commands beside the job, empty where its own log does.
+    ``files`` are configurations that the commands read. ``unexpressed`` and ``left`` are shown in
+    the file and on the screen. ``benchmark`` has commands that measure the predicted numbers;
+    empty if the log of the job has them.
     """
 
     processes: tuple[Process, ...]
@@ -328,12 +328,12 @@ class LaunchDraft:
     notes: tuple[str, ...] = ()
 
 
-def _unwritten(job: LaunchJob, _: OptionTexts) -> LaunchDraft:
+def _refuse_to_write(job: LaunchJob, _: OptionTexts) -> LaunchDraft:
     raise LaunchError(f"Its files are only read: choose another target to {job.workload}.")
 
 
 def changes_nothing(_: ParsedCommand, __: Changes) -> tuple[Changes, Changes]:
-    """No change of a file is known to be honoured by its program."""
+    """No changes: planner does not know options that the program reads."""
     return {}, {}
 
 
@@ -346,38 +346,36 @@ class LaunchTarget:
 
     Parameters
     ----------
-    name : as the command line takes it, and as its table and its options are called
-    title, version : as people know it, and what its files are written for
-    workloads : of the plans that it starts
-    profiles : names of the frameworks or engines whose predictions are of it; empty where
-        there is none of it, which is told
-    nearest : names of those whose predictions are taken where a plan names none; it starts
-        plans of others, too
-    quantities : what the table's parameters are for a job where they are not as in the plan, and
-        what is worked out from them; None where a parameter says nothing
-    draft : a job in its words, given the options of the table; raises `LaunchError` where that
-        is impossible; programs that are read alone have neither of both
-    answers : the other way: what a file of it says, in the words of the table of terms
-    starts : whether words, those of wrappers taken away, start this tool: the program first
-    is_of : whether the values of a YAML or JSON document, by dotted path, are of this tool
-    honoured : what of a change stands in a file itself, in words that its program honours, and
-        what in files beside it; raises `LaunchError` where it honours none of these words
-    script : what the Trainer's table is told of the script that it starts
-    narrowed : a search's request without what the target cannot start, where its table does not
-        say so
-    accepted : file stems of what its parsers accept, in ``planner/launch/accepted``
-    complete : a command or document with all that its table reads: words that no parser of ours
-        knows, what it begins from
-    step : what reads and writes the same files as the whole step of reinforcement learning, of
-        whose update the target itself tells; None of a program that generates nothing
-    words : its table where that has another name
-    inherits : whether its documents begin from others, whose values null replaces
+    name : on the command line, and of its tables
+    title, version : name for people, and the version that its files are written for
+    workloads : workloads of plans that it starts
+    profiles : names of the frameworks or engines that predict it; empty if there is none, which
+        is shown
+    nearest : names of profiles for plans that name none; it starts plans of others, too
+    quantities : parameters of its table that differ from the plan's, and derived numbers; None
+        is not written
+    draft : makes the draft of a job from the options of its table; raises `LaunchError` if that
+        is impossible; read-only programs have neither ``quantities`` nor ``draft``
+    answers : settings of a command or document, by term
+    starts : whether words start this tool, the program first, without launchers and wrappers
+    is_of : whether the values of a YAML or JSON document, by dotted path, belong to this tool
+    honoured : changes to a file as options that its program reads, and changes to files that it
+        names; raises `LaunchError` if the program reads none of these options
+    script : quantities for the Trainer's table, for the script that it starts
+    narrowed : a search's request without values that the target cannot start, beyond its table
+    accepted : stems of files with the options of its parsers, in ``planner/launch/accepted``
+    complete : adds to a command or document the options that its table reads: unknown words,
+        and inherited files
+    step : target of the whole step of reinforcement learning in the same files, if the target
+        itself is its update; None of a program without generation
+    words : name of its table, if different
+    inherits : whether its documents inherit from others, with null as an override
 
-    What is no function stands in a row of ``targets.csv``, lists with ``|`` between. Its
-    ``command`` is a pattern of the words that start the tool, ``document`` the keys that tell a
-    document of it: all groups must be there, of a group one of those with ``|`` between; ``*``
-    stands for any end, ``KEY=TEXT`` for what the value begins or is, ``!KEY`` for none of it, and
-    `` or `` separates ways to be one.
+    Fields that are no functions are a row of ``targets.csv``, lists separated by ``|``. Its
+    ``command`` is a pattern of the words that start the tool, ``document`` the keys of its
+    documents: all groups must match, of a group one of the alternatives separated by ``|``; ``*``
+    is a wildcard, ``KEY=TEXT`` a pattern of the value, ``!KEY`` means no such key, and
+    `` or `` separates alternatives.
     """
 
     name: str
@@ -387,7 +385,7 @@ class LaunchTarget:
     profiles: tuple[str, ...]
     answers: Callable[[OptionReader], LaunchSettings]
     quantities: Callable[[LaunchJob], Quantities] = lambda _: {}
-    draft: Callable[[LaunchJob, OptionTexts], LaunchDraft] = _unwritten
+    draft: Callable[[LaunchJob, OptionTexts], LaunchDraft] = _refuse_to_write
     starts: Callable[[Sequence[str]], bool] = lambda _: False
     is_of: Callable[[Mapping[str, object]], bool] = lambda _: False
     honoured: Callable[[ParsedCommand, Changes], tuple[Changes, Changes]] = lambda _, changes: (
@@ -397,7 +395,7 @@ class LaunchTarget:
     script: Callable[[LaunchJob], Quantities] = lambda _: {}
     accepted: tuple[str, ...] = ()
     narrowed: Callable[[Request], Request] = lambda request: request
-    complete: Callable[[ParsedCommand], ParsedCommand] = lambda found: found
+    complete: Callable[[ParsedCommand], ParsedCommand] = lambda command: command
     step: LaunchTarget | None = None
     aliases: tuple[str, ...] = ()
     nearest: tuple[str, ...] = ()
@@ -406,64 +404,65 @@ class LaunchTarget:
 
     @classmethod
     def of(cls, name: str, **hooks: Any) -> Self:
-        """The tool of a row of the table with its functions; one without a draft is read alone."""
+        """The tool of a row of the table with its functions; without a draft it is read-only."""
         row = tool_row(name)
-        known: dict[str, Any] = {
+        fields: dict[str, Any] = {
             **{key: row[key] for key in ("name", "title", "version")},
             **{key: tuple(filter(None, row[key].split("|"))) for key in _LISTS},
             "starts": partial(is_command, name),
             "is_of": partial(is_document, name),
             **({} if "draft" in hooks else {"honoured": changes_nothing}),
         }
-        return cls(**{**known, **hooks})
+        return cls(**{**fields, **hooks})
 
     @property
     def table(self) -> OptionTable:
-        """Which option says which parameter."""
+        """The option table of the tool."""
         return OptionTable.load(self.words or self.name)
 
     @property
     def tool(self) -> str:
-        """Name and version, the name once."""
+        """Title and version, without repeating the title."""
         is_named = self.version.startswith(self.title)
         return self.version if is_named else f"{self.title} {self.version}"
 
     @property
     def options(self) -> ParserOptions:
-        """What its parsers accept, and what else its table reads."""
+        """Options that its parsers accept or its table reads."""
         return ParserOptions.of(self.accepted, self.table)
 
     def settings(self, job: LaunchJob) -> OptionTexts:
-        """The options of a job that the table knows."""
+        """The options of a job from the table."""
         return self.table.written(job.option_values(self.table_input(job)))
 
     def table_input(self, job: LaunchJob) -> Quantities:
-        """What the table is given: what the target works out, else as the plan has it."""
+        """Quantities for the table: of the plan, replaced by those of the target."""
         return {**plan_words(job, self.table), **self.quantities(job)}
 
     def drafted(self, job: LaunchJob) -> LaunchDraft:
-        """The job in the words of the target.
+        """The draft of a job.
 
-        Raises LaunchError if it is another workload's or framework's, or has no such option.
+        Raises LaunchError if the plan has another workload or framework, or needs an option that
+        the target does not have.
         """
         if job.workload not in self.workloads:
             raise LaunchError(
                 f"{self.title} cannot start a plan to {job.workload}: choose another target."
             )
         name = job.profile.name
-        *others, last = self.profiles or ("",)
-        own = f"{', '.join(others)} or {last}" if others else last
-        is_own = name in self.profiles or self.is_of_release(job.profile)
-        if self.profiles and not is_own:
+        *all_but_last, last = self.profiles or ("",)
+        profile_names = f"{', '.join(all_but_last)} or {last}" if all_but_last else last
+        is_supported = name in self.profiles or self.is_of_release(job.profile)
+        if self.profiles and not is_supported:
             raise LaunchError(
-                f"The plan is for {name}; {self.title} is predicted as {own}: "
+                f"The plan is for {name}; {self.title} is predicted as {profile_names}: "
                 "search with that --framework or --engine, or choose another target."
             )
         settings = self.settings(job)
         draft = self.draft(job, settings)
         self._refuse_other_layout((*settings.unexpressed, *draft.unexpressed))
-        known = name in (*self.profiles, *self.nearest)
-        notes = () if known else (f"Times and memory are predicted as for {name}.",)
+        is_exact = name in (*self.profiles, *self.nearest)
+        notes = () if is_exact else (f"Times and memory are predicted as for {name}.",)
         return replace(
             draft,
             unexpressed=(*settings.unexpressed, *draft.unexpressed),
@@ -472,8 +471,8 @@ class LaunchTarget:
         )
 
     def _refuse_other_layout(self, unexpressed: Sequence[ParameterNote]) -> None:
-        """Refuse a plan whose GPUs would be split in another way than it has them."""
-        names = {*terms_about("parallel_degree"), "virtual_pipeline", *_NOT_STARTED}
+        """Refuse a plan if the target would start it with another layout."""
+        names = {*terms_about("parallel_degree"), "virtual_pipeline", *_LAYOUT_QUANTITIES}
         wrong = [
             str(remark) for remark in unexpressed if remark.parameter.removeprefix(PREFILL) in names
         ]
@@ -484,22 +483,22 @@ class LaunchTarget:
             )
 
     def is_of_release(self, profile: object) -> bool:
-        """Whether a profile tells of the tool in other releases."""
+        """Whether a profile is for other releases of the tool."""
         return str(getattr(profile, "since", "")).startswith(f"{self.name} ")
 
     def for_workload(self, workload: object) -> LaunchTarget:
-        """What reads its files as a plan of a workload; the target where that has no other."""
+        """The target that reads its files for a workload: the whole step, or itself."""
         return self if self.step is None or workload not in self.step.workloads else self.step
 
     def reading(self, command: ParsedCommand) -> OptionReader:
-        """A command or document of a user as the table reads it."""
-        whole = self.complete(command)
+        """The reader of a user's command or document."""
+        completed = self.complete(command)
         return OptionReader.of(
-            whole if self.inherits else without_nulls(whole, self.table), self.table
+            completed if self.inherits else without_nulls(completed, self.table), self.table
         )
 
     def read(self, command: ParsedCommand) -> LaunchSettings:
-        """What a command or document of a user says.
+        """Settings of a user's command or document.
 
         Raises `LaunchError`: its options contradict each other.
         """
@@ -507,19 +506,19 @@ class LaunchTarget:
 
 
 def option_texts(reading: OptionReader, tool: str, workload: str = "train") -> SettingsBuilder:
-    """What the rows of a target tell; of a value without an option with a note that is told."""
-    found = SettingsBuilder(values={**parse_parameters(reading.meanings, workload)})
-    for name in found.values:
+    """Builder with the values of a target's table, and reasons for noted defaults."""
+    settings = SettingsBuilder(values={**parse_parameters(reading.meanings, workload)})
+    for name in settings.values:
         meaning = reading.meanings[name]
         if meaning.note:
-            found.defaults[name] = f"{meaning.value}, {tool}'s default"
-    return found
+            settings.defaults[name] = f"{meaning.value}, {tool}'s default"
+    return settings
 
 
 def open_counts(
     reading: OptionReader, table: OptionTable, values: Mapping[str, object]
 ) -> list[str]:
-    """The numbers that options tell and text alone does not, or nothing where no option is."""
+    """Terms of counts that are set but not readable, or not set and without default."""
     terms, counts = terms_of("train", "parameter", "question"), parse_parameters(reading.meanings)
     names = [
         name
@@ -533,12 +532,12 @@ def open_counts(
 
 
 def plan_words(job: LaunchJob, table: OptionTable) -> Words:
-    """What a plan has of the names in a table."""
+    """Values of the plan for the parameters of a table."""
     return {name: job[name] for name in table.parameters}
 
 
 def low_rank_words(job: LaunchJob) -> Words:
-    """What frameworks of their own are told of low-rank adapters; nothing without one."""
+    """None for the LoRA parameters of a plan without adapters, so that they are not written."""
     names = ("lora_rank", "lora_targets")
     return dict.fromkeys(names) if job["adapter"] in (None, "none") else {}
 
@@ -551,13 +550,13 @@ _PLACEHOLDER_LINE = re.compile(r"( *)\{\{(\w+)\}\}")
 
 
 def filled(name: str, values: Values, blank_lines: int = 1) -> str:
-    """The text of this name with its holes filled."""
+    """The template of this name, filled."""
     text = files("planner").joinpath(f"launch/texts/{name}").read_text(encoding="utf-8")
     return fill(text.splitlines(), values, blank_lines)
 
 
 def fill(template: Sequence[str], values: Values, blank_lines: int = 1) -> str:
-    """The lines of a text with their holes filled.
+    """The lines of a template, filled.
 
     >>> print(fill(["%each names", "say {{word}}", "%end", "", "", "  {{more}}"],
     ...     {"names": [{"word": "a"}, {"word": "b"}], "more": ["c", "d"]}), end="")
@@ -568,7 +567,7 @@ def fill(template: Sequence[str], values: Values, blank_lines: int = 1) -> str:
       d
     """
     text: list[str] = []
-    for line in _lines(template, values):
+    for line in _filled_lines(template, values):
         if line or any(text[-blank_lines:]):
             text.append(line)
     while not text[-1]:
@@ -576,39 +575,41 @@ def fill(template: Sequence[str], values: Values, blank_lines: int = 1) -> str:
     return "\n".join(text) + "\n"
 
 
-def _lines(template: Sequence[str], values: Values) -> Iterator[str]:
-    at = 0
-    while at < len(template):
-        line = template[at]
+def _filled_lines(template: Sequence[str], values: Values) -> Iterator[str]:
+    index = 0
+    while index < len(template):
+        line = template[index]
         if line.startswith("%"):
-            other, end = _branches(template, at)
-            word, name = line[1:].split()
+            alternative, end = _branches(template, index)
+            keyword, name = line[1:].split()
             value = values[name]
-            if word == "each":
-                for each in value if isinstance(value, Sequence) else ():
-                    own = each if isinstance(each, Mapping) else {}
-                    yield from _lines(template[at + 1 : end], {**values, **own})
+            if keyword == "each":
+                for entry in value if isinstance(value, Sequence) else ():
+                    entry_values = entry if isinstance(entry, Mapping) else {}
+                    yield from _filled_lines(template[index + 1 : end], {**values, **entry_values})
             else:
-                kept = template[at + 1 : other] if value else template[other + 1 : end]
-                yield from _lines(kept, values)
-            at = end
+                branch = (
+                    template[index + 1 : alternative] if value else template[alternative + 1 : end]
+                )
+                yield from _filled_lines(branch, values)
+            index = end
         elif (match := _PLACEHOLDER_LINE.fullmatch(line)) and not isinstance(values[match[2]], str):
             value = values[match[2]]
-            several = value if isinstance(value, Sequence) else (value,)
-            yield from (f"{match[1]}{one}" if one else "" for one in several)
+            parts = value if isinstance(value, Sequence) else (value,)
+            yield from (f"{match[1]}{part}" if part else "" for part in parts)
         else:
             yield _HOLE.sub(lambda hole: str(values[hole[1]]), line)
-        at += 1
+        index += 1
 
 
 def _branches(template: Sequence[str], start: int) -> tuple[int, int]:
-    """The lines of ``%else``, or of the end without one, and of ``%end``."""
-    depth, other = 0, 0
-    for at in range(start, len(template)):
-        word = template[at].split(" ")[0]
-        depth += (word in ("%if", "%each")) - (word == "%end")
-        if word == "%else" and depth == 1:
-            other = at
+    """Indices of the lines with ``%else`` (else of ``%end``) and ``%end``."""
+    depth, alternative = 0, 0
+    for index in range(start, len(template)):
+        keyword = template[index].split(" ")[0]
+        depth += (keyword in ("%if", "%each")) - (keyword == "%end")
+        if keyword == "%else" and depth == 1:
+            alternative = index
         if not depth:
-            return other or at, at
+            return alternative or index, index
     raise ValueError(f"{template[start]} has no %end.")

@@ -1,4 +1,4 @@
-"""Torchtitan's functions of configurations, each as the overrides that say the same.
+"""Configuration functions of torchtitan, each as equivalent overrides.
 
 Source: pytorch/torchtitan at b5bcd76, ``torchtitan/config/configs.py`` and ``README.md``, and
 ``torchtitan/models/*/config_registry.py``; older ones have ``ModelConvertersContainer`` and
@@ -15,14 +15,14 @@ _SECTIONS = {"TrainingConfig": "training", "ParallelismConfig": "parallelism",
              "CompileConfig": "compile", "ActivationCheckpointConfig": "activation_checkpoint",
              "ActivationCheckpointingConfig": "activation_checkpoint"}  # fmt: skip
 _MODES = {"FullAC": "full", "SelectiveAC": "selective", "MemoryBudgetAC": "selective"}
-_REPEATED = "activation_checkpoint"
-_MODE = f"{_REPEATED}.mode"
+_CHECKPOINTING = "activation_checkpoint"
+_MODE = f"{_CHECKPOINTING}.mode"
 _REGISTRY, _MODEL, _ASSETS = "model_registry", "model_spec", "hf_assets_path"
 _MODULES = "torchtitan.models."
 
 
 def is_of(calls: Sequence[Call]) -> bool:
-    """Whether a program has such functions: it builds a trainer of a model, or changes one."""
+    """Whether a program has such functions: it builds or changes the trainer of a model."""
     return any(
         (call.ends("Config") and {_MODEL, "training"} <= {*call.keywords})
         or call.name.startswith(("torchtitan.models.", "torchtitan_recipes."))
@@ -31,7 +31,7 @@ def is_of(calls: Sequence[Call]) -> bool:
 
 
 def places(module: str) -> tuple[str, ...]:
-    """Where the functions of a ``--module`` may stand; nowhere of words that are no module.
+    """Possible files of a ``--module``; empty if it is no module name.
 
     >>> places("llama3")
     ('llama3.py', 'llama3/config_registry.py', 'torchtitan/models/llama3/config_registry.py')
@@ -44,90 +44,102 @@ def places(module: str) -> tuple[str, ...]:
 
 
 def configured(functions: Sequence[Function]) -> Iterator[tuple[Function, Mapping[str, Value]]]:
-    """Each function that makes a configuration, with what it sets by dotted names.
+    """Each function that makes a configuration, with its settings by dotted names.
 
-    One that changes what a shipped function makes has its name as ``config``.
+    A function that changes a shipped configuration has the name of that as ``config``.
     """
-    by_name = {one.name: one for one in functions}
+    by_name = {function.name: function for function in functions}
     for function in functions:
         if settings := _settings(function, by_name, ()):
             yield function, settings
 
 
 def _settings(
-    function: Function, known: Mapping[str, Function], within: tuple[str, ...]
+    function: Function, functions: Mapping[str, Function], ancestors: tuple[str, ...]
 ) -> dict[str, Value]:
     settings: dict[str, Value] = {}
-    made = next((one for one in function.calls if {_MODEL, "training"} <= {*one.keywords}), None)
-    base = None if made else _base(function, known)
-    if base is not None and base in known and base not in within:
-        settings = _settings(known[base], known, (*within, function.name))
-    elif base is not None and base not in known:
+    builder = next(
+        (call for call in function.calls if {_MODEL, "training"} <= {*call.keywords}), None
+    )
+    base = None if builder else _base_function(function, functions)
+    if base is not None and base in functions and base not in ancestors:
+        settings = _settings(functions[base], functions, (*ancestors, function.name))
+    elif base is not None and base not in functions:
         settings = {"config": base}
-    if made is None and not settings:
+    if builder is None and not settings:
         return {}
-    if made is not None:
-        settings = {_ASSETS: made.keywords.get(_ASSETS)}
-        if _REPEATED in made.keywords:
-            settings |= _mode(made.keywords[_REPEATED])
+    if builder is not None:
+        settings = {_ASSETS: builder.keywords.get(_ASSETS)}
+        if _CHECKPOINTING in builder.keywords:
+            settings |= _checkpointing_mode(builder.keywords[_CHECKPOINTING])
     for call in function.calls:
-        last = call.name.removesuffix(".Config").rpartition(".")[2]
-        section = next((own for ending, own in _SECTIONS.items() if last.endswith(ending)), "")
+        class_name = call.name.removesuffix(".Config").rpartition(".")[2]
+        section = next(
+            (name for suffix, name in _SECTIONS.items() if class_name.endswith(suffix)), ""
+        )
         if section:
             settings = {
-                key: one for key, one in settings.items() if not key.startswith(f"{section}.")
+                key: value for key, value in settings.items() if not key.startswith(f"{section}.")
             }
             settings |= {f"{section}.{key}": value for key, value in call.keywords.items()}
-        if last.endswith(_REGISTRY) and call.positional:
-            settings |= _model(call)
+        if class_name.endswith(_REGISTRY) and call.positional:
+            settings |= _model_settings(call)
         elif "converters" in call.keywords:
-            settings["model.converters"] = _names(call.keywords["converters"])
-        if "optimizer" in last.lower() or last.startswith("default_"):
-            settings["optimizer.name"] = "muon" if "muon" in last.lower() else "adamw"
+            settings["model.converters"] = _converter_names(call.keywords["converters"])
+        if "optimizer" in class_name.lower() or class_name.startswith("default_"):
+            settings["optimizer.name"] = "muon" if "muon" in class_name.lower() else "adamw"
     for path, value in function.changes.items():
-        # A model is one that its folder registers, or one that is made or changed here.
+        # A model is registered by its folder, or made or changed here.
         is_registered = isinstance(value, UnknownValue) and _REGISTRY in value.why.partition("(")[0]
         if path.partition(".")[0] == _MODEL and not is_registered:
-            settings = {key: one for key, one in settings.items() if not key.startswith("model.")}
+            settings = {
+                key: value for key, value in settings.items() if not key.startswith("model.")
+            }
             settings["model.changed"] = True
-        elif path == _REPEATED:
-            settings |= _mode(value)
+        elif path == _CHECKPOINTING:
+            settings |= _checkpointing_mode(value)
         elif "." in path and not isinstance(value, Call):
             settings[path] = value
     return settings
 
 
-def _base(function: Function, known: Mapping[str, Function]) -> str | None:
-    """The function whose configuration one changes."""
+def _base_function(function: Function, functions: Mapping[str, Function]) -> str | None:
+    """Name of the function that makes the configuration which this one changes."""
     for call in function.calls:
-        last = call.name.rpartition(".")[2]
-        if last in known or (call.name.startswith(_MODULES) and "_" in last and last != _REGISTRY):
-            return last
+        function_name = call.name.rpartition(".")[2]
+        if function_name in functions or (
+            call.name.startswith(_MODULES) and "_" in function_name and function_name != _REGISTRY
+        ):
+            return function_name
     return None
 
 
-def _mode(value: Value) -> dict[str, Value]:
-    """How layers are repeated: by an object of one of several classes, or none."""
+def _checkpointing_mode(value: Value) -> dict[str, Value]:
+    """Mode of activation checkpointing, from the class of an object, or none."""
     if value is None:
         return {_MODE: "none"}
     name = value.name if isinstance(value, Call) else ""
-    mode = next((mode for kind, mode in _MODES.items() if kind in name), None)
+    mode = next((mode for class_name, mode in _MODES.items() if class_name in name), None)
     return {} if mode is None else {_MODE: mode}
 
 
-def _model(call: Call) -> dict[str, Value]:
+def _model_settings(call: Call) -> dict[str, Value]:
     module = call.name.removeprefix(_MODULES).partition(".")[0]
-    is_told = call.name.startswith(_MODULES)
+    is_shipped = call.name.startswith(_MODULES)
     return {
-        "model.name": module if is_told else None,
+        "model.name": module if is_shipped else None,
         "model.flavor": call.positional[0],
-        "model.converters": _names(call.keywords.get("converters")),
+        "model.converters": _converter_names(call.keywords.get("converters")),
         "model.mtp": call.keywords.get("num_mtp_layers"),
     }
 
 
-def _names(value: Value) -> str | None:
-    """What the converters of matrix products are called."""
-    listed = value if isinstance(value, list) else []
-    names = (one.name.removesuffix(".Config") for one in listed if isinstance(one, Call))
+def _converter_names(value: Value) -> str | None:
+    """Names of the converters of matrix products, in lower case."""
+    converters = value if isinstance(value, list) else []
+    names = (
+        converter.name.removesuffix(".Config")
+        for converter in converters
+        if isinstance(converter, Call)
+    )
     return " ".join(name.rpartition(".")[2].lower() for name in names) or None

@@ -1,4 +1,4 @@
-"""From a plan to the files that start it and what stands above them, and back from such a file."""
+"""Launch files of a plan: writing them with their headings, and reading their plan back."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ from planner.workloads.make_plan import evaluate, make_plan, make_single_plan
 from planner.workloads.registry import workload_of
 from planner.workloads.saved_plan import PLAN_FILE, SavedPlan
 
-_OF_PEFT = ("transformers", "deepspeed", "accelerate", "axolotl")
-# What may be said beside a target whose documents a cluster takes as they are.
-_AS_THEY_ARE = (SCRIPT, "kubernetes")
+_PEFT_TARGETS = ("transformers", "deepspeed", "accelerate", "axolotl")
+# Wrappers allowed for targets that write complete documents.
+_DOCUMENT_WRAPPERS = (SCRIPT, "kubernetes")
 
 
 @record(kw_only=True)
@@ -70,130 +70,139 @@ class WrittenLaunch:
 
     @property
     def starts(self) -> tuple[str, ...]:
-        """The commands that start the plan, in order."""
+        """Commands that start the plan, in order."""
         return tuple(line for file in self.files for line in file.start.splitlines())
 
 
 def launch_of(request: Request, target: str, wrapper: str) -> WrittenLaunch:
     """The files that start the one configuration of a request.
 
-    Raises SpecError, SearchSpaceError or InfeasibleError if the request names what is unknown, is
-    no single configuration, or cannot run; LaunchError if target or wrapper is unknown, or cannot
+    Raises SpecError, SearchSpaceError or InfeasibleError if a name is unknown, the request has
+    several configurations, or cannot run; LaunchError if target or wrapper is unknown, or cannot
     start the plan.
     """
-    tool, wrapped = target_of(target), wrapper_of(wrapper)
+    tool, make_files = target_of(target), wrapper_of(wrapper)
     job = LaunchJob.of(request)
     if job.learns_preferences:
         raise LaunchError(
             f"No launch file of {job['training_objective']} is written: start from one of yours, "
             "`planner estimate --from FILE --write`."
         )
-    usual = str(getattr(job.profile, "expert_adapters", "none"))
-    if tool.name not in _OF_PEFT and (job["expert_adapters"] or usual) != usual:
+    default_adapters = str(getattr(job.profile, "expert_adapters", "none"))
+    if (
+        tool.name not in _PEFT_TARGETS
+        and (job["expert_adapters"] or default_adapters) != default_adapters
+    ):
         raise LaunchError(
-            f"{tool.title}: expert_adapters {job['expert_adapters']} is not written, its own is "
-            f"{usual}: leave it out, or start from a file of yours."
+            f"{tool.title}: expert_adapters {job['expert_adapters']} is not written, its "
+            "default is "
+            f"{default_adapters}: leave it out, or start from a file of yours."
         )
     draft = tool.drafted(job)
-    if not draft.processes:  # it writes whole documents, which need nothing around them
-        if wrapper not in _AS_THEY_ARE:
+    if not draft.processes:  # the target writes complete documents
+        if wrapper not in _DOCUMENT_WRAPPERS:
             raise LaunchError(
                 f"{tool.title} starts its own documents on Kubernetes: leave --wrapper {wrapper} "
                 "out, or choose the target of the engine."
             )
-        wrapped = wrapper_of(SCRIPT)
+        make_files = wrapper_of(SCRIPT)
     plan = LaunchOutputFile(name=PLAN_FILE, text=job.pinned.to_toml(), meaning="the plan")
-    files = (*wrapped(tool, job, draft), plan)
+    files = (*make_files(tool, job, draft), plan)
     return WrittenLaunch(target=tool, wrapper=wrapper, job=job, draft=draft, files=files)
 
 
 def for_target(request: Request, target: str) -> Request:
-    """The request as a search of plans that the target can start.
+    """The request restricted to plans that the target can start.
 
-    It has the target's frameworks or engines, or the nearest, if it names none, and of the values
-    of parameters those that the target has options for.
+    It gets the target's frameworks or engines, else the nearest, unless it names some, and only
+    values of parameters that the target has options for.
     """
     tool = target_of(target)
     profiles = tool.profiles or tool.nearest
-    kind = workload_of(request.workload).profile_kind
+    profile_kind = workload_of(request.workload).profile_kind
     if request.workload not in tool.workloads:
         return request
-    if getattr(request, kind) is None and request.space is None and profiles:
-        several = profiles if len(profiles) > 1 else profiles[0]
-        is_framework = kind == "framework"
+    if getattr(request, profile_kind) is None and request.space is None and profiles:
+        profile_names = profiles if len(profiles) > 1 else profiles[0]
+        is_framework = profile_kind == "framework"
         request = (
-            replace(request, framework=several)
+            replace(request, framework=profile_names)
             if is_framework
-            else replace(request, engine=several)
+            else replace(request, engine=profile_names)
         )
     request = tool.narrowed(request)
     return replace(request, settings={**request.settings, **_values_with_options(request, tool)})
 
 
 def _values_with_options(request: Request, tool: LaunchTarget) -> dict[str, list[str | float]]:
-    """Of each parameter of which the target cannot express some values, the others."""
-    found = {}
-    meshes = [each.mesh for each in make_plan(request).problem.sources if each.mesh is not None]
+    """Expressible values of parameters, for those with values that the target cannot express."""
+    expressible = {}
+    meshes = [
+        source.mesh for source in make_plan(request).problem.sources if source.mesh is not None
+    ]
     names = {*tool.table.parameters}.intersection(*(mesh.kind.names() for mesh in meshes))
     for name in sorted(names):
         numbers = {float(number) for mesh in meshes for number in mesh.values(name)}
         values = [format_value(name, number) for number in sorted(numbers)]
         expressed = [value for value in values if tool.table.can_say(name, value)]
         if 0 < len(expressed) < len(values):
-            found[name] = expressed
-    return found
+            expressible[name] = expressed
+    return expressible
 
 
 def translate_request(request: Request, target: str) -> Request:
-    """The request as the target's framework or engine runs it, where it is of another.
+    """The request translated to the target's framework or engine.
 
-    Layout, batch, precision and memory stay; the release of an engine does not, a ZeRO stage that
-    the framework lacks is its next one, and what tunes how the other computes goes where it has
-    no such thing.
+    Layout, batch, precision and memory stay; the release of an engine is dropped, a missing ZeRO
+    stage becomes the framework's next one, and unsupported tuning parameters are dropped.
     """
-    tool, kind = target_of(target), workload_of(request.workload).profile_kind
+    tool, profile_kind = target_of(target), workload_of(request.workload).profile_kind
     profiles = tool.profiles or tool.nearest
-    # Whether it fits as it is has no part here: the other may need less.
+    # Whether it fits does not matter here: the target may need less memory.
     plan = make_single_plan(request)
     evaluation = evaluate(plan)
     job = LaunchJob.of_plan(plan, evaluation)
-    own = job.profile
-    is_its = own.name in profiles or tool.is_of_release(own)
-    if is_its or not profiles or request.workload not in tool.workloads:
+    job_profile = job.profile
+    is_same = job_profile.name in profiles or tool.is_of_release(job_profile)
+    if is_same or not profiles or request.workload not in tool.workloads:
         return request
-    if kind == "engine":
+    if profile_kind == "engine":
         return replace(request, engine=profiles[0], engine_version=None)
     profile = Catalogue(request.specs).load_framework(profiles[0]).spec
     configurations = evaluation.candidates.configurations
-    asked = unsupported(cast(TrainingConfigurations, configurations), profile)
-    lacking = {name for name, where in asked.items() if np.any(where)}
+    unsupported_parameters = unsupported(cast(TrainingConfigurations, configurations), profile)
+    unsupported_names = {
+        name for name, is_unsupported in unsupported_parameters.items() if np.any(is_unsupported)
+    }
     settings, stage = dict(request.settings), int(job["zero_stage"] or 0)
     stages = profile.zero_stages
     if int(job["pipeline_parallel"]) > 1 and profile.pipeline_parallel:
         stages = profile.pipeline_zero_stages
-    if "zero_stage" in lacking:
-        settings["zero_stage"] = min((one for one in stages if one > stage), default=max(stages))
-    for name in lacking.intersection(terms_about("tuning")):
+    if "zero_stage" in unsupported_names:
+        settings["zero_stage"] = min(
+            (stage_option for stage_option in stages if stage_option > stage), default=max(stages)
+        )
+    for name in unsupported_names.intersection(terms_about("tuning")):
         settings.pop(name, None)
     return replace(request, framework=profiles[0], settings=settings)
 
 
 def save_launch(folder: Path, launch: WrittenLaunch) -> tuple[Path, ...]:
-    """Write the files of a launch into a directory, which is made if needed.
+    """Write the files of a launch into a directory, which is created if needed.
 
-    A file that is there is replaced only if it is as planner wrote it.
+    An existing file is replaced only if planner wrote it and it is unchanged.
 
-    Raises OutputError if a file of the user's stands in the way, or the directory cannot be
+    Raises OutputError if a file of the user would be replaced, or the directory cannot be
     written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        known = {
+        written = {
             name: digest
             for name, digest in written_files(folder).items()
             if not Path(name).is_absolute() and ".." not in Path(name).parts
         }
-        _refuse_others(folder, launch.files, known)
+        _refuse_user_files(folder, launch.files, written)
         for file in launch.files:
             _write(folder / file.name, file)
         manifest = {
@@ -209,9 +218,9 @@ def save_launch(folder: Path, launch: WrittenLaunch) -> tuple[Path, ...]:
         )
     except OSError as error:
         raise OutputError(f"{folder}: cannot be written ({error.strerror or error}).") from error
-    for name in set(known) - {file.name for file in launch.files}:
+    for name in set(written) - {file.name for file in launch.files}:
         path = folder / name
-        if os.path.isfile(path) and _digest(_text(path)) == known[name]:
+        if os.path.isfile(path) and _digest(_read_text(path)) == written[name]:
             path.unlink()
     return tuple(folder / file.name for file in launch.files)
 
@@ -224,22 +233,24 @@ def _write(path: Path, file: LaunchOutputFile) -> None:
         path.chmod(path.stat().st_mode | 0o111)
 
 
-def _refuse_others(folder: Path, files: Sequence[LaunchOutputFile], known: dict[str, str]) -> None:
-    """Refuse to replace what the user wrote or changed."""
+def _refuse_user_files(
+    folder: Path, files: Sequence[LaunchOutputFile], written: dict[str, str]
+) -> None:
+    """Refuse to replace files that the user wrote or changed."""
     for file in files:
         path = folder / file.name
         if not os.path.exists(path):
             continue
-        text = _text(path)
-        if text != file.text and known.get(file.name) != _digest(text):
+        text = _read_text(path)
+        if text != file.text and written.get(file.name) != _digest(text):
             raise OutputError(
                 f"{path}: was changed since planner wrote it: nothing is written. Move it, or give "
                 "another --output."
             )
 
 
-def _text(path: Path) -> str:
-    """What a file says, as far as one of a launch can; nothing of what is no such file."""
+def _read_text(path: Path) -> str:
+    """The text of a file; empty if it cannot be read."""
     try:
         return read_bytes(path).decode(errors="replace")
     except SpecError:
@@ -251,11 +262,11 @@ def _digest(text: str) -> str:
 
 
 def settings_of_plan_file(
-    path: Path, wanted: Iterable[str]
+    path: Path, names: Iterable[str]
 ) -> tuple[Mapping[str, object], list[str]]:
-    """What the plan beside a file of planner says of what the file leaves open.
+    """Settings of ``names`` from the plan file next to a launch file of planner, and a note.
 
-    Nothing where somebody else wrote the file: `save_launch` keeps a list of its own.
+    Empty for files of others: `save_launch` keeps a list of its files.
     """
     try:
         is_ours = path.name in written_files(path.parent)
@@ -264,14 +275,14 @@ def settings_of_plan_file(
         plan = None
     if plan is None:
         return {}, []
-    known = {**plan.answers, **plan.parameters}
-    found = {name: known[name] for name in wanted if known.get(name)}
-    words = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in found.items())
-    return found, [f"As {PLAN_FILE} beside it says: {words}."] if found else []
+    values = {**plan.answers, **plan.parameters}
+    settings = {name: values[name] for name in names if values.get(name)}
+    label = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in settings.items())
+    return settings, [f"From {PLAN_FILE} in the same folder: {label}."] if settings else []
 
 
 def written_files(folder: Path) -> dict[str, str]:
-    """The digests of the files that planner wrote into a directory, by name; none if it did not."""
+    """Digests of the files that planner wrote into a directory, by name; empty if none."""
     try:
         table = read_json(folder / MANIFEST)
     except SpecError:
@@ -281,28 +292,28 @@ def written_files(folder: Path) -> dict[str, str]:
     return {name: digest for name, digest in names.items() if isinstance(digest, str)}
 
 
-# What loses less than this share of the activations packs them without gaps. [1]
-_PACKED = 0.02
+# Below this share of the activations, fragmentation means segments without gaps. [1]
+_MAX_FRAGMENTATION = 0.02
 _NOT_PYTORCH = ("maxtext", "llama-server", "llama-cpp")
 _SEGMENTS = "expandable_segments:True"
 _REASONS = {
-    "CUDA_DEVICE_MAX_CONNECTIONS": "in how many queues kernels wait: 1 keeps collectives in the "
-    "order in which they were issued, beside the products that hide them",
-    "NCCL_CUMEM_ENABLE": "how NCCL allocates what GPUs share",
+    "CUDA_DEVICE_MAX_CONNECTIONS": "number of kernel queues: 1 keeps collectives in the order in "
+    "which they were issued, overlapped by matrix products",
+    "NCCL_CUMEM_ENABLE": "how NCCL allocates memory that GPUs share",
     "TORCH_NCCL_AVOID_RECORD_STREAMS": "buffers of collectives are freed as soon as they are done",
     "NVTE_FLASH_ATTN": "the attention kernel that was predicted",
     "NVTE_FUSED_ATTN": "the attention kernel that was predicted",
     "VLLM_USE_V1": "the scheduler that was predicted",
     "UCX_TLS": "how the cache is sent between workers",
 }
-_OF_TARGET = "as this version needs it"
+_TARGET_REASON = "as this version needs it"
 
 
 @record(kw_only=True)
 class EnvironmentDefault:
     """A variable with the reason for its value.
 
-    ``is_shell``: ``text`` is an expression of the shell, worked out where it runs.
+    ``is_shell``: ``text`` is an expression of the shell, evaluated on the node.
     """
 
     name: str
@@ -314,32 +325,38 @@ class EnvironmentDefault:
 def environment_of(
     target: LaunchTarget, job: LaunchJob, process: Process
 ) -> tuple[EnvironmentDefault, ...]:
-    """The environment that a process was predicted in; what its target says comes first.
+    """The environment of the prediction of a process; variables of its target come first.
 
     References
     ----------
     .. [1] PyTorch, "CUDA semantics", memory management: segments that grow leave no gaps.
     .. [2] PyTorch, torchrun: OMP_NUM_THREADS is 1 for each of several processes of a node.
     """
-    own = [
-        EnvironmentDefault(name=name, text=text, reason=_REASONS.get(name, _OF_TARGET))
+    target_variables = [
+        EnvironmentDefault(name=name, text=text, reason=_REASONS.get(name, _TARGET_REASON))
         for name, text in process.environment.items()
     ]
-    taken = set(process.environment)
-    found = [*_allocator(target, job), *_threads(job, process)]
-    return (*own, *(one for one in found if one.name not in taken))
+    set_names = set(process.environment)
+    defaults = [*_allocator_defaults(target, job), *_thread_defaults(job, process)]
+    return (*target_variables, *(default for default in defaults if default.name not in set_names))
 
 
 def fabric(job: LaunchJob) -> tuple[str, ...]:
-    """What was assumed of the links between GPUs, as lines that people read."""
+    """Lines about the assumed links between GPUs."""
     if job.num_gpus == 1:
         return ()
-    up, out = job.cluster.scale_up, job.cluster.scale_out
-    kind = str(up.kind.value).upper() if up.domain_size > 1 else "no link"
-    lines = [f"{_rate(up.bandwidth)} per GPU and direction among {up.domain_size} GPUs ({kind})"]
-    if job.num_gpus > up.domain_size:
-        share = f"of which {100 * out.efficiency:.0f} % are reached"
-        lines.append(f"{_rate(out.bandwidth)} per GPU and direction between them, {share}")
+    scale_up, scale_out = job.cluster.scale_up, job.cluster.scale_out
+    link_type = str(scale_up.kind.value).upper() if scale_up.domain_size > 1 else "no link"
+    lines = [
+        f"{_format_bandwidth(scale_up.bandwidth)} per GPU and direction among "
+        f"{scale_up.domain_size} GPUs "
+        f"({link_type})"
+    ]
+    if job.num_gpus > scale_up.domain_size:
+        share = f"{100 * scale_out.efficiency:.0f} % of it is reached"
+        lines.append(
+            f"{_format_bandwidth(scale_out.bandwidth)} per GPU and direction between them, {share}"
+        )
         lines.append(
             "nccl-tests' all_reduce_perf measures both; NCCL_SOCKET_IFNAME and NCCL_IB_HCA name "
             "the interfaces where NCCL does not find them"
@@ -347,21 +364,23 @@ def fabric(job: LaunchJob) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _allocator(target: LaunchTarget, job: LaunchJob) -> list[EnvironmentDefault]:
-    # An engine that gives its memory back while others train cannot have segments that grow.
+def _allocator_defaults(target: LaunchTarget, job: LaunchJob) -> list[EnvironmentDefault]:
+    # Engines that release memory to a training cannot have expandable segments.
     if job.workload != "train" or target.name in _NOT_PYTORCH:
         return []
     memory = job.profile.memory
-    if memory.fragmentation > _PACKED:
+    if memory.fragmentation > _MAX_FRAGMENTATION:
         return []
     share = f"{100 * memory.fragmentation:.0f} % of the activations"
-    kind = "HIP" if job.gpu.vendor == "AMD" else "CUDA"
+    platform = "HIP" if job.gpu.vendor == "AMD" else "CUDA"
     reason = f"the plan loses {share} to gaps: without it the allocator may lose more"
-    return [EnvironmentDefault(name=f"PYTORCH_{kind}_ALLOC_CONF", text=_SEGMENTS, reason=reason)]
+    return [
+        EnvironmentDefault(name=f"PYTORCH_{platform}_ALLOC_CONF", text=_SEGMENTS, reason=reason)
+    ]
 
 
-def _threads(job: LaunchJob, process: Process) -> list[EnvironmentDefault]:
-    """Threads of the optimizer on the host; launchers give each process one alone. [2]"""
+def _thread_defaults(job: LaunchJob, process: Process) -> list[EnvironmentDefault]:
+    """Threads of the optimizer on the host; launchers set one per process. [2]"""
     if not job.is_training or job["offload"] != "optimizer" or not process.gpus_per_node:
         return []
     text = f"${{OMP_NUM_THREADS:-$(($(nproc) / {process.gpus_per_node}))}}"
@@ -369,17 +388,17 @@ def _threads(job: LaunchJob, process: Process) -> list[EnvironmentDefault]:
     return [EnvironmentDefault(name="OMP_NUM_THREADS", text=text, reason=reason, is_shell=True)]
 
 
-def _rate(bandwidth: float) -> str:
+def _format_bandwidth(bandwidth: float) -> str:
     return f"{bandwidth / 1e9:,.4g} GB/s"
 
 
 WRITTEN = "Written by planner"
-"""How a line of each file begins that is written here."""
+"""First words of a line in each written file."""
 
 _WIDTH = 96
 _MEMORY = "peak_memory"
-_PREDICTED = shipped_rows("options/predicted.csv")
-"""What a heading tells of the prediction of each workload, in order."""
+_PREDICTED_ROWS = shipped_rows("options/predicted.csv")
+"""Results in a heading, by workload, in order."""
 _SUFFIXES = {"s": "_s", "d": "_days", "GiB": "_gib", "USD": "_usd"}
 _SCALES = {"_gib": GIB, "_days": DAY}
 WRAPPER_VARIABLES = frozenset(
@@ -389,13 +408,13 @@ WRAPPER_VARIABLES = frozenset(
 
 
 def one_line(text: str) -> str:
-    """A text that cannot end a comment."""
+    """A text on one line, which cannot end a comment."""
     return " ".join(printable(text).split())
 
 
 def comment(lines: Iterable[str]) -> list[str]:
-    """Lines of a comment of a shell or of YAML, folded; an empty one stays."""
-    found = []
+    """Comment lines of a shell or of YAML, folded; empty lines stay."""
+    comment_lines = []
     for line in lines:
         indent = " " * (len(line) - len(line.lstrip(" ")))
         folded = wrap(
@@ -406,8 +425,8 @@ def comment(lines: Iterable[str]) -> list[str]:
             break_long_words=False,
             break_on_hyphens=False,
         )
-        found += [f"# {part}" for part in folded] or ["#"]
-    return found
+        comment_lines += [f"# {part}" for part in folded] or ["#"]
+    return comment_lines
 
 
 def heading(
@@ -415,95 +434,97 @@ def heading(
     job: LaunchJob,
     draft: LaunchDraft,
     processes: Sequence[Process],
-    how: Sequence[str],
-    also: Sequence[str] = (),
+    start_lines: Sequence[str],
+    extra: Sequence[str] = (),
 ) -> list[str]:
-    """Comment lines: the plan, what was predicted, what is not said here, what the user does.
+    """Comment lines of a file: plan, predictions, unexpressed parameters, steps of the user.
 
-    ``how`` says how the file is started, ``also`` what else it asks of the user.
+    ``start_lines`` say how to start the file, ``extra`` has further settings of the user.
     """
     lines = [
         f"{job.model.name} on {format_count(job.num_gpus)} x {job.gpu.name}, started by "
         f"{target.title}.",
-        f"{WRITTEN} {__version__} for {target.version}; plan.toml beside it is the plan.",
+        f"{WRITTEN} {__version__} for {target.version}; plan.toml in the same folder is the plan.",
     ]
-    lines += _part("Plan", [_settings(job)])
-    lines += _part("Predicted, with the interval that holds 90 % of published runs", _numbers(job))
-    lines += _part("Links assumed", fabric(job))
-    lines += _part(f"{target.title} cannot express", map(str, draft.unexpressed))
-    lines += _part("Left to you or the framework", map(str, draft.left))
+    lines += _section("Plan", [_settings_text(job)])
+    lines += _section(
+        "Predicted, with the interval that holds 90 % of published runs", _prediction_lines(job)
+    )
+    lines += _section("Links assumed", fabric(job))
+    lines += _section(f"{target.title} cannot express", map(str, draft.unexpressed))
+    lines += _section("Left to you or the framework", map(str, draft.left))
     notes = (*draft.notes, *(note for process in processes for note in process.notes))
-    lines += _part("Notes", dict.fromkeys(notes))
-    asked = [
-        f"{one.name}: {one.meaning}"
-        + ("" if one.default is None else f" ({one.default} by default)")
-        for one in variables_of(processes)
+    lines += _section("Notes", dict.fromkeys(notes))
+    variables = [
+        f"{variable.name}: {variable.meaning}"
+        + ("" if variable.default is None else f" ({variable.default} by default)")
+        for variable in variables_of(processes)
     ]
-    lines += _part("What you set", [*asked, *also])
-    lines += ["", *how] if how else []
+    lines += _section("What you set", [*variables, *extra])
+    lines += ["", *start_lines] if start_lines else []
     return comment(lines)
 
 
 def variables_of(processes: Iterable[Process]) -> tuple[ShellVariable, ...]:
-    """What only the user knows, each once."""
-    found: dict[str, ShellVariable] = {}
+    """Variables that the user sets, each once."""
+    variables: dict[str, ShellVariable] = {}
     for process in processes:
         for argument in (
             *process.launcher_arguments, *process.arguments, *process.follower_arguments,
         ):  # fmt: skip
-            for each in argument.words:
-                if isinstance(each, ShellVariable) and not is_set_by_wrapper(each.name):
-                    found.setdefault(each.name, each)
-    return tuple(found.values())
+            for word in argument.words:
+                if isinstance(word, ShellVariable) and not is_set_by_wrapper(word.name):
+                    variables.setdefault(word.name, word)
+    return tuple(variables.values())
 
 
 def is_set_by_wrapper(name: str) -> bool:
-    """Whether wrappers set a variable: places in the job and addresses of its processes."""
+    """Whether wrappers set a variable: ranks in the job and addresses of its processes."""
     stem, _, index = name.rpartition("_")
     return name in WRAPPER_VARIABLES or (index.isdecimal() and stem.endswith(("_URL", "_HOST")))
 
 
-def _part(title: str, lines: Iterable[str]) -> list[str]:
+def _section(title: str, lines: Iterable[str]) -> list[str]:
     inside = [f"  {line}" for line in lines if line]
     return ["", f"{title}:", *inside] if inside else []
 
 
-def _settings(job: LaunchJob) -> str:
-    usual = plain_values(job.workload)
-    said = (
-        f"{name}={_word(value)}"
+def _settings_text(job: LaunchJob) -> str:
+    defaults = plain_values(job.workload)
+    settings = (
+        f"{name}={_format_value(value)}"
         for name, value in job.pinned.parameters.items()
-        if value is not None and value != usual.get(name)
+        if value is not None and value != defaults.get(name)
     )
-    return " ".join(said)
+    return " ".join(settings)
 
 
-def _word(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _numbers(job: LaunchJob) -> list[str]:
+def _prediction_lines(job: LaunchJob) -> list[str]:
     terms = terms_of(job.workload, "result")
     numbers = []
-    most = float(job.gpu.allocatable_memory / GIB)
-    for name in (row["result"] for row in _PREDICTED if row["workload"] == job.workload):
+    capacity_gib = float(job.gpu.allocatable_memory / GIB)
+    for name in (row["result"] for row in _PREDICTED_ROWS if row["workload"] == job.workload):
         term = terms.get(name)
         if term is None:
             continue
         suffix = _SUFFIXES.get(term.unit, "")
         scale = _SCALES.get(suffix, 1.0)
-        value, low, high = (job.row.get(f"{name}{end}{suffix}") for end in ("", "_low", "_high"))
+        value, low, high = (job.row.get(f"{name}{part}{suffix}") for part in ("", "_low", "_high"))
         if value is None:
             continue
-        words = f"{name}: {format_limit(float(value) * scale, term.type)}"
+        text = f"{name}: {format_limit(float(value) * scale, term.type)}"
         if name == _MEMORY:
-            words += f" of {format_limit(most * GIB, term.type)}"
-        if low is not None and high is not None and not (name == _MEMORY and high > most):
-            ends = (format_limit(float(end) * scale, term.type) for end in (low, high))
-            words += f" ({' to '.join(ends)})"
-        numbers.append(words)
+            text += f" of {format_limit(capacity_gib * GIB, term.type)}"
+        if low is not None and high is not None and not (name == _MEMORY and high > capacity_gib):
+            bounds = (format_limit(float(bound) * scale, term.type) for bound in (low, high))
+            text += f" ({' to '.join(bounds)})"
+        numbers.append(text)
     chance = fit_probability(job.row)
     if math.isfinite(chance):
         numbers.append(f"it fits, {percent(chance)} likely")

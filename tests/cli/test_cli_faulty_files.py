@@ -83,7 +83,7 @@ def test_rows_of_csv_are_counted_and_found(planner, made):
         ("--pipeline-model-parallel-size 0", "--pipeline-model-parallel-size '0' is not a number"),
         ("--tensor-model-parallel-size 1" + "0" * 12, "is not a number from 1 to 1,000,000,000"),
         ("--num-attention-heads 1" + "0" * 12, "num_attention_heads must be at most 1000000000"),
-        ("--num-attention-heads 0", "does not give the model"),
+        ("--num-attention-heads 0", "does not specify the model"),
     ],
 )
 def test_sizes_in_a_launch_file_are_such(planner, tmp_path, options, said):

@@ -90,7 +90,7 @@ def test_the_model_is_asked_for(planner, tmp_path) -> None:
     path.write_text('{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}}')
     done = planner("estimate", "--from", path)
     assert done.exit_code == 6
-    assert "does not give the model (--model): give it with --from." in done.err
+    assert "does not specify the model (--model). Set it together with --from." in done.err
 
 
 def test_the_best_change_is_made_in_the_file(planner, script) -> None:
@@ -167,7 +167,7 @@ def test_an_option_that_stands_twice_is_told(planner, script) -> None:
     )
     script.write_text(text)
     done = planner("estimate", "--from", script, "--gpu", "h100")
-    told = "--micro-batch-size is given in line 11 and again in line 13"
+    told = "--micro-batch-size is set in line 11 and again in line 13"
     assert told in " ".join(done.out.split())
     assert "mbs2" in done.out
 
@@ -207,7 +207,7 @@ def test_workers_of_one_kind_are_served_by_others_like_them(planner, tmp_path) -
     planner("launch", "vllm", *asked, "--output", folder, "--quiet")
     alone = planner("estimate", "--from", folder / "decode.sh", "--gpu", "h100")
     assert alone.exit_code == 0
-    assert "starts the decode workers alone" in alone.out
+    assert "starts decode workers only" in alone.out
     whole = planner("estimate", "--from", folder)
     assert whole.exit_code == 0
     assert "on 4 x h100" in whole.out

@@ -189,11 +189,11 @@ def test_files_of_planner_know_their_gpu(planner, tmp_path) -> None:
     planner("launch", "megatron-lm", *DENSE, "--output", folder, "--quiet")
     done = planner("estimate", "--from", folder / "train.sh")
     assert done.exit_code == 0
-    assert "As plan.toml beside it says: gpu h100" in " ".join(done.out.split())
+    assert "From plan.toml in the same folder: gpu h100" in " ".join(done.out.split())
     copied.write_text((folder / "train.sh").read_text())  # without the plan beside it
     alone = " ".join(planner("estimate", "--from", copied).out.split())
-    assert "As plan.toml" not in alone
-    assert "assumes gpu h100-sxm-80gb (h100-sxm-80gb stands in its text or its path)" in alone
+    assert "From plan.toml" not in alone
+    assert "assumes gpu h100-sxm-80gb (h100-sxm-80gb is in its text or its path)" in alone
 
 
 def test_files_of_planner_know_the_format_of_their_checkpoint(planner, tmp_path) -> None:

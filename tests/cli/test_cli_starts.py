@@ -108,7 +108,7 @@ def test_every_command_lowers_the_requests_to_the_room(
     done = planner(command, "--from", path, *ASKED)
     assert done.exit_code == 0, done.err
     words = " ".join((done.out + done.err).split())
-    found = re.search(r"Its cache holds (\d+) requests at once, not for 256\.", words)
+    found = re.search(r"Its KV cache holds (\d+) requests at once, not for 256\.", words)
     assert found is not None
     assert f"{found[1]} requests in each replica" in words
 

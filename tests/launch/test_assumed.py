@@ -165,7 +165,9 @@ def test_the_model_alone_is_asked_for(planner: Command, tmp_path: Path) -> None:
 
     ran = planner("estimate", "--from", path)
     assert ran.exit_code == 6
-    assert ran.err.strip().endswith("does not give the model (--model): give it with --from.")
+    assert ran.err.strip().endswith(
+        "does not specify the model (--model). Set it together with --from."
+    )
     assert planner("estimate", "--from", path, "--model", "llama-3.2-1b").exit_code == 0
 
 
@@ -278,7 +280,7 @@ def test_of_several_things_the_first_is_read_and_the_others_are_named(tmp_path: 
 
     assert (first.target.name, second.target.name) == ("vllm", "sglang")
     assert any("--row 2 is SGLang, line 2 of both.sh" in note for note in first.notes)
-    with pytest.raises(LaunchError, match="starts 2 things, not 3:"):
+    with pytest.raises(LaunchError, match="has 2 launches, not 3:"):
         LaunchFile(path=path, answers={}, number=3).question()
 
 
@@ -393,7 +395,7 @@ def test_the_name_of_a_file_tells_the_model_where_nothing_else_does(tmp_path: Pa
 
     assert named.values["model"] == "llama-3.2-1b"
     assert named.values["dropout"] == "false"
-    with pytest.raises(LaunchError, match="does not give the model"):
+    with pytest.raises(LaunchError, match="does not specify the model"):
         other.question()
 
 

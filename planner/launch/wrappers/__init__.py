@@ -1,4 +1,4 @@
-"""What starts a target's processes: a plain script, a batch scheduler, a cluster of containers."""
+"""Wrappers start a target's processes: shell scripts, SLURM, Kubernetes, KServe."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from planner.launch.target import LaunchDraft, LaunchJob, LaunchOutputFile, Laun
 def wrapper_of(
     name: str,
 ) -> Callable[[LaunchTarget, LaunchJob, LaunchDraft], tuple[LaunchOutputFile, ...]]:
-    """What makes the files that start a draft.
+    """The function that makes the files of a draft.
 
-    Raises LaunchError if there is none of that name, or no longer.
+    Raises LaunchError if the name is unknown, or was removed.
     """
     if name not in WRAPPERS:
-        known = ", ".join(WRAPPERS)
-        refuse_removed_name(name, name, f"Choose one of: {known}.")
+        names = ", ".join(WRAPPERS)
+        refuse_removed_name(name, name, f"Choose one of: {names}.")
         raise LaunchError(
-            f"{name} is not a known wrapper.{did_you_mean(name, WRAPPERS)} There are: {known}."
+            f"{name} is not a known wrapper.{did_you_mean(name, WRAPPERS)} There are: {names}."
         )
-    module, function = ("kubernetes", "kserve_wrapped") if name == "kserve" else (name, "wrapped")
-    found: Callable[[LaunchTarget, LaunchJob, LaunchDraft], tuple[LaunchOutputFile, ...]] = getattr(
+    module, function = (
+        ("kubernetes", "make_kserve_files") if name == "kserve" else (name, "make_files")
+    )
+    wrap: Callable[[LaunchTarget, LaunchJob, LaunchDraft], tuple[LaunchOutputFile, ...]] = getattr(
         import_module(f"{__name__}.{module}"), function
     )
-    return found
+    return wrap

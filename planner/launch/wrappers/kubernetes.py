@@ -1,4 +1,4 @@
-"""Manifests of Kubernetes: jobs that end, servers that stay, groups of pods, services of KServe."""
+"""Kubernetes manifests: jobs, servers, groups of pods, and services of KServe."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ from planner.launch.wrappers.script import (
 from planner.launch.write_launch import environment_of, heading, variables_of
 
 FOLDER = "/launch"
-"""Where the files beside the commands are mounted."""
+"""Mount path of the files that commands read."""
 CLAIM = "/data"
-"""Where a job that trains finds data and leaves checkpoints."""
-_WORK = "/tmp/launch"
+"""Mount path of data and checkpoints of a training."""
+_WORK_FOLDER = "/tmp/launch"
 
 # Official images and how their tags name a version.
 # docs.vllm.ai, deployment/docker; docs.sglang.io, installation; nvidia.github.io/TensorRT-LLM,
@@ -54,10 +54,10 @@ _IMAGES = {
     "tensorrt-llm": "nvcr.io/nvidia/tensorrt-llm/release:{}",
     "llama-server": "ghcr.io/ggml-org/llama.cpp:server-cuda-{}",
 }
-# Programs that are in no image of their target: vLLM's router has images of its own, tagged by day.
+# Programs in separate images: vLLM's router has images tagged by day.
 _PROGRAMS = {"vllm-router": "vllm/vllm-router:<nightly tag>"}
 _AMD_IMAGES = {"vllm": "rocm/vllm:<tag for {}>", "sglang": "lmsysorg/sglang:<ROCm tag of v{}>"}
-# What Kubernetes itself would replace in arguments: $(NAME), and $$ by one $.
+# References that Kubernetes replaces in arguments: $(NAME), and $$ by one $.
 _REFERENCE = re.compile(r"\$(?=\$|\([\w.-]+\))")
 _VERSION = re.compile(r"\b(?:b\d{3,}|\d+\.\d+(?:\.\w+)*)\b")
 _RESOURCES = {
@@ -68,19 +68,19 @@ _RESOURCES = {
     "AWS": "aws.amazon.com/neuron",
     "Huawei": "huawei.com/Ascend910",
 }
-_HEALTH = ("vllm", "sglang", "tensorrt-llm", "llama-server")
+_HEALTH_ENGINES = ("vllm", "sglang", "tensorrt-llm", "llama-server")
 
 
 def image_of(target: LaunchTarget, job: LaunchJob, process: Process) -> str:
-    """The official image that has the program, else a text that no registry takes for one."""
-    first = next((word for argument in process.arguments for word in argument.words), "")
-    if isinstance(first, str) and first in _PROGRAMS:
-        return _PROGRAMS[first]
-    known = (_AMD_IMAGES if job.gpu.vendor == "AMD" else _IMAGES).get(target.name)
+    """The official image with the program, else a placeholder in <>."""
+    program = next((word for argument in process.arguments for word in argument.words), "")
+    if isinstance(program, str) and program in _PROGRAMS:
+        return _PROGRAMS[program]
+    image = (_AMD_IMAGES if job.gpu.vendor == "AMD" else _IMAGES).get(target.name)
     version = _VERSION.search(target.version)
-    if known is None or version is None:
+    if image is None or version is None:
         return f"<image with {target.version}>"
-    return known.format(version[0])
+    return image.format(version[0])
 
 
 def pod_script(
@@ -88,14 +88,14 @@ def pod_script(
     job: LaunchJob,
     draft: LaunchDraft,
     process: Process,
-    given: Mapping[str, str],
+    variables: Mapping[str, str],
     links: tuple[PlacedProcess, ...],
     names: Mapping[str, str],
 ) -> str:
-    """What ``bash -c`` runs in a pod.
+    """The script that ``bash -c`` runs in a pod.
 
-    ``given`` are variables with the shell's words for them: the place in the job. ``links`` are
-    the copies that the process reaches, ``names`` how the cluster calls their processes.
+    ``variables`` are the rank variables with their shell expressions. ``links`` are the copies that
+    the process connects to, ``names`` the cluster's names of their processes.
     """
     reached: list[dict[str, Value]] = []
     for link in links:
@@ -113,13 +113,13 @@ def pod_script(
     values: dict[str, Value] = {
         "has_files": bool(draft.files),
         "folder": FOLDER,
-        "work": _WORK,
+        "work": _WORK_FOLDER,
         "environment": exports(environment_of(target, job, process)),
         "asked": check_user_variables([process]),
         "several_nodes": process.num_nodes > 1,
         "num_nodes": process.num_nodes,
         "master_port": MASTER_PORT,
-        "given": [f"export {name}={word}" for name, word in given.items()],
+        "given": [f"export {name}={word}" for name, word in variables.items()],
         "port": process.port,
         "links": reached,
         "arguments": arguments_lines(process),
@@ -130,44 +130,52 @@ def pod_script(
 
 _LONGEST_NAME = 40
 _GROUP = "leaderworkerset.sigs.k8s.io/group-index"
-_OF_GROUP = "leaderworkerset.sigs.k8s.io/name"
+_GROUP_NAME = "leaderworkerset.sigs.k8s.io/name"
 _SECRET = re.compile(r".*_(?:TOKEN|KEY|SECRET|PASSWORD)")
 _HUB_TOKEN = "HF_TOKEN"
-_EVERY_BLANK = 10**9  # texts of others stay as they are
+_ALL_BLANK_LINES = 10**9  # scripts inside stay unchanged
 
 Object = dict[str, object]
 
 
-def wrapped(
+def make_files(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft
 ) -> tuple[LaunchOutputFile, ...]:
-    """One manifest of everything, and one that measures the job, or a script.
+    """A manifest of all processes, and a manifest or script of the benchmark.
 
-    Raises LaunchError if a launcher needs to reach other nodes by itself, which pods cannot.
+    Raises LaunchError if a launcher connects to other nodes itself, which pods do not allow.
     """
-    manifest = _file(Manifest(target, job, draft), is_benchmark=False)
+    manifest = _manifest_file(Manifest(target, job, draft), is_benchmark=False)
     if not job.is_training:
         return (manifest, *benchmark(target, job, draft))
     steps = (
-        # Its settings are objects of their own, so that neither file changes the other's.
-        Manifest(target, job, LaunchDraft(processes=(one,), files=draft.files), part=f"-{one.name}")
-        for one in draft.benchmark
+        # Separate settings objects, so that neither file changes the other's.
+        Manifest(
+            target,
+            job,
+            LaunchDraft(processes=(process,), files=draft.files),
+            part=f"-{process.name}",
+        )
+        for process in draft.benchmark
     )
-    return (manifest, *(_file(one, is_benchmark=True) for one in steps))
+    return (
+        manifest,
+        *(_manifest_file(benchmark_manifest, is_benchmark=True) for benchmark_manifest in steps),
+    )
 
 
-def _file(manifest: Manifest, *, is_benchmark: bool) -> LaunchOutputFile:
+def _manifest_file(manifest: Manifest, *, is_benchmark: bool) -> LaunchOutputFile:
     target, job, draft = manifest.target, manifest.job, manifest.draft
     names = [process.name for process in draft.processes]
     name = f"{names[0] if len(names) == 1 else 'launch'}.yaml"
-    how = [*([SOME_STEPS] if is_benchmark else []), f"  kubectl apply -f {name}"]
-    ports = [one for one in draft.processes if one.port]
-    if draft.benchmark and ports:
-        last = ports[-1]
-        service = f"service/{manifest.name_of(last)}"
-        how.append(f"  kubectl port-forward {service} {last.port}  # for the benchmark")
-    told = LaunchDraft(processes=()) if is_benchmark else draft
-    head = heading(target, job, told, draft.processes, how, manifest.user_steps())
+    start_lines = [*([SOME_STEPS] if is_benchmark else []), f"  kubectl apply -f {name}"]
+    listening = [process for process in draft.processes if process.port]
+    if draft.benchmark and listening:
+        server = listening[-1]
+        service = f"service/{manifest.name_of(server)}"
+        start_lines.append(f"  kubectl port-forward {service} {server.port}  # for the benchmark")
+    shown_draft = LaunchDraft(processes=()) if is_benchmark else draft
+    head = heading(target, job, shown_draft, draft.processes, start_lines, manifest.user_steps())
     text = "\n".join(head) + "\n" + manifest.text()
     start = f"kubectl apply -f {name}"
     meaning = MEASURES if is_benchmark else "everything that the cluster needs"
@@ -175,41 +183,41 @@ def _file(manifest: Manifest, *, is_benchmark: bool) -> LaunchOutputFile:
 
 
 class Manifest:
-    """The objects that a draft becomes; ``part`` ends the names of those that all pods share."""
+    """The objects of a draft; ``part`` is a suffix of the names of shared objects."""
 
     def __init__(
         self, target: LaunchTarget, job: LaunchJob, draft: LaunchDraft, part: str = ""
     ) -> None:
-        processes = tuple(map(_on_claim, draft.processes))
+        processes = tuple(map(_move_output_to_claim, draft.processes))
         self.target, self.job, self.draft = target, job, replace(draft, processes=processes)
         self.places = place_processes(processes, job.cluster.gpus_per_node)
         self.stem = dns_label(job.model.name)
         self.shared = f"{self.stem}{part}"
 
     def name_of(self, process: Process) -> str:
-        """How the cluster calls a process."""
+        """Name of a process in the cluster."""
         return f"{self.stem}-{dns_label(process.name)}"
 
     def user_steps(self) -> list[str]:
-        """What the user does to the file and the cluster before it can run."""
-        values = [one.name for one in variables_of(self.draft.processes)]
-        found = []
+        """Steps of the user before the manifest can run."""
+        values = [variable.name for variable in variables_of(self.draft.processes)]
+        steps = []
         if values:
-            found.append(f"these values: in the ConfigMap {self.shared}-settings below")
-        found += self._images()
+            steps.append(f"these values: in the ConfigMap {self.shared}-settings below")
+        steps += self._images()
         if self.job.is_training:
-            found.append(
+            steps.append(
                 f"a PersistentVolumeClaim `data` with data and checkpoints, seen at {CLAIM}"
             )
         if self.job.num_nodes > 1:
-            found.append("the resource of your network, such as rdma/hca, beside that of the GPUs")
+            steps.append("the resource of your network, such as rdma/hca, next to that of the GPUs")
         if self._secrets():
             names = ", ".join(self._secrets())
-            found.append(f"the Secret {self.stem}-secrets, where it is needed: {names}")
-        return found
+            steps.append(f"the Secret {self.stem}-secrets, where it is needed: {names}")
+        return steps
 
     def _images(self) -> list[str]:
-        """What is said of images that no registry has under the name written here."""
+        """Steps for images with a placeholder in their name."""
         images: dict[str, list[str]] = {}
         for process in self.draft.processes:
             images.setdefault(image_of(self.target, self.job, process), []).append(process.name)
@@ -220,34 +228,38 @@ class Manifest:
         ]
 
     def text(self) -> str:
-        """All objects, those that others name first."""
-        return documents(self.settings()) + "".join(map(self._of, self.draft.processes))
+        """All objects; those that others refer to come first."""
+        return documents(self.settings()) + "".join(map(self._object_text, self.draft.processes))
 
     def settings(self) -> list[Object]:
-        """What the user sets, and the files beside the commands."""
-        asked = variables_of(self.draft.processes)
-        plain = {one.name: one.default or "" for one in asked if not _SECRET.fullmatch(one.name)}
+        """ConfigMaps of the user's settings and of files that commands read."""
+        variables = variables_of(self.draft.processes)
+        public_values = {
+            variable.name: variable.default or ""
+            for variable in variables
+            if not _SECRET.fullmatch(variable.name)
+        }
         files = {file.name.replace("/", "."): file.text for file in self.draft.files}
-        parts = (("settings", plain), ("files", files))
+        config_maps = (("settings", public_values), ("files", files))
         labels = {"app.kubernetes.io/part-of": self.stem}
         return [
             {
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
-                "metadata": {"name": f"{self.shared}-{end}", "labels": labels},
+                "metadata": {"name": f"{self.shared}-{suffix}", "labels": labels},
                 "data": data,
             }
-            for end, data in parts
+            for suffix, data in config_maps
             if data
         ]
 
     def pod(
-        self, process: Process, given: Mapping[str, str], *, answers: bool, container: str = ""
+        self, process: Process, variables: Mapping[str, str], *, answers: bool, container: str = ""
     ) -> list[str]:
-        """The lines of a pod that runs a process; ``answers`` requests of others."""
-        names = {one.name: self.name_of(one) for one in self.draft.processes}
+        """The lines of a pod that runs a process; ``answers``: it serves requests."""
+        names = {other.name: self.name_of(other) for other in self.draft.processes}
         links = tuple(reaches(process, self.places))
-        script = pod_script(self.target, self.job, self.draft, process, given, links, names)
+        script = pod_script(self.target, self.job, self.draft, process, variables, links, names)
         files = [
             {"key": file.name.replace("/", "."), "path": file.name} for file in self.draft.files
         ]
@@ -255,50 +267,56 @@ class Manifest:
         values: dict[str, Value] = {
             "container": yaml_scalar(container or dns_label(process.name)),
             "image": yaml_scalar(image_of(self.target, self.job, process)),
-            "script": _lines(args=[script]),
-            "environment": _lines(env=self._environment(process)),
-            "has_settings": any(not _SECRET.fullmatch(one.name) for one in variables_of([process])),
+            "script": _yaml_lines(args=[script]),
+            "environment": _yaml_lines(env=self._environment(process)),
+            "has_settings": any(
+                not _SECRET.fullmatch(variable.name) for variable in variables_of([process])
+            ),
             "shared": self.shared,
             "port": port,
-            # Of these ``/health`` tells that they serve.
-            "has_health": bool(port and gpus) and self.target.name in _HEALTH,
+            # These engines have ``/health`` as a readiness check.
+            "has_health": bool(port and gpus) and self.target.name in _HEALTH_ENGINES,
             "resource": _RESOURCES.get(self.job.gpu.vendor, _RESOURCES["NVIDIA"]),
             "gpus": gpus,
-            "files": _lines(items=files),
+            "files": _yaml_lines(items=files),
             "folder": FOLDER,
             "is_training": self.job.is_training,
             "claim": CLAIM,
         }
-        return filled("pod.yaml", values, blank_lines=_EVERY_BLANK).split("\n")[:-1]
+        return filled("pod.yaml", values, blank_lines=_ALL_BLANK_LINES).split("\n")[:-1]
 
-    def _of(self, process: Process) -> str:
-        """The object of a process: a job whose pods know their number, copies of one pod, or of a
-        group of pods, one for each node; and the service before it."""
-        several, name = process.num_nodes > 1, self.name_of(process)
-        if several and runs_by_rank(process):
+    def _object_text(self, process: Process) -> str:
+        """The object of a process and its service: a job with indexed pods, or copies of one pod
+        or of a group of pods, one for each node."""
+        has_several_nodes, name = process.num_nodes > 1, self.name_of(process)
+        if has_several_nodes and runs_by_rank(process):
             raise LaunchError(
                 f"{process.launcher} starts ranks on other nodes itself, which pods do not let it: "
                 "choose --wrapper slurm, or a plan of one node."
             )
         is_training = self.job.is_training
-        is_group, counts = several and not is_training, uses(process, "COPY")
-        reached = (place for one in self.draft.processes for place in reaches(one, self.places))
+        is_group, counts = has_several_nodes and not is_training, uses(process, "COPY")
+        reached_copies = (
+            placed for other in self.draft.processes for placed in reaches(other, self.places)
+        )
         is_named = not (is_training or is_group) and (
-            counts or any(place.process is process for place in reached)
+            counts or any(placed.process is process for placed in reached_copies)
         )
         version, kind = "apps/v1", "StatefulSet" if is_named else "Deployment"
-        service, given = name if process.port else "", dict[str, str]()
+        service, variables = name if process.port else "", dict[str, str]()
         if is_training:
-            version, kind, service = "batch/v1", "Job", name if several else ""
+            version, kind, service = "batch/v1", "Job", name if has_several_nodes else ""
             index = '"$JOB_COMPLETION_INDEX"'
-            given = {"NODE_RANK": index, "MASTER_ADDR": f"{name}-0.{name}"} if several else {}
+            variables = (
+                {"NODE_RANK": index, "MASTER_ADDR": f"{name}-0.{name}"} if has_several_nodes else {}
+            )
         elif is_group:
             version, kind = "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"
-            given = {"NODE_RANK": '"$LWS_WORKER_INDEX"', "MASTER_ADDR": '"$LWS_LEADER_ADDRESS"'}
-            # The set makes a service of its own name itself.
+            variables = {"NODE_RANK": '"$LWS_WORKER_INDEX"', "MASTER_ADDR": '"$LWS_LEADER_ADDRESS"'}
+            # The set creates a service with its own name.
             service = f"{name}-http" if process.port else ""
         elif counts:
-            given = {"COPY": '"${HOSTNAME##*-}"'}
+            variables = {"COPY": '"${HOSTNAME##*-}"'}
         # An interruption fails the pods of all nodes.
         failures = math.ceil(2 * float(self.job["interruptions"] or 0)) + 3
         values: dict[str, Value] = {
@@ -309,21 +327,21 @@ class Manifest:
             "is_headless": is_training or is_named,
             "version": version,
             "kind": kind,
-            "group_label": _OF_GROUP,
+            "group_label": _GROUP_NAME,
             "is_training": is_training,
             "is_group": is_group,
             "is_named": is_named,
             "failures": process.num_nodes * failures,
-            "several_nodes": several,
+            "several_nodes": has_several_nodes,
             "num_nodes": process.num_nodes,
             "copies": process.copies,
-            "pod": self.pod(process, given, answers=not is_training),
-            "worker": self.pod(process, given, answers=False) if is_group else (),
+            "pod": self.pod(process, variables, answers=not is_training),
+            "worker": self.pod(process, variables, answers=False) if is_group else (),
         }
-        return filled("kubernetes.yaml", values, blank_lines=_EVERY_BLANK)
+        return filled("kubernetes.yaml", values, blank_lines=_ALL_BLANK_LINES)
 
     def _environment(self, process: Process) -> list[Object]:
-        found: list[Object] = [
+        entries: list[Object] = [
             {"name": name, "valueFrom": {"secretKeyRef": {
                 "name": f"{self.stem}-secrets", "key": name, "optional": name == _HUB_TOKEN}}}
             for name in self._secrets()
@@ -335,23 +353,23 @@ class Manifest:
         }
         for name, path in fields.items():
             if path:
-                found.append({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
-        return found
+                entries.append({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}})
+        return entries
 
     def _secrets(self) -> list[str]:
-        names = [one.name for one in variables_of(self.draft.processes)]
+        names = [variable.name for variable in variables_of(self.draft.processes)]
         hub = [_HUB_TOKEN] if self.job.hub_name and not self.job.is_training else []
         return list(dict.fromkeys([*hub, *(name for name in names if _SECRET.fullmatch(name))]))
 
 
-def _lines(**parts: object) -> list[str]:
-    """Keys of YAML with what is in them; those of nothing are left out."""
-    found = {key: value for key, value in parts.items() if value}
-    return yaml_text(found, list_by="").split("\n")[:-1] if found else []
+def _yaml_lines(**parts: object) -> list[str]:
+    """YAML lines of the keys with a value."""
+    present = {key: value for key, value in parts.items() if value}
+    return yaml_text(present, list_by="").split("\n")[:-1] if present else []
 
 
-def _on_claim(process: Process) -> Process:
-    """The process with its output on the claim, where the user does not say another place."""
+def _move_output_to_claim(process: Process) -> Process:
+    """The process with its default output folder on the claim."""
 
     def moved(argument: CommandWords) -> CommandWords:
         return replace(argument, words=tuple(map(on_claim, argument.words)))
@@ -365,7 +383,7 @@ def _on_claim(process: Process) -> Process:
 
 
 def dns_label(text: str) -> str:
-    """A name that Kubernetes takes for objects and hosts.
+    """A text as a name of Kubernetes objects and hosts.
 
     >>> dns_label("Llama 3.1 70B_Instruct")
     'llama-3-1-70b-instruct'
@@ -375,41 +393,41 @@ def dns_label(text: str) -> str:
     return label if label[:1].isalpha() else f"m-{label}".strip("-")
 
 
-_OF_KSERVE = "kserve-container"
+_KSERVE_CONTAINER = "kserve-container"
 
 
-def kserve_wrapped(
+def make_kserve_files(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft
 ) -> tuple[LaunchOutputFile, ...]:
-    """An InferenceService of KServe, which scales and reaches one kind of server in its own way.
+    """An InferenceService of KServe, which scales and routes one kind of server.
 
     Raises LaunchError if the plan trains, or its servers are of several kinds or nodes.
     """
-    process = _server(job, draft)
-    alone = LaunchDraft(
+    process = _single_server(job, draft)
+    server_draft = LaunchDraft(
         processes=(process,), files=draft.files, unexpressed=draft.unexpressed, left=draft.left,
         notes=draft.notes,
     )  # fmt: skip
-    manifest = Manifest(target, job, alone)
+    manifest = Manifest(target, job, server_draft)
     name = f"{process.name}.yaml"
     head = heading(
-        target, job, alone, [process], [f"  kubectl apply -f {name}"], manifest.user_steps()
+        target, job, server_draft, [process], [f"  kubectl apply -f {name}"], manifest.user_steps()
     )
     values: dict[str, Value] = {
         "name": manifest.name_of(process),
-        # Every copy is a pod that stays, as the plan has it.
+        # No autoscaling: as many pods as the plan has copies.
         "copies": process.copies,
-        "pod": manifest.pod(process, {}, answers=True, container=_OF_KSERVE),
+        "pod": manifest.pod(process, {}, answers=True, container=_KSERVE_CONTAINER),
     }
-    service = filled("kserve.yaml", values, blank_lines=_EVERY_BLANK)
+    service = filled("kserve.yaml", values, blank_lines=_ALL_BLANK_LINES)
     text = "\n".join(head) + "\n" + documents(manifest.settings()) + service
     start = f"kubectl apply -f {name}"
     file = LaunchOutputFile(name=name, text=text, meaning="the inference service", start=start)
     return (file, *benchmark(target, job, draft))
 
 
-def _server(job: LaunchJob, draft: LaunchDraft) -> Process:
-    """The one server; a router before its copies is KServe's own work."""
+def _single_server(job: LaunchJob, draft: LaunchDraft) -> Process:
+    """The single server process of a draft; KServe routes to its copies itself."""
     servers = [process for process in draft.processes if process.gpus_per_node]
     if job.is_training:
         raise LaunchError(
@@ -422,7 +440,7 @@ def _server(job: LaunchJob, draft: LaunchDraft) -> Process:
         )
     if uses(servers[0], "COPY"):
         raise LaunchError(
-            "KServe does not number the copies of a server, which this one asks for: choose "
+            "KServe does not number the copies of a server, which this server needs: choose "
             "--wrapper kubernetes."
         )
     return servers[0]

@@ -1,4 +1,4 @@
-"""A shell script for each kind of process, and the pieces of shell that all wrappers write."""
+"""Shell scripts of processes, and parts of scripts for all wrappers."""
 
 from __future__ import annotations
 
@@ -30,33 +30,36 @@ from planner.launch.write_launch import (
 MASTER_PORT = 29500
 """The rendezvous of processes on several nodes: the usual port of PyTorch."""
 
-_VISIBLE = {"AMD": "HIP_VISIBLE_DEVICES", "Huawei": "ASCEND_RT_VISIBLE_DEVICES"}
+_VISIBLE_GPU_VARIABLES = {"AMD": "HIP_VISIBLE_DEVICES", "Huawei": "ASCEND_RT_VISIBLE_DEVICES"}
 _WIDTH = 88
-_LATER = "ON_LATER_NODES"
-_PER_NODE = ("torchrun", "accelerate", "deepspeed", "ray")
-_BY_RANK = ("mpirun", "srun")
-_SPECIAL = str.maketrans({char: "\\" + char for char in '\\"$`}'})
+_LATER_ARRAY = "ON_LATER_NODES"
+_NODE_LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "ray")
+_RANK_LAUNCHERS = ("mpirun", "srun")
+_ESCAPES = str.maketrans({char: "\\" + char for char in '\\"$`}'})
 
 
 def exports(assumed: Iterable[EnvironmentDefault]) -> list[str]:
-    """The environment, each variable below its reason."""
+    """Lines that export the environment, each variable below its reason."""
     lines = []
-    for one in assumed:
-        value = f'"{one.text}"' if one.is_shell else shell_word(one.text)
-        lines += [*comment([one.reason]), f"export {one.name}={value}"]
+    for default in assumed:
+        value = f'"{default.text}"' if default.is_shell else shell_word(default.text)
+        lines += [*comment([default.reason]), f"export {default.name}={value}"]
     return lines
 
 
 def check_user_variables(processes: Iterable[Process]) -> list[str]:
-    """Lines that end the script where the user did not set what only he knows."""
+    """Lines that set defaults of the user's variables, or end the script without a value."""
     lines = []
-    for one in variables_of(processes):
-        if one.default is None:
-            lines.append(f': "${{{one.name}:?{_in_quotes(one.meaning)}}}"')
-        elif "'" in one.default:  # bash looks for its pair within "${NAME:=...}"
-            lines.append(f'[[ -n "${{{one.name}:-}}" ]] || {one.name}={shell_word(one.default)}')
+    for variable in variables_of(processes):
+        if variable.default is None:
+            lines.append(f': "${{{variable.name}:?{_escape_for_quotes(variable.meaning)}}}"')
+        elif "'" in variable.default:  # bash looks for its pair within "${NAME:=...}"
+            lines.append(
+                f'[[ -n "${{{variable.name}:-}}" ]] || '
+                f"{variable.name}={shell_word(variable.default)}"
+            )
         else:
-            lines.append(f': "${{{one.name}:={_in_quotes(one.default)}}}"')
+            lines.append(f': "${{{variable.name}:={_escape_for_quotes(variable.default)}}}"')
     return lines
 
 
@@ -70,29 +73,29 @@ def array(arguments: Sequence[CommandWords], name: str = "ARGUMENTS") -> list[st
 
 
 def arguments_lines(process: Process) -> list[str]:
-    """The array of a process, and that of what is added on every node but the first."""
+    """The arguments of a process as an array, and an array added on nodes after the first."""
     lines = array(process.arguments)
     if has_followers(process):
-        # An array of its own, so that readers of the script know the first one for certain.
-        more = [f"  {line}" for line in array(process.follower_arguments, _LATER)]
-        lines += [f"{_LATER}=()", 'if [[ "$NODE_RANK" != 0 ]]; then', *more, "fi"]
+        # A separate array: parsers of the script read the first one without evaluating "if".
+        follower_lines = [f"  {line}" for line in array(process.follower_arguments, _LATER_ARRAY)]
+        lines += [f"{_LATER_ARRAY}=()", 'if [[ "$NODE_RANK" != 0 ]]; then', *follower_lines, "fi"]
     return lines
 
 
 def has_followers(process: Process) -> bool:
-    """Whether later nodes of a process get arguments of their own."""
+    """Whether nodes after the first get additional arguments."""
     return bool(process.follower_arguments) and process.num_nodes > 1
 
 
 def command(process: Process) -> str:
-    """The launcher and the arguments: what runs on a node.
+    """The command on a node: launcher and arguments.
 
     Raises LaunchError if the launcher is unknown.
     """
-    if process.launcher and process.launcher not in (*_PER_NODE, *_BY_RANK):
+    if process.launcher and process.launcher not in (*_NODE_LAUNCHERS, *_RANK_LAUNCHERS):
         raise LaunchError(f"{process.launcher} is not a known launcher.")
     words = [
-        *_launcher(process),
+        *_launcher_words(process),
         *(
             expanded(word)
             for launcher_argument in process.launcher_arguments
@@ -105,12 +108,12 @@ def command(process: Process) -> str:
 
 def expand_arrays(process: Process) -> list[str]:
     """The arrays of a process as words of its command."""
-    later = [f'"${{{_LATER}[@]}}"'] if has_followers(process) else []
+    later = [f'"${{{_LATER_ARRAY}[@]}}"'] if has_followers(process) else []
     return ['"${ARGUMENTS[@]}"', *later]
 
 
 def folded(words: Sequence[str]) -> str:
-    """Words of a command, continued on further lines where one is too long."""
+    """Words of a command, folded into lines."""
     lines = [""]
     for word in words:
         if lines[-1] and len(lines[-1]) + len(word) > _WIDTH and not word.startswith('"'):
@@ -121,17 +124,17 @@ def folded(words: Sequence[str]) -> str:
 
 
 def visible_gpus(job: LaunchJob) -> str:
-    """The variable that says which GPUs of a node a process sees."""
-    return _VISIBLE.get(job.gpu.vendor, "CUDA_VISIBLE_DEVICES")
+    """The environment variable with the visible GPUs of a process."""
+    return _VISIBLE_GPU_VARIABLES.get(job.gpu.vendor, "CUDA_VISIBLE_DEVICES")
 
 
 def runs_by_rank(process: Process) -> bool:
-    """Whether its launcher starts every rank of all nodes from one place."""
-    return process.launcher in _BY_RANK
+    """Whether its launcher starts the ranks of all nodes from one node."""
+    return process.launcher in _RANK_LAUNCHERS
 
 
 def expanded(word: str | ShellVariable) -> str:
-    """A word of a command, quoted, or the variable of the shell that holds it."""
+    """A word of a command: quoted text, or a shell variable."""
     if isinstance(word, ShellVariable):
         before, after = (shell_word(text) if text else "" for text in (word.prefix, word.suffix))
         value = f"${{{word.name}}}"
@@ -142,42 +145,46 @@ def expanded(word: str | ShellVariable) -> str:
 
 
 def uses(process: Process, *names: str) -> bool:
-    """Whether a word of its arguments is one of these variables."""
-    every = (*process.launcher_arguments, *process.arguments, *process.follower_arguments)
+    """Whether the arguments of a process use one of these variables."""
+    all_arguments = (*process.launcher_arguments, *process.arguments, *process.follower_arguments)
     return any(
         isinstance(word, ShellVariable) and word.name in names
-        for one in every
-        for word in one.words
+        for argument in all_arguments
+        for word in argument.words
     )
 
 
-def _launcher(process: Process) -> list[str]:
+def _launcher_words(process: Process) -> list[str]:
     nodes, gpus = process.num_nodes, process.gpus_per_node
-    several = nodes > 1
+    has_several_nodes = nodes > 1
     if process.launcher == "accelerate":
         words = ["accelerate", "launch", "--num_machines", str(nodes)]
         words += ["--num_processes", str(nodes * gpus)]
-        place = ["--machine_rank", '"$NODE_RANK"', "--main_process_ip", '"$MASTER_ADDR"']
-        return [*words, *place, "--main_process_port", '"$MASTER_PORT"'] if several else words
-    if process.launcher == "deepspeed" and not several:
+        rank_arguments = ["--machine_rank", '"$NODE_RANK"', "--main_process_ip", '"$MASTER_ADDR"']
+        return (
+            [*words, *rank_arguments, "--main_process_port", '"$MASTER_PORT"']
+            if has_several_nodes
+            else words
+        )
+    if process.launcher == "deepspeed" and not has_several_nodes:
         return ["deepspeed", "--num_gpus", str(gpus)]
-    if process.launcher in _BY_RANK:
+    if process.launcher in _RANK_LAUNCHERS:
         return ["mpirun", "-np", str(nodes * gpus)]
-    if not process.launcher or (process.launcher == "ray" and not several):
+    if not process.launcher or (process.launcher == "ray" and not has_several_nodes):
         return []
-    if process.launcher == "ray":  # joins the nodes, and runs the command on the first alone
+    if process.launcher == "ray":  # joins the nodes, and runs the command on the first only
         words = ["ray", "symmetric-run", "--address", '"$MASTER_ADDR:$MASTER_PORT"']
         return [*words, "--min-nodes", str(nodes), "--"]
-    if not several:
+    if not has_several_nodes:
         return ["torchrun", "--standalone", "--nproc-per-node", str(gpus)]
     words = ["torchrun", "--nnodes", str(nodes), "--nproc-per-node", str(gpus)]
     words += ["--node-rank", '"$NODE_RANK"', "--master-addr", '"$MASTER_ADDR"']
     return [*words, "--master-port", '"$MASTER_PORT"']
 
 
-def _in_quotes(text: str) -> str:
-    """Text inside ``"${NAME:?...}"``; a single quote would begin a text of its own there."""
-    return one_line(text).replace("'", "\u2019").translate(_SPECIAL)
+def _escape_for_quotes(text: str) -> str:
+    """Text inside ``"${NAME:?...}"``, without single quotes, which would begin a string."""
+    return one_line(text).replace("'", "\u2019").translate(_ESCAPES)
 
 
 @record(kw_only=True)
@@ -191,154 +198,169 @@ class PlacedProcess:
 
     @property
     def gpus(self) -> str:
-        """Its GPUs among those of the job on a node, counted from 1."""
+        """Its GPUs among the job's GPUs of a node, counted from 1."""
         return ",".join(str(self.gpu + i + 1) for i in range(self.process.gpus_per_node))
 
     @property
     def port(self) -> int:
-        """Where it listens; copies that share a node must differ."""
+        """Its port; copies on the same node have different ones."""
         return self.process.port + self.copy if self.process.port else 0
 
     @property
     def stem(self) -> str:
-        """How variables call its process."""
+        """Prefix of variables of its process."""
         return self.process.name.upper().replace("-", "_")
 
 
 def place_processes(processes: Sequence[Process], gpus_per_node: int) -> tuple[PlacedProcess, ...]:
-    """Copies side by side on a node while they fit, those of several nodes on nodes of their own.
+    """Processes placed on nodes: copies share a node while they fit, others get whole nodes.
 
-    What needs no GPU runs on the first node.
+    Processes without GPUs run on the first node.
     """
-    found, node, gpu = list[PlacedProcess](), 0, 0
+    placed, node, gpu = list[PlacedProcess](), 0, 0
     for process in processes:
         for copy in range(process.copies):
             if not process.gpus_per_node:
-                found.append(PlacedProcess(process=process, copy=copy, node=0, gpu=0))
+                placed.append(PlacedProcess(process=process, copy=copy, node=0, gpu=0))
                 continue
             if gpu and (process.num_nodes > 1 or gpu + process.gpus_per_node > gpus_per_node):
                 node, gpu = node + 1, 0
-            found.append(PlacedProcess(process=process, copy=copy, node=node, gpu=gpu))
+            placed.append(PlacedProcess(process=process, copy=copy, node=node, gpu=gpu))
             if process.num_nodes > 1:
                 node += process.num_nodes
             else:
                 gpu += process.gpus_per_node
-    return tuple(found)
+    return tuple(placed)
 
 
-def num_nodes(places: Sequence[PlacedProcess]) -> int:
-    """Nodes that all of them take."""
-    return max((place.node + place.process.num_nodes for place in places), default=1)
+def num_nodes(placed_processes: Sequence[PlacedProcess]) -> int:
+    """Number of nodes of all placed processes."""
+    return max((placed.node + placed.process.num_nodes for placed in placed_processes), default=1)
 
 
 START = "start.sh"
-_MOST_SHOWN = 8
+_MAX_SHOWN = 8
 MEASURES = "measures what was predicted"
 SOME_STEPS = "It runs a few steps of the job and stops."
 _NEEDS_SERVER_NOTE = "It sends requests to a running server."
 
 
-def wrapped(
+def make_files(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft
 ) -> tuple[LaunchOutputFile, ...]:
-    """A script for each kind of process, one that starts all on a node, the files beside them.
+    """A script for each kind of process, one that starts all on a node, and files they read.
 
-    Raises LaunchError if a word cannot be written in a shell, or a launcher is unknown.
+    Raises LaunchError if a word cannot be quoted for a shell, or a launcher is unknown.
     """
-    places = place_processes(draft.processes, job.cluster.gpus_per_node)
-    all_at_once = _start(draft, places)
+    placed_processes = place_processes(draft.processes, job.cluster.gpus_per_node)
+    start_scripts = _start_all_script(draft, placed_processes)
     scripts = [
         LaunchOutputFile(
             name=f"{process.name}.sh",
-            text=_text(target, job, draft, process, _how(process, job, places), places),
+            text=_script_text(
+                target,
+                job,
+                draft,
+                process,
+                _start_instructions(process, job, placed_processes),
+                placed_processes,
+            ),
             is_executable=True,
             meaning=f"starts {process.name} "
             + (f"on each of {process.num_nodes} nodes" if process.num_nodes > 1 else "on a node"),
-            start="" if all_at_once else "\n".join(_starts(process, job, places)),
+            start=""
+            if start_scripts
+            else "\n".join(_start_commands(process, job, placed_processes)),
         )
         for process in draft.processes
     ]
-    return (*all_at_once, *scripts, *draft.files, *benchmark(target, job, draft))
+    return (*start_scripts, *scripts, *draft.files, *benchmark(target, job, draft))
 
 
 def benchmark(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft
 ) -> tuple[LaunchOutputFile, ...]:
-    """Scripts that measure what was predicted: some steps of a training, or a load of requests."""
-    return tuple(_benchmark(target, job, draft, process) for process in draft.benchmark)
+    """Scripts of the benchmark: some steps of a training, or a load of requests."""
+    return tuple(_benchmark_script(target, job, draft, process) for process in draft.benchmark)
 
 
-def _benchmark(
+def _benchmark_script(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft, process: Process
 ) -> LaunchOutputFile:
-    places = place_processes([process], job.cluster.gpus_per_node)
-    how = [_NEEDS_SERVER_NOTE]
+    placed_processes = place_processes([process], job.cluster.gpus_per_node)
+    start_lines = [_NEEDS_SERVER_NOTE]
     if job.is_training:
-        how = [SOME_STEPS, *_how(process, job, places)]
+        start_lines = [SOME_STEPS, *_start_instructions(process, job, placed_processes)]
     return LaunchOutputFile(
         name=f"{process.name}.sh",
-        text=_text(target, job, draft, process, how),
+        text=_script_text(target, job, draft, process, start_lines),
         is_executable=True,
         meaning=MEASURES,
-        start="\n".join(_starts(process, job, places)),
+        start="\n".join(_start_commands(process, job, placed_processes)),
     )
 
 
-def addresses(places: Sequence[PlacedProcess], reached: Sequence[PlacedProcess]) -> list[str]:
-    """How processes reach each other: on this node, or where the user says that nodes are."""
-    several = num_nodes(places) > 1
-    nodes = dict.fromkeys(one.node for one in reached if several)
+def addresses(
+    placed_processes: Sequence[PlacedProcess], reached: Sequence[PlacedProcess]
+) -> list[str]:
+    """Lines that set the addresses of processes: on this node, or on nodes that the user sets."""
+    has_several_nodes = num_nodes(placed_processes) > 1
+    nodes = dict.fromkeys(placed.node for placed in reached if has_several_nodes)
     lines = [f': "${{NODE_{node}:?address of node {node}}}"' for node in nodes]
-    for one in (place for place in reached if place.port):
-        host, where = f"{one.stem}_HOST_{one.copy}", f"${{NODE_{one.node}}}"
-        lines.append(f': "${{{host}:={where if several else "127.0.0.1"}}}"')
-        lines.append(f': "${{{one.stem}_URL_{one.copy}:=http://${{{host}}}:{one.port}}}"')
+    for placed in (place for place in reached if place.port):
+        host, node_address = f"{placed.stem}_HOST_{placed.copy}", f"${{NODE_{placed.node}}}"
+        lines.append(f': "${{{host}:={node_address if has_several_nodes else "127.0.0.1"}}}"')
+        lines.append(f': "${{{placed.stem}_URL_{placed.copy}:=http://${{{host}}}:{placed.port}}}"')
     return lines
 
 
-def reaches(process: Process, places: Sequence[PlacedProcess]) -> list[PlacedProcess]:
-    """The copies whose address a process names."""
+def reaches(process: Process, placed_processes: Sequence[PlacedProcess]) -> list[PlacedProcess]:
+    """The copies with an address in the arguments of a process."""
     names = {getattr(word, "name", "") for argument in process.arguments for word in argument.words}
     return [
-        place
-        for place in places
-        if {f"{place.stem}_{kind}_{place.copy}" for kind in ("URL", "HOST")} & names
+        placed
+        for placed in placed_processes
+        if {f"{placed.stem}_{suffix}_{placed.copy}" for suffix in ("URL", "HOST")} & names
     ]
 
 
-def _text(
+def _script_text(
     target: LaunchTarget,
     job: LaunchJob,
     draft: LaunchDraft,
     process: Process,
-    how: Sequence[str],
-    places: Sequence[PlacedProcess] = (),
+    start_lines: Sequence[str],
+    placed_processes: Sequence[PlacedProcess] = (),
 ) -> str:
-    """The script of a process that is started so; without places that of a benchmark."""
+    """The script of a process with its start lines; without places that of a benchmark."""
     gpus, of_node = process.gpus_per_node, job.cluster.gpus_per_node
-    is_one, here = process.num_nodes == 1, copies_here(process, of_node)
+    is_single_node, copies_on_node = process.num_nodes == 1, copies_here(process, of_node)
     values: dict[str, Value] = {
         "heading": heading(
-            target, job, draft if places else LaunchDraft(processes=()), [process], how
+            target,
+            job,
+            draft if placed_processes else LaunchDraft(processes=()),
+            [process],
+            start_lines,
         ),
         "has_files": bool(draft.files),
         "environment": exports(environment_of(target, job, process)),
         "asked": check_user_variables([process]),
-        "links": addresses(places, reaches(process, places)),
-        "several_nodes": not is_one,
+        "links": addresses(placed_processes, reaches(process, placed_processes)),
+        "several_nodes": not is_single_node,
         "num_nodes": process.num_nodes,
         "by_rank": runs_by_rank(process),
         "master_port": MASTER_PORT,
         "names_host": uses(process, "HOST_ADDRESS"),
-        "one_here": process.copies == 1 or not is_one,
+        "one_here": process.copies == 1 or not is_single_node,
         "several_copies": process.copies > 1,
-        "copies_here": process.copies > 1 and is_one,
+        "copies_here": process.copies > 1 and is_single_node,
         "copies": process.copies,
-        "here": here,
-        "fit": f"({of_node} - FIRST_GPU) / {gpus}" if gpus else str(here),
+        "here": copies_on_node,
+        "fit": f"({of_node} - FIRST_GPU) / {gpus}" if gpus else str(copies_on_node),
         "port": process.port,
         "gpus": gpus,
-        "has_neighbours": bool(gpus) and is_one and len(draft.processes) > 1,
+        "has_neighbours": bool(gpus) and is_single_node and len(draft.processes) > 1,
         "visible": visible_gpus(job),
         "arguments": arguments_lines(process),
         "command": command(process),
@@ -353,14 +375,18 @@ def copies_here(process: Process, gpus_per_node: int) -> int:
     return max(min(process.copies, gpus_per_node // process.gpus_per_node), 1)
 
 
-def _start(draft: LaunchDraft, places: Sequence[PlacedProcess]) -> tuple[LaunchOutputFile, ...]:
-    """What starts every process on this node, where they all fit on it."""
-    if len(draft.processes) < 2 or num_nodes(places) > 1:
+def _start_all_script(
+    draft: LaunchDraft, placed_processes: Sequence[PlacedProcess]
+) -> tuple[LaunchOutputFile, ...]:
+    """The script that starts all processes on one node, if they fit on it; else empty."""
+    if len(draft.processes) < 2 or num_nodes(placed_processes) > 1:
         return ()
     starts = []
-    for place in (one for one in places if one.copy == 0):
-        gpu = f"FIRST_GPU={place.gpu} " if place.process.gpus_per_node else ""
-        starts.append(f"{gpu}bash ./{place.process.name}.sh &")
+    for placed in placed_processes:
+        if placed.copy:
+            continue
+        gpu = f"FIRST_GPU={placed.gpu} " if placed.process.gpus_per_node else ""
+        starts.append(f"{gpu}bash ./{placed.process.name}.sh &")
     return (
         LaunchOutputFile(
             name=START,
@@ -372,61 +398,69 @@ def _start(draft: LaunchDraft, places: Sequence[PlacedProcess]) -> tuple[LaunchO
     )
 
 
-def _how(process: Process, job: LaunchJob, places: Sequence[PlacedProcess]) -> list[str]:
-    if len(places) > process.copies and num_nodes(places) == 1:
-        return [f"bash {START} starts it beside the others; FIRST_GPU says which GPUs are its."]
-    own = [place for place in places if place.process is process]
-    if process.num_nodes > 1 and not runs_by_rank(process) and len(own) == len(places) == 1:
+def _start_instructions(
+    process: Process, job: LaunchJob, placed_processes: Sequence[PlacedProcess]
+) -> list[str]:
+    if len(placed_processes) > process.copies and num_nodes(placed_processes) == 1:
+        return [f"bash {START} starts it with the others; FIRST_GPU is its first GPU."]
+    process_places = [placed for placed in placed_processes if placed.process is process]
+    if (
+        process.num_nodes > 1
+        and not runs_by_rank(process)
+        and len(process_places) == len(placed_processes) == 1
+    ):
         return [
             f"Run it on each of {process.num_nodes} nodes, with the number of the node and the "
             "address of the first:",
-            _by_hand(process, job),
+            _manual_command(process, job),
         ]
-    if num_nodes(places) == 1 or runs_by_rank(process):
-        return [_by_hand(process, job)]
-    lines = [f"  {where}: {line}" for where, line in _on_nodes(own)]
-    more = ["  and so on"] if len(lines) > _MOST_SHOWN else []
-    nodes = num_nodes(places)
-    return [f"The plan has nodes 0 to {nodes - 1}; run it", *lines[:_MOST_SHOWN], *more]
+    if num_nodes(placed_processes) == 1 or runs_by_rank(process):
+        return [_manual_command(process, job)]
+    lines = [f"  {label}: {line}" for label, line in _node_commands(process_places)]
+    continuation = ["  and so on"] if len(lines) > _MAX_SHOWN else []
+    nodes = num_nodes(placed_processes)
+    return [f"The plan has nodes 0 to {nodes - 1}; run it", *lines[:_MAX_SHOWN], *continuation]
 
 
-def _starts(process: Process, job: LaunchJob, places: Sequence[PlacedProcess]) -> list[str]:
-    """The commands that start a process, each with the node that it is for."""
-    own = [place for place in places if place.process is process]
-    by_hand = _by_hand(process, job).strip()
-    if num_nodes(places) == 1 or runs_by_rank(process):
+def _start_commands(
+    process: Process, job: LaunchJob, placed_processes: Sequence[PlacedProcess]
+) -> list[str]:
+    """The commands that start a process, each with its node."""
+    process_places = [placed for placed in placed_processes if placed.process is process]
+    by_hand = _manual_command(process, job).strip()
+    if num_nodes(placed_processes) == 1 or runs_by_rank(process):
         return [by_hand]
-    if len(own) == len(places) == 1:
+    if len(process_places) == len(placed_processes) == 1:
         last = process.num_nodes - 1
         others = f"1 to {last} on the others" if last > 1 else "1 on the other"
         return [f"{by_hand}  # on the first node; NODE_RANK={others}"]
-    lines = [f"{line}  # {where}" for where, line in _on_nodes(own)]
-    more = [f"# and so on: {process.name}.sh says how"] if len(lines) > _MOST_SHOWN else []
-    return [*lines[:_MOST_SHOWN], *more]
+    lines = [f"{line}  # {label}" for label, line in _node_commands(process_places)]
+    continuation = [f"# and so on: see {process.name}.sh"] if len(lines) > _MAX_SHOWN else []
+    return [*lines[:_MAX_SHOWN], *continuation]
 
 
-def _on_nodes(own: Sequence[PlacedProcess]) -> Iterator[tuple[str, str]]:
-    """The command for each node of a process, or for each of its groups of nodes."""
+def _node_commands(placed_processes: Sequence[PlacedProcess]) -> Iterator[tuple[str, str]]:
+    """Label and command for each node of a process, or for each group of nodes."""
     seen = set()
-    for one in own:
-        nodes, name = one.process.num_nodes, one.process.name
+    for placed in placed_processes:
+        nodes, name = placed.process.num_nodes, placed.process.name
         if nodes > 1:
-            copy = f"COPY={one.copy} " * (one.process.copies > 1)
-            last = one.node + nodes - 1
+            copy = f"COPY={placed.copy} " * (placed.process.copies > 1)
+            last = placed.node + nodes - 1
             yield (
-                f"on nodes {one.node} to {last}, NODE_RANK=0 to {nodes - 1}",
-                f"NODE_RANK=0 MASTER_ADDR=NODE_{one.node} {copy}bash {name}.sh",
+                f"on nodes {placed.node} to {last}, NODE_RANK=0 to {nodes - 1}",
+                f"NODE_RANK=0 MASTER_ADDR=NODE_{placed.node} {copy}bash {name}.sh",
             )
-        elif one.node not in seen:
-            first = f"FIRST_COPY={one.copy} " * (one.copy > 0)
-            gpu = f"FIRST_GPU={one.gpu} " * (one.gpu > 0)
-            yield f"on node {one.node}", f"{first}{gpu}bash {name}.sh"
-        seen.add(one.node)
+        elif placed.node not in seen:
+            first = f"FIRST_COPY={placed.copy} " * (placed.copy > 0)
+            gpu = f"FIRST_GPU={placed.gpu} " * (placed.gpu > 0)
+            yield f"on node {placed.node}", f"{first}{gpu}bash {name}.sh"
+        seen.add(placed.node)
 
 
-def _by_hand(process: Process, job: LaunchJob) -> str:
+def _manual_command(process: Process, job: LaunchJob) -> str:
     """The command that starts a script on the first node."""
-    several = process.num_nodes > 1 and not runs_by_rank(process)
+    has_several_nodes = process.num_nodes > 1 and not runs_by_rank(process)
     address = "MASTER_ADDR=$(hostname) " * (process.num_nodes > 1)
     first = "FIRST_COPY=0 " * (process.copies > copies_here(process, job.cluster.gpus_per_node))
-    return f"  {'NODE_RANK=0 ' * several}{address}{first}bash {process.name}.sh"
+    return f"  {'NODE_RANK=0 ' * has_several_nodes}{address}{first}bash {process.name}.sh"

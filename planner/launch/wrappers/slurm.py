@@ -1,4 +1,4 @@
-"""A batch script of SLURM: all processes of a plan in one job, each as a step of it."""
+"""SLURM batch script: all processes of a plan in one job, each as a job step."""
 
 from __future__ import annotations
 
@@ -40,67 +40,71 @@ from planner.launch.wrappers.script import (
 from planner.launch.write_launch import environment_of, heading, variables_of
 
 _ALL_CPUS = '--cpus-per-task="$SLURM_CPUS_ON_NODE"'
-_ALSO = (
+_USER_SETTINGS = (
     "SBATCH_ACCOUNT and SBATCH_PARTITION, where your cluster wants them (sbatch reads both)",
     "SBATCH_TIMELIMIT: how long it may run, in place of --time",
 )
-_CORES = "--cpus-per-gpu beside sbatch, where a part of a node comes with a single core"
+_CPU_SETTING = "--cpus-per-gpu as an option of sbatch, if part of a node comes with a single core"
 
 
-def wrapped(
+def make_files(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft
 ) -> tuple[LaunchOutputFile, ...]:
-    """The batch script, the files beside it, and what measures the job.
+    """The batch script, files that it reads, and the benchmark of the job.
 
-    Raises LaunchError if a word cannot be written in a shell, or a launcher is unknown.
+    Raises LaunchError if a word cannot be quoted for a shell, or a launcher is unknown.
     """
-    batch = _batch(target, job, draft, is_benchmark=False)
+    batch = _batch_file(target, job, draft, is_benchmark=False)
     if not job.is_training:
         return (batch, *draft.files, *benchmark(target, job, draft))
     steps = (
-        _batch(target, job, LaunchDraft(processes=(one,)), is_benchmark=True)
-        for one in draft.benchmark
+        _batch_file(target, job, LaunchDraft(processes=(process,)), is_benchmark=True)
+        for process in draft.benchmark
     )
     return (batch, *draft.files, *steps)
 
 
-def _batch(
+def _batch_file(
     target: LaunchTarget, job: LaunchJob, draft: LaunchDraft, *, is_benchmark: bool
 ) -> LaunchOutputFile:
     """The batch script of all processes of a draft; a benchmark runs some steps of a training."""
-    places = place_processes(draft.processes, job.cluster.gpus_per_node)
-    alone = draft.processes[0].name if len(draft.processes) == 1 else "launch"
-    name = f"{alone}.sbatch"
-    names = [one.name for one in variables_of(draft.processes)]
-    how = [SOME_STEPS] if is_benchmark else _checkpoints(job)
-    how = [f"Submit it from its folder: sbatch {name}", *how]
-    cores = () if _gpus_of_node(job, places) >= job.cluster.gpus_per_node else (_CORES,)
-    also = (*_ALSO, *cores)
-    gpus = min(_gpus_of_node(job, places), job.cluster.gpus_per_node)
-    days, why = _limit(job, is_benchmark=is_benchmark)
-    several = len(places) != 1
+    placed_processes = place_processes(draft.processes, job.cluster.gpus_per_node)
+    base_name = draft.processes[0].name if len(draft.processes) == 1 else "launch"
+    name = f"{base_name}.sbatch"
+    names = [variable.name for variable in variables_of(draft.processes)]
+    start_lines = [SOME_STEPS] if is_benchmark else _checkpoint_notes(job)
+    start_lines = [f"Submit it from its folder: sbatch {name}", *start_lines]
+    cores = (
+        () if _gpus_of_node(job, placed_processes) >= job.cluster.gpus_per_node else (_CPU_SETTING,)
+    )
+    user_settings = (*_USER_SETTINGS, *cores)
+    gpus = min(_gpus_of_node(job, placed_processes), job.cluster.gpus_per_node)
+    days, reason = _time_limit_days(job, is_benchmark=is_benchmark)
+    has_several_steps = len(placed_processes) != 1
     values: dict[str, Value] = {
         "name": re.sub(r"[^A-Za-z0-9._-]+", "-", job.model.name).strip("-").lower() or "planner",
-        "nodes": num_nodes(places),
+        "nodes": num_nodes(placed_processes),
         "gpus": gpus,
         "whole_nodes": gpus == job.cluster.gpus_per_node,
         "limit": "" if days is None else time_limit(days),
-        "limit_is": why,
+        "limit_is": reason,
         "goes_on": job.is_training and not is_benchmark,
-        "heading": heading(target, job, draft, draft.processes, how, also),
-        # Checked before any step starts, and handed on to all of them.
+        "heading": heading(target, job, draft, draft.processes, start_lines, user_settings),
+        # Checked before any step starts, and exported to all of them.
         "asked": [
             *check_user_variables(draft.processes),
             *([f"export {' '.join(names)}"] if names else []),
         ],
         "master_port": MASTER_PORT,
-        "addresses": _addresses(places),
+        "addresses": _addresses(placed_processes),
         "gpus_of_copy": GPUS_OF_COPY,
         "visible": visible_gpus(job),
-        "every_gpu": ",".join(map(str, range(_gpus_of_node(job, places)))),
-        "processes": [_function(target, job, process, places) for process in draft.processes],
-        "several_steps": several,
-        "steps": _steps(places),
+        "every_gpu": ",".join(map(str, range(_gpus_of_node(job, placed_processes)))),
+        "processes": [
+            _function_values(target, job, process, placed_processes) for process in draft.processes
+        ],
+        "several_steps": has_several_steps,
+        "steps": _job_steps(placed_processes),
     }
     text = filled("slurm.sbatch", values)
     meaning = MEASURES if is_benchmark else "the batch job"
@@ -108,7 +112,7 @@ def _batch(
 
 
 def time_limit(days: float) -> str:
-    """Days as SLURM reads a limit, in whole hours that are not shorter.
+    """Days as a time limit of SLURM, rounded up to hours.
 
     >>> time_limit(33.131)
     '33-04:00:00'
@@ -117,27 +121,28 @@ def time_limit(days: float) -> str:
     return f"{hours // 24}-{hours % 24:02d}:00:00"
 
 
-def _limit(job: LaunchJob, *, is_benchmark: bool) -> tuple[float | None, str]:
-    """Days that a training or some of its steps may run, and why; None where no time is known."""
+def _time_limit_days(job: LaunchJob, *, is_benchmark: bool) -> tuple[float | None, str]:
+    """Time limit of a training or its benchmark [days], and the reason; None if unknown."""
     if is_benchmark:
         step = job.row.get("step_time_high_s") or job.row.get("step_time_s") or math.inf
         days = (STEPS * step + HOUR) / DAY
-        why = f"{STEPS} steps at the upper end of the predicted time, and an hour to start."
+        reason = f"{STEPS} steps at the upper end of the predicted time, and an hour to start."
     else:
         days = job.row.get("calendar_time_high_days") or job.row.get("calendar_time_days")
         days = days if days and job.is_training else math.inf
-        why = "The upper end of the predicted calendar time, interruptions included."
-    return days if math.isfinite(days) else None, why
+        reason = "The upper end of the predicted calendar time, interruptions included."
+    return days if math.isfinite(days) else None, reason
 
 
-def _gpus_of_node(job: LaunchJob, places: Sequence[PlacedProcess]) -> int:
-    """Most GPUs that the job takes of one node."""
+def _gpus_of_node(job: LaunchJob, placed_processes: Sequence[PlacedProcess]) -> int:
+    """Most GPUs of one node that the job uses."""
     return max(
-        (place.gpu + place.process.gpus_per_node for place in places), default=job.gpus_per_node
+        (placed.gpu + placed.process.gpus_per_node for placed in placed_processes),
+        default=job.gpus_per_node,
     )
 
 
-def _checkpoints(job: LaunchJob) -> list[str]:
+def _checkpoint_notes(job: LaunchJob) -> list[str]:
     interval, failures = job["checkpoint_interval_s"], job["interruptions"]
     if not job.is_training or not interval or not failures:
         return []
@@ -150,27 +155,32 @@ def _checkpoints(job: LaunchJob) -> list[str]:
     return lines
 
 
-def _addresses(places: Sequence[PlacedProcess]) -> list[str]:
-    """How processes reach each other, where there are several."""
-    if len({one.process.name for one in places}) == 1:
+def _addresses(placed_processes: Sequence[PlacedProcess]) -> list[str]:
+    """Lines that export the addresses of processes; empty for a single process."""
+    if len({placed.process.name for placed in placed_processes}) == 1:
         return []
     lines = []
-    for one in (place for place in places if place.port):
-        host, node = f"{one.stem}_HOST_{one.copy}", f"${{NODES[{one.node}]}}"
-        lines.append(f'export {host}="{node}" {one.stem}_URL_{one.copy}="http://{node}:{one.port}"')
+    for placed in (placed for placed in placed_processes if placed.port):
+        host, node = f"{placed.stem}_HOST_{placed.copy}", f"${{NODES[{placed.node}]}}"
+        lines.append(
+            f'export {host}="{node}" {placed.stem}_URL_{placed.copy}="http://{node}:{placed.port}"'
+        )
     return lines
 
 
-def _function(
-    target: LaunchTarget, job: LaunchJob, process: Process, places: Sequence[PlacedProcess]
+def _function_values(
+    target: LaunchTarget,
+    job: LaunchJob,
+    process: Process,
+    placed_processes: Sequence[PlacedProcess],
 ) -> dict[str, Value]:
-    """What runs on each node of a process."""
+    """Template values of the function that runs on each node of a process."""
     by_rank = runs_by_rank(process)
     return {
-        "function": _name(process),
+        "function": _function_name(process),
         "environment": exports(environment_of(target, job, process)),
-        "shares_nodes": len(places) > 1 and process.gpus_per_node > 0,
-        "first_gpus": next(place.gpus for place in places if place.process is process),
+        "shares_nodes": len(placed_processes) > 1 and process.gpus_per_node > 0,
+        "first_gpus": next(placed.gpus for placed in placed_processes if placed.process is process),
         "several_copies": process.copies > 1,
         "copies": process.copies,
         "several_nodes": process.num_nodes > 1,
@@ -182,38 +192,40 @@ def _function(
     }
 
 
-def _name(process: Process) -> str:
+def _function_name(process: Process) -> str:
     return "run_" + re.sub(r"\W", "_", process.name)
 
 
-def _steps(places: Sequence[PlacedProcess]) -> list[str]:
-    """A step for each copy; the job ends with the first that does."""
-    if len(places) == 1:
-        return [_step(places[0], [*_place(places[0]), "srun"])]
+def _job_steps(placed_processes: Sequence[PlacedProcess]) -> list[str]:
+    """A job step for each copy; the job ends with the first step that ends."""
+    if len(placed_processes) == 1:
+        return [_job_step(placed_processes[0], [*_copy_environment(placed_processes[0]), "srun"])]
     lines = []
-    for place in places:
-        words = _place(place)
-        if place.process.gpus_per_node:
-            words += [f"{GPUS_OF_COPY}={place.gpus}"]
-        words += [f'MASTER_ADDR="${{NODES[{place.node}]}}"'] if place.process.num_nodes > 1 else []
-        where = f'--nodelist="$(nodes {place.node} {place.process.num_nodes})"'
-        lines.append(_step(place, [*words, "srun", "--overlap", where]) + " &")
+    for placed in placed_processes:
+        words = _copy_environment(placed)
+        if placed.process.gpus_per_node:
+            words += [f"{GPUS_OF_COPY}={placed.gpus}"]
+        words += (
+            [f'MASTER_ADDR="${{NODES[{placed.node}]}}"'] if placed.process.num_nodes > 1 else []
+        )
+        node_option = f'--nodelist="$(nodes {placed.node} {placed.process.num_nodes})"'
+        lines.append(_job_step(placed, [*words, "srun", "--overlap", node_option]) + " &")
     return lines
 
 
-def _place(place: PlacedProcess) -> list[str]:
-    port = [f"PORT={place.port}"] if place.port else []
-    return [*([f"COPY={place.copy}"] if place.process.copies > 1 else []), *port]
+def _copy_environment(placed: PlacedProcess) -> list[str]:
+    port = [f"PORT={placed.port}"] if placed.port else []
+    return [*([f"COPY={placed.copy}"] if placed.process.copies > 1 else []), *port]
 
 
-def _step(place: PlacedProcess, words: list[str]) -> str:
-    process = place.process
+def _job_step(placed: PlacedProcess, words: list[str]) -> str:
+    process = placed.process
     ranks = process.gpus_per_node if runs_by_rank(process) else 1
     words = [*words, f"--nodes={process.num_nodes}", f"--ntasks={process.num_nodes * ranks}"]
     words += [f"--ntasks-per-node={ranks}"]
     words += ["--mpi=pmix"] if ranks > 1 else [_ALL_CPUS]
-    # Shell functions are not inherited by the tasks of a step: the text of this one is given.
-    name = _name(process)
+    # Tasks of a step do not inherit shell functions: its text is passed.
+    name = _function_name(process)
     words += [
         "--kill-on-bad-exit=1",
         "bash",

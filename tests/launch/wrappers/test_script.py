@@ -18,7 +18,7 @@ from planner.launch.target import (
     LaunchOutputFile,
     ShellVariable,
 )
-from planner.launch.wrappers.script import wrapped
+from planner.launch.wrappers.script import make_files
 
 ODD = ["it's", "$(touch hit)", "`touch hit`", 'a "b"', "one\ntwo", "*", "", "-x", "é \\", "a;b#c"]
 TORCHRUN = "--nnodes 2 --nproc-per-node 8 --node-rank 1 --master-addr n0 --master-port 29500"
@@ -28,7 +28,7 @@ DATA = ShellVariable(name="DATA_PATH", meaning='prefix of "$(touch hit)" `touch 
 def started(
     folder: Path, draft: LaunchDraft, name: str, **environment: str
 ) -> list[dict[str, object]]:
-    files = wrapped(TARGET, job_of(), draft)
+    files = make_files(TARGET, job_of(), draft)
     write(folder, files)
     programs = ["torchrun", "accelerate", "deepspeed", "mpirun", "serve", "route"]
     said, ended = run(folder, name, programs, environment)
@@ -62,7 +62,7 @@ def test_head_tells_what_was_predicted_and_what_is_not_said(tmp_path: Path) -> N
         unexpressed=(ParameterNote(parameter="fp8_attention", value="true", note="no option"),),
         left=(ParameterNote(parameter="", value="", note="the learning rate"),),
     )
-    text = wrapped(TARGET, job_of(), draft)[0].text
+    text = make_files(TARGET, job_of(), draft)[0].text
     for words in ("fp8_attention = true: no option", "the learning rate", "step_time: ", " to ",
                   "Trial", "trial 1.2", "tensor_parallel=8", "16 x h100-sxm-80gb"):  # fmt: skip
         assert words in text
@@ -70,7 +70,7 @@ def test_head_tells_what_was_predicted_and_what_is_not_said(tmp_path: Path) -> N
 
 def test_what_the_user_must_set_is_asked_for(tmp_path: Path) -> None:
     draft = LaunchDraft(processes=(process("serve", DATA),))
-    write(tmp_path, wrapped(TARGET, job_of(), draft))
+    write(tmp_path, make_files(TARGET, job_of(), draft))
     said, ended = run(tmp_path, "train.sh", ["serve"])
     assert not said
     assert ended.returncode != 0
@@ -188,7 +188,7 @@ def test_on_several_nodes_each_has_its_command(tmp_path: Path) -> None:
             process("route", url, name="router", gpus_per_node=0, port=8000),
         )
     )
-    texts = write(tmp_path, wrapped(TARGET, job_of(), draft))
+    texts = write(tmp_path, make_files(TARGET, job_of(), draft))
     assert "on node 0: bash prefill.sh" in texts["prefill.sh"]
     assert "on node 1: FIRST_COPY=8 bash prefill.sh" in texts["prefill.sh"]
     assert "on node 1: FIRST_GPU=4 bash decode.sh" in texts["decode.sh"]
@@ -220,7 +220,7 @@ def test_one_command_starts_what_fits_on_a_node() -> None:
         "FIRST_COPY=2 bash d.sh  # on node 1",
     ]
     more = (process("serve", name="d", copies=12, port=1),)
-    assert starts(LaunchDraft(processes=more))[-1] == "# and so on: d.sh says how"
+    assert starts(LaunchDraft(processes=more))[-1] == "# and so on: see d.sh"
     one = process("train.py", launcher="torchrun", num_nodes=2)
     steps = replace(one, name="benchmark")
     others = "# on the first node; NODE_RANK=1 on the other"
@@ -231,7 +231,7 @@ def test_one_command_starts_what_fits_on_a_node() -> None:
 
 
 def starts(draft: LaunchDraft) -> list[str]:
-    files = wrapped(TARGET, job_of(), draft)
+    files = make_files(TARGET, job_of(), draft)
     return [line for file in files for line in file.start.splitlines()]
 
 
@@ -241,7 +241,7 @@ def test_files_are_found_from_anywhere(tmp_path: Path) -> None:
     )
     folder = tmp_path / "b c"
     folder.mkdir()
-    write(folder, wrapped(TARGET, job_of(), draft))
+    write(folder, make_files(TARGET, job_of(), draft))
     elsewhere = tmp_path / "x.sh"
     elsewhere.write_text(f"bash '{folder}/train.sh'\n")
     _, ended = run(tmp_path, "x.sh", [])
@@ -250,4 +250,4 @@ def test_files_are_found_from_anywhere(tmp_path: Path) -> None:
 
 def test_an_unknown_launcher_is_refused() -> None:
     with pytest.raises(LaunchError, match="horovodrun is not a known launcher"):
-        wrapped(TARGET, job_of(), LaunchDraft(processes=(process("a", launcher="horovodrun"),)))
+        make_files(TARGET, job_of(), LaunchDraft(processes=(process("a", launcher="horovodrun"),)))

@@ -11,13 +11,13 @@ import pytest
 from launched import TARGET, job_of, process, run, write
 
 from planner.launch.target import NODE_RANK, CommandWords, LaunchDraft, ShellVariable
-from planner.launch.wrappers.slurm import time_limit, wrapped
+from planner.launch.wrappers.slurm import make_files, time_limit
 
 GIVEN = {"SLURM_JOB_NODELIST": "nodes", "SLURM_CPUS_ON_NODE": "96"}
 
 
 def started(folder: Path, draft: LaunchDraft, **environment: str) -> list[dict[str, object]]:
-    files = wrapped(TARGET, job_of(), draft)
+    files = make_files(TARGET, job_of(), draft)
     write(folder, files)
     given = {**GIVEN, "SLURM_SUBMIT_DIR": str(folder), **environment}
     said, ended = run(folder, files[0].name, ["torchrun", "train", "serve", "route"], given)
@@ -49,7 +49,7 @@ def test_one_task_on_each_node(tmp_path: Path) -> None:
 
 
 def test_the_limit_is_the_upper_end_of_the_prediction() -> None:
-    text = wrapped(TARGET, job_of(), LaunchDraft(processes=(process("train"),)))[0].text
+    text = make_files(TARGET, job_of(), LaunchDraft(processes=(process("train"),)))[0].text
     days, hours = re.fullmatch(r"(\d+)-(\d\d):00:00", directives(text)["time"]).groups()
     high = job_of().row["calendar_time_high_days"]
     assert 0 <= int(days) + int(hours) / 24 - high < 1 / 24
@@ -65,7 +65,7 @@ def test_limits_are_whole_hours(days: float, text: str) -> None:
 
 def test_a_part_of_a_node_is_not_the_whole() -> None:
     part = LaunchDraft(processes=(process("train", gpus_per_node=2),))
-    text = wrapped(TARGET, job_of(), part)[0].text
+    text = make_files(TARGET, job_of(), part)[0].text
     asked = directives(text)
     assert asked["gpus-per-node"] == "2"
     assert "exclusive" not in asked
@@ -110,7 +110,7 @@ def test_copies_take_their_part_of_what_the_step_sees(tmp_path: Path) -> None:
 def test_a_benchmark_of_training_is_a_batch_job(tmp_path: Path) -> None:
     one = process("train.py", launcher="torchrun", num_nodes=2)
     draft = LaunchDraft(processes=(one,), benchmark=(replace(one, name="benchmark"),))
-    first, second = wrapped(TARGET, job_of(), draft)
+    first, second = make_files(TARGET, job_of(), draft)
     assert [first.start, second.start] == ["sbatch train.sbatch", "sbatch benchmark.sbatch"]
     asked = directives(second.text)
     assert (asked["nodes"], asked["gpus-per-node"], asked["time"]) == ("2", "8", "0-02:00:00")
@@ -146,7 +146,7 @@ def test_a_task_knows_the_address_of_its_node(tmp_path: Path) -> None:
 
 
 def test_it_is_not_run_without_the_scheduler(tmp_path: Path) -> None:
-    files = wrapped(TARGET, job_of(), LaunchDraft(processes=(process("train"),)))
+    files = make_files(TARGET, job_of(), LaunchDraft(processes=(process("train"),)))
     write(tmp_path, files)
     said, ended = run(tmp_path, "train.sbatch", ["train"])
     assert not said
