@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from planner.base.csv_cells import number_or_nan
-from planner.base.read_files import parse_json, read_json, require_table, restrict_to_folders
+from planner.base.read_files import parse_json, require_table
 from planner.base.records import record
 from planner.decide.explain.largest_fit import has_several, largest_batch, methods_of_layouts
 from planner.decide.explain.plan_comparison import replace_answers
 from planner.decide.fitting import MEMORIES
-from planner.decide.sizing.autoscaling import Startup, read_startup
 from planner.decide.sizing.budget import read_budget
 from planner.decide.sizing.load_profile import load_of
 from planner.decide.sizing.shared_services import (
@@ -32,11 +29,11 @@ from planner.decide.suggestions.launch_changes import (
     best_changes,
     recommended_change,
 )
-from planner.errors import InfeasibleError, LaunchError, SearchSpaceError, SpecError
+from planner.errors import InfeasibleError, LaunchError, SearchSpaceError
 from planner.launch import SCRIPT, TARGETS
 from planner.launch.import_launch import ImportedLaunch
-from planner.launch.launch_file import LaunchFile, apply_engine_start, evaluate_launch, full_row
 from planner.launch.launch_file import LaunchQuestion as LaunchQuestion
+from planner.launch.launch_file import apply_engine_start, evaluate_launch, full_row
 from planner.launch.rewrite_launch import can_say
 from planner.launch.targets import target_of
 from planner.launch.write_launch import for_target, launch_of, translate_request
@@ -90,22 +87,19 @@ from planner.show.presenters.services import add_services
 from planner.show.presenters.sizes import add_sizes, question_lines, reason_lines
 from planner.show.results import evaluate_request, recommended_of
 from planner.specs.catalogue import Catalogue
-from planner.specs.spec_paths import data_folders
 from planner.sweeps.find_plan import pinned_in
 from planner.sweeps.query import SweepQuery, draw_shown
 from planner.sweeps.read_plan import make_sweep
 from planner.sweeps.run_sweep import Stopped, run_sweep
 from planner.sweeps.summary import summarize
 from planner.sweeps.sweep_folder import Sweep
+from planner.ui.command_input import CommandInput
 from planner.ui.pages.comparison import bounds_section, comparison_page
 from planner.ui.pages.page_of_file import document_page
 from planner.ui.pages.result_json import ResultDocument
 from planner.ui.pages.sweep import sweep_page
 from planner.ui.question import (
     AGAINST,
-    FILE,
-    PRICES,
-    PRICES_FILE,
     SETTINGS,
     TARGET,
     THINGS,
@@ -113,11 +107,10 @@ from planner.ui.question import (
     WRAPPER,
     Question,
     option_of,
-    prices_csv,
     things_in,
 )
 from planner.ui.request_limits import Limits, RequestRefused
-from planner.workloads.build_request import make_request, search_request
+from planner.workloads.build_request import make_request
 from planner.workloads.make_plan import (
     Plan,
     evaluate,
@@ -129,14 +122,7 @@ from planner.workloads.make_plan import (
 from planner.workloads.saved_plan import SavedPlan
 from planner.workloads.workload import Evaluation
 
-ProgressCallback = Callable[[int, int], None]
-"""Is told how much is done, and of how much; raises `StopSearch` when the time is over."""
-
 WHERE = "the answer"
-_PACKAGE = Path(__file__).resolve().parents[1]
-_OF_MODELS = ("architectures", "model_type")
-UPLOADED = "uploaded"
-"""The folder of what was uploaded; a config.json is called by it."""
 
 
 @record(kw_only=True)
@@ -156,111 +142,6 @@ class CommandResult:
     draw: Callable[[Picture], None] | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
     assumption_texts: Mapping[str, str] = field(default_factory=dict)
-
-
-@record(kw_only=True)
-class CommandInput:
-    """A question in a folder of its own, which has what was uploaded."""
-
-    question: Question
-    folder: Path
-    specs: Path | None
-    limits: Limits
-    report_progress: ProgressCallback
-
-    @property
-    def file(self) -> Path | None:
-        """The file that was uploaded, of several their folder."""
-        if FILE not in self.question.fields:
-            return None
-        files = self.question.files
-        if not files:
-            raise SpecError("The uploaded file has expired: upload it again.")
-        return self.folder / files[0][0] if len(files) == 1 else self.folder
-
-    def uploaded(self, name: str) -> Path:
-        """What was uploaded for a field, of several files the first."""
-        token, _, first = self.question.fields[name].rpartition(":")
-        if not token:
-            return Path(first)  # an example that is shipped
-        if first not in (file for file, _ in self.question.files):
-            raise SpecError(f"The file of {option_of(name)} has expired: upload it again.")
-        return self.folder / first
-
-    @property
-    def startup(self) -> Startup:
-        """What GPUs wait for until they serve."""
-        return read_startup(self.question.fields.get(STARTUP_TIME) or 0, option_of(STARTUP_TIME))
-
-    def given(self) -> dict[str, object]:
-        """The question as `make_request` takes it."""
-        found = self.question.asked(self.specs)
-        if text := self.question.fields.get(PRICES):
-            path = self.folder.with_name(self.folder.name + "-own") / PRICES_FILE
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(prices_csv(text), encoding="utf-8")
-            found[PRICES] = str(path)
-        return found
-
-    def read(self, *, is_search: bool = False) -> tuple[Request, LaunchQuestion | None]:
-        """The request, and the launch file that it is of, if it is."""
-        given, file = self.given(), self.file
-        if file is None:
-            return make_request(given, option_name=option_of), None
-        if _is_model(file):
-            return make_request({"model": str(file), **given}, option_name=option_of), None
-        workload = given.pop(WORKLOAD)
-        if file.suffix == ".toml" and file.is_file():
-            base: Request = SavedPlan.read(file).request()
-            found = None
-        else:
-            answers = {n: v for n, v in given.items() if n not in ("constraints", "specs")}
-            answers.pop(SETTINGS, None)
-            answers |= self.question.settings
-            launch = LaunchFile(
-                path=file,
-                answers=answers,
-                specs=self.specs,
-                option_name=option_of,
-                workload=workload,
-            )
-            found = launch.question()
-            base = found.request
-        if is_search:
-            return make_request(given, base=search_request(base), option_name=option_of), found
-        given.pop("constraints")
-        return make_request(given, base=base, option_name=option_of), found
-
-
-@contextmanager
-def placed(
-    question: Question, specs: Path | None, limits: Limits, report_progress: ProgressCallback
-) -> Iterator[CommandInput]:
-    """A question in a folder of its own, beside which specs alone can be read."""
-    with TemporaryDirectory(prefix="planner-") as root:
-        folder = Path(root, UPLOADED)
-        folder.mkdir()
-        for name, text in question.files:
-            (folder / Path(name).name).write_text(text, encoding="utf-8")
-        with restrict_to_folders((Path(root), _PACKAGE, *data_folders(specs))):
-            yield CommandInput(
-                question=question,
-                folder=folder,
-                specs=specs,
-                limits=limits,
-                report_progress=report_progress,
-            )
-
-
-def _is_model(path: Path) -> bool:
-    """Whether a file is a model's ``config.json``."""
-    if path.suffix != ".json":
-        return False
-    try:
-        table = read_json(path)
-    except SpecError:
-        return False
-    return isinstance(table, dict) and any(name in table for name in _OF_MODELS)
 
 
 def found_by(command_input: CommandInput) -> CommandResult:

@@ -34,17 +34,10 @@ from planner.show.output_blocks import PICTURES, Page
 from planner.show.presenters.plots.picture import Picture
 from planner.show.presenters.row_files import csv_cell
 from planner.show.theme import DARK, LIGHT
+from planner.ui.command_input import UPLOADED, CommandInput, ProgressCallback, placed
 from planner.ui.question import FILE, PRICES, Question, is_file
 from planner.ui.request_limits import Limits, RequestRefused
-from planner.ui.run_commands import (
-    UPLOADED,
-    WHERE,
-    CommandInput,
-    ProgressCallback,
-    check_size,
-    found_by,
-    placed,
-)
+from planner.ui.run_commands import WHERE, check_size, found_by
 from planner.workloads.registry import workload_of
 from planner.workloads.saved_plan import SavedPlan
 
