@@ -28,9 +28,9 @@ from planner.logs.training_logs import (
 
 @record()
 class Format:
-    """A log format: ``reads`` recognizes its lines or JSON objects, ``says`` is an example line.
+    """A log format: a test for its lines or JSON objects, an example line, and its reader.
 
-    Of several objects in a file the last is read unless ``read`` takes them all.
+    Of several objects in a file the last is read, unless ``takes_all``.
     """
 
     name: str

@@ -30,17 +30,17 @@ from planner.workloads.build_request import make_request, search_request
 from planner.workloads.saved_plan import SavedPlan
 
 ProgressCallback = Callable[[int, int], None]
-"""Is told how much is done, and of how much; raises `StopSearch` when the time is over."""
+"""Gets the steps done and their total; raises `StopSearch` when the time is over."""
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _OF_MODELS = ("architectures", "model_type")
 UPLOADED = "uploaded"
-"""The folder of what was uploaded; a config.json is called by it."""
+"""The folder of uploaded files; a model of a config.json gets its name."""
 
 
 @record(kw_only=True)
 class CommandInput:
-    """A question in a folder of its own, which has what was uploaded."""
+    """A question with a separate folder for its uploaded files."""
 
     question: Question
     folder: Path
@@ -50,7 +50,7 @@ class CommandInput:
 
     @property
     def file(self) -> Path | None:
-        """The file that was uploaded, of several their folder."""
+        """Path of the uploaded file, or the folder of several; None if there is none."""
         if FILE not in self.question.fields:
             return None
         files = self.question.files
@@ -59,42 +59,42 @@ class CommandInput:
         return self.folder / files[0][0] if len(files) == 1 else self.folder
 
     def uploaded(self, name: str) -> Path:
-        """What was uploaded for a field, of several files the first."""
+        """Path of the uploaded file of a field, the first of several."""
         token, _, first = self.question.fields[name].rpartition(":")
         if not token:
-            return Path(first)  # an example that is shipped
+            return Path(first)  # an example of the package
         if first not in (file for file, _ in self.question.files):
             raise SpecError(f"The file of {option_of(name)} has expired: upload it again.")
         return self.folder / first
 
     @property
     def startup(self) -> Startup:
-        """What GPUs wait for until they serve."""
+        """Start-up time of the GPUs."""
         return read_startup(self.question.fields.get(STARTUP_TIME) or 0, option_of(STARTUP_TIME))
 
     def given(self) -> dict[str, object]:
-        """The question as `make_request` takes it."""
-        found = self.question.asked(self.specs)
+        """Arguments for `make_request`; writes the file of the user's prices."""
+        arguments = self.question.asked(self.specs)
         if text := self.question.fields.get(PRICES):
             path = self.folder.with_name(self.folder.name + "-own") / PRICES_FILE
             path.parent.mkdir(exist_ok=True)
             path.write_text(prices_csv(text), encoding="utf-8")
-            found[PRICES] = str(path)
-        return found
+            arguments[PRICES] = str(path)
+        return arguments
 
     def read(self, *, is_search: bool = False) -> tuple[Request, LaunchQuestion | None]:
-        """The request, and the launch file that it is of, if it is."""
-        given, file = self.given(), self.file
+        """The request, and the launch file if one was uploaded."""
+        arguments, file = self.given(), self.file
         if file is None:
-            return make_request(given, option_name=option_of), None
+            return make_request(arguments, option_name=option_of), None
         if _is_model(file):
-            return make_request({"model": str(file), **given}, option_name=option_of), None
-        workload = given.pop(WORKLOAD)
+            return make_request({"model": str(file), **arguments}, option_name=option_of), None
+        workload = arguments.pop(WORKLOAD)
         if file.suffix == ".toml" and file.is_file():
             base: Request = SavedPlan.read(file).request()
-            found = None
+            launch_question = None
         else:
-            answers = {n: v for n, v in given.items() if n not in ("constraints", "specs")}
+            answers = {n: v for n, v in arguments.items() if n not in ("constraints", "specs")}
             answers.pop(SETTINGS, None)
             answers |= self.question.settings
             launch = LaunchFile(
@@ -104,19 +104,21 @@ class CommandInput:
                 option_name=option_of,
                 workload=workload,
             )
-            found = launch.question()
-            base = found.request
+            launch_question = launch.question()
+            base = launch_question.request
         if is_search:
-            return make_request(given, base=search_request(base), option_name=option_of), found
-        given.pop("constraints")
-        return make_request(given, base=base, option_name=option_of), found
+            return make_request(
+                arguments, base=search_request(base), option_name=option_of
+            ), launch_question
+        arguments.pop("constraints")
+        return make_request(arguments, base=base, option_name=option_of), launch_question
 
 
 @contextmanager
 def placed(
     question: Question, specs: Path | None, limits: Limits, report_progress: ProgressCallback
 ) -> Iterator[CommandInput]:
-    """A question in a folder of its own, beside which specs alone can be read."""
+    """Write uploaded files to a temporary folder; only it and spec folders can be read within."""
     with TemporaryDirectory(prefix="planner-") as root:
         folder = Path(root, UPLOADED)
         folder.mkdir()
