@@ -134,13 +134,14 @@ def _spread(report: Mapping[str, object], numbers: Mapping[str, float]) -> dict[
 
     The sum of random lengths is hardly ever a multiple of the number of requests.
     """
-    each = {kind: _lengths(report.get(f"{kind}_lens")) for kind in ("input", "output")}
-    if all(each.values()):
+    lengths_by_kind = {kind: _lengths(report.get(f"{kind}_lens")) for kind in ("input", "output")}
+    if all(lengths_by_kind.values()):
         varied = {
-            f"{kind}_variation": pstdev(lengths) / fmean(lengths) for kind, lengths in each.items()
+            f"{kind}_variation": pstdev(lengths) / fmean(lengths)
+            for kind, lengths in lengths_by_kind.items()
         }
         return {**varied, "equal_lengths": float(not any(varied.values()))}
-    totals = {kind: numbers.get(f"total_{kind}_tokens", 0.0) for kind in each}
+    totals = {kind: numbers.get(f"total_{kind}_tokens", 0.0) for kind in lengths_by_kind}
     number = numbers.get("completed", 0.0)
     if number < _ENOUGH or not all(totals.values()):
         return {}

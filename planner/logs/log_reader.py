@@ -301,9 +301,9 @@ def _warmup(attempt: Sequence[LoggedStep]) -> int:
     lines = len(attempt)
     if lines < 2:
         return 0
-    every = max((attempt[-1].number - attempt[0].number) / (lines - 1), 1.0)
+    steps_per_line = max((attempt[-1].number - attempt[0].number) / (lines - 1), 1.0)
     share = min(int(lines * _WARMUP_SHARE), _MOST_WARMUP)
-    return min(max(math.ceil(_WARMUP_STEPS / every), share), lines // 2)
+    return min(max(math.ceil(_WARMUP_STEPS / steps_per_line), share), lines // 2)
 
 
 def _spread(values: Sequence[float]) -> tuple[float, float]:

@@ -73,8 +73,8 @@ class Trace:
     def block_tokens(self) -> int:
         """Tokens of a block: the power of two nearest to the median of longer prompts."""
         long = self.block_counts >= max(float(np.median(self.block_counts)), 1.0)
-        each = np.median(self.input_tokens[long] / self.block_counts[long])
-        return 1 << max(int(np.rint(np.log2(max(each, 1.0)))), 0)
+        tokens_per_block = np.median(self.input_tokens[long] / self.block_counts[long])
+        return 1 << max(int(np.rint(np.log2(max(tokens_per_block, 1.0)))), 0)
 
     @property
     def blocks_of_each(self) -> list[list[int]]:
@@ -96,10 +96,10 @@ class Trace:
     def lengths(self) -> Mapping[str, float]:
         """Mean lengths and their coefficients of variation, by term."""
         lengths: dict[str, float] = {}
-        for kind, each in (("input", self.input_tokens), ("output", self.output_tokens)):
-            mean = float(each.mean())
+        for kind, tokens in (("input", self.input_tokens), ("output", self.output_tokens)):
+            mean = float(tokens.mean())
             lengths[f"{kind}_tokens"] = max(round(mean), 1)
-            lengths[f"{kind}_variation"] = round(float(each.std()) / mean, 3)
+            lengths[f"{kind}_variation"] = round(float(tokens.std()) / mean, 3)
         return lengths
 
     def told(self) -> str:
@@ -187,8 +187,8 @@ def _rows(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[object]]]
 
     def objects() -> Iterator[tuple[int, Sequence[object]]]:
         lines = chain([(number, first)], numbered)
-        while several := [*islice(lines, _AT_ONCE)]:
-            for line_number, row in _objects(several, path):
+        while lines_read := [*islice(lines, _AT_ONCE)]:
+            for line_number, row in _objects(lines_read, path):
                 yield line_number, [*map(row.get, names)]
 
     return column_names, objects()
@@ -244,7 +244,7 @@ def _unit(names: Sequence[str], column: int, first: float) -> float:
     end = names[column].rpartition("_")[2]
     if end in _UNITS:
         return _UNITS[end]
-    if unit := next((unit for unit, least in _SINCE_1970.items() if first >= least), None):
+    if unit := next((unit for unit, min_value in _SINCE_1970.items() if first >= min_value), None):
         return _UNITS[unit]
     return 1e-3 if {*_IN_MS} <= {*names} and "chat_id" not in names else 1.0
 
@@ -265,8 +265,8 @@ def _blocks(
     try:
         lists: list[Any] = [_names_in(cell) for cell in cells]
         counts = np.array([len(names) for names in lists])
-        every = chain.from_iterable(map(reversed, lists))
-        return np.fromiter(every, dtype=np.int64, count=int(counts.sum())), counts
+        reversed_names = chain.from_iterable(map(reversed, lists))
+        return np.fromiter(reversed_names, dtype=np.int64, count=int(counts.sum())), counts
     except (TypeError, ValueError, OverflowError, RecursionError):
         first_invalid = next((row for row, cell in enumerate(cells) if not _are_names(cell)), 0)
         raise SpecError(

@@ -278,9 +278,9 @@ class _Parser:
             self.sums["samples"].append(_float(match[1]) * value / batch)
         if batch and (match := _CONSUMED.search(text)):
             number, consumed = plain_count(match[1]), plain_count(match[2])
-            steps, more = number - self.consumed[0], consumed - self.consumed[1]
+            steps, new_sequences = number - self.consumed[0], consumed - self.consumed[1]
             if self.consumed[0] and steps > 0:
-                self.sums["consumed"].append(more / steps / batch)
+                self.sums["consumed"].append(new_sequences / steps / batch)
             self.consumed = number, consumed
 
     def _contradictions(self) -> Iterator[str]:

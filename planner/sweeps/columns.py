@@ -163,7 +163,7 @@ def workloads_of(column: str) -> tuple[str, ...]:
     )
 
 
-def name_of(catalogue: Catalogue, question: str, word: str) -> str | None:
+def name_of(catalogue: Catalogue, question: str, text: str) -> str | None:
     """The name of the spec for a name or alias; None if the question is not about specs.
 
     Raises PlannerError if there is no such spec, or it has errors.
@@ -172,9 +172,9 @@ def name_of(catalogue: Catalogue, question: str, word: str) -> str | None:
     ('h100-sxm-80gb', None)
     """
     if question == "model":
-        return catalogue.load_model(word).name
+        return catalogue.load_model(text).name
     if question == "gpu":
-        return catalogue.load_gpu(word).spec.name
+        return catalogue.load_gpu(text).spec.name
     if question in terms_about("software"):
-        return str(catalogue.load_profile(question, word).spec.name)
+        return str(catalogue.load_profile(question, text).spec.name)
     return None

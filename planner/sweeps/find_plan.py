@@ -52,7 +52,7 @@ def is_launch_file(path: Path) -> bool:
             head = file.read(_HEAD).decode(errors="replace")
     except (PlannerError, OSError):
         return True
-    return not any(word in head for word in _PLANNER_MARKERS)
+    return not any(marker in head for marker in _PLANNER_MARKERS)
 
 
 def request_in(
@@ -201,9 +201,9 @@ def _pinned(path: Path, row: object, manifest: object) -> SavedPlan:
 
 def _word_of(manifest: Mapping[str, object], name: str, value: object) -> object:
     """The text for a spec in the question; other values are returned unchanged."""
-    words = manifest.get("words")
+    texts_by_kind = manifest.get("words")
     kind = "gpu" if name in _GPUS else name
-    names = words.get(kind) if isinstance(words, Mapping) else None
+    names = texts_by_kind.get(kind) if isinstance(texts_by_kind, Mapping) else None
     return names.get(value, value) if isinstance(names, Mapping) else value
 
 

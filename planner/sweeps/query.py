@@ -231,8 +231,10 @@ def usual_columns(plan: SweepPlan, columns: Sequence[str], requested: Iterable[s
 
 def rows_blocks(columns: Sequence[str], rows: Sequence[Cells], matching: int) -> Iterator[Block]:
     """A table of rows with the columns that fit the screen."""
-    some = f"{formatting.format_count(len(rows))} of " if len(rows) < matching else ""
-    yield make_lines(f"{some}{formatting.format_count(matching)} scenarios", mark=TOTAL, indent="")
+    shown_text = f"{formatting.format_count(len(rows))} of " if len(rows) < matching else ""
+    yield make_lines(
+        f"{shown_text}{formatting.format_count(matching)} scenarios", mark=TOTAL, indent=""
+    )
     table = {name: [row[index] for row in rows] for index, name in enumerate(columns)}
     shown = [
         _column(name, cells, _alike(name, table))

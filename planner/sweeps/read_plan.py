@@ -36,13 +36,13 @@ _OTHERS = (*_TEXTS, _WORK, _WORKLOAD, SETTINGS, OBJECTIVES)
 _MOST_FAULTS = 20
 
 
-def read_plan(word: str, specs: Path | None = None) -> SweepPlan:
+def read_plan(name_or_path: str, specs: Path | None = None) -> SweepPlan:
     """The plan of a file, or the plan of the package with a name.
 
     Raises SpecError or SearchSpaceError if the file is missing or no TOML, or if its questions are
     unknown, contradictory or too many; one line for each error.
     """
-    path = Catalogue(specs).find(SpecKind.SWEEPS, word)
+    path = Catalogue(specs).find(SpecKind.SWEEPS, name_or_path)
     try:
         return make_sweep(read_toml(path), specs, name=path.stem)
     except SearchSpaceError as error:
@@ -110,11 +110,11 @@ class _Reader:
 
     def _workload(self, table: Mapping[str, object], common: Mapping[str, object]) -> str | None:
         """The workload of a kind of work; None and an error if it is unknown."""
-        word = table.get(_WORKLOAD, common.get(_WORKLOAD, Request.workload))
-        if word in workload_names():
-            return str(word)
-        hint = did_you_mean(str(word), workload_names())
-        self.faults.append(f"Unknown {self.option_name(_WORKLOAD)} {word!r}.{hint}")
+        name = table.get(_WORKLOAD, common.get(_WORKLOAD, Request.workload))
+        if name in workload_names():
+            return str(name)
+        hint = did_you_mean(str(name), workload_names())
+        self.faults.append(f"Unknown {self.option_name(_WORKLOAD)} {name!r}.{hint}")
         return None
 
     def _title(self, table: Mapping[str, object], workload: str, tables: Sequence[object]) -> str:
@@ -132,12 +132,12 @@ class _Reader:
         terms = askable(workload)
         answers: dict[str, object] = {}
         for table in (common, specific):
-            for word, value in table.items():
-                name = full_name(word, terms)
+            for key, value in table.items():
+                name = full_name(key, terms)
                 if name in terms:
                     answers[name] = value
-                elif table is specific and word not in _OTHERS:
-                    self.faults.append(self._unknown(word, terms, workload, f"{title}: "))
+                elif table is specific and key not in _OTHERS:
+                    self.faults.append(self._unknown(key, terms, workload, f"{title}: "))
         goals = specific.get(OBJECTIVES, common.get(OBJECTIVES, []))
         axes = {name: self._values(terms[name], value) for name, value in answers.items()}
         return SweepWorkload(

@@ -227,8 +227,8 @@ class WorkloadGroup:
             for row in rows
             if are_plans_tied(best_standing, standing := _standing(measure, row))
         ]
-        least = min(tied, key=lambda pair: pair[0], default=(math.inf, best))
-        return least[1] if least[0] < sign * best_standing.value else None
+        best_pair = min(tied, key=lambda pair: pair[0], default=(math.inf, best))
+        return best_pair[1] if best_pair[0] < sign * best_standing.value else None
 
     @property
     def headlines(self) -> list[tuple[str, bool, Row]]:
@@ -435,9 +435,9 @@ def summarize(
         for work in plan.works
     }
     varied = [name for name in PLACES if name in plan.varied or name in ("gpu", "cluster")]
-    by = ("GPU", "number of GPUs")
+    axis_labels = ("GPU", "number of GPUs")
     if pivot:
-        by = (" and ".join(map(_words, pivot[:-1])), _words(pivot[-1]))
+        axis_labels = (" and ".join(map(_words, pivot[:-1])), _words(pivot[-1]))
     for row in rows:
         scenario = plan.scenario(int(number_or_nan(row["scenario"])))
         names = questions_by_work[scenario.work.name]
@@ -450,7 +450,7 @@ def summarize(
                 model=str(model),
                 shared_answers={name: scenario.values[name] for name in names if name != "model"},
                 shown=shown,
-                by=by,
+                by=axis_labels,
             )
         place = tuple(str(row[n]) for n in pivot[:-1] or varied if row.get(n) is not None)
         count = row["num_gpus"] if "num_gpus" in scenario.values else None

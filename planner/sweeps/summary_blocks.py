@@ -198,13 +198,13 @@ def marks_lines(groups: Sequence[WorkloadGroup]) -> list[str]:
     marks = ["* best of its column"]
     if any(group.metric in CHOSEN_BY for group in groups):
         marks.append("= tied with it")
-    marks += [f"{mark} {words}" for mark, words in MARKS.items() if mark in used]
+    marks += [f"{mark} {meaning}" for mark, meaning in MARKS.items() if mark in used]
     return ["; ".join(marks)]
 
 
 def group_title(group: WorkloadGroup) -> str:
     """The model, the work, and the answers that distinguish a group from others."""
-    words = [
+    answer_texts = [
         f"{name.replace('_', ' ')} {formatting.format_parameter(value)}"
         for name, value in group.shared_answers.items()
     ]
@@ -213,7 +213,7 @@ def group_title(group: WorkloadGroup) -> str:
         f" ({formatting.format_count(missing)} of "
         f"{formatting.format_count(group.scenarios)} without a plan)"
     )
-    parts = [word for word in (group.model, group.work, *words) if word]
+    parts = [part for part in (group.model, group.work, *answer_texts) if part]
     return f"{', '.join(parts)}{without * (missing > 0)}"
 
 
@@ -252,11 +252,11 @@ def winner_lines(group: WorkloadGroup) -> list[str]:
                 runs[-1][1].append(count)
             else:
                 runs.append((spot[0], [count]))
-        words = [
+        ranges = [
             f"{' '.join(place)} with {_range(counts_of_place)}" for place, counts_of_place in runs
         ]
-        if words:
-            lines.append(f"{TITLES[measure].capitalize()} by number of GPUs: {', '.join(words)}")
+        if ranges:
+            lines.append(f"{TITLES[measure].capitalize()} by number of GPUs: {', '.join(ranges)}")
     return lines
 
 
@@ -303,26 +303,26 @@ def tie_lines(group: WorkloadGroup, measure: str) -> list[str]:
     spots = group.ties(measure)
     for place, count in sorted(spots, key=lambda s: group.spots[s].best_by_measure[measure].value):
         counts_by_place.setdefault(place, []).append(number_or_nan(count or 0))
-    words, num_counts = [], len(group.counts)
+    place_texts, num_counts = [], len(group.counts)
     for place, counts in counts_by_place.items():
         numbers = ", ".join(formatting.format_count(count) for count in sorted(counts) if count)
         if len(counts) > 1 and len(counts) == num_counts:
             numbers = "any number"
-        words.append(f"{' '.join(place)}{f' ({numbers})' if numbers else ''}")
+        place_texts.append(f"{' '.join(place)}{f' ({numbers})' if numbers else ''}")
     name = TITLES[measure]
-    if not words:
+    if not place_texts:
         return [f"No other plan is tied with the {name}."]
-    return [f"{len(spots)} tied with the {name}: {'; '.join(words)}"]
+    return [f"{len(spots)} tied with the {name}: {'; '.join(place_texts)}"]
 
 
 def assumed_lines(group: WorkloadGroup) -> list[str]:
     """The assumed numbers behind the best plans, which have no source."""
-    words = {
+    texts = {
         f"{row['gpu']}: {row['assumed']}": None
         for row in group.best.values()
         if row.get("assumed") is not None
     }
-    return [f"Assumed, without a source: {' / '.join(words)}"] if words else []
+    return [f"Assumed, without a source: {' / '.join(texts)}"] if texts else []
 
 
 def summary_blocks(
@@ -507,13 +507,13 @@ def _short_bests_blocks(group: WorkloadGroup) -> Iterator[Block]:
     yield text_table(("", " ", "  ", "   "), rows, words=range(4))
 
 
-def _front_blocks(group: WorkloadGroup, front: Sequence[Row], most: int) -> Iterator[Block]:
+def _front_blocks(group: WorkloadGroup, front: Sequence[Row], max_rows: int) -> Iterator[Block]:
     """The Pareto front across scenarios, from the cheapest to the most expensive."""
     metric = group.metric if group.metric in MEASURES else COST
     rows = sorted(front, key=lambda row: measured(metric, row))
     indices = range(len(rows))
-    if len(rows) > most:
-        indices = sorted({round(n * (len(rows) - 1) / (most - 1)) for n in range(most)})  # type: ignore[assignment]
+    if len(rows) > max_rows:
+        indices = sorted({round(n * (len(rows) - 1) / (max_rows - 1)) for n in range(max_rows)})  # type: ignore[assignment]
     weighed = [name for name in workload_of(group.workload).weighed if name != "num_gpus"]
     measures = [name for name in weighed if any(row.get(name) is not None for row in rows)]
     goals = ", ".join(label(name) for name in [*measures, "num_gpus"])
@@ -530,10 +530,10 @@ def _front_blocks(group: WorkloadGroup, front: Sequence[Row], most: int) -> Iter
     ]
     for name in measures:
         values = [number_or_nan(row.get(name) or None) for row in shown]
-        words, unit = format_in_common_unit(name, values)
+        texts, unit = format_in_common_unit(name, values)
         header = f"{label(name)} {unit}".strip()
         header = header.replace("calendar time", "time").replace("request latency", "latency")
-        columns.append(Column(label(name), words, header))
+        columns.append(Column(label(name), texts, header))
     columns.append(Column("plan", [*map(plan_in_short, shown)], numeric=False))
     yield fit_table(columns)
 

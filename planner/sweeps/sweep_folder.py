@@ -71,10 +71,10 @@ def identity(plan: SweepPlan) -> dict[str, str]:
     }
 
 
-def check_same(expected: Mapping[str, str], other: Mapping[str, object], who: str) -> None:
+def check_same(expected: Mapping[str, str], other: Mapping[str, object], subject: str) -> None:
     """Raise OutputError if two identities differ; the message names the differences."""
     if differ := differences(expected, other):
-        raise OutputError(f"{who} has another {differ}: results would be inconsistent.")
+        raise OutputError(f"{subject} has another {differ}: results would be inconsistent.")
 
 
 def differences(expected: Mapping[str, str], other: Mapping[str, object]) -> str:
@@ -346,11 +346,11 @@ class CsvRow(Mapping[str, Value]):
 
     def get(self, name: str, default: Value = None) -> Value:  # type: ignore[override]
         """The value of a cell; ``default`` if there is no such column."""
-        at = self._at.get(name)
-        if at is None:
+        index = self._at.get(name)
+        if index is None:
             return default
         try:
-            return cell_reader(name)(cell_value(self._cells[at]))
+            return cell_reader(name)(cell_value(self._cells[index]))
         except SearchSpaceError as error:
             raise self._fault(str(error).rstrip(".")) from error
 
@@ -363,9 +363,9 @@ class CsvRow(Mapping[str, Value]):
     def __len__(self) -> int:
         return len(self._at)
 
-    def _fault(self, why: str) -> SpecError:
+    def _fault(self, reason: str) -> SpecError:
         path, line = self._place
-        return SpecError(f"{path}:{line}: {why}. {AGAIN}")
+        return SpecError(f"{path}:{line}: {reason}. {AGAIN}")
 
 
 class PartRow(dict[str, Value]):
@@ -535,8 +535,8 @@ class Sweep:
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.csv"
 
-    def _damaged(self, name: str, why: object) -> SpecError:
-        return SpecError(f"{self.folder / name}: is no file of a sweep ({why}). {AGAIN}")
+    def _damaged(self, name: str, reason: object) -> SpecError:
+        return SpecError(f"{self.folder / name}: is no file of a sweep ({reason}). {AGAIN}")
 
 
 def _frame(rows: Iterator[Row], columns: Sequence[str]) -> pd.DataFrame:

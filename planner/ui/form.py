@@ -238,8 +238,8 @@ def _sliders(plan: Question) -> Iterator[Slider]:
     pinned = {name: values[0] for name, values in plan.settings.items()}
     has_batch = bool(workload_of(plan.workload).batch)
     for name, term in terms_of(plan.workload, "parameter").items():
-        short = term.short or name
-        current = plan.fields.get(name) or pinned.get(short)
+        abbreviation = term.short or name
+        current = plan.fields.get(name) or pinned.get(abbreviation)
         if term.codes is not None and (term.remedies or term.is_level):
             options = [str(term.shown(code)) for code in term.codes]
             value = current or (options[0] if not term.plain else str(term.plain))
@@ -255,7 +255,7 @@ def _sliders(plan: Question) -> Iterator[Slider]:
         if value in options and len(options) > 1:
             label = "number of GPUs" if name == "num_gpus" else name.replace("_", " ")
             yield Slider(
-                name=name if name in plan.fields else short,
+                name=name if name in plan.fields else abbreviation,
                 label=label,
                 title=term.description,
                 values=options,

@@ -111,15 +111,18 @@ class Question:
         workload = as_workload_name(texts.pop(WORKLOAD, Request.workload).lower())
         terms = fields_of(command, workload)
         fields: dict[str, str] = {}
-        for word, text in texts.items():
-            name = _field_name(word, terms)
+        for written_name, text in texts.items():
+            name = _field_name(written_name, terms)
             if name not in terms:
-                hint = _hint_for(word, terms, workload)
+                hint = _hint_for(written_name, terms, workload)
                 raise SearchSpaceError(
-                    f"planner {command} --workload {workload} has no {format_input(word)}.{hint}"
+                    f"planner {command} --workload {workload} has no "
+                    f"{format_input(written_name)}.{hint}"
                 )
             if name in fields:
-                raise SearchSpaceError(f"{word} gives {name} twice; list its values with commas.")
+                raise SearchSpaceError(
+                    f"{written_name} gives {name} twice; list its values with commas."
+                )
             _refuse_paths(name, text)
             fields[name] = text
         ordered = {name: fields[name] for name in terms if name in fields}
@@ -129,8 +132,8 @@ class Question:
     def draft(cls, command: str, pairs: Iterable[tuple[str, str]]) -> Self:
         """The question with the known fields of a query that may be invalid."""
         texts = {name: text.strip() for name, text in pairs if text.strip()}
-        word = texts.get(WORKLOAD, "").lower()
-        workload = word if word in workload_names() else Request.workload
+        workload_name = texts.get(WORKLOAD, "").lower()
+        workload = workload_name if workload_name in workload_names() else Request.workload
         terms = fields_of(command, workload)
         fields = {name: texts[name] for name in terms if name in texts}
         return cls(command=command, workload=workload, fields=fields)
@@ -153,16 +156,16 @@ class Question:
     @classmethod
     def of_line(cls, command: str, line: str) -> Self:
         """The question of another command with the options of a planner command line."""
-        words = shlex.split(line)[2:]
-        workload = words[words.index("--workload") + 1] if "--workload" in words else ""
+        arguments = shlex.split(line)[2:]
+        workload = arguments[arguments.index("--workload") + 1] if "--workload" in arguments else ""
         terms = fields_of(command, workload or Request.workload)
         names = {option_of(name): name for name in terms if name not in PLACED}
         fields: dict[str, str] = {}
-        for index, word in enumerate(words):
-            name = names.get(word)
+        for index, argument in enumerate(arguments):
+            name = names.get(argument)
             if name is None:
                 continue
-            after = words[index + 1] if index + 1 < len(words) else "--"
+            after = arguments[index + 1] if index + 1 < len(arguments) else "--"
             value = "true" if after.startswith("--") else after
             is_more = name == SETTINGS and name in fields
             fields[name] = f"{fields[name]} {value}" if is_more else value
@@ -329,7 +332,7 @@ def things_in(text: str, specs: Path | None) -> list[str]:
 
 
 def _several(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _text(name: str, value: object) -> str:
@@ -456,14 +459,14 @@ def fixes_of(question: Question, message: str) -> list[Fix]:
 
 def _suggest_word(question: Question, message: str) -> Iterator[Fix]:
     """Replacements of an unknown word by similar known ones."""
-    for word, suggestions in _DID_YOU_MEAN.findall(message):
+    for unknown, suggestions in _DID_YOU_MEAN.findall(message):
         for suggestion in re.split(r"\s+or\s+|,\s*", " ".join(suggestions.split())):
             for name, text in question.fields.items():
-                pattern = rf"(?<![\w.-]){re.escape(word)}(?![\w.-])"
+                pattern = rf"(?<![\w.-]){re.escape(unknown)}(?![\w.-])"
                 changed = re.sub(pattern, lambda _, by=suggestion: by, text, flags=re.IGNORECASE)  # type: ignore[misc]
                 if changed != text:
                     query = question.changed(**{name: changed}).query
-                    yield Fix(label=f"{word} → {suggestion}", query=query)
+                    yield Fix(label=f"{unknown} → {suggestion}", query=query)
 
 
 def _options(question: Question, message: str) -> Iterator[Fix]:

@@ -156,8 +156,8 @@ def _with_headers(send: Send) -> Send:
 async def _say(
     send: Send, status: int, text: str, headers: tuple[tuple[bytes, bytes], ...] = ()
 ) -> None:
-    every = [(b"content-type", b"text/plain; charset=utf-8"), *_HEADERS, *headers]
-    await send({"type": "http.response.start", "status": status, "headers": every})
+    all_headers = [(b"content-type", b"text/plain; charset=utf-8"), *_HEADERS, *headers]
+    await send({"type": "http.response.start", "status": status, "headers": all_headers})
     await send({"type": "http.response.body", "body": text.encode()})
 
 

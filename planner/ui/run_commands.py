@@ -275,7 +275,8 @@ def _of_file(
     if best is None and evaluation.rejected_by in MEMORIES:
         attempts = attempts_of(plan, evaluation, changes, imported.target.profiles)
     assumption_texts = {
-        name: f"{imported.values.get(name, '')} ({why})" for name, why in imported.assumed.items()
+        name: f"{imported.values.get(name, '')} ({reason})"
+        for name, reason in imported.assumed.items()
     }
     understood = [
         *understood_blocks(imported, is_full=True), make_lines(*notes),

@@ -133,16 +133,18 @@ class Connection(H11Protocol):
 
     def _make_room(self) -> None:
         """Close one connection if there are too many."""
-        others = [
+        connections = [
             connection for connection in self.connections if isinstance(connection, Connection)
         ]
-        same_network = [connection for connection in others if connection._network == self._network]
+        same_network = [
+            connection for connection in connections if connection._network == self._network
+        ]
         if self._network and len(same_network) > self._limits.client_connections:
-            others = same_network
-        elif len(others) <= self._limits.connections:
+            connections = same_network
+        elif len(connections) <= self._limits.connections:
             return
-        counts = Counter(connection._network for connection in others)
-        waiting = [connection for connection in others if connection._clock is not None]
+        counts = Counter(connection._network for connection in connections)
+        waiting = [connection for connection in connections if connection._clock is not None]
         closed = min(
             waiting, key=lambda connection: (-counts[connection._network], connection._since)
         )

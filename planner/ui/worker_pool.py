@@ -92,7 +92,7 @@ def answer(
         check_size(len(text), limits)
         content = environment().get_template("content.html").render(page=command.page)
         line = _without(command_input, command.line)
-    made = Answer(
+    result = Answer(
         title=command.page.title,
         object=text,
         content=_without(command_input, content),
@@ -102,8 +102,8 @@ def answer(
         targets=_targets(command.pinned) if command.pinned else (),
         is_drawn=command.draw is not None,
     )
-    check_size(made.size, limits)
-    return made
+    check_size(result.size, limits)
+    return result
 
 
 def file_of(

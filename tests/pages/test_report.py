@@ -338,7 +338,7 @@ def test_files_that_cannot_be_read(planner, tmp_path):
         "deep.json": "is not valid JSON",
         "plan.toml": "answers.nonsense is unknown",
         "rows.csv": "is not valid JSON",
-        "empty": "is not the directory of a sweep",
+        "empty": "is no directory of a sweep",
         "missing.json": "cannot be read",
     }.items():
         ran = planner("report", tmp_path / name, "-o", tmp_path / "x.html")

@@ -157,7 +157,7 @@ def _plans_page(table: ResultObject) -> Page:
     row = {result["name"]: result["values"][best] for result in results}
     ends = {result["name"]: tuple(e) for result in results if (e := result["intervals"][best])}
     impossible = [(names[index], plan["impossible"]) for index, plan in enumerate(table["plans"])]
-    missing = [*((n, why) for n, why in impossible if why), *table["without_plan"].items()]
+    missing = [*((n, reason) for n, reason in impossible if reason), *table["without_plan"].items()]
     sections = [
         Section(title="What does each reach?", blocks=[_results(results, names)]),
         Section(title=_DIFFERS, blocks=[_settings(table["settings"], names)]),
@@ -364,9 +364,9 @@ def sizes_page(document: ResultDocument, catalogue: Catalogue) -> Page:
         blocks = _choices(document.workload, rows)
         sections.append(Section(title="Which choices are there?", blocks=blocks))
     if infeasible:
-        why = [(_named(row), str(row.get("reason") or "no plan")) for row in infeasible]
-        no_plan = text_table(("GPU", "why not"), why, words=(0, 1), name="no_plan")
-        caption = f"{formatting.format_count(len(why))} GPUs without a plan, and why"
+        reasons = [(_named(row), str(row.get("reason") or "no plan")) for row in infeasible]
+        no_plan = text_table(("GPU", "why not"), reasons, words=(0, 1), name="no_plan")
+        caption = f"{formatting.format_count(len(reasons))} GPUs without a plan, and why"
         folded = replace(no_plan, caption=caption, is_folded=True)
         sections.append(Section(title="What is not possible, and why?", blocks=[folded]))
     if notes:
@@ -417,9 +417,10 @@ def _of_choice(page: Page, document: ResultDocument, rows: Sequence[ResultRow]) 
     )
     wins = "is cheapest" if is_least else "runs best"  # a cheaper one is tied and has less evidence
     choices = [choice for choice in rows if cheapest[_named(choice)] is choice]
+    price_text = price_words(row)
     return replace(
         page,
-        question=[*page.question, *([f"Price: {words}."] if (words := price_words(row)) else [])],
+        question=[*page.question, *([f"Price: {price_text}."] if price_text else [])],
         headline=f"{headline(document.workload, row, wins)}{confidence_note}",
         figures=figures(row, ends_of_row(row), limits, [NUM_GPUS, column]),
         evidence=evidence(row.get("basis"), row.get("evidence_runs")),
@@ -474,7 +475,7 @@ def _of_services(
     gpus = sum(pool["most_gpus"] for pool in pool_rows)
     hours = formatting.format_count(sum(pool["gpu_hours"] for pool in pool_rows))
     placed = [row for row in rows if number_of(row, "share") > 0]
-    least = max(placed, key=evidence_rank_of, default=rows[0])
+    weakest = max(placed, key=evidence_rank_of, default=rows[0])
     return replace(
         page,
         title=f"Where do {formatting.join_words(names)} run together?",
@@ -493,7 +494,7 @@ def _of_services(
             ),
         ],
         answer=page.answer[1:],
-        evidence=evidence(least.get("basis"), least.get("evidence_runs")),
+        evidence=evidence(weakest.get("basis"), weakest.get("evidence_runs")),
     )  # fmt: skip
 
 

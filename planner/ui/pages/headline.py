@@ -69,9 +69,9 @@ def headline(workload: Workload, row: AnyRow, verb: str = "runs") -> str:
     gpus = f"{_where(row)}{f' {contract}' if contract not in ('', 'on-demand') else ''}"
     where = f"{row.get('model') or 'It'} {verb} on {gpus}"
     statements = [
-        words.format(format_result(name, row[name]))
+        phrase.format(format_result(name, row[name]))
         for phrases in (_TIMES, _COSTS)
-        for name, words in _first(row, phrases)
+        for name, phrase in _first(row, phrases)
     ]
     plan = f"{f' with {software}' if software else ''} ({layout_of(workload, row)})"
     return f"{where}{plan}: it {' and '.join(statements)}." if statements else f"{where}{plan}."
@@ -150,7 +150,7 @@ def evidence(basis: object, runs: object = None) -> Evidence | None:
     ``basis`` begins with the level of evidence; ``runs`` is the number of measured runs with this
     software on this GPU, None if unknown.
     """
-    level, _, more = str(basis or "").partition(", ")
+    level, _, details = str(basis or "").partition(", ")
     if level not in EVIDENCE:
         return None
     count = (
@@ -159,8 +159,10 @@ def evidence(basis: object, runs: object = None) -> Evidence | None:
         else ""
     )
     proven = "not proven" if runs == 0 else count
-    short, long = EVIDENCE[level]
-    return Evidence(level=level, text=short, title="; ".join(filter(None, (long, more, proven))))
+    level_text, long = EVIDENCE[level]
+    return Evidence(
+        level=level, text=level_text, title="; ".join(filter(None, (long, details, proven)))
+    )
 
 
 def hints(workload: Workload, row: AnyRow) -> dict[str, str]:
@@ -196,16 +198,16 @@ def price_words(row: AnyRow) -> str:
     price, ends = number_of(row, _PRICE), ends_in(_PRICE, row)
     if not math.isfinite(price):
         return ""
-    words = [f"{formatting.format_significant(price)} USD per GPU-hour"]
+    parts = [f"{formatting.format_significant(price)} USD per GPU-hour"]
     if ends is not None and all(map(math.isfinite, ends)):
-        words[0] += (
+        parts[0] += (
             f" ({formatting.format_significant(ends[0])} to "
             f"{formatting.format_significant(ends[1])})"
         )
     offers = number_of(row, "price_offers")
     of_many = f"median of {formatting.format_count(offers)} offers" if offers > 1 else ""
-    words += [str(row.get(name) or "") for name in ("contract", "provider")]
-    return ", ".join(filter(None, [*words, of_many, str(row.get("price_date") or "")]))
+    parts += [str(row.get(name) or "") for name in ("contract", "provider")]
+    return ", ".join(filter(None, [*parts, of_many, str(row.get("price_date") or "")]))
 
 
 def ranking(
@@ -310,9 +312,9 @@ def _meanings(page: Page, workload: str) -> dict[str, str]:
         for cell in (row[index] for row in table.rows)
     }
     lines = [page.headline, *page.answer, *plans, *(figure.name for figure in page.figures)]
-    words = {word.rstrip("0123456789") for line in lines for word in _words(line)}
+    words_on_page = {word.rstrip("0123456789") for line in lines for word in _words(line)}
     titles = {h.text: h.title for table in tables for h in table.heads if h.title and h.text}
-    shown = {*heads, *words, *page.reached}
+    shown = {*heads, *words_on_page, *page.reached}
     return {n: meaning for n, meaning in {**titles, **meanings}.items() if n.strip() and n in shown}
 
 

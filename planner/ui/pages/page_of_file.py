@@ -266,12 +266,15 @@ def _page(
     ``prefix`` begins the names of the parts about this plan.
     """
     facts, manifest = facts_of(document), document.manifest
-    sure, limits = document.part(f"{prefix}sure", dict), document.part(f"{prefix}limits", list)
+    confidence, limits = (
+        document.part(f"{prefix}sure", dict),
+        document.part(f"{prefix}limits", list),
+    )
     wording, ends = document.workload.wording, ends_of_row(row)
     limited = percentile_columns(manifest.get("constraints") or (), row)
     names = report_columns(wording, goals, limited, row, row)
     specs = used_specs(manifest.get("specs") or {}, [row])
-    start_text = ", ".join(f"{name} {words}" for name, words in start_pairs(row).items())
+    start_text = ", ".join(f"{name} {text}" for name, text in start_pairs(row).items())
     started = f"At its start the engine prints: {start_text}." if start_text else ""
     model = str(manifest.get("model") or "the model")
     return Page(
@@ -279,19 +282,19 @@ def _page(
         subject=model,
         question=[
             *map(str, manifest.get("question") or ()),
-            *([f"Price: {words}."] if (words := price_words(row)) else []),
+            *([f"Price: {price_text}."] if (price_text := price_words(row)) else []),
             *document.notes,
         ],
         headline=headline(document.workload, row, "runs best" if prefix else "runs"),
         figures=figures(row, ends, limits),
-        evidence=evidence(sure.get("basis"), row.get("evidence_runs")),
+        evidence=evidence(confidence.get("basis"), row.get("evidence_runs")),
         answer=[
             _sentence(document, row, goals, ends, "Recommended: " if prefix else ""),
             *filter(None, (document.part(f"{prefix}load", str), started)),
         ],
         reached=reached_pairs(names, row, ends, row[_MEMORY] + row["memory_headroom_gib"]),
         sure=uncertainty_lines(
-            str(sure.get("basis") or ""),
+            str(confidence.get("basis") or ""),
             limits,
             facts,
             row.get("evidence_runs"),
@@ -472,9 +475,9 @@ def _operators(where: str, operators: Sequence[object]) -> Section:
         raise SpecError(f"{where}: its part operators is damaged.")
     names = [*dict.fromkeys(name for row in rows for name in row)]
     heads = [
-        ColumnHead(name=name, text=words + " ms" * is_time, numeric=is_time)
+        ColumnHead(name=name, text=head_text + " ms" * is_time, numeric=is_time)
         for name in names
-        for words, is_time in [(name.removesuffix("_s").replace("_", " "), name.endswith("_s"))]
+        for head_text, is_time in [(name.removesuffix("_s").replace("_", " "), name.endswith("_s"))]
     ]
     if "total_s" in names:
         rows.sort(key=lambda row: -sum(numbers([row.get("total_s")])))

@@ -214,10 +214,10 @@ def _of_word(value: object) -> Cell:
     return Cell(text=text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...", number=number)
 
 
-def _head(name: str, words: str, numeric: bool) -> ColumnHead:
+def _head(name: str, text: str, numeric: bool) -> ColumnHead:
     term = term_of_column(name)
     title = term.description if term is not None else name.replace("_", " ")
-    return ColumnHead(name=name, text=words, title=title, numeric=numeric)
+    return ColumnHead(name=name, text=text, title=title, numeric=numeric)
 
 
 def _short(name: str) -> str:
@@ -325,13 +325,18 @@ def _number(value: float) -> float:
 
 def front_chart(table: str, columns: Sequence[str], goals: Sequence[str]) -> list[Scatter]:
     """Scatter chart of two columns of a table: the goals, or else cost or memory."""
-    others = ("cost_usd", "cost_per_million_tokens_usd", "peak_memory_gib")
-    axes = [name for name in dict.fromkeys([*goals, *others]) if name in columns]
+    fallback_axes = ("cost_usd", "cost_per_million_tokens_usd", "peak_memory_gib")
+    axes = [name for name in dict.fromkeys([*goals, *fallback_axes]) if name in columns]
     if len(axes) < 2:
         return []
-    by = next((name for name in PLACES if name in columns and name != "num_gpus"), "")
-    shape = next(
-        (name for name in terms_about("run_conditions") if name in columns and name != by), ""
+    color_column = next((name for name in PLACES if name in columns and name != "num_gpus"), "")
+    shape_column = next(
+        (
+            name
+            for name in terms_about("run_conditions")
+            if name in columns and name != color_column
+        ),
+        "",
     )
     return [
         Scatter(
@@ -340,8 +345,8 @@ def front_chart(table: str, columns: Sequence[str], goals: Sequence[str]) -> lis
             table=table,
             x=axes[1],
             y=axes[0],
-            by=by,
-            shape=shape,
+            by=color_column,
+            shape=shape_column,
         )
     ]
 
@@ -448,7 +453,11 @@ _COUNTS = {
 def manifest_section(manifest: Mapping[str, object], **more: str) -> Section:
     """Section of the command, versions, counts and specs of a manifest, and ``more`` pairs."""
     pairs = {name: _words(manifest[name]) for name in _PROVENANCE_KEYS if manifest.get(name)}
-    pairs |= {words: _words(manifest[name]) for name, words in _COUNTS.items() if name in manifest}
+    pairs |= {
+        count_label: _words(manifest[name])
+        for name, count_label in _COUNTS.items()
+        if name in manifest
+    }
     blocks: list[Block] = [KeyValues(pairs={**pairs, **more})]
     if command := manifest.get("command"):
         blocks.append(Code(text=str(command)))

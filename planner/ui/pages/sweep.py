@@ -99,7 +99,7 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
             )
         )
     used = specs_of_rows(best[:1])
-    how = {"version": sweep.version, "command": f"planner sweep show {where}"}
+    manifest = {"version": sweep.version, "command": f"planner sweep show {where}"}
     question = [*filter(None, [plan.description]), *counts_lines(sweep, summary)]
     varied = [AXES.get(name) or name.replace("_", " ") for name in plan.varied]
     models = formatting.join_words(dict.fromkeys(group.model for group in groups)) or plan.name
@@ -116,7 +116,7 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
         sure=[*price_difference_lines(plan, groups), BRACKETS, *marks_lines(groups)]
         if best
         else [],
-        sections=[*sections, assumptions(used, catalogue), manifest_section(how)],
+        sections=[*sections, assumptions(used, catalogue), manifest_section(manifest)],
     )
     if not best:
         return replace(page, headline="No scenario has a plan.")
@@ -194,10 +194,12 @@ def _headline(groups: Sequence[WorkloadGroup], row: SweepRow, cheapest: Sequence
             f"The cheapest GPU is {next(iter(won))}, in each of "
             f"{formatting.format_count(len(groups))} works."
         )
-    words = [f"{gpu} for {formatting.format_count(number)}" for gpu, number in won.most_common()]
+    counts_text = [
+        f"{gpu} for {formatting.format_count(number)}" for gpu, number in won.most_common()
+    ]
     return (
         f"Of {formatting.format_count(len(groups))} works the cheapest GPU is "
-        f"{formatting.join_words(words)}."
+        f"{formatting.join_words(counts_text)}."
     )
 
 
@@ -240,9 +242,10 @@ def _answers(group: WorkloadGroup, *, is_named: bool) -> list[str]:
     for title, row in headlines(group):
         titles_by_scenario.setdefault(row["scenario"], []).append(title)
     rows = {row["scenario"]: row for _, row in headlines(group)}
-    words = {n: [*best_words(row).split("\n"), fits_words(row)] for n, row in rows.items()}
+    plan_lines = {n: [*best_words(row).split("\n"), fits_words(row)] for n, row in rows.items()}
+    details = {n: "; ".join(filter(None, lines)) for n, lines in plan_lines.items()}
     best = [
-        f"{prefix}{' and '.join(titles).capitalize()}: {'; '.join(filter(None, words[number]))}."
+        f"{prefix}{' and '.join(titles).capitalize()}: {details[number]}."
         for number, titles in titles_by_scenario.items()
     ]
     lines = [*proven_lines(group), *money_lines(group)]
