@@ -102,7 +102,7 @@ def test_nothing_is_predicted_anew_of_specs_that_have_changed(results, tmp_path)
     path.write_text(json.dumps(table))
     page = page_of(path)
     assert not any(isinstance(b, Table) and b.name == "what_if" for b in page.blocks)
-    assert "Specs have changed since" in markdown(page)
+    assert "Specs changed since" in markdown(page)
 
 
 def test_heads_are_short_and_say_at_length_what_they_are(page_made):
