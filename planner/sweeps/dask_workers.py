@@ -205,7 +205,7 @@ async def _greet(address: str) -> None:
 def _check_workers(client: _Client, task: _Task) -> None:
     """Raise ClusterError if results of workers would differ.
 
-    A worker that is lost meanwhile gives no results; `run_there` compares later workers.
+    A worker that is lost meanwhile gives no results; later workers are compared with each part.
     """
     with _reached(client):
         identities = client.run(identity_once, task.token, task.plan, on_error="return")
