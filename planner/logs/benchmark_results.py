@@ -1,4 +1,4 @@
-"""Results of benchmarks of serving: the tables they print, and their files."""
+"""Results of serving benchmarks: printed tables and result files."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ OUTPUT_RATE, TOTAL_RATE, REQUESTS = "output_tokens_per_s", "total_tokens_per_s",
 _MS = 1e-3
 BENCH, TRTLLM, AIPERF = "bench-serving", "trtllm-bench", "aiperf"
 _SHARES = (50, 90, 95, 99)
-# Requests of which sums tell that they are alike.
+# With so many requests, sums that divide evenly show equal lengths.
 _ENOUGH = 16
 
-# What vllm bench serve, sglang.bench_serving and TensorRT-LLM's benchmark_serving call it.
+# Names in vllm bench serve, sglang.bench_serving and TensorRT-LLM's benchmark_serving.
 _LATENCIES = {"ttft": FIRST, "tpot": TOKEN, "e2el": LATENCY, "e2e_latency": LATENCY}
 _RATES = {
     "request_throughput": REQUESTS,
@@ -44,7 +44,7 @@ _PRINTED = {
 _PRINTED_LATENCY = re.compile(r"(?i)(mean|median|p\d+) (ttft|tpot|e2el|e2e latency) \(ms\)")
 _ROW = re.compile(r"^(.+?):\s+(-?[\d.]+|inf)(?:\s+RPS\.?)?\s*$")
 _ANNOUNCED = ("traffic request rate", "maximum request concurrency", "max request concurrency")
-"""What vLLM prints before a run, too; older releases print the rate nowhere else."""
+"""Rows that vLLM also prints before a run; older releases print the rate nowhere else."""
 _BENCH_TITLE = "Serving Benchmark Result"
 
 
@@ -55,12 +55,12 @@ def reads_bench(line: LogLine) -> bool:
 
 def read_bench_table(log: Log) -> LogSummary:
     """The last table of a log of ``bench serve``."""
-    found: dict[str, object] = {}
+    table: dict[str, object] = {}
     announced: dict[str, object] = {}
     tables = 0
     for line in log.lines():
         if reads_bench(line):
-            found, announced, tables = announced, {}, tables + 1
+            table, announced, tables = announced, {}, tables + 1
             continue
         row = _ROW.match(line.text.strip())
         if row is None:
@@ -75,20 +75,20 @@ def read_bench_table(log: Log) -> LogSummary:
         else:
             key = _PRINTED.get(name, "")
         if key:
-            found[key] = plain_number(row[2]) or 0.0
-    reading = read_bench(found)
+            table[key] = plain_number(row[2]) or 0.0
+    summary = read_bench(table)
     last = (f"the last of {tables} tables is read",) if tables > 1 else ()
-    return replace(reading, notes=(*reading.notes, *last))
+    return replace(summary, notes=(*summary.notes, *last))
 
 
-def is_bench(found: object) -> bool:
-    """Whether an object is a result file of such a benchmark."""
-    return isinstance(found, Mapping) and "mean_ttft_ms" in found and "request_throughput" in found
+def is_bench(value: object) -> bool:
+    """Whether a JSON value is a result of ``bench serve`` or a compatible benchmark."""
+    return isinstance(value, Mapping) and "mean_ttft_ms" in value and "request_throughput" in value
 
 
-def read_bench(found: Mapping[str, object]) -> LogSummary:
+def read_bench(report: Mapping[str, object]) -> LogSummary:
     """A result of ``vllm bench serve``, ``sglang.bench_serving`` or ``benchmark_serving``."""
-    numbers = {name: float(value) for name, value in found.items() if _is_number(value)}
+    numbers = {name: float(value) for name, value in report.items() if _is_number(value)}
     values = {name: numbers[key] for key, name in _RATES.items() if numbers.get(key)}
     percentiles = {}
     for key, name in _LATENCIES.items():
@@ -104,7 +104,7 @@ def read_bench(found: Mapping[str, object]) -> LogSummary:
         is_training=False,
         values=values,
         percentiles=percentiles,
-        facts=_facts(numbers) | _spread(found, numbers),
+        facts=_facts(numbers) | _spread(report, numbers),
         notes=tuple(_notes(numbers)),
     )
 
@@ -129,16 +129,19 @@ def _facts(numbers: Mapping[str, float]) -> dict[str, float]:
     return facts
 
 
-def _spread(found: Mapping[str, object], numbers: Mapping[str, float]) -> dict[str, float]:
-    """How lengths differ: of those of each request where a file has them, else of their sums.
+def _spread(report: Mapping[str, object], numbers: Mapping[str, float]) -> dict[str, float]:
+    """Variation of lengths: from the lengths of all requests if the file has them, else from sums.
 
-    Lengths that are drawn hardly ever add up to the same whole number for each request.
+    The sum of random lengths is hardly ever a multiple of the number of requests.
     """
-    each = {kind: _lengths(found.get(f"{kind}_lens")) for kind in ("input", "output")}
-    if all(each.values()):
-        varied = {f"{kind}_variation": pstdev(all_) / fmean(all_) for kind, all_ in each.items()}
+    lengths_by_kind = {kind: _lengths(report.get(f"{kind}_lens")) for kind in ("input", "output")}
+    if all(lengths_by_kind.values()):
+        varied = {
+            f"{kind}_variation": pstdev(lengths) / fmean(lengths)
+            for kind, lengths in lengths_by_kind.items()
+        }
         return {**varied, "equal_lengths": float(not any(varied.values()))}
-    totals = {kind: numbers.get(f"total_{kind}_tokens", 0.0) for kind in each}
+    totals = {kind: numbers.get(f"total_{kind}_tokens", 0.0) for kind in lengths_by_kind}
     number = numbers.get("completed", 0.0)
     if number < _ENOUGH or not all(totals.values()):
         return {}
@@ -149,10 +152,10 @@ def _spread(found: Mapping[str, object], numbers: Mapping[str, float]) -> dict[s
 
 
 def _lengths(value: object) -> list[float]:
-    """Lengths of requests, those that failed left out; none where these are no numbers."""
-    if not isinstance(value, list) or not all(_is_number(one) for one in value):
+    """Lengths of the requests that succeeded; empty if the value is no list of numbers."""
+    if not isinstance(value, list) or not all(_is_number(length) for length in value):
         return []
-    return [float(one) for one in value if one > 0]
+    return [float(length) for length in value if length > 0]
 
 
 def _notes(numbers: Mapping[str, float]) -> Iterator[str]:
@@ -172,7 +175,7 @@ def _notes(numbers: Mapping[str, float]) -> Iterator[str]:
             )
 
 
-# What trtllm-bench prints, where the file of its --report_json has it, what it is, and its unit.
+# Printed label of trtllm-bench, table and key in its --report_json file, our name, and unit.
 _TRTLLM_VALUES = (
     ("request throughput (req/sec)", "performance", "request_throughput_req_s", REQUESTS, 1.0),
     ("total output throughput (tokens/sec)", "performance", "system_output_throughput_tok_s",
@@ -220,20 +223,20 @@ def read_trtllm_table(log: Log) -> LogSummary:
     return _trtllm(values, facts, percentiles)
 
 
-def is_trtllm(found: object) -> bool:
-    """Whether an object is a report of trtllm-bench."""
-    performance = found.get("performance") if isinstance(found, Mapping) else None
+def is_trtllm(value: object) -> bool:
+    """Whether a JSON value is a report of trtllm-bench."""
+    performance = value.get("performance") if isinstance(value, Mapping) else None
     return isinstance(performance, Mapping) and "request_throughput_req_s" in performance
 
 
-def read_trtllm(found: Mapping[str, object]) -> LogSummary:
+def read_trtllm(report: Mapping[str, object]) -> LogSummary:
     """A report that ``trtllm-bench --report_json`` wrote."""
-    performance, streaming = _table(found, "performance"), _table(found, "streaming_metrics")
+    performance, streaming = _table(report, "performance"), _table(report, "streaming_metrics")
     values, facts = (
         {
             name: float(value) * unit
             for _, table, key, name, unit in rows
-            if _is_number(value := _table(found, table).get(key))
+            if _is_number(value := _table(report, table).get(key))
         }
         for rows in (_TRTLLM_VALUES, _TRTLLM_FACTS)
     )
@@ -280,17 +283,17 @@ _AIPERF_FACTS = {
 }
 
 
-def is_aiperf(found: object) -> bool:
-    """Whether an object is a profile that genai-perf or aiperf exported."""
-    throughput = found.get("request_throughput") if isinstance(found, Mapping) else None
+def is_aiperf(value: object) -> bool:
+    """Whether a JSON value is a profile that genai-perf or aiperf exported."""
+    throughput = value.get("request_throughput") if isinstance(value, Mapping) else None
     return isinstance(throughput, Mapping) and "avg" in throughput
 
 
-def read_aiperf(found: Mapping[str, object]) -> LogSummary:
+def read_aiperf(profile: Mapping[str, object]) -> LogSummary:
     """A profile that ``genai-perf`` or ``aiperf`` exported as JSON."""
     values, facts, percentiles = {}, {}, {}
     for key, (name, is_time) in _AIPERF.items():
-        table = _table(found, key)
+        table = _table(profile, key)
         mean = table.get("avg")
         if not _is_number(mean):
             continue
@@ -300,10 +303,10 @@ def read_aiperf(found: Mapping[str, object]) -> LogSummary:
             if is_time and _is_number(value := table.get(f"p{share}")):
                 percentiles[name, share] = float(value) * unit
     for key, name in _AIPERF_FACTS.items():
-        if _is_number(value := _table(found, key).get("avg")):
+        if _is_number(value := _table(profile, key).get("avg")):
             facts[name] = float(value)
     for name in ("concurrency", "request_rate"):
-        if number := next(_numbers_named(found.get("input_config"), name), None):
+        if number := next(_numbers_named(profile.get("input_config"), name), None):
             facts[name] = number
     return LogSummary(
         format=AIPERF,
@@ -322,7 +325,7 @@ def reads_aiperf(line: LogLine) -> bool:
 
 def read_aiperf_table(log: Log) -> LogSummary:
     """A profile that ``genai-perf`` or ``aiperf`` exported as CSV."""
-    found: dict[str, dict[str, object]] = {}
+    profile: dict[str, dict[str, object]] = {}
     header: Sequence[str] = ()
     for cells in csv.reader(line.text for line in log.lines()):
         if cells and cells[0] == "Metric":
@@ -331,27 +334,27 @@ def read_aiperf_table(log: Log) -> LogSummary:
             name, _, unit = cells[0].partition(" (")
             key = name.strip().lower().replace(" ", "_")
             numbers = (plain_number(cell.replace(",", "")) for cell in cells[1:])
-            told = {name: n for name, n in zip(header, numbers, strict=False) if n is not None}
-            found[key] = {**told, "unit": unit.rstrip(")")}
-    return read_aiperf(found)
+            row = {name: n for name, n in zip(header, numbers, strict=False) if n is not None}
+            profile[key] = {**row, "unit": unit.rstrip(")")}
+    return read_aiperf(profile)
 
 
 _DEEPEST = 20
 
 
-def _numbers_named(found: object, name: str, deep: int = 0) -> Iterator[float]:
-    """Numbers under a key, in tables of tables too."""
-    if not isinstance(found, Mapping):
+def _numbers_named(table: object, name: str, depth: int = 0) -> Iterator[float]:
+    """Positive numbers under a key, also in nested tables."""
+    if not isinstance(table, Mapping):
         return
-    for key, value in found.items():
+    for key, value in table.items():
         if key == name and _is_number(value) and value > 0:
             yield float(value)
-        if deep < _DEEPEST:
-            yield from _numbers_named(value, name, deep + 1)
+        if depth < _DEEPEST:
+            yield from _numbers_named(value, name, depth + 1)
 
 
-def _table(found: Mapping[str, object], name: str) -> Mapping[str, object]:
-    table = found.get(name)
+def _table(report: Mapping[str, object], name: str) -> Mapping[str, object]:
+    table = report.get(name)
     return table if isinstance(table, Mapping) else {}
 
 
@@ -374,15 +377,15 @@ def reads_llama_bench(line: LogLine) -> bool:
 
 def read_llama_table(log: Log) -> LogSummary:
     """The rows of llama-bench in a log."""
-    found = (_LLAMA_ROW.search(line.text) for line in log.lines())
+    matches = (_LLAMA_ROW.search(line.text) for line in log.lines())
     return _bench(
-        (row[1], plain_count(row[2]), plain_number(row[3]) or 0.0) for row in found if row
+        (row[1], plain_count(row[2]), plain_number(row[3]) or 0.0) for row in matches if row
     )
 
 
-def is_llama_bench(found: object) -> bool:
-    """Whether an object is a result of llama-bench, or all results of one run."""
-    rows = found if isinstance(found, list) else [found]
+def is_llama_bench(value: object) -> bool:
+    """Whether a JSON value is one result of llama-bench, or a list of all results of a run."""
+    rows = value if isinstance(value, list) else [value]
     return bool(rows) and all(isinstance(row, Mapping) and "avg_ts" in row for row in rows)
 
 
@@ -395,36 +398,36 @@ _LLAMA_BENCH_KEYS = ("n_prompt", "n_gen", "avg_ts")
 
 
 def _speeds(objects: Iterable[object]) -> Iterator[Speed]:
-    for found in objects:
-        for row in found if isinstance(found, list) else [found]:
+    for result in objects:
+        for row in result if isinstance(result, list) else [result]:
             if not isinstance(row, Mapping):
                 continue
             prompt, answer, speed = (
                 plain_number(row.get(name)) or 0.0 for name in _LLAMA_BENCH_KEYS
             )
-            # One of both is a mixture that neither time can be taken from.
+            # A result with both prompt and answer gives the time of neither.
             if (prompt == 0) != (answer == 0):
                 yield ("pp" if prompt else "tg"), int(prompt or answer), speed
 
 
 def _bench(speeds: Iterable[Speed]) -> LogSummary:
-    """The longest prompt and answer: the batch of one that they are parts of."""
+    """Summary of the longest prompt and the longest answer, at batch size 1."""
     values: dict[str, float] = {}
     facts, notes = {"concurrency": 1.0}, []
-    of: dict[str, list[Speed]] = {"pp": [], "tg": []}
+    by_kind: dict[str, list[Speed]] = {"pp": [], "tg": []}
     for speed in speeds:
         if speed[1] and speed[2] > 0:
-            of[speed[0]].append(speed)
+            by_kind[speed[0]].append(speed)
     for kind, name in (("pp", "input_tokens"), ("tg", "output_tokens")):
-        if not of[kind]:
+        if not by_kind[kind]:
             continue
-        _, tokens, rate = max(of[kind], key=lambda speed: speed[1])
+        _, tokens, rate = max(by_kind[kind], key=lambda speed: speed[1])
         facts[name] = tokens
         values |= {FIRST: tokens / rate} if kind == "pp" else {TOKEN: 1 / rate}
-        others = {speed[1] for speed in of[kind]} - {tokens}
+        others = {speed[1] for speed in by_kind[kind]} - {tokens}
         if others:
-            words = ", ".join(f"{kind}{other}" for other in sorted(others))
-            notes.append(f"{kind}{tokens} is compared; {words} are in the log, too")
+            labels = ", ".join(f"{kind}{other}" for other in sorted(others))
+            notes.append(f"{kind}{tokens} is compared; {labels} are in the log as well")
     return LogSummary(
         format=LLAMA_BENCH,
         title="llama-bench",

@@ -1,4 +1,4 @@
-"""Every format of logs, found by its lines or named."""
+"""Reads a log in any supported format, which the user names or the lines show."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from planner.logs.training_logs import (
 
 @record()
 class Format:
-    """One that ``reads`` knows its lines, or its JSON objects, by; ``says`` is how it is told.
+    """A log format: a test for its lines or JSON objects, an example line, and its reader.
 
-    Of several objects in a file the last is read unless ``read`` takes them all.
+    Of several objects in a file the last is read, unless ``takes_all``.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Format:
 
 
 _OUT = re.compile(r"OutOfMemoryError|(?:CUDA|HIP) out of memory|RESOURCE_EXHAUSTED: Out of memory")
-# What tools call the result in a folder of theirs.
+# Names of the result files that tools write into their output folder.
 _RESULTS = (
     "profile_export_aiperf.json",
     "profile_export_genai_perf.json",
@@ -62,7 +62,7 @@ _SAYS = {
     "deepspeed-pipeline": "iter time (s): ...",
     "maxtext": "completed step: ..., seconds: ...",
 }
-# What prints a table of a benchmark comes before what a server prints below it.
+# Tables of benchmarks come before server lines: a log may have both.
 TEXTS = (
     *(
         Format(each.name, _SAYS[each.name], each.reads, partial(read_trainer, trainer=each))
@@ -92,92 +92,93 @@ FILES = (
     Format(benchmark_results.LLAMA_BENCH, "avg_ts",
            benchmark_results.is_llama_bench, benchmark_results.read_llama_bench, takes_all=True),
 )  # fmt: skip
-NAMES = tuple(dict.fromkeys(one.name for one in (*TEXTS, *FILES)))
+NAMES = tuple(dict.fromkeys(log_format.name for log_format in (*TEXTS, *FILES)))
 
 
 def read_log(path: Path, name: str | None = None) -> LogSummary:
-    """What a log or a result file measured; ``name`` is its format, else its lines tell it.
+    """Measurements in a log or result file; without ``name``, its lines show its format.
 
-    Of a folder it is the result that a tool leaves there.
-    Raises LaunchError if it cannot be read, no format is of this name, or nothing in it is a
-    measurement: the message says what was looked for.
+    In a folder, the result file of a tool is read.
+    Raises LaunchError if the file cannot be read, the format is unknown, or no measurement is
+    found; the message lists the lines that were looked for.
     """
     if name is not None and name not in NAMES:
         raise LaunchError(
             f"Unknown log format {name!r}.{did_you_mean(name, NAMES)} There are {', '.join(NAMES)}."
         )
     log = Log(_file_in(path) if os.path.isdir(path) else path)
-    reading = _of_objects(log, name)
-    if reading is None:
-        known = [one for one in TEXTS if name in (None, one.name)]
-        found = set(_found(log, known))
-        # The first, in the order above, that any line is of.
-        first = next((one for one in known if one.name in found), None)
-        reading = first.read(log) if first else None
-    ran_out = (reading is None or reading.is_training) and any(
+    summary = _of_objects(log, name)
+    if summary is None:
+        formats = [log_format for log_format in TEXTS if name in (None, log_format.name)]
+        matching = set(_found(log, formats))
+        # The first format, in the order above, that matches any line.
+        first = next((log_format for log_format in formats if log_format.name in matching), None)
+        summary = first.read(log) if first else None
+    is_out_of_memory = (summary is None or summary.is_training) and any(
         "ut of memory" in line.text and _OUT.search(line.text) for line in log.lines()
     )
-    if reading is None or reading.is_empty:
-        if not ran_out:
+    if summary is None or summary.is_empty:
+        if not is_out_of_memory:
             raise LaunchError(_nothing(log, name))
-        reading = LogSummary(
+        summary = LogSummary(
             format=name or OUT_OF_MEMORY.replace("_", "-"),
             title="a run that ran out of memory",
             is_training=None,
             values={OUT_OF_MEMORY: 1.0},
         )
-    elif ran_out:
-        reading = replace(reading, notes=(*reading.notes, "the run ran out of memory at the end"))
+    elif is_out_of_memory:
+        summary = replace(summary, notes=(*summary.notes, "the run ran out of memory at the end"))
     if log.cut:
-        reading = replace(reading, notes=(*reading.notes, "the end of the file is cut off"))
-    return reading
+        summary = replace(summary, notes=(*summary.notes, "the end of the file is cut off"))
+    return summary
 
 
 def _file_in(folder: Path) -> Path:
-    """The result that a tool left in a folder of its own."""
-    found = (path for name in _RESULTS for path in sorted(folder.rglob(name)))
-    first = next(found, None)
+    """Path of the result file that a tool wrote into its output folder."""
+    paths = (path for name in _RESULTS for path in sorted(folder.rglob(name)))
+    first = next(paths, None)
     if first is None:
         raise LaunchError(
-            f"{folder}: is a folder without {' or '.join(_RESULTS)}; give the log itself."
+            f"{folder}: the folder has no {' or '.join(_RESULTS)}; give the log itself."
         )
     return first
 
 
 def _of_objects(log: Log, name: str | None) -> LogSummary | None:
-    for known in FILES:
-        if name not in (None, known.name):
+    for log_format in FILES:
+        if name not in (None, log_format.name):
             continue
-        found = [one for one in log.objects if known.reads(one)]
-        if not found:
+        values = [value for value in log.objects if log_format.reads(value)]
+        if not values:
             continue
-        if known.takes_all:
-            return known.read(found)
-        reading = known.read(found[-1])
-        if len(found) > 1:
-            note = f"the last of {len(found)} whole results in the file is read"
-            reading = replace(reading, notes=(*reading.notes, note))
-        return reading
+        if log_format.takes_all:
+            return log_format.read(values)
+        summary = log_format.read(values[-1])
+        if len(values) > 1:
+            note = f"the last of {len(values)} whole results in the file is read"
+            summary = replace(summary, notes=(*summary.notes, note))
+        return summary
     return None
 
 
-def _found(log: Log, known: list[Format]) -> Iterator[str]:
-    missing = list(known)
+def _found(log: Log, formats: list[Format]) -> Iterator[str]:
+    missing = list(formats)
     for line in log.lines():
-        for one in tuple(missing):
-            if one.reads(line):
-                missing.remove(one)
-                yield one.name
-                if one is known[0]:
+        for log_format in tuple(missing):
+            if log_format.reads(line):
+                missing.remove(log_format)
+                yield log_format.name
+                if log_format is formats[0]:
                     return
 
 
 def _nothing(log: Log, name: str | None) -> str:
-    looked = [one for one in (*TEXTS, *FILES) if name in (None, one.name)]
-    words = "".join(f"\n  {one.name}: {one.says}" for one in looked)
-    cut = " The end of the file is cut off." if log.cut else ""
+    formats = [log_format for log_format in (*TEXTS, *FILES) if name in (None, log_format.name)]
+    examples = "".join(f"\n  {log_format.name}: {log_format.says}" for log_format in formats)
+    cut_note = " The end of the file is cut off." if log.cut else ""
     return (
-        f"{log.path}: no step and no result of a benchmark is in it.{cut} It looked for{words}"
-        "\n`planner launch` writes the options that make a framework print them, and the command "
-        "of a benchmark."
+        f"{log.path}: no training step and no benchmark result found.{cut_note} Looked "
+        f"for{examples}"
+        "\n`planner launch` writes the options that make a framework print steps, and a benchmark "
+        "command."
     )

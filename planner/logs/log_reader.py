@@ -1,4 +1,4 @@
-"""A log: its lines, what it says before a plan is known, and what its steps come to."""
+"""Reads a log: its lines, its measurements, and the steady state of its steps."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ OUT_OF_MEMORY = "out_of_memory"
 STEP_TIME = "step_time_s"
 TOKENS = "tokens_per_s_per_gpu"
 SAMPLES = "samples_per_s"
-"""Sequences of the whole run per second; no column of runs, the plan's batch turns it over."""
+"""Sequences of the whole run per second; the plan's batch size converts it to a step time."""
 
 
 _LARGEST = 1e15
 
 
 def plain_number(value: object) -> float | None:
-    """A number of a log, from text or JSON; None where it is none that a run can have."""
+    """A number of a log, from text or JSON; None if it is no finite number below 1e15."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:
-        found = float(value)
+        number = float(value)
     except (ValueError, OverflowError):
         return None
-    return found if abs(found) <= _LARGEST else None
+    return number if abs(number) <= _LARGEST else None
 
 
 def plain_count(value: object) -> int:
-    """A whole number of a log; 0 where it is none that a run can have."""
+    """An integer of a log; 0 if the value is no finite number below 1e15."""
     return int(plain_number(value) or 0)
 
 
@@ -49,9 +49,8 @@ def plain_count(value: object) -> int:
 class LoggedStep:
     """A line about one step, or about the steps since the line before.
 
-    ``value`` is that of the reading's quantity; ``batch`` is the global batch size where the
-    line tells it [sequences], else 0; ``after`` names what was done just before: an evaluation, a
-    checkpoint.
+    ``value`` is in the unit of the summary's quantity; ``batch`` is the global batch size
+    [sequences], 0 if the line has none; ``after`` names an evaluation or a checkpoint just before.
     """
 
     number: int
@@ -63,17 +62,16 @@ class LoggedStep:
 
 @record(kw_only=True)
 class LogSummary:
-    """What was understood of a log.
+    """Measurements of a log.
 
-    ``format`` is its name for ``--log-format``, ``title`` what printed it, ``is_training`` None
-    where that cannot be told. Either ``steps`` of
-    training tell ``quantity`` line by line, or ``values`` tell quantities of the whole run, both
-    by the names of columns of runs without ``measured_``, in their units. ``percentiles`` has
-    those of requests by quantity and percent, ``memory`` what the fullest GPU held [GiB] by
-    kind. ``phases`` are medians of the parts of all steps of reinforcement learning [s] but the
-    first, by result column; ``on_rollouts`` whether it is of that, ``per_update`` whether its steps
-    are those of the optimizer. ``facts`` are numbers of the run, by the names of columns too,
-    ``notes`` what else a reader must know.
+    ``format`` is its name for ``--log-format``, ``title`` the tool that printed it,
+    ``is_training`` None if unknown. Either ``steps`` of training have ``quantity`` line by line, or
+    ``values`` have quantities of the whole run. Their names and units are those of the columns of
+    runs, without ``measured_``. ``percentiles`` of requests are by quantity and percent, ``memory``
+    of the fullest GPU [GiB] is by kind. ``phases`` are median times [s] of the phases of
+    reinforcement learning steps without the first, by result column; ``on_rollouts``: the log is
+    of such a run; ``per_update``: it counts optimizer steps. ``facts`` are numbers of the run, by
+    names of columns, ``notes`` are for the reader.
     """
 
     format: str
@@ -108,9 +106,9 @@ _RANK = re.compile(r"\s*(?:\[(?:rank|default)?(\d+)\]:|(\d+):(?=\s))\s?")
 
 @record(kw_only=True)
 class LogLine:
-    """A line without colours and without what a launcher wrote before it.
+    """A line without colours and without the prefix of the launcher.
 
-    ``stream`` tells the rank that printed it as far as the launcher does, else it is empty.
+    ``stream`` is the rank that printed it, empty if the launcher prints none.
     """
 
     number: int
@@ -120,7 +118,7 @@ class LogLine:
 
 @record()
 class Log:
-    """A log file, read line by line as often as it is asked for."""
+    """A log file; each call of ``lines`` reads it anew."""
 
     path: Path
 
@@ -128,21 +126,21 @@ class Log:
     def cut(self) -> bool:
         """Whether the file ends in the middle of a number or of its packed data."""
         try:
-            ends = deque(self._pieces(), maxlen=1)
+            last = deque(self._pieces(), maxlen=1)
         except (EOFError, zlib.error):
             return True
-        return bool(ends) and _is_cut(ends[0])
+        return bool(last) and _is_cut(last[0])
 
     def lines(self) -> Iterator[LogLine]:
-        """Every line but one that the end of the file cuts, so that its last number is a part.
+        """All lines, without a last line that the end of the file cuts within a number.
 
-        Raises LaunchError if the file cannot be read, or is larger than a log is.
+        Raises LaunchError if the file cannot be read, or is longer than 4 GiB.
         """
-        read = 0
+        num_characters = 0
         try:
             for number, piece in enumerate(self._pieces(), 1):
-                read += len(piece)
-                if read > _MOST_CHARACTERS:
+                num_characters += len(piece)
+                if num_characters > _MOST_CHARACTERS:
                     raise LaunchError(f"{self.path}: is longer than 4 GiB; give a part of it.")
                 if not _is_cut(piece):
                     yield _line(number, piece)
@@ -153,7 +151,7 @@ class Log:
 
     @cached_property
     def objects(self) -> tuple[object, ...]:
-        """What a file of JSON, or of a JSON object per line, holds; nothing of any other file."""
+        """JSON values of a file of JSON, or of a JSON object per line; empty for other files."""
         text = self._small_text()
         if not text.lstrip("\ufeff \t\r\n").startswith(("{", "[")):
             return ()
@@ -163,7 +161,7 @@ class Log:
             return tuple(_objects_of_lines(text))
 
     def _small_text(self) -> str:
-        """The text, or nothing of a file too large to be a result."""
+        """The text; empty if the file is larger than 256 MiB."""
         try:
             text = "".join(_within(self._pieces(), _LARGEST_JSON))
         except (EOFError, zlib.error):
@@ -183,7 +181,7 @@ class Log:
 
 
 def _is_cut(piece: str) -> bool:
-    """Whether a number goes on behind a piece, as far as that can be known."""
+    """Whether a piece without a line end stops within a number."""
     is_open = not piece.endswith("\n") and len(piece) < _LONGEST_LINE
     return is_open and any(map(str.isdigit, piece[len(piece.rstrip(_OF_NUMBERS)) :]))
 
@@ -196,18 +194,20 @@ def _line(number: int, piece: str) -> LogLine:
     return LogLine(number=number, stream=rank[1] or rank[2], text=text[rank.end() :])
 
 
-def _within(pieces: Iterator[str], most: int) -> Iterator[str]:
-    """The pieces, or none as soon as they are longer than ``most`` characters."""
-    kept: list[str] = []
-    read = 0
+def _within(pieces: Iterator[str], max_characters: int) -> Iterator[str]:
+    """The pieces, or none if they have more than ``max_characters`` characters."""
+    buffered: list[str] = []
+    num_characters = 0
     for piece in pieces:
-        read += len(piece)
-        # Only what begins like JSON is worth keeping.
-        if read > most or (kept == [] and piece.strip() and piece.lstrip()[0] not in "{[\ufeff"):
+        num_characters += len(piece)
+        # Only text that begins like JSON is buffered.
+        if num_characters > max_characters or (
+            buffered == [] and piece.strip() and piece.lstrip()[0] not in "{[\ufeff"
+        ):
             return
-        if kept or piece.strip():
-            kept.append(piece)
-    yield from kept
+        if buffered or piece.strip():
+            buffered.append(piece)
+    yield from buffered
 
 
 def _objects_of_lines(text: str) -> Iterator[object]:
@@ -215,11 +215,11 @@ def _objects_of_lines(text: str) -> Iterator[object]:
         if not line.startswith("{"):
             continue
         try:
-            found = json.loads(line)
+            value = json.loads(line)
         except (ValueError, RecursionError):
             continue  # the line that a full disk or a kill cut
-        if isinstance(found, dict):
-            yield found
+        if isinstance(value, dict):
+            yield value
 
 
 _WARMUP_STEPS = 3
@@ -227,16 +227,16 @@ _WARMUP_SHARE = 0.1
 _MOST_WARMUP = 20
 # Ranks print the same step one after the other: only a longer way back is a restart.
 _MAX_STEP_DISORDER = 3
-# A step so many times slower than the median held something else than a step.
+# A step so many times slower than the median is reported as an outlier.
 _SLOW = 1.5
 _MAX_NOTES = 3
 
 
 @record(kw_only=True)
 class SteadyValue:
-    """A quantity in steady state: its median, and what 80 % of its steps lie between.
+    """A quantity in steady state: its median, and the interval of 80 % of its steps.
 
-    ``lines`` is how many lines of the log it was taken from, ``warmup`` how many were left out.
+    ``lines`` is the number of log lines used, ``warmup`` the number left out.
     """
 
     value: float
@@ -248,34 +248,34 @@ class SteadyValue:
 
 
 def steady_state(steps: Sequence[LoggedStep], quantity: str) -> SteadyValue:
-    """The steady state of the steps of a log, which has at least one."""
+    """The steady state of the steps of a log; ``steps`` must not be empty."""
     batch = steps[-1].batch
     attempts = list(_attempts([step for step in steps if step.batch == batch]))
-    kept = [step for attempt in attempts for step in attempt[_warmup(attempt) :]]
-    warmup = sum(map(len, attempts)) - len(kept)
-    values = [step.value for step in kept]
+    steady = [step for attempt in attempts for step in attempt[_warmup(attempt) :]]
+    warmup = sum(map(len, attempts)) - len(steady)
+    values = [step.value for step in steady]
     low, high = _spread(values)
-    middle = median(values)
+    median_value = median(values)
     notes = []
     if others := sorted({step.batch for step in steps} - {batch}):
-        words = ", ".join(map(str, others))
-        notes.append(f"lines of other global batch sizes ({words}) are left out: {batch} came last")
+        sizes = ", ".join(map(str, others))
+        notes.append(f"lines of other global batch sizes ({sizes}) are left out: {batch} came last")
     if len(attempts) > 1:
         starts = ", ".join(str(attempt[0].number) for attempt in attempts[1:])
         notes.append(f"the run restarted at step {starts}: each start has its own warm-up")
     if not warmup:
         notes.append("there is only one line: it includes warm-up")
-    notes += _about_outliers(kept, middle, quantity)
+    notes += _about_outliers(steady, median_value, quantity)
     lines = len(values)
     return SteadyValue(
-        value=middle, low=low, high=high, lines=lines, warmup=warmup, notes=tuple(notes)
+        value=median_value, low=low, high=high, lines=lines, warmup=warmup, notes=tuple(notes)
     )
 
 
 def _attempts(steps: Sequence[LoggedStep]) -> Iterator[list[LoggedStep]]:
-    """The steps of each start of the run, each once, whoever printed it."""
-    found: defaultdict[int, defaultdict[int, list[LoggedStep]]]
-    found = defaultdict(lambda: defaultdict(list))
+    """The steps of each start of the run; values printed by several ranks are joined."""
+    steps_by_attempt: defaultdict[int, defaultdict[int, list[LoggedStep]]]
+    steps_by_attempt = defaultdict(lambda: defaultdict(list))
     furthest: dict[str, int] = {}
     attempt: defaultdict[str, int] = defaultdict(int)
     for step in steps:
@@ -284,26 +284,26 @@ def _attempts(steps: Sequence[LoggedStep]) -> Iterator[list[LoggedStep]]:
             attempt[step.stream] += 1
             before = step.number
         furthest[step.stream] = max(before, step.number)
-        found[attempt[step.stream]][step.number].append(step)
-    for numbers in found.values():
+        steps_by_attempt[attempt[step.stream]][step.number].append(step)
+    for numbers in steps_by_attempt.values():
         yield [
             replace(
-                same[0],
-                value=median(step.value for step in same),
-                after=next((step.after for step in same if step.after), ""),
+                copies[0],
+                value=median(step.value for step in copies),
+                after=next((step.after for step in copies if step.after), ""),
             )
-            for same in numbers.values()
+            for copies in numbers.values()
         ]
 
 
 def _warmup(attempt: Sequence[LoggedStep]) -> int:
-    """How many lines of a start are left out: some steps, a tenth, never more than half."""
+    """Number of warm-up lines of a start: 3 steps or a tenth of the lines, at most half of them."""
     lines = len(attempt)
     if lines < 2:
         return 0
-    every = max((attempt[-1].number - attempt[0].number) / (lines - 1), 1.0)
+    steps_per_line = max((attempt[-1].number - attempt[0].number) / (lines - 1), 1.0)
     share = min(int(lines * _WARMUP_SHARE), _MOST_WARMUP)
-    return min(max(math.ceil(_WARMUP_STEPS / every), share), lines // 2)
+    return min(max(math.ceil(_WARMUP_STEPS / steps_per_line), share), lines // 2)
 
 
 def _spread(values: Sequence[float]) -> tuple[float, float]:
@@ -313,20 +313,22 @@ def _spread(values: Sequence[float]) -> tuple[float, float]:
     return tenths[0], tenths[-1]
 
 
-def _about_outliers(kept: Sequence[LoggedStep], middle: float, quantity: str) -> Iterator[str]:
-    slower = [(_times(step.value, middle, quantity), step) for step in kept]
+def _about_outliers(
+    steps: Sequence[LoggedStep], median_value: float, quantity: str
+) -> Iterator[str]:
+    slower = [(_times(step.value, median_value, quantity), step) for step in steps]
     slow = sorted((pair for pair in slower if pair[0] > _SLOW), key=lambda pair: -pair[0])
     if not slow:
         return
-    told = ", ".join(
+    examples = ", ".join(
         f"step {step.number} {times:.1f} times{f' after {step.after}' if step.after else ''}"
         for times, step in slow[:_MAX_NOTES]
     )
     more = f", {len(slow) - _MAX_NOTES} more" if len(slow) > _MAX_NOTES else ""
-    yield f"{len(slow)} of {len(kept)} lines are slower than {_SLOW:g} medians: {told}{more}"
+    yield f"{len(slow)} of {len(steps)} lines are slower than {_SLOW:g} medians: {examples}{more}"
 
 
-def _times(value: float, middle: float, quantity: str) -> float:
+def _times(value: float, median_value: float, quantity: str) -> float:
     if quantity == STEP_TIME:
-        return value / middle
-    return middle / value if value else math.inf
+        return value / median_value
+    return median_value / value if value else math.inf

@@ -1,4 +1,4 @@
-"""Lines of trainers on generated answers: a step with its phases.
+"""Log formats of reinforcement learning trainers: a step with its phases.
 
 Source: volcengine/verl 0.7 (console of ``timing_s/*``); NVIDIA-NeMo/RL, ``nemo_rl/algorithms/
 grpo.py`` (its block "Timing"); OpenRLHF/OpenRLHF 021d1b0, ``openrlhf/trainer/ppo_trainer.py``;
@@ -13,8 +13,8 @@ import re
 from planner.logs.training_logs import TrainerLogFormat, patterns
 
 LOGPROBS, REFIT = "time_logprobs_s", "time_refit_s"
-"""Phases of which logs tell the sum: of old and reference log-probabilities and values, and of what
-hands GPUs and weights over."""
+"""Phases that logs print as a sum: old and reference log-probabilities and values together, and
+the hand-over of GPUs and weights."""
 
 _NUMBER = r"(?:np\.float\d+\()?'?([\d.]+(?:e[+-]?\d+)?)"
 _VERL = {

@@ -1,8 +1,8 @@
-"""Traces of requests: when each came, how long its prompt and its answer were.
+"""Traces of requests: arrival time, prompt length and answer length of each.
 
-Published formats and own files are told by the names of their columns or keys: Azure's CSV,
-BurstGPT's, Mooncake's JSONL (which AIPerf and Dynamo read too), Qwen-Bailian's, and others with
-times, lengths of prompts and lengths of answers under usual names.
+The names of columns or keys show the format: Azure's CSV, BurstGPT's, Mooncake's JSONL (which
+AIPerf and Dynamo read too), Qwen-Bailian's, and other files with times, prompt lengths and answer
+lengths under common names.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from planner.errors import SpecError, did_you_mean
 
 _LENGTHS = ("input_tokens", "output_tokens")
 _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
-# The keys of Mooncake's format, whose times are in ms, where no chat is told as Bailian's do.
+# Keys of Mooncake's format, which has times in ms. Bailian's has the key chat_id, too.
 _IN_MS = ("input_length", "output_length")
 _MOST_ROWS = 20_000_000
 _LONGEST = 1e8
@@ -41,7 +41,7 @@ _SINCE_1970 = {"ns": 1e17, "us": 1e14, "ms": 1e11}
 
 @cache
 def _names() -> Mapping[str, tuple[str, ...]]:
-    """What columns are called, by what they hold: ours first."""
+    """Names of columns by quantity: planner's own name first."""
     rows = read_files.packaged_rows(Path(__file__).with_name("trace_columns.csv"))
     return {row["quantity"]: (*row["names"].split(),) for row in rows}
 
@@ -54,11 +54,11 @@ def _no_names() -> IndexArray:
 class Trace:
     """Requests in the order in which they came.
 
-    ``times`` in seconds from the first, empty where the file has lengths alone; ``input_tokens``
-    and ``output_tokens`` of each. ``unanswered``: rows without an answer, which are left out.
-    ``blocks``: names of the blocks of all prompts, those of one from its end to its begin, of which
-    ``block_counts`` says how many a prompt has; empty where the file names none. A block has
-    ``block_tokens``, and stands for all before it, too.
+    ``times`` in seconds from the first, empty if the file has only lengths; ``input_tokens``
+    and ``output_tokens`` of each. ``unanswered``: number of rows without an answer, left out here.
+    ``blocks``: names of the blocks of all prompts, each prompt from its last block to its first;
+    ``block_counts``: number of blocks of each prompt; empty if the file has none. A block has
+    ``block_tokens``; its name identifies the prefix up to its end.
     """
 
     name: str
@@ -71,101 +71,103 @@ class Trace:
 
     @property
     def block_tokens(self) -> int:
-        """Tokens of a block: the power of two nearest to what longer prompts have in each."""
+        """Tokens of a block: the power of two nearest to the median of longer prompts."""
         long = self.block_counts >= max(float(np.median(self.block_counts)), 1.0)
-        each = np.median(self.input_tokens[long] / self.block_counts[long])
-        return 1 << max(int(np.rint(np.log2(max(each, 1.0)))), 0)
+        tokens_per_block = np.median(self.input_tokens[long] / self.block_counts[long])
+        return 1 << max(int(np.rint(np.log2(max(tokens_per_block, 1.0)))), 0)
 
     @property
     def blocks_of_each(self) -> list[list[int]]:
-        """The blocks of each prompt from its begin on."""
+        """Block names of each prompt, from its first block on."""
         ends = np.cumsum(self.block_counts)
-        return [one[::-1].tolist() for one in np.split(self.blocks, ends[:-1])]
+        return [prompt_blocks[::-1].tolist() for prompt_blocks in np.split(self.blocks, ends[:-1])]
 
     @property
     def seconds(self) -> float:
-        """From the first request to the last."""
+        """Seconds from the first request to the last; 0 if the file has no times."""
         return float(self.times[-1]) if self.times.size else 0.0
 
     @property
     def request_rate(self) -> float | None:
-        """Requests per second; None of lengths alone."""
+        """Requests per second; None if the file has no times."""
         return float(f"{self.input_tokens.size / self.seconds:.4g}") if self.seconds else None
 
     @property
     def lengths(self) -> Mapping[str, float]:
         """Mean lengths and their coefficients of variation, by term."""
         lengths: dict[str, float] = {}
-        for kind, each in (("input", self.input_tokens), ("output", self.output_tokens)):
-            mean = float(each.mean())
+        for kind, tokens in (("input", self.input_tokens), ("output", self.output_tokens)):
+            mean = float(tokens.mean())
             lengths[f"{kind}_tokens"] = max(round(mean), 1)
-            lengths[f"{kind}_variation"] = round(float(each.std()) / mean, 3)
+            lengths[f"{kind}_variation"] = round(float(tokens.std()) / mean, 3)
         return lengths
 
     def told(self) -> str:
-        """What it is, in a line."""
-        words = f"{self.input_tokens.size:,} requests"
+        """One line about the trace: number of requests and duration."""
+        text = f"{self.input_tokens.size:,} requests"
         if self.seconds:
-            words += f" in {self.seconds / 60:,.4g} min"
+            text += f" in {self.seconds / 60:,.4g} min"
         if self.unanswered:
-            words += f", {self.unanswered:,} more without an answer left out"
-        return words
+            text += f", {self.unanswered:,} more without an answer left out"
+        return text
 
 
 def read_trace(path: Path) -> Trace:
-    """A trace in CSV or JSONL, of gzip too; a million rows in a few seconds.
+    """Read a trace in CSV or JSONL, also with gzip; a million rows take a few seconds.
 
-    Raises SpecError if it cannot be read, lacks a column, has no requests, or a row has a length or
-    a time that cannot be, or comes before the one above it.
+    Raises SpecError if the file cannot be read, lacks a column or has no requests, if a length or
+    a time is invalid, or if a row is earlier than the one above it.
     """
     names, rows = _rows(path)
-    places = {role: _place(names, known) for role, known in _names().items()}
+    indices = {role: _place(names, spellings) for role, spellings in _names().items()}
     for role in _LENGTHS:
-        if places[role] is None:
+        if indices[role] is None:
             hint = did_you_mean(role, names)
             raise SpecError(
                 f"{path}: has no column of {role}: call one {_names()[role][0]}, as others do "
                 f"{', '.join(_names()[role][1:4])}; it has {', '.join(names[:12])}.{hint}"
             )
-    chosen = {role: place for role, place in places.items() if place is not None}
+    chosen = {role: index for role, index in indices.items() if index is not None}
     columns: dict[str, list[object]] = {role: [] for role in chosen}
     lines: list[int] = []
-    each = [(columns[role].append, place) for role, place in chosen.items()]
+    appenders = [(columns[role].append, index) for role, index in chosen.items()]
     for line, cells in rows:
         if len(lines) >= _MOST_ROWS:
             raise SpecError(f"{path}: has more than {_MOST_ROWS:,} requests; give a part of it.")
-        for put, place in each:
-            if place >= len(cells):
+        for append, index in appenders:
+            if index >= len(cells):
                 raise SpecError(f"{path}:{line}: has {len(cells)} values, not {len(names)}.")
-            put(cells[place])
+            append(cells[index])
         lines.append(line)
     if not lines:
         raise SpecError(f"{path}: has no requests.")
     prompts, answers = (_lengths(columns[role], path, lines, role) for role in _LENGTHS)
     times = np.zeros(0)
     if "time" in columns:
-        given = columns["time"]
-        times = _times(given, path, lines, _unit(names, chosen["time"], _number(given[0])))
+        time_cells = columns["time"]
+        times = _times(
+            time_cells, path, lines, _unit(names, chosen["time"], _number(time_cells[0]))
+        )
     blocks, counts = _blocks(columns.get("blocks", ()), path, lines)
-    kept = answers >= 1
-    if not kept.any():
+    answered = answers >= 1
+    if not answered.any():
         raise SpecError(f"{path}: has no request with an answer.")
-    times = times[kept] if times.size else times
-    if counts.size and not kept.all():
-        blocks, counts = blocks[np.repeat(kept, counts)], counts[kept]
+    times = times[answered] if times.size else times
+    if counts.size and not answered.all():
+        blocks, counts = blocks[np.repeat(answered, counts)], counts[answered]
     return Trace(
         name=path.name,
         times=times - times[0] if times.size else times,
-        input_tokens=np.maximum(prompts[kept], 1.0),
-        output_tokens=answers[kept],
-        unanswered=int((~kept).sum()),
+        input_tokens=np.maximum(prompts[answered], 1.0),
+        output_tokens=answers[answered],
+        unanswered=int((~answered).sum()),
         blocks=blocks,
         block_counts=counts,
     )
 
 
 def _rows(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[object]]]]:
-    """The names of the columns, and the values of each row with its line."""
+    """The names of the columns, and the values of each row with its line number."""
     text = _lines(path)
     numbered = ((number, line) for number, line in enumerate(text, 1) if line.strip())
     number, first = next(numbered, (0, ""))
@@ -181,15 +183,15 @@ def _rows(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[object]]]
             (number + line, row) for line, row in read_files.parse_csv(text, path) if row
         )
     names = list(_object(first, path, number))
-    plain = [_plain(name) for name in names]
+    column_names = [_plain(name) for name in names]
 
     def objects() -> Iterator[tuple[int, Sequence[object]]]:
         lines = chain([(number, first)], numbered)
-        while several := [*islice(lines, _AT_ONCE)]:
-            for place, found in _objects(several, path):
-                yield place, [*map(found.get, names)]
+        while lines_read := [*islice(lines, _AT_ONCE)]:
+            for line_number, row in _objects(lines_read, path):
+                yield line_number, [*map(row.get, names)]
 
-    return plain, objects()
+    return column_names, objects()
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -204,90 +206,93 @@ def _lines(path: Path) -> Iterator[str]:
 def _objects(
     lines: Sequence[tuple[int, str]], path: Path
 ) -> Iterator[tuple[int, Mapping[str, object]]]:
-    """The objects of some lines, read together in half of the time."""
+    """JSON objects of several lines; parsing them together takes half of the time."""
     try:
         objects = json.loads(f"[{','.join(line for _, line in lines)}]")
     except (ValueError, RecursionError):
         objects = []
-    if len(objects) != len(lines) or not all(isinstance(one, dict) for one in objects):
-        objects = [_object(line, path, place) for place, line in lines]
-    return zip((place for place, _ in lines), objects, strict=True)
+    if len(objects) != len(lines) or not all(isinstance(value, dict) for value in objects):
+        objects = [_object(line, path, number) for number, line in lines]
+    return zip((number for number, _ in lines), objects, strict=True)
 
 
 def _object(line: str, path: Path, number: int) -> Mapping[str, object]:
     try:
-        found = json.loads(line)
+        value = json.loads(line)
     except (ValueError, RecursionError) as failure:
         raise SpecError(f"{path}:{number}: is not valid JSON: {failure}.") from failure
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise SpecError(f"{path}:{number}: is not the object of a request.")
-    return found
+    return value
 
 
 def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.strip().lower()).strip("_")
 
 
-def _place(names: Sequence[str], known: Sequence[str]) -> int | None:
-    """Where a column stands whose name is known, with a unit behind it or without."""
-    places = {name: place for place, name in reversed([*enumerate(names)])}
-    spelled = (name + unit for name in known for unit in ("", *(f"_{one}" for one in _UNITS)))
-    return next((places[name] for name in spelled if name in places), None)
+def _place(names: Sequence[str], spellings: Sequence[str]) -> int | None:
+    """Index of the first column with one of the spellings, with a unit suffix or without."""
+    indices = {name: index for index, name in reversed([*enumerate(names)])}
+    spelled = (
+        name + suffix for name in spellings for suffix in ("", *(f"_{unit}" for unit in _UNITS))
+    )
+    return next((indices[name] for name in spelled if name in indices), None)
 
 
-def _unit(names: Sequence[str], place: int, first: float) -> float:
-    """Seconds of a unit of time, of a column that begins with some number."""
-    end = names[place].rpartition("_")[2]
+def _unit(names: Sequence[str], column: int, first: float) -> float:
+    """Seconds per unit of a time column, from its name or its first number."""
+    end = names[column].rpartition("_")[2]
     if end in _UNITS:
         return _UNITS[end]
-    if unit := next((unit for unit, least in _SINCE_1970.items() if first >= least), None):
+    if unit := next((unit for unit, min_value in _SINCE_1970.items() if first >= min_value), None):
         return _UNITS[unit]
     return 1e-3 if {*_IN_MS} <= {*names} and "chat_id" not in names else 1.0
 
 
 def _lengths(cells: list[object], path: Path, lines: Sequence[int], role: str) -> FloatArray:
-    """Tokens of each request."""
-    found = _numbers(cells, path, lines, role)
-    _refuse((found < 0) | (found > _LONGEST) | (found % 1 > 0), cells, path, lines, role)
-    return found
+    """Tokens of each request; raises SpecError for an invalid number."""
+    tokens = _numbers(cells, path, lines, role)
+    _refuse((tokens < 0) | (tokens > _LONGEST) | (tokens % 1 > 0), cells, path, lines, role)
+    return tokens
 
 
 def _blocks(
-    given: Sequence[object], path: Path, lines: Sequence[int]
+    cells: Sequence[object], path: Path, lines: Sequence[int]
 ) -> tuple[IndexArray, IndexArray]:
-    """The names of all blocks, of each request from its last on, and how many each has."""
-    if not any(given):
+    """Block names of all requests, each from its last block on, and the number of each request."""
+    if not any(cells):
         return _no_names(), _no_names()
     try:
-        lists: list[Any] = [_names_in(one) for one in given]
-        counts = np.array([len(one) for one in lists])
-        every = chain.from_iterable(map(reversed, lists))
-        return np.fromiter(every, dtype=np.int64, count=int(counts.sum())), counts
+        lists: list[Any] = [_names_in(cell) for cell in cells]
+        counts = np.array([len(names) for names in lists])
+        reversed_names = chain.from_iterable(map(reversed, lists))
+        return np.fromiter(reversed_names, dtype=np.int64, count=int(counts.sum())), counts
     except (TypeError, ValueError, OverflowError, RecursionError):
-        wrong = next((place for place, one in enumerate(given) if not _are_names(one)), 0)
+        first_invalid = next((row for row, cell in enumerate(cells) if not _are_names(cell)), 0)
         raise SpecError(
-            f"{path}:{lines[wrong]}: the blocks of a prompt are {str(given[wrong])[:40]!r}, not a "
+            f"{path}:{lines[first_invalid]}: the blocks of a prompt are "
+            f"{str(cells[first_invalid])[:40]!r}, not a "
             "list of whole numbers."
         ) from None
 
 
 def _names_in(value: object) -> Any:
-    """The list of a cell, which CSV has as text; that of an empty one has none."""
+    """Block names of a cell, which is text in CSV; an empty list for an empty cell."""
     return (json.loads(value) if isinstance(value, str) and value else value) or []
 
 
 def _are_names(value: object) -> bool:
     try:
-        found = _names_in(value)
+        names = _names_in(value)
     except (ValueError, RecursionError):
         return False
-    return isinstance(found, list) and all(
-        isinstance(one, int) and abs(one) < 2**63 for one in found
+    return isinstance(names, list) and all(
+        isinstance(name, int) and abs(name) < 2**63 for name in names
     )
 
 
 def _times(cells: list[object], path: Path, lines: Sequence[int], unit: float) -> FloatArray:
-    """Seconds of each request, of numbers in a unit or of dates."""
+    """Seconds of each request, from numbers in a unit or from dates."""
     if isinstance(cells[0], str) and _DATE.match(cells[0].strip()):
         times = _dates(cells, path, lines)
     else:
@@ -302,30 +307,30 @@ def _times(cells: list[object], path: Path, lines: Sequence[int], unit: float) -
 
 
 def _dates(cells: list[object], path: Path, lines: Sequence[int]) -> FloatArray:
-    """Seconds of dates; those without a zone are as if of one."""
-    words, east = list[str](), list[float]()
-    for line, one in zip(lines, cells, strict=True):
-        word = str(one).strip()
-        if not _DATE.match(word):
-            raise SpecError(f"{path}:{line}: time is {one!r}, not a date as the first.")
-        zone = _ZONE.search(word)
-        words.append(word[: zone.start()] if zone else word)
+    """Seconds since 1970 of dates; dates without a time zone are read as UTC."""
+    dates, utc_offsets = list[str](), list[float]()
+    for line, cell in zip(lines, cells, strict=True):
+        date = str(cell).strip()
+        if not _DATE.match(date):
+            raise SpecError(f"{path}:{line}: time is {cell!r}, not a date as the first.")
+        zone = _ZONE.search(date)
+        dates.append(date[: zone.start()] if zone else date)
         hours, minutes = (zone[1], zone[1][0] + zone[2]) if zone and zone[1] else ("0", "0")
-        east.append(3600.0 * int(hours) + 60.0 * int(minutes))
+        utc_offsets.append(3600.0 * int(hours) + 60.0 * int(minutes))
     try:
-        times = np.array(words, dtype="datetime64[ns]").astype(np.int64) / 1e9
+        times = np.array(dates, dtype="datetime64[ns]").astype(np.int64) / 1e9
     except ValueError as failure:
         raise SpecError(f"{path}: a time is no date: {failure}.") from failure
-    return np.asarray(times - np.array(east))
+    return np.asarray(times - np.array(utc_offsets))
 
 
 def _numbers(cells: list[object], path: Path, lines: Sequence[int], role: str) -> FloatArray:
     try:
-        found = np.array(cells, dtype=np.float64)
+        numbers = np.array(cells, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        found = np.array([_number(one) for one in cells])
-    _refuse(~np.isfinite(found), cells, path, lines, role)
-    return found
+        numbers = np.array([_number(cell) for cell in cells])
+    _refuse(~np.isfinite(numbers), cells, path, lines, role)
+    return numbers
 
 
 def _number(value: object) -> float:
@@ -336,11 +341,11 @@ def _number(value: object) -> float:
 
 
 def _refuse(
-    wrong: np.ndarray, cells: list[object], path: Path, lines: Sequence[int], role: str
+    invalid: np.ndarray, cells: list[object], path: Path, lines: Sequence[int], role: str
 ) -> None:
-    if wrong.any():
-        place = int(np.argmax(wrong))
+    if invalid.any():
+        row = int(np.argmax(invalid))
         kind = "a number of tokens"
         if role == "time":
             kind = "a time: a number, or a date as 2023-11-16 18:15:46"
-        raise SpecError(f"{path}:{lines[place]}: {role} is {cells[place]!r}, not {kind}.")
+        raise SpecError(f"{path}:{lines[row]}: {role} is {cells[row]!r}, not {kind}.")

@@ -1,4 +1,4 @@
-"""Lines of trainers that print a line per step: which there are, and how they are read."""
+"""Log formats of trainers that print a line per step, and their parsers."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ EVENTS = (
 
 @record(kw_only=True)
 class TrainerLogFormat:
-    """How a trainer prints steps.
+    """Patterns of the lines that a trainer prints about steps.
 
-    ``needle`` is in every line about a step, ``step`` finds its number, if ``counted``, and its
-    value of the ``quantity``, with its ``unit`` where that varies. ``memory`` finds what the
-    allocator held, by kind, in units of so many GiB, ``facts`` numbers of the run, ``phases``
-    seconds of the parts of a step, by result column, in lines with the ``phase_needle`` or, without
-    one, the ``needle``; what a column finds several times in a line adds up. ``on_rollouts``: a
-    step generates the answers that it trains; ``per_update``: it counts optimizer steps, of which
-    a generation may have several.
+    ``needle`` is in every line about a step. ``step`` matches its number, if ``counted``, and its
+    value of the ``quantity``, with its ``unit`` if that varies. ``memory`` matches the memory of
+    the allocator, by kind, with its unit in GiB; ``facts`` match numbers of the run. ``phases``
+    match the seconds of the parts of a step, by result column, in lines with the ``phase_needle``
+    or else the ``needle``; several matches in a line are added. ``on_rollouts``: a step generates
+    the answers that it trains on; ``per_update``: the log counts optimizer steps, and a generation
+    may have several.
     """
 
     name: str
@@ -67,12 +67,12 @@ class TrainerLogFormat:
 
 
 def patterns(**texts: str) -> dict[str, re.Pattern[str]]:
-    """Patterns by name, of their texts."""
+    """Compiled patterns by name."""
     return {name: re.compile(text) for name, text in texts.items()}
 
 
 def _argument(name: str) -> str:
-    """A line of the arguments that Megatron prints."""
+    """Pattern of a line of the arguments that Megatron prints."""
     return rf"^\s*{name} \.{{2,}} (\d+)\s*$"
 
 
@@ -180,13 +180,13 @@ _MAXTEXT_TOKENS = re.compile(r"seconds: ([\d.]+),.*Tokens/s/device: ([\d.]+)")
 _SAMPLES_CHECK = re.compile(r"(?:samples per second|samples/sec): ([\d.]+)")
 _CONSUMED = re.compile(r"iteration +(\d+)/.*consumed samples: +(\d+)")
 _MESH = re.compile(r"Building device mesh with parallelism: (.*)")
-# Numbers of a log that are rounded agree so nearly.
+# Relative tolerance between rounded numbers of a log.
 _AGREES = 0.02
 _SIZE = re.compile(r"\b(pp|dp_replicate|dp_shard|cp|tp)=(\d+)")
 
 
 def read_trainer(log: Log, trainer: TrainerLogFormat) -> LogSummary:
-    """The steps, the memory and the numbers of a run that a trainer printed."""
+    """Steps, memory and numbers of the run in the log of a trainer."""
     parser = _Parser(trainer)
     for line in log.lines():
         parser.take(line)
@@ -194,7 +194,7 @@ def read_trainer(log: Log, trainer: TrainerLogFormat) -> LogSummary:
 
 
 class _Parser:
-    """What was found so far of a log."""
+    """Collects the measurements of a log line by line."""
 
     def __init__(self, trainer: TrainerLogFormat) -> None:
         self.trainer = trainer
@@ -207,7 +207,7 @@ class _Parser:
         self.consumed = (0, 0)
 
     def take(self, line: LogLine) -> None:
-        """One more line."""
+        """Parse one line and add its measurements."""
         for kind, pattern, unit in self.trainer.memory:
             if used := pattern.search(line.text):
                 self.memory[kind] = max(self.memory.get(kind, 0.0), _float(used[1]) * unit)
@@ -216,18 +216,18 @@ class _Parser:
             for name, pattern in self.trainer.phases.items():
                 if parts := pattern.findall(line.text):
                     self.phases[name].append(sum(map(_float, parts)))
-        found = None
+        match = None
         if self.trainer.needle in line.text:
-            found = self.trainer.step.search(line.text)
-        if found is None:
+            match = self.trainer.step.search(line.text)
+        if match is None:
             self.after = event_of(line.text) or self.after
             return
-        value = _float(found["value"]) * _UNITS.get(found.groupdict().get("unit") or "s", 1.0)
+        value = _float(match["value"]) * _UNITS.get(match.groupdict().get("unit") or "s", 1.0)
         if value <= 0:
             return
-        number = self._number(found)
-        tells_batch = "global batch size:" in line.text or "global_batch_size:" in line.text
-        batch = int(self.facts.get("global_batch_size", 0)) if tells_batch else 0
+        number = self._number(match)
+        has_batch_size = "global batch size:" in line.text or "global_batch_size:" in line.text
+        batch = int(self.facts.get("global_batch_size", 0)) if has_batch_size else 0
         self.steps.append(
             LoggedStep(
                 number=number, stream=line.stream, value=value, batch=batch, after=self.after
@@ -237,7 +237,7 @@ class _Parser:
         self._take_checks(line.text, value)
 
     def reading(self) -> LogSummary:
-        """All of it."""
+        """Measurements of all lines so far."""
         tokens = self.sums["tokens"]
         return LogSummary(
             format=self.trainer.name,
@@ -278,29 +278,29 @@ class _Parser:
             self.sums["samples"].append(_float(match[1]) * value / batch)
         if batch and (match := _CONSUMED.search(text)):
             number, consumed = plain_count(match[1]), plain_count(match[2])
-            steps, more = number - self.consumed[0], consumed - self.consumed[1]
+            steps, new_sequences = number - self.consumed[0], consumed - self.consumed[1]
             if self.consumed[0] and steps > 0:
-                self.sums["consumed"].append(more / steps / batch)
+                self.sums["consumed"].append(new_sequences / steps / batch)
             self.consumed = number, consumed
 
     def _contradictions(self) -> Iterator[str]:
-        """Where numbers of the log do not agree with each other."""
-        for ratios, words in (
+        """Notes about numbers of the log that contradict each other."""
+        for ratios, subject in (
             (self.sums["samples"], "its sequences per second times its step time are"),
             (self.sums["consumed"], "the sequences that it consumed a step are"),
         ):
             ratio = _middle(ratios)
             if abs(ratio - 1) > _AGREES:
-                yield f"the log contradicts itself: {words} {ratio:.3g} of its global batch size"
+                yield f"the log contradicts itself: {subject} {ratio:.3g} of its global batch size"
 
 
 def event_of(text: str) -> str:
-    """What a line tells of beside steps: an evaluation, a checkpoint, or nothing."""
+    """The event in a line: an evaluation, a checkpoint, or an empty text."""
     return next((name for pattern, name in EVENTS if pattern.search(text)), "")
 
 
 def _middle(values: list[float]) -> float:
-    """The median; 1 of none."""
+    """The median; 1 if there are no values."""
     return median(values) if values else 1.0
 
 
@@ -325,18 +325,18 @@ _MEMORY = {
     "memory/device_mem_reserved(gib)": "reserved",
 }
 _WARMUP_STEPS = 3
-# The bar counts whole seconds: over fewer it tells less than the mean of the whole run.
+# The bar counts in seconds: over a shorter time, the mean of the run is more precise.
 _LEAST_SECONDS = 30
 _FEWEST_STEPS = 5
 
 
 def reads_hugging_face(line: LogLine) -> bool:
-    """Whether a line is the summary that ends a training."""
+    """Whether a line is the summary at the end of a training."""
     return RUNTIME in line.text and _pairs(line.text).keys() >= {RUNTIME}
 
 
 def read_trainer_log(log: Log) -> LogSummary:
-    """The rates that the Trainer prints at its end, and the steady state that its bar tells."""
+    """Rates that the Trainer prints at its end, and the step time from its progress bar."""
     summary: dict[str, float] = {}
     memory: dict[str, float] = {}
     bars: list[tuple[int, int]] = []
@@ -357,17 +357,17 @@ def read_trainer_log(log: Log) -> LogSummary:
     return _reading(summary, memory, bars, events)
 
 
-def is_state(found: object) -> bool:
-    """Whether an object is a ``trainer_state.json``, or results that the Trainer saved."""
-    return isinstance(found, Mapping) and ("log_history" in found or RUNTIME in found)
+def is_state(value: object) -> bool:
+    """Whether a JSON value is a ``trainer_state.json``, or results that the Trainer saved."""
+    return isinstance(value, Mapping) and ("log_history" in value or RUNTIME in value)
 
 
-def read_state(found: Mapping[str, object]) -> LogSummary:
-    """What a ``trainer_state.json``, a ``train_results.json`` or an ``all_results.json`` tells.
+def read_state(state: Mapping[str, object]) -> LogSummary:
+    """Measurements in a ``trainer_state.json``, ``train_results.json`` or ``all_results.json``.
 
-    With ``include_num_input_tokens_seen`` each entry has the time so far: steps follow from it.
+    With ``include_num_input_tokens_seen`` each entry has the time so far, which gives step times.
     """
-    listed = found.get("log_history", [found])
+    listed = state.get("log_history", [state])
     history = listed if isinstance(listed, list) else []
     summary: dict[str, float] = {}
     memory: dict[str, float] = {}
@@ -394,12 +394,12 @@ def read_state(found: Mapping[str, object]) -> LogSummary:
 
 
 def _is_summary(numbers: Mapping[str, float]) -> bool:
-    """Whether numbers are of the whole training, not of the steps so far."""
+    """Whether the numbers are of the complete training, not of the steps so far."""
     return bool({STEPS_RATE, SAMPLES_RATE} & numbers.keys())
 
 
 def _steps(entries: Iterable[Mapping[str, float]]) -> Iterator[LoggedStep]:
-    """The mean time of the steps between entries that tell the time so far."""
+    """Mean times of the steps between entries that have the time so far."""
     before: tuple[float, float] | None = None
     after = ""
     for numbers in entries:
@@ -426,12 +426,12 @@ def _reading(
     seconds, between = _bar_time(bars)
     if seconds:
         values["step_time_s"] = seconds
-        notes.append(f"the step time is that of steps {between} by the progress bar")
+        notes.append(f"the step time is from steps {between} of the progress bar")
     elif steps:
         values["step_time_s"] = 1 / steps
         notes.append(
-            "the step time is the mean of the whole run: warm-up, evaluations and checkpoints "
-            "are in it, which a progress bar in the log would leave out"
+            "the step time is the mean of the whole run: it includes warm-up, evaluations and "
+            "checkpoints; a log with a progress bar would exclude them"
         )
     elif samples:
         values[SAMPLES] = samples
@@ -454,7 +454,7 @@ def _reading(
 
 
 def _bar_time(bars: list[tuple[int, int]]) -> tuple[float, str]:
-    """Seconds of a step after the first few, and which steps, if the bar ran long enough."""
+    """Seconds per step after warm-up and the range of steps; 0 and empty if the bar is short."""
     longest: list[tuple[int, int]] = []
     for run in _runs(bars):
         longest = max(longest, run, key=len)
@@ -468,7 +468,7 @@ def _bar_time(bars: list[tuple[int, int]]) -> tuple[float, str]:
 
 
 def _runs(bars: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """Bars that go on from one another: those of training, of evaluations, of shards read."""
+    """Progress bars split into runs: of training, of evaluations, of reading shards."""
     run: list[tuple[int, int]] = []
     for bar in bars:
         if run and (bar[0] < run[-1][0] or bar[1] < run[-1][1]):

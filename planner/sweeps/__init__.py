@@ -1,1 +1,1 @@
-"""Many questions at once: every combination of what a plan lists, each one search."""
+"""Sweeps: one search for every combination of the values that a plan lists."""

@@ -1,4 +1,4 @@
-"""The columns of scenarios, and measures that each kind of work has a column of."""
+"""The columns of scenarios, and the measures that compare them."""
 
 from __future__ import annotations
 
@@ -15,45 +15,44 @@ from planner.show.presenters.format_results import ends_in
 from planner.specs.catalogue import Catalogue
 
 COST, TIME, VALUE = "cost", "time", "value"
-"""What scenarios are chosen by: ``value`` is cost times time, both all the better the less."""
+"""Measures to choose scenarios by: ``value`` is cost times time; less is better for all three."""
 
 PLACES = terms_about("run_conditions")
-"""Where scenarios run, and on what terms: their columns."""
+"""Columns of the hardware and the contract of scenarios."""
 
 
 def _columns_of(name: str) -> tuple[str, ...]:
-    """Those that tell an objective, or what it is for a million tokens."""
-    told = glossary()[name].result
-    if told:
-        return tuple(dict.fromkeys((told, told.removeprefix("output_"))))
-    return tuple(glossary()[of].column for of in (name, f"{name}_per_million_tokens"))
+    """The columns of an objective, or of its value per million tokens."""
+    result = glossary()[name].result
+    if result:
+        return tuple(dict.fromkeys((result, result.removeprefix("output_"))))
+    return tuple(glossary()[term_name].column for term_name in (name, f"{name}_per_million_tokens"))
 
 
 _CALENDAR, _TRAINING, _LATENCY = "calendar_time_days", "time_to_train_days", "request_latency_s"
-# By measure its columns, the first one that a row has a value in counts: those of training, and
-# those of what generates tokens.
+# Columns by measure, for training and for token generation. The first with a value is used.
 MEASURES: Mapping[str, tuple[str, ...]] = {
     COST: _columns_of(COST),
     TIME: (_CALENDAR, _TRAINING, _LATENCY),
     **{name: _columns_of(name) for name in terms_about("sweep_measures")},
 }
-# A latency is the first of these and what is in proportion to the second: they err together.
+# A latency is the first part plus a multiple of the second. Their errors are correlated.
 _PARTS_OF_LATENCY = (
     ("time_to_first_token_s", "time_per_output_token_s"),
     ("prefill_latency_s", "decode_latency_s"),
 )
 _SI_UNITS: Mapping[str, float] = {"_days": DAY, "_hours": HOUR, "_gib": GIB, "_kw": 1e3}
-"""By the end of a column's name its unit in SI units."""
+"""SI value of the unit, by suffix of a column's name."""
 
 
 def column_of_measure(measure: str, row: Row) -> str:
-    """The column that a measure is read from in a row; empty where it has none."""
-    known = (name for name in MEASURES[measure] if row.get(name) is not None)
-    return next(known, "")
+    """The column of a measure in a row; empty if it has none."""
+    names = (name for name in MEASURES[measure] if row.get(name) is not None)
+    return next(names, "")
 
 
 def measured(measure: str, row: Row) -> float:
-    """A measure of a row in its column's unit, or any column of numbers; NaN where unknown."""
+    """A measure or numeric column of a row, in the unit of its column; NaN if unknown."""
     if measure == VALUE:
         return measured(COST, row) * measured(TIME, row)
     return number_or_nan(
@@ -62,7 +61,7 @@ def measured(measure: str, row: Row) -> float:
 
 
 def measure_values(measure: str, row: Row) -> float:
-    """The same in the unit of the measure's first column, whatever the work: times in days."""
+    """A measure of a row in the unit of the measure's first column, such as days for times."""
     if measure == VALUE:
         return measure_values(COST, row) * measure_values(TIME, row)
     column = column_of_measure(measure, row) if measure in MEASURES else ""
@@ -72,25 +71,25 @@ def measure_values(measure: str, row: Row) -> float:
 
 
 def measured_ends(measure: str, row: Row) -> tuple[float, float] | None:
-    """The ends of the 90 % interval of a measure or column, in its unit; None: there are none."""
+    """The 90 % interval of a measure or column, in its unit; None if unknown."""
     column = column_of_measure(measure, row) if measure in MEASURES else measure
     ends = ends_in(column, row)
     return _latency_ends(row) if ends is None and column == _LATENCY else ends
 
 
 def _latency_ends(row: Row) -> tuple[float, float] | None:
-    """Those of a latency, whose parts have them."""
-    for first, each in _PARTS_OF_LATENCY:
-        names = (_LATENCY, first, each, *ends_of(first), *ends_of(each))
+    """The 90 % interval of a request latency from its parts; None if a part has none."""
+    for first, second in _PARTS_OF_LATENCY:
+        names = (_LATENCY, first, second, *ends_of(first), *ends_of(second))
         if all(row.get(name) is not None for name in names):
-            whole, start, one, *ends = (number_or_nan(row[name]) for name in names)
-            rest = (whole - start) / one if one else 0.0
+            latency, start, per_token, *ends = (number_or_nan(row[name]) for name in names)
+            rest = (latency - start) / per_token if per_token else 0.0
             return ends[0] + rest * ends[2], ends[1] + rest * ends[3]
     return None
 
 
 def check_column(name: str, columns: Sequence[str], option: str) -> str:
-    """The name of a column that exists.
+    """The current name of an existing column.
 
     Raises SearchSpaceError if there is no such column; the message names similar ones.
     """
@@ -102,7 +101,7 @@ def check_column(name: str, columns: Sequence[str], option: str) -> str:
 
 
 def check_columns(names: str, columns: Sequence[str], option: str) -> list[str]:
-    """The names of columns with commas between them."""
+    """The names of columns in a text with commas; raises SearchSpaceError for unknown ones."""
     return [
         check_column(name.strip(), columns, option) for name in names.split(",") if name.strip()
     ]
@@ -119,13 +118,13 @@ def column_hint(name: str, columns: Sequence[str]) -> str:
 
 
 def check_measure(name: str, columns: Sequence[str]) -> str:
-    """The name of a measure or a column, as ``--value`` takes it."""
+    """The name of a measure or a column for ``--value``."""
     measures = (*MEASURES, VALUE)
     return name if name in measures else check_column(name, [*columns, *measures], "--value")
 
 
 def only_column(measure: str, columns: Sequence[str]) -> str:
-    """The one of the columns that a measure is read from; the measure where several are.
+    """The only column of a measure among ``columns``; the measure itself if there are several.
 
     >>> only_column("cost", ["gpu", "cost_usd"]), only_column("gpu", ["gpu"])
     ('cost_usd', 'gpu')
@@ -137,7 +136,7 @@ def only_column(measure: str, columns: Sequence[str]) -> str:
 
 
 def better(column: str) -> int:
-    """1 where less of a column or measure is better, -1 where more is.
+    """1 if less of a column or measure is better, -1 if more is.
 
     >>> better("time"), better("throughput"), better("tokens_per_s")
     (1, -1, -1)
@@ -153,23 +152,29 @@ def _si_unit(column: str) -> float:
 
 
 def workloads_of(column: str) -> tuple[str, ...]:
-    """The workloads that have a column or measure; none where all may have it."""
-    of = [term.of for name in MEASURES.get(column, (column,)) if (term := term_of_column(name))]
-    return tuple(dict.fromkeys(one for some in of for one in some)) if all(of) else ()
+    """The workloads that have a column or measure; empty if all may have it."""
+    workload_lists = [
+        term.of for name in MEASURES.get(column, (column,)) if (term := term_of_column(name))
+    ]
+    return (
+        tuple(dict.fromkeys(workload for workloads in workload_lists for workload in workloads))
+        if all(workload_lists)
+        else ()
+    )
 
 
-def name_of(catalogue: Catalogue, question: str, word: str) -> str | None:
-    """The name of the spec that a word means; None where a question is not about specs.
+def name_of(catalogue: Catalogue, question: str, text: str) -> str | None:
+    """The name of the spec for a name or alias; None if the question is not about specs.
 
-    Raises PlannerError if there is no such spec, or it has faults.
+    Raises PlannerError if there is no such spec, or it has errors.
 
     >>> name_of(Catalogue(), "gpu", "H100"), name_of(Catalogue(), "num_gpus", "64")
     ('h100-sxm-80gb', None)
     """
     if question == "model":
-        return catalogue.load_model(word).name
+        return catalogue.load_model(text).name
     if question == "gpu":
-        return catalogue.load_gpu(word).spec.name
+        return catalogue.load_gpu(text).spec.name
     if question in terms_about("software"):
-        return str(catalogue.load_profile(question, word).spec.name)
+        return str(catalogue.load_profile(question, text).spec.name)
     return None

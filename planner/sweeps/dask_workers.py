@@ -1,4 +1,4 @@
-"""Parts of a sweep on the workers of a Dask cluster, which does the work between machines."""
+"""Runs parts of a sweep on the workers of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from planner.sweeps.sweep_folder import differences, identity
 
 _PATIENCE_S = 10.0
 _LOOK_S = 0.2
-# So many parts wait that a cluster that grows with its work does so, and the results of them
-# that nobody has fetched yet take some MB at most.
+# Enough parts wait to make an adaptive cluster grow. Their unfetched results take a few MB.
 _LEAST_WAITING, _WAITING = 256, 4
 _CONNECTED = ("running", "connecting")
 _MOST_NAMED = 3
@@ -37,7 +36,7 @@ class _Scheduler(Protocol):
 
 
 class _Client(Protocol):
-    """What is asked of a client of the library, whose own types differ between its versions."""
+    """The used methods of a client of distributed; types of the library differ by version."""
 
     status: str
     scheduler: _Scheduler
@@ -45,18 +44,18 @@ class _Client(Protocol):
     def nthreads(self) -> Mapping[str, int]: ...
 
     def run(
-        self, function: Callable[..., object], *given: object, on_error: str
+        self, function: Callable[..., object], *arguments: object, on_error: str
     ) -> Mapping[str, BaseException | Mapping[str, str]]: ...
 
     def submit(
-        self, function: Callable[..., object], *given: object, key: str, pure: bool
+        self, function: Callable[..., object], *arguments: object, key: str, pure: bool
     ) -> _Future: ...
 
     def close(self, timeout: float) -> object: ...
 
 
 class _Future(Protocol):
-    """What is asked of a result that is still to come."""
+    """The used methods of a future of distributed."""
 
     status: str
     client: _Client
@@ -67,17 +66,17 @@ class _Future(Protocol):
 
     def release(self) -> object: ...
 
-    def add_done_callback(self, told: Callable[[_Future], object]) -> object: ...
+    def add_done_callback(self, callback: Callable[[_Future], object]) -> object: ...
 
 
 class ClusterError(WorkersLost):
-    """A Dask cluster is out of reach, would compute something else, or lost its workers."""
+    """A Dask cluster cannot be reached, would give other results, or lost its workers."""
 
 
 def on_dask(address: str, report: Callable[[str], None] | None = None) -> Run:
-    """The workers of the scheduler at an address such as ``tcp://10.0.0.1:8786``.
+    """A function that runs parts on a scheduler at an address such as ``tcp://10.0.0.1:8786``.
 
-    ``report`` is given lines on what is waited for.
+    ``report`` gets lines about waiting for workers.
 
     Raises MissingDependencyError if dask's distributed is not installed.
     """
@@ -89,12 +88,16 @@ def on_dask(address: str, report: Callable[[str], None] | None = None) -> Run:
         ) from error
 
     def run(plan: SweepPlan, parts: Iterable[ScenarioBatch]) -> Iterator[Done]:
-        # The folder of own specs is the same from whichever folder a worker runs in.
-        asked = replace(plan, specs=plan.specs and plan.specs.resolve())
+        # Workers may run in other folders, so the specs folder must be absolute.
+        resolved_plan = replace(plan, specs=plan.specs and plan.specs.resolve())
         with _quiet(), _connected(address) as client:
             cluster = _Cluster(client, report or (lambda line: None))
             cluster.await_workers()
-            task = _Task(plan=asked, identity=identity(asked), token=f"sweep-{time.time_ns()}")
+            task = _Task(
+                plan=resolved_plan,
+                identity=identity(resolved_plan),
+                token=f"sweep-{time.time_ns()}",
+            )
             _check_workers(client, task)
             yield from _streamed(cluster, task, parts)
 
@@ -103,7 +106,7 @@ def on_dask(address: str, report: Callable[[str], None] | None = None) -> Run:
 
 @record(kw_only=True)
 class _Task:
-    """What every part of a sweep is sent with; ``token`` names the sweep."""
+    """The data that is sent with every part of a sweep; ``token`` identifies the sweep."""
 
     plan: SweepPlan
     identity: Mapping[str, str]
@@ -111,7 +114,7 @@ class _Task:
 
 
 class _Cluster:
-    """The workers of a client's scheduler, and what is told of them."""
+    """The workers of a client's scheduler, with messages about waiting for them."""
 
     def __init__(self, client: _Client, report: Callable[[str], None]) -> None:
         self.client, self._told = client, report
@@ -120,19 +123,22 @@ class _Cluster:
 
     @property
     def threads(self) -> int:
-        """Of all workers."""
+        """Number of threads of all workers."""
         with _reached(self.client):
             return sum(self.client.nthreads().values())
 
     def await_workers(self) -> None:
-        """Wait until there is a worker: on a cluster with a queue that may take hours."""
+        """Wait until there is a worker; this may take hours in the queue of a cluster."""
         while not self.threads:
             self.look()
             time.sleep(_LOOK_S)
         self.look()
 
     def look(self) -> None:
-        """See while waiting whether the user, the scheduler or all workers gave up."""
+        """Raise StopSearch or ClusterError if the user stopped or the scheduler is lost.
+
+        Reports if all workers are lost, or if one came.
+        """
         if is_stop_requested():
             raise StopSearch
         if self.client.status not in _CONNECTED:
@@ -152,7 +158,7 @@ class _Cluster:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """What Dask logs of a lost connection is told in one line here."""
+    """Silence Dask's log of lost connections; planner reports them in one line."""
     log = logging.getLogger("distributed.client")
     before = log.level
     log.setLevel(logging.CRITICAL)
@@ -164,14 +170,14 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _connected(address: str) -> Iterator[_Client]:
-    """A client that is closed in the end: its scheduler drops what it asked for."""
+    """A client that is closed at the end; the scheduler then drops its tasks."""
     library = import_module("distributed")
     try:
-        # In a thread, because a notebook has a loop of its own here.
-        with ThreadPoolExecutor(1) as aside:
-            aside.submit(asyncio.run, _greet(address)).result()
+        # In a thread, because a notebook already runs an event loop here.
+        with ThreadPoolExecutor(1) as executor:
+            executor.submit(asyncio.run, _greet(address)).result()
         client: _Client = library.Client(address, timeout=_PATIENCE_S, set_as_default=False)
-    except Exception as error:  # whatever answers may be anything
+    except Exception as error:  # any server may answer at the address
         raise ClusterError(
             f"No Dask scheduler answers at {address} ({_brief(error)}): give --dask the address "
             "that it prints when it starts, such as tcp://10.0.0.1:8786."
@@ -179,62 +185,62 @@ def _connected(address: str) -> Iterator[_Client]:
     try:
         yield client
     finally:
-        with suppress(Exception):  # a scheduler that has ended cannot be told
+        with suppress(Exception):  # the scheduler may have ended
             client.close(timeout=_PATIENCE_S)
 
 
 async def _greet(address: str) -> None:
-    """Connect once before there is a client: one that fails to begin cannot be closed."""
+    """Check for a scheduler at the address; a client that fails to start cannot be closed."""
     library = import_module("distributed")
-    how = library.Security().get_connection_args("client")
-    connection = await library.core.connect(address, timeout=_PATIENCE_S, **how)
+    options = library.Security().get_connection_args("client")
+    connection = await library.core.connect(address, timeout=_PATIENCE_S, **options)
     try:
-        found = await library.core.send_recv(connection, op="identity")
+        reply = await library.core.send_recv(connection, op="identity")
     finally:
         connection.abort()
-    if found["type"] != "Scheduler":
-        raise ValueError(f"that is the address of a {found['type'].lower()}")
+    if reply["type"] != "Scheduler":
+        raise ValueError(f"that is the address of a {reply['type'].lower()}")
 
 
 def _check_workers(client: _Client, task: _Task) -> None:
-    """Refuse to begin where results of workers would differ.
+    """Raise ClusterError if results of workers would differ.
 
-    A worker that is lost meanwhile gives no results; one that comes in its place is compared then.
+    A worker that is lost meanwhile gives no results; later workers are compared with each part.
     """
     with _reached(client):
-        found = client.run(identity_once, task.token, task.plan, on_error="return")
-    faults = [
-        f"worker {worker} {fault}"
-        for worker, theirs in sorted(found.items())
-        if (fault := _fault(task.identity, theirs))
+        identities = client.run(identity_once, task.token, task.plan, on_error="return")
+    mismatches = [
+        f"worker {worker} {mismatch}"
+        for worker, worker_identity in sorted(identities.items())
+        if (mismatch := _fault(task.identity, worker_identity))
     ]
-    if faults:
-        more = f" and {len(faults) - _MOST_NAMED} more" if len(faults) > _MOST_NAMED else ""
+    if mismatches:
+        more = f" and {len(mismatches) - _MOST_NAMED} more" if len(mismatches) > _MOST_NAMED else ""
         raise ClusterError(
-            f"Workers differ: {'; '.join(faults[:_MOST_NAMED])}{more}. "
-            "Install the same planner there, and give all the same folders of specs."
+            f"Workers differ: {'; '.join(mismatches[:_MOST_NAMED])}{more}. "
+            "Install the same planner and the same specs folders on all workers."
         )
 
 
-def _fault(mine: Mapping[str, str], theirs: BaseException | Mapping[str, str]) -> str:
+def _fault(expected: Mapping[str, str], actual: BaseException | Mapping[str, str]) -> str:
     from distributed.comm import CommClosedError
 
-    if isinstance(theirs, CommClosedError):
+    if isinstance(actual, CommClosedError):
         return ""
-    if isinstance(theirs, BaseException):
-        return f"has no working planner ({_brief(theirs)})"
-    differ = differences(mine, theirs)
+    if isinstance(actual, BaseException):
+        return f"has no working planner ({_brief(actual)})"
+    differ = differences(expected, actual)
     return f"has another {differ}" if differ else ""
 
 
 def _streamed(cluster: _Cluster, task: _Task, parts: Iterable[ScenarioBatch]) -> Iterator[Done]:
-    """Results as they come; so few parts wait that memory does not grow with the plan."""
-    client, todo = cluster.client, iter(parts)
+    """Results as they arrive; the number of waiting parts is limited to bound memory."""
+    client, remaining = cluster.client, iter(parts)
     ready: queue.SimpleQueue[_Future] = queue.SimpleQueue()
     waiting: dict[_Future, ScenarioBatch] = {}
     while True:
-        most = max(_LEAST_WAITING, _WAITING * cluster.threads)
-        while len(waiting) < most and (part := next(todo, None)) is not None:
+        max_waiting = max(_LEAST_WAITING, _WAITING * cluster.threads)
+        while len(waiting) < max_waiting and (part := next(remaining, None)) is not None:
             with _reached(client):
                 future = client.submit(
                     run_there, task, part, key=f"{task.token}-{part.number}", pure=False
@@ -249,20 +255,20 @@ def _streamed(cluster: _Cluster, task: _Task, parts: Iterable[ScenarioBatch]) ->
 
 
 def _ended(cluster: _Cluster, ready: queue.SimpleQueue[_Future]) -> Iterator[_Future]:
-    """What has ended meanwhile, at least one."""
-    found = None
-    while found is None:
+    """Wait for a finished future, then yield it and all others that are ready."""
+    future = None
+    while future is None:
         cluster.look()
         with suppress(queue.Empty):
-            found = ready.get(timeout=_LOOK_S)
-    yield found
+            future = ready.get(timeout=_LOOK_S)
+    yield future
     while not ready.empty():
         cluster.look()
         yield ready.get()
 
 
 def _content(future: _Future, part: ScenarioBatch) -> bytes:
-    """The file of a part."""
+    """The content of the file of a part; raises the error of its worker."""
     from distributed import KilledWorker
 
     if future.status == "error":
@@ -271,7 +277,7 @@ def _content(future: _Future, part: ScenarioBatch) -> bytes:
         if isinstance(error, KilledWorker):
             raise ClusterError(
                 f"Scenarios {part.first} to {part.end - 1} crashed their workers repeatedly: "
-                f"give workers more memory, or look into their logs. {_RESUME_HINT}"
+                f"give workers more memory, or read their logs. {_RESUME_HINT}"
             ) from error
         raise error
     with _reached(future.client):
@@ -282,7 +288,7 @@ def _content(future: _Future, part: ScenarioBatch) -> bytes:
 
 @contextmanager
 def _reached(client: _Client) -> Iterator[None]:
-    """Something asked of the scheduler; that it is gone is one error, whatever Dask makes of it."""
+    """Turn every error of a lost scheduler into ClusterError."""
     try:
         yield
     except (OSError, CancelledError, asyncio.CancelledError, TimeoutError) as error:
@@ -303,9 +309,9 @@ def _brief(error: BaseException) -> str:
 
 
 def run_there(task: _Task, part: ScenarioBatch) -> bytes:
-    """A part on a worker, which may have come after the others were checked."""
+    """Run a part on a worker, which may have joined after the check of the others."""
     if differ := differences(task.identity, identity_once(task.token, task.plan)):
-        raise ClusterError(f"A worker came that has another {differ}. {_RESUME_HINT}")
+        raise ClusterError(f"A new worker has another {differ}. {_RESUME_HINT}")
     return run_part(task.plan, part)
 
 
@@ -313,9 +319,9 @@ _known: dict[str, Mapping[str, str]] = {}
 
 
 def identity_once(token: str, plan: SweepPlan) -> Mapping[str, str]:
-    """Digests of this worker's files, taken once for the sweep of that token."""
-    found = _known.get(token)
-    if found is None:
+    """Digests of this worker's files, computed once per token of a sweep."""
+    cached = _known.get(token)
+    if cached is None:
         _known.clear()
-        found = _known[token] = identity(plan)
-    return found
+        cached = _known[token] = identity(plan)
+    return cached

@@ -1,4 +1,4 @@
-"""What differs between two sweeps, on screen and as rows."""
+"""Compares two sweeps, as blocks and as rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SAME = 1e-9
 def differences_blocks(
     before: Sweep, after: Sweep, comparison: Comparison, measure: str, top: int
 ) -> Iterator[Block]:
-    """How many scenarios differ, which the most, and what only one of the sweeps has."""
+    """Number of changed scenarios, the largest changes, and scenarios in only one sweep."""
     both = comparison.same + len(comparison.changes)
     yield make_lines(f"{after.folder} against {before.folder}", mark=TOTAL, indent="")
     counts = [
@@ -50,17 +50,18 @@ def differences_blocks(
     )
     yield make_lines(f"{formatting.format_count(both)} scenarios in both: {', '.join(counts)}")
     for name, (old, new) in comparison.answer_changes.items():
-        words = [_answer(value) for value in (old, new)]
-        yield make_lines(f"Asked otherwise: {label(name)} {words[0]}, now {words[1]}")
+        texts = [_answer(value) for value in (old, new)]
+        yield make_lines(f"Changed answer: {label(name)} {texts[0]}, now {texts[1]}")
     for sweep, keys in ((before, comparison.only_before), (after, comparison.only_after)):
         if keys:
-            more, some = len(keys) - _MOST_NAMED, keys[:_MOST_NAMED]
-            named = [" ".join(map(_answer, key)) or "its one scenario" for key in some]
-            told = "; ".join(
-                [*named, f"and {formatting.format_count(more)} more"] if more > 0 else named
+            more, first_keys = len(keys) - _MOST_NAMED, keys[:_MOST_NAMED]
+            key_texts = [" ".join(map(_answer, key)) or "its one scenario" for key in first_keys]
+            keys_text = "; ".join(
+                [*key_texts, f"and {formatting.format_count(more)} more"] if more > 0 else key_texts
             )
             yield make_lines(
-                f"Only in {sweep.folder}: {formatting.format_count(len(keys))} ({told})", most=3
+                f"Only in {sweep.folder}: {formatting.format_count(len(keys))} ({keys_text})",
+                most=3,
             )
     if comparison.changes:
         yield GAP
@@ -72,7 +73,7 @@ def differences_blocks(
 
 
 def _answer(value: object) -> str:
-    return "not asked" if value is None else formatting.format_parameter(value)
+    return "not specified" if value is None else formatting.format_parameter(value)
 
 
 def _changes_blocks(
@@ -81,38 +82,38 @@ def _changes_blocks(
     columns = [
         Column(
             name,
-            [_answer(change.key[at]) for change in changes],
+            [_answer(change.key[index]) for change in changes],
             label(name),
-            numeric=all(isinstance(change.key[at], int | float) for change in changes),
+            numeric=all(isinstance(change.key[index], int | float) for change in changes),
         )
-        for at, name in enumerate(comparison.names)
+        for index, name in enumerate(comparison.names)
     ]
     column = MEASURES[measure][0] if measure in MEASURES else measure
     values = [side.value for change in changes for side in (change.before, change.after)]
-    words, unit = format_in_common_unit(column, values)
+    texts, unit = format_in_common_unit(column, values)
     title = "cost x time" if measure == VALUE else f"{label(measure)} {unit}".strip()
     for name, first in (("before", 0), ("now", 1)):
         sides = [(change.before, change.after)[first] for change in changes]
         cells = [
-            word if side.feasible else _NO_PLAN
-            for word, side in zip(words[first::2], sides, strict=True)
+            text if side.feasible else _NO_PLAN
+            for text, side in zip(texts[first::2], sides, strict=True)
         ]
         columns.append(Column(f"{title} {name}", cells))
     columns.append(Column("change", [_change(measure, change) for change in changes]))
     plans = [
         "same"
-        if one.before.plan == one.after.plan
-        else one.after.plan
-        if one.after.feasible
-        else one.after.reason
-        for one in changes
+        if change.before.plan == change.after.plan
+        else change.after.plan
+        if change.after.feasible
+        else change.after.reason
+        for change in changes
     ]
     columns.append(Column("plan", plans, numeric=False))
     yield fit_table(columns)
 
 
 def _change(measure: str, change: Change) -> Cell:
-    """How much more or less it is now, green where that is better."""
+    """Relative change of a value, green if better."""
     old, new = change.before.value, change.after.value
     if change.before.feasible != change.after.feasible:
         is_good = change.after.feasible
@@ -123,8 +124,8 @@ def _change(measure: str, change: Change) -> Cell:
     if not gain:
         return Cell(text="same")
     is_good = (gain < 0) == (better(measure) > 0)
-    words = f"{'+' if gain > 0 else '-'}{share(abs(gain))}"
-    return Cell(text=words, mark=BEST if is_good else BAD)
+    text = f"{'+' if gain > 0 else '-'}{share(abs(gain))}"
+    return Cell(text=text, mark=BEST if is_good else BAD)
 
 
 def difference_columns(comparison: Comparison) -> list[str]:
@@ -141,7 +142,7 @@ def difference_rows(comparison: Comparison) -> Iterator[tuple[object, ...]]:
 
 
 class ScenarioSide(NamedTuple):
-    """A scenario as one sweep has it; ``value`` is what is compared, NaN where unknown."""
+    """A scenario in one sweep; ``value`` is the compared measure, NaN if unknown."""
 
     feasible: bool
     value: float
@@ -153,7 +154,7 @@ class ScenarioSide(NamedTuple):
 
 @record(kw_only=True)
 class Change:
-    """A scenario that both have and that is not the same in both."""
+    """A scenario with different results in both sweeps."""
 
     key: Key
     before: ScenarioSide
@@ -161,7 +162,7 @@ class Change:
 
     @property
     def size(self) -> float:
-        """How much the value changed, as the size of a logarithm; a plan won or lost is most."""
+        """Absolute logarithm of the ratio of values; infinite for a new or lost plan."""
         if self.before.feasible != self.after.feasible:
             return math.inf
         if _same(self.before.value, self.after.value):
@@ -172,10 +173,10 @@ class Change:
 
 @record(kw_only=True)
 class Comparison:
-    """What differs from one sweep to another.
+    """Differences between two sweeps.
 
-    ``names`` are the questions that scenarios are told apart by; ``answer_changes`` those that the
-    sweeps answered differently throughout, with both answers.
+    ``names`` are the questions that identify scenarios; ``answer_changes`` are both answers to
+    questions with one answer in each sweep, but not the same one.
     """
 
     names: tuple[str, ...]
@@ -202,27 +203,27 @@ def compare(
     measure: str = COST,
     select: Callable[[Sweep], Iterable[Row]] = Sweep.rows,
 ) -> Comparison:
-    """The scenarios of two sweeps by what they ask, the largest change first.
+    """Compare the scenarios of two sweeps with equal questions, the largest change first.
 
-    ``measure`` is what is compared; ``select`` picks rows of each sweep.
+    ``measure`` is the compared measure; ``select`` selects rows of each sweep.
     """
     names = tuple(dict.fromkeys([*before.plan.varied, *after.plan.varied]))
     old = dict(_sides(before, names, measure, select))
-    found: list[Change] = []
+    changes: list[Change] = []
     same, only_after = 0, []
     for key, side in _sides(after, names, measure, select):
-        known = old.pop(key, None)
-        if known is None:
+        before_side = old.pop(key, None)
+        if before_side is None:
             only_after.append(key)
-        elif _is_same(known, side):
+        elif _is_same(before_side, side):
             same += 1
         else:
-            found.append(Change(key=key, before=known, after=side))
-    found.sort(key=lambda change: -change.size)
+            changes.append(Change(key=key, before=before_side, after=side))
+    changes.sort(key=lambda change: -change.size)
     return Comparison(
         names=names,
         answer_changes=_asked_otherwise(before.plan, after.plan, names),
-        changes=tuple(found),
+        changes=tuple(changes),
         same=same,
         only_before=tuple(old),
         only_after=tuple(only_after),
@@ -236,7 +237,7 @@ def _sides(
         values = sweep.plan.scenario(int(number_or_nan(row["scenario"]))).values
         feasible = bool(row["feasible"])
         yield (
-            # Specs by the names that rows have.
+            # Specs have their full names in rows.
             tuple(
                 values.get(name) if f"{name}_limit" in row or row.get(name) is None else row[name]
                 for name in names
@@ -253,23 +254,25 @@ def _sides(
 
 
 def _asked_otherwise(
-    one: SweepPlan, other: SweepPlan, names: Sequence[str]
+    before: SweepPlan, after: SweepPlan, names: Sequence[str]
 ) -> dict[str, tuple[object, object]]:
-    """What differs between the answers that each gave to a question once."""
+    """Answers that differ between two sweeps, for questions that do not vary."""
     answers = [
         {name: v[0] for work in plan.works for name, v in work.axes.items() if name not in names}
-        for plan in (one, other)
+        for plan in (before, after)
     ]
-    known = dict.fromkeys([*answers[0], *answers[1]])
-    pairs = {name: (answers[0].get(name), answers[1].get(name)) for name in known}
+    questions = dict.fromkeys([*answers[0], *answers[1]])
+    pairs = {name: (answers[0].get(name), answers[1].get(name)) for name in questions}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _is_same(one: ScenarioSide, other: ScenarioSide) -> bool:
-    if (one.feasible, one.plan) != (other.feasible, other.plan):
+def _is_same(before: ScenarioSide, after: ScenarioSide) -> bool:
+    if (before.feasible, before.plan) != (after.feasible, after.plan):
         return False
-    return not one.feasible or all(_same(*pair) for pair in zip(one[1:4], other[1:4], strict=True))
+    return not before.feasible or all(
+        _same(*pair) for pair in zip(before[1:4], after[1:4], strict=True)
+    )
 
 
-def _same(one: float, other: float) -> bool:
-    return math.isclose(one, other, rel_tol=_SAME) or (math.isnan(one) and math.isnan(other))
+def _same(first: float, second: float) -> bool:
+    return math.isclose(first, second, rel_tol=_SAME) or (math.isnan(first) and math.isnan(second))

@@ -1,4 +1,4 @@
-"""The plan that a file or a folder of any kind holds, and what it asks."""
+"""Reads the plan or request in a file or folder of any kind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from planner.sweeps.sweep_folder import PLAN
 from planner.workloads.build_request import OptionNamer
 from planner.workloads.saved_plan import PLAN_FILE, SavedPlan, with_one_length
 
-# A column that the results of one workload alone have.
+# Columns that only the results of one workload have.
 _WORKLOAD_COLUMNS = {
     "rollout_gpus": "rl",
     "step_time_s": "train",
@@ -30,12 +30,12 @@ _WORKLOAD_COLUMNS = {
 }
 _OF_POOLS = ("mode", "prefill_gpu")
 _GPUS = ("gpu", "prefill_gpu")
-# A column shows whose price it is also where the question names no seller.
+# Results have the provider of a price even if the question names none.
 _CHOSEN = ("provider",)
-# What a launch file may leave to the plan beside it.
+# Answers that a launch file may take from a fallback request.
 _OF_LOAD = ("gpu", *terms_about("length", "serve"), "request_rate")
 _HEAD = 2**12
-# What the beginning of a plan or a result has, and no launch file.
+# Texts at the beginning of plans and results, but not of launch files.
 _PLANNER_MARKERS = ("workload = ", '"workload":', '"rows":')
 
 
@@ -52,7 +52,7 @@ def is_launch_file(path: Path) -> bool:
             head = file.read(_HEAD).decode(errors="replace")
     except (PlannerError, OSError):
         return True
-    return not any(word in head for word in _PLANNER_MARKERS)
+    return not any(marker in head for marker in _PLANNER_MARKERS)
 
 
 def request_in(
@@ -63,13 +63,13 @@ def request_in(
     option_name: OptionNamer = str,
     beside: Request | None = None,
 ) -> Request:
-    """What a plan, a row of a result or a launch file asks, with other answers and settings.
+    """The request of a plan, a row of a result or a launch file, with changed answers.
 
-    Of a launch file ``answers`` answers what it leaves open, too, else the request that is
-    ``beside`` it, else what is assumed; its own is that of the configuration that is started.
+    Values that a launch file does not set come from ``answers``, then from the fallback request,
+    then from assumptions.
 
-    Raises SpecError, SearchSpaceError or LaunchError if it cannot be read, holds no plan, has no
-    such row, or does not tell its model.
+    Raises SpecError, SearchSpaceError or LaunchError if the file cannot be read, has no plan or
+    no such row, or does not name its model.
     """
     if not is_launch_file(path):
         base = pinned_in(path, row, specs).request()
@@ -82,33 +82,38 @@ def request_in(
         option_name=option_name,
         workload=None if beside is None else beside.workload,
     )
-    found = file.question()
+    launch_question = file.question()
     if beside is not None:
-        read = found.imported
-        own = read.values.keys() - read.defaults.keys() - read.assumed.keys()
-        known = {name: getattr(beside, name) for name in _OF_LOAD if name not in own}
-        answers = {**{name: value for name, value in known.items() if value is not None}, **answers}
-        found = replace(file, answers=answers).question()
-    return apply_engine_start(replace_answers(found.request, answers, option_name))[0]
+        imported = launch_question.imported
+        specified = imported.values.keys() - imported.defaults.keys() - imported.assumed.keys()
+        fallback_answers = {
+            name: getattr(beside, name) for name in _OF_LOAD if name not in specified
+        }
+        answers = {
+            **{name: value for name, value in fallback_answers.items() if value is not None},
+            **answers,
+        }
+        launch_question = replace(file, answers=answers).question()
+    return apply_engine_start(replace_answers(launch_question.request, answers, option_name))[0]
 
 
 def plan_in(path: Path, row: int | None) -> SavedPlan:
-    """The plan that a file holds: a plan, what a search recommends, or a row of its result.
+    """The plan in a file: a plan, the recommended plan of a search, or a row of its result.
 
-    ``row`` counts from 1; without it the file of a search stands for its recommended plan.
+    ``row`` counts from 1; without it, the file of a search gives its recommended plan.
 
-    Raises SpecError or LaunchError if the file cannot be read, holds no plan, or has no such row.
+    Raises SpecError or LaunchError if the file cannot be read, or has no plan or no such row.
     """
     if path.suffix == ".toml" and row is not None:
-        raise LaunchError(f"{path}: is one plan, it has no rows: leave out --row.")
+        raise LaunchError(f"{path}: is one plan without rows: leave out --row.")
     if path.suffix == ".toml" or (row is None and _is_plan(path)):
         return SavedPlan.read(path)
-    found, manifest = (_json_row if path.suffix == ".json" else _csv_row)(path, row)
-    return _pinned(path, found, manifest)
+    values, manifest = (_json_row if path.suffix == ".json" else _csv_row)(path, row)
+    return _pinned(path, values, manifest)
 
 
 def _is_plan(path: Path) -> bool:
-    """Whether a file is a plan, or one of a search that recommends one; not rows alone."""
+    """Whether a file has a plan or a recommended plan, not only rows."""
     if path.suffix != ".json":
         return False
     table = read_json(path, RESULT)
@@ -116,16 +121,16 @@ def _is_plan(path: Path) -> bool:
 
 
 def _csv_row(path: Path, row: int | None) -> tuple[object, object]:
-    """A row of a CSV file, which may be large, and the manifest beside it."""
+    """A row of a CSV file, which may be large, and the manifest in the same folder."""
     lines = read_csv(path, LaunchError)
     _, names = next(lines, (1, []))
-    found: list[str] = []
+    row_cells: list[str] = []
     number = 0
     for number, (_, cells) in enumerate((line for line in lines if line[1]), start=1):
         if number == (row or 1):
-            found = cells
+            row_cells = cells
     _require_row(path, row, number)
-    values = dict(zip(names, found, strict=False))
+    values = dict(zip(names, row_cells, strict=False))
     try:
         manifest = read_json(manifest_path(path))
     except SpecError:
@@ -137,42 +142,47 @@ def _json_row(path: Path, row: int | None) -> tuple[object, object]:
     table = read_json(path, RESULT, LaunchError)
     rows = table.get("rows") if isinstance(table, dict) else None
     if not isinstance(table, dict) or not isinstance(rows, list):
-        raise LaunchError(f"{path}: is not the JSON file of a search: it has no rows.")
+        raise LaunchError(f"{path}: is no JSON file of a search: it has no rows.")
     _require_row(path, row, len(rows))
     return rows[(row or 1) - 1], table.get("manifest")
 
 
-def _require_row(path: Path, row: int | None, most: int) -> None:
-    if row is None and most > 1:
-        raise LaunchError(f"{path}: has {most:,} rows: choose one with --row.")
-    if not 1 <= (1 if row is None else row) <= most:
-        raise LaunchError(f"{path}: has rows 1 to {most:,}, not {1 if row is None else row}.")
+def _require_row(path: Path, row: int | None, num_rows: int) -> None:
+    if row is None and num_rows > 1:
+        raise LaunchError(f"{path}: has {num_rows:,} rows: choose one with --row.")
+    if not 1 <= (1 if row is None else row) <= num_rows:
+        raise LaunchError(f"{path}: has rows 1 to {num_rows:,}, not {1 if row is None else row}.")
 
 
 def _pinned(path: Path, row: object, manifest: object) -> SavedPlan:
-    """The plan of a row; what its columns do not say is what the search was asked."""
+    """The plan of a row; missing columns come from the answers in the manifest."""
     if not isinstance(row, Mapping) or not isinstance(manifest, Mapping):
         raise LaunchError(f"{path}: its rows and its manifest are not those of a search.")
     row = {current_name("column", str(name)): value for name, value in row.items()}
     if row.get("feasible") is False:
         raise LaunchError(f"{path}: this row has no plan: {row.get('reason')}")
-    workload = next((of for column, of in _WORKLOAD_COLUMNS.items() if column in row), None)
+    workload = next(
+        (workload_name for column, workload_name in _WORKLOAD_COLUMNS.items() if column in row),
+        None,
+    )
     if workload is None or "model" not in row:
         raise LaunchError(f"{path}: its columns are not those of a result of planner.")
     pools = terms_of(workload, "pool") if row.get("prefill_gpu") else {}
-    plain = plain_values(workload)
+    defaults = plain_values(workload)
     parameters = [*terms_of(workload, "parameter"), *pools]
-    told = [name for name in parameters if row.get(name) is not None]
-    if lacking := [
-        parameter for parameter in parameters if parameter not in told and parameter not in plain
+    specified = [name for name in parameters if row.get(name) is not None]
+    if missing := [
+        parameter
+        for parameter in parameters
+        if parameter not in specified and parameter not in defaults
     ]:
-        raise LaunchError(f"{path}: the row lacks {', '.join(lacking[:4])}: it is not a full plan.")
-    asked = manifest.get("answers", {})
-    if not isinstance(asked, Mapping):
+        raise LaunchError(f"{path}: the row lacks {', '.join(missing[:4])}: it is not a full plan.")
+    manifest_answers = manifest.get("answers", {})
+    if not isinstance(manifest_answers, Mapping):
         raise LaunchError(f"{path}: the answers of its manifest are not a table.")
-    asked = current_keys(asked, str(path))
-    answers = {name: value for name, value in asked.items() if name in glossary()}
-    chosen = _CHOSEN if asked else ()
+    manifest_answers = current_keys(manifest_answers, str(path))
+    answers = {name: value for name, value in manifest_answers.items() if name in glossary()}
+    chosen = _CHOSEN if manifest_answers else ()
     for name in terms_of(workload, "question"):
         if row.get(name) not in (None, "") and name not in (*parameters, *chosen):
             answers[name] = _word_of(manifest, name, row[name])
@@ -183,24 +193,24 @@ def _pinned(path: Path, row: object, manifest: object) -> SavedPlan:
     table = {
         "workload": workload,
         "answers": answers,
-        "parameters": {name: row[name] for name in told},
-        "specs_folder": str(asked.get("specs") or ""),
+        "parameters": {name: row[name] for name in specified},
+        "specs_folder": str(manifest_answers.get("specs") or ""),
     }
     return SavedPlan.from_dict(table, str(path))
 
 
 def _word_of(manifest: Mapping[str, object], name: str, value: object) -> object:
-    """The word that named a spec in the question; what names none stays as it is."""
-    words = manifest.get("words")
+    """The text for a spec in the question; other values are returned unchanged."""
+    texts_by_kind = manifest.get("words")
     kind = "gpu" if name in _GPUS else name
-    names = words.get(kind) if isinstance(words, Mapping) else None
+    names = texts_by_kind.get(kind) if isinstance(texts_by_kind, Mapping) else None
     return names.get(value, value) if isinstance(names, Mapping) else value
 
 
 def pinned_in(path: Path, row: int | None, specs: Path | None = None) -> SavedPlan:
-    """The plan of a file or of a launch, of a row of a result, or of a scenario of a sweep.
+    """The plan of a file, of a launch folder, of a row of a result, or of a scenario of a sweep.
 
-    Raises SpecError or LaunchError if it cannot be read, holds no plan, or has no such row.
+    Raises SpecError or LaunchError if it cannot be read, or has no plan or no such row.
     """
     if os.path.isdir(path) and os.path.isfile(path / MANIFEST):
         return SavedPlan.read(path / PLAN_FILE)
@@ -210,7 +220,7 @@ def pinned_in(path: Path, row: int | None, specs: Path | None = None) -> SavedPl
 
 
 def _pinned_scenario(folder: Path, number: int | None, specs: Path | None = None) -> SavedPlan:
-    """The plan that a sweep recommends in a scenario, by its column ``scenario``."""
+    """The recommended plan of a scenario of a sweep, by the column ``scenario``."""
     from planner.sweeps.scenario_batches import AGAIN
     from planner.sweeps.sweep_folder import Sweep
     from planner.workloads.make_plan import make_plan
@@ -228,5 +238,5 @@ def _pinned_scenario(folder: Path, number: int | None, specs: Path | None = None
         return SavedPlan.of(plan, row)
     except KeyError as error:
         raise LaunchError(
-            f"{folder}: scenario {number} is not of what its plan asks: it was changed. {AGAIN}"
+            f"{folder}: scenario {number} does not belong to the sweep's plan. {AGAIN}"
         ) from error

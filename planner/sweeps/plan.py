@@ -1,4 +1,4 @@
-"""What a sweep asks: lists of models, GPUs, counts, contracts and so on, and every combination."""
+"""The plan of a sweep: lists of models, GPUs, counts, contracts etc., and all combinations."""
 
 from __future__ import annotations
 
@@ -32,40 +32,40 @@ from planner.workloads.registry import as_workload_name, workload_of
 from planner.workloads.saved_plan import toml_value
 
 MOST_SCENARIOS = 1_000_000
-"""More than that nobody reads, and a slip of the keyboard asks for soon."""
+"""Maximum number of scenarios; larger plans are mostly typing errors."""
 
 SETTINGS, OBJECTIVES = "settings", "objectives"
 PRICE, CONTRACT = "price", "contract"
 PRECISION = "precision"
-"""The question of number formats, whatever parameter of a workload has them."""
+"""The question of number formats; its parameter depends on the workload."""
 DEFAULT_NAME = "sweep"
 TERMS = "money"
-"""The group of questions that say on what terms GPUs run."""
+"""The group of questions about contracts and prices."""
 QUESTIONS = ("question", "limits")
-"""The groups of those that say what is done."""
+"""The groups of questions about the work."""
 
 Values: TypeAlias = tuple[object, ...]
 
 
 def questions_of(workload: str) -> dict[str, Term]:
-    """What can be asked, the number of GPUs among it."""
-    known = terms_of(workload, "question", "parameter")
-    asked = {n: t for n, t in known.items() if "question" in t.kind or n == "num_gpus"}
-    formats = known.get(workload_of(workload).precision)
-    return asked if formats is None else {**asked, PRECISION: formats}
+    """The questions of a workload by name, including the number of GPUs and the precision."""
+    terms = terms_of(workload, "question", "parameter")
+    questions = {n: t for n, t in terms.items() if "question" in t.kind or n == "num_gpus"}
+    formats = terms.get(workload_of(workload).precision)
+    return questions if formats is None else {**questions, PRECISION: formats}
 
 
 def askable(workload: str) -> dict[str, Term]:
-    """The questions and limits of a workload; what is both is asked."""
+    """The questions and limits of a workload; a term of both kinds is a question."""
     return {**terms_of(workload, "limit"), **questions_of(workload)}
 
 
 @record(kw_only=True)
 class SweepWorkload:
-    """A kind of work that is asked for everywhere.
+    """A kind of work of a sweep.
 
-    ``axes`` map questions and limits to their values, one or several; ``settings`` and
-    ``objectives`` are the same in every scenario.
+    ``axes`` map questions and limits to one or several values; ``settings`` and ``objectives``
+    are the same in every scenario.
     """
 
     name: str
@@ -76,7 +76,7 @@ class SweepWorkload:
 
     @property
     def num_scenarios(self) -> int:
-        """All combinations."""
+        """Number of all combinations."""
         return math.prod(map(len, self.axes.values()))
 
     @property
@@ -85,61 +85,60 @@ class SweepWorkload:
         return tuple(name for name, values in self.axes.items() if len(values) > 1)
 
     def values(self, number: int) -> dict[str, object]:
-        """The values of a combination, the last axis changing first."""
-        found = {}
+        """The values of a combination; the last axis changes fastest."""
+        answers = {}
         for name, values in reversed([*self.axes.items()]):
-            number, at = divmod(number, len(values))
-            found[name] = values[at]
-        return dict(reversed(found.items()))
+            number, index = divmod(number, len(values))
+            answers[name] = values[index]
+        return dict(reversed(answers.items()))
 
 
 def work_questions(work: SweepWorkload) -> tuple[str, ...]:
-    """The questions and limits with several values that say what is done, not by what."""
-    known = questions_of(work.workload)
-    return tuple(n for n in work.varied if n not in known or known[n].group in QUESTIONS)
+    """Questions and limits with several values about the work, not about the hardware."""
+    questions = questions_of(work.workload)
+    return tuple(n for n in work.varied if n not in questions or questions[n].group in QUESTIONS)
 
 
 def work_columns(work: SweepWorkload) -> tuple[str, ...]:
-    """The columns of scenarios that these have."""
-    known = questions_of(work.workload)
-    return tuple(name if name in known else limit_column(name) for name in work_questions(work))
+    """Columns of scenarios for `work_questions`."""
+    questions = questions_of(work.workload)
+    return tuple(name if name in questions else limit_column(name) for name in work_questions(work))
 
 
 @record(kw_only=True)
 class Scenario:
-    """One question of a sweep: the ``values`` of its questions and limits."""
+    """One scenario of a sweep: the ``values`` of its questions and limits."""
 
     number: int
     work: SweepWorkload
     values: Mapping[str, object]
 
     def request(self, specs: Path | None, option_name: OptionNamer = str) -> Request:
-        """The question as that of a search; ``option_name`` is how messages call a question.
+        """The scenario as a search request; ``option_name`` gives the name of a question in errors.
 
-        Raises SpecError or SearchSpaceError if a value is not what its question takes, or is of
-        another workload.
+        Raises SpecError or SearchSpaceError if a value is invalid, or belongs to another workload.
         """
         work = self.work
         questions = questions_of(work.workload)
         limits = {name: value for name, value in self.values.items() if name not in questions}
-        given = {name: value for name, value in self.values.items() if name in questions}
-        if {PRICE, CONTRACT} <= given.keys() and len(work.axes[CONTRACT]) > 1:
-            price = _price_of_contracts(work, given[PRICE], option_name)
-            given[PRICE] = price_of_contract(
-                price, str(_read(CONTRACT, given[CONTRACT], option_name))
+        answers = {name: value for name, value in self.values.items() if name in questions}
+        if {PRICE, CONTRACT} <= answers.keys() and len(work.axes[CONTRACT]) > 1:
+            price = _price_of_contracts(work, answers[PRICE], option_name)
+            answers[PRICE] = price_of_contract(
+                price, str(_read(CONTRACT, answers[CONTRACT], option_name))
             )
-        asked = {"settings": work.settings, "objectives": work.objectives or None, "specs": specs}
+        options = {"settings": work.settings, "objectives": work.objectives or None, "specs": specs}
         return make_request(
-            {**given, **asked, "workload": work.workload, "constraints": limits},
+            {**answers, **options, "workload": work.workload, "constraints": limits},
             option_name=option_name,
         )
 
 
 @record(kw_only=True)
 class SweepPlan:
-    """All scenarios, numbered from 0: those of one work after those of the other.
+    """All scenarios of a sweep, numbered from 0, one work after the other.
 
-    ``specs`` is the folder of own spec files.
+    ``specs`` is the folder of the user's spec files.
     """
 
     name: str = DEFAULT_NAME
@@ -149,7 +148,7 @@ class SweepPlan:
 
     @cached_property
     def num_scenarios(self) -> int:
-        """All combinations of all works."""
+        """Number of scenarios of all works."""
         return sum(work.num_scenarios for work in self.works)
 
     @cached_property
@@ -157,14 +156,14 @@ class SweepPlan:
         return [*accumulate(work.num_scenarios for work in self.works)]
 
     def scenario(self, number: int) -> Scenario:
-        """One of the scenarios."""
-        at = next(at for at, end in enumerate(self._ends) if number < end)
-        first = self._ends[at - 1] if at else 0
-        work = self.works[at]
+        """The scenario of a number."""
+        index = next(index for index, end in enumerate(self._ends) if number < end)
+        first = self._ends[index - 1] if index else 0
+        work = self.works[index]
         return Scenario(number=number, work=work, values=work.values(number - first))
 
     def scenarios(self, numbers: range | None = None) -> Iterator[Scenario]:
-        """Some of the scenarios, or all."""
+        """The scenarios of some numbers, or all."""
         yield from map(self.scenario, range(self.num_scenarios) if numbers is None else numbers)
 
     @property
@@ -174,7 +173,7 @@ class SweepPlan:
         return tuple(dict.fromkeys(["work", *names] if len(self.works) > 1 else names))
 
     def to_dict(self) -> dict[str, object]:
-        """The plan as tables of plain values, from which `of_dict` makes it again."""
+        """The plan as tables of simple values, for `of_dict`."""
         return {
             "name": self.name,
             "description": self.description,
@@ -192,15 +191,15 @@ class SweepPlan:
         }
 
     def to_toml(self) -> str:
-        """The text of a file, which reads back to a plan that asks the same."""
+        """The plan as the text of a TOML file, which reads back to an equal plan."""
         texts = {"name": self.name, "description": self.description}
         lines = [f"{name} = {toml_value(text)}\n" for name, text in texts.items() if text]
         for work in self.works:
             lines.append("\n[[work]]\n")
-            words: dict[str, object] = {"name": work.name, "workload": work.workload}
-            words |= work.axes
-            words |= {OBJECTIVES: work.objectives} if work.objectives else {}
-            lines += [f"{name} = {_one_or_several(value)}\n" for name, value in words.items()]
+            entries: dict[str, object] = {"name": work.name, "workload": work.workload}
+            entries |= work.axes
+            entries |= {OBJECTIVES: work.objectives} if work.objectives else {}
+            lines += [f"{name} = {_one_or_several(value)}\n" for name, value in entries.items()]
             if work.settings:
                 lines.append(f"[work.{SETTINGS}]\n")
                 lines += [f"{n} = {_one_or_several(v)}\n" for n, v in work.settings.items()]
@@ -208,9 +207,9 @@ class SweepPlan:
 
     @classmethod
     def of_dict(cls, table: object) -> SweepPlan:
-        """The plan of such tables.
+        """The plan of tables from `to_dict`.
 
-        Raises SearchSpaceError if they are none, or what they ask is unknown.
+        Raises SearchSpaceError if the tables are invalid or have unknown questions.
         """
         has_none = isinstance(table, dict) and table.get("specs", "") is None
         return cls(
@@ -222,9 +221,9 @@ class SweepPlan:
 
     @cached_property
     def digest(self) -> str:
-        """Of what is asked: plans with the same ask the same, whatever their name."""
-        asked = {name: value for name, value in self.to_dict().items() if name == "works"}
-        return hashlib.sha256(json.dumps(asked, sort_keys=False).encode()).hexdigest()
+        """SHA-256 digest of the questions and answers, without the name of the plan."""
+        content = {name: value for name, value in self.to_dict().items() if name == "works"}
+        return hashlib.sha256(json.dumps(content, sort_keys=False).encode()).hexdigest()
 
 
 def _work(table: object) -> SweepWorkload:
@@ -256,60 +255,59 @@ def _one_or_several(value: object) -> str:
 
 
 SPECS = {name: SpecKind(f"{name.removeprefix('prefill_')}s") for name in terms_about("spec")}
-"""Questions that name spec files, and what kind of."""
+"""Kind of spec by question, for questions that name spec files."""
 
-# Stands for the others where one answer is looked at alone.
+# A model for checks of a single answer.
 _ANY_MODEL = "llama-7b"
 
 
 def faults_of(plan: SweepPlan, option_name: OptionNamer = str) -> Iterator[str]:
-    """Every answer is looked at alone; where none is wrong, whether some go together."""
+    """Errors of single answers and contradictions; without any, errors of complete scenarios."""
     number = plan.num_scenarios
     if number > MOST_SCENARIOS:
         yield (
             f"{format_count(number)} scenarios are more than {format_count(MOST_SCENARIOS)}: "
-            "leave out some "
-            "values, or make several plans."
+            "leave out some values, or write several plans."
         )
         return
     catalogue = Catalogue(plan.specs)
-    found = [
-        fault
+    errors = [
+        error
         for work in plan.works
         for name, values in work.axes.items()
         for value in values
-        for fault in _faults(work, name, value, catalogue, option_name)
+        for error in _faults(work, name, value, catalogue, option_name)
     ]
-    found += [fault for work in plan.works for fault in _contradictions(work, option_name)]
-    yield from found or (
-        fault for work in plan.works for fault in _everywhere(work, plan, option_name)
+    errors += [error for work in plan.works for error in _contradictions(work, option_name)]
+    yield from errors or (
+        error for work in plan.works for error in _everywhere(work, plan, option_name)
     )
 
 
 def _faults(
     work: SweepWorkload, name: str, value: object, catalogue: Catalogue, option_name: OptionNamer
 ) -> Iterator[str]:
-    """What is wrong with an answer whatever the others are."""
+    """Errors of an answer that do not depend on other answers."""
     if name in NEEDS:
         return
-    given = {"model": _ANY_MODEL, "num_gpus": 1, name: value}
-    alone = Scenario(number=0, work=replace(work, settings={}, objectives=()), values=given)
+    answers = {"model": _ANY_MODEL, "num_gpus": 1, name: value}
+    scenario = Scenario(number=0, work=replace(work, settings={}, objectives=()), values=answers)
     try:
-        request = alone.request(catalogue.folder, option_name)
+        request = scenario.request(catalogue.folder, option_name)
         if request.constraints:
             constraints(work.workload, request.constraints)
         if name == "model":
             catalogue.load_model(str(value))
         elif name in SPECS and value != ALL:
             catalogue.find(SPECS[name], str(value))
-        else:  # hardware and terms, which no model decides
+        else:  # hardware and contracts do not depend on the model
             read_priced_hardware(request, None, (), PlanNotes(catalogue), is_only=False)
     except PlannerError as error:
         yield str(error)
 
 
 def _everywhere(work: SweepWorkload, plan: SweepPlan, option_name: OptionNamer) -> Iterator[str]:
-    """Why no scenario at all can be planned; nothing where one of the first can."""
+    """Errors of planning if no scenario can be planned; empty if one of the first can."""
     reasons = []
     first = {name: values[0] for name, values in work.axes.items()}
     others = ({**first, n: value} for n, values in work.axes.items() for value in values[1:])
@@ -331,26 +329,30 @@ def _read(name: str, value: object, option_name: OptionNamer) -> Answer:
 def _price_of_contracts(
     work: SweepWorkload, price: object, option_name: OptionNamer
 ) -> float | str | None:
-    """A price with the contract that it is of, where a work compares several."""
-    contracts = [str(_read(CONTRACT, one, option_name)) for one in work.axes[CONTRACT]]
+    """A price checked against the contracts of a work that compares several."""
+    contracts = [str(_read(CONTRACT, contract, option_name)) for contract in work.axes[CONTRACT]]
     stated = _read(PRICE, price, option_name)
     names = option_name(PRICE), option_name("purchase_price")
     return checked_price(stated, contracts, *names)
 
 
 def _contradictions(work: SweepWorkload, option_name: OptionNamer) -> Iterator[str]:
-    """Answers that cannot go together, whatever the others are."""
+    """Errors of answers that contradict each other."""
     axes = work.axes
     if "gpu" in axes and "cluster" in axes:
         yield (
-            f"{work.name}: give {option_name('gpu')} or {option_name('cluster')}, which has "
-            "GPUs of its own."
+            f"{work.name}: give {option_name('gpu')} or {option_name('cluster')}, which sets "
+            "the GPU."
         )
     for price in axes.get(PRICE, ()) if len(axes.get(CONTRACT, ())) > 1 else ():
         try:
             _price_of_contracts(work, price, option_name)
         except PlannerError as error:
             yield f"{work.name}: {error}"
-    counts, most = axes.get("num_gpus", ()), axes.get("max_gpus", ())
-    if counts and most and min(map(int, map(str, counts))) > max(map(int, map(str, most))):
+    counts, max_counts = axes.get("num_gpus", ()), axes.get("max_gpus", ())
+    if (
+        counts
+        and max_counts
+        and min(map(int, map(str, counts))) > max(map(int, map(str, max_counts)))
+    ):
         yield f"{work.name}: every number of GPUs is above {option_name('max_gpus')}."

@@ -1,4 +1,4 @@
-"""``planner sweep show``: what is asked of the directory of a sweep."""
+"""``planner sweep show``: queries of the directory of a sweep."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ _ALL = 10**6
 
 @record(kw_only=True)
 class SweepQuery:
-    """What of a sweep is to be shown; texts as they stand on the command line.
+    """A query of a sweep; texts are as on the command line.
 
     Parameters
     ----------
     where : pandas expressions that scenarios must meet
-    sort, columns : names with commas between them
-    top : rows to show; of files all where it is None
-    pivot : names of columns, the last one across
-    value : a measure or column: of the matrix, the pivot or the comparison
+    sort, columns : names, separated by commas
+    top : rows to show; None: a default on screen, all in files
+    pivot : names of columns; the values of the last one become columns
+    value : measure or column of the matrix, the pivot or the comparison
     against : the directory of another sweep
     csv, json : files to write instead of the screen
     """
@@ -89,12 +89,12 @@ class SweepQuery:
 
     @property
     def is_written(self) -> bool:
-        """Whether rows go into files."""
+        """Whether rows are written to files."""
         return self.csv is not None or self.json is not None
 
     @cached_property
     def measure(self) -> str:
-        """The column or measure of ``value``."""
+        """The checked column or measure of ``value``."""
         return check_measure(self.value, self.sweep.columns)
 
     def rows(self) -> Iterator[Row]:
@@ -103,10 +103,10 @@ class SweepQuery:
 
 
 def shown_blocks(query: SweepQuery) -> Iterator[Block]:
-    """What is asked of a sweep; nothing where it is written into files.
+    """Blocks of a query of a sweep; empty if rows are written to files.
 
-    Raises SpecError, SearchSpaceError or OutputError if it is no sweep, a name or value is wrong,
-    no scenario is meant, or a file cannot be written.
+    Raises SpecError, SearchSpaceError or OutputError if the directory has no sweep, a name or
+    value is invalid, no scenario is selected, or a file cannot be written.
     """
     if query.against is not None:
         yield from _differences_of(query, Sweep(query.against))
@@ -119,7 +119,7 @@ def shown_blocks(query: SweepQuery) -> Iterator[Block]:
 
 
 def requested_summary(query: SweepQuery) -> Iterator[Block]:
-    """The summary of a sweep."""
+    """Blocks of the summary of a sweep."""
     sweep = query.sweep
     summary = summarize(query.rows(), sweep.plan, query.measure)
     front = sweep.front_rows()
@@ -148,7 +148,7 @@ def _listed_blocks(query: SweepQuery) -> Iterator[Block]:
 def read_cells(
     sweep: Sweep, numbers: Sequence[int], columns: Sequence[str]
 ) -> Iterator[tuple[Value, ...]]:
-    """The cells of the scenarios of these numbers, in this order."""
+    """Cells of the scenarios with these numbers, in this order."""
     wanted = {*numbers}
     cells = (
         (row["scenario"], tuple(row.get(name) for name in columns))
@@ -183,18 +183,21 @@ def _pivot_blocks(query: SweepQuery) -> Iterator[Block]:
 
 
 def _write_pivot(query: SweepQuery, names: Sequence[str]) -> None:
-    """A row for every group and place, a column for every value across; ``of`` says of what."""
+    """Write a row for every group and place and a column for every value of the last pivot.
+
+    The CSV column ``of`` has the name of the measure.
+    """
     summary = summarize(query.rows(), query.sweep.plan, query.measure, names)
     across = [*dict.fromkeys(count for group in summary.groups for count in group.counts)]
-    columns = ["work", "model", *names[:-1], "of", *(f"{names[-1]}={one}" for one in across)]
+    columns = ["work", "model", *names[:-1], "of", *(f"{names[-1]}={count}" for count in across)]
     rows: list[tuple[Value, ...]] = []
     for group in summary.groups:
         for place in group.places:
-            known = [group.spots.get((place, value)) for value in across]
-            found = [one.best_by_measure.get(group.metric) if one else None for one in known]
-            values = (None if one is None else one.value for one in found)
-            of = column_of(group.metric, group)
-            rows.append((group.work, group.model, *place, of, *values))
+            spots = [group.spots.get((place, value)) for value in across]
+            plans = [spot.best_by_measure.get(group.metric) if spot else None for spot in spots]
+            values = (None if plan is None else plan.value for plan in plans)
+            column = column_of(group.metric, group)
+            rows.append((group.work, group.model, *place, column, *values))
     write_rows(query.csv, query.json, columns, rows)
 
 
@@ -202,12 +205,14 @@ def _differences_of(query: SweepQuery, other: Sweep) -> Iterator[Block]:
     sweep = query.sweep
     columns = [name for name in sweep.columns if name in other.columns]
     measure = only_column(check_measure(query.value, columns), columns)
-    found = compare(other, sweep, measure, lambda one: select_rows(one, query.where))
+    comparison = compare(other, sweep, measure, lambda side: select_rows(side, query.where))
     if query.is_written:
-        write_rows(query.csv, query.json, difference_columns(found), difference_rows(found))
+        write_rows(
+            query.csv, query.json, difference_columns(comparison), difference_rows(comparison)
+        )
         return
     top = query.top or (_ALL if query.full else USUAL_ROWS)
-    yield from differences_blocks(other, sweep, found, measure, top)
+    yield from differences_blocks(other, sweep, comparison, measure, top)
 
 
 Cells = Sequence[Value]
@@ -216,31 +221,35 @@ _LONGEST, _SMALL = 40, 0.1
 _MORE = ("--columns", "--csv")
 
 
-def usual_columns(plan: SweepPlan, columns: Sequence[str], asked: Iterable[str]) -> list[str]:
-    """What was varied, what is asked for, cost, time, and why there is no plan."""
+def usual_columns(plan: SweepPlan, columns: Sequence[str], requested: Iterable[str]) -> list[str]:
+    """Columns of varied questions, requested columns, cost, time, and the reason for no plan."""
     varied = [n if n in columns else f"{n}_limit" for n in plan.varied]
-    measures = [name for one in (COST, TIME) for name in MEASURES[one] if name in columns]
-    wanted = dict.fromkeys(("scenario", *varied, *asked, *measures, "reason"))
+    measures = [name for measure in (COST, TIME) for name in MEASURES[measure] if name in columns]
+    wanted = dict.fromkeys(("scenario", *varied, *requested, *measures, "reason"))
     return [name for name in wanted if name in columns]
 
 
 def rows_blocks(columns: Sequence[str], rows: Sequence[Cells], matching: int) -> Iterator[Block]:
-    """Rows as a table of as many columns as there is room for."""
-    some = f"{formatting.format_count(len(rows))} of " if len(rows) < matching else ""
-    yield make_lines(f"{some}{formatting.format_count(matching)} scenarios", mark=TOTAL, indent="")
-    table = {name: [row[at] for row in rows] for at, name in enumerate(columns)}
+    """A table of rows with the columns that fit the screen."""
+    shown_text = f"{formatting.format_count(len(rows))} of " if len(rows) < matching else ""
+    yield make_lines(
+        f"{shown_text}{formatting.format_count(matching)} scenarios", mark=TOTAL, indent=""
+    )
+    table = {name: [row[index] for row in rows] for index, name in enumerate(columns)}
     shown = [
         _column(name, cells, _alike(name, table))
         for name, cells in table.items()
         if any(cell is not None for cell in cells)
     ]
-    yield fit_table(shown, elsewhere=f"choose some with {_MORE[0]}, or write all with {_MORE[1]}")
+    yield fit_table(
+        shown, elsewhere=f"select columns with {_MORE[0]}, or write all with {_MORE[1]}"
+    )
     if len(rows) < matching:
         yield make_lines("More: --top")
 
 
 def _alike(name: str, table: Mapping[str, Cells]) -> list[float]:
-    """The numbers of a column and of the ends of its interval, which are told in one unit."""
+    """Numbers of a column and of its interval, which have one unit."""
     return [
         float(cell)
         for other, cells in table.items()
@@ -254,15 +263,15 @@ def _without_end(name: str) -> str:
     return name.replace("_low", "").replace("_high", "")
 
 
-def _column(name: str, cells: Cells, alike: Sequence[float]) -> Column:
+def _column(name: str, cells: Cells, unit_numbers: Sequence[float]) -> Column:
     head = label(name)
     if any(isinstance(cell, float) for cell in cells):
         numbers = [float(cell) for cell in cells if _is_numeric(cell)]
-        numerals, unit = format_in_common_unit(_without_end(name), [*numbers, *alike])
-        found = iter(numerals)
-        words = [next(found) if _is_numeric(cell) else _word(cell) for cell in cells]
+        numerals, unit = format_in_common_unit(_without_end(name), [*numbers, *unit_numbers])
+        formatted = iter(numerals)
+        texts = [next(formatted) if _is_numeric(cell) else _word(cell) for cell in cells]
         head = head if unit in head.split() else f"{head} {unit}".strip()
-        return Column(name, words, head)
+        return Column(name, texts, head)
     is_numeric = all(cell is None or _is_numeric(cell) for cell in cells)
     return Column(name, [*map(_word, cells)], head, is_numeric)
 
@@ -274,8 +283,8 @@ def _is_numeric(value: object) -> TypeGuard[float]:
 def _word(cell: object) -> str:
     if cell is None:
         return "-"
-    words = formatting.format_parameter(cell)
-    return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 3]}..."
+    text = formatting.format_parameter(cell)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
 def write_rows(
@@ -284,7 +293,7 @@ def write_rows(
     columns: Sequence[str],
     rows: Iterable[Sequence[object]],
 ) -> int:
-    """Write rows into the files that are given, as they come; how many there were.
+    """Write rows to the CSV or JSON file; returns the number of rows.
 
     Raises OutputError if a file cannot be written.
     """
@@ -308,22 +317,22 @@ def _csv_lines(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Iter
 
 
 def _json_lines(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    before = "["
+    prefix = "["
     for row in rows:
-        yield before + "\n" + json.dumps(dict(zip(columns, row, strict=True)), allow_nan=False)
-        before = ","
-    yield ("[" if before == "[" else "") + "\n]\n"
+        yield prefix + "\n" + json.dumps(dict(zip(columns, row, strict=True)), allow_nan=False)
+        prefix = ","
+    yield ("[" if prefix == "[" else "") + "\n]\n"
 
 
 COUNT, PLACE = "count", "place"
-"""What may go across, beside time."""
+"""Quantities on the x axis, other than time."""
 
 
 def draw_shown(picture: Picture, query: SweepQuery) -> None:
-    """Draw what is asked of a sweep: of a pivot its matrix.
+    """Draw the picture of a query of a sweep.
 
-    Raises SpecError, SearchSpaceError or OutputError if it is no sweep, a name is wrong, nothing is
-    to be drawn, or the file cannot be written.
+    Raises SpecError, SearchSpaceError or OutputError if the directory has no sweep, a name is
+    invalid, there is nothing to draw, or the file cannot be written.
     """
     sweep = query.sweep
     names = check_columns(query.pivot, sweep.columns, "--pivot")
@@ -331,15 +340,16 @@ def draw_shown(picture: Picture, query: SweepQuery) -> None:
 
 
 def draw_sweep(picture: Picture, summary: Summary, title: str) -> None:
-    """Draw the picture that was asked for of a sweep.
+    """Draw a matrix or curves of a summary.
 
-    Raises OutputError if the file cannot be written.
+    Raises SearchSpaceError if no scenario has the measure, OutputError if the file cannot be
+    written.
     """
     groups = [group for group in summary.groups if group.knows(group.metric)]
     if not groups:
         feasible = [group for group in summary.groups if group.feasible]
-        why = unknown_line(feasible[0]) if feasible else "No scenario has a plan to draw."
-        raise SearchSpaceError(f"--plot {picture.path}: {why}")
+        reason = unknown_line(feasible[0]) if feasible else "No scenario has a plan to draw."
+        raise SearchSpaceError(f"--plot {picture.path}: {reason}")
     several = len(groups) > 1
     if picture.name == "matrix":
         matrices = [_matrix(group, several=several) for group in groups]
@@ -349,7 +359,7 @@ def draw_sweep(picture: Picture, summary: Summary, title: str) -> None:
 
 
 def _curves(group: WorkloadGroup, *, several: bool) -> Curves:
-    """The measure against time; of no known time against the number of GPUs, or beside others."""
+    """Curves of the measure over time; without times over the number of GPUs, or by place."""
     metric, across = group.metric, PLACE
     if metric != TIME and any(TIME in here.best_by_measure for here in group.spots.values()):
         across = TIME
@@ -372,29 +382,29 @@ def _curves(group: WorkloadGroup, *, several: bool) -> Curves:
 
 def _curve(group: WorkloadGroup, place: Place, across: str, ties: set[Spot]) -> Curve:
     spots = [(place, count) for count in group.counts if (place, count) in group.spots]
-    known = [spot for spot in spots if group.metric in group.spots[spot].best_by_measure]
-    points = {spot: _point(group, spot, across) for spot in known}
+    measured_spots = [spot for spot in spots if group.metric in group.spots[spot].best_by_measure]
+    points = {spot: _point(group, spot, across) for spot in measured_spots}
     points = {spot: point for spot, point in points.items() if all(map(math.isfinite, point))}
-    found = [group.spots[spot].best_by_measure[group.metric] for spot in points]
+    plans = [group.spots[spot].best_by_measure[group.metric] for spot in points]
     return Curve(
         name=" ".join(place) or "all",
         x=[x for x, _ in points.values()],
         y=[y for _, y in points.values()],
-        ends=[(one.low, one.high) for one in found],
+        ends=[(plan.low, plan.high) for plan in plans],
         counts=[spot[1] if isinstance(spot[1], int) else 1 for spot in points],
         ties=[spot in ties for spot in points],
     )
 
 
 def _point(group: WorkloadGroup, spot: Spot, across: str) -> tuple[float, float]:
-    """What goes across, and the measure of the best scenario of a place; NaN where unknown."""
+    """The x value and the measure of the best scenario at a spot; NaN if unknown."""
     place, count = spot
-    found = group.spots[spot].best_by_measure[group.metric]
+    plan = group.spots[spot].best_by_measure[group.metric]
     if across == PLACE:
-        return float(group.places.index(place)), found.value
+        return float(group.places.index(place)), plan.value
     if across == COUNT:
-        return float(count) if isinstance(count, int) else math.nan, found.value
-    return found.time, found.value
+        return float(count) if isinstance(count, int) else math.nan, plan.value
+    return plan.time, plan.value
 
 
 def _words(spot: Spot) -> str:

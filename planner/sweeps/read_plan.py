@@ -1,4 +1,4 @@
-"""A plan of a sweep from a file or from options; all faults are told together."""
+"""Reads the plan of a sweep from a file or from options and reports all errors together."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _OTHERS = (*_TEXTS, _WORK, _WORKLOAD, SETTINGS, OBJECTIVES)
 _MOST_FAULTS = 20
 
 
-def read_plan(word: str, specs: Path | None = None) -> SweepPlan:
-    """A plan by the path of its file, or by the name of one that is shipped.
+def read_plan(name_or_path: str, specs: Path | None = None) -> SweepPlan:
+    """The plan of a file, or the plan of the package with a name.
 
-    Raises SpecError or SearchSpaceError if the file is missing or no TOML, or what it asks is
-    unknown, contradictory or too much: one line for each fault.
+    Raises SpecError or SearchSpaceError if the file is missing or no TOML, or if its questions are
+    unknown, contradictory or too many; one line for each error.
     """
-    path = Catalogue(specs).find(SpecKind.SWEEPS, word)
+    path = Catalogue(specs).find(SpecKind.SWEEPS, name_or_path)
     try:
         return make_sweep(read_toml(path), specs, name=path.stem)
     except SearchSpaceError as error:
@@ -56,92 +56,100 @@ def make_sweep(
     name: str = DEFAULT_NAME,
     option_name: OptionNamer = str,
 ) -> SweepPlan:
-    """A plan of the tables of a file; ``option_name`` is how messages call a question.
+    """The plan of the tables of a file; ``option_name`` gives the name of a question in errors.
 
-    Raises SearchSpaceError if what it asks is unknown, contradictory or too much: one line for each
-    fault.
+    Raises SearchSpaceError if its questions are unknown, contradictory or too many; one line for
+    each error.
     """
     reader = _Reader(specs=specs, option_name=option_name)
     plan = reader.plan(table, name)
-    found = [*reader.faults, *faults_of(plan, option_name)]
-    if found:
-        found = list(dict.fromkeys(found))
-        more = [f"... and {len(found) - _MOST_FAULTS} more."] if len(found) > _MOST_FAULTS else []
-        raise SearchSpaceError("\n".join([*found[:_MOST_FAULTS], *more]))
+    errors = [*reader.faults, *faults_of(plan, option_name)]
+    if errors:
+        errors = list(dict.fromkeys(errors))
+        more = [f"... and {len(errors) - _MOST_FAULTS} more."] if len(errors) > _MOST_FAULTS else []
+        raise SearchSpaceError("\n".join([*errors[:_MOST_FAULTS], *more]))
     return plan
 
 
 @dataclass
 class _Reader:
-    """Collects what is wrong with the tables of a plan."""
+    """Reads the tables of a plan and collects their errors."""
 
     specs: Path | None
     option_name: OptionNamer
     faults: list[str] = field(default_factory=list)
 
     def plan(self, table: Mapping[str, object], name: str) -> SweepPlan:
-        given = table.get(_WORK, [{}])
-        own: list[dict[str, object]] = [{}]
-        if isinstance(given, list) and given and all(isinstance(one, dict) for one in given):
-            own = given
+        work_tables = table.get(_WORK, [{}])
+        tables: list[dict[str, object]] = [{}]
+        if (
+            isinstance(work_tables, list)
+            and work_tables
+            and all(isinstance(entry, dict) for entry in work_tables)
+        ):
+            tables = work_tables
         else:
             self.faults.append(f"{_WORK} is a table [[{_WORK}]] or several of them.")
         common = {key: value for key, value in table.items() if key not in (*_TEXTS, _WORK)}
         works = [
-            self._work(title, workload, common, one)
-            for one in own
-            if (workload := self._workload(one, common))
-            for title in [self._title(one, workload, own)]
+            self._work(title, workload, common, entry)
+            for entry in tables
+            if (workload := self._workload(entry, common))
+            for title in [self._title(entry, workload, tables)]
         ]
-        known = {name: term for work in works for name, term in askable(work.workload).items()}
+        terms = {name: term for work in works for name, term in askable(work.workload).items()}
         for word in common:
-            if full_name(word, known) not in known and word not in _OTHERS:
-                self.faults.append(self._unknown(word, known, "", ""))
+            if full_name(word, terms) not in terms and word not in _OTHERS:
+                self.faults.append(self._unknown(word, terms, "", ""))
         titles = [work.name for work in works]
         for title in dict.fromkeys(titles):
             if titles.count(title) > 1:
-                self.faults.append(f"Several kinds of work are called {title!r}: name each.")
+                self.faults.append(f"Several kinds of work have the name {title!r}: name each.")
         texts = {key: str(table[key]) for key in _TEXTS if key in table}
         return SweepPlan(**{"name": name, **texts}, works=tuple(works), specs=self.specs)
 
-    def _workload(self, own: Mapping[str, object], common: Mapping[str, object]) -> str | None:
-        """The workload of a kind of work; None where it has no known one."""
-        word = own.get(_WORKLOAD, common.get(_WORKLOAD, Request.workload))
-        if word in workload_names():
-            return str(word)
-        hint = did_you_mean(str(word), workload_names())
-        self.faults.append(f"Unknown {self.option_name(_WORKLOAD)} {word!r}.{hint}")
+    def _workload(self, table: Mapping[str, object], common: Mapping[str, object]) -> str | None:
+        """The workload of a kind of work; None and an error if it is unknown."""
+        name = table.get(_WORKLOAD, common.get(_WORKLOAD, Request.workload))
+        if name in workload_names():
+            return str(name)
+        hint = did_you_mean(str(name), workload_names())
+        self.faults.append(f"Unknown {self.option_name(_WORKLOAD)} {name!r}.{hint}")
         return None
 
-    def _title(self, own: Mapping[str, object], workload: str, every: Sequence[object]) -> str:
-        number = f" {every.index(own) + 1}" if len(every) > 1 else ""
-        return str(own.get("name", workload + number))
+    def _title(self, table: Mapping[str, object], workload: str, tables: Sequence[object]) -> str:
+        number = f" {tables.index(table) + 1}" if len(tables) > 1 else ""
+        return str(table.get("name", workload + number))
 
     def _work(
-        self, title: str, workload: str, common: Mapping[str, object], own: Mapping[str, object]
+        self,
+        title: str,
+        workload: str,
+        common: Mapping[str, object],
+        specific: Mapping[str, object],
     ) -> SweepWorkload:
-        """One kind of work: of what is common to all what it knows, and its own answers."""
-        known = askable(workload)
-        asked: dict[str, object] = {}
-        for table in (common, own):
-            for word, value in table.items():
-                name = full_name(word, known)
-                if name in known:
-                    asked[name] = value
-                elif table is own and word not in _OTHERS:
-                    self.faults.append(self._unknown(word, known, workload, f"{title}: "))
-        goals = own.get(OBJECTIVES, common.get(OBJECTIVES, []))
-        axes = {name: self._values(known[name], value) for name, value in asked.items()}
+        """One kind of work, from the common answers that its workload has and its specific ones."""
+        terms = askable(workload)
+        answers: dict[str, object] = {}
+        for table in (common, specific):
+            for key, value in table.items():
+                name = full_name(key, terms)
+                if name in terms:
+                    answers[name] = value
+                elif table is specific and key not in _OTHERS:
+                    self.faults.append(self._unknown(key, terms, workload, f"{title}: "))
+        goals = specific.get(OBJECTIVES, common.get(OBJECTIVES, []))
+        axes = {name: self._values(terms[name], value) for name, value in answers.items()}
         return SweepWorkload(
             name=title,
             workload=workload,
-            # The terms of GPUs last: scenarios that differ in these alone are neighbours.
+            # Contracts and prices last: scenarios that differ only in these are neighbours.
             axes={
                 name: axes[name]
-                for name in sorted(axes, key=lambda name: known[name].group == TERMS)
+                for name in sorted(axes, key=lambda name: terms[name].group == TERMS)
                 if axes[name]
             },
-            settings={**self._settings(common), **self._settings(own)},
+            settings={**self._settings(common), **self._settings(specific)},
             objectives=self._listed(OBJECTIVES, goals) if goals else (),
         )
 
@@ -155,13 +163,18 @@ class _Reader:
     def _unknown(self, word: str, terms: Mapping[str, Term], workload: str, where: str) -> str:
         names = [workload] if workload else workload_names()
         if any(
-            full_name(word, terms_of(one, "parameter")) in terms_of(one, "parameter")
-            for one in names
+            full_name(word, terms_of(workload_name, "parameter"))
+            in terms_of(workload_name, "parameter")
+            for workload_name in names
         ):
-            return f"{where}{word} is a parameter: it goes into the table {SETTINGS}."
-        of = [one for one in workload_names() if full_name(word, askable(one)) in askable(one)]
-        if of:
-            return f"{where}{word} is for workload {' or '.join(of)}."
+            return f"{where}{word} is a parameter: write it in the table {SETTINGS}."
+        workloads = [
+            workload_name
+            for workload_name in workload_names()
+            if full_name(word, askable(workload_name)) in askable(workload_name)
+        ]
+        if workloads:
+            return f"{where}{word} is for workload {' or '.join(workloads)}."
         return f"{where}Unknown question or limit {word!r}.{did_you_mean(word, terms)}"
 
     def _listed(self, name: str, value: object) -> Values:
@@ -171,11 +184,11 @@ class _Reader:
             self.faults.append(str(error))
             return ()
 
-    def _values(self, term: Term, given: object) -> Values:
-        """The values of a question, each once, whatever names it goes by."""
-        if isinstance(given, Mapping) or (term.type == "price" and "=" in str(given)):
-            return (given,)  # the prices of several GPUs are one answer
-        values = self._listed(self.option_name(term.term), given)
+    def _values(self, term: Term, answer: object) -> Values:
+        """The values of a question, without duplicates or aliases of the same spec."""
+        if isinstance(answer, Mapping) or (term.type == "price" and "=" in str(answer)):
+            return (answer,)  # the prices of several GPUs are one answer
+        values = self._listed(self.option_name(term.term), answer)
         if values == (ALL,) and term.term == "num_gpus":
             return every_count(None)
         if values == (ALL,) and term.term in SPECS:
@@ -186,10 +199,10 @@ class _Reader:
             return tuple(dict.fromkeys(self._count(term, value) for value in values))
         if term.term not in SPECS:
             return values
-        places: dict[object, str] = {}
+        values_by_spec: dict[object, str] = {}
         for value in values:
-            places.setdefault(self._place(term.term, value), str(value))
-        return tuple(places.values())
+            values_by_spec.setdefault(self._place(term.term, value), str(value))
+        return tuple(values_by_spec.values())
 
     def _count(self, term: Term, value: object) -> object:
         try:
@@ -199,8 +212,8 @@ class _Reader:
             return 1
 
     def _place(self, name: str, value: object) -> object:
-        """Where a spec is: names and aliases of one spec are one value."""
+        """Path of a spec, equal for all its names; the value itself if there is no such spec."""
         try:
             return Catalogue(self.specs).find(SPECS[name], str(value))
         except PlannerError:
-            return value  # a model of Hugging Face; else the check of the plan tells
+            return value  # a model of Hugging Face, or an error of the later check

@@ -1,4 +1,4 @@
-"""Run a sweep: what is not done yet, in this process, on all cores or on Dask, then its tables."""
+"""Runs the open scenarios of a sweep, in this process, on cores or on Dask; writes its tables."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ Rows = Iterable[Row]
 Kinds = Mapping[str, str]
 Block = Mapping[str, Sequence[Value]]
 
-# Rows are handled few at a time, because a value of Python takes much memory; row groups of
-# Parquet are larger, because each has a description of every column.
+# Blocks of rows are small, because Python values need much memory. Row groups of Parquet are
+# larger, because each describes every column.
 _ROWS, _ROWS_OF_A_GROUP = 256, 4096
 _FIRST = ("scenario", "work", "workload", *columns_about("scenario_columns"), "feasible", "reason")
 
@@ -60,7 +60,7 @@ def has_parquet() -> bool:
 def write_tables(store: Store, front: Collection[int]) -> dict[str, str]:
     """Write all tables; returns their names with the digests of their content.
 
-    ``front`` has the numbers of the scenarios that are on the front across them.
+    ``front`` has the numbers of the scenarios on the Pareto front.
     """
     rows, fronts = _kinds(store, "rows"), _kinds(store, "fronts")
     scaled: Callable[[Store], Rows] = scenario_rows
@@ -82,7 +82,7 @@ def write_tables(store: Store, front: Collection[int]) -> dict[str, str]:
 
 
 def _kinds(store: Store, table: str) -> dict[str, str]:
-    """The columns of all parts with their kinds, those that say what was asked in front."""
+    """The columns of all parts with their kinds; columns of the question come first."""
     kinds: dict[str, str] = {}
     for path in store.all_parts():
         for name, kind in read_head(path)[table].items():
@@ -102,13 +102,13 @@ def scenario_rows(store: Store) -> Iterator[Row]:
 
 
 def _scaling(store: Store) -> Callable[[Store], Rows]:
-    """The rows of all scenarios with what each of their GPUs does of one among the fewest."""
+    """The rows of all scenarios, with their scaling relative to the fewest GPUs."""
     fewest = FewestGpus(_series_numbers(store))
     return lambda store: (fewest.scaled(key, row) for key, row in _series_numbers(store))
 
 
 def _series_numbers(store: Store) -> Iterator[tuple[int, Row]]:
-    """Each row with a number that rows share which differ in their number of GPUs alone."""
+    """Each row with a key that is equal for rows that differ only in their number of GPUs."""
     scenarios = store.plan.scenarios(range(store.plan.num_scenarios))
     for scenario, row in zip(scenarios, scenario_rows(store), strict=False):
         others = [(name, str(v)) for name, v in scenario.values.items() if name != "num_gpus"]
@@ -116,13 +116,13 @@ def _series_numbers(store: Store) -> Iterator[tuple[int, Row]]:
 
 
 def _blocks(rows: Rows, names: Iterable[str]) -> Iterator[Block]:
-    found = iter(rows)
-    while block := [*islice(found, _ROWS)]:
+    iterator = iter(rows)
+    while block := [*islice(iterator, _ROWS)]:
         yield {name: [row.get(name) for row in block] for name in names}
 
 
 def _front_blocks(store: Store, names: Iterable[str]) -> Iterator[Block]:
-    """The fronts of all scenarios below each other: columns as they are kept."""
+    """Blocks of columns with the fronts of all scenarios, one after the other."""
     waiting: dict[str, list[Value]] = {name: [] for name in names}
     number = 0
     for path in store.all_parts():
@@ -185,12 +185,12 @@ def _parquet(path: Path, kinds: Kinds) -> Iterator[Callable[[Block], None]]:
 def _of_kind(values: Sequence[Value], kind: str) -> Sequence[Value]:
     if kind in ("flag", "count"):
         return values
-    made = float if kind == "number" else str
-    return [None if value is None else made(value) for value in values]
+    convert = float if kind == "number" else str
+    return [None if value is None else convert(value) for value in values]
 
 
 def _cells(values: Sequence[Value], kind: str) -> list[str]:
-    """The cells of a column; a part's numbers are all finite, and a text is quoted once."""
+    """CSV cells of a column; all numbers are finite, and each text is quoted once."""
     if kind in ("flag", "count", "number"):
         return ["" if value is None else repr(value) for value in values]
     texts = {value: csv_cell(value) for value in {*values} if isinstance(value, str)}
@@ -199,17 +199,17 @@ def _cells(values: Sequence[Value], kind: str) -> list[str]:
 
 Done: TypeAlias = tuple[ScenarioBatch, bytes]
 Run: TypeAlias = Callable[[SweepPlan, Iterable[ScenarioBatch]], Iterator[Done]]
-"""Runs parts of a plan, in any order."""
+"""A function that runs parts of a plan, in any order."""
 
 
 def in_this_process(plan: SweepPlan, parts: Iterable[ScenarioBatch]) -> Iterator[Done]:
-    """One part after the other."""
+    """Run one part after the other."""
     for part in parts:
         yield part, run_part(plan, part)
 
 
 def on_cores(workers: int) -> Run:
-    """One process for each of so many cores."""
+    """A function that runs parts in ``workers`` processes."""
 
     def run(plan: SweepPlan, parts: Iterable[ScenarioBatch]) -> Iterator[Done]:
         try:
@@ -221,21 +221,21 @@ def on_cores(workers: int) -> Run:
             )
             raise WorkersLost(
                 f"Workers ended {TRIES} times without a result, at scenario {first.first} "
-                "or soon behind it: give them more memory, or --workers 1. What is done "
-                "is kept: the same command goes on."
+                "or soon after it: give them more memory, or --workers 1. Finished scenarios "
+                "are kept: run the same command to continue."
             ) from error
 
     return run
 
 
 def _look() -> None:
-    """The user may have asked for an end."""
+    """Raise StopSearch if the user stopped the sweep."""
     if is_stop_requested():
         raise StopSearch
 
 
 class Stopped(KeyboardInterrupt):
-    """The user ended the sweep; what is done is kept."""
+    """The user stopped the sweep; finished scenarios are kept."""
 
 
 def run_sweep(
@@ -248,7 +248,7 @@ def run_sweep(
 ) -> None:
     """Run all scenarios of a plan that the directory lacks, and write its tables.
 
-    ``progress`` is told how many scenarios are done and may raise `StopSearch`.
+    ``progress`` gets the number of finished scenarios and may raise `StopSearch`.
 
     Raises OutputError if the directory cannot be written, or belongs to something else.
     """
@@ -277,7 +277,7 @@ def run_sweep(
 
 
 def write_results(store: Store) -> dict[str, object]:
-    """Write the tables of a sweep whose parts are done; returns what its manifest says of them."""
+    """Write the tables of a sweep with all parts done; returns the entries of its manifest."""
     counts: Counter[str] = Counter(scenarios=0, feasible=0)
     numbers = front_across(_counted(scenario_rows(store), counts), store.plan)
     files = write_tables(store, numbers)

@@ -1,4 +1,4 @@
-"""Pieces of a sweep: some scenarios run together, kept as one compressed file."""
+"""Parts of a sweep: batches of scenarios, each stored in one compressed file."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from planner.sweeps.plan import PRECISION, TERMS, Scenario, SweepPlan, questions
 from planner.workloads.make_plan import Plan, make_plan
 
 AGAIN = "Run the sweep again with --fresh."
-"""What to do where a file of a sweep is damaged."""
+"""Advice for a damaged file of a sweep."""
 
 SCENARIOS_OF_A_PART = 16
-"""A task of 2 to 5 ms of its own is then a hundredth of the work, and little is lost by a kill."""
+"""The overhead of 2 to 5 ms is then near 1 %, and a killed process loses little work."""
 
 _LEVEL = 3
 _KINDS: Mapping[type, str] = {bool: "flag", int: "count", float: "number", str: "text"}
@@ -51,7 +51,7 @@ class ScenarioBatch:
 
     @property
     def name(self) -> str:
-        """Of its file."""
+        """Name of the file of the part."""
         return f"{self.number:06d}.jsonl.gz"
 
 
@@ -62,10 +62,10 @@ def parts_of(num_scenarios: int, size: int = SCENARIOS_OF_A_PART) -> Iterator[Sc
 
 
 def run_part(plan: SweepPlan, part: ScenarioBatch) -> bytes:
-    """The content of a part's file: the kinds of its columns, then a row and a front in turn."""
-    found = [*run_scenarios(plan.scenarios(range(part.first, part.end)), plan.specs)]
-    head = {"rows": _kinds(found, front=False), "fronts": _kinds(found, front=True)}
-    lines = [head, *(line for one in found for line in (one.row, one.front))]
+    """Run a part; returns its file: kinds of columns, then a row and a front per scenario."""
+    results = [*run_scenarios(plan.scenarios(range(part.first, part.end)), plan.specs)]
+    head = {"rows": _kinds(results, front=False), "fronts": _kinds(results, front=True)}
+    lines = [head, *(line for result in results for line in (result.row, result.front))]
     text = "".join(
         json.dumps(line, allow_nan=False, separators=(",", ":")) + "\n" for line in lines
     )
@@ -75,7 +75,7 @@ def run_part(plan: SweepPlan, part: ScenarioBatch) -> bytes:
 def read_head(path: Path) -> Mapping[str, Mapping[str, str]]:
     """The kinds of the columns of rows and of fronts.
 
-    Raises SpecError if it cannot be read, or is no part, as of the next two.
+    Raises SpecError if the file cannot be read, or is no part.
     """
     head = next(_read(path, 0), {})
     kinds = {name: kind for name in ("rows", "fronts") if isinstance(kind := head.get(name), dict)}
@@ -85,12 +85,12 @@ def read_head(path: Path) -> Mapping[str, Mapping[str, str]]:
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """The rows of the scenarios of a part, in order."""
+    """The rows of the scenarios of a part, in order; raises SpecError as `read_head`."""
     return cast(Iterator[Row], _read(path, 1))
 
 
 def read_fronts(path: Path) -> Iterator[Mapping[str, list[Value]]]:
-    """The columns of the fronts of the scenarios of a part, in order."""
+    """The columns of the fronts of a part, in order; raises SpecError as `read_head`."""
     return cast(Iterator[Mapping[str, list[Value]]], _read(path, 2))
 
 
@@ -107,10 +107,7 @@ def _read(path: Path, first: int) -> Iterator[dict[str, object]]:
 
 
 def is_whole(path: Path, part: ScenarioBatch) -> bool:
-    """Whether a file is there with every scenario of the part.
-
-    Its checksum tells whether what it says is what was written.
-    """
+    """Whether the file of a part exists with all scenarios and a valid checksum."""
     try:
         with open_regular_file(path) as file, gzip.GzipFile(fileobj=file) as unpacked:
             return sum(1 for _ in unpacked) == 1 + 2 * (part.end - part.first)
@@ -129,20 +126,20 @@ def _kinds(outcomes: list[ScenarioResult], *, front: bool) -> dict[str, str]:
     return kinds
 
 
-def joint_kind(one: str, other: str) -> str:
-    """The kind of a column that has values of both kinds; empty: none is known."""
-    if not one or not other or one == other:
-        return one or other
-    return "number" if {one, other} == {"count", "number"} else "text"
+def joint_kind(first: str, second: str) -> str:
+    """The kind of a column with values of both kinds; empty if both are unknown."""
+    if not first or not second or first == second:
+        return first or second
+    return "number" if {first, second} == {"count", "number"} else "text"
 
 
-# Of the plans of a front the predictions in full are those of the recommended one alone.
+# Terms in the columns of fronts. Only the recommended plan has all predictions.
 _OF_FRONTS = ("parameter", "derived", "pool", "objective", "limit")
 
 
 @record(kw_only=True)
 class ScenarioResult:
-    """What a scenario gave: a row of values by column, and the columns of its front."""
+    """The result of a scenario: a row of values by column, and the columns of its front."""
 
     row: Row
     front: Mapping[str, list[Value]] = field(default_factory=dict)
@@ -153,29 +150,29 @@ def run_scenarios(
 ) -> Iterator[ScenarioResult]:
     """Search scenarios; one that cannot be planned has its reason in the row.
 
-    Neighbours that differ in the terms of GPUs alone are predicted once.
+    Neighbours that differ only in contracts and prices are predicted once.
     """
-    for _, alike in groupby(scenarios, _but_for_terms):
-        several, plans = [*alike], list[Plan | PlannerError]()
-        for scenario in several:
+    for _, group in groupby(scenarios, _but_for_terms):
+        scenarios_of_group, plans = [*group], list[Plan | PlannerError]()
+        for scenario in scenarios_of_group:
             try:
                 plans.append(make_plan(scenario.request(specs)))
             except PlannerError as error:
                 plans.append(error)
-        results = iter(searched([one.problem for one in plans if isinstance(one, Plan)]))
-        for scenario, plan in zip(several, plans, strict=True):
-            asked: dict[str, Value] = {"scenario": scenario.number, "work": scenario.work.name}
-            asked["workload"] = scenario.work.workload
-            asked |= _named(scenario, Catalogue(specs))
+        results = iter(searched([plan.problem for plan in plans if isinstance(plan, Plan)]))
+        for scenario, plan in zip(scenarios_of_group, plans, strict=True):
+            answers: dict[str, Value] = {"scenario": scenario.number, "work": scenario.work.name}
+            answers["workload"] = scenario.work.workload
+            answers |= _named(scenario, Catalogue(specs))
             if isinstance(plan, Plan):
-                yield _outcome({**asked, **_common(plan)}, plan, next(results))
+                yield _outcome({**answers, **_common(plan)}, plan, next(results))
             else:
                 reason = " ".join(str(plan).split())
-                yield ScenarioResult(row={**asked, "feasible": False, "reason": reason})
+                yield ScenarioResult(row={**answers, "feasible": False, "reason": reason})
 
 
 def _but_for_terms(scenario: Scenario) -> tuple[str, list[tuple[str, object]]]:
-    """What a scenario asks, but for the terms of its GPUs."""
+    """The question of a scenario without contracts and prices."""
     questions = questions_of(scenario.work.workload)
     money = {name for name, term in questions.items() if term.group == TERMS}
     return scenario.work.name, [pair for pair in scenario.values.items() if pair[0] not in money]
@@ -198,48 +195,48 @@ def _outcome(answers: Row, plan: Plan, result: SearchResult) -> ScenarioResult:
 
 
 def _named(scenario: Scenario, catalogue: Catalogue) -> dict[str, Value]:
-    """The values that were asked for, specs by the names that results have."""
+    """The answers of a scenario by column, with the full names of specs."""
     questions = questions_of(scenario.work.workload)
-    found: dict[str, Value] = {}
+    answers: dict[str, Value] = {}
     for name, value in scenario.values.items():
         term = questions.get(name)
         if term is None:
-            found[limit_column(name)] = str(value)
+            answers[limit_column(name)] = str(value)
         elif name == PRECISION:
-            found[name] = str(value)
+            answers[name] = str(value)
         elif not isinstance(value, Mapping):
             try:
-                known = name_of(catalogue, name, str(value))
-                found[name] = parse_value(term, value) if known is None else known
+                spec = name_of(catalogue, name, str(value))
+                answers[name] = parse_value(term, value) if spec is None else spec
             except PlannerError:
-                # The search tells what is wrong with it.
-                found[name] = value if isinstance(value, int | float) else str(value)
-    return found
+                # The search reports the error.
+                answers[name] = value if isinstance(value, int | float) else str(value)
+    return answers
 
 
 def _common(plan: Plan) -> dict[str, Value]:
-    """What is the same wherever the plan looks."""
-    several = [source.named for source in plan.problem.sources]
+    """Values that are the same in all sources of the plan."""
+    named_values = [source.named for source in plan.problem.sources]
     return {
         name: value
-        for name, value in several[0].items()
-        if all(one[name] == value for one in several)
+        for name, value in named_values[0].items()
+        if all(values[name] == value for values in named_values)
     }
 
 
 def _recommended(plan: Plan, first: Columns) -> dict[str, Value]:
-    """The recommended plan in full, and how sure it is."""
+    """All columns of the recommended plan, with its assumptions and its confidence."""
     table = full_columns(first, plan.problem.sources)
     row = first_row(table)
     row |= {"assumed": formatting.summarize_assumed(plan.assumed)}
-    sure = plan.source_of(row).confidence(number_of_row(row, "num_gpus"))
-    if sure is not None:
-        row |= {"tie_factor": float(sure.layout), "basis": sure.basis}
+    confidence = plan.source_of(row).confidence(number_of_row(row, "num_gpus"))
+    if confidence is not None:
+        row |= {"tie_factor": float(confidence.layout), "basis": confidence.basis}
     return {name: value_or_none(value) for name, value in row.items()}
 
 
 def _front(plan: Plan, table: Columns, answers: Row) -> dict[str, list[Value]]:
-    known = _of_fronts(plan.workload.name, tuple(table))
+    columns = _of_fronts(plan.workload.name, tuple(table))
     named = plan.problem.sources[0].named
     number = len(table["num_gpus"])
     return {
@@ -247,20 +244,20 @@ def _front(plan: Plan, table: Columns, answers: Row) -> dict[str, list[Value]]:
         **{
             n: [*map(value_or_none, to_python_values(table[n]))]
             for n in table
-            if n in known or n in named
+            if n in columns or n in named
         },
     }
 
 
 @cache
 def _of_fronts(workload: str, columns: tuple[str, ...]) -> frozenset[str]:
-    """The columns that fronts have: parameters, and what plans are chosen or limited by."""
+    """The columns of fronts: parameters, objectives and limits."""
     terms = terms_of(workload, *_OF_FRONTS)
     return frozenset(name for name in columns if {name, name.rpartition("_")[0]} & set(terms))
 
 
 def _reason(result: SearchResult) -> str:
-    """What came closest to letting a plan through."""
+    """The reason for no plan, with the nearest miss."""
     name = why(result.problem, result.groups)
     misses = [miss for miss in result.nearest_misses if miss.rejection == name]
     if misses:

@@ -1,4 +1,4 @@
-"""What the scenarios of a sweep say together: facts, kept while the rows go by once."""
+"""Summarizes the scenarios of a sweep in one pass over its rows."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from planner.sweeps.plan import SweepPlan, work_questions
 
 Place: TypeAlias = tuple[str, ...]
 Spot: TypeAlias = tuple[Place, Value]
-"""A place, and a number of GPUs or whatever else the columns of a matrix are."""
+"""A place, and a number of GPUs or another value of the columns of a matrix."""
 
 CHOSEN_BY = (COST, TIME, VALUE)
 MEMORY, LIMIT, UNKNOWN, IMPOSSIBLE = "m", "l", "?", "x"
-"""Why a scenario has no plan: memory, a limit, a number that nobody knows, anything else."""
+"""Reasons for no plan: memory, a limit, an unknown number, anything else."""
 
 _SAME = 1e-3
 
@@ -93,7 +93,7 @@ class WorkloadGroup:
     model : name of the model
     shared_answers : answers to questions that differ between groups
     shown : measure to show, cost by default
-    by : what a place is, and what it is combined with, in words
+    by : labels of the rows and the columns of a matrix
     scenarios : number of scenarios
     feasible : number of scenarios with a plan
     unpriced : places without a price
@@ -126,12 +126,12 @@ class WorkloadGroup:
         spot : place and number of GPUs of the scenario
         """
         self.scenarios += 1
-        here = self.spots.setdefault(spot, BestAtCount())
+        spot_best = self.spots.setdefault(spot, BestAtCount())
         if not row["feasible"]:
-            here.reason = str(row.get("reason") or "")
+            spot_best.reason = str(row.get("reason") or "")
             return
         self.feasible += 1
-        here.feasible = True
+        spot_best.feasible = True
         values = {COST: measured(COST, row), TIME: measured(TIME, row)}
         values[VALUE] = values[COST] * values[TIME]
         if self.shown not in values:
@@ -148,24 +148,23 @@ class WorkloadGroup:
         for measure, value in values.items():
             if math.isnan(value):
                 continue
-            known = here.best_by_measure.get(measure)
-            if known is None or better(measure) * (known.value - value) > 0:
-                here.best_by_measure[measure] = _standing(measure, row)
+            leader = spot_best.best_by_measure.get(measure)
+            if leader is None or better(measure) * (leader.value - value) > 0:
+                spot_best.best_by_measure[measure] = _standing(measure, row)
             if measure in CHOSEN_BY:
                 key = measure, is_solid, evidence_rank_of(row)
-                before = self._rows.get(key)
-                if before is None or _order(measure, row) < _order(measure, before):
+                previous = self._rows.get(key)
+                if previous is None or _order(measure, row) < _order(measure, previous):
                     self._rows[key] = row
 
     @property
     def best(self) -> dict[str, Row]:
-        """The best row by measure: by its bad case, or of those tied with it the one with most
-        evidence."""
+        """The best row by measure, in a bad case; among ties, the one with most evidence."""
         return self._best()
 
     @property
     def proven(self) -> dict[str, Row]:
-        """The best row by measure among software that was measured on its GPU."""
+        """The best row by measure among plans with published runs of their software and GPU."""
         return self._best(is_proven=True)
 
     @property
@@ -174,7 +173,7 @@ class WorkloadGroup:
         return self._best(is_solid=True)
 
     def _best(self, *, is_proven: bool = False, is_solid: bool = False) -> dict[str, Row]:
-        found = {}
+        best = {}
         for measure in CHOSEN_BY:
             rows = [
                 row
@@ -184,11 +183,13 @@ class WorkloadGroup:
             rows = sorted(rows, key=partial(_order, measure))
             standings = [_standing(measure, row) for row in rows]
             if is_proven:
-                rows = [row for row, one in zip(rows, standings, strict=True) if one.is_proven]
-                standings = [one for one in standings if one.is_proven]
+                rows = [
+                    row for row, standing in zip(rows, standings, strict=True) if standing.is_proven
+                ]
+                standings = [standing for standing in standings if standing.is_proven]
             if rows:
-                found[measure] = rows[best_supported(standings)]
-        return found
+                best[measure] = rows[best_supported(standings)]
+        return best
 
     def regret(self, measure: str) -> float:
         """Expected loss of the best row against all other places and numbers of GPUs, as a share of
@@ -199,18 +200,18 @@ class WorkloadGroup:
         measure : name of the measure, such as ``cost_usd``
         """
         best, sign = self.best.get(measure), better(measure)
-        others = (here.best_by_measure.get(measure) for here in self.spots.values())
-        known = [one for one in others if one is not None]
-        if best is None or len(known) < 2:
+        others = (spot_best.best_by_measure.get(measure) for spot_best in self.spots.values())
+        plans = [plan for plan in others if plan is not None]
+        if best is None or len(plans) < 2:
             return math.nan
-        known.sort(key=lambda one: sign * one.value, reverse=True)
-        of_kin = {one.kin: one for one in known}  # the best of each stands for all
-        return float(regrets([_standing(measure, best), *of_kin.values()], int(sign))[0])
+        plans.sort(key=lambda plan: sign * plan.value, reverse=True)
+        best_of_kin = {plan.kin: plan for plan in plans}  # the best of each stands for all
+        return float(regrets([_standing(measure, best), *best_of_kin.values()], int(sign))[0])
 
     def better_tied(self, measure: str) -> Row | None:
-        """The best as predicted of the rows that are tied with the best and predicted to be better.
+        """The row with the best prediction among ties with the best; None if none is better.
 
-        Of each kind of evidence the best in a bad case is looked at.
+        Only the best row in a bad case of each kind of evidence is considered.
 
         Parameters
         ----------
@@ -219,19 +220,19 @@ class WorkloadGroup:
         best = self.best.get(measure)
         if best is None:
             return None
-        own, sign = _standing(measure, best), better(measure)
+        best_standing, sign = _standing(measure, best), better(measure)
         rows = [row for (name, *_), row in self._rows.items() if name == measure]
-        found = [
-            (sign * one.value, row)
+        tied = [
+            (sign * standing.value, row)
             for row in rows
-            if are_plans_tied(own, one := _standing(measure, row))
+            if are_plans_tied(best_standing, standing := _standing(measure, row))
         ]
-        least = min(found, key=lambda one: one[0], default=(math.inf, best))
-        return least[1] if least[0] < sign * own.value else None
+        best_pair = min(tied, key=lambda pair: pair[0], default=(math.inf, best))
+        return best_pair[1] if best_pair[0] < sign * best_standing.value else None
 
     @property
     def headlines(self) -> list[tuple[str, bool, Row]]:
-        """The best row by each measure; after one with a doubtful price, a best without."""
+        """The best row by each measure; after a doubtful price, also the best with a solid one."""
         headlines: list[tuple[str, bool, Row]] = []
         all_solid = self.solid
         for measure, row in self.best.items():
@@ -249,16 +250,16 @@ class WorkloadGroup:
     @property
     def counts(self) -> list[Value]:
         """The requested numbers of GPUs, in order; None: not specified."""
-        found = {count: None for _, count in self.spots}
-        return sorted(found, key=_number_first)
+        unique = {count: None for _, count in self.spots}
+        return sorted(unique, key=_number_first)
 
     @property
     def metric(self) -> str:
-        """The measure to show: the chosen one, or time if no cost is known."""
+        """The measure to show: the requested one, or time if no cost is known."""
         return TIME if self.shown in CHOSEN_BY and not self.knows(self.shown) else self.shown
 
     def knows(self, measure: str) -> bool:
-        """Whether a measure is known of any scenario, or was chosen.
+        """Whether any scenario has a measure.
 
         Parameters
         ----------
@@ -274,26 +275,26 @@ class WorkloadGroup:
         measure : name of the measure, such as ``cost_usd``
         count : number of GPUs; None: any
         """
-        known = [
+        spots = [
             spot
-            for spot, here in self.spots.items()
-            if measure in here.best_by_measure and count in (None, spot[1])
+            for spot, spot_best in self.spots.items()
+            if measure in spot_best.best_by_measure and count in (None, spot[1])
         ]
-        return self._first(measure, known)
+        return self._first(measure, spots)
 
     def _first(self, measure: str, spots: Iterable[Spot]) -> Spot | None:
-        """The best of some spots in a bad case, or of those tied with it the best known."""
+        """The best of some spots in a bad case; among ties, the one with most evidence."""
         ordered = sorted(spots, key=lambda spot: self._order(measure, spot))
         standings = [self.spots[spot].best_by_measure[measure] for spot in ordered]
         return ordered[best_supported(standings)] if ordered else None
 
     def _order(self, measure: str, spot: Spot) -> tuple[float, float]:
-        """What spots are chosen by: the bad case, minimized, then the value."""
-        found, sign = self.spots[spot].best_by_measure[measure], better(measure)
-        return sign * found.bad, sign * found.value
+        """Sort key of spots: the bad case, then the value, both minimized."""
+        plan, sign = self.spots[spot].best_by_measure[measure], better(measure)
+        return sign * plan.bad, sign * plan.value
 
     def ties(self, measure: str, spot: Spot | None = None) -> list[Spot]:
-        """The places and numbers of GPUs that are tied with one of them, or with the best.
+        """The places and numbers of GPUs that are tied with a spot, or with the best.
 
         Parameters
         ----------
@@ -313,40 +314,49 @@ class WorkloadGroup:
         ]
 
     def overtakings(self, measure: str) -> list[Crossover]:
-        """The numbers of GPUs from which one GPU is better than another under the same terms.
+        """The numbers of GPUs from which one GPU is better than another with the same contract.
 
         Parameters
         ----------
         measure : name of the measure, such as ``cost_usd``
         """
-        under: dict[Place, list[Place]] = {}
+        places_by_terms: dict[Place, list[Place]] = {}
         for place in self.places:
-            under.setdefault(place[1:], []).append(place)
-        found, counts = [], self.counts
-        for places in under.values():
+            places_by_terms.setdefault(place[1:], []).append(place)
+        crossovers, counts = [], self.counts
+        for places in places_by_terms.values():
             winners = {count: self._winner(measure, count, places) for count in counts}
             for first, second in combinations(places, 2):
                 if first[0] != second[0]:
-                    found += self._between(measure, first, second, winners)
+                    crossovers += self._between(measure, first, second, winners)
         return sorted(
-            found, key=lambda one: (not one.is_of_winners, one.is_tie, -min(one.behind, one.ahead))
+            crossovers,
+            key=lambda crossover: (
+                not crossover.is_of_winners,
+                crossover.is_tie,
+                -min(crossover.behind, crossover.ahead),
+            ),
         )
 
     def _between(
-        self, measure: str, one: Place, other: Place, winners: Mapping[Value, Place | None]
+        self, measure: str, place: Place, other_place: Place, winners: Mapping[Value, Place | None]
     ) -> list[Crossover]:
         by_count = {
-            count: [self.spots[place, count].best_by_measure[measure] for place in (one, other)]
+            count: [
+                self.spots[compared, count].best_by_measure[measure]
+                for compared in (place, other_place)
+            ]
             for count in winners
-            if isinstance(count, int) and all(self._knows(measure, p, count) for p in (one, other))
+            if isinstance(count, int)
+            and all(self._knows(measure, compared, count) for compared in (place, other_place))
         }
-        found = []
+        crossovers = []
         for before, after in pairwise(by_count):
             old, new = (_lead(measure, *by_count[count]) for count in (before, after))
             if min(abs(old), abs(new)) < math.log1p(_SAME) or (old > 0) == (new > 0):
                 continue
-            first, second = (one, other) if old > 0 else (other, one)
-            found.append(
+            first, second = (place, other_place) if old > 0 else (other_place, place)
+            crossovers.append(
                 Crossover(
                     measure=measure,
                     first=first,
@@ -359,30 +369,32 @@ class WorkloadGroup:
                     is_tie=are_plans_tied(*by_count[after]),
                 )
             )
-        return found
+        return crossovers
 
     def _knows(self, measure: str, place: Place, count: Value) -> bool:
         here = self.spots.get((place, count))
         return here is not None and measure in here.best_by_measure
 
     def _winner(self, measure: str, count: Value, places: Sequence[Place]) -> Place | None:
-        known = [(place, count) for place in places if self._knows(measure, place, count)]
-        first = self._first(measure, known)
+        spots = [(place, count) for place in places if self._knows(measure, place, count)]
+        first = self._first(measure, spots)
         return None if first is None else first[0]
 
     def nowhere(self) -> dict[str, list[Place]]:
         """The places without a plan for any number of GPUs, by reason."""
         reasons: dict[Place, str] = {}
-        for (place, _), here in sorted(
-            self.spots.items(), key=lambda one: _number_first(one[0][1])
+        for (place, _), spot_best in sorted(
+            self.spots.items(), key=lambda item: _number_first(item[0][1])
         ):
-            reasons[place] = here.reason
-        able = {place for (place, _), here in self.spots.items() if here.feasible}
-        found: dict[str, list[Place]] = {}
+            reasons[place] = spot_best.reason
+        feasible_places = {
+            place for (place, _), spot_best in self.spots.items() if spot_best.feasible
+        }
+        places_by_reason: dict[str, list[Place]] = {}
         for place in self.places:
-            if place not in able:
-                found.setdefault(reasons[place].partition(":")[0], []).append(place)
-        return found
+            if place not in feasible_places:
+                places_by_reason.setdefault(reasons[place].partition(":")[0], []).append(place)
+        return places_by_reason
 
 
 @record(kw_only=True)
@@ -412,20 +424,23 @@ class Summary:
 def summarize(
     rows: Iterable[Row], plan: SweepPlan, shown: str = COST, pivot: Sequence[str] = ()
 ) -> Summary:
-    """Go through the scenarios of a plan once; ``shown`` is a measure or column to keep, too.
+    """Summarize the scenarios of a plan; ``shown`` is an additional measure or column.
 
-    ``pivot`` names the columns whose values are places and, the last one, what those are combined
-    with; GPU with its terms, and number of GPUs, where it is empty.
+    ``pivot`` names the columns of places, and last the column to combine them with; by default
+    GPU and contract, and number of GPUs.
     """
     groups: dict[tuple[str, ...], WorkloadGroup] = {}
-    own = {w.name: tuple(n for n in work_questions(w) if n not in pivot) for w in plan.works}
+    questions_by_work = {
+        work.name: tuple(name for name in work_questions(work) if name not in pivot)
+        for work in plan.works
+    }
     varied = [name for name in PLACES if name in plan.varied or name in ("gpu", "cluster")]
-    by = ("GPU", "number of GPUs")
+    axis_labels = ("GPU", "number of GPUs")
     if pivot:
-        by = (" and ".join(map(_words, pivot[:-1])), _words(pivot[-1]))
+        axis_labels = (" and ".join(map(_words, pivot[:-1])), _words(pivot[-1]))
     for row in rows:
         scenario = plan.scenario(int(number_or_nan(row["scenario"])))
-        names = own[scenario.work.name]
+        names = questions_by_work[scenario.work.name]
         model = "" if "model" in pivot else row.get("model") or scenario.values.get("model", "")
         key = (scenario.work.name, str(model), *(str(scenario.values[name]) for name in names))
         if key not in groups:
@@ -435,7 +450,7 @@ def summarize(
                 model=str(model),
                 shared_answers={name: scenario.values[name] for name in names if name != "model"},
                 shown=shown,
-                by=by,
+                by=axis_labels,
             )
         place = tuple(str(row[n]) for n in pivot[:-1] or varied if row.get(n) is not None)
         count = row["num_gpus"] if "num_gpus" in scenario.values else None
@@ -453,7 +468,7 @@ def _number_first(value: object) -> tuple[bool, float, str]:
 
 
 def reason_mark(reason: str) -> str:
-    """Why there is no plan, as a letter.
+    """The letter for the reason for no plan.
 
     >>> reason_mark("out of memory: 9.0 GiB against 8.0 GiB"), reason_mark("cost is unknown")
     ('m', '?')
@@ -466,7 +481,7 @@ def reason_mark(reason: str) -> str:
 
 
 def _order(measure: str, row: Row) -> tuple[float, ...]:
-    """What rows are chosen by: the bad case, minimized, then the value, then the cost."""
+    """Sort key of rows: the bad case, then the value, then the cost, all minimized."""
     sign = better(measure)
     return (
         sign * _standing(measure, row).bad,
@@ -476,20 +491,20 @@ def _order(measure: str, row: Row) -> tuple[float, ...]:
 
 
 def _standing(measure: str, row: Row) -> RankedPlan:
-    """A scenario among others by a measure; a value, cost times time, errs as both together."""
+    """A scenario for a ranking by a measure; the errors of cost times time are combined."""
     if measure == VALUE:
         cost, time = _standing(COST, row), _standing(TIME, row)
         ends = {n: getattr(cost, n) * getattr(time, n) for n in ("value", "low", "high", "bad")}
         return time._replace(**ends)
     column = column_of_measure(measure, row) if measure in MEASURES else measure
-    found = standing_of(column, row, int(better(measure)))
-    if math.isnan(found.low) and (ends_of_parts := measured_ends(measure, row)):
-        found = found._replace(low=ends_of_parts[0], high=ends_of_parts[1])
-    return found._replace(time=measured(TIME, row))
+    plan = standing_of(column, row, int(better(measure)))
+    if math.isnan(plan.low) and (ends_of_parts := measured_ends(measure, row)):
+        plan = plan._replace(low=ends_of_parts[0], high=ends_of_parts[1])
+    return plan._replace(time=measured(TIME, row))
 
 
 def _lead(measure: str, plan: RankedPlan, other: RankedPlan) -> float:
-    """How much better one is than the other, as a logarithm."""
+    """Logarithm of the advantage of a plan over the other; 0 if a value is not positive."""
     if plan.value <= 0 or other.value <= 0:
         return 0.0
     return better(measure) * math.log(other.value / plan.value)

@@ -1,4 +1,4 @@
-"""What a sweep found, in blocks: sentences, the matrix of places, the summary in about a page."""
+"""Blocks of the results of a sweep: sentences, the matrix of places, a summary of one page."""
 
 from __future__ import annotations
 
@@ -74,23 +74,23 @@ MARKS: Mapping[str, str] = {
     UNKNOWN: "unknown",
     IMPOSSIBLE: "impossible",
 }
-"""What the marks of cells without a plan mean."""
-# Most often the same for all.
+"""Meaning of the marks of cells without a plan."""
+# Mostly the same for all scenarios.
 _SHOWN_ONCE = ("reliability", "price")
 TITLES = {COST: "cheapest", TIME: "fastest", VALUE: "best value"}
 _MOST_GROUPS, _MOST_PLACES, _MOST_OVERTAKINGS, _MOST_OF_FRONT, _LINES = 11, 14, 2, 6, 3
 _MOST_ROWS = 24
 ALL = 10**6
-"""As many as there are."""
+"""No limit of lines or rows."""
 BRACKETS = "best value: lowest cost x time. In brackets: 90 % interval."
 _SELLERS = (
-    "Contracts have different sellers, so that a longer one may cost more than is usual on demand: "
-    "--provider compares those of one."
+    "Contracts have different sellers, so a longer one may cost more than an on-demand price: "
+    "--provider compares contracts of one seller."
 )
 
 
-def matrix_blocks(group: WorkloadGroup, most: int, name: str = "") -> Iterator[Block]:
-    """The measure by GPU and terms, and number of GPUs; the best places where not all fit."""
+def matrix_blocks(group: WorkloadGroup, max_rows: int, name: str = "") -> Iterator[Block]:
+    """The matrix of the measure by place and number of GPUs, with the ``max_rows`` best places."""
     metric, sign = group.metric, better(group.metric)
     if not group.knows(metric):
         yield make_lines(unknown_line(group), indent="")
@@ -100,8 +100,8 @@ def matrix_blocks(group: WorkloadGroup, most: int, name: str = "") -> Iterator[B
         if metric in here.best_by_measure:
             best[place] = min(best[place], sign * here.best_by_measure[metric].value)
     ranked = sorted(best, key=lambda place: best[place])
-    if len(ranked) > most:  # of every GPU the best terms
-        ranked = [*{place[:1]: place for place in reversed(ranked)}.values()][-most:]
+    if len(ranked) > max_rows:  # the best contract of every GPU
+        ranked = [*{place[:1]: place for place in reversed(ranked)}.values()][-max_rows:]
     chosen = {*ranked}
     places = [place for place in group.places if place in chosen]
     column = column_of(metric, group)
@@ -114,7 +114,10 @@ def matrix_blocks(group: WorkloadGroup, most: int, name: str = "") -> Iterator[B
         name=name,
         heads=[
             ColumnHead(name="place", text=" ", title=group.by[0]),
-            *(ColumnHead(name=n, text=n, numeric=True, rank=at) for at, n in enumerate(counts, 1)),
+            *(
+                ColumnHead(name=n, text=n, numeric=True, rank=rank)
+                for rank, n in enumerate(counts, 1)
+            ),
         ],
         rows=[
             [Cell(text=" ".join(place)), *(cells[place, count] for count in group.counts)]
@@ -126,38 +129,44 @@ def matrix_blocks(group: WorkloadGroup, most: int, name: str = "") -> Iterator[B
     )
     if len(places) < len(group.places):
         more = len(group.places) - len(places)
-        yield make_lines(f"Each {group.by[0]} on its best terms; {more:,} more rows: --full")
+        yield make_lines(f"Each {group.by[0]} with its best contract; {more:,} more rows: --full")
 
 
 def matrix_title(group: WorkloadGroup, column: str, unit: str) -> str:
-    """What a matrix shows, in which unit, and by what."""
-    words = "cost x time" if group.metric == VALUE else label(column)
+    """The title of a matrix: its measure, its unit, and its axes."""
+    title = "cost x time" if group.metric == VALUE else label(column)
     place, other = group.by
-    by = place if group.counts == [None] else f"{place} and {other}" if place else other
-    return f"{words[:1].upper()}{words[1:]}{f', {unit},' if unit else ''} by {by}"
+    axes = place if group.counts == [None] else f"{place} and {other}" if place else other
+    return f"{title[:1].upper()}{title[1:]}{f', {unit},' if unit else ''} by {axes}"
 
 
 def column_of(metric: str, group: WorkloadGroup) -> str:
-    """The column that a measure is read from in a group; itself where it has none there."""
+    """The column of a measure in a group; the measure itself if there is none."""
     rows = group.best.values() if metric in MEASURES else ()
-    return next((found for row in rows if (found := column_of_measure(metric, row))), metric)
+    return next((column for row in rows if (column := column_of_measure(metric, row))), metric)
 
 
 def unknown_line(group: WorkloadGroup) -> str:
-    """That no scenario of a group tells what is asked for."""
-    of = workloads_of(group.shown)
-    why = f": it is for workload {' or '.join(of)}" if of and group.workload not in of else ""
-    return f"No {'cost x time' if group.shown == VALUE else label(group.shown)} is known{why}."
+    """A line for a measure that no scenario of a group has."""
+    workloads = workloads_of(group.shown)
+    reason = (
+        f": it is for workload {' or '.join(workloads)}"
+        if workloads and group.workload not in workloads
+        else ""
+    )
+    return f"No {'cost x time' if group.shown == VALUE else label(group.shown)} is known{reason}."
 
 
 def cells_of(
     group: WorkloadGroup, metric: str, column: str, places: Sequence[Place]
 ) -> tuple[dict[Spot, Cell], str]:
-    """Every cell, and their unit."""
+    """All cells of the matrix by spot, and their unit."""
     spots = [(place, count) for place in places for count in group.counts]
-    known = [s for s in spots if s in group.spots and metric in group.spots[s].best_by_measure]
-    words, unit = format_in_common_unit(
-        column, [group.spots[spot].best_by_measure[metric].value for spot in known]
+    measured_spots = [
+        s for s in spots if s in group.spots and metric in group.spots[s].best_by_measure
+    ]
+    numerals, unit = format_in_common_unit(
+        column, [group.spots[spot].best_by_measure[metric].value for spot in measured_spots]
     )
     winners = {count: group.best_spot(metric, count) for count in group.counts}
     ties = {
@@ -168,8 +177,10 @@ def cells_of(
         if other[1] == count
     }
     cells = dict.fromkeys(spots, Cell(text="-"))
-    good = shades([group.spots[s].best_by_measure[metric].value for s in known], better(metric))
-    for spot, numeral, shade in zip(known, words, good, strict=True):
+    cell_shades = shades(
+        [group.spots[s].best_by_measure[metric].value for s in measured_spots], better(metric)
+    )
+    for spot, numeral, shade in zip(measured_spots, numerals, cell_shades, strict=True):
         is_best = spot == winners[spot[1]]
         sign, mark = ("*", BEST) if is_best else ("=", TIE) if spot in ties else ("", "")
         value = group.spots[spot].best_by_measure[metric].value
@@ -182,18 +193,18 @@ def cells_of(
 
 
 def marks_lines(groups: Sequence[WorkloadGroup]) -> list[str]:
-    """What the marks of matrices mean."""
+    """The legend of the marks in matrices."""
     used = {reason_mark(h.reason) for g in groups for h in g.spots.values() if not h.feasible}
     marks = ["* best of its column"]
     if any(group.metric in CHOSEN_BY for group in groups):
         marks.append("= tied with it")
-    marks += [f"{mark} {words}" for mark, words in MARKS.items() if mark in used]
+    marks += [f"{mark} {meaning}" for mark, meaning in MARKS.items() if mark in used]
     return ["; ".join(marks)]
 
 
 def group_title(group: WorkloadGroup) -> str:
-    """The model, the work, and what tells it from other groups."""
-    words = [
+    """The model, the work, and the answers that distinguish a group from others."""
+    answer_texts = [
         f"{name.replace('_', ' ')} {formatting.format_parameter(value)}"
         for name, value in group.shared_answers.items()
     ]
@@ -202,23 +213,23 @@ def group_title(group: WorkloadGroup) -> str:
         f" ({formatting.format_count(missing)} of "
         f"{formatting.format_count(group.scenarios)} without a plan)"
     )
-    known = [word for word in (group.model, group.work, *words) if word]
-    return f"{', '.join(known)}{without * (missing > 0)}"
+    parts = [part for part in (group.model, group.work, *answer_texts) if part]
+    return f"{', '.join(parts)}{without * (missing > 0)}"
 
 
 def plan_in_short(row: Row) -> str:
-    """The software and the layout of a scenario's plan, as its users write it."""
+    """The software and the layout of a scenario's plan."""
     return plan_of(workload_of(str(row["workload"])), row)
 
 
 def where(row: Row) -> str:
-    """The GPU of a scenario, and on what terms it runs."""
+    """The GPU and the contract of a scenario."""
     names = [name for name in PLACES if name not in _SHOWN_ONCE]
     return ", ".join(str(row[name]) for name in names if row.get(name) is not None)
 
 
 def format_measure(measure: str, row: Row, has_ends: bool = True) -> str:
-    """A measure of a scenario with its unit, and the ends of its interval."""
+    """A measure of a scenario with its unit and its 90 % interval."""
     column = column_of_measure(measure, row)
     if not column:
         return "-"
@@ -228,7 +239,7 @@ def format_measure(measure: str, row: Row, has_ends: bool = True) -> str:
 
 
 def winner_lines(group: WorkloadGroup) -> list[str]:
-    """Which place is the cheapest, and which the fastest, for every number of GPUs."""
+    """Lines with the cheapest and the fastest place for every number of GPUs."""
     lines = []
     counts = [count for count in group.counts if count is not None]
     for measure in (COST, TIME) if len(counts) > 1 else ():
@@ -241,24 +252,26 @@ def winner_lines(group: WorkloadGroup) -> list[str]:
                 runs[-1][1].append(count)
             else:
                 runs.append((spot[0], [count]))
-        words = [f"{' '.join(place)} with {_range(mine)}" for place, mine in runs]
-        if words:
-            lines.append(f"{TITLES[measure].capitalize()} by number of GPUs: {', '.join(words)}")
+        ranges = [
+            f"{' '.join(place)} with {_range(counts_of_place)}" for place, counts_of_place in runs
+        ]
+        if ranges:
+            lines.append(f"{TITLES[measure].capitalize()} by number of GPUs: {', '.join(ranges)}")
     return lines
 
 
-def overtaking_line(one: Crossover) -> str:
-    """Where a GPU becomes better than another."""
-    terms = f" ({' '.join(one.first[1:])})" if len(one.first) > 1 else ""
-    what = {COST: "cheaper", TIME: "faster"}.get(one.measure, "better")
-    ends = (
-        f"{share(one.behind)} behind with {formatting.format_count(one.before)}",
-        f"{share(one.ahead)} ahead{', a tie' * one.is_tie}",
+def overtaking_line(crossover: Crossover) -> str:
+    """A line with the number of GPUs from which one GPU is better than another."""
+    terms = f" ({' '.join(crossover.first[1:])})" if len(crossover.first) > 1 else ""
+    advantage = {COST: "cheaper", TIME: "faster"}.get(crossover.measure, "better")
+    details = (
+        f"{share(crossover.behind)} behind with {formatting.format_count(crossover.before)}",
+        f"{share(crossover.ahead)} ahead{', tied' * crossover.is_tie}",
     )
     return (
-        f"{one.second[0]} is {what} than {one.first[0]}{terms} from "
-        f"{formatting.format_count(one.num_gpus)} "
-        f"GPUs on ({'; '.join(ends)})"
+        f"{crossover.second[0]} is {advantage} than {crossover.first[0]}{terms} from "
+        f"{formatting.format_count(crossover.num_gpus)} "
+        f"GPUs on ({'; '.join(details)})"
     )
 
 
@@ -268,7 +281,7 @@ def _range(counts: Sequence[Value]) -> str:
 
 
 def nowhere_lines(group: WorkloadGroup) -> list[str]:
-    """The places without any plan, a line for each reason."""
+    """The places without a plan, one line for each reason."""
     lines = []
     for reason, places in group.nowhere().items():
         number = f"{len(places)} without a plan" if len(places) > 1 else "No plan"
@@ -277,45 +290,45 @@ def nowhere_lines(group: WorkloadGroup) -> list[str]:
 
 
 def places_in_short(places: Iterable[Place]) -> str:
-    """Places in a list."""
+    """Places as text, separated by commas."""
     return ", ".join(" ".join(place) for place in places)
 
 
 def tie_lines(group: WorkloadGroup, measure: str) -> list[str]:
-    """The scenarios that published runs do not tell from the best one."""
+    """The scenarios that are tied with the best: within the error of the predictions."""
     best = group.best_spot(measure)
     if best is None:
         return []
-    found: dict[Place, list[float]] = {}
+    counts_by_place: dict[Place, list[float]] = {}
     spots = group.ties(measure)
     for place, count in sorted(spots, key=lambda s: group.spots[s].best_by_measure[measure].value):
-        found.setdefault(place, []).append(number_or_nan(count or 0))
-    words, every = [], len(group.counts)
-    for place, counts in found.items():
+        counts_by_place.setdefault(place, []).append(number_or_nan(count or 0))
+    place_texts, num_counts = [], len(group.counts)
+    for place, counts in counts_by_place.items():
         numbers = ", ".join(formatting.format_count(count) for count in sorted(counts) if count)
-        if len(counts) > 1 and len(counts) == every:
+        if len(counts) > 1 and len(counts) == num_counts:
             numbers = "any number"
-        words.append(f"{' '.join(place)}{f' ({numbers})' if numbers else ''}")
+        place_texts.append(f"{' '.join(place)}{f' ({numbers})' if numbers else ''}")
     name = TITLES[measure]
-    if not words:
+    if not place_texts:
         return [f"No other plan is tied with the {name}."]
-    return [f"{len(spots)} tied with the {name}: {'; '.join(words)}"]
+    return [f"{len(spots)} tied with the {name}: {'; '.join(place_texts)}"]
 
 
 def assumed_lines(group: WorkloadGroup) -> list[str]:
-    """The numbers behind the best plans that no source tells."""
-    words = {
+    """The assumed numbers behind the best plans, which have no source."""
+    texts = {
         f"{row['gpu']}: {row['assumed']}": None
         for row in group.best.values()
         if row.get("assumed") is not None
     }
-    return [f"Assumed, without a source: {' / '.join(words)}"] if words else []
+    return [f"Assumed, without a source: {' / '.join(texts)}"] if texts else []
 
 
 def summary_blocks(
     sweep: Sweep, summary: Summary, front: Iterable[Row], *, is_full: bool = False
 ) -> Iterator[Block]:
-    """What the scenarios say together; in short of many works and models the best plans alone."""
+    """The summary of a sweep; for many works and models, only their best plans."""
     plan = sweep.plan
     yield make_lines(plan.name, mark=TOTAL, indent="")
     if plan.description:
@@ -346,11 +359,11 @@ def summary_blocks(
 
 
 def counts_lines(sweep: Sweep, summary: Summary) -> list[str]:
-    """How many scenarios there are, what varies in them, whether some are still to be done."""
+    """The number of scenarios, the varied questions, and whether the sweep is unfinished."""
     plan = sweep.plan
-    total, found = plan.num_scenarios, summary.scenarios
-    line = f"{formatting.format_count(found)} scenario{'s' * (found != 1)}"
-    if found < sweep.done:
+    total, num_scenarios = plan.num_scenarios, summary.scenarios
+    line = f"{formatting.format_count(num_scenarios)} scenario{'s' * (num_scenarios != 1)}"
+    if num_scenarios < sweep.done:
         line += f" of {formatting.format_count(sweep.done)}"
     line += f", {formatting.format_count(summary.feasible)} with a plan"
     if plan.varied:
@@ -382,14 +395,14 @@ def _group_blocks(
 
 
 def proven_lines(group: WorkloadGroup) -> Iterator[str]:
-    """Of each best plan what it is tied with that is predicted to be better; where nobody measured
-    its like, the best one that somebody did.
+    """For each best plan: a tied plan with a better prediction, its regret, and the best plan with
+    published runs if it has none.
     """
     for measure, row in group.best.items():
         if (other := group.better_tied(measure)) is not None:
-            told = " ".join(best_words(other).split())
-            told += ", not proven" if other.get(RUNS) == 0 else ""
-            yield f"Tied with the {TITLES[measure]}, predicted to be better: {told}"
+            alternative = " ".join(best_words(other).split())
+            alternative += ", not proven" if other.get(RUNS) == 0 else ""
+            yield f"Tied with the {TITLES[measure]}, predicted to be better: {alternative}"
         if measure != VALUE and (line := regret_words(group.regret(measure), measure)):
             yield f"{TITLES[measure].capitalize()}: {line[0].lower()}{line[1:]}"
         if row.get(RUNS) != 0:
@@ -401,8 +414,8 @@ def proven_lines(group: WorkloadGroup) -> Iterator[str]:
         if proven is None:
             yield f"{missing}, nor of any other plan here."
         else:
-            words = " ".join(best_words(proven).split())
-            yield f"{missing}. {TITLES[measure].capitalize()} proven: {words}"
+            proven_text = " ".join(best_words(proven).split())
+            yield f"{missing}. {TITLES[measure].capitalize()} proven: {proven_text}"
 
 
 def found_blocks(
@@ -414,13 +427,15 @@ def found_blocks(
     most: int = ALL,
     name: str = "",
 ) -> Iterator[Block]:
-    """What a group of scenarios with plans says beside its best ones; ``name`` is the matrix's."""
+    """The matrix and further lines of a group with plans; ``name`` is the name of the matrix."""
     if has_matrix:
         yield from matrix_blocks(group, most or _MOST_PLACES, name)
     lines = [*winner_lines(group)]
     for measure in (COST, TIME) if is_long else ():
-        found = group.overtakings(measure)
-        lines += [overtaking_line(one) for one in found[: most or _MOST_OVERTAKINGS]]
+        crossovers = group.overtakings(measure)
+        lines += [
+            overtaking_line(crossover) for crossover in crossovers[: most or _MOST_OVERTAKINGS]
+        ]
     lines += nowhere_lines(group)
     if is_long:
         lines += [*tie_lines(group, COST), *tie_lines(group, TIME), *assumed_lines(group)]
@@ -433,15 +448,17 @@ def found_blocks(
 
 
 def best_words(row: Row) -> str:
-    """Where a scenario runs, what it costs and takes, and on a line of its own its plan."""
-    reached = [format_measure(one, row) for one in (COST, TIME) if column_of_measure(one, row)]
-    sure = f", evidence: {evidence(str(row['basis']))}" if row.get("basis") else ""
-    first = f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {where(row)}"
-    return f"{first}: {', '.join(reached)}{sure}\n{plan_in_short(row)}"
+    """The placement, cost and time of a scenario, and its plan on a second line."""
+    reached = [
+        format_measure(measure, row) for measure in (COST, TIME) if column_of_measure(measure, row)
+    ]
+    evidence_text = f", evidence: {evidence(str(row['basis']))}" if row.get("basis") else ""
+    hardware = f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {where(row)}"
+    return f"{hardware}: {', '.join(reached)}{evidence_text}\n{plan_in_short(row)}"
 
 
 def headlines(group: WorkloadGroup) -> list[tuple[str, Row]]:
-    """The best scenarios and what they are best at."""
+    """The best scenarios with their titles, such as cheapest."""
     return [
         (f"{TITLES[name]}, solid price" if is_solid else TITLES[name], row)
         for name, is_solid, row in group.headlines
@@ -449,7 +466,7 @@ def headlines(group: WorkloadGroup) -> list[tuple[str, Row]]:
 
 
 def money_lines(group: WorkloadGroup) -> list[str]:
-    """Whose prices the best ones have, what they make one sign, and how contracts compare."""
+    """Lines about the prices and contracts of the best scenarios."""
     lines = prices_lines([row for _, _, row in group.headlines])
     best = [row for measure, _, row in group.headlines if measure != TIME]
     signed = {str(row["scenario"]): row for row in best}
@@ -464,7 +481,7 @@ def money_lines(group: WorkloadGroup) -> list[str]:
     ):
         place = f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {where(row)}"
         lines.append(
-            "Contracts with a term are charged whole. Where other work fills the rest "
+            "Contracts are charged for their full term. If other work uses the rest "
             "(--utilization), "
             f"the cheapest at a solid price is {place}: {format_result('cost_usd', cost)}"
         )
@@ -472,7 +489,7 @@ def money_lines(group: WorkloadGroup) -> list[str]:
 
 
 def price_difference_lines(plan: SweepPlan, groups: Sequence[WorkloadGroup]) -> list[str]:
-    """Which prices are not alike: those of owned GPUs, and those of contracts."""
+    """Lines about prices that are not comparable: purchases and contracts."""
     prices = [row for group in groups for row in group.prices.values()]
     lines = [basis_line(prices)]
     if "contract" in plan.varied and not all("provider" in work.axes for work in plan.works):
@@ -481,40 +498,42 @@ def price_difference_lines(plan: SweepPlan, groups: Sequence[WorkloadGroup]) -> 
 
 
 def _short_bests_blocks(group: WorkloadGroup) -> Iterator[Block]:
-    """The best scenarios, a line each."""
+    """A table of the best scenarios, one line each."""
     rows: list[tuple[str | Cell, ...]] = []
     for title, row in headlines(group):
-        reached = [format_measure(one, row, False) for one in (COST, TIME)]
+        reached = [format_measure(measure, row, False) for measure in (COST, TIME)]
         place = f"{formatting.format_count(number_or_nan(row['num_gpus']))} x {where(row)}"
         rows.append((Cell(text=title, mark=BEST), *reached, place))
     yield text_table(("", " ", "  ", "   "), rows, words=range(4))
 
 
-def _front_blocks(group: WorkloadGroup, front: Sequence[Row], most: int) -> Iterator[Block]:
-    """The scenarios that no other beats in everything, from the cheapest to the dearest."""
+def _front_blocks(group: WorkloadGroup, front: Sequence[Row], max_rows: int) -> Iterator[Block]:
+    """The Pareto front across scenarios, from the cheapest to the most expensive."""
     metric = group.metric if group.metric in MEASURES else COST
     rows = sorted(front, key=lambda row: measured(metric, row))
-    at = range(len(rows))
-    if len(rows) > most:
-        at = sorted({round(n * (len(rows) - 1) / (most - 1)) for n in range(most)})  # type: ignore[assignment]
+    indices = range(len(rows))
+    if len(rows) > max_rows:
+        indices = sorted({round(n * (len(rows) - 1) / (max_rows - 1)) for n in range(max_rows)})  # type: ignore[assignment]
     weighed = [name for name in workload_of(group.workload).weighed if name != "num_gpus"]
-    known = [name for name in weighed if any(row.get(name) is not None for row in rows)]
-    goals = ", ".join(label(name) for name in [*known, "num_gpus"])
-    some = f"{len(at)} of {len(rows)}" if len(at) < len(rows) else f"all {len(rows)}"
-    yield Title(text=f"Front across scenarios by {goals}: {some}")
-    shown = [rows[n] for n in at]  # without what is the same for all
+    measures = [name for name in weighed if any(row.get(name) is not None for row in rows)]
+    goals = ", ".join(label(name) for name in [*measures, "num_gpus"])
+    share_text = (
+        f"{len(indices)} of {len(rows)}" if len(indices) < len(rows) else f"all {len(rows)}"
+    )
+    yield Title(text=f"Front across scenarios by {goals}: {share_text}")
+    shown = [rows[n] for n in indices]  # without columns that are equal for all
     varied = [n for n in PLACES if n == "gpu" or len({row.get(n) for row in shown}) > 1]
     places = [", ".join(str(r[n]) for n in varied if r.get(n) is not None) for r in shown]
     columns = [
         Column("GPUs", [formatting.format_count(number_or_nan(row["num_gpus"])) for row in shown]),
         Column("place", places, " ", numeric=False),
     ]
-    for name in known:
+    for name in measures:
         values = [number_or_nan(row.get(name) or None) for row in shown]
-        words, unit = format_in_common_unit(name, values)
+        texts, unit = format_in_common_unit(name, values)
         header = f"{label(name)} {unit}".strip()
         header = header.replace("calendar time", "time").replace("request latency", "latency")
-        columns.append(Column(label(name), words, header))
+        columns.append(Column(label(name), texts, header))
     columns.append(Column("plan", [*map(plan_in_short, shown)], numeric=False))
     yield fit_table(columns)
 
@@ -522,11 +541,11 @@ def _front_blocks(group: WorkloadGroup, front: Sequence[Row], most: int) -> Iter
 def by_group(
     front: Iterable[Row], groups: Sequence[WorkloadGroup]
 ) -> dict[tuple[str, str], list[Row]]:
-    """Rows by the work and model of their group, where no other group has both."""
-    found: dict[tuple[str, str], list[Row]] = {}
+    """Rows by the work and model of their group, if only one group has them."""
+    rows_by_group: dict[tuple[str, str], list[Row]] = {}
     kinds = [(group.work, group.model) for group in groups]
     for row in front:
         key = (str(row["work"]), str(row.get("model")))
         if kinds.count(key) == 1:
-            found.setdefault(key, []).append(row)
-    return found
+            rows_by_group.setdefault(key, []).append(row)
+    return rows_by_group

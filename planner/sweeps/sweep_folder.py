@@ -1,4 +1,4 @@
-"""The directory of a sweep, written and read: what is done stays done, whatever ends it."""
+"""Writes and reads the directory of a sweep; finished parts survive any interruption."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ _VERSIONS = ("version", "numpy")
 
 
 def identity(plan: SweepPlan) -> dict[str, str]:
-    """The versions, and digests of the program, of all files of specs and of those named.
+    """Versions, and digests of the program, of all spec files and of files that the plan names.
 
-    Other versions of numpy round some results otherwise.
+    Results can differ slightly between versions of numpy.
     """
     return {
         "version": __version__,
@@ -71,50 +71,47 @@ def identity(plan: SweepPlan) -> dict[str, str]:
     }
 
 
-def check_same(mine: Mapping[str, str], other: Mapping[str, object], who: str) -> None:
-    """Refuse to go on where something else would compute something else.
-
-    Raises OutputError if it says what differs.
-    """
-    if differ := differences(mine, other):
-        raise OutputError(f"{who} has another {differ}: its results would not go together.")
+def check_same(expected: Mapping[str, str], other: Mapping[str, object], subject: str) -> None:
+    """Raise OutputError if two identities differ; the message names the differences."""
+    if differ := differences(expected, other):
+        raise OutputError(f"{subject} has another {differ}: results would be inconsistent.")
 
 
-def differences(mine: Mapping[str, str], other: Mapping[str, object]) -> str:
-    """In words, in what something else differs from here; empty where in nothing."""
+def differences(expected: Mapping[str, str], other: Mapping[str, object]) -> str:
+    """Names of the entries in which two identities differ; empty if they are equal."""
     return " and ".join(
         f"{name} ({other.get(name, 'none')}, here {value})" if name in _VERSIONS else name
-        for name, value in mine.items()
+        for name, value in expected.items()
         if other.get(name) != value
     )
 
 
 def _named(plan: SweepPlan) -> Iterator[Path]:
-    """The files that a plan names itself: own models, GPUs, spaces, prices."""
+    """The files that a plan names: models, GPUs, search spaces, prices."""
     for work in plan.works:
-        answers = [one for values in work.axes.values() for one in values]
+        answers = [answer for values in work.axes.values() for answer in values]
         for value in (*answers, *work.settings.values()):
             if not isinstance(value, str | Path):
                 continue
-            inside = os.path.join(value, "config.json")  # of a model's folder
-            yield from (Path(path) for path in (value, inside) if os.path.isfile(path))
+            config_path = os.path.join(value, "config.json")  # of a model's folder
+            yield from (Path(path) for path in (value, config_path) if os.path.isfile(path))
 
 
 def _digest(paths: Iterable[Path]) -> str:
-    """Of the names and contents of files; of what differs between machines nothing."""
-    whole = hashlib.sha256()
+    """Digest of the names and contents of files, without paths, which differ between machines."""
+    digest = hashlib.sha256()
     for path in paths:
         try:
             content = _content(path)
         except SpecError:
             continue
-        whole.update(os.fsencode(path.name) + b"\0" + content)
-    return whole.hexdigest()[:16]
+        digest.update(os.fsencode(path.name) + b"\0" + content)
+    return digest.hexdigest()[:16]
 
 
 @cache_by_files
 def _content(path: Path) -> bytes:
-    """The digest of a file, which is read again once it changed."""
+    """The digest of a file, cached until the file changes."""
     stamp(path)
     return hashlib.sha256(read_bytes(path, TABLE)).digest()
 
@@ -127,9 +124,9 @@ _AGAIN = "give another --output, or --fresh to start again"
 
 @dataclass
 class Store:
-    """A directory that belongs to one plan: ``parts`` not yet done, and files of results.
+    """The directory of a sweep for writing: ``parts`` to run, and files of results.
 
-    ``done`` counts scenarios of parts that were found; ``identity`` is that of the beginning.
+    ``done`` counts finished scenarios; ``identity`` is from the start of this run.
     """
 
     folder: Path
@@ -142,9 +139,10 @@ class Store:
     @classmethod
     @contextmanager
     def opened(cls, folder: Path, plan: SweepPlan, *, fresh: bool = False) -> Iterator[Store]:
-        """The directory, made where there is none, for this process alone.
+        """Open the directory exclusively for this process; it is created if missing.
 
-        Raises OutputError if it cannot be written, is of another plan, version or specs, or in use.
+        Raises OutputError if it cannot be written, is in use, or has another plan, version or
+        specs.
         """
         _make(folder)
         with _locked(folder):
@@ -157,7 +155,7 @@ class Store:
         return self.folder / PARTS / part.name
 
     def keep(self, part: ScenarioBatch, content: bytes) -> None:
-        """Write a part: whole, or not at all."""
+        """Write a part atomically."""
         with write_bytes_atomically(self.path(part)) as file:
             file.write(content)
 
@@ -172,42 +170,42 @@ class Store:
         self._remove_parts()
 
     def forget(self) -> None:
-        """Let go of what is done: it does not go together."""
+        """Remove all finished parts, because they are inconsistent."""
         self._remove_parts()
 
     def _begin(self, fresh: bool) -> None:
         self.identity = identity(self.plan)
         for folder in (self.folder, self.folder / PARTS):
             remove_unfinished(folder)
-        before = self._before()
-        if before is None:
+        earlier = self._before()
+        if earlier is None:
             self._refuse_others()
-        if before is None or fresh:
-            # Its plan goes last, by which the directory of a sweep is known.
+        if earlier is None or fresh:
+            # Its plan is removed last, because it identifies the directory of a sweep.
             for path in (self.folder / MANIFEST, *self.tables()):
                 path.unlink(missing_ok=True)
             self._remove_parts()
             (self.folder / PLAN).unlink(missing_ok=True)
             _make(self.folder / PARTS)
             with write_atomically(self.folder / PLAN) as file:
-                asked = {
+                content = {
                     "identity": self.identity,
                     "digest": self.plan.digest,
                     "plan": self.plan.to_dict(),
                 }
-                file.write(json.dumps(asked, indent=1) + "\n")
-        elif before[0] != self.plan.digest:
-            raise OutputError(f"{self.folder}: holds the sweep of another plan: {_AGAIN}.")
+                file.write(json.dumps(content, indent=1) + "\n")
+        elif earlier[0] != self.plan.digest:
+            raise OutputError(f"{self.folder}: has the sweep of another plan: {_AGAIN}.")
         else:
             try:
-                check_same(self.identity, before[1], f"{self.folder}: it")
+                check_same(self.identity, earlier[1], f"{self.folder}: it")
             except OutputError as error:
                 raise OutputError(f"{str(error).rstrip('.')}; {_AGAIN}.") from error
         self.is_complete = os.path.isfile(self.folder / MANIFEST)
         if self.is_complete:
             self._check_tables()
             self.done = self.plan.num_scenarios
-            self._remove_parts()  # a program that was killed then may have left some
+            self._remove_parts()  # a killed process may have left some
             return
         for part in parts_of(self.plan.num_scenarios):
             if is_whole(self.path(part), part):
@@ -216,7 +214,7 @@ class Store:
                 self.parts.append(part)
 
     def _check_tables(self) -> None:
-        """The tables of a complete sweep are still those that were written."""
+        """Raise OutputError if a table of a complete sweep was changed."""
         try:
             manifest = require_table(read_json(self.folder / MANIFEST, RESULT), MANIFEST)
             digests = require_table(manifest["files"], "files").items()
@@ -232,18 +230,18 @@ class Store:
         if not os.path.lexists(path):
             return None
         try:
-            found = require_table(read_json(path, RESULT), PLAN)
-            return found["digest"], require_table(found["identity"], "identity")
+            table = require_table(read_json(path, RESULT), PLAN)
+            return table["digest"], require_table(table["identity"], "identity")
         except (SpecError, KeyError, TypeError) as error:
             raise OutputError(
-                f"{path}: is not that of a sweep ({type(error).__name__}: {error}): give another "
+                f"{path}: is no file of a sweep ({type(error).__name__}: {error}): give another "
                 "--output."
             ) from error
 
     def _refuse_others(self) -> None:
-        """A directory with files of somebody else is left alone."""
-        found = [*self.folder.iterdir(), *self.folder.glob(f"{PARTS}/*")]
-        others = sorted(str(path.relative_to(self.folder)) for path in found)
+        """Raise OutputError if the directory has files that belong to no sweep."""
+        paths = [*self.folder.iterdir(), *self.folder.glob(f"{PARTS}/*")]
+        others = sorted(str(path.relative_to(self.folder)) for path in paths)
         others = [name for name in others if name not in (PARTS, LOCK)]
         if others:
             raise OutputError(
@@ -252,9 +250,9 @@ class Store:
             )
 
     def tables(self, name: str | None = None) -> list[Path]:
-        """The files of a table, or of all, that are there."""
+        """The existing files of a table, or of all tables."""
         names = TABLES if name is None else (name,)
-        files = [self.folder / f"{one}.{kind}" for one in names for kind in ("csv", "parquet")]
+        files = [self.folder / f"{table}.{kind}" for table in names for kind in ("csv", "parquet")]
         return [path for path in files if os.path.exists(path)]
 
     def _remove_parts(self) -> None:
@@ -263,7 +261,7 @@ class Store:
 
 
 def file_digest(path: Path) -> str:
-    """Of the content of a file."""
+    """SHA-256 digest of the content of a file."""
     with open_regular_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -284,7 +282,7 @@ _held: set[TextIO] = set()
 
 
 def _let_go() -> None:
-    """A worker process keeps no lock of its parent, which could not begin again else."""
+    """Close the parent's locks in a worker process, so that the parent can lock again."""
     for file in _held:
         file.close()
     _held.clear()
@@ -307,7 +305,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _exclusive_lock(path: Path) -> TextIO:
-    """The lock, had by this process alone."""
+    """The exclusive lock file; raises OutputError if another process has the lock."""
     while True:
         try:
             file = path.open("a")
@@ -320,7 +318,7 @@ def _exclusive_lock(path: Path) -> TextIO:
                 raise
             file.close()  # its owner removed it just now
         except BlockingIOError as error:
-            raise OutputError(f"{path.parent}: another sweep is being written there.") from error
+            raise OutputError(f"{path.parent}: another sweep is writing there.") from error
         except FileNotFoundError as error:
             if not os.path.isdir(path.parent):
                 raise OutputError(f"{path.parent}: was removed just now.") from error
@@ -329,9 +327,9 @@ def _exclusive_lock(path: Path) -> TextIO:
 
 
 class CsvRow(Mapping[str, Value]):
-    """A line of a table, of which only the cells that somebody asks for are read.
+    """A line of a table; cells are parsed on access.
 
-    Raises SpecError if there is no such column, or a cell is none of its column.
+    Raises SpecError if there is no such column, or a cell is invalid for its column.
     """
 
     __slots__ = ("_at", "_cells", "_place")
@@ -347,12 +345,12 @@ class CsvRow(Mapping[str, Value]):
         return self.get(name)
 
     def get(self, name: str, default: Value = None) -> Value:  # type: ignore[override]
-        """The value of a cell, the default where there is no such column."""
-        at = self._at.get(name)
-        if at is None:
+        """The value of a cell; ``default`` if there is no such column."""
+        index = self._at.get(name)
+        if index is None:
             return default
         try:
-            return cell_reader(name)(cell_value(self._cells[at]))
+            return cell_reader(name)(cell_value(self._cells[index]))
         except SearchSpaceError as error:
             raise self._fault(str(error).rstrip(".")) from error
 
@@ -365,13 +363,13 @@ class CsvRow(Mapping[str, Value]):
     def __len__(self) -> int:
         return len(self._at)
 
-    def _fault(self, why: str) -> SpecError:
+    def _fault(self, reason: str) -> SpecError:
         path, line = self._place
-        return SpecError(f"{path}:{line}: {why}. {AGAIN}")
+        return SpecError(f"{path}:{line}: {reason}. {AGAIN}")
 
 
 class PartRow(dict[str, Value]):
-    """A scenario of a sweep that is not finished; as `CsvRow` in what it raises."""
+    """A scenario of an unfinished sweep; raises SpecError as `CsvRow`."""
 
     def __init__(self, row: Mapping[str, object], path: Path) -> None:
         try:
@@ -404,9 +402,9 @@ class Sweep:
     @cached_property
     def plan(self) -> SweepPlan:
         """The plan of the sweep."""
-        begun = self._begun
+        table = self._begun
         try:
-            return SweepPlan.of_dict(begun["plan"])
+            return SweepPlan.of_dict(table["plan"])
         except SearchSpaceError as error:
             raise self._damaged(PLAN, error) from error
 
@@ -420,18 +418,18 @@ class Sweep:
 
     @cached_property
     def _begun(self) -> dict[str, object]:
-        """What the first file of a sweep says."""
+        """The table of the plan file of the sweep."""
         if not os.path.isdir(self.folder):
             raise SpecError(f"{self.folder}: there is no such directory.")
         if not os.path.lexists(self.folder / PLAN):
             raise SpecError(
-                f"{self.folder}: is not the directory of a sweep, it has no {PLAN}: give the "
+                f"{self.folder}: is no directory of a sweep, it has no {PLAN}: give the "
                 "--output of planner sweep."
             )
-        begun = read_json(self.folder / PLAN, RESULT)
-        if not isinstance(begun, dict) or "plan" not in begun:
+        table = read_json(self.folder / PLAN, RESULT)
+        if not isinstance(table, dict) or "plan" not in table:
             raise self._damaged(PLAN, "it has no plan")
-        return begun
+        return table
 
     @cached_property
     def is_complete(self) -> bool:
@@ -455,11 +453,11 @@ class Sweep:
         return tuple(dict.fromkeys(name for head in heads for name in head))
 
     def rows(self) -> Iterator[Row]:
-        """The scenarios, one after the other, read from disk in constant memory."""
+        """The rows of all finished scenarios, read from disk in constant memory."""
         parts = (PartRow(row, path) for _, path in self._parts() for row in read_rows(path))
-        found = self._table(SCENARIOS) if self.is_complete else parts
+        rows = self._table(SCENARIOS) if self.is_complete else parts
         number = 0
-        for number, row in enumerate(islice(found, self.done + 1), start=1):  # noqa: B007
+        for number, row in enumerate(islice(rows, self.done + 1), start=1):  # noqa: B007
             yield self._checked(row)
         if number != self.done:
             raise self._damaged(
@@ -484,7 +482,7 @@ class Sweep:
         return _frame(self.front_rows(), self.columns)
 
     def summary(self) -> Summary:
-        """The cheapest and the fastest scenarios, ties, and what does not fit."""
+        """The cheapest and the fastest scenarios, ties, and scenarios without a plan."""
         from planner.sweeps.summary import summarize
 
         return summarize(self.rows(), self.plan)
@@ -496,7 +494,7 @@ class Sweep:
                 yield part, path
 
     def _checked(self, row: Row) -> Row:
-        """The row of a scenario of the plan; one that has a plan has all of it."""
+        """The row after a check that it belongs to the plan and has all parameters."""
         number, workload = row["scenario"], row["workload"]
         if not isinstance(number, int) or not 0 <= number < self.plan.num_scenarios:
             raise self._damaged(f"{SCENARIOS}.csv", f"there is no scenario {number}")
@@ -507,8 +505,8 @@ class Sweep:
         if row["feasible"]:
             for name in self._parameters[str(workload)]:
                 if row[name] is None:
-                    words = f"scenario {number} has no {name}"
-                    raise self._damaged(f"{SCENARIOS}.csv", words)
+                    reason = f"scenario {number} has no {name}"
+                    raise self._damaged(f"{SCENARIOS}.csv", reason)
         return row
 
     @cached_property
@@ -517,7 +515,7 @@ class Sweep:
 
     @cached_property
     def _parameters(self) -> Mapping[str, Sequence[str]]:
-        """What every plan of a workload has, as far as there are columns of it."""
+        """Parameters of each workload that are columns of the sweep."""
         return {
             workload: [name for name in terms_of(workload, "parameter") if name in self.columns]
             for workload in workload_names()
@@ -527,18 +525,18 @@ class Sweep:
         path = self._path(name)
         lines = read_csv(path)
         _, names = next(lines, (1, []))
-        at = {current_name("column", name): place for place, name in enumerate(names)}
+        indices = {current_name("column", name): index for index, name in enumerate(names)}
         for line, cells in lines:
             if len(cells) != len(names):
-                words = f"line {line} has {len(cells)} cells, not {len(names)}"
-                raise self._damaged(path.name, words)
-            yield CsvRow(at, cells, (path, line))
+                reason = f"line {line} has {len(cells)} cells, not {len(names)}"
+                raise self._damaged(path.name, reason)
+            yield CsvRow(indices, cells, (path, line))
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.csv"
 
-    def _damaged(self, name: str, why: object) -> SpecError:
-        return SpecError(f"{self.folder / name}: is not that of a sweep ({why}). {AGAIN}")
+    def _damaged(self, name: str, reason: object) -> SpecError:
+        return SpecError(f"{self.folder / name}: is no file of a sweep ({reason}). {AGAIN}")
 
 
 def _frame(rows: Iterator[Row], columns: Sequence[str]) -> pd.DataFrame:
@@ -551,20 +549,20 @@ def _frame(rows: Iterator[Row], columns: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(values)
 
 
-# Scenarios of one work and one model do the same; others cannot be weighed against each other.
+# Only scenarios of one work and one model can be compared.
 _GROUP_COLUMNS = ("work", "model", "adapter")
 
 
 def front_across(rows: Iterable[Row], plan: SweepPlan) -> set[int]:
-    """The numbers of the scenarios that no other one that does the same is better than.
+    """The numbers of the scenarios on the Pareto front of each work and model.
 
-    Of each row a few numbers are kept. An unknown value loses against every known one.
+    Only a few numbers of each row are kept. An unknown value loses against every known one.
     """
-    alike = {work.name: (*_GROUP_COLUMNS, *work_columns(work)) for work in plan.works}
+    columns_by_work = {work.name: (*_GROUP_COLUMNS, *work_columns(work)) for work in plan.works}
     groups: dict[tuple[Value, ...], tuple[list[int], list[tuple[float, ...]]]] = {}
     for row in rows:
         if row["feasible"]:
-            key = tuple(row.get(name) for name in alike[str(row["work"])])
+            key = tuple(row.get(name) for name in columns_by_work[str(row["work"])])
             numbers, values = groups.setdefault(key, ([], []))
             numbers.append(int(str(row["scenario"])))
             weighed = workload_of(str(row["workload"])).weighed
@@ -575,7 +573,7 @@ def front_across(rows: Iterable[Row], plan: SweepPlan) -> set[int]:
                 )
             )
     return {
-        numbers[at]
+        numbers[index]
         for numbers, values in groups.values()
-        for at in front_of_many(np.array(values)).tolist()
+        for index in front_of_many(np.array(values)).tolist()
     }

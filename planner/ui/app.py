@@ -38,10 +38,10 @@ from planner.workloads.registry import workload_names
 
 _STATUSES = {
     "200": "the object that --json writes",
-    "400": "something is unknown, faulty or impossible",
+    "400": "a name is unknown, or a value is invalid or impossible",
     "408": "the question did not arrive in time",
     "413": "the question or its answer is too large",
-    "422": "nothing is feasible; the message names the nearest misses",
+    "422": "no configuration is feasible; the message names the closest ones",
     "503": "too many questions are queued, or too many connections",
     "504": "it took too long",
 }
@@ -49,7 +49,7 @@ _STATUSES = {
 
 @cache
 def openapi(limits: Limits) -> Mapping[str, object]:
-    """The description of all paths, which says what one request may take."""
+    """OpenAPI description of all paths, with the limits of a request."""
     return {
         "openapi": "3.1.0",
         "info": {
@@ -66,12 +66,12 @@ def openapi(limits: Limits) -> Mapping[str, object]:
 def _path(command: str) -> dict[str, object]:
     return {
         "get": {
-            "summary": f"{SUMMARIES[command]}; the query is that of a page's link",
+            "summary": f"{SUMMARIES[command]}; the query is the same as in the link of a page",
             "operationId": f"{command}_of_query",
             "parameters": [
                 {"name": name, "in": "query", "schema": {"type": "string"}}
-                | {"description": one["description"]}
-                for name, (one, _) in described_fields(command).items()
+                | {"description": schema["description"]}
+                for name, (schema, _) in described_fields(command).items()
             ],
             "responses": _responses(),
         },
@@ -92,11 +92,11 @@ def _responses() -> dict[str, object]:
         "type": "object",
         "properties": {"error": {"type": "string"}, "message": {"type": "string"}},
     }
-    of_error = {"content": {"application/json": {"schema": error}}}
+    error_content = {"content": {"application/json": {"schema": error}}}
     answer = {"content": {"application/json": {"schema": {"type": "object"}}}}
     return {
-        status: {"description": words, **(answer if status == "200" else of_error)}
-        for status, words in _STATUSES.items()
+        status: {"description": description, **(answer if status == "200" else error_content)}
+        for status, description in _STATUSES.items()
     }
 
 
@@ -114,13 +114,12 @@ _TITLES = {
 }
 _COMMAND_HINTS = {
     "search": "Give a model and GPUs: the best layout, its time, memory and cost.",
-    "size": "Give a model and what must be reached: the fewest and the cheapest GPUs.",
+    "size": "Give a model and the limits: the fewest and the cheapest GPUs.",
     "sweep": "List several GPUs, numbers or contracts: every combination, as a matrix and a chart.",
     "compare": "Name two GPUs, models, frameworks or engines: which is better, what is tied.",
     "estimate": "Give a model, GPUs and settings, or upload a launch script: one plan in full.",
-    "explain": "Why a plan takes the time and memory it takes; move its sliders to see what "
-    "changes.",
-    "max-batch": "The largest batch, or the most requests at once, that fits.",
+    "explain": "The causes of a plan's time and memory; move the sliders to see changes.",
+    "max-batch": "The largest batch, or the largest number of concurrent requests, that fits.",
     "launch": "The files that start the best plan, or yours in another tool.",
 }
 _WORKLOADS = {
@@ -130,12 +129,12 @@ _WORKLOADS = {
     "rl": "Reinforcement learning",
 }
 _AT_ONCE = ("search", "estimate", "explain", "max-batch", "launch")
-"""Commands that are quick enough to be asked while somebody types."""
+"""Commands that are fast enough to answer while the user types."""
 _LASTING = {"cache-control": "public, max-age=86400"}
 
 
 def make_app(limits: Limits, specs: Path | None = None, token: str = "") -> FastAPI:
-    """The application; its workers, ``state.pool``, are closed by whoever serves it."""
+    """The application; the server must close its workers, ``state.pool``."""
     pool = Pool(limits, specs)
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
@@ -165,7 +164,7 @@ def make_app(limits: Limits, specs: Path | None = None, token: str = "") -> Fast
 
 
 async def _told(_: Request, error: Exception) -> Response:
-    """What is wrong with a question, as programs read it."""
+    """The error of a question as a JSON response."""
     status = 422 if isinstance(error, InfeasibleError) else 400
     if isinstance(error, RequestRefused):
         status = error.status
@@ -175,14 +174,16 @@ async def _told(_: Request, error: Exception) -> Response:
 
 
 class Pages:
-    """What is handed out for every path."""
+    """The response of every path."""
 
-    def __init__(self, kept: AnswerCache, pool: Pool, specs: Path | None, uploads: Uploads) -> None:
-        self._kept, self._pool, self._specs, self._uploads = kept, pool, specs, uploads
+    def __init__(
+        self, answers: AnswerCache, pool: Pool, specs: Path | None, uploads: Uploads
+    ) -> None:
+        self._kept, self._pool, self._specs, self._uploads = answers, pool, specs, uploads
         self._templates = environment(_PACKAGE)
 
     async def home(self) -> Response:
-        """Examples to begin with, and what was saved."""
+        """The first page, with examples and saved questions."""
         text = self._templates.get_template("home.html").render(
             examples=examples(), titles=_TITLES, asks=_COMMAND_HINTS, command="", workload="train"
         )
@@ -190,58 +191,58 @@ class Pages:
 
     async def static(self, name: str) -> Response:
         """Styles and scripts."""
-        made: dict[str, tuple[Callable[[], str], str]] = {
+        files: dict[str, tuple[Callable[[], str], str]] = {
             "page.css": (style, "text/css"),
             "page.js": (lambda: static("page.js"), "text/javascript"),
             "ui.css": (lambda: static("ui.css", _PACKAGE), "text/css"),
             "ui.js": (lambda: static("ui.js", _PACKAGE), "text/javascript"),
         }
-        if name not in made:
+        if name not in files:
             return Response("There is no such file.", 404, media_type="text/plain")
-        text, kind = made[name]
+        text, kind = files[name]
         return Response(text(), 200, _LASTING, kind)
 
     async def page(self, command: str, request: Request) -> Response:
-        """The form of a command with what was given, and the answer where it is there."""
+        """The form of a command with the fields of the query, and the answer if it is ready."""
         if command not in COMMANDS:
             return self._note(f"There is no page /{command}.", 404)
         pairs = [(name, value) for name, value in request.query_params.multi_items()]
-        question, found = self._question_state(command, request)
-        if not isinstance(found, PlannerError) and any(not v.strip() for _, v in pairs):
-            # A form sends fields left empty, too.
+        question, state = self._question_state(command, request)
+        if not isinstance(state, PlannerError) and any(not v.strip() for _, v in pairs):
+            # A form also sends empty fields.
             return RedirectResponse(f"/{command}?{question.query}", 303)
-        if isinstance(found, Answer) and found.workload != question.workload and question.files:
-            # What was uploaded is of another workload, whose form has other fields.
-            pairs = [(WORKLOAD, found.workload), *question.fields.items()]
+        if isinstance(state, Answer) and state.workload != question.workload and question.files:
+            # The uploaded file is of another workload, which has other fields.
+            pairs = [(WORKLOAD, state.workload), *question.fields.items()]
             other = Question.draft(command, pairs)
             return RedirectResponse(f"/{command}?{other.query}", 303)
         text = self._templates.get_template("ask.html").render(
-            **self._template_values(question, found),
+            **self._template_values(question, state),
             titles=_TITLES,
             workloads={name: _WORKLOADS.get(name, name) for name in workload_names()},
             choices=choices(self._specs, question.workload),
             is_live=command in _AT_ONCE,
         )
-        busy = isinstance(found, RequestRefused) and found.status == 503
-        return HTMLResponse(text, 503 if busy else 200)  # a form that tells what is wrong is one
+        busy = isinstance(state, RequestRefused) and state.status == 503
+        return HTMLResponse(text, 503 if busy else 200)  # a form with an error is a page
 
     async def part(self, command: str, request: Request) -> Response:
-        """What stands beside a form, for the script that asks while somebody types."""
-        question, found = self._question_state(_require_command(command), request)
-        told = self._template_values(question, found)
+        """The answer next to a form, for the script that asks while the user types."""
+        question, state = self._question_state(_require_command(command), request)
+        values = self._template_values(question, state)
         table = {
-            "html": self._templates.get_template("main.html").render(**told),
-            "title": told["title"],
-            "job": told["job"],
+            "html": self._templates.get_template("main.html").render(**values),
+            "title": values["title"],
+            "job": values["job"],
             "query": question.query,
-            "assumed": dict(found.assumed) if isinstance(found, Answer) else {},
+            "assumed": dict(state.assumed) if isinstance(state, Answer) else {},
         }
         return Response(json.dumps(table), media_type="application/json")
 
     def _question_state(
         self, command: str, request: Request
     ) -> tuple[Question, Answer | PlannerError | WatchedJob | None]:
-        """The question of a query, and its answer, its fault, or the job that works on it."""
+        """The question of a query, and its answer, its error, or its job."""
         pairs = [(name, value) for name, value in request.query_params.multi_items()]
         try:
             question = self._uploads.placed(Question.of(command, pairs))
@@ -250,20 +251,20 @@ class Pages:
         if not question.has_subject:
             return question, None
         self._kept.settle()
-        found = self._kept.answer(question)
-        if found is None:
+        state = self._kept.answer(question)
+        if state is None:
             try:
                 return question, self._kept.ask(question, _client(request))
             except RequestRefused as error:
                 return question, error
-        return question, found
+        return question, state
 
     def _template_values(
-        self, question: Question, found: Answer | PlannerError | WatchedJob | None
+        self, question: Question, state: Answer | PlannerError | WatchedJob | None
     ) -> dict[str, object]:
-        """What the templates of a form and of an answer are given."""
-        answer = found if isinstance(found, Answer) else None
-        message = str(found) if isinstance(found, PlannerError) else ""
+        """Values for the templates of a form and of an answer."""
+        answer = state if isinstance(state, Answer) else None
+        message = str(state) if isinstance(state, PlannerError) else ""
         plan = None
         if answer is not None and answer.plan:
             plan = Question.draft("estimate", parse_qsl(answer.plan))
@@ -275,7 +276,7 @@ class Pages:
             "groups": groups_of(question, answer.assumed if answer else {}, plan),
             "message": message,
             "fixes": fixes_of(question, message) if message else [],
-            "job": found.name if isinstance(found, WatchedJob) else "",
+            "job": state.name if isinstance(state, WatchedJob) else "",
             "title": answer.title if answer else "",
             "content": Markup(answer.content) if answer else "",
             "plan": plan,
@@ -286,25 +287,25 @@ class Pages:
         }
 
     async def file(self, command: str, name: str, request: Request) -> Response:
-        """A file of an answer, to be kept by who asks."""
+        """A file of an answer, as a download."""
         question = Question.of(_require_command(command), request.query_params.multi_items())
-        made = await self._made(self._uploads.placed(question), request, name)
-        headers = {"content-disposition": f'attachment; filename="{made.name}"'}
-        return Response(made.content, 200, headers, made.kind)
+        answer_file = await self._made(self._uploads.placed(question), request, name)
+        headers = {"content-disposition": f'attachment; filename="{answer_file.name}"'}
+        return Response(answer_file.content, 200, headers, answer_file.kind)
 
     async def upload(self, request: Request) -> Response:
-        """Keep files of a launch or a model; what a question calls them."""
+        """Store uploaded files; returns the name of them for a question."""
         table = await _body(request, self._pool.limits.upload_bytes)
         return Response(
             json.dumps({"file": self._uploads.keep(table)}), media_type="application/json"
         )
 
     async def events(self, name: str) -> Response:
-        """How far a job is, until it ends; who leaves, ends it."""
-        asked = self._kept.find(name)
-        if asked is None:
+        """Progress events of a job until it ends; it is cancelled when its last watcher leaves."""
+        watched_job = self._kept.find(name)
+        if watched_job is None:
             return StreamingResponse(iter([_event("end", {})]), media_type="text/event-stream")
-        return StreamingResponse(self._watched(asked), media_type="text/event-stream")
+        return StreamingResponse(self._watched(watched_job), media_type="text/event-stream")
 
     async def _watched(self, watched_job: WatchedJob) -> AsyncIterator[str]:
         watched_job.watchers += 1
@@ -314,13 +315,13 @@ class Pages:
             while not future.done():
                 yield _event("progress", self._progress(job))
                 await asyncio.wait([future], timeout=_LOOK_S)
-            future.exception()  # the page that is asked for next tells it
+            future.exception()  # the next page shows the error
             yield _event("end", {})
         finally:
             watched_job.watchers -= 1
             if not watched_job.watchers and not job.future.done():
                 self._kept.cancel(watched_job)
-            future.cancel()  # whoever asks next is told what became of it
+            future.cancel()  # the next request gets the result
 
     def _progress(self, job: Job) -> dict[str, object]:
         return {
@@ -331,51 +332,51 @@ class Pages:
         }
 
     async def cancel(self, name: str) -> Response:
-        """End a job."""
-        if asked := self._kept.find(name):
-            self._kept.cancel(asked)
+        """Cancel a job."""
+        if watched_job := self._kept.find(name):
+            self._kept.cancel(watched_job)
         return Response(status_code=204)
 
     async def described(self) -> Response:
-        """What programs may ask, for people."""
+        """The API description as a page."""
         text = self._templates.get_template("api.html").render(
             api=openapi(self._pool.limits), command="api", workload="train", titles=_TITLES
         )
         return HTMLResponse(text)
 
     async def openapi(self) -> Response:
-        """What programs may ask, as OpenAPI."""
+        """The API description as OpenAPI."""
         text = json.dumps(openapi(self._pool.limits), indent=1)
         return Response(text, media_type="application/json")
 
     async def object_of_query(self, command: str, request: Request) -> Response:
-        """The object that ``--json`` writes, for a query as that of a page."""
+        """The object that ``--json`` writes, for the query of a page."""
         question = Question.of(_require_command(command), request.query_params.multi_items())
         return await self._object(question, request)
 
     async def object_of_body(self, command: str, request: Request) -> Response:
-        """The same for a JSON object."""
+        """The object that ``--json`` writes, for a JSON object."""
         table = await _body(request, self._pool.limits.question_bytes)
         return await self._object(Question.of_object(_require_command(command), table), request)
 
-    async def _object(self, asked: Question, request: Request) -> Response:
-        question = self._uploads.placed(asked)
+    async def _object(self, draft: Question, request: Request) -> Response:
+        question = self._uploads.placed(draft)
         self._kept.settle()
-        found = self._kept.answer(question)
-        if found is None:
-            found = await self._answered(self._pool.submit(question, _client(request)), request)
-        if isinstance(found, PlannerError):
-            raise found
-        return Response(found.object, media_type="application/json")
+        state = self._kept.answer(question)
+        if state is None:
+            state = await self._answered(self._pool.submit(question, _client(request)), request)
+        if isinstance(state, PlannerError):
+            raise state
+        return Response(state.object, media_type="application/json")
 
     async def _made(self, question: Question, request: Request, name: str) -> AnswerFile:
-        made: AnswerFile = await self._answered(
+        answer_file: AnswerFile = await self._answered(
             self._pool.submit(question, _client(request), name), request
         )
-        return made
+        return answer_file
 
     async def _answered(self, job: Job, request: Request) -> Any:
-        """What a worker makes; nobody works for a program that left."""
+        """The result of a job; it is cancelled if the client disconnects."""
         future = asyncio.wrap_future(job.future)
         try:
             while not future.done():
@@ -387,47 +388,47 @@ class Pages:
                 job.cancel()
         return await future
 
-    def _note(self, words: str, status: int) -> Response:
+    def _note(self, message: str, status: int) -> Response:
         template = self._templates.get_template("note.html")
-        text = template.render(words=words, titles=_TITLES, command="", workload="train")
+        text = template.render(words=message, titles=_TITLES, command="", workload="train")
         return HTMLResponse(text, status)
 
 
-async def _body(request: Request, most: int) -> object:
-    """The value of a body of JSON."""
+async def _body(request: Request, max_bytes: int) -> object:
+    """The JSON value of a request body."""
     body = b""
     try:
         async for piece in request.stream():
             body += piece
-            if len(body) > most:
-                raise RequestRefused(f"A question has at most {most:,} bytes.", 413)
+            if len(body) > max_bytes:
+                raise RequestRefused(f"A question has at most {max_bytes:,} bytes.", 413)
     except ClientDisconnect as error:
-        raise RequestRefused("The question did not arrive whole.", 400) from error
+        raise RequestRefused("The question did not arrive completely.", 400) from error
     try:
-        found: object = json.loads(body)
+        value: object = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise SearchSpaceError(f"The question is not JSON ({error}).") from error
-    return found
+    return value
 
 
 _MOVED = ("explain", "estimate", "max-batch")
-"""Commands of one plan, whose sliders move it."""
+"""Commands of one plan, which get sliders."""
 _TABLES = ("search", "estimate", "size", "sweep")
 
 
 def _files_of(command: str, answer: Answer) -> dict[str, str]:
-    """The files of an answer: what each is."""
-    found = {"page.html": "page"}
-    found |= {"table.csv": "CSV"} if command in _TABLES else {}
-    found |= {"plan.toml": "plan"} if answer.plan else {}
-    found |= {"launch.zip": "all files"} if command == "launch" else {}
+    """Labels of the files of an answer, by name."""
+    files = {"page.html": "page"}
+    files |= {"table.csv": "CSV"} if command in _TABLES else {}
+    files |= {"plan.toml": "plan"} if answer.plan else {}
+    files |= {"launch.zip": "all files"} if command == "launch" else {}
     pictures = PICTURES.get(command, ()) if answer.is_drawn else ()
-    return found | {f"{name}.png": f"picture: {name}" for name in pictures if name not in OF_A_LOAD}
+    return files | {f"{name}.png": f"picture: {name}" for name in pictures if name not in OF_A_LOAD}
 
 
 @record(kw_only=True)
 class Example:
-    """A question to begin with: what it decides, and its link."""
+    """An example question: its title, its text, and its link."""
 
     title: str
     words: str

@@ -1,4 +1,4 @@
-"""The form of a question: its fields, what nobody gave and was assumed, and sliders of a plan."""
+"""The form of a question: its fields, the values assumed for empty ones, and sliders of a plan."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from planner.ui.question import (
 from planner.workloads.registry import workload_of
 
 FIRST = "first"
-"""The group of fields that are always seen: the usual ones, and what was given."""
+"""The group of fields that are always visible: common ones, and those with a value."""
 
 _FORM_TITLES = {
     FIRST: "",
@@ -46,15 +46,14 @@ _FORM_TITLES = {
 _LISTS = {**SPECS, "draft_model": SpecKind.MODELS, "reliability": SpecKind.RELIABILITY}
 _TITLED = {
     PRECISION: ("number format of the matrix products, several, or all", "search"),
-    SETTINGS: ("parameters that are pinned or narrowed, such as tp=4,8 mbs=1", "search"),
-    OBJECTIVES: ("what is best: one to three names", "search"),
+    SETTINGS: ("fixed values or lists of values of parameters, such as tp=4,8 mbs=1", "search"),
+    OBJECTIVES: ("objectives: one to three names", "search"),
     THINGS: ("two or more GPUs, models, frameworks or engines, by name", FIRST),
-    AGAINST: ("what another plan sets otherwise, such as tp=4 zero=3", FIRST),
-    TARGET: ("the tool whose files are written", FIRST),
-    WRAPPER: ("what starts it", FIRST),
+    AGAINST: ("different settings of another plan, such as tp=4 zero=3", FIRST),
+    TARGET: ("the tool to write files for", FIRST),
+    WRAPPER: ("the launcher", FIRST),
     FILE: (
-        "a launch script, recipe, plan or config.json of yours, with the files it names; "
-        "read, never run",
+        "your launch script, recipe, plan or config.json, with the files it names; read, never run",
         FIRST,
     ),
 }
@@ -74,16 +73,16 @@ _EXAMPLES = {
     AGAINST: "tp=4 zero=3",
     WRAPPER: SCRIPT,
 }
-_PRICES_TITLE = "own prices, USD per GPU and hour: GPU=USD or GPU CONTRACT=USD, several with commas"
+_PRICES_TITLE = "your prices in USD per GPU-hour: GPU=USD or GPU CONTRACT=USD, several with commas"
 _LISTED = ("contract", PRECISION, OBJECTIVES, THINGS, TARGET, WRAPPER, *_LISTS)
 
 
 @record(kw_only=True)
 class Field:
-    """A field of a form: the text that it has, what may be chosen, what its option is called.
+    """A field of a form: its text, its choices, and its option.
 
-    ``is_long``: it needs a line for itself; ``assumed`` is what an answer took where it is empty;
-    of several files that are uploaded the first ends as its ``example`` does.
+    ``is_long``: it needs a separate line; ``assumed`` is the value that an answer assumed because
+    the field is empty; the first of several uploaded files has the suffix of ``example``.
     """
 
     name: str
@@ -100,14 +99,14 @@ class Field:
 
     @property
     def took(self) -> str:
-        """What was assumed in short, without why."""
-        words = self.assumed.partition(" (")[0]
-        return words if len(words) <= _SHORT else f"{words[: _SHORT - 1].rstrip(' ,')}..."
+        """The assumed value without its reason, shortened."""
+        text = self.assumed.partition(" (")[0]
+        return text if len(text) <= _SHORT else f"{text[: _SHORT - 1].rstrip(' ,')}..."
 
 
 @record(kw_only=True)
 class FieldGroup:
-    """Fields that are seen or opened together."""
+    """Fields that are shown or opened together."""
 
     name: str
     title: str
@@ -115,35 +114,38 @@ class FieldGroup:
 
     @property
     def assumed(self) -> Sequence[Field]:
-        """The fields for which an answer assumed something."""
+        """The empty fields for which an answer assumed a value."""
         return [field for field in self.fields if field.assumed and not field.value]
 
 
 def groups_of(
     question: Question, assumed: Mapping[str, str] | None = None, plan: Question | None = None
 ) -> list[FieldGroup]:
-    """The fields of a question's command, in groups, with what it answers.
+    """The fields of a question's command, in groups, with their texts.
 
-    ``assumed`` is what an answer took by name; a ``plan`` shows what a launch file says.
+    ``assumed`` are the assumed values of an answer by name; ``plan`` has the values of a launch
+    file.
     """
-    found: dict[str, list[Field]] = {name: [] for name in _FORM_TITLES}
-    asked = {question.workload, question.command}
-    took = assumed or {}
-    said = plan.fields if plan is not None and FILE in question.fields else {}
+    groups: dict[str, list[Field]] = {name: [] for name in _FORM_TITLES}
+    form_names = {question.workload, question.command}
+    assumed_texts = assumed or {}
+    plan_texts = plan.fields if plan is not None and FILE in question.fields else {}
     for name, term in fields_of(question.command, question.workload).items():
         group = _TITLED[name][1] if term is None else term.group
         value = question.fields.get(name, "")
-        is_first = bool(value) or (term is not None and bool(asked & {*term.form}))
-        place = FIRST if is_first else group if group in found else "question"
-        made = _field(name, term, value, took.get(name, ""))
-        found[place].append(replace(made, example=said.get(name) or made.example))
+        is_first = bool(value) or (term is not None and bool(form_names & {*term.form}))
+        group_name = FIRST if is_first else group if group in groups else "question"
+        form_field = _field(name, term, value, assumed_texts.get(name, ""))
+        groups[group_name].append(
+            replace(form_field, example=plan_texts.get(name) or form_field.example)
+        )
     return [
         FieldGroup(
             name=name,
             title=_FORM_TITLES[name],
             fields=sorted(fields, key=lambda field: name != FIRST and not field.assumed),
         )
-        for name, fields in found.items()
+        for name, fields in groups.items()
         if fields
     ]
 
@@ -154,14 +156,18 @@ def _field(name: str, term: Term | None, value: str, assumed: str) -> Field:
     limit = ""
     if term is not None and "limit" in term.kind and "question" not in term.kind:
         limit = "at most: " if term.sign > 0 else "at least: "
-    words = _LABELS.get(name) or name.replace("_", " ").replace("num gpus", "number of GPUs")
-    words = words.replace("gpu", "GPU") if words in ("gpu", "prefill gpu", "max gpus") else words
+    label_text = _LABELS.get(name) or name.replace("_", " ").replace("num gpus", "number of GPUs")
+    label_text = (
+        label_text.replace("gpu", "GPU")
+        if label_text in ("gpu", "prefill gpu", "max gpus")
+        else label_text
+    )
     is_limit = term is not None and "limit" in term.kind and "question" not in term.kind
     side = "" if not is_limit or term is None else (" at most" if term.sign > 0 else " at least")
     return Field(
         name=name,
         option=option_of(name),
-        label=f"{words}{side}",
+        label=f"{label_text}{side}",
         title=_PRICES_TITLE if name == PRICES else f"{limit}{title}",
         value=value,
         example=_EXAMPLES.get(name)
@@ -178,7 +184,7 @@ def _field(name: str, term: Term | None, value: str, assumed: str) -> Field:
 
 _LABELS = {
     FILE: "your file",
-    PRICES: "own prices",
+    PRICES: "your prices",
     THINGS: "compare",
     AGAINST: "against",
     TARGET: "files for",
@@ -188,13 +194,13 @@ _LABELS = {
 
 @cache
 def choices(specs: Path | None, workload: str) -> Mapping[str, Sequence[str]]:
-    """What fields propose: names of specs, contracts, formats, objectives."""
+    """Choices of fields: names of specs, contracts, formats, objectives."""
     catalogue = Catalogue(specs)
     lists: dict[str, Sequence[str]] = {n: catalogue.names(kind) for n, kind in _LISTS.items()}
     formats = ComputePrecision if workload == "train" else Quantization
     return lists | {
         "contract": CONTRACTS,
-        PRECISION: [one.word for one in formats],
+        PRECISION: [number_format.word for number_format in formats],
         OBJECTIVES: [*terms_of(workload, "objective")],
         THINGS: [*lists["gpu"], *lists["model"]],
         TARGET: TARGETS,
@@ -204,9 +210,9 @@ def choices(specs: Path | None, workload: str) -> Mapping[str, Sequence[str]]:
 
 @record(kw_only=True)
 class Slider:
-    """A number or word of a plan that can be moved; ``at`` is the place of its value.
+    """A value of a plan that the user can move; ``at`` is the index of the current value.
 
-    ``is_setting``: it goes into the settings, else into a field of its name.
+    ``is_setting``: it belongs to the settings, else to the field of its name.
     """
 
     name: str
@@ -224,7 +230,7 @@ _UP = 4
 
 
 def sliders_of(plan: Question) -> list[Slider]:
-    """What of a plan can be moved: its GPUs, its degrees and batches, its load."""
+    """Sliders of a plan: its GPUs, degrees of parallelism, batch sizes and load."""
     return [*_sliders(plan)][:_MOST_SLIDERS]
 
 
@@ -232,47 +238,47 @@ def _sliders(plan: Question) -> Iterator[Slider]:
     pinned = {name: values[0] for name, values in plan.settings.items()}
     has_batch = bool(workload_of(plan.workload).batch)
     for name, term in terms_of(plan.workload, "parameter").items():
-        short = term.short or name
-        own = plan.fields.get(name) or pinned.get(short)
+        abbreviation = term.short or name
+        current = plan.fields.get(name) or pinned.get(abbreviation)
         if term.codes is not None and (term.remedies or term.is_level):
-            words = [str(term.shown(code)) for code in term.codes]
-            value = own or (words[0] if not term.plain else str(term.plain))
-        elif term.type == "count" and (term.remedies or own):
-            value = own or str(term.plain or "")
+            options = [str(term.shown(code)) for code in term.codes]
+            value = current or (options[0] if not term.plain else str(term.plain))
+        elif term.type == "count" and (term.remedies or current):
+            value = current or str(term.plain or "")
             if not value.isdecimal():
                 continue
-            words = [str(number) for number in _around(int(value), is_full=name != "num_gpus")]
-            if name == "micro_batch_size" and not has_batch:  # as large as lengths ask
+            options = [str(number) for number in _around(int(value), is_full=name != "num_gpus")]
+            if name == "micro_batch_size" and not has_batch:  # it follows from the lengths
                 continue
         else:
             continue
-        if value in words and len(words) > 1:
+        if value in options and len(options) > 1:
             label = "number of GPUs" if name == "num_gpus" else name.replace("_", " ")
             yield Slider(
-                name=name if name in plan.fields else short,
+                name=name if name in plan.fields else abbreviation,
                 label=label,
                 title=term.description,
-                values=words,
-                at=words.index(value),
+                values=options,
+                at=options.index(value),
                 is_setting=name not in plan.fields,
             )
     for name, term in terms_of(plan.workload, "question").items():
         value = plan.fields.get(name, "")
         is_load = plan.workload in term.form and term.type in ("count", "1/s")
         if is_load and value.isdecimal() and name not in terms_of(plan.workload, "parameter"):
-            words = [str(number) for number in _around(int(value), is_full=False)]
+            options = [str(number) for number in _around(int(value), is_full=False)]
             yield Slider(
-                name=name, label=name.replace("_", " "), title=term.description, values=words,
-                at=words.index(value), is_setting=False,
+                name=name, label=name.replace("_", " "), title=term.description, values=options,
+                at=options.index(value), is_setting=False,
             )  # fmt: skip
 
 
 def _around(value: int, *, is_full: bool) -> list[int]:
-    """A number among its doublings and halves; ``is_full``: from 1 on."""
+    """A number with its doublings and halves, in ascending order; ``is_full``: from 1 on."""
     low = 1 if is_full else max(value >> _DOUBLINGS, 1)
     top = max(_UP * value, 8) if is_full else value << _DOUBLINGS
-    found, one = {value}, low
-    while one <= top:
-        found.add(one)
-        one *= 2
-    return sorted(found)
+    numbers, number = {value}, low
+    while number <= top:
+        numbers.add(number)
+        number *= 2
+    return sorted(numbers)

@@ -1,7 +1,7 @@
-"""The questions as tools of the Model Context Protocol, over the standard streams.
+"""MCP server: the questions as tools of the Model Context Protocol, over the standard streams.
 
-The same questions, workers and limits as those of the pages and of the JSON interface; a tool
-answers with the object of ``--json``, its rows cut to the first, and with what the page says first.
+Questions, workers and limits are the same as for the pages and the JSON interface. A tool returns
+the object of ``--json`` with its first rows, and the first lines of the page.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ COMMANDS = ("search", "estimate", "size", "compare", "explain", "max-batch")
 """Commands that are tools; others write files, or answer with a page."""
 NAMES = "names"
 TERMS = "terms"
-"""The tool that lists names, and the kind of its list that explains terms."""
+"""The tool that lists names, and the kind for the list of terms."""
 MOST_ROWS, FULL = "most_rows", "full"
 _ROWS = 5
 _ALL_ROWS = 100
 _LONG = 8 * 2**10
-"""Characters of a part of an answer that is sent only where all is asked for."""
+"""Characters above which a part of an answer is sent only on request."""
 _DESCRIBED = frozenset(
     (*terms_about("common_options"), "workload", "settings", "precision", "objectives")
 )
@@ -43,7 +43,7 @@ _CLIENT = "mcp"
 _SAYS = (
     "Plans training and serving of language models on GPUs: which layout fits, how fast it is, "
     "what it costs, with 90 % intervals from published runs. Values are as on the command line: "
-    "8k, 40%, 30d, several with commas. Names of models and GPUs are told by the tool names."
+    "8k, 40%, 30d, several with commas. The tool names lists models and GPUs."
 )
 
 
@@ -55,18 +55,18 @@ _ANSWER: dict[str, object] = {
     "properties": {
         "manifest": {
             "type": "object",
-            "description": "version, command, digests of specs, and what was assumed (defaults)",
+            "description": "version, command, digests of specs, and assumed values (defaults)",
         },
         "rows": {
             "type": "array",
             "items": {"type": "object"},
             "description": "the first rows; a column ends with its unit, X_low and X_high are the "
-            f"ends of its 90 % interval, the tool {NAMES} says what terms mean",
+            f"ends of its 90 % interval, the tool {NAMES} explains terms",
         },
         **dict.fromkeys(("recommended_row", "tied_row", "proven_row", "fastest_row"), _ROW),
     },
 }
-"""The object of ``--json``: what is the same of all commands; others have more parts."""
+"""Schema of the object of ``--json``: the parts that all commands have in common."""
 _NAMED: dict[str, object] = {
     "type": "object",
     "additionalProperties": {"type": ["array", "object"], "description": "names, or terms"},
@@ -88,27 +88,27 @@ async def _serve(server: Server[object]) -> None:
 
 
 def make_server(pool: Pool) -> Server[object]:
-    """The server of a pool of workers."""
+    """The MCP server of a pool of workers."""
 
-    async def listed(_: object, __: object) -> types.ListToolsResult:
+    async def list_tools(_: object, __: object) -> types.ListToolsResult:
         return types.ListToolsResult(tools=_tools(pool.limits))
 
-    async def called(_: object, asked: types.CallToolRequestParams) -> types.CallToolResult:
+    async def call_tool(_: object, params: types.CallToolRequestParams) -> types.CallToolResult:
         try:
-            return await _answer(pool, asked.name, asked.arguments or {})
+            return await _answer(pool, params.name, params.arguments or {})
         except PlannerError as error:
-            said = types.TextContent(type="text", text=f"{type(error).__name__}: {error}")
-            return types.CallToolResult(content=[said], is_error=True)
+            content = types.TextContent(type="text", text=f"{type(error).__name__}: {error}")
+            return types.CallToolResult(content=[content], is_error=True)
 
     return Server(
-        "planner", version=__version__, instructions=_SAYS, on_list_tools=listed,
-        on_call_tool=called,
+        "planner", version=__version__, instructions=_SAYS, on_list_tools=list_tools,
+        on_call_tool=call_tool,
     )  # fmt: skip
 
 
 def _tools(limits: Limits) -> list[types.Tool]:
     bounds = f"At most {limits.seconds:g} s of work and {limits.rows:,} configurations."
-    is_read = types.ToolAnnotations(read_only_hint=True, idempotent_hint=True)
+    read_only = types.ToolAnnotations(read_only_hint=True, idempotent_hint=True)
     return [
         *(
             types.Tool(
@@ -116,23 +116,23 @@ def _tools(limits: Limits) -> list[types.Tool]:
                 description=f"{SUMMARIES[command]}. {bounds}",
                 input_schema=_with_rows(question_schema(command)),
                 output_schema=_ANSWER,
-                annotations=is_read,
+                annotations=read_only,
             )
             for command in COMMANDS
         ),
         types.Tool(
             name=NAMES,
-            description="The names of models, GPUs and other specs, or terms and what they mean",
+            description="The names of models, GPUs and other specs, or terms and their meaning",
             input_schema={
                 "type": "object",
                 "required": ["kind"],
                 "properties": {
                     "kind": {"type": "string", "enum": _kinds()},
-                    "like": {"type": "string", "description": "what a name has in it"},
+                    "like": {"type": "string", "description": "a part of the names"},
                 },
             },
             output_schema=_NAMED,
-            annotations=is_read,
+            annotations=read_only,
         ),
     ]
 
@@ -142,21 +142,29 @@ def _kinds() -> list[str]:
 
 
 def _with_rows(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of a question without uploads, in short, with how much is answered."""
-    fields = {name: one for name, one in schema["properties"].items() if not is_file(name)}
+    """The shortened schema of a question, without uploads, with the size of the answer."""
+    fields = {
+        name: field_schema
+        for name, field_schema in schema["properties"].items()
+        if not is_file(name)
+    }
     limits = fields.pop("constraints", {}).get("properties", {})
-    kept = {name: one if name in _DESCRIBED else _bare(one) for name, one in fields.items()}
+    properties = {
+        name: field_schema if name in _DESCRIBED else _bare(field_schema)
+        for name, field_schema in fields.items()
+    }
     if limits:
-        kept["constraints"] = {
-            "type": "object", "properties": {name: _bare(one) for name, one in limits.items()},
-            "description": f"limits; the tool {NAMES} says what each is, as of all other fields",
+        properties["constraints"] = {
+            "type": "object",
+            "properties": {name: _bare(field_schema) for name, field_schema in limits.items()},
+            "description": f"limits; the tool {NAMES} explains them, and all other fields",
         }  # fmt: skip
-    kept[MOST_ROWS] = {
+    properties[MOST_ROWS] = {
         "type": "integer", "minimum": 0, "maximum": _ALL_ROWS, "default": _ROWS,
         "description": "rows of the answer, the best first",
     }  # fmt: skip
-    kept[FULL] = {"type": "boolean", "default": False, "description": "long parts, too"}
-    return {**schema, "properties": kept}
+    properties[FULL] = {"type": "boolean", "default": False, "description": "include long parts"}
+    return {**schema, "properties": properties}
 
 
 def _bare(field: dict[str, object]) -> dict[str, object]:
@@ -166,43 +174,49 @@ def _bare(field: dict[str, object]) -> dict[str, object]:
 async def _answer(pool: Pool, name: str, arguments: Mapping[str, object]) -> types.CallToolResult:
     """The answer of a tool.
 
-    Raises PlannerError if the question is unknown, impossible, infeasible or beyond a limit.
+    Raises PlannerError if the question is invalid, infeasible, or beyond a limit.
     """
     if name == NAMES:
         return _result(*_named(arguments, pool.specs))
     if name not in COMMANDS:
         hint = did_you_mean(name, [*COMMANDS, NAMES])
         raise SearchSpaceError(f"There is no tool {name}.{hint}")
-    given = dict(arguments)
-    most = given.pop(MOST_ROWS, _ROWS)
-    if isinstance(most, bool) or not isinstance(most, int) or not 0 <= most <= _ALL_ROWS:
-        raise SearchSpaceError(f"{MOST_ROWS} is a whole number up to {_ALL_ROWS}, not {most!r}.")
-    if len(json.dumps(given)) > pool.limits.question_bytes:
+    fields = dict(arguments)
+    max_rows = fields.pop(MOST_ROWS, _ROWS)
+    if (
+        isinstance(max_rows, bool)
+        or not isinstance(max_rows, int)
+        or not 0 <= max_rows <= _ALL_ROWS
+    ):
+        raise SearchSpaceError(
+            f"{MOST_ROWS} is a whole number up to {_ALL_ROWS}, not {max_rows!r}."
+        )
+    if len(json.dumps(fields)) > pool.limits.question_bytes:
         raise RequestRefused(f"A question has at most {pool.limits.question_bytes:,} bytes.", 413)
-    if uploaded := next(filter(is_file, given), ""):
-        raise SearchSpaceError(f"{name} has no {uploaded}: nothing is uploaded here.")
-    is_full = given.pop(FULL, False) is True
-    job = pool.submit(Question.of_object(name, given), _CLIENT, OBJECT_FILE)
+    if uploaded := next(filter(is_file, fields), ""):
+        raise SearchSpaceError(f"{name} has no {uploaded}: this interface has no uploads.")
+    is_full = fields.pop(FULL, False) is True
+    job = pool.submit(Question.of_object(name, fields), _CLIENT, OBJECT_FILE)
     future = asyncio.wrap_future(job.future)
     try:
-        made = require_table(parse_json((await future).content.decode(), name), name)
+        answer = require_table(parse_json((await future).content.decode(), name), name)
     finally:
-        if not job.future.done():  # the wrapped one is done as soon as it is cancelled
+        if not job.future.done():  # the wrapped future is done as soon as it is cancelled
             job.cancel()
-    found, text = require_table(made["object"], name), str(made["text"])
-    rows = found.get("rows")
-    if isinstance(rows, list) and len(rows) > most:
-        text += f"\n{len(rows) - most} of {len(rows)} rows are left out: ask with {MOST_ROWS}."
-        found["rows"] = rows[:most]
+    result, text = require_table(answer["object"], name), str(answer["text"])
+    rows = result.get("rows")
+    if isinstance(rows, list) and len(rows) > max_rows:
+        text += f"\n{len(rows) - max_rows} of {len(rows)} rows are left out: ask with {MOST_ROWS}."
+        result["rows"] = rows[:max_rows]
     if not is_full:
-        found, parts = _without_long_parts(found)
+        result, parts = _without_long_parts(result)
         if parts:
             text += f"\nLong parts are left out: {', '.join(parts)}; ask with {FULL}."
-    return _result(text, found)
+    return _result(text, result)
 
 
 def _without_long_parts(answer: Mapping[str, object]) -> tuple[dict[str, object], list[str]]:
-    """An answer without its long parts, and their names; of objects without the longest entries."""
+    """An answer without its long parts or the longest entries of objects, and their names."""
     shortened: dict[str, object] = {}
     left_out: list[str] = []
     for part, value in answer.items():
@@ -224,13 +238,13 @@ def _without_long_parts(answer: Mapping[str, object]) -> tuple[dict[str, object]
     return shortened, left_out
 
 
-def _result(text: str, found: object) -> types.CallToolResult:
-    said = types.TextContent(type="text", text=text)
-    return types.CallToolResult(content=[said], structured_content=found)
+def _result(text: str, structured: object) -> types.CallToolResult:
+    content = types.TextContent(type="text", text=text)
+    return types.CallToolResult(content=[content], structured_content=structured)
 
 
 def _named(arguments: Mapping[str, object], specs: Path | None) -> tuple[str, dict[str, object]]:
-    """Names of a kind, or terms with what they mean."""
+    """Names of a kind, or terms with their descriptions."""
     kind, like = str(arguments.get("kind", "")), str(arguments.get("like") or "").lower()
     if kind not in _kinds():
         raise SearchSpaceError(
@@ -238,7 +252,11 @@ def _named(arguments: Mapping[str, object], specs: Path | None) -> tuple[str, di
         )
     if kind == TERMS:
         terms = {name: term.description for name, term in glossary().items()}
-        found: dict[str, object] = {n: said for n, said in terms.items() if like in n}
-        return "\n".join(f"{name}: {said}" for name, said in found.items()), {TERMS: found}
+        matches: dict[str, object] = {
+            n: description for n, description in terms.items() if like in n
+        }
+        return "\n".join(f"{name}: {description}" for name, description in matches.items()), {
+            TERMS: matches
+        }
     names = [name for name in Catalogue(specs).names(kind) if like in name.lower()]
     return ", ".join(names) or "none", {kind: names}

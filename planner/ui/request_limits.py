@@ -1,4 +1,4 @@
-"""Who may ask, and how much: at once, and in one request, so that no other user is slowed down."""
+"""Access control and limits of requests, so that one user cannot slow down the others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _HEADERS = (
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is reached from this machine alone.
+    """Whether an address can be reached only from this machine.
 
     >>> is_loopback("127.0.0.1"), is_loopback("Localhost."), is_loopback("0.0.0.0")
     (True, True, False)
@@ -50,9 +50,9 @@ def is_loopback(host: str) -> bool:
 
 @record()
 class RequestGuard:
-    """Lets pass what may be asked; ``token`` is empty where this machine's programs may ask all.
+    """Passes allowed requests on; an empty ``token`` allows all programs of this machine.
 
-    Pages of other sites may ask nothing, whatever name they found for this machine.
+    Pages of other sites are refused, whatever host name they use for this machine.
     """
 
     app: App
@@ -69,13 +69,15 @@ class RequestGuard:
             await _say(send, *refusal)
         elif self.token and (link := self._link_without_token(scope)) is not None:
             cookie = f"{_cookie(scope, headers)}={quote(self.token, safe='')}"
-            kept = f"{cookie}; HttpOnly; SameSite=Strict; Path=/"
-            await _say(send, 303, "", ((b"location", link), (b"set-cookie", kept.encode())))
+            cookie_header = f"{cookie}; HttpOnly; SameSite=Strict; Path=/"
+            await _say(
+                send, 303, "", ((b"location", link), (b"set-cookie", cookie_header.encode()))
+            )
         else:
             await self.app(scope, receive, _with_headers(send))
 
     def _refusal(self, scope: Scope, headers: Mapping[str, bytes]) -> tuple[int, str] | None:
-        """The status and the reason why a request is refused; None where it is not."""
+        """The status and the reason of a refusal; None if the request is allowed."""
         if len(scope["query_string"]) > self.question_bytes:
             return 413, f"A question has at most {self.question_bytes:,} bytes."
         if _is_of_another_site(scope, headers):
@@ -88,24 +90,26 @@ class RequestGuard:
         return None
 
     def _has_token(self, scope: Scope, headers: Mapping[str, bytes]) -> bool:
-        given = [value for name, value in _query(scope) if name == TOKEN]
-        given.append(headers.get("authorization", b"").decode("latin-1").removeprefix("Bearer "))
-        for one in headers.get("cookie", b"").decode("latin-1").split(";"):
-            name, _, value = one.strip().partition("=")
-            given += [unquote(value)] if name == _cookie(scope, headers) else []
-        return any(hmac.compare_digest(one.encode(), self.token.encode()) for one in given)
+        tokens = [value for name, value in _query(scope) if name == TOKEN]
+        tokens.append(headers.get("authorization", b"").decode("latin-1").removeprefix("Bearer "))
+        for pair in headers.get("cookie", b"").decode("latin-1").split(";"):
+            name, _, value = pair.strip().partition("=")
+            tokens += [unquote(value)] if name == _cookie(scope, headers) else []
+        return any(
+            hmac.compare_digest(candidate.encode(), self.token.encode()) for candidate in tokens
+        )
 
     def _link_without_token(self, scope: Scope) -> bytes | None:
-        """Where a browser goes on that came with the token in its link: a path of this server.
+        """Redirect target for a link with the token: the same path and query without it.
 
-        What browsers read as the name of another server, or leave out, is quoted.
+        The path is quoted, so that browsers cannot read it as the name of another server.
         """
         query = _query(scope)
         if scope["method"] != "GET" or not any(name == TOKEN for name, _ in query):
             return None
-        left = urlencode([(name, value) for name, value in query if name != TOKEN])
+        remaining = urlencode([(name, value) for name, value in query if name != TOKEN])
         path = "/" + quote(scope["path"].lstrip("/"))
-        return f"{path}{'?' * bool(left)}{left}".encode("ascii")
+        return f"{path}{'?' * bool(remaining)}{remaining}".encode("ascii")
 
 
 def _host(headers: Mapping[str, bytes]) -> str:
@@ -113,9 +117,9 @@ def _host(headers: Mapping[str, bytes]) -> str:
 
 
 def _is_of_another_site(scope: Scope, headers: Mapping[str, bytes]) -> bool:
-    """Whether a page of another site or port asks; a link may be followed from anywhere.
+    """Whether the request comes from a page of another site or port; links may be followed.
 
-    Browsers tell the site; where they do not, as over plain HTTP beyond this machine, the origin.
+    Browsers send the site, or the origin over plain HTTP to other machines.
     """
     if (site := headers.get("sec-fetch-site")) is not None:
         is_followed = scope["method"] == "GET" and headers.get("sec-fetch-mode") == b"navigate"
@@ -125,13 +129,13 @@ def _is_of_another_site(scope: Scope, headers: Mapping[str, bytes]) -> bool:
 
 
 def _cookie(scope: Scope, headers: Mapping[str, bytes]) -> str:
-    """The name of the cookie: browsers send one server's to those on other ports of its host."""
+    """The name of the cookie, with the port: browsers send cookies to all ports of a host."""
     host = _HOST.fullmatch(_host(headers))
     return f"planner_token_{(host and host['port']) or scope['server'][1]}"
 
 
 _ASK_FOR_TOKEN = (
-    "A token is needed: the link that planner ui printed has it; programs send it as "
+    "A token is needed: use the link that planner ui printed; programs send "
     "Authorization: Bearer TOKEN."
 )
 
@@ -141,24 +145,24 @@ def _query(scope: Scope) -> list[tuple[str, str]]:
 
 
 def _with_headers(send: Send) -> Send:
-    async def sent(message: MutableMapping[str, Any]) -> None:
+    async def send_with_headers(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             message = {**message, "headers": [*message.get("headers", ()), *_HEADERS]}
         await send(message)
 
-    return sent
+    return send_with_headers
 
 
 async def _say(
-    send: Send, status: int, words: str, headers: tuple[tuple[bytes, bytes], ...] = ()
+    send: Send, status: int, text: str, headers: tuple[tuple[bytes, bytes], ...] = ()
 ) -> None:
-    every = [(b"content-type", b"text/plain; charset=utf-8"), *_HEADERS, *headers]
-    await send({"type": "http.response.start", "status": status, "headers": every})
-    await send({"type": "http.response.body", "body": words.encode()})
+    all_headers = [(b"content-type", b"text/plain; charset=utf-8"), *_HEADERS, *headers]
+    await send({"type": "http.response.start", "status": status, "headers": all_headers})
+    await send({"type": "http.response.body", "body": text.encode()})
 
 
 class RequestRefused(PlannerError):
-    """A request is beyond a limit, or was ended; ``status`` is that of its answer."""
+    """A request exceeds a limit, or was cancelled; ``status`` is the HTTP status."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -170,25 +174,25 @@ class RequestRefused(PlannerError):
 
 @record(kw_only=True)
 class Limits:
-    """Limits of a request, and of all together.
+    """Limits of one request, and of all requests together.
 
     Parameters
     ----------
-    workers : processes that answer
-    seconds : of work on one request
+    workers : number of worker processes
+    seconds : work on one request [s]
     rows : configurations of one search
-    scenarios : of one sweep
+    scenarios : scenarios of one sweep
     waiting : requests that wait for a worker
-    question_bytes : of a query or a body
-    upload_bytes : of what one client uploads at once
-    uploads_bytes : of all that was uploaded and is kept
-    answer_bytes : of one answer
-    kept_bytes : of all answers that are kept for those who come again
-    memory_bytes : of a worker's address space
+    question_bytes : size of a query or a body
+    upload_bytes : size of one upload
+    uploads_bytes : size of all stored uploads
+    answer_bytes : size of one answer
+    kept_bytes : size of all cached answers
+    memory_bytes : address space of a worker
     tasks : answers after which a worker is replaced
-    connections : open ones of all clients
-    client_connections : those of one client that is not of this machine
-    client_seconds : in which a whole request has come, and in which an answer is taken further
+    connections : open connections of all clients
+    client_connections : open connections of one client on another machine
+    client_seconds : time for a complete request, and for progress in reading an answer [s]
     """
 
     workers: int = num_cores()
@@ -209,7 +213,7 @@ class Limits:
 
 
 def within_files(limits: Limits) -> Limits:
-    """Limits with no more connections than half of the files that this process may open."""
+    """The limits with at most half as many connections as files that this process may open."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return limits

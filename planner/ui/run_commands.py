@@ -1,22 +1,19 @@
-"""What each command finds: a page and an object, and what else can be made of it."""
+"""Runs each command: its page, its object, and data for pictures and files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from planner.base.csv_cells import number_or_nan
-from planner.base.read_files import parse_json, read_json, require_table, restrict_to_folders
+from planner.base.read_files import parse_json, require_table
 from planner.base.records import record
 from planner.decide.explain.largest_fit import has_several, largest_batch, methods_of_layouts
 from planner.decide.explain.plan_comparison import replace_answers
 from planner.decide.fitting import MEMORIES
-from planner.decide.sizing.autoscaling import Startup, read_startup
 from planner.decide.sizing.budget import read_budget
 from planner.decide.sizing.load_profile import load_of
 from planner.decide.sizing.shared_services import (
@@ -32,11 +29,11 @@ from planner.decide.suggestions.launch_changes import (
     best_changes,
     recommended_change,
 )
-from planner.errors import InfeasibleError, LaunchError, SearchSpaceError, SpecError
+from planner.errors import InfeasibleError, LaunchError, SearchSpaceError
 from planner.launch import SCRIPT, TARGETS
 from planner.launch.import_launch import ImportedLaunch
-from planner.launch.launch_file import LaunchFile, apply_engine_start, evaluate_launch, full_row
 from planner.launch.launch_file import LaunchQuestion as LaunchQuestion
+from planner.launch.launch_file import apply_engine_start, evaluate_launch, full_row
 from planner.launch.rewrite_launch import can_say
 from planner.launch.targets import target_of
 from planner.launch.write_launch import for_target, launch_of, translate_request
@@ -90,22 +87,19 @@ from planner.show.presenters.services import add_services
 from planner.show.presenters.sizes import add_sizes, question_lines, reason_lines
 from planner.show.results import evaluate_request, recommended_of
 from planner.specs.catalogue import Catalogue
-from planner.specs.spec_paths import data_folders
 from planner.sweeps.find_plan import pinned_in
 from planner.sweeps.query import SweepQuery, draw_shown
 from planner.sweeps.read_plan import make_sweep
 from planner.sweeps.run_sweep import Stopped, run_sweep
 from planner.sweeps.summary import summarize
 from planner.sweeps.sweep_folder import Sweep
+from planner.ui.command_input import CommandInput
 from planner.ui.pages.comparison import bounds_section, comparison_page
 from planner.ui.pages.page_of_file import document_page
 from planner.ui.pages.result_json import ResultDocument
 from planner.ui.pages.sweep import sweep_page
 from planner.ui.question import (
     AGAINST,
-    FILE,
-    PRICES,
-    PRICES_FILE,
     SETTINGS,
     TARGET,
     THINGS,
@@ -113,11 +107,10 @@ from planner.ui.question import (
     WRAPPER,
     Question,
     option_of,
-    prices_csv,
     things_in,
 )
 from planner.ui.request_limits import Limits, RequestRefused
-from planner.workloads.build_request import make_request, search_request
+from planner.workloads.build_request import make_request
 from planner.workloads.make_plan import (
     Plan,
     evaluate,
@@ -129,24 +122,16 @@ from planner.workloads.make_plan import (
 from planner.workloads.saved_plan import SavedPlan
 from planner.workloads.workload import Evaluation
 
-ProgressCallback = Callable[[int, int], None]
-"""Is told how much is done, and of how much; raises `StopSearch` when the time is over."""
-
 WHERE = "the answer"
-_PACKAGE = Path(__file__).resolve().parents[1]
-_OF_MODELS = ("architectures", "model_type")
-UPLOADED = "uploaded"
-"""The folder of what was uploaded; a config.json is called by it."""
 
 
 @record(kw_only=True)
 class CommandResult:
-    """What a command found: its object, its page, and what else can be made of it.
+    """The result of a command: its object, its page, and data for pictures and files.
 
-    ``assumption_texts`` says why the values are these that a launch file leaves open.
-
-    ``line`` is the command that estimates its plan; ``draw`` draws a picture; ``texts`` are the
-    files that start it.
+    ``assumption_texts`` explain the values assumed for unspecified options of a launch file.
+    ``line`` is the command that estimates its plan; ``draw`` draws a picture; ``texts`` are its
+    launch files.
     """
 
     object: str
@@ -158,143 +143,41 @@ class CommandResult:
     assumption_texts: Mapping[str, str] = field(default_factory=dict)
 
 
-@record(kw_only=True)
-class CommandInput:
-    """A question in a folder of its own, which has what was uploaded."""
-
-    question: Question
-    folder: Path
-    specs: Path | None
-    limits: Limits
-    report_progress: ProgressCallback
-
-    @property
-    def file(self) -> Path | None:
-        """The file that was uploaded, of several their folder."""
-        if FILE not in self.question.fields:
-            return None
-        files = self.question.files
-        if not files:
-            raise SpecError("The uploaded file has expired: upload it again.")
-        return self.folder / files[0][0] if len(files) == 1 else self.folder
-
-    def uploaded(self, name: str) -> Path:
-        """What was uploaded for a field, of several files the first."""
-        token, _, first = self.question.fields[name].rpartition(":")
-        if not token:
-            return Path(first)  # an example that is shipped
-        if first not in (file for file, _ in self.question.files):
-            raise SpecError(f"The file of {option_of(name)} has expired: upload it again.")
-        return self.folder / first
-
-    @property
-    def startup(self) -> Startup:
-        """What GPUs wait for until they serve."""
-        return read_startup(self.question.fields.get(STARTUP_TIME) or 0, option_of(STARTUP_TIME))
-
-    def given(self) -> dict[str, object]:
-        """The question as `make_request` takes it."""
-        found = self.question.asked(self.specs)
-        if text := self.question.fields.get(PRICES):
-            path = self.folder.with_name(self.folder.name + "-own") / PRICES_FILE
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(prices_csv(text), encoding="utf-8")
-            found[PRICES] = str(path)
-        return found
-
-    def read(self, *, is_search: bool = False) -> tuple[Request, LaunchQuestion | None]:
-        """The request, and the launch file that it is of, if it is."""
-        given, file = self.given(), self.file
-        if file is None:
-            return make_request(given, option_name=option_of), None
-        if _is_model(file):
-            return make_request({"model": str(file), **given}, option_name=option_of), None
-        workload = given.pop(WORKLOAD)
-        if file.suffix == ".toml" and file.is_file():
-            base: Request = SavedPlan.read(file).request()
-            found = None
-        else:
-            answers = {n: v for n, v in given.items() if n not in ("constraints", "specs")}
-            answers.pop(SETTINGS, None)
-            answers |= self.question.settings
-            launch = LaunchFile(
-                path=file,
-                answers=answers,
-                specs=self.specs,
-                option_name=option_of,
-                workload=workload,
-            )
-            found = launch.question()
-            base = found.request
-        if is_search:
-            return make_request(given, base=search_request(base), option_name=option_of), found
-        given.pop("constraints")
-        return make_request(given, base=base, option_name=option_of), found
-
-
-@contextmanager
-def placed(
-    question: Question, specs: Path | None, limits: Limits, report_progress: ProgressCallback
-) -> Iterator[CommandInput]:
-    """A question in a folder of its own, beside which specs alone can be read."""
-    with TemporaryDirectory(prefix="planner-") as root:
-        folder = Path(root, UPLOADED)
-        folder.mkdir()
-        for name, text in question.files:
-            (folder / Path(name).name).write_text(text, encoding="utf-8")
-        with restrict_to_folders((Path(root), _PACKAGE, *data_folders(specs))):
-            yield CommandInput(
-                question=question,
-                folder=folder,
-                specs=specs,
-                limits=limits,
-                report_progress=report_progress,
-            )
-
-
-def _is_model(path: Path) -> bool:
-    """Whether a file is a model's ``config.json``."""
-    if path.suffix != ".json":
-        return False
-    try:
-        table = read_json(path)
-    except SpecError:
-        return False
-    return isinstance(table, dict) and any(name in table for name in _OF_MODELS)
-
-
 def found_by(command_input: CommandInput) -> CommandResult:
-    """What the command of a question finds.
+    """Run the command of a question.
 
-    Raises PlannerError if it is unknown, impossible, infeasible, or beyond a limit.
+    Raises PlannerError if the question is invalid, infeasible, or beyond a limit.
     """
     try:
-        found = _COMMANDS[command_input.question.command](command_input)
-    except StopSearch as late:  # before anything was found
+        result = _COMMANDS[command_input.question.command](command_input)
+    except StopSearch as late:  # before there is any result
         raise RequestRefused(_late(command_input.limits), 504) from late
     return (
-        found
-        if found.page.headline
+        result
+        if result.page.headline
         else replace(
-            found,
-            page=replace(found.page, headline=found.page.answer[0], answer=found.page.answer[1:]),
+            result,
+            page=replace(
+                result.page, headline=result.page.answer[0], answer=result.page.answer[1:]
+            ),
         )
     )
 
 
 def check_size(size: int, limits: Limits) -> None:
-    """Refuse an answer of so many characters. Raises Refused if it is too large."""
+    """Raise RequestRefused if an answer has too many characters."""
     if size > limits.answer_bytes:
-        most = limits.answer_bytes / 2**20
+        megabytes = limits.answer_bytes / 2**20
         raise RequestRefused(
-            f"The answer has more than {most:g} MB: narrow the question, or use the command line.",
+            f"The answer has more than {megabytes:g} MB: narrow the question, or use the command "
+            "line.",
             413,
         )
 
 
 def _documented(command_input: CommandInput, text: str, **more: Any) -> CommandResult:
-    """What wrote an object whose page `planner report` writes, too."""
-    check_size(len(text), command_input.limits)  # before a page is made of it
+    """Result of a command that has a page in `planner report`."""
+    check_size(len(text), command_input.limits)  # before its page is built
     page = document_page(
         ResultDocument.of(parse_json(text, WHERE), WHERE), Catalogue(command_input.specs)
     )
@@ -325,14 +208,14 @@ def _search(command_input: CommandInput) -> CommandResult:
         files.add(result_blocks(plan, marked_rows(plan, result)))
         finish_search(files, plan, result, command_input.question.words, {"driver": "exhaustive"})
 
-    def drawn(picture: Picture) -> None:
+    def draw_picture(picture: Picture) -> None:
         draw(picture, plan, result if picture.name == "front" else result.recommended)
 
     best = result.recommended
     command = _documented(
         command_input,
         object_text(add),
-        draw=drawn,
+        draw=draw_picture,
         line=estimate_command(plan, best.row) if best is not None else "",
         pinned=SavedPlan.of(plan, best.row) if best is not None else None,
     )
@@ -342,9 +225,9 @@ def _search(command_input: CommandInput) -> CommandResult:
 
 
 def _first(page: Page, line: str) -> Page:
-    """A page that begins its answer with a sentence."""
-    words = " ".join(line.split())
-    return replace(page, headline=f"{words} {page.headline}".strip())
+    """The page with a sentence before its headline."""
+    sentence = " ".join(line.split())
+    return replace(page, headline=f"{sentence} {page.headline}".strip())
 
 
 def _late(limits: Limits) -> str:
@@ -378,20 +261,24 @@ def _estimated(command_input: CommandInput, plan: Plan, evaluation: Evaluation) 
 def _of_file(
     command_input: CommandInput, request: Request, launch: LaunchQuestion
 ) -> CommandResult:
-    """A launch file: what it says, how it runs, what is better near it."""
+    """Result of a launch file: its settings, its prediction, and suggested changes."""
     imported: ImportedLaunch = launch.imported
-    plan, found, notes = evaluate_launch(request)
-    row = full_row(found)
+    plan, evaluation, notes = evaluate_launch(request)
+    row = full_row(evaluation)
     defaults = imported.defaults.keys() - command_input.question.settings.keys()
-    may_be = allowed(request, row, partial(can_say, imported), defaults)
-    best, runs = recommended_change(best_changes(plan, found, may_be)), not found.rejected_by
+    changes = allowed(request, row, partial(can_say, imported), defaults)
+    best, is_feasible = (
+        recommended_change(best_changes(plan, evaluation, changes)),
+        not evaluation.rejected_by,
+    )
     attempts = None
-    if best is None and found.rejected_by in MEMORIES:
-        attempts = attempts_of(plan, found, may_be, imported.target.profiles)
-    told = {
-        name: f"{imported.values.get(name, '')} ({why})" for name, why in imported.assumed.items()
+    if best is None and evaluation.rejected_by in MEMORIES:
+        attempts = attempts_of(plan, evaluation, changes, imported.target.profiles)
+    assumption_texts = {
+        name: f"{imported.values.get(name, '')} ({reason})"
+        for name, reason in imported.assumed.items()
     }
-    about = [
+    understood = [
         *understood_blocks(imported, is_full=True), make_lines(*notes),
         *other_counts_blocks(launch),
     ]  # fmt: skip
@@ -400,82 +287,82 @@ def _of_file(
             plan.workload.name,
             best,
             row,
-            is_running=runs,
+            is_running=is_feasible,
             fits=fit_probability(row),
             attempts=attempts,
         )
     ]
     sections = [
         Section(title="What would be better", blocks=better),
-        *_sections("What the file says", about),
+        *_sections("What the file sets", understood),
     ]
-    if runs:
-        made = _estimated(command_input, plan, found)
-        first, *others = made.page.sections
-        page = replace(made.page, sections=[first, *sections, *others])
-        return replace(made, page=page, assumption_texts=told)
-    result = result_of(plan, found)
-    needs = [*misfit_blocks(plan, row)] if found.rejected_by in MEMORIES else []
+    if is_feasible:
+        estimate = _estimated(command_input, plan, evaluation)
+        first, *others = estimate.page.sections
+        page = replace(estimate.page, sections=[first, *sections, *others])
+        return replace(estimate, page=page, assumption_texts=assumption_texts)
+    result = result_of(plan, evaluation)
+    needs = [*misfit_blocks(plan, row)] if evaluation.rejected_by in MEMORIES else []
     page = Page(
         title=str(imported.path.name),
         question=[f"{imported.target.title}, as {imported.path.name} starts it"],
         answer=[headline(plan, result)],
-        sections=[*_sections("What it needs", needs), *sections],
+        sections=[*_sections("Memory needed", needs), *sections],
     )
     manifest = plan_manifest(plan, command_input.question.words)
     return CommandResult(
-        object=document_text(manifest, rejected_by=found.rejected_by),
+        object=document_text(manifest, rejected_by=evaluation.rejected_by),
         page=page,
         line=estimate_command(plan, row),
         pinned=SavedPlan.of(plan, row),
-        assumption_texts=told,
+        assumption_texts=assumption_texts,
     )
 
 
 def _size(command_input: CommandInput) -> CommandResult:
-    given, fields = command_input.given(), command_input.question.fields
-    contracts = parse_contracts(given.get("contract"), option_of("contract"))
+    arguments, fields = command_input.given(), command_input.question.fields
+    contracts = parse_contracts(arguments.get("contract"), option_of("contract"))
     if SERVICES in fields:
-        return _services(command_input, given, contracts)
+        return _services(command_input, arguments, contracts)
     if STOCK in fields:
         raise SearchSpaceError(f"{option_of(STOCK)} needs {option_of(SERVICES)}.")
     request, load = load_of(
-        without_contract(make_request(given, option_name=option_of)),
+        without_contract(make_request(arguments, option_name=option_of)),
         command_input.uploaded(LOAD) if LOAD in fields else None,
         fields.get(STARTUP_TIME),
         option_of,
     )
     budget = fields.get(BUDGET)
-    more: dict[str, Any] = {
+    options: dict[str, Any] = {
         LOAD: load,
         "startup": command_input.startup,
         BUDGET: None if budget is None else read_budget(budget, option_of(BUDGET)),
     }
-    total = len(sizing_tasks(request, contracts, option_name=option_of, **more))
+    total = len(sizing_tasks(request, contracts, option_name=option_of, **options))
     command_input.report_progress(0, total)
     sizes = size_all(
         request,
         contracts,
         option_name=option_of,
         progress=lambda done: command_input.report_progress(done, total),
-        **more,
+        **options,
     )
     if sizes.best is None:
         lines = [*question_lines(sizes), *filter(None, reason_lines(sizes))]
         raise InfeasibleError("\n".join(lines))
 
-    def drawn(picture: Picture) -> None:
+    def draw_picture(picture: Picture) -> None:
         from planner.show.presenters.plots.curves import size_picture
 
         draw(picture, *size_picture(picture.name, sizes))
 
     text = object_text(lambda files: add_sizes(files, sizes, command_input.question.words))
-    command = _documented(command_input, text, draw=drawn)
+    command = _documented(command_input, text, draw=draw_picture)
     fleet = sizes.best.cheapest or sizes.best.fewest
     if fleet is None:
         return command
-    places = {name: fleet.row[name] for name in terms_about("purchase") if fleet.row.get(name)}
-    plan = make_plan(sizes.request.changed(**places))
+    purchase = {name: fleet.row[name] for name in terms_about("purchase") if fleet.row.get(name)}
+    plan = make_plan(sizes.request.changed(**purchase))
     pinned, line = SavedPlan.of(plan, fleet.row), estimate_command(plan, fleet.row)
     return replace(command, pinned=pinned, line=line, assumption_texts=fleet.chosen)
 
@@ -483,7 +370,7 @@ def _size(command_input: CommandInput) -> CommandResult:
 def _services(
     command_input: CommandInput, values: Mapping[str, object], contracts: Sequence[str | None]
 ) -> CommandResult:
-    """Several services on GPUs that they share."""
+    """Result of several services that share GPUs."""
     fields = command_input.question.fields
     refuse_single_service_options(fields, option_of)
     common = {name: value for name, value in values.items() if name != WORKLOAD}
@@ -503,12 +390,12 @@ def _services(
 
 def _sweep(command_input: CommandInput) -> CommandResult:
     question = command_input.question
-    given = command_input.given()
-    limits, settings = question.limits, given.pop(SETTINGS, {})
-    del given["constraints"]
-    del given["specs"]
+    arguments = command_input.given()
+    limits, settings = question.limits, arguments.pop(SETTINGS, {})
+    del arguments["constraints"]
+    del arguments["specs"]
     plan = make_sweep(
-        {**given, **limits, SETTINGS: settings}, command_input.specs, option_name=option_of
+        {**arguments, **limits, SETTINGS: settings}, command_input.specs, option_name=option_of
     )
     total = plan.num_scenarios
     if total > command_input.limits.scenarios:
@@ -524,7 +411,7 @@ def _sweep(command_input: CommandInput) -> CommandResult:
     try:
         run_sweep(plan, folder, progress=lambda done: command_input.report_progress(done, total))
     except Stopped:
-        notes = f"The time ended: a part of {total:,} scenarios is answered."
+        notes = f"Time limit reached: only a part of {total:,} scenarios is answered."
     sweep = Sweep(folder)
     rows = [dict(row.items()) for row in sweep.rows()]
     if not any(row["feasible"] for row in rows):
@@ -546,7 +433,7 @@ def _sweep(command_input: CommandInput) -> CommandResult:
 
 
 def _line_of(pinned: SavedPlan) -> str:
-    """The command that estimates a plan."""
+    """The command line that estimates a plan."""
     plan = make_single_plan(pinned.request())
     return estimate_command(plan, evaluate(plan).candidates.row)
 
@@ -556,9 +443,9 @@ def _compare(command_input: CommandInput) -> CommandResult:
     things = things_of(
         things_in(question.fields.get(THINGS, ""), command_input.specs), command_input.specs
     )
-    given = {name: value for name, value in command_input.given().items() if value}
-    found = compared_plans(things, given, _no_file, option_of)
-    text = document_text(command_manifest(question.words), **comparison_dict(found))
+    arguments = {name: value for name, value in command_input.given().items() if value}
+    comparison = compared_plans(things, arguments, _no_file, option_of)
+    text = document_text(command_manifest(question.words), **comparison_dict(comparison))
     page = comparison_page(parse_json(text, WHERE), WHERE)
     title = f"Which is better: {' or '.join(thing.text for thing in things)}?"
     return CommandResult(object=text, page=replace(page, title=title))
@@ -570,36 +457,40 @@ def _no_file(*_: object, **__: object) -> Request:
 
 def _explain(command_input: CommandInput) -> CommandResult:
     request, launch = command_input.read()
-    told: Mapping[str, str] = {}
+    assumption_texts: Mapping[str, str] = {}
     if launch is not None:
         request, _ = apply_engine_start(request)
     elif not command_input.question.settings and not command_input.question.files:
-        told = make_plan(request).defaults
+        assumption_texts = make_plan(request).defaults
         request = recommended_of(request).request()
     against = None
-    if words := command_input.question.fields.get(AGAINST):
+    if settings_text := command_input.question.fields.get(AGAINST):
         changes = Question(
-            command="explain", workload=request.workload, fields={SETTINGS: words}
+            command="explain", workload=request.workload, fields={SETTINGS: settings_text}
         ).settings
         against = replace_answers(request, changes, option_of)
     explained = explained_plan(request, None, against)
     manifest = plan_manifest(explained.plan, command_input.question.words)
     table = {**explanation_dict(explained), "manifest": manifest}
     blocks = joined(explanation_blocks(explained, is_full=True))
-    first = next((at for at, block in enumerate(blocks) if isinstance(block, Title)), len(blocks))
+    first = next(
+        (index for index, block in enumerate(blocks) if isinstance(block, Title)), len(blocks)
+    )
     parts, number = _sections("", blocks[first:]), int(explained.against is not None)
-    made = _estimated(command_input, explained.plan, explained.evaluation)
+    estimate = _estimated(command_input, explained.plan, explained.evaluation)
     page = replace(
-        made.page,
-        title=f"Why does {made.page.subject} take what it takes?",
+        estimate.page,
+        title=f"Where do the time and memory of {estimate.page.subject} go?",
         sections=[
             *parts[:number],
             bounds_section(require_table(parse_json(document_text(**table), WHERE), WHERE), WHERE),
-            *(replace(one, is_folded=True) for one in parts[number:]),
-            *made.page.sections,
+            *(replace(section, is_folded=True) for section in parts[number:]),
+            *estimate.page.sections,
         ],
     )
-    return replace(made, object=document_text(**table), page=page, assumption_texts=told)
+    return replace(
+        estimate, object=document_text(**table), page=page, assumption_texts=assumption_texts
+    )
 
 
 def _max_batch(command_input: CommandInput) -> CommandResult:
@@ -615,29 +506,29 @@ def _max_batch(command_input: CommandInput) -> CommandResult:
         return CommandResult(object=text, page=page)
     if launch is not None:
         request, _ = apply_engine_start(request)
-    told = make_plan(request).defaults if is_open else {}
-    plan, found = evaluate_request(request, is_open=is_open)
-    largest = largest_batch(plan, found)
+    assumption_texts = make_plan(request).defaults if is_open else {}
+    plan, evaluation = evaluate_request(request, is_open=is_open)
+    largest = largest_batch(plan, evaluation)
     if largest.largest is None:
-        missed = missed_words(plan, result_of(plan, found))
+        missed = missed_words(plan, result_of(plan, evaluation))
         raise InfeasibleError(" ".join(largest_lines(plan, largest, missed)))
-    row = first_row(found.table())
+    row = first_row(evaluation.table())
     manifest = plan_manifest(plan, command_input.question.words)
     lines = largest_lines(plan, largest)
     page = _plain_page(command_input, [*largest_blocks(plan, row, [largest])], lines)
     return CommandResult(
         object=document_text(manifest, largest=largest.to_dict()),
         page=page,
-        line=estimate_command(plan, found.candidates.row),
-        pinned=SavedPlan.of(plan, found.candidates.row),
-        assumption_texts=told,
+        line=estimate_command(plan, evaluation.candidates.row),
+        pinned=SavedPlan.of(plan, evaluation.candidates.row),
+        assumption_texts=assumption_texts,
     )
 
 
 def _launch(command_input: CommandInput) -> CommandResult:
     target = command_input.question.fields.get(TARGET, "")
     if not target:
-        raise LaunchError(f"Name the tool whose files are written: {', '.join(TARGETS)}.")
+        raise LaunchError(f"Name the tool to write files for: {', '.join(TARGETS)}.")
     tool = target_of(target)
     question = command_input.question
     if question.workload not in tool.workloads and not question.files:
@@ -648,30 +539,32 @@ def _launch(command_input: CommandInput) -> CommandResult:
         request, _ = apply_engine_start(request)
     elif not question.settings and not question.files:
         request = recommended_of(for_target(request, target)).request()
-    made = launch_of(
+    launch_files = launch_of(
         translate_request(request, target), target, question.fields.get(WRAPPER, SCRIPT)
     )
     folder = Path("plan")
     blocks = [
         launch_block
-        for launch_block in launch_blocks(made, folder)
+        for launch_block in launch_blocks(launch_files, folder)
         if not isinstance(launch_block, KeyValues)
     ]
     sections = [
-        Section(title=file.name, blocks=[Code(text=file.text)], is_folded=at > 0)
-        for at, file in enumerate(made.files)
+        Section(title=file.name, blocks=[Code(text=file.text)], is_folded=index > 0)
+        for index, file in enumerate(launch_files.files)
     ]
-    pinned = made.job.pinned
+    pinned = launch_files.job.pinned
     page = Page(
         title=f"How is it started with {tool.title}?",
         question=[question.line],
-        answer=[f"{file.name}: {file.meaning}" for file in made.files],
+        answer=[f"{file.name}: {file.meaning}" for file in launch_files.files],
         sections=[*_sections("What it starts", blocks), *sections],
     )
-    texts = {file.name: file.text for file in made.files}
+    texts = {file.name: file.text for file in launch_files.files}
     manifest = command_manifest(question.words)
     return CommandResult(
-        object=document_text(manifest, target=target, files=texts, starts=list(made.starts)),
+        object=document_text(
+            manifest, target=target, files=texts, starts=list(launch_files.starts)
+        ),
         page=page,
         pinned=pinned,
         texts=texts,
@@ -693,14 +586,14 @@ _COMMANDS: Mapping[str, Callable[[CommandInput], CommandResult]] = {
 def _plain_page(
     command_input: CommandInput, blocks: Sequence[Block], answer: Sequence[str] = ()
 ) -> Page:
-    """What a terminal shows as a page: its first line is the question, the others the answer, if
-    it is not given.
+    """A page of blocks of the terminal; without ``answer``, the first line is the question and the
+    others are the answer.
     """
-    found = joined(blocks)
-    lines = [line.strip() for b in found if isinstance(b, Lines) for line in b.lines]
-    rest = [block for block in found if not isinstance(block, Lines)]
+    flat_blocks = joined(blocks)
+    lines = [line.strip() for b in flat_blocks if isinstance(b, Lines) for line in b.lines]
+    rest = [block for block in flat_blocks if not isinstance(block, Lines)]
     return Page(
-        title="What is the most that fits?",
+        title="What is the largest batch that fits?",
         question=[line for line in lines if line not in answer] if answer else lines[:1],
         answer=answer or lines[1:] or lines,
         sections=_sections("In numbers", rest),
@@ -708,11 +601,11 @@ def _plain_page(
 
 
 def _sections(title: str, blocks: Iterable[Block]) -> list[Section]:
-    """Blocks under their titles; those before the first title have this one."""
+    """Sections of blocks by their titles; ``title`` is for blocks before the first title."""
     sections: list[tuple[str, list[Block]]] = [(title, [])]
     for block in blocks:
         if isinstance(block, Title):
             sections.append((block.text, []))
         else:
             sections[-1][1].append(block)
-    return [Section(title=name, blocks=those) for name, those in sections if joined(those)]
+    return [Section(title=name, blocks=content) for name, content in sections if joined(content)]

@@ -1,4 +1,4 @@
-"""The server of the pages: where it listens, who may ask, until it is ended."""
+"""The HTTP server of the pages: its address, its connections, and its shutdown."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from planner.ui.request_limits import TOKEN, Limits, is_loopback, within_files
 from planner.ui.worker_pool import Pool
 
 _PACE = 16 * 2**10
-"""Bytes of an answer that a client takes in `Limits.client_seconds` if it takes any."""
+"""Bytes of an answer that a client must read in `Limits.client_seconds`."""
 
 _CAN_ANSWER = (h11.IDLE, h11.SEND_RESPONSE)
 _LATE = (b"408 Request Timeout", b"The request did not come in time.")
@@ -32,7 +32,7 @@ _CROWDED = (
 
 
 def network_of(host: str) -> str:
-    """Who a client is: an IPv4 address, the /64 of an IPv6 address; empty for this machine.
+    """Network of a client: an IPv4 address, the /64 of an IPv6 address; empty for this machine.
 
     >>> network_of("192.0.2.7"), network_of("2001:db8::1:2"), network_of("::ffff:127.0.0.1")
     ('192.0.2.7', '2001:db8::/64', '')
@@ -48,7 +48,7 @@ def network_of(host: str) -> str:
 
 
 class Server(uvicorn.Server):
-    """A server that ends the work of its application first, so that nobody waits for answers."""
+    """A server that closes its workers first, so that no client waits for answers."""
 
     def __init__(self, config: uvicorn.Config, pool: Pool) -> None:
         super().__init__(config)
@@ -60,12 +60,12 @@ class Server(uvicorn.Server):
 
 
 class Connection(H11Protocol):
-    """A connection that is closed where its client lets it wait.
+    """A connection that is closed if its client keeps the server waiting.
 
-    The clock runs while a whole request has not come, however slowly it comes, and while an answer
-    is not taken. Where one client, or all together, have more connections than they may, the one
-    is closed that has waited longest of the client with the most; where none waits, the new one.
-    Programs of this machine, which may be a proxy, have no limit of their own.
+    The clock runs until a request is complete, and while the client does not read the answer. If
+    one client or all clients have too many connections, the client with the most loses the
+    connection that waited longest, or else the new one. Programs of this machine, which may be a
+    proxy, have no limit per client.
     """
 
     def __init__(self, limits: Limits, **given: Any) -> None:
@@ -104,10 +104,10 @@ class Connection(H11Protocol):
 
     @property
     def _waits(self) -> bool:
-        """Whether the client is to do what comes next."""
+        """Whether the server waits for the client."""
         cycle = self.cycle
-        is_asked = cycle is not None and not cycle.more_body and not cycle.response_complete
-        return not is_asked or self.flow.write_paused
+        has_request = cycle is not None and not cycle.more_body and not cycle.response_complete
+        return not has_request or self.flow.write_paused
 
     def _watch(self) -> None:
         if not self._waits or self not in self.connections:
@@ -123,7 +123,7 @@ class Connection(H11Protocol):
             self._clock = None
 
     def _look(self) -> None:
-        """The client had its time."""
+        """Close the connection if the client made no progress in its time."""
         self._clock = None
         unsent = self.transport.get_write_buffer_size()
         if unsent and self._unsent - unsent >= _PACE:
@@ -132,29 +132,35 @@ class Connection(H11Protocol):
             self._end(*_LATE)
 
     def _make_room(self) -> None:
-        """Close one where there is one more than there may be."""
-        others = [one for one in self.connections if isinstance(one, Connection)]
-        mine = [one for one in others if one._network == self._network]
-        if self._network and len(mine) > self._limits.client_connections:
-            others = mine
-        elif len(others) <= self._limits.connections:
+        """Close one connection if there are too many."""
+        connections = [
+            connection for connection in self.connections if isinstance(connection, Connection)
+        ]
+        same_network = [
+            connection for connection in connections if connection._network == self._network
+        ]
+        if self._network and len(same_network) > self._limits.client_connections:
+            connections = same_network
+        elif len(connections) <= self._limits.connections:
             return
-        num = Counter(one._network for one in others)
-        waiting = [one for one in others if one._clock is not None]
-        last = min(waiting, key=lambda one: (-num[one._network], one._since))
-        last._end(*_CROWDED, is_told=last is self)
+        counts = Counter(connection._network for connection in connections)
+        waiting = [connection for connection in connections if connection._clock is not None]
+        closed = min(
+            waiting, key=lambda connection: (-counts[connection._network], connection._since)
+        )
+        closed._end(*_CROWDED, is_told=closed is self)
 
-    def _end(self, status: bytes, words: bytes, is_told: bool = False) -> None:
-        """Close it; a client that began to ask is told why."""
+    def _end(self, status: bytes, text: bytes, is_told: bool = False) -> None:
+        """Close the connection; a client that began a request gets the reason."""
         self._stop()
         self.connections.discard(self)
         if self.transport.get_write_buffer_size():
-            self.transport.abort()  # who takes nothing is not told, either
+            self.transport.abort()  # a client that does not read gets no reason
             return
         has_begun = self.conn.trailing_data[0] or (self.cycle is not None and self.cycle.more_body)
         if (is_told or has_begun) and self.conn.our_state in _CAN_ANSWER:
             head = b"HTTP/1.1 %b\r\nconnection: close\r\ncontent-type: text/plain\r\n" % status
-            self.transport.write(head + b"content-length: %d\r\n\r\n%b" % (len(words), words))
+            self.transport.write(head + b"content-length: %d\r\n\r\n%b" % (len(text), text))
         self.transport.close()
 
 
@@ -164,28 +170,27 @@ _HEADER_BYTES = 64 * 2**10
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens there.
+    """A socket that listens at the address.
 
-    Raises OutputError if the port is in use or not allowed, or there is no such address.
+    Raises OutputError if the address does not exist, or the port is in use or not allowed.
     """
     try:
         family, _, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        found = socket.socket(family, socket.SOCK_STREAM)
+        listener = socket.socket(family, socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise OutputError(f"{host}: is not an address of this machine ({error}).") from error
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
-        found.listen(_BACKLOG)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
     except OSError as error:
-        found.close()
+        listener.close()
         raise OutputError(
-            f"{host}:{port}: cannot be listened on ({error.strerror}); give another --port, or 0 "
-            "for any."
+            f"{host}:{port}: cannot listen ({error.strerror}); give another --port, or 0 for any."
         ) from error
-    return found
+    return listener
 
 
 def serve(
@@ -197,21 +202,21 @@ def serve(
     specs: Path | None,
     said: Callable[[str], None],
 ) -> None:
-    """Serve pages until the program is ended; ``said`` is told where.
+    """Report the link of the pages and serve them until the program ends.
 
-    Beyond this machine a token is needed, which is made where none is given.
-    Raises OutputError if the address cannot be listened on.
+    A server that other machines can reach needs a token; without one, a token is generated.
+    Raises OutputError if it cannot listen at the address.
     """
-    with listening(host, port) as found:
+    with listening(host, port) as listener:
         if not token and not is_loopback(host):
             token = secrets.token_urlsafe(18)
         server = make_server(limits, specs, token)
-        said(link(found, host, token))
-        server.run(sockets=[found])
+        said(link(listener, host, token))
+        server.run(sockets=[listener])
 
 
 def make_server(limits: Limits, specs: Path | None = None, token: str = "") -> uvicorn.Server:
-    """A server of the application, whose connections keep the limits."""
+    """The HTTP server of the application, with limits of connections."""
     import uvicorn
 
     from planner.ui.app import make_app
@@ -222,7 +227,7 @@ def make_server(limits: Limits, specs: Path | None = None, token: str = "") -> u
         http=partial(Connection, within_files(limits)),  # type: ignore[arg-type]
         ws="none",
         h11_max_incomplete_event_size=limits.question_bytes + _HEADER_BYTES,
-        log_level="error",  # what clients send that is none of HTTP is not worth a line
+        log_level="error",  # no lines about invalid requests
         timeout_graceful_shutdown=_GRACE_S,
         server_header=False,
         proxy_headers=False,
@@ -231,8 +236,8 @@ def make_server(limits: Limits, specs: Path | None = None, token: str = "") -> u
     return Server(config, app.state.pool)
 
 
-def link(found: socket.socket, host: str, token: str) -> str:
-    """Where a browser finds it."""
-    port = found.getsockname()[1]
+def link(listener: socket.socket, host: str, token: str) -> str:
+    """The link for a browser."""
+    port = listener.getsockname()[1]
     name = f"[{host}]" if ":" in host else host
     return f"http://{name}:{port}/" + (f"?{TOKEN}={token}" if token else "")

@@ -1,4 +1,4 @@
-"""Worker processes that answer questions, as many at once as there are, and what is kept then."""
+"""Worker processes that answer questions, and the cache of their answers."""
 
 from __future__ import annotations
 
@@ -34,31 +34,25 @@ from planner.show.output_blocks import PICTURES, Page
 from planner.show.presenters.plots.picture import Picture
 from planner.show.presenters.row_files import csv_cell
 from planner.show.theme import DARK, LIGHT
+from planner.ui.command_input import UPLOADED, CommandInput, ProgressCallback, placed
 from planner.ui.question import FILE, PRICES, Question, is_file
 from planner.ui.request_limits import Limits, RequestRefused
-from planner.ui.run_commands import (
-    UPLOADED,
-    WHERE,
-    CommandInput,
-    ProgressCallback,
-    check_size,
-    found_by,
-    placed,
-)
+from planner.ui.run_commands import WHERE, check_size, found_by
 from planner.workloads.registry import workload_of
 from planner.workloads.saved_plan import SavedPlan
 
 PLAN_FILE = "plan.toml"
 OBJECT_FILE = "answer.json"
-"""The object of an answer, and what its page says first."""
+"""The file with the object of an answer and the first lines of its page."""
 
 
 @record(kw_only=True)
 class Answer:
-    """The object of ``--json`` as text, and as a page its content as HTML.
+    """An answer: the object of ``--json`` as text, and the content of its page as HTML.
 
-    ``assumed`` says of fields what nobody gave; ``plan`` is the query that estimates its plan,
-    ``targets`` the tools that can start it, its own first; ``is_drawn``: it has pictures.
+    ``assumed`` are the values assumed for empty fields; ``plan`` is the query that estimates its
+    plan, ``targets`` the tools that can start it, the best match first; ``is_drawn``: it has
+    pictures.
     """
 
     title: str
@@ -72,7 +66,7 @@ class Answer:
 
     @property
     def size(self) -> int:
-        """Characters of all."""
+        """Characters of the object and the page."""
         return len(self.object) + len(self.content)
 
 
@@ -90,26 +84,26 @@ def answer(
 ) -> Answer:
     """Answer a question.
 
-    Raises PlannerError if it is unknown, impossible, infeasible, or beyond a limit.
+    Raises PlannerError if the question is invalid, infeasible, or beyond a limit.
     """
-    with placed(question, specs, limits, report_progress) as asked:
-        command = found_by(asked)
-        text = _without(asked, command.object)
+    with placed(question, specs, limits, report_progress) as command_input:
+        command = found_by(command_input)
+        text = _without(command_input, command.object)
         check_size(len(text), limits)
         content = environment().get_template("content.html").render(page=command.page)
-        line = _without(asked, command.line)
-    made = Answer(
+        line = _without(command_input, command.line)
+    result = Answer(
         title=command.page.title,
         object=text,
-        content=_without(asked, content),
+        content=_without(command_input, content),
         workload=command.pinned.workload if command.pinned else question.workload,
         assumed={**_assumed(text), **command.assumption_texts},
         plan=_of_plan(question, line).query if line else "",
         targets=_targets(command.pinned) if command.pinned else (),
         is_drawn=command.draw is not None,
     )
-    check_size(made.size, limits)
-    return made
+    check_size(result.size, limits)
+    return result
 
 
 def file_of(
@@ -122,15 +116,15 @@ def file_of(
     """A file of an answer: ``table.csv``, ``page.html``, ``plan.toml``, ``launch.zip``, or a
     picture, ``front.png``, whose name may end in ``-dark``.
 
-    Raises PlannerError if the question has no answer, or the answer no such file.
+    Raises PlannerError if the question has no answer, or the answer has no such file.
     """
-    with placed(question, specs, limits, report_progress) as asked:
-        command = found_by(asked)
+    with placed(question, specs, limits, report_progress) as command_input:
+        command = found_by(command_input)
         stem, _, ending = name.rpartition(".")
         picture = stem.removesuffix("-dark")
-        drawn = PICTURES.get(question.command, PICTURES["estimate"])
-        if ending in ("png", "svg") and command.draw is not None and picture in drawn:
-            path = asked.folder / f"picture.{ending}"
+        pictures = PICTURES.get(question.command, PICTURES["estimate"])
+        if ending in ("png", "svg") and command.draw is not None and picture in pictures:
+            path = command_input.folder / f"picture.{ending}"
             theme = DARK if stem.endswith("-dark") else LIGHT
             command.draw(Picture(path=path, name=picture, theme=theme))
             kind = "image/png" if ending == "png" else "image/svg+xml"
@@ -142,25 +136,25 @@ def file_of(
         if command.pinned is not None:
             texts[PLAN_FILE] = ("application/toml", command.pinned.to_toml)
         if name == OBJECT_FILE:
-            both = f'{{"text": {json.dumps(_first(command.page))}, "object": {command.object}}}'
-            content = _without(asked, both).encode()
+            document = f'{{"text": {json.dumps(_first(command.page))}, "object": {command.object}}}'
+            content = _without(command_input, document).encode()
             return AnswerFile(name=name, kind="application/json", content=content)
         if name in texts:
             kind, text = texts[name]
-            content = _without(asked, text()).encode()
+            content = _without(command_input, text()).encode()
             return AnswerFile(name=name, kind=f"{kind}; charset=utf-8", content=content)
         if name == "launch.zip" and command.texts:
             return AnswerFile(
-                name=name, kind="application/zip", content=_zipped(asked, command.texts)
+                name=name, kind="application/zip", content=_zipped(command_input, command.texts)
             )
     raise SearchSpaceError(f"This answer has no file {name}.")
 
 
 def _first(page: Page) -> str:
-    """The title of a page, its headline, what was asked, the answer, and what is reached."""
-    reached = (f"{name}: {words}" for name, words in page.reached.items())
-    said = [page.title, page.headline, *page.question, *page.answer, *reached, *page.sure]
-    return "\n".join(filter(None, said))
+    """The text of a page: title, headline, question, answer, results, and uncertainty."""
+    reached = (f"{name}: {text}" for name, text in page.reached.items())
+    lines = [page.title, page.headline, *page.question, *page.answer, *reached, *page.sure]
+    return "\n".join(filter(None, lines))
 
 
 def _zipped(command_input: CommandInput, texts: Mapping[str, str]) -> bytes:
@@ -172,7 +166,7 @@ def _zipped(command_input: CommandInput, texts: Mapping[str, str]) -> bytes:
 
 
 def _csv(text: str) -> str:
-    """The rows of an object as CSV."""
+    """The rows of an answer's object as CSV."""
     table = parse_json(text, WHERE)
     rows = table.get("rows") if isinstance(table, Mapping) else None
     if not rows:
@@ -186,27 +180,27 @@ def _csv(text: str) -> str:
 
 
 def _without(command_input: CommandInput, text: str) -> str:
-    """A text without the folder that the question was in."""
-    own = command_input.folder.with_name(command_input.folder.name + "-own")
-    for folder in (own, command_input.folder, command_input.folder.parent):
+    """A text without the paths of the temporary folder."""
+    prices_folder = command_input.folder.with_name(command_input.folder.name + "-own")
+    for folder in (prices_folder, command_input.folder, command_input.folder.parent):
         text = text.replace(f"{folder}/", "").replace(str(folder), UPLOADED)
     return text
 
 
 def _assumed(text: str) -> dict[str, str]:
-    """What the manifest of an object says of fields that nobody gave."""
+    """Values assumed for empty fields, from the manifest of an answer's object."""
     table = parse_json(text, WHERE)
     manifest = table.get("manifest") if isinstance(table, Mapping) else None
-    found = manifest.get("defaults") if isinstance(manifest, Mapping) else None
-    return {str(n): str(v) for n, v in found.items()} if isinstance(found, Mapping) else {}
+    defaults = manifest.get("defaults") if isinstance(manifest, Mapping) else None
+    return {str(n): str(v) for n, v in defaults.items()} if isinstance(defaults, Mapping) else {}
 
 
 def _targets(pinned: SavedPlan) -> list[str]:
-    """The tools that start plans of this workload, those of the plan's own software first."""
+    """The tools that start plans of this workload; tools of the plan's software come first."""
     kind = workload_of(pinned.workload).profile_kind
-    own = _plain(str(pinned.answers.get(kind)))
-    known = {n: tool for n, tool in targets().items() if pinned.workload in tool.workloads}
-    return sorted(known, key=lambda name: own not in map(_plain, known[name].profiles))
+    software = _plain(str(pinned.answers.get(kind)))
+    tools = {n: tool for n, tool in targets().items() if pinned.workload in tool.workloads}
+    return sorted(tools, key=lambda name: software not in map(_plain, tools[name].profiles))
 
 
 def _plain(name: str) -> str:
@@ -214,19 +208,19 @@ def _plain(name: str) -> str:
 
 
 def _of_plan(question: Question, line: str) -> Question:
-    """The plan of an answer as a question; own prices and models are those of the question."""
-    found = Question.of_line("estimate", line)
-    if PRICES in found.fields:
-        found = found.changed(**{PRICES: question.fields.get(PRICES, "")})
-    if found.fields.get("model", "").endswith(".json"):
-        found = found.changed(model="", file=question.fields.get(FILE, ""))
-    return found
+    """The plan of an answer as a question; prices and uploaded models are from ``question``."""
+    plan_question = Question.of_line("estimate", line)
+    if PRICES in plan_question.fields:
+        plan_question = plan_question.changed(**{PRICES: question.fields.get(PRICES, "")})
+    if plan_question.fields.get("model", "").endswith(".json"):
+        plan_question = plan_question.changed(model="", file=question.fields.get(FILE, ""))
+    return plan_question
 
 
 _LOOK_S = 0.05
 _PROGRESS_INTERVAL_S = 0.1
 _STOPS = 0.8
-"""The share of its time after which a search ends with what it found."""
+"""The share of its time after which a search stops and returns its results so far."""
 _PRELOADED = ["planner.ui.worker_pool"]
 _GONE = (EOFError, OSError)
 _CANCELLED = "Cancelled."
@@ -234,9 +228,7 @@ _CANCELLED = "Cancelled."
 
 @dataclass(eq=False, kw_only=True)
 class Job:
-    """A question that is asked: whether it is worked on, how far, and in the end its answer, or
-    the ``file`` of it.
-    """
+    """A question in the queue: its progress, and finally its answer or a ``file`` of the answer."""
 
     question: Question
     client: str
@@ -248,15 +240,15 @@ class Job:
     is_cancelled: bool = False
 
     def __post_init__(self) -> None:
-        self.future.set_running_or_notify_cancel()  # who waits for it cannot end it alone
+        self.future.set_running_or_notify_cancel()  # waiters cannot cancel the future
 
     def cancel(self) -> None:
-        """Nobody waits for it any more."""
+        """Mark the job as cancelled; its worker stops it."""
         self.is_cancelled = True
 
 
 class Pool:
-    """So many processes, each with a thread that hands it questions."""
+    """Worker processes, each with a thread that sends it questions."""
 
     def __init__(self, limits: Limits, specs: Path | None = None) -> None:
         self.limits, self.specs = limits, specs
@@ -272,13 +264,15 @@ class Pool:
             thread.start()
 
     def submit(self, question: Question, client: str, file: str = "") -> Job:
-        """Have a question answered, or a file of its answer made.
+        """Queue a question, or a file of its answer.
 
-        Raises Refused if too many wait already.
+        Raises RequestRefused if too many questions wait.
         """
         job = Job(question=question, client=client, file=file)
         with self._changed:
-            self._waiting = [one for one in self._waiting if not self._is_dropped(one)]
+            self._waiting = [
+                waiting_job for waiting_job in self._waiting if not self._is_dropped(waiting_job)
+            ]
             if len(self._waiting) >= self.limits.waiting or self._is_closed:
                 raise RequestRefused(
                     f"{len(self._waiting)} questions are waiting: try again in a few seconds.", 503
@@ -288,13 +282,13 @@ class Pool:
         return job
 
     def before(self, job: Job) -> int:
-        """How many wait before it."""
+        """Number of jobs that wait before this one."""
         with self._changed:
-            waiting = [one for one in self._waiting if not one.is_cancelled]
+            waiting = [waiting_job for waiting_job in self._waiting if not waiting_job.is_cancelled]
         return waiting.index(job) if job in waiting else 0
 
     def close(self) -> None:
-        """End all processes; what they worked on is refused."""
+        """End all processes and refuse their jobs."""
         with self._changed:
             self._is_closed = True
             for job in (*self._waiting, *self._running):
@@ -309,17 +303,21 @@ class Pool:
         return job.is_cancelled
 
     def _next(self) -> Job | None:
-        """The first job of the client with the fewest that are worked on; None at the end."""
+        """The first job of the client with the fewest running jobs; None after `close`."""
         with self._changed:
             while True:
-                self._waiting = [one for one in self._waiting if not self._is_dropped(one)]
+                self._waiting = [
+                    waiting_job
+                    for waiting_job in self._waiting
+                    if not self._is_dropped(waiting_job)
+                ]
                 if self._is_closed:
                     return None
                 if self._waiting:
                     break
                 self._changed.wait()
             busy = Counter(job.client for job in self._running)
-            job = min(self._waiting, key=lambda one: busy[one.client])
+            job = min(self._waiting, key=lambda waiting_job: busy[waiting_job.client])
             self._waiting.remove(job)
             self._running.append(job)
             job.is_running = True
@@ -342,7 +340,7 @@ class Pool:
 
 
 class _Worker:
-    """A process that is begun when it is needed, and again after it ended."""
+    """A process that is started on demand, and again after it ended."""
 
     def __init__(self, context: BaseContext, specs: Path | None, limits: Limits) -> None:
         self._context, self._specs, self._limits = context, specs, limits
@@ -351,18 +349,18 @@ class _Worker:
         self._tasks = 0
 
     def work(self, job: Job) -> None:
-        """Have a job done; a process that lasts too long, or that nobody waits for, is ended."""
+        """Run a job; kills the process if the job takes too long or is cancelled."""
         pipe = self._begun()
-        with suppress(*_GONE):  # it is found out below
+        with suppress(*_GONE):  # handled below
             pipe.send((job.question, job.file))
         started = time.monotonic()
         while True:
             if job.is_cancelled:
                 return self._give_up(job, RequestRefused(_CANCELLED, 409))
             if time.monotonic() - started > self._limits.seconds:
-                most = f"It takes more than {self._limits.seconds:g} s"
-                words = f"{most}: narrow the question, or use the command line."
-                return self._give_up(job, RequestRefused(words, 504))
+                limit_text = f"It takes more than {self._limits.seconds:g} s"
+                message = f"{limit_text}: narrow the question, or use the command line."
+                return self._give_up(job, RequestRefused(message, 504))
             try:
                 if not pipe.poll(_LOOK_S):
                     continue
@@ -384,12 +382,12 @@ class _Worker:
     def _begun(self) -> Connection:
         if self._process is None or not self._process.is_alive() or self._pipe is None:
             self.end()
-            self._pipe, theirs = self._context.Pipe()
+            self._pipe, worker_end = self._context.Pipe()
             self._process = self._context.Process(  # type: ignore[attr-defined]
-                target=_work, args=(theirs, self._specs, self._limits), daemon=True
+                target=_work, args=(worker_end, self._specs, self._limits), daemon=True
             )
             self._process.start()
-            theirs.close()
+            worker_end.close()
         return self._pipe
 
     def _give_up(self, job: Job, error: RequestRefused) -> None:
@@ -397,7 +395,7 @@ class _Worker:
         _refuse(job, error)
 
     def end(self) -> None:
-        """End the process, whatever it does."""
+        """Kill the process."""
         if self._process is not None:
             self._process.kill()
             self._process.join()
@@ -412,12 +410,12 @@ _LOST = "The worker process ended, most likely out of memory."
 
 
 def _refuse(job: Job, error: PlannerError) -> None:
-    with suppress(Exception):  # it has its answer
+    with suppress(Exception):  # the job may have its answer already
         job.future.set_exception(error)
 
 
 def _context() -> BaseContext:
-    """A fork of a process without threads that has imported what is needed."""
+    """A context that forks workers from a server process without threads, with modules loaded."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -426,29 +424,29 @@ def _context() -> BaseContext:
 
 
 def _work(pipe: Connection, specs: Path | None, limits: Limits) -> None:
-    """A worker: question after question, until the other end of the pipe is closed."""
+    """Answer questions from a pipe until its other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ["HF_HUB_OFFLINE"] = "1"  # nobody has the server fetch models
+    os.environ["HF_HUB_OFFLINE"] = "1"  # clients must not make the server download models
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_AS, (limits.memory_bytes, limits.memory_bytes))
     while True:
         try:
-            asked = pipe.recv()
-            pipe.send(_answered(asked, specs, limits, pipe))
+            task = pipe.recv()
+            pipe.send(_answered(task, specs, limits, pipe))
         except _GONE:
             return
 
 
 def _answered(
-    asked: tuple[Question, str], specs: Path | None, limits: Limits, pipe: Connection
+    task: tuple[Question, str], specs: Path | None, limits: Limits, pipe: Connection
 ) -> tuple[str, object]:
-    question, name = asked
-    began, last = time.monotonic(), 0.0
+    question, name = task
+    started, last = time.monotonic(), 0.0
 
-    def tell(done: int, total: int) -> None:
+    def report_progress(done: int, total: int) -> None:
         nonlocal last
         now = time.monotonic()
-        if now - began > _STOPS * limits.seconds:
+        if now - started > _STOPS * limits.seconds:
             raise StopSearch
         if now - last > _PROGRESS_INTERVAL_S:
             last = now
@@ -456,8 +454,8 @@ def _answered(
 
     try:
         if name:
-            return "answer", file_of(question, name, specs, limits, tell)
-        return "answer", answer(question, specs, limits, tell)
+            return "answer", file_of(question, name, specs, limits, report_progress)
+        return "answer", answer(question, specs, limits, report_progress)
     except PlannerError as error:
         return "error", error
     except MemoryError:
@@ -476,7 +474,7 @@ _LONGEST_NAME = 100
 
 @dataclass
 class WatchedJob:
-    """A job of one client: how many connections watch it, and when somebody last asked for it."""
+    """A job of one client: the number of its connections, and the time of its last request."""
 
     name: str
     job: Job
@@ -485,9 +483,9 @@ class WatchedJob:
 
 
 class AnswerCache:
-    """What was answered, by question, the latest last; and what is being worked on, by client.
+    """Answers by question, the latest last; and running jobs by name.
 
-    All of it is used by one thread, that of the event loop.
+    Only the thread of the event loop uses it.
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -498,60 +496,60 @@ class AnswerCache:
         self._size = 0
 
     def answer(self, question: Question) -> Answer | PlannerError | None:
-        """The answer to a question, or what is wrong with it; None where it is not known.
+        """The cached answer to a question, or its error; None if there is none.
 
-        That something lasted too long or was lost is told once: the next time it is tried again.
+        A RequestRefused is returned once: the next request tries again.
         """
         key = self._key(question)
         if key in self._answers:
             self._answers.move_to_end(key)
             return self._answers[key]
-        fault = self._faults.get(key)
-        if isinstance(fault, RequestRefused):
+        error = self._faults.get(key)
+        if isinstance(error, RequestRefused):
             del self._faults[key]
-        return fault
+        return error
 
     def ask(self, question: Question, client: str) -> WatchedJob:
-        """The job of a client's question: one that is worked on, or a new one.
+        """The job of a client's question: a queued one, or a new one.
 
-        Raises Refused if too many wait already.
+        Raises RequestRefused if too many questions wait.
         """
         self.settle()
-        for asked in self._asked.values():
-            if asked.job.client == client and asked.job.question == question:
-                asked.last_polled = time.monotonic()
-                return asked
+        for watched_job in self._asked.values():
+            if watched_job.job.client == client and watched_job.job.question == question:
+                watched_job.last_polled = time.monotonic()
+                return watched_job
         name, job = secrets.token_urlsafe(12), self._pool.submit(question, client)
         self._asked[name] = WatchedJob(name=name, job=job, last_polled=time.monotonic())
         return self._asked[name]
 
     def find(self, name: str) -> WatchedJob | None:
-        """A job by its name."""
+        """The job of a name; None if there is none."""
         return self._asked.get(name)
 
     def cancel(self, watched_job: WatchedJob) -> None:
-        """Nobody waits for a job any more."""
+        """Cancel a job and forget it."""
         watched_job.job.cancel()
         self._asked.pop(watched_job.name, None)
 
     def settle(self) -> None:
-        """Keep what has been answered since; cancel what nobody watches or asked for in a while."""
+        """Cache the answers of finished jobs; cancel jobs without watchers or recent requests."""
         now = time.monotonic()
-        for name, asked in [*self._asked.items()]:
-            if asked.job.future.done():
+        for name, watched_job in [*self._asked.items()]:
+            if watched_job.job.future.done():
                 del self._asked[name]
-                self._keep(asked.job)
-            elif not asked.watchers and now - asked.last_polled > _LEFT_S:
-                self.cancel(asked)
+                self._keep(watched_job.job)
+            elif not watched_job.watchers and now - watched_job.last_polled > _LEFT_S:
+                self.cancel(watched_job)
 
     def _keep(self, job: Job) -> None:
         key, error = self._key(job.question), job.future.exception()
         if error is None:
-            found = job.future.result()
+            new = job.future.result()
             old = self._answers.pop(key, None)
             self._size -= 0 if old is None else old.size
-            self._answers[key] = found
-            self._size += found.size
+            self._answers[key] = new
+            self._size += new.size
             while self._size > self._pool.limits.kept_bytes and len(self._answers) > 1:
                 _, oldest = self._answers.popitem(last=False)
                 self._size -= oldest.size
@@ -561,13 +559,13 @@ class AnswerCache:
                 self._faults.popitem(last=False)
 
     def _key(self, question: Question) -> Key:
-        """A question, and when the folder of own specs was changed last."""
+        """Cache key: the question, and the last change of the user's specs folder."""
         has_files = bool(question.files)
         return question.command, question.query, has_files, changed(self._pool.specs)
 
 
 def changed(folder: Path | None) -> int:
-    """When the last of a folder's files was changed [ns]; 0 without one."""
+    """Time of the last change of any file in a folder [ns]; 0 without a folder or files."""
     if folder is None:
         return 0
     times = (path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file())
@@ -575,47 +573,51 @@ def changed(folder: Path | None) -> int:
 
 
 class Uploads:
-    """Texts that were uploaded, in memory, by what they say; the latest last."""
+    """Uploaded texts in memory, by their digest; the latest last."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._files: OrderedDict[str, tuple[tuple[str, str], ...]] = OrderedDict()
 
     def keep(self, table: object) -> str:
-        """Keep files, ``{"files": [{"name": ..., "text": ...}]}``; what a question calls them.
+        """Store ``{"files": [{"name": ..., "text": ...}]}``; returns their name for a question.
 
-        Raises SearchSpaceError if they are none, or too many.
+        Raises SearchSpaceError if the object is invalid or has too many files.
         """
         files = table.get("files") if isinstance(table, dict) else None
         if not isinstance(files, list) or not 0 < len(files) <= _MOST_FILES:
             raise SearchSpaceError(f"Upload 1 to {_MOST_FILES} text files.")
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
         for file in files:
             name, text = (file.get(key) if isinstance(file, dict) else None for key in _PARTS)
             if not isinstance(name, str) or not isinstance(text, str):
                 raise SearchSpaceError("A file has a name and a text.")
-            short = PurePosixPath(name.replace("\\", "/")).name
-            if short in ("", "..") or not short.isprintable() or len(short) > _LONGEST_NAME:
+            file_name = PurePosixPath(name.replace("\\", "/")).name
+            if (
+                file_name in ("", "..")
+                or not file_name.isprintable()
+                or len(file_name) > _LONGEST_NAME
+            ):
                 raise SearchSpaceError(
                     f"A file's name has up to {_LONGEST_NAME} printable characters."
                 )
             if "\0" in text:
-                raise SearchSpaceError(f"{short}: is not text.")
-            found[short] = text
-        kept = tuple(found.items())
-        token = hashlib.sha256(repr(kept).encode()).hexdigest()[:24]
-        self._files[token] = kept
+                raise SearchSpaceError(f"{file_name}: is not text.")
+            texts[file_name] = text
+        stored = tuple(texts.items())
+        token = hashlib.sha256(repr(stored).encode()).hexdigest()[:24]
+        self._files[token] = stored
         self._files.move_to_end(token)
         while len(self._files) > 1 and self._size > self._limits.uploads_bytes:
             self._files.popitem(last=False)
-        return f"{token}:{kept[0][0]}"
+        return f"{token}:{stored[0][0]}"
 
     @property
     def _size(self) -> int:
         return sum(len(text) for files in self._files.values() for _, text in files)
 
     def placed(self, question: Question) -> Question:
-        """The question with the files that it names, where they are still kept."""
+        """The question with the uploaded files that it names, if they are still stored."""
         tokens = [text.partition(":")[0] for n, text in question.fields.items() if is_file(n)]
         files = tuple(file for token in tokens for file in self._files.get(token, ()))
         return replace(question, files=files) if files else question

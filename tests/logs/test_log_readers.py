@@ -279,7 +279,7 @@ def test_a_log_without_steps_says_what_was_looked_for(tmp_path: Path) -> None:
 def test_odd_files_are_no_log(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "odd"
     path.write_bytes(content)
-    with pytest.raises(LaunchError, match="no step and no result"):
+    with pytest.raises(LaunchError, match="no training step and no benchmark result"):
         read_log(path)
 
 
@@ -316,13 +316,13 @@ def test_the_folder_of_a_tool_holds_its_result(tmp_path: Path) -> None:
     path.write_text((LOGS / "aiperf.json").read_text())
     assert read_log(tmp_path).values == pytest.approx(SERVED)
     path.unlink()
-    with pytest.raises(LaunchError, match="is a folder without profile_export_aiperf"):
+    with pytest.raises(LaunchError, match="the folder has no profile_export_aiperf"):
         read_log(tmp_path)
 
 
 def test_a_format_can_be_named() -> None:
     assert read_log(LOGS / "megatron.log", "megatron").format == "megatron"
-    with pytest.raises(LaunchError, match="no step"):
+    with pytest.raises(LaunchError, match="no training step"):
         read_log(LOGS / "megatron.log", "torchtitan")
     with pytest.raises(LaunchError, match=r"Did you mean torchtitan\?"):
         read_log(LOGS / "megatron.log", "torch-titan")

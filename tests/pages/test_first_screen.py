@@ -97,7 +97,7 @@ def test_what_has_no_plan_is_folded_with_its_reason(planner, tmp_path):
     assert [row[0].text for row in table.rows] == ["a100"]
     assert table.rows[0][1].text
     html = page_html(page_of(path))
-    assert "<summary>1 GPUs that do not do, and why</summary>" in html
+    assert "<summary>1 GPUs without a plan, and why</summary>" in html
 
     path = tmp_path / "search.json"
     asked = (*asked[:2], "--gpu", "h100,rtx-4090", "--gpus", "32", "--space", "small")

@@ -102,7 +102,7 @@ def test_nothing_is_predicted_anew_of_specs_that_have_changed(results, tmp_path)
     path.write_text(json.dumps(table))
     page = page_of(path)
     assert not any(isinstance(b, Table) and b.name == "what_if" for b in page.blocks)
-    assert "Specs have changed since" in markdown(page)
+    assert "Specs changed since" in markdown(page)
 
 
 def test_heads_are_short_and_say_at_length_what_they_are(page_made):
@@ -338,7 +338,7 @@ def test_files_that_cannot_be_read(planner, tmp_path):
         "deep.json": "is not valid JSON",
         "plan.toml": "answers.nonsense is unknown",
         "rows.csv": "is not valid JSON",
-        "empty": "is not the directory of a sweep",
+        "empty": "is no directory of a sweep",
         "missing.json": "cannot be read",
     }.items():
         ran = planner("report", tmp_path / name, "-o", tmp_path / "x.html")

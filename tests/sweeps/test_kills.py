@@ -170,7 +170,7 @@ def test_a_second_one_is_kept_from_the_directory_of_the_first(
     with Store.opened(tmp_path, plan):
         code, words = ended(started(file, tmp_path))
     assert code == 8
-    assert "another sweep is being written there" in words
+    assert "another sweep is writing there" in words
 
 
 def test_a_place_that_cannot_be_written_is_told(planner: Any, file: Path) -> None:
@@ -300,7 +300,7 @@ def test_files_of_somebody_else_are_left_alone(
 def test_a_plan_that_is_no_sweeps_is_told(plan: SweepPlan, tmp_path: Path, found: str) -> None:
     (tmp_path / "plan.json").write_text(found)
     with (
-        pytest.raises(OutputError, match="is not that of a sweep"),
+        pytest.raises(OutputError, match="is no file of a sweep"),
         Store.opened(tmp_path, plan),
     ):
         pass

@@ -70,13 +70,13 @@ def test_what_other_work_in_a_term_would_change_is_said() -> None:
         row_of(0, "a100", 8, 240.0, 2.0, **hourly, price_per_gpu_hour_usd=3.0),
         row_of(1, "b200", 8, 8 * 8760 * 1.5, 1.9, **signed),
     )
-    (line,) = (line for line in money_lines(group_of(*rows)) if "charged whole" in line)
+    (line,) = (line for line in money_lines(group_of(*rows)) if "full term" in line)
     assert line.endswith("cheapest at a solid price is 8 x b200, reserved-1y: 120 USD")
     given = group_of(rows[0], row_of(1, "b200", 8, 120.0, 1.9, **signed, charged_utilization=1.0))
-    assert not [line for line in money_lines(given) if "charged whole" in line]
+    assert not [line for line in money_lines(given) if "full term" in line]
     dear = {**signed, "price_per_gpu_hour_usd": 4.0}
     alone = group_of(rows[0], row_of(1, "b200", 8, 8 * 8760 * 4.0, 1.9, **dear))
-    assert not [line for line in money_lines(alone) if "charged whole" in line]
+    assert not [line for line in money_lines(alone) if "full term" in line]
 
 
 def test_contracts_are_set_against_what_the_same_sellers_ask_on_demand() -> None:

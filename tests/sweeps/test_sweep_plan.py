@@ -115,7 +115,10 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "works": ({"work": 3}, "work is a table"),
     "no model": ({"model": None}, "model"),
-    "same name": ({"work": [{"name": "a"}, {"name": "a"}]}, "Several kinds of work are called 'a'"),
+    "same name": (
+        {"work": [{"name": "a"}, {"name": "a"}]},
+        "Several kinds of work have the name 'a'",
+    ),
     "of no work": ({"work": [{"name": "a", "engine": "vllm"}]}, "a: engine is for workload"),
 }
 

@@ -160,7 +160,7 @@ def test_another_plan_or_other_files_are_not_written_over(
     plan: SweepPlan, folder: Path, tmp_path: Path
 ) -> None:
     other = make_sweep({"model": "llama-7b", "num_gpus": [8, 16]})
-    with pytest.raises(OutputError, match="holds the sweep of another plan"):
+    with pytest.raises(OutputError, match="has the sweep of another plan"):
         run_sweep(other, folder)
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(OutputError, match=r"do not belong to a sweep, such as mine\.txt"):

@@ -251,7 +251,7 @@ def test_two_sweeps_are_compared(tmp_path, planner):
     assert "+50 %" in ran.out
     where = ("--where", "num_gpus == 8")
     assert "3 scenarios in both" in planner("sweep", "show", after, "--against", before, *where).out
-    assert "Asked otherwise: total tokens not asked, now 1T" in ran.out
+    assert "Changed answer: total tokens not specified, now 1T" in ran.out
     file = tmp_path / "changes.json"
     planner("sweep", "show", after, "--against", before, "--json", file)
     rows = json.loads(file.read_text())
@@ -289,7 +289,7 @@ def test_what_is_no_sweep_is_refused(tmp_path, planner, folder):
     ran = planner("sweep", "show", tmp_path / "none")
     assert (ran.exit_code, "there is no such directory" in ran.err) == (2, True)
     ran = planner("sweep", "show", tmp_path)
-    assert (ran.exit_code, "is not the directory of a sweep" in ran.err) == (2, True)
+    assert (ran.exit_code, "is no directory of a sweep" in ran.err) == (2, True)
     (tmp_path / "plan.json").write_text("{}")
     assert planner("sweep", "show", tmp_path).exit_code == 2
     cut = write(tmp_path / "cut", PLAN, made_rows())

@@ -222,7 +222,7 @@ def test_names_of_the_command_line_are_read_or_explained(pool: Any) -> None:
     told = result.structured_content["recommended_row"]
     assert (told["input_tokens"], told["output_tokens"], told["num_gpus"]) == (500, 100, 1)
     result = in_process(pool, {"search": {**SMALL, "tp": 2}})["search"]
-    assert "'tp'. It is a parameter: give settings={'tensor_parallel': ...}." in text_of(result)
+    assert "'tp'. It is a parameter: write settings={'tensor_parallel': ...}." in text_of(result)
     result = in_process(pool, {"search": {**SMALL, "gpus": 2}})["search"]
     assert "gpus gives num_gpus twice" in text_of(result)
 

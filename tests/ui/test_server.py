@@ -194,7 +194,7 @@ def test_a_port_in_use_a_folder_that_is_none_and_what_is_missing(planner, tmp_pa
         ran = planner("ui", "--port", port)
         assert ran.exit_code == 8
         assert ran.err == (
-            f"127.0.0.1:{port}: cannot be listened on (Address already in use); give another "
+            f"127.0.0.1:{port}: cannot listen (Address already in use); give another "
             "--port, or 0 for any.\n"
         )
     assert "is not an address" in planner("ui", "--host", "a" * 64).err  # nobody need be asked

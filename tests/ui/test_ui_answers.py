@@ -219,7 +219,7 @@ def test_what_was_found_when_the_time_ends_is_kept():
     found = _answer("sweep", many, tell=_until(1))
     rows = json.loads(found.object)["rows"]
     assert len(rows) == 16  # of 18: parts of so many are done as a whole
-    assert "The time ended" in _sentences(found)[0]
+    assert "Time limit reached" in _sentences(found)[0]
     sizes = "model=llama-7b&gpu=a100,h100,b200&total_tokens=1T&calendar_time=90d&num_gpus=64"
     rows = json.loads(_answer("size", sizes, tell=_until(1)).object)["rows"]
     reasons = {row["gpu"]: row.get("reason") for row in rows if not row.get("feasible", True)}
@@ -296,7 +296,7 @@ def test_files_go_to_the_server_and_answers_come_in_parts(client):
     assert first["job"]
     assert "event: end" in client.get(f"/jobs/{first['job']}/events").text
     part = client.get("/answers/estimate", params=link).json()
-    assert "What the file says" in part["html"]
+    assert "What the file sets" in part["html"]
     assert part["assumed"]["price"]
     assert not part["job"]
     large = {"files": [{"name": "a", "text": "x" * 2**20}]}

@@ -143,7 +143,7 @@ def test_a_script_is_uploaded_and_own_prices_are_kept_with_the_question(opened, 
     page.wait_for_url("**workload=serve**")
     _wait_for(page, _ANSWERED)
     assert page.locator(".upload output").text_content() == "serve.sh"
-    assert "What the file says" in page.locator("#answered").text_content()
+    assert "What the file sets" in page.locator("#answered").text_content()
     page.locator("summary", has_text="Money").click()
     for name, text in (("GPU", "h100"), ("contract", "on-demand"), ("USD/h", "7.77")):
         page.locator(".offer").first.get_by_label(name).fill(text)

@@ -1,7 +1,6 @@
-"""Pages for those who decide: what a result says as blocks, and these as HTML and as Markdown.
+"""Pages of results for decision makers, as blocks that become HTML or Markdown.
 
-A file or directory is read into a document (`planner.ui.pages.result_json`), a document becomes a
-page of blocks (`searched`, `swept`), whatever the workload: its columns and the table of terms
-decide what stands there. What the terminal says of a sweep, and of what if, the same views say
-here. Templates and Markdown know blocks alone.
+A file or directory is read into a document (`result_json`), and a document becomes a page of
+blocks (`page_of_file`, `comparison`, `sweep`). Its columns and the terms table decide the content,
+whatever the workload. The terminal shows the same blocks. Templates and Markdown use only blocks.
 """

@@ -1,4 +1,4 @@
-"""The pages of what `planner size`, `planner compare` and `planner explain` wrote."""
+"""Pages of results of `planner size`, `planner compare` and `planner explain`."""
 
 from __future__ import annotations
 
@@ -93,14 +93,14 @@ from planner.workloads.workload import Workload
 
 ResultObject = Mapping[str, Any]
 
-_DIFFERS = "In what do they differ?"
+_DIFFERS = "How do they differ?"
 _MOST_PARTS = 12
 
 
 def comparison_page(table: Any, where: str) -> Page:
-    """The page of plans or specs side by side.
+    """The page of a comparison of plans or specs.
 
-    Raises SpecError if it lacks a part or is damaged.
+    Raises SpecError if the comparison lacks a part or is damaged.
     """
     try:
         page = _specs_page(table) if "specs" in table else _plans_page(table)
@@ -114,18 +114,21 @@ def comparison_page(table: Any, where: str) -> Page:
 
 
 def _specs_page(table: ResultObject) -> Page:
-    """Of GPUs, models, software or folders of specs: the numbers that differ."""
+    """The page of a comparison of specs: the numbers that differ."""
     blocks: list[Block] = []
     for name, numbers in table["specs"].items():
         letters = _letters(max(map(len, numbers.values()), default=0))
-        rows = [(n, *("-" if one is None else str(one) for one in v)) for n, v in numbers.items()]
-        made = text_table(
+        rows = [
+            (n, *("-" if number is None else str(number) for number in v))
+            for n, v in numbers.items()
+        ]
+        numbers_table = text_table(
             ("differs", *letters), rows, words=range(len(letters) + 1), name=f"of {name}"
         )
-        blocks.append(replace(made, caption=name))
+        blocks.append(replace(numbers_table, caption=name))
     count = sum(map(len, table["specs"].values()))
     return Page(
-        title="In what do these specs differ?",
+        title="How do these specs differ?",
         question=[],
         answer=[],
         headline=f"They differ in {formatting.format_count(count)} numbers."
@@ -136,23 +139,25 @@ def _specs_page(table: ResultObject) -> Page:
 
 
 def _plans_page(table: ResultObject) -> Page:
-    """Of plans: who wins, by how much, where they differ."""
-    names = [f"{a}: {one['name']}" for a, one in zip(_letters(table), table["plans"], strict=True)]
-    results = [one for one in table["results"] if _known(one["values"])]
-    won = Counter(one["best"] for one in results)
-    best = won.most_common(1)[0][0] if won else 0
-    possible = [at for at, one in enumerate(table["plans"]) if not one["impossible"]]
+    """The page of a comparison of plans: the best one, by how much, and all differences."""
+    names = [
+        f"{a}: {plan['name']}" for a, plan in zip(_letters(table), table["plans"], strict=True)
+    ]
+    results = [result for result in table["results"] if _known(result["values"])]
+    wins = Counter(result["best"] for result in results)
+    best = wins.most_common(1)[0][0] if wins else 0
+    possible = [index for index, plan in enumerate(table["plans"]) if not plan["impossible"]]
     if results:
-        of = [label(one["name"]) for one in results if one["best"] == best]
-        answer = f"{names[best]} is best in {formatting.join_words(of)}."
+        best_in = [label(result["name"]) for result in results if result["best"] == best]
+        answer = f"{names[best]} is best in {formatting.join_words(best_in)}."
     else:
         answer = (
             "They do not differ." if len(possible) > 1 else "Fewer than two of them are possible."
         )
-    row = {one["name"]: one["values"][best] for one in results}
-    ends = {one["name"]: tuple(e) for one in results if (e := one["intervals"][best])}
-    impossible = [(names[at], one["impossible"]) for at, one in enumerate(table["plans"])]
-    missing = [*((n, why) for n, why in impossible if why), *table["without_plan"].items()]
+    row = {result["name"]: result["values"][best] for result in results}
+    ends = {result["name"]: tuple(e) for result in results if (e := result["intervals"][best])}
+    impossible = [(names[index], plan["impossible"]) for index, plan in enumerate(table["plans"])]
+    missing = [*((n, reason) for n, reason in impossible if reason), *table["without_plan"].items()]
     sections = [
         Section(title="What does each reach?", blocks=[_results(results, names)]),
         Section(title=_DIFFERS, blocks=[_settings(table["settings"], names)]),
@@ -163,15 +168,15 @@ def _plans_page(table: ResultObject) -> Page:
         caption = f"{formatting.format_count(len(missing))} without a plan, and why"
         folded = replace(no_plan, caption=caption, is_folded=True)
         sections.append(Section(title="What is not possible, and why?", blocks=[folded]))
-    asked = table["plans"][best]["asked"]
+    answers = table["plans"][best]["asked"]
     return Page(
         title=f"Which of these {formatting.format_count(len(names))} plans is better?",
         question=[
-            f"{name}: {_asked(one['asked'])}"
-            for name, one in zip(names, table["plans"], strict=True)
+            f"{name}: {_asked(plan['asked'])}"
+            for name, plan in zip(names, table["plans"], strict=True)
         ],
         answer=[*map(str, table["sentences"])],
-        subject=str(asked.get("model", "")),
+        subject=str(answers.get("model", "")),
         headline=answer,
         figures=figures(row, ends) if results else [],
         evidence=evidence(table["plans"][best].get("basis")),
@@ -182,7 +187,7 @@ def _plans_page(table: ResultObject) -> Page:
 
 def _letters(things: Any) -> str:
     count = things if isinstance(things, int) else len(things["plans"])
-    return "".join(chr(ord("A") + at) for at in range(count))
+    return "".join(chr(ord("A") + index) for index in range(count))
 
 
 def _known(values: Sequence[Any]) -> bool:
@@ -201,24 +206,27 @@ def _asked(answers: Mapping[str, Any]) -> str:
 
 
 def _ranking(results: Sequence[ResultObject], names: Sequence[str], best: int) -> RankingChart:
-    """The first of what the better plan is better in, of all plans."""
-    one = next(one for one in results if one["best"] == best)
-    column, values = one["name"], [math.nan if v is None else v for v in one["values"]]
-    term, order = term_of_column(column), [at for at, v in enumerate(values) if math.isfinite(v)]
+    """Chart of the first result in which the best plan is better, for all plans."""
+    result = next(result for result in results if result["best"] == best)
+    column, values = result["name"], [math.nan if v is None else v for v in result["values"]]
+    term, order = (
+        term_of_column(column),
+        [index for index, v in enumerate(values) if math.isfinite(v)],
+    )
     is_high = term is not None and term.better == "high"
-    order.sort(key=lambda at: (at != best, -values[at] if is_high else values[at]))
+    order.sort(key=lambda index: (index != best, -values[index] if is_high else values[index]))
     scale, unit = common_scale(column, values)
     rows = []
-    for at in order:
-        ends = one["intervals"][at]
-        hints = {label(other["name"]): _told(other, at) for other in results}
+    for index in order:
+        ends = result["intervals"][index]
+        hints = {label(other["name"]): _told(other, index) for other in results}
         rows.append(
             RankingRow(
-                label=names[at],
-                value=values[at] / scale,
-                text=f"{format_scaled(column, scale, values[at])} {unit}".strip(),
+                label=names[index],
+                value=values[index] / scale,
+                text=f"{format_scaled(column, scale, values[index])} {unit}".strip(),
                 ends=(ends[0] / scale, ends[1] / scale) if ends else None,
-                mark=BEST if at == best else TIE if at in one["ties"] else "",
+                mark=BEST if index == best else TIE if index in result["ties"] else "",
                 hints=hints,
             )
         )
@@ -227,30 +235,36 @@ def _ranking(results: Sequence[ResultObject], names: Sequence[str], best: int) -
     return RankingChart(name="answers", caption=caption, unit=unit, rows=rows)
 
 
-def _told(one: ResultObject, at: int) -> str:
-    value, ends = one["values"][at], one["intervals"][at]
+def _told(result: ResultObject, index: int) -> str:
+    value, ends = result["values"][index], result["intervals"][index]
     return (
-        "-" if value is None else format_result(one["name"], value, tuple(ends) if ends else None)
+        "-"
+        if value is None
+        else format_result(result["name"], value, tuple(ends) if ends else None)
     )
 
 
 def _results(results: Sequence[ResultObject], names: Sequence[str]) -> Table:
-    """A row for each result, the better plan's cell marked."""
+    """A table with a row for each result; the best cell of a row is marked."""
     rows = []
     for result in results:
         marks = [
-            BEST if at == result["best"] else TIE * (at in result["ties"])
-            for at in range(len(names))
+            BEST if index == result["best"] else TIE * (index in result["ties"])
+            for index in range(len(names))
         ]
-        cells = [Cell(text=_told(result, at), mark=mark) for at, mark in enumerate(marks)]
+        cells = [Cell(text=_told(result, index), mark=mark) for index, mark in enumerate(marks)]
         rows.append([Cell(text=label(result["name"])), *cells])
-    made = text_table(("result", *names), rows, words=range(len(names) + 1), name="results")
+    results_table = text_table(
+        ("result", *names), rows, words=range(len(names) + 1), name="results"
+    )
     titles = ["", *([""] * len(names))]
     heads = [
         ColumnHead(name=h.name, text=h.text, title=t)
-        for h, t in zip(made.heads, titles, strict=True)
+        for h, t in zip(results_table.heads, titles, strict=True)
     ]
-    return replace(made, heads=heads, caption="In bold the best of each row, with 90 % intervals")
+    return replace(
+        results_table, heads=heads, caption="In bold the best of each row, with 90 % intervals"
+    )
 
 
 def _settings(settings: Mapping[str, Sequence[Any]], names: Sequence[str]) -> Block:
@@ -262,58 +276,65 @@ def _settings(settings: Mapping[str, Sequence[Any]], names: Sequence[str]) -> Bl
         for name, values in settings.items()
     ]
     if not rows:
-        return make_lines("In nothing that was asked of them.")
+        return make_lines("Their settings do not differ.")
     return text_table(("setting", *names), rows, words=range(len(names) + 1), name="settings")
 
 
 def _parts(table: ResultObject, names: Sequence[str]) -> Iterator[Block]:
-    """Times of each step and the memory of the plans by part, as charts."""
+    """Charts of the times of each step and the memory of the plans, by part."""
     kinds = {f"Time of the {kind}": (parts, "s") for kind, parts in table["times_s"].items()}
     for caption, (parts, unit) in {
         **kinds,
         "Memory of the fullest GPU": (table["memory_gib"], "GiB"),
     }.items():
-        known = {
+        shown = {
             n: [value or 0.0 for value in values] for n, values in parts.items() if _known(values)
         }
-        if known:
+        if shown:
             name = caption.lower().replace(" ", "_")
             yield Bars(name=name, caption=f"{caption}: the parts in which they differ", unit=unit,
-                       labels=names, parts=known)  # fmt: skip
+                       labels=names, parts=shown)  # fmt: skip
 
 
 def bounds_section(table: ResultObject, where: str) -> Section:
-    """What bounds each step of an explained plan, and its longest parts.
+    """The bottlenecks of each step of an explained plan, and its longest parts.
 
-    Raises SpecError if it is damaged.
+    Raises SpecError if the explanation is damaged.
     """
     blocks: list[Block] = []
     try:
         for step in table["steps"]:
-            whole = step["time_s"] or 1.0
-            bounds = sorted(step["bounds_s"].items(), key=lambda one: -one[1])
-            by = [
-                f"{name} {formatting.format_percent(time / whole)}" for name, time in bounds if time
+            step_time = step["time_s"] or 1.0
+            bounds = sorted(step["bounds_s"].items(), key=lambda item: -item[1])
+            causes = [
+                f"{name} {formatting.format_percent(time / step_time)}"
+                for name, time in bounds
+                if time
             ]
             rows = [
                 [
-                    one["operator"].replace("_", " "),
-                    Cell(text=formatting.format_duration(one["time_s"]), number=one["time_s"]),
-                    Cell(text=formatting.format_percent(one["share"]), number=one["share"]),
-                    one["bound"],
+                    operator["operator"].replace("_", " "),
+                    Cell(
+                        text=formatting.format_duration(operator["time_s"]),
+                        number=operator["time_s"],
+                    ),
+                    Cell(
+                        text=formatting.format_percent(operator["share"]), number=operator["share"]
+                    ),
+                    operator["bound"],
                     "-"
-                    if one["of_roofline"] is None
-                    else formatting.format_percent(one["of_roofline"]),
+                    if operator["of_roofline"] is None
+                    else formatting.format_percent(operator["of_roofline"]),
                 ]
-                for one in step["operators"][:_MOST_PARTS]
+                for operator in step["operators"][:_MOST_PARTS]
             ]
             heads = ("part", "time", "share", "bound by", "of roofline")
-            made = text_table(heads, rows, words=(0, 3), name=f"bounds of {step['step']}")
+            parts_table = text_table(heads, rows, words=(0, 3), name=f"bounds of {step['step']}")
             caption = (
-                f"The {step['step']} takes {formatting.format_duration(whole)}, bound by "
-                f"{formatting.join_words(by)}"
+                f"The {step['step']} takes {formatting.format_duration(step_time)}, bound by "
+                f"{formatting.join_words(causes)}"
             )
-            blocks.append(replace(made, caption=caption))
+            blocks.append(replace(parts_table, caption=caption))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SpecError(f"{where}: is a damaged explanation ({error}).") from error
     return Section(title="What bounds it?", blocks=blocks)
@@ -325,16 +346,16 @@ _AMONG = (GPU, CONTRACT, "choice", NUM_GPUS)
 
 
 def sizes_page(document: ResultDocument, catalogue: Catalogue) -> Page:
-    """The page of what a size wrote. Raises SpecError if it lacks a column."""
-    found = [row for row in document.rows if row.get("feasible", True)]
-    others = [row for row in document.rows if not row.get("feasible", True)]
+    """The page of a result of `planner size`. Raises SpecError if it lacks a column."""
+    feasible = [row for row in document.rows if row.get("feasible", True)]
+    infeasible = [row for row in document.rows if not row.get("feasible", True)]
     days, pools = document.part("days", list), document.part("pools", list)
-    is_carried = bool(found) and PER_MEGAWATT in found[0]  # the most tokens first
-    rows = found if is_carried or pools else order_by_cost(found)
+    is_carried = bool(feasible) and PER_MEGAWATT in feasible[0]  # the most tokens first
+    rows = feasible if is_carried or pools else order_by_cost(feasible)
     answer, notes = document.part("answer", list), document.part("notes", list)
     sections = []
     if rows and _HOUR in rows[0]:
-        blocks = _day(document, found, days)
+        blocks = _day(document, feasible, days)
         sections.append(Section(title="What does the day take?", blocks=blocks))
     elif pools:
         blocks = _services(document, rows, pools)
@@ -342,24 +363,24 @@ def sizes_page(document: ResultDocument, catalogue: Catalogue) -> Page:
     elif rows:
         blocks = _choices(document.workload, rows)
         sections.append(Section(title="Which choices are there?", blocks=blocks))
-    if others:
-        why = [(_named(row), str(row.get("reason") or "no plan")) for row in others]
-        no_plan = text_table(("GPU", "why not"), why, words=(0, 1), name="no_plan")
-        caption = f"{formatting.format_count(len(why))} GPUs that do not do, and why"
+    if infeasible:
+        reasons = [(_named(row), str(row.get("reason") or "no plan")) for row in infeasible]
+        no_plan = text_table(("GPU", "why not"), reasons, words=(0, 1), name="no_plan")
+        caption = f"{formatting.format_count(len(reasons))} GPUs without a plan, and why"
         folded = replace(no_plan, caption=caption, is_folded=True)
         sections.append(Section(title="What is not possible, and why?", blocks=[folded]))
     if notes:
-        sections.append(
-            Section(title="What should be known of it?", blocks=[make_lines(*map(str, notes))])
-        )
-    asked = document.part("question", list)
-    given = document.manifest.get("model")
-    model = str(rows[0].get("model") if rows and "model" in rows[0] else given or "the model")
+        sections.append(Section(title="Notes", blocks=[make_lines(*map(str, notes))]))
+    question = document.part("question", list)
+    default_model = document.manifest.get("model")
+    model = str(
+        rows[0].get("model") if rows and "model" in rows[0] else default_model or "the model"
+    )
     page = Page(
         title=f"How many GPUs does it take to {verb(document.workload)} {model}?",
         subject=model,
         headline="No GPU does.",
-        question=[*map(str, asked), *document.notes],
+        question=[*map(str, question), *document.notes],
         answer=[*map(str, answer)] or ["No GPU does."],
         sections=[
             *sections,
@@ -375,36 +396,37 @@ def sizes_page(document: ResultDocument, catalogue: Catalogue) -> Page:
     elif rows and not is_carried:
         first = _of_choice(page, document, rows)
     elif rows:
-        grounds = evidence(rows[0].get("basis"), rows[0].get("evidence_runs"))
-        first = replace(page, headline=page.answer[0], answer=page.answer[1:], evidence=grounds)
+        basis = evidence(rows[0].get("basis"), rows[0].get("evidence_runs"))
+        first = replace(page, headline=page.answer[0], answer=page.answer[1:], evidence=basis)
     return with_meanings(first, document.workload.name)
 
 
 def _of_choice(page: Page, document: ResultDocument, rows: Sequence[ResultRow]) -> Page:
-    """The page with the cheapest choice on its first screen, and how surely it keeps its limits."""
+    """The page with the cheapest choice on its first screen, and its probability to meet limits."""
     row, column = rows[0], next((name for name in COSTS if name in rows[0]), NUM_GPUS)
-    sure = number_of(row, "confidence")
-    kept = (
-        f" {formatting.format_probability(sure)} of runs like this keep the limits."
-        if math.isfinite(sure)
+    confidence = number_of(row, "confidence")
+    confidence_note = (
+        f" {formatting.format_probability(confidence)} of runs like this keep the limits."
+        if math.isfinite(confidence)
         else ""
     )
-    limits = [{"probability": sure}] if math.isfinite(sure) else []
-    cheapest = {_named(one): one for one in reversed(rows)}
+    limits = [{"probability": confidence}] if math.isfinite(confidence) else []
+    cheapest = {_named(choice): choice for choice in reversed(rows)}
     is_least = column == NUM_GPUS or number_of(row, column) <= min(
-        number_of(one, column) for one in rows
+        number_of(choice, column) for choice in rows
     )
-    wins = "is cheapest" if is_least else "runs best"  # what costs less is tied, and known less
-    each = [one for one in rows if cheapest[_named(one)] is one]
+    wins = "is cheapest" if is_least else "runs best"  # a cheaper one is tied and has less evidence
+    choices = [choice for choice in rows if cheapest[_named(choice)] is choice]
+    price_text = price_words(row)
     return replace(
         page,
-        question=[*page.question, *([f"Price: {words}."] if (words := price_words(row)) else [])],
-        headline=f"{headline(document.workload, row, wins)}{kept}",
+        question=[*page.question, *([f"Price: {price_text}."] if price_text else [])],
+        headline=f"{headline(document.workload, row, wins)}{confidence_note}",
         figures=figures(row, ends_of_row(row), limits, [NUM_GPUS, column]),
         evidence=evidence(row.get("basis"), row.get("evidence_runs")),
         chart=ranking(
-            document.workload, each, column,
-            lambda one: f"{formatting.format_count(one[NUM_GPUS])} x {_named(one)}",
+            document.workload, choices, column,
+            lambda choice: f"{formatting.format_count(choice[NUM_GPUS])} x {_named(choice)}",
             "The cost on each GPU, the best first",
         ),
     )  # fmt: skip
@@ -412,8 +434,8 @@ def _of_choice(page: Page, document: ResultDocument, rows: Sequence[ResultRow]) 
 
 def _of_days(page: Page, document: ResultDocument, days: Sequence[object]) -> Page:
     """The page with the cheapest day on its first screen."""
-    read = [ResultRow(read_row(document.where, day), document.row_name) for day in days]
-    day, basis = read[0], [row.get("basis") for row in document.rows if row.get("basis")]
+    day_rows = [ResultRow(read_row(document.where, day), document.row_name) for day in days]
+    day, basis = day_rows[0], [row.get("basis") for row in document.rows if row.get("basis")]
     base, cost = formatting.format_count(day["base_gpus"]), format_result(_COST, day[_COST])
     return replace(
         page,
@@ -435,7 +457,7 @@ def _of_days(page: Page, document: ResultDocument, days: Sequence[object]) -> Pa
         ],
         evidence=evidence(basis[0] if basis else ""),
         chart=ranking(
-            document.workload, read, _COST, lambda row: str(row[GPU]), "The cost of a day"
+            document.workload, day_rows, _COST, lambda row: str(row[GPU]), "The cost of a day"
         ),
     )
 
@@ -443,17 +465,17 @@ def _of_days(page: Page, document: ResultDocument, days: Sequence[object]) -> Pa
 def _of_services(
     page: Page, document: ResultDocument, rows: Sequence[ResultRow], pools: Sequence[object]
 ) -> Page:
-    """The page with where all services run on its first screen, and what that costs."""
-    read = [ResultRow(read_row(document.where, pool), document.row_name) for pool in pools]
+    """The page with the GPUs of all services and their cost on its first screen."""
+    pool_rows = [ResultRow(read_row(document.where, pool), document.row_name) for pool in pools]
     names = [*dict.fromkeys(str(row["service"]) for row in rows)]
     where = formatting.join_words(
-        [f"{formatting.format_count(pool['most_gpus'])} x {pool[GPU]}" for pool in read]
+        [f"{formatting.format_count(pool['most_gpus'])} x {pool[GPU]}" for pool in pool_rows]
     )
-    total = sum(pool[_COST] for pool in read)
-    gpus = sum(pool["most_gpus"] for pool in read)
-    hours = formatting.format_count(sum(pool["gpu_hours"] for pool in read))
+    total = sum(pool[_COST] for pool in pool_rows)
+    gpus = sum(pool["most_gpus"] for pool in pool_rows)
+    hours = formatting.format_count(sum(pool["gpu_hours"] for pool in pool_rows))
     placed = [row for row in rows if number_of(row, "share") > 0]
-    least = max(placed, key=evidence_rank_of, default=rows[0])
+    weakest = max(placed, key=evidence_rank_of, default=rows[0])
     return replace(
         page,
         title=f"Where do {formatting.join_words(names)} run together?",
@@ -472,14 +494,14 @@ def _of_services(
             ),
         ],
         answer=page.answer[1:],
-        evidence=evidence(least.get("basis"), least.get("evidence_runs")),
+        evidence=evidence(weakest.get("basis"), weakest.get("evidence_runs")),
     )  # fmt: skip
 
 
 def _day(
     document: ResultDocument, rows: Sequence[ResultRow], days: Sequence[object]
 ) -> list[Block]:
-    """What a day takes on each GPU, and every hour; files of older versions have hours alone."""
+    """Tables of a day on each GPU and of every hour; files of older versions have only hours."""
     gpus = [str(row["gpu"]) for row in rows]
     columns = hour_columns(rows)
     if len(set(gpus)) > 1:
@@ -488,22 +510,22 @@ def _day(
     hours = make_table("hours", HOURLY, document.workload, rows, others, first=columns)
     if not days:
         return [hours]
-    read = [ResultRow(read_row(document.where, day), document.row_name) for day in days]
-    table = replace(days_table(read), name="days", caption=A_DAY, is_small=True)
+    day_rows = [ResultRow(read_row(document.where, day), document.row_name) for day in days]
+    table = replace(days_table(day_rows), name="days", caption=A_DAY, is_small=True)
     blocks: list[Block] = [table, make_lines(*map(str, document.part("day", list)))]
     if scaled := document.part("scaled", list):
-        read = [ResultRow(read_row(document.where, one), document.row_name) for one in scaled]
-        each = scaled_table(read)
-        blocks.append(replace(each, name="scaled", caption=SCALED, is_small=True))
+        day_rows = [ResultRow(read_row(document.where, day), document.row_name) for day in scaled]
+        scaled_days = scaled_table(day_rows)
+        blocks.append(replace(scaled_days, name="scaled", caption=SCALED, is_small=True))
     return [*blocks, hours]
 
 
 def _services(
     document: ResultDocument, rows: Sequence[ResultRow], pools: Sequence[object]
 ) -> list[Block]:
-    """Where each service runs, and the GPUs of each type."""
-    read = [ResultRow(read_row(document.where, pool), document.row_name) for pool in pools]
-    placed, shared = fit_table(placed_columns(rows)), fit_table(pool_columns(read))
+    """Tables of the placement of each service, and of the GPUs of each type."""
+    pool_rows = [ResultRow(read_row(document.where, pool), document.row_name) for pool in pools]
+    placed, shared = fit_table(placed_columns(rows)), fit_table(pool_columns(pool_rows))
     cuts = [
         ResultRow(read_row(document.where, cut), document.row_name)
         for cut in document.part("cuts", list)
@@ -520,7 +542,7 @@ def _services(
 
 
 def _choices(workload: Workload, rows: Sequence[ResultRow]) -> list[Block]:
-    """Every choice as a table, and cost against what else matters as a chart."""
+    """A table of all choices, and a chart of their cost and number of GPUs."""
     is_carried = PER_MEGAWATT in rows[0]
     first = carried_columns(rows) if is_carried else [*choice_columns(rows)]
     margins = [name for name in rows[0] if name.startswith("spare_")]
@@ -538,5 +560,5 @@ def _choices(workload: Workload, rows: Sequence[ResultRow]) -> list[Block]:
 
 
 def _named(row: Mapping[str, Any]) -> str:
-    """The GPU of a row and on what terms it is had."""
+    """The GPU and the contract of a row."""
     return f"{row.get('gpu', '')} {row.get('contract') or ''}".strip()

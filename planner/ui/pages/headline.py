@@ -41,7 +41,7 @@ MOST_RANKS = 10
 
 _MEMORY, _FITS, _GPUS = "peak_memory_gib", "fit_probability", "num_gpus"
 _PRICE, _RUNS = "price_per_gpu_hour_usd", "evidence_runs"
-# What a sentence says of a time and of a cost: of the first that a row knows.
+# Phrases for a time and a cost: a sentence has the first of each that the row has.
 _TIMES: Mapping[str, str] = {
     "calendar_time_days": "takes {}",
     "time_to_train_days": "takes {}",
@@ -63,24 +63,24 @@ _FIGURES = 3
 
 
 def headline(workload: Workload, row: AnyRow, verb: str = "runs") -> str:
-    """The answer as a sentence: on what a model ``verb``, how long it takes, what it costs."""
+    """The answer as a sentence: the GPUs on which a model ``verb``, its time and its cost."""
     software = next((str(row[name]) for name in terms_about("software") if row.get(name)), "")
     contract = str(row.get("contract") or "")
     gpus = f"{_where(row)}{f' {contract}' if contract not in ('', 'on-demand') else ''}"
     where = f"{row.get('model') or 'It'} {verb} on {gpus}"
-    said = [
-        words.format(format_result(name, row[name]))
+    statements = [
+        phrase.format(format_result(name, row[name]))
         for phrases in (_TIMES, _COSTS)
-        for name, words in _first(row, phrases)
+        for name, phrase in _first(row, phrases)
     ]
     plan = f"{f' with {software}' if software else ''} ({layout_of(workload, row)})"
-    return f"{where}{plan}: it {' and '.join(said)}." if said else f"{where}{plan}."
+    return f"{where}{plan}: it {' and '.join(statements)}." if statements else f"{where}{plan}."
 
 
 def _first(row: AnyRow, names: Mapping[str, str]) -> list[tuple[str, str]]:
-    """The first of these columns that the row has a number in, with its words."""
-    known = (item for item in names.items() if math.isfinite(number_of(row, item[0])))
-    return [*known][:1]
+    """The first column with a number in the row, with its phrase; empty if there is none."""
+    pairs = (item for item in names.items() if math.isfinite(number_of(row, item[0])))
+    return [*pairs][:1]
 
 
 def figures(
@@ -89,32 +89,34 @@ def figures(
     limits: Iterable[Mapping[str, Any]] = (),
     first: Sequence[str] = (),
 ) -> list[Figure]:
-    """Three numbers of an answer: ``first``, else its time and its cost, and how likely it holds.
+    """Three numbers of an answer: ``first``, or its time and its cost, and a probability.
 
-    ``limits`` are those whose probabilities are known, in `limit_rows`.
+    ``limits`` are rows of `limit_rows` with probabilities.
     """
-    known = [name for name in first if math.isfinite(number_of(row, name))]
-    known += [name for one in (_TIMES, _COSTS) for name, _ in _first(row, one) if not first]
-    made = [_figure(row, name, ends) for name in dict.fromkeys(known)]
+    columns = [name for name in first if math.isfinite(number_of(row, name))]
+    columns += [
+        name for phrases in (_TIMES, _COSTS) for name, _ in _first(row, phrases) if not first
+    ]
+    chosen = [_figure(row, name, ends) for name in dict.fromkeys(columns)]
     chances = numbers(limit.get("probability") for limit in limits)
     if chances:
-        made.append(_chance("keeps the limits", min(chances), "of the least likely one"))
+        chosen.append(_chance("keeps the limits", min(chances), "of the least likely one"))
     elif math.isfinite(number_of(row, _FITS)):
-        made.append(_chance("fits in memory", number_of(row, _FITS), _meaning(_FITS)))
+        chosen.append(_chance("fits in memory", number_of(row, _FITS), _meaning(_FITS)))
     for name in _OTHERS:
-        if len(made) < _FIGURES and math.isfinite(number_of(row, name)) and name not in known:
-            made.append(_figure(row, name, ends))
-    return made[:_FIGURES]
+        if len(chosen) < _FIGURES and math.isfinite(number_of(row, name)) and name not in columns:
+            chosen.append(_figure(row, name, ends))
+    return chosen[:_FIGURES]
 
 
 def _figure(row: AnyRow, name: str, ends: Mapping[str, Ends]) -> Figure:
-    words = format_result(name, row[name], ends.get(name))
-    value, _, between = words.partition(" (")
+    text = format_result(name, row[name], ends.get(name))
+    value, _, between = text.partition(" (")
     between = f"90 %: {between.removesuffix(')')}" if between else ""
-    called = label(name)
-    if called.startswith("USD"):
-        called, value = "cost", f"{value} {called}"
-    return Figure(name=called, text=value, between=between, title=_meaning(name))
+    name_text = label(name)
+    if name_text.startswith("USD"):
+        name_text, value = "cost", f"{value} {name_text}"
+    return Figure(name=name_text, text=value, between=between, title=_meaning(name))
 
 
 def _chance(name: str, share: float, title: str) -> Figure:
@@ -132,22 +134,23 @@ def _meaning(column: str) -> str:
 
 
 def verb(workload: Workload) -> str:
-    """What is done with a model."""
+    """The verb for the workload of a model: train, serve or run."""
     return workload.name if workload.name in ("train", "serve") else "run"
 
 
 def ends_of_row(row: AnyRow) -> dict[str, Ends]:
-    """The ends of all intervals of a row by column."""
-    found = {column: ends_in(column, row) for column in row}
-    return {column: ends for column, ends in found.items() if ends is not None}
+    """The 90 % intervals of a row by column."""
+    intervals = {column: ends_in(column, row) for column in row}
+    return {column: ends for column, ends in intervals.items() if ends is not None}
 
 
 def evidence(basis: object, runs: object = None) -> Evidence | None:
-    """The badge of a basis in words, of which the first one tells how near measured runs are.
+    """The badge for the evidence of a prediction; None if the level is unknown.
 
-    ``runs`` is how many of them are of this software on this GPU; None where that is unknown.
+    ``basis`` begins with the level of evidence; ``runs`` is the number of measured runs with this
+    software on this GPU, None if unknown.
     """
-    level, _, more = str(basis or "").partition(", ")
+    level, _, details = str(basis or "").partition(", ")
     if level not in EVIDENCE:
         return None
     count = (
@@ -156,27 +159,29 @@ def evidence(basis: object, runs: object = None) -> Evidence | None:
         else ""
     )
     proven = "not proven" if runs == 0 else count
-    short, long = EVIDENCE[level]
-    return Evidence(level=level, text=short, title="; ".join(filter(None, (long, more, proven))))
+    level_text, long = EVIDENCE[level]
+    return Evidence(
+        level=level, text=level_text, title="; ".join(filter(None, (long, details, proven)))
+    )
 
 
 def hints(workload: Workload, row: AnyRow) -> dict[str, str]:
-    """All that matters of a row: GPUs, plan, batch, results, memory, price, evidence."""
+    """Main values of a row by label: GPUs, plan, batch, results, memory, price, evidence."""
     if not row.get("feasible", True):
         return {"GPUs": _where(row), "no plan": str(row.get("reason") or "")}
     if _GPUS not in row:  # a day, whose hours have plans
         return {name.replace("_", " "): format_result(name, value) for name, value in row.items()}
-    found = {"GPUs": _where(row), "plan": plan_of(workload, row)}
-    found |= {
+    details = {"GPUs": _where(row), "plan": plan_of(workload, row)}
+    details |= {
         label(name): formatting.format_parameter(row[name]) for name in _BATCHES if row.get(name)
     }
     for name in dict.fromkeys([*workload.wording.shown_columns, *_COSTS, _MEMORY]):
         if math.isfinite(number_of(row, name)) and not says_nothing(name, row):
-            found[label(name)] = format_result(name, row[name], ends_in(name, row))
+            details[label(name)] = format_result(name, row[name], ends_in(name, row))
     badge = evidence(row.get("basis"), row.get(_RUNS))
     if math.isfinite(number_of(row, _FITS)):
-        found["fits"] = formatting.format_probability(number_of(row, _FITS))
-    return found | {"price": price_words(row), "evidence": badge.text if badge else ""}
+        details["fits"] = formatting.format_probability(number_of(row, _FITS))
+    return details | {"price": price_words(row), "evidence": badge.text if badge else ""}
 
 
 def _where(row: AnyRow) -> str:
@@ -189,20 +194,20 @@ def _where(row: AnyRow) -> str:
 
 
 def price_words(row: AnyRow) -> str:
-    """What a GPU costs an hour, on what terms, whose price it is and of when."""
+    """Price of a GPU-hour with its contract, provider and date; empty if unknown."""
     price, ends = number_of(row, _PRICE), ends_in(_PRICE, row)
     if not math.isfinite(price):
         return ""
-    words = [f"{formatting.format_significant(price)} USD per GPU-hour"]
+    parts = [f"{formatting.format_significant(price)} USD per GPU-hour"]
     if ends is not None and all(map(math.isfinite, ends)):
-        words[0] += (
+        parts[0] += (
             f" ({formatting.format_significant(ends[0])} to "
             f"{formatting.format_significant(ends[1])})"
         )
     offers = number_of(row, "price_offers")
     of_many = f"median of {formatting.format_count(offers)} offers" if offers > 1 else ""
-    words += [str(row.get(name) or "") for name in ("contract", "provider")]
-    return ", ".join(filter(None, [*words, of_many, str(row.get("price_date") or "")]))
+    parts += [str(row.get(name) or "") for name in ("contract", "provider")]
+    return ", ".join(filter(None, [*parts, of_many, str(row.get("price_date") or "")]))
 
 
 def ranking(
@@ -214,76 +219,85 @@ def ranking(
     factor: float = 1.0,
     ends: Callable[[AnyRow], Ends | None] | None = None,
 ) -> RankingChart | None:
-    """The first rows as a chart, the first one is the answer; None where no value is known.
+    """Chart of the first rows, the answer first; None if no row has a value.
 
-    Others no more than ``factor`` from it are ties; ``ends`` are those of a row's interval.
+    Rows within ``factor`` of the answer are ties; ``ends`` returns the interval of a row.
     """
-    known = [row for row in rows if math.isfinite(number_of(row, column))][:MOST_RANKS]
-    if not known:
+    ranked = [row for row in rows if math.isfinite(number_of(row, column))][:MOST_RANKS]
+    if not ranked:
         return None
-    values = [number_of(row, column) for row in known]
+    values = [number_of(row, column) for row in ranked]
     scale, unit = common_scale(column, values)
     tied = ties(values, factor)
-    of, unit = ("cost", label(column)) if label(column).startswith("USD") else (label(column), unit)
-    made = []
-    for at, (row, value) in enumerate(zip(known, values, strict=True)):
+    quantity, unit = (
+        ("cost", label(column)) if label(column).startswith("USD") else (label(column), unit)
+    )
+    ranking_rows = []
+    for index, (row, value) in enumerate(zip(ranked, values, strict=True)):
         between = ends_in(column, row) if ends is None else ends(row)
-        words = f"{format_scaled(column, scale, value)} {unit}".strip()
+        text = f"{format_scaled(column, scale, value)} {unit}".strip()
         if between is not None and all(map(math.isfinite, between)):
             low, high = (format_scaled(column, scale, end) for end in between)
-            words += f" ({low} to {high})"
-        made.append(
+            text += f" ({low} to {high})"
+        ranking_rows.append(
             RankingRow(
                 label=names(row),
                 value=value / scale,
-                text=words,
+                text=text,
                 ends=None if between is None else (between[0] / scale, between[1] / scale),
-                mark=BEST if at == 0 else TIE if tied[at] else "",
+                mark=BEST if index == 0 else TIE if tied[index] else "",
                 hints=hints(workload, row),
             )
         )
     return RankingChart(
-        name="answers", caption=caption, unit=f"{of}, {unit}" if unit else of, rows=made
+        name="answers",
+        caption=caption,
+        unit=f"{quantity}, {unit}" if unit else quantity,
+        rows=ranking_rows,
     )
 
 
 def lever_ranks(row: AnyRow, levers: Sequence[AnyRow]) -> RankingChart | None:
-    """What an answer costs with one thing changed, as `levers` of a search say; None without any.
+    """Chart of the cost of an answer with one change each, from `levers`; None without any.
 
-    Each has the question (``lever``), its ``own`` answer and the ``other``, the ``column`` that it
-    moves, the ``value`` of that and its ``change`` as a share.
+    Each has the question (``lever``), its current answer (``own``) and the ``other`` one, the
+    ``column`` that changes, its ``value``, and its ``change`` as a share.
     """
-    known = [one for one in levers if numbers([one["value"]])]
-    columns = {str(one["column"]) for one in known}
+    changes = [lever for lever in levers if numbers([lever["value"]])]
+    columns = {str(change["column"]) for change in changes}
     if len(columns) != 1 or not math.isfinite(number_of(row, column := columns.pop())):
         return None
-    values = [number_of(row, column), *(float(one["value"]) for one in known)]
+    values = [number_of(row, column), *(float(change["value"]) for change in changes)]
     scale, unit = common_scale(column, values)
-    of, unit = ("cost", label(column)) if label(column).startswith("USD") else (label(column), unit)
+    quantity, unit = (
+        ("cost", label(column)) if label(column).startswith("USD") else (label(column), unit)
+    )
     rows = [
         RankingRow(
-            label="the answer" if one is None else f"{one['lever']}: {one['other']}",
+            label="the answer" if change is None else f"{change['lever']}: {change['other']}",
             value=value / scale,
             text=f"{format_scaled(column, scale, value)} {unit}"
-            + ("" if one is None else f" ({100 * one['change']:+.0f} %)"),
-            mark="" if one else BEST,
-            hints={} if one is None else {one["lever"]: f"{one['other']} instead of {one['own']}"},
+            + ("" if change is None else f" ({100 * change['change']:+.0f} %)"),
+            mark="" if change else BEST,
+            hints={}
+            if change is None
+            else {change["lever"]: f"{change['other']} instead of {change['own']}"},
         )
-        for one, value in zip([None, *known], values, strict=True)
+        for change, value in zip([None, *changes], values, strict=True)
     ]
-    caption = f"The {of} with one thing changed, each searched again"
+    caption = f"The {quantity} with one change, each after a new search"
     return RankingChart(
-        name="levers", caption=caption, unit=f"{of}, {unit}".rstrip(", "), rows=rows
+        name="levers", caption=caption, unit=f"{quantity}, {unit}".rstrip(", "), rows=rows
     )
 
 
 def with_meanings(page: Page, workload: str) -> Page:
-    """The page with what the terms on it mean, which are those of a workload."""
+    """The page with a glossary of the terms on it."""
     return replace(page, glossary=_meanings(page, workload))
 
 
 def _meanings(page: Page, workload: str) -> dict[str, str]:
-    """What terms that stand on a page mean, by the name that it has for them."""
+    """Descriptions of the terms on a page, by their name there."""
     meanings: dict[str, str] = {}
     for term in glossary().values():
         if term.description and (not term.of or workload in term.of):
@@ -293,15 +307,15 @@ def _meanings(page: Page, workload: str) -> dict[str, str]:
     plans = {
         cell.text
         for table in tables
-        for at, head in enumerate(table.heads)
+        for index, head in enumerate(table.heads)
         if head.name == "plan"
-        for cell in (row[at] for row in table.rows)
+        for cell in (row[index] for row in table.rows)
     }
-    said = [page.headline, *page.answer, *plans, *(one.name for one in page.figures)]
-    words = {word.rstrip("0123456789") for line in said for word in _words(line)}
+    lines = [page.headline, *page.answer, *plans, *(figure.name for figure in page.figures)]
+    words_on_page = {word.rstrip("0123456789") for line in lines for word in _words(line)}
     titles = {h.text: h.title for table in tables for h in table.heads if h.title and h.text}
-    shown = {*heads, *words, *page.reached}
-    return {n: one for n, one in {**titles, **meanings}.items() if n.strip() and n in shown}
+    shown = {*heads, *words_on_page, *page.reached}
+    return {n: meaning for n, meaning in {**titles, **meanings}.items() if n.strip() and n in shown}
 
 
 def _words(line: str) -> list[str]:

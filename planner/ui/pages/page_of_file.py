@@ -1,4 +1,4 @@
-"""From a file or directory to a page."""
+"""Builds the page of a file or directory."""
 
 from __future__ import annotations
 
@@ -105,8 +105,8 @@ _OF_COMPARISON, _OF_EXPLANATION = {"plans", "results", "sentences"}, {"plan", "r
 def page_of(path: Path, specs: Path | None = None) -> Page:
     """The page of a result, a plan, or the directory of a sweep.
 
-    Raises SpecError if it cannot be read, is no result, or lacks a part or column.
-    Raises SearchSpaceError or InfeasibleError if the plan is impossible now, or does not fit.
+    Raises SpecError if the file cannot be read, is no result, or lacks a part or column.
+    Raises SearchSpaceError or InfeasibleError if the plan is invalid now, or does not fit.
     """
     catalogue = Catalogue(specs)
     if os.path.isdir(path):
@@ -130,22 +130,22 @@ def page_of(path: Path, specs: Path | None = None) -> Page:
 
 
 def _explanation_page(table: Mapping[str, Any], where: str, catalogue: Catalogue) -> Page:
-    """The page of an explained plan: estimated anew, and what bounds it."""
+    """The page of an explained plan: a new estimate, and its bottlenecks."""
     page = plan_page(SavedPlan.from_dict(table["plan"], where), where, catalogue)
     return replace(
         page,
-        title=f"Why does {page.subject} take what it takes?",
+        title=f"Where do the time and memory of {page.subject} go?",
         sections=[bounds_section(table, where), *page.sections],
     )
 
 
 def document_page(document: ResultDocument, catalogue: Catalogue) -> Page:
-    """The page of what a search, a size or an estimate wrote."""
+    """The page of a result of a search, a size or an estimate."""
     return _PAGES[document.kind](document, catalogue)
 
 
 def plan_page(pinned: SavedPlan, where: str, catalogue: Catalogue) -> Page:
-    """The page of a plan, estimated anew."""
+    """The page of a plan, with a new estimate."""
     try:
         table = _estimated(pinned, where)
     except PlannerError as error:
@@ -153,14 +153,12 @@ def plan_page(pinned: SavedPlan, where: str, catalogue: Catalogue) -> Page:
     page = document_page(ResultDocument.of(table, where), catalogue)
     notes = [line.replace("this page by", "estimated by") for line in version_notes(pinned.version)]
     if pinned.defaulted:
-        notes.append(
-            f"It lacks parameters, which have their defaults: {', '.join(pinned.defaulted)}."
-        )
+        notes.append(f"Missing parameters have their defaults: {', '.join(pinned.defaulted)}.")
     return predicted_anew(replace(page, question=[*page.question, *notes]), pinned)
 
 
 def _estimated(pinned: SavedPlan, where: str) -> object:
-    """What ``planner estimate --plan`` writes."""
+    """The object that ``planner estimate --plan`` writes."""
     plan = make_single_plan(pinned.request())
     evaluation = evaluate(plan)
     if evaluation.rejected_by:
@@ -176,9 +174,9 @@ _MEMORY = "peak_memory_gib"
 
 
 def search_page(document: ResultDocument, catalogue: Catalogue) -> Page:
-    """The page of what a search wrote.
+    """The page of a result of a search.
 
-    Raises SpecError if it lacks a part or a column.
+    Raises SpecError if the result lacks a part or a column.
     Raises InfeasibleError if the search recommends nothing.
     """
     row = document.row("recommended_row")
@@ -221,7 +219,7 @@ def search_page(document: ResultDocument, catalogue: Catalogue) -> Page:
 
 
 def _asked(document: ResultDocument) -> str:
-    """The model and where it runs, as the command says it, without how large it is."""
+    """The model and its GPUs as in the question, without the size of the model."""
     first = next(iter(document.manifest.get("question") or ()), document.manifest.get("model"))
     return _SIZE_OF.sub("", str(first or "it"))
 
@@ -233,19 +231,25 @@ def _best_of_each(
     compared: Compared,
     factor: float,
 ) -> RankingChart | None:
-    """What is chosen by of the best plan of each GPU, or of what else was compared; of one kind
-    alone the first plans of the front.
+    """Chart of the first objective for the best plan of each GPU or other compared value; without
+    a comparison, for the first plans of the front.
     """
     workload = document.workload
     shown = [axis for axis in (GPU, *compared) if len(compared.get(axis, ((), {}))[0]) > 1]
     if shown:
         rows = compared[shown[0]][0]
         kind = AXES.get(shown[0]) or shown[0].replace("_", " ")
-        of, names = f"the best plan of each {kind}", lambda one: str(one[shown[0]])
+        plans_text, names = (
+            f"the best plan of each {kind}",
+            lambda plan_row: str(plan_row[shown[0]]),
+        )
     else:
-        rows = [row, *(one for one in document.rows if not _is_same(workload, one, row))]
-        of, names = "the first plans", lambda one: layout_of(workload, one)
-    caption = f"The {label(goals[0])} of {of}, and 90 % intervals"
+        rows = [
+            row,
+            *(candidate for candidate in document.rows if not _is_same(workload, candidate, row)),
+        ]
+        plans_text, names = "the first plans", lambda plan_row: layout_of(workload, plan_row)
+    caption = f"The {label(goals[0])} of {plans_text}, and 90 % intervals"
     return ranking(workload, rows, goals[0], names, caption, factor)
 
 
@@ -255,39 +259,42 @@ def _page(
     row: ResultRow,
     goals: Sequence[str],
     sections: Sequence[Section],
-    of: str = "",
+    prefix: str = "",
 ) -> Page:
-    """The page of the plan of a row: what it reaches and how surely, and what that rests on.
+    """The page of the plan of a row: its results, their uncertainty, and its assumptions.
 
-    ``of`` is what names of parts begin with that are about it.
+    ``prefix`` begins the names of the parts about this plan.
     """
     facts, manifest = facts_of(document), document.manifest
-    sure, limits = document.part(f"{of}sure", dict), document.part(f"{of}limits", list)
+    confidence, limits = (
+        document.part(f"{prefix}sure", dict),
+        document.part(f"{prefix}limits", list),
+    )
     wording, ends = document.workload.wording, ends_of_row(row)
     limited = percentile_columns(manifest.get("constraints") or (), row)
     names = report_columns(wording, goals, limited, row, row)
     specs = used_specs(manifest.get("specs") or {}, [row])
-    said = ", ".join(f"{name} {words}" for name, words in start_pairs(row).items())
-    started = f"At its start the engine says: {said}." if said else ""
+    start_text = ", ".join(f"{name} {text}" for name, text in start_pairs(row).items())
+    started = f"At its start the engine prints: {start_text}." if start_text else ""
     model = str(manifest.get("model") or "the model")
     return Page(
         title=f"How fast is {_asked(document)}, and what does it cost?",
         subject=model,
         question=[
             *map(str, manifest.get("question") or ()),
-            *([f"Price: {words}."] if (words := price_words(row)) else []),
+            *([f"Price: {price_text}."] if (price_text := price_words(row)) else []),
             *document.notes,
         ],
-        headline=headline(document.workload, row, "runs best" if of else "runs"),
+        headline=headline(document.workload, row, "runs best" if prefix else "runs"),
         figures=figures(row, ends, limits),
-        evidence=evidence(sure.get("basis"), row.get("evidence_runs")),
+        evidence=evidence(confidence.get("basis"), row.get("evidence_runs")),
         answer=[
-            _sentence(document, row, goals, ends, "Recommended: " if of else ""),
-            *filter(None, (document.part(f"{of}load", str), started)),
+            _sentence(document, row, goals, ends, "Recommended: " if prefix else ""),
+            *filter(None, (document.part(f"{prefix}load", str), started)),
         ],
         reached=reached_pairs(names, row, ends, row[_MEMORY] + row["memory_headroom_gib"]),
         sure=uncertainty_lines(
-            str(sure.get("basis") or ""),
+            str(confidence.get("basis") or ""),
             limits,
             facts,
             row.get("evidence_runs"),
@@ -306,27 +313,27 @@ Compared = Mapping[str, tuple[Sequence[ResultRow], Mapping[str, str]]]
 
 
 def _comparisons(document: ResultDocument) -> Compared:
-    """For each outer axis the best plan of every value, and why others have none."""
+    """For each compared axis, the best plan of every value, and reasons for values without one."""
     comparisons = {}
-    for axis, one in document.part("comparisons", dict).items():
-        table = one if isinstance(one, Mapping) else {}
+    for axis, comparison in document.part("comparisons", dict).items():
+        table = comparison if isinstance(comparison, Mapping) else {}
         rows, without = table.get("rows"), table.get("without_plan", {})
         if not isinstance(rows, list) or not isinstance(without, Mapping):
             raise SpecError(f"{document.where}: its comparison of {axis} is damaged.")
-        read = [ResultRow(read_row(document.where, row), document.row_name) for row in rows]
-        comparisons[str(axis)] = (read, without)
+        plans = [ResultRow(read_row(document.where, row), document.row_name) for row in rows]
+        comparisons[str(axis)] = (plans, without)
     return comparisons
 
 
 def _alternatives(
     document: ResultDocument, compared: Compared, goals: Sequence[str], factor: float
 ) -> Section:
-    """A table for each axis, the recommended plan first; why others have none is folded."""
+    """A table for each axis, the recommended plan first; values without a plan are folded."""
     blocks: list[Block] = []
     objectives = document.manifest.get("objectives") or [""]
     term, workload = glossary().get(str(objectives[0])), document.workload
     for axis, (rows, without) in compared.items():
-        words = AXES.get(axis) or axis.replace("_", " ")
+        axis_label = AXES.get(axis) or axis.replace("_", " ")
         if rows and term is not None:
             first = compared_columns(
                 workload, compared, axis, rows, [number_of(row, "loss") for row in rows],
@@ -337,18 +344,18 @@ def _alternatives(
             names = [name for name in others if name not in shown]
             tied = ties([number_of(row, goals[0]) for row in rows], factor)
             caption, marks = (
-                f"The best plan of each {words}",
-                [BEST, *[TIE if one else "" for one in tied[1:]]],
+                f"The best plan of each {axis_label}",
+                [BEST, *[TIE if is_tied else "" for is_tied in tied[1:]]],
             )
             table = make_table(f"by_{axis}", caption, workload, rows, names, marks,
                                is_small=True, first=first)  # fmt: skip
             blocks.append(replace(table, hints=[hints(workload, row) for row in rows]))
-        why = [(str(value), str(reason).replace("_", " ")) for value, reason in without.items()]
-        if why:
+        reasons = [(str(value), str(reason).replace("_", " ")) for value, reason in without.items()]
+        if reasons:
             no_plan = text_table(
-                (words, "why it has no plan"), why, words=(0, 1), name=f"no_{axis}"
+                (axis_label, "why it has no plan"), reasons, words=(0, 1), name=f"no_{axis}"
             )
-            caption = f"{formatting.format_count(len(why))} without a plan, and why"
+            caption = f"{formatting.format_count(len(reasons))} without a plan, and why"
             blocks.append(replace(no_plan, caption=caption, is_folded=True))
     return Section(title="How do the alternatives compare?", blocks=blocks)
 
@@ -356,14 +363,16 @@ def _alternatives(
 def _front(
     document: ResultDocument, row: ResultRow, goals: Sequence[str], factor: float
 ) -> Section:
-    """The front as a chart and a table, the recommended plan marked, or put before it."""
+    """The front as a chart and a table; the recommended plan is marked and comes first."""
     workload, rows = document.workload, [*document.rows]
-    tied = [bool(one["tied"]) for one in rows if "tied" in one]
-    tied = tied or ties([number_of(one, goals[0] if goals else "") for one in rows], factor)
-    best = [_is_same(workload, one, row) for one in rows]
+    tied = [bool(candidate["tied"]) for candidate in rows if "tied" in candidate]
+    tied = tied or ties(
+        [number_of(candidate, goals[0] if goals else "") for candidate in rows], factor
+    )
+    best = [_is_same(workload, candidate, row) for candidate in rows]
     marks = [BEST if b else TIE if tie else "" for b, tie in zip(best, tied, strict=True)]
     first = marks.index(BEST) if BEST in marks else None
-    rows = [row, *(one for n, one in enumerate(rows) if n != first)]
+    rows = [row, *(candidate for n, candidate in enumerate(rows) if n != first)]
     marks = [BEST, *(mark for n, mark in enumerate(marks) if n != first)]
     columns = shown_columns(workload, rows, goals)
     notes = ["Marked: the recommended plan."]
@@ -372,28 +381,33 @@ def _front(
     names = " and ".join(label(name) for name in goals)
     table = make_table("front", f"No plan beats these in {names}", workload, rows, columns, marks,
                        notes)  # fmt: skip
-    table = replace(table, hints=[hints(workload, one) for one in rows[:MOST_ROWS]])
+    table = replace(table, hints=[hints(workload, candidate) for candidate in rows[:MOST_ROWS]])
     return Section(
-        title="Which plans does no other beat?",
+        title="Which plans are on the Pareto front?",
         blocks=[*front_chart(table.name, columns, goals), table],
     )
 
 
-def _is_same(workload: Workload, one: ResultRow, other: ResultRow) -> bool:
+def _is_same(workload: Workload, first: ResultRow, second: ResultRow) -> bool:
     names = [*PLACES, *terms_of(workload.name, "parameter", "pool")]
-    return all(one.get(name) == other.get(name) for name in names)
+    return all(first.get(name) == second.get(name) for name in names)
 
 
 def _times(document: ResultDocument, row: ResultRow, compared: Compared) -> Section:
-    """Time and memory of the recommended plan, the best one, and the best of each alternative."""
+    """Time and memory of the recommended plan, the fastest one, and the best alternatives."""
     workload, fastest = document.workload, document.row("fastest_row")
-    named: list[tuple[str, ResultRow]] = [("recommended", row)]
+    labelled_rows: list[tuple[str, ResultRow]] = [("recommended", row)]
     if fastest is not None and not _is_same(workload, fastest, row):
-        named.append(("best", fastest))
+        labelled_rows.append(("best", fastest))
     for axis, (rows, _) in compared.items():
-        named += [(str(one[axis]), one) for one in rows[1:]]
-    labels = [f"{name}: {layout_of(workload, one)}" for name, one in named[:MOST_BARS]]
-    return Section(title=_PARTS, blocks=breakdowns(labels, [one for _, one in named[:MOST_BARS]]))
+        labelled_rows += [(str(plan_row[axis]), plan_row) for plan_row in rows[1:]]
+    labels = [
+        f"{name}: {layout_of(workload, plan_row)}" for name, plan_row in labelled_rows[:MOST_BARS]
+    ]
+    return Section(
+        title=_PARTS,
+        blocks=breakdowns(labels, [plan_row for _, plan_row in labelled_rows[:MOST_BARS]]),
+    )
 
 
 def _goals(document: ResultDocument, axes: Collection[str], row: ResultRow) -> list[str]:
@@ -408,29 +422,31 @@ def _sentence(
     row: ResultRow,
     goals: Sequence[str],
     ends: Mapping[str, Ends],
-    before: str,
+    prefix: str,
 ) -> str:
-    """The plan and the first of what it reaches, each with its interval, and how surely it fits."""
+    """The plan, its first results with their intervals, and its probability to fit."""
     names = report_columns(document.workload.wording, goals, (), row, row)
     costs = [name for name in names if name.endswith("_usd")]
-    known = [name for name in dict.fromkeys([*names[:_FIRST], *costs]) if numbers([row[name]])]
-    words = [f"{label(name)} {format_result(name, row[name], ends.get(name))}" for name in known]
+    columns = [name for name in dict.fromkeys([*names[:_FIRST], *costs]) if numbers([row[name]])]
+    results = [
+        f"{label(name)} {format_result(name, row[name], ends.get(name))}" for name in columns
+    ]
     where = f"{formatting.format_count(row['num_gpus'])} x {row['gpu']}"
-    told_of = [f"{before}{where}, {plan_of(document.workload, row)}", *words, fits_words(row)]
-    return f"{'; '.join(filter(None, told_of))}."
+    parts = [f"{prefix}{where}, {plan_of(document.workload, row)}", *results, fits_words(row)]
+    return f"{'; '.join(filter(None, parts))}."
 
 
 def estimate_page(document: ResultDocument, catalogue: Catalogue) -> Page:
-    """The page of what an estimate wrote.
+    """The page of a result of an estimate.
 
-    Raises SpecError if it lacks a part or a column.
+    Raises SpecError if the result lacks a part or a column.
     Raises InfeasibleError if the configuration is rejected.
     """
     row, workload = document.rows[0], document.workload
     if rejected := row.get("rejected_by"):
         raise InfeasibleError(f"{document.where}: the configuration is rejected by {rejected}.")
     operators = document.part("operators", list)
-    settings = {  # every parameter that is not at its plain value
+    settings = {  # every parameter without its default
         label(name): formatting.format_parameter(row[name])
         for name, term in terms_of(workload.name, "parameter", "derived", "pool").items()
         if row.get(name) is not None and row[name] != term.plain
@@ -453,15 +469,15 @@ def estimate_page(document: ResultDocument, catalogue: Catalogue) -> Page:
 
 
 def _operators(where: str, operators: Sequence[object]) -> Section:
-    """The time of every operator, the longest first."""
+    """A table of the time of every operator, the longest first."""
     rows = [row for row in operators if isinstance(row, Mapping)]
     if len(rows) < len(operators):
         raise SpecError(f"{where}: its part operators is damaged.")
     names = [*dict.fromkeys(name for row in rows for name in row)]
     heads = [
-        ColumnHead(name=name, text=words + " ms" * is_time, numeric=is_time)
+        ColumnHead(name=name, text=head_text + " ms" * is_time, numeric=is_time)
         for name in names
-        for words, is_time in [(name.removesuffix("_s").replace("_", " "), name.endswith("_s"))]
+        for head_text, is_time in [(name.removesuffix("_s").replace("_", " "), name.endswith("_s"))]
     ]
     if "total_s" in names:
         rows.sort(key=lambda row: -sum(numbers([row.get("total_s")])))

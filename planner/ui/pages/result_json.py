@@ -1,4 +1,4 @@
-"""The JSON file of a result as a document: checked, so that what is wrong with it is told."""
+"""Reads and checks the JSON file of a result; errors name the damaged part."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from planner.workloads.workload import Workload
 
 SEARCH, ESTIMATE, SIZE = "search", "estimate", "size"
 
-# A part that the files of one command alone have; that of a size is told by its rows.
+# A part that only the files of one command have; a size is recognized by its rows.
 _KIND_MARKERS = {SEARCH: "recommended_row", ESTIMATE: "operators"}
 _OF_SIZE = {"choice", "feasible"}
 _WANTED = (
@@ -26,7 +26,7 @@ _WANTED = (
 
 
 class ResultRow(dict[str, Any]):
-    """A row of results; one that lacks a column says so. Results that are unknown are NaN."""
+    """A row of results; a missing column raises SpecError. Unknown results are NaN."""
 
     def __init__(self, values: Mapping[str, object], where: str) -> None:
         super().__init__(
@@ -40,9 +40,9 @@ class ResultRow(dict[str, Any]):
 
 @record(kw_only=True)
 class ResultDocument:
-    """What a search, a size or an estimate wrote: rows, the manifest, and what there is ``more``.
+    """A result of a search, a size or an estimate: rows, manifest, and ``more`` parts.
 
-    ``where`` is what messages call it.
+    ``where`` is its name in messages.
     """
 
     where: str
@@ -53,40 +53,40 @@ class ResultDocument:
 
     @property
     def workload(self) -> Workload:
-        """Of which workload it is."""
+        """The workload of the result."""
         return workload_of(self.manifest["workload"])
 
     @property
     def notes(self) -> list[str]:
-        """What the reader should know of the file itself."""
+        """Notes about the version of the file."""
         return version_notes(str(self.manifest["version"]))
 
     def row(self, part: str) -> ResultRow | None:
-        """A part that is a row; None where there is none."""
-        found = self.more.get(part)
-        if found is None:
+        """A part that is a row; None if there is none."""
+        value = self.more.get(part)
+        if value is None:
             return None
-        if not isinstance(found, Mapping):
+        if not isinstance(value, Mapping):
             raise SpecError(f"{self.where}: its part {part} is not a row.")
-        return ResultRow(read_row(self.where, found), self.row_name)
+        return ResultRow(read_row(self.where, value), self.row_name)
 
     def part(self, name: str, kind: type[Any]) -> Any:
-        """A part of a kind, empty where there is none."""
-        found = self.more.get(name, kind())
-        if not isinstance(found, kind):
+        """A part of type ``kind``, empty if there is none."""
+        value = self.more.get(name, kind())
+        if not isinstance(value, kind):
             raise SpecError(f"{self.where}: its part {name} is damaged.")
-        return found
+        return value
 
     @property
     def row_name(self) -> str:
-        """The file, and what to do where a row of it is of another version."""
+        """The name of the file for messages about a row, with its version."""
         return named(self.where, self.manifest)
 
     @classmethod
     def of(cls, table: object, where: str) -> Self:
-        """The document of the object of a JSON file.
+        """The document of the JSON value of a file.
 
-        Raises SpecError if it is no result, or damaged.
+        Raises SpecError if the value is no result, or damaged.
         """
         if not isinstance(table, Mapping) or not isinstance(table.get("rows"), list):
             raise SpecError(f"{where}: is not a result of planner: {_WANTED}.")
@@ -112,9 +112,9 @@ class ResultDocument:
 
 
 def read_row(where: str, row: object) -> dict[str, Any]:
-    """The values of a row of results by the terms of its columns.
+    """The values of a row of results by column.
 
-    Raises SpecError if it is no row, a cell is no word or number, or none of its column.
+    Raises SpecError if it is no row, or a cell is invalid for its column.
     """
     if not isinstance(row, Mapping):
         raise SpecError(f"{where}: a row is not an object.")
@@ -125,14 +125,14 @@ def read_row(where: str, row: object) -> dict[str, Any]:
 
 
 def version_notes(version: str) -> list[str]:
-    """That a result is of another version, in words; empty where it is of this one."""
+    """A note if a result is from another version; empty if it is from this one."""
     if version == __version__:
         return []
-    return [f"Made by planner {version}; this page by {__version__}, which may predict otherwise."]
+    return [f"Made by planner {version}; this page by {__version__}, predictions may differ."]
 
 
 def named(where: str, manifest: Mapping[str, object]) -> str:
-    """A file in a message about a column that it lacks."""
+    """The name of a file in a message, with its version if that is another one."""
     version = manifest.get("version")
     return where if version == __version__ else f"{where} (made by planner {version})"
 

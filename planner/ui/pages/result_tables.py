@@ -1,4 +1,4 @@
-"""Tables out of rows of results, and what the results rest on, with cells in one unit each."""
+"""Tables of rows of results, with one unit per column, and sections about their assumptions."""
 
 from __future__ import annotations
 
@@ -53,25 +53,25 @@ from planner.workloads.workload import ResultWording, Workload
 Rows = Sequence[Mapping[str, object]]
 
 MOST_ROWS = 1000
-"""A page with more rows nobody reads, and few browsers sort."""
+"""Maximum rows of a table on a page: few browsers can sort more."""
 
 PLAN = "plan"
-"""The column that tells a layout in a few words."""
+"""The column with a short description of the layout."""
 
 PLACES = tuple(dict.fromkeys(["mode", *terms_about("system"), "num_gpus"]))
-"""What says where a row runs."""
+"""Columns of the hardware and software of a row."""
 
 AXES = {"gpu": "GPU", "num_gpus": "number of GPUs"}
-"""What people call columns, where it is not their name."""
+"""Labels of columns that differ from their names."""
 
 MOST_BARS = 6
-"""Plans whose parts stand beside each other."""
+"""Maximum number of plans in a chart of parts."""
 
 _MEMORY, _FITS = "peak_memory_gib", "fit_probability"
 _LONGEST = 60
 _HEADS = {"gpu": "GPU", "prefill_gpu": "prefill GPU"}
 
-# By the name of a chart: what its columns begin and end with, their order, their sum, its caption.
+# By name of a chart: prefix and suffix of its columns, their order, their sum, its caption.
 _KINDS: Mapping[str, tuple[str, str, tuple[str, ...], str, str]] = {
     "time": ("time_", "_s", TIME_ORDER, "step_time_s", "Where the time of a step goes"),
     "memory": (
@@ -82,7 +82,7 @@ _KINDS: Mapping[str, tuple[str, str, tuple[str, ...], str, str]] = {
         "Where the memory of the fullest GPU goes",
     ),
 }
-# Columns that begin as parts do and are none.
+# Columns with the prefix of parts that are no parts.
 _OTHERS = ("memory_headroom_gib",)
 _PREFIXES = ("time_to_", "time_per_")
 _HIDDEN = "hidden_phases"
@@ -92,7 +92,7 @@ _MOST_PHASED = 2
 def shown_columns(
     workload: Workload, rows: Rows, goals: Iterable[str] = (), among: Iterable[str] = PLACES
 ) -> list[str]:
-    """What differs between rows, what they reach, and how much memory they take."""
+    """Columns that differ between rows, columns of results, and columns of memory."""
     wording, places = workload.wording, [*among]
     table = {
         name: [row.get(name) for row in rows]
@@ -106,8 +106,8 @@ def shown_columns(
     ]
     settings = [name for name in differing if name not in places]
     reached = [*goals, *wording.results(()), *wording.shown_columns, _MEMORY, _FITS]
-    known = [name for name in dict.fromkeys(reached) if any(map(_is_known, table.get(name, ())))]
-    return [*(name for name in differing if name in places), PLAN, *settings, *known]
+    results = [name for name in dict.fromkeys(reached) if any(map(_is_known, table.get(name, ())))]
+    return [*(name for name in differing if name in places), PLAN, *settings, *results]
 
 
 def make_table(
@@ -121,30 +121,30 @@ def make_table(
     is_small: bool = False,
     first: Sequence[Column] = (),
 ) -> Table:
-    """Rows under these columns, no more than `MOST_ROWS`; a note tells how many there are else.
+    """A table of these columns with at most `MOST_ROWS` rows; a note has the number of all.
 
-    ``first`` are columns that a view has made.
+    ``first`` are columns of the terminal's tables.
     """
-    told = [*notes]
+    all_notes = [*notes]
     if len(rows) > MOST_ROWS:
-        told.append(
+        all_notes.append(
             f"The first {formatting.format_count(MOST_ROWS)} of "
             f"{formatting.format_count(len(rows))} "
             "rows; the file of the "
             "result has all."
         )
         rows, marked = rows[:MOST_ROWS], marked[:MOST_ROWS]
-    made = [
+    heads_and_cells = [
         *((_head(c.name, c.header or c.name, c.numeric), cells_of(c.cells)) for c in first),
         *(_column(workload, column, rows) for column in columns),
     ]
     return Table(
         name=name,
         caption=caption,
-        heads=[head for head, _ in made],
-        rows=[*zip(*(cells[: len(rows)] for _, cells in made), strict=True)],
+        heads=[head for head, _ in heads_and_cells],
+        rows=[*zip(*(cells[: len(rows)] for _, cells in heads_and_cells), strict=True)],
         marked=marked,
-        notes=told,
+        notes=all_notes,
         is_small=is_small,
     )
 
@@ -157,8 +157,8 @@ def _column(workload: Workload, name: str, rows: Rows) -> tuple[ColumnHead, list
         ]
         return ColumnHead(name=name, text=name, title="degrees of parallelism above 1"), cells
     values = [row.get(name) for row in rows]
-    is_told = all(isinstance(value, float | int) or not _is_known(value) for value in values)
-    if is_told and any(isinstance(value, float) and math.isfinite(value) for value in values):
+    are_numbers = all(isinstance(value, float | int) or not _is_known(value) for value in values)
+    if are_numbers and any(isinstance(value, float) and math.isfinite(value) for value in values):
         return _of_numbers(name, rows, values)
     is_numeric = all(
         (isinstance(value, int) and not isinstance(value, bool)) or not _is_known(value)
@@ -169,13 +169,13 @@ def _column(workload: Workload, name: str, rows: Rows) -> tuple[ColumnHead, list
 
 
 def _of_numbers(name: str, rows: Rows, values: Sequence[object]) -> tuple[ColumnHead, list[Cell]]:
-    """Cells in the unit that suits them, with the ends of their intervals."""
+    """Head and cells of a column of numbers in a common unit, with intervals."""
     if name == _FITS:
         return _head(name, "fits", True), [_chance(number_of(row, name)) for row in rows]
     low, high = ends_of(name)
     scale, unit = common_scale(name, numbers(values))
-    words = _short(name)
-    head = words if not unit or unit in words.split() else f"{words} {unit}"
+    text = _short(name)
+    head = text if not unit or unit in text.split() else f"{text} {unit}"
     cells = []
     for row in rows:
         value = number_of(row, name)
@@ -183,15 +183,17 @@ def _of_numbers(name: str, rows: Rows, values: Sequence[object]) -> tuple[Column
             cells.append(Cell(text="-"))
             continue
         ends = [row.get(end) for end in (low, high)]
-        known = numbers(ends)
-        is_whole = len(known) == len(ends)
-        between = " to ".join(format_scaled(name, scale, end) for end in known) if is_whole else ""
+        bounds = numbers(ends)
+        has_interval = len(bounds) == len(ends)
+        between = (
+            " to ".join(format_scaled(name, scale, end) for end in bounds) if has_interval else ""
+        )
         cells.append(
             Cell(
                 text=format_scaled(name, scale, value),
                 more=between,
                 number=value / scale,
-                ends=(known[0] / scale, known[1] / scale) if is_whole else None,
+                ends=(bounds[0] / scale, bounds[1] / scale) if has_interval else None,
             )
         )
     return _head(name, head, True), cells
@@ -206,20 +208,20 @@ def _chance(value: float) -> Cell:
 def _of_word(value: object) -> Cell:
     if not _is_known(value):
         return Cell(text="-")
-    words = formatting.format_parameter(value)
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    number = float(value) if is_whole and isinstance(value, int) else None
-    return Cell(text=words if len(words) <= _LONGEST else f"{words[:_LONGEST]}...", number=number)
+    text = formatting.format_parameter(value)
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    number = float(value) if is_integer and isinstance(value, int) else None
+    return Cell(text=text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...", number=number)
 
 
-def _head(name: str, words: str, numeric: bool) -> ColumnHead:
+def _head(name: str, text: str, numeric: bool) -> ColumnHead:
     term = term_of_column(name)
     title = term.description if term is not None else name.replace("_", " ")
-    return ColumnHead(name=name, text=words, title=title, numeric=numeric)
+    return ColumnHead(name=name, text=text, title=title, numeric=numeric)
 
 
 def _short(name: str) -> str:
-    """The short name of a parameter, the head of another column."""
+    """The abbreviation of a parameter, or the label of another column."""
     term: Term | None = glossary().get(name)
     if term is not None and term.short:
         return term.short
@@ -234,15 +236,15 @@ def _is_known(value: object) -> bool:
 
 
 def breakdowns(labels: Sequence[str], rows: Rows, prefix: str = "") -> list[Block]:
-    """Charts of the time and the memory of rows by part, and the same as tables.
+    """Charts and tables of the time and the memory of rows by part.
 
-    ``prefix`` tells their names from those of other breakdowns of a page.
+    ``prefix`` makes their names unique on a page.
     """
     seen: Counter[str] = Counter()
-    found, bars = list[Block](), list[str]()
-    for words in labels:  # no two bars become one
-        seen[words] += 1
-        bars.append(words if seen[words] == 1 else f"{words} ({seen[words]})")
+    blocks, bars = list[Block](), list[str]()
+    for bar_label in labels:  # labels of bars must be unique
+        seen[bar_label] += 1
+        bars.append(bar_label if seen[bar_label] == 1 else f"{bar_label} ({seen[bar_label]})")
     for kind, (begin, end, order, total, caption) in _KINDS.items():
         parts = _parts(rows, begin, end, order)
         if not parts:
@@ -252,7 +254,8 @@ def breakdowns(labels: Sequence[str], rows: Rows, prefix: str = "") -> list[Bloc
         scaled = {n: [value / scale for value in values] for n, values in parts.items()}
         heads = [ColumnHead(name="part", text=f"part, {unit}")]
         heads += [
-            ColumnHead(name=f"plan{n}", text=words, numeric=True) for n, words in enumerate(bars)
+            ColumnHead(name=f"plan{n}", text=bar_label, numeric=True)
+            for n, bar_label in enumerate(bars)
         ]
         lines = {**{part_label(part): values for part, values in parts.items()}, label(total): sums}
         table = Table(
@@ -271,15 +274,15 @@ def breakdowns(labels: Sequence[str], rows: Rows, prefix: str = "") -> list[Bloc
             is_folded=True,
         )
         name = f"{prefix}{kind}_bars"
-        found += [Bars(name=name, caption=caption, unit=unit, labels=bars, parts=scaled), table]
-    return [*found, *_memory_by_phase(bars, rows, prefix)]
+        blocks += [Bars(name=name, caption=caption, unit=unit, labels=bars, parts=scaled), table]
+    return [*blocks, *_memory_by_phase(bars, rows, prefix)]
 
 
 def _memory_by_phase(labels: Sequence[str], rows: Rows, prefix: str) -> Iterator[Bars]:
-    """The fullest GPU in each phase of the first rows, where rows have phases."""
+    """Chart of the memory of the fullest GPU in each phase of the first rows."""
     sizes = {
-        f"{words}, {phase.removesuffix('_memory_gib').replace('_', ' ')}": amount
-        for words, row in zip(labels[:_MOST_PHASED], rows, strict=False)
+        f"{bar_label}, {phase.removesuffix('_memory_gib').replace('_', ' ')}": amount
+        for bar_label, row in zip(labels[:_MOST_PHASED], rows, strict=False)
         for phase in columns_about("memory_phase")
         if (amount := _number(number_of(row, phase)) if phase in row else 0.0)
     }
@@ -294,7 +297,7 @@ def _memory_by_phase(labels: Sequence[str], rows: Rows, prefix: str) -> Iterator
 
 
 def _parts(rows: Rows, begin: str, end: str, order: tuple[str, ...]) -> dict[str, list[float]]:
-    """The values of every part that some row has, by its name; what others hide takes nothing."""
+    """Values of all rows by part; a phase that others hide counts as 0."""
     ends = (f"_low{end}", f"_high{end}", *_OTHERS)
     columns = {
         column.removeprefix(begin).removesuffix(end): column
@@ -305,30 +308,35 @@ def _parts(rows: Rows, begin: str, end: str, order: tuple[str, ...]) -> dict[str
         and not column.endswith(ends)
         and not column.startswith(_PREFIXES)
     }
-    found = {
+    values_by_part = {
         part: [
             0.0 if part in str(row.get(_HIDDEN)).split() else _number(number_of(row, columns[part]))
             for row in rows
         ]
         for part in in_order(columns, order)
     }
-    return {part: values for part, values in found.items() if any(values)}
+    return {part: values for part, values in values_by_part.items() if any(values)}
 
 
 def _number(value: float) -> float:
-    """What is unknown takes nothing."""
+    """The value, or 0 if it is not finite."""
     return value if math.isfinite(value) else 0.0
 
 
 def front_chart(table: str, columns: Sequence[str], goals: Sequence[str]) -> list[Scatter]:
-    """Two columns of a table against each other: at first the goals, else cost or memory."""
-    others = ("cost_usd", "cost_per_million_tokens_usd", "peak_memory_gib")
-    axes = [name for name in dict.fromkeys([*goals, *others]) if name in columns]
+    """Scatter chart of two columns of a table: the goals, or else cost or memory."""
+    fallback_axes = ("cost_usd", "cost_per_million_tokens_usd", "peak_memory_gib")
+    axes = [name for name in dict.fromkeys([*goals, *fallback_axes]) if name in columns]
     if len(axes) < 2:
         return []
-    by = next((name for name in PLACES if name in columns and name != "num_gpus"), "")
-    shape = next(
-        (name for name in terms_about("run_conditions") if name in columns and name != by), ""
+    color_column = next((name for name in PLACES if name in columns and name != "num_gpus"), "")
+    shape_column = next(
+        (
+            name
+            for name in terms_about("run_conditions")
+            if name in columns and name != color_column
+        ),
+        "",
     )
     return [
         Scatter(
@@ -337,13 +345,13 @@ def front_chart(table: str, columns: Sequence[str], goals: Sequence[str]) -> lis
             table=table,
             x=axes[1],
             y=axes[0],
-            by=by,
-            shape=shape,
+            by=color_column,
+            shape=shape_column,
         )
     ]
 
 
-# A figure that nobody measured, or that its class of GPUs has.
+# Figures that are assumed, or defaults of the class of GPUs.
 _WITHOUT_SOURCE = ("assumed", "default (")
 _MOST_FIGURES = 6
 
@@ -353,30 +361,30 @@ _LOADED = {*terms_about("row_specs"), "cluster"} - {"model", "prefill_gpu"}
 def assumptions(
     specs: Mapping[str, str], catalogue: Catalogue, manifest: Mapping[str, Any] | None = None
 ) -> Section:
-    """What nobody gave and what has no source, by a manifest, and the sources of ``specs``.
+    """Section of assumed values and of figures without a source, with the sources of ``specs``.
 
-    These are digests by kind and name, empty where a result does not tell them.
+    ``specs`` are digests by kind and name; a digest is empty if the result has none.
     """
-    known = manifest or {}
+    facts = manifest or {}
     blocks: list[Block] = []
-    if defaults := known.get("defaults"):
+    if defaults := facts.get("defaults"):
         rows = [(name.replace("_", " "), str(value)) for name, value in defaults.items()]
         caption = "Not given, assumed"
         table = text_table(
             ("question", "chosen"), rows, words=(0, 1), name="defaults", caption=caption
         )
         blocks.append(table)
-    if line := formatting.summarize_assumed([*map(str, known.get("assumed") or ())]):
-        blocks.append(make_lines(f"Without a source, or a default of the GPU's class: {line}."))
+    if line := formatting.summarize_assumed([*map(str, facts.get("assumed") or ())]):
+        blocks.append(make_lines(f"No source, or default of the GPU's class: {line}."))
     if sources := [*_sources(specs, catalogue)]:
-        heads, caption = ("spec", "figures", "source"), "Where the figures come from"
+        heads, caption = ("spec", "figures", "source"), "Sources of the figures"
         table = text_table(heads, sources, words=range(3), name="sources", caption=caption)
         blocks.append(replace(table, is_small=False, is_folded=True))
     return Section(title="What does it rest on?", blocks=blocks)
 
 
 def _sources(specs: Mapping[str, str], catalogue: Catalogue) -> Iterator[tuple[str, str, str]]:
-    """The spec, figures and source of every number of specs that are still as they were."""
+    """Spec, figures and source of every number of specs that did not change."""
     for title, digest in specs.items():
         kind, _, name = title.partition(" ")
         try:
@@ -385,37 +393,37 @@ def _sources(specs: Mapping[str, str], catalogue: Catalogue) -> Iterator[tuple[s
             elif kind in _LOADED:
                 loaded = getattr(catalogue, f"load_{kind}")(name)
                 if digest and loaded.digest != digest:
-                    yield title, "-", "has changed since, or is not that of --specs"
+                    yield title, "-", "changed since, or not from the folder of --specs"
                 else:
                     yield from _by_source(title, loaded.provenance)
         except PlannerError:
-            yield title, "-", "is not among the specs here: give its folder with --specs"
+            yield title, "-", "unknown spec: give its folder with --specs"
 
 
 def _by_source(title: str, origins: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    found: dict[str, list[str]] = {}
+    figures_by_source: dict[str, list[str]] = {}
     for figure, source in origins.items():
         if not source.startswith(_WITHOUT_SOURCE):
-            found.setdefault(source, []).append(figure)
-    for source, figures in found.items():
+            figures_by_source.setdefault(source, []).append(figure)
+    for source, figures in figures_by_source.items():
         more = len(figures) - _MOST_FIGURES
-        words = ", ".join(figures[:_MOST_FIGURES])
-        yield title, f"{words} and {more} more" if more > 0 else words, source
+        text = ", ".join(figures[:_MOST_FIGURES])
+        yield title, f"{text} and {more} more" if more > 0 else text, source
 
 
 def specs_of_rows(rows: Iterable[Mapping[str, object]]) -> dict[str, str]:
-    """The specs that rows name, of which no digest is known."""
+    """The specs that rows name, with empty digests."""
     names = terms_about("row_specs")
-    found: dict[str, str] = {}
+    specs: dict[str, str] = {}
     for row in rows:
         for name in names:
             if row.get(name):
-                found[f"{name.removeprefix('prefill_')} {row[name]}"] = ""
-    return found
+                specs[f"{name.removeprefix('prefill_')} {row[name]}"] = ""
+    return specs
 
 
 def used_specs(specs: Mapping[str, str], rows: Iterable[Mapping[str, object]]) -> dict[str, str]:
-    """Of the specs of a manifest those that the rows are of, and those that are no choice."""
+    """The specs of a manifest that the rows use, and specs that are not compared."""
     used = specs_of_rows(rows)
     choices = ("model", "gpu", *terms_about("software"))
     return {
@@ -437,27 +445,31 @@ _PROVENANCE_KEYS = (
 )
 _COUNTS = {
     "configurations_evaluated": "configurations",
-    "configurations_predicted": "of them predicted",
+    "configurations_predicted": "predicted",
     "configurations_feasible": "feasible",
 }
 
 
 def manifest_section(manifest: Mapping[str, object], **more: str) -> Section:
-    """The command, versions, counts and specs of a manifest, and what there is ``more``."""
+    """Section of the command, versions, counts and specs of a manifest, and ``more`` pairs."""
     pairs = {name: _words(manifest[name]) for name in _PROVENANCE_KEYS if manifest.get(name)}
-    pairs |= {words: _words(manifest[name]) for name, words in _COUNTS.items() if name in manifest}
+    pairs |= {
+        count_label: _words(manifest[name])
+        for name, count_label in _COUNTS.items()
+        if name in manifest
+    }
     blocks: list[Block] = [KeyValues(pairs={**pairs, **more})]
     if command := manifest.get("command"):
         blocks.append(Code(text=str(command)))
     rejected = manifest.get("rejected_by")
     if isinstance(rejected, Mapping) and rejected:
-        ordered = sorted(rejected.items(), key=lambda one: -sum(numbers([one[1]])))
-        named = {f"rejected: {name.replace('_', ' ')}": _words(n) for name, n in ordered}
-        blocks.append(KeyValues(pairs=named))
+        ordered = sorted(rejected.items(), key=lambda item: -sum(numbers([item[1]])))
+        counts = {f"rejected: {name.replace('_', ' ')}": _words(n) for name, n in ordered}
+        blocks.append(KeyValues(pairs=counts))
     specs = manifest.get("specs")
     if isinstance(specs, Mapping) and specs:
         blocks.append(
-            KeyValues(pairs={f"digest of {name}": str(one) for name, one in specs.items()})
+            KeyValues(pairs={f"digest of {name}": str(digest) for name, digest in specs.items()})
         )
     return Section(title="How was this made?", blocks=blocks, is_folded=True)
 
@@ -469,35 +481,35 @@ def _words(value: object) -> str:
 
 
 CHANGES = "What would change the answer?"
-"""The title of the section of open facts and of what other hardware or questions would give."""
+"""Title of the section of assumptions and of changes of hardware or question."""
 
 _NOTHING = "No assumption moves the answer by more than 10 %."
-_OTHER_SPECS = "Specs have changed since, so nothing is predicted again here: planner explain does."
+_OTHER_SPECS = "Specs changed since, so this page has no new prediction; run planner explain."
 
 
 def facts_of(document: ResultDocument) -> list[SensitiveAssumption]:
-    """The facts of a document. Raises SpecError if they are damaged."""
+    """The sensitive assumptions of a document. Raises SpecError if they are damaged."""
     try:
-        return [SensitiveAssumption.from_dict(one) for one in document.part("open_facts", list)]
+        return [SensitiveAssumption.from_dict(fact) for fact in document.part("open_facts", list)]
     except (SpecError, TypeError, ValueError, AttributeError) as error:
         raise SpecError(f"{document.where}: its part open_facts is damaged ({error}).") from error
 
 
 def facts_section(wording: ResultWording, facts: Sequence[SensitiveAssumption]) -> Section:
-    """What was assumed, what else was tried, and what that moves, a row for each fact."""
+    """Section with a row for each assumption: its value, the values tried, and their effect."""
     rows = [
         (fact.name, fact.assumed, ", ".join(fact.tried), "; ".join(effect_words(wording, fact)))
         for fact in facts
     ]
-    heads, caption = ("unknown", "assumed", "tried", "effect"), "Not given, and relevant"
+    heads, caption = ("unknown", "assumed", "tried", "effect"), "Relevant, but not specified"
     table = text_table(heads, rows, words=range(len(heads)), name="facts", caption=caption)
     held = [make_lines(FOR_ASSUMED)] if any(fact.moved for fact in facts) else []
     return Section(title=CHANGES, blocks=[table if rows else make_lines(_NOTHING), *held])
 
 
 def predicted_anew(page: Page, pinned: SavedPlan) -> Page:
-    """The page with all that the plan reaches, and what 10 % of each fact, a node or another length
-    would change.
+    """The page with a new prediction of the plan: all results, and the effect of 10 % changes,
+    another node or another length.
     """
     in_full, changes = list[Section](), list[Block]()
     try:
@@ -505,13 +517,13 @@ def predicted_anew(page: Page, pinned: SavedPlan) -> Page:
         if any(pinned.specs.get(name, digest) != digest for name, digest in plan.digests.items()):
             changes = [make_lines(_OTHER_SPECS)]
         else:
-            found, details = evaluate(plan), details_of(plan)
-            speed = details.memory_and_speed(plan, found.candidates)
-            blocks = [*speed, *details.more(plan, found)]
+            evaluation, details = evaluate(plan), details_of(plan)
+            speed = details.memory_and_speed(plan, evaluation.candidates)
+            blocks = [*speed, *details.more(plan, evaluation)]
             in_full = [Section(title="What is the plan in full?", blocks=blocks, is_folded=True)]
-            explained = Explanation(plan=plan, evaluation=found)
+            explained = Explanation(plan=plan, evaluation=evaluation)
             changes = [*sensitivities_blocks(explained, is_full=False)]
-    except PlannerError as error:  # a file or a folder of specs is no longer there
+    except PlannerError as error:  # a file or a folder of specs is missing
         changes = [make_lines(f"Not predicted again: {error}")]
     sections: list[Section] = []
     for section in page.sections:

@@ -1,4 +1,4 @@
-"""The page of a sweep: what is cheapest and fastest, the matrix, every scenario."""
+"""The page of a sweep: the cheapest and fastest scenarios, the matrix, and all scenarios."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _MOST_WITHOUT = 200
 def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
     """The page of the directory of a sweep, finished or not.
 
-    Raises SpecError if it cannot be read, or a column is lacking.
+    Raises SpecError if the sweep cannot be read, or a column is missing.
     """
     plan, where = sweep.plan, str(sweep.folder)
     summary = summarize(sweep.rows(), plan)
@@ -82,7 +82,7 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
     lines = [line for group in groups for line in _answers(group, is_named=len(groups) > 1)]
     sections = [
         Section(
-            title=f"What wins for {group_title(group)}?",
+            title=f"What is best for {group_title(group)}?",
             blocks=[
                 *_found(group, fronts.get((group.work, group.model), ()), f"matrix{number}"),
                 *_parts(group, rows, number),
@@ -99,24 +99,24 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
             )
         )
     used = specs_of_rows(best[:1])
-    how = {"version": sweep.version, "command": f"planner sweep show {where}"}
-    asked = [*filter(None, [plan.description]), *counts_lines(sweep, summary)]
+    manifest = {"version": sweep.version, "command": f"planner sweep show {where}"}
+    question = [*filter(None, [plan.description]), *counts_lines(sweep, summary)]
     varied = [AXES.get(name) or name.replace("_", " ") for name in plan.varied]
     models = formatting.join_words(dict.fromkeys(group.model for group in groups)) or plan.name
     priced = [
         (group, [row for measure, _, row in group.headlines if measure == COST][-1])
         for group in groups
         if COST in group.best
-    ]  # the last is the one whose price nobody doubts
+    ]  # the last has a published price
     page = Page(
         title=f"Which {formatting.join_words(varied) or 'plan'} for {models}?",
         subject=plan.name,
-        question=[*asked, *version_notes(sweep.version)],
+        question=[*question, *version_notes(sweep.version)],
         answer=lines or ["No scenario has a plan."],
         sure=[*price_difference_lines(plan, groups), BRACKETS, *marks_lines(groups)]
         if best
         else [],
-        sections=[*sections, assumptions(used, catalogue), manifest_section(how)],
+        sections=[*sections, assumptions(used, catalogue), manifest_section(manifest)],
     )
     if not best:
         return replace(page, headline="No scenario has a plan.")
@@ -125,7 +125,7 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
     return with_meanings(
         replace(
             page,
-            headline=_headline(groups, row, [one for _, one in priced]),
+            headline=_headline(groups, row, [priced_row for _, priced_row in priced]),
             figures=_figures(summary, row),
             evidence=evidence(row.get("basis"), row.get("evidence_runs")),
             chart=_ranking(workload, rows, priced) if priced else None,
@@ -135,36 +135,39 @@ def sweep_page(sweep: Sweep, catalogue: Catalogue) -> Page:
 
 
 def _first_rows(sweep: Sweep, best: Collection[object]) -> list[SweepRow]:
-    """The best scenarios, then those that cost the least, and the first without a plan."""
+    """The best scenarios, then the cheapest ones, and the first without a plan."""
 
     def order(row: SweepRow) -> tuple[bool, float]:
         cost = measured(COST, row)
         return row["scenario"] not in best, cost if math.isfinite(cost) else math.inf
 
-    found = (row for row in sweep.rows() if row["feasible"])
-    others = (row for row in sweep.rows() if not row["feasible"])
-    return [*heapq.nsmallest(MOST_ROWS, found, order), *itertools.islice(others, _MOST_WITHOUT)]
+    feasible = (row for row in sweep.rows() if row["feasible"])
+    infeasible = (row for row in sweep.rows() if not row["feasible"])
+    return [
+        *heapq.nsmallest(MOST_ROWS, feasible, order),
+        *itertools.islice(infeasible, _MOST_WITHOUT),
+    ]
 
 
 def _found(group: WorkloadGroup, front: Sequence[SweepRow], matrix: str) -> list[Block]:
-    """What the command says of a group; the rows of its matrix with the best first."""
+    """The blocks of `planner sweep show` for a group; the matrix has its best rows first."""
     blocks = [*found_blocks(group, front, name=matrix)]
-    for at, block in enumerate(blocks):
+    for index, block in enumerate(blocks):
         if isinstance(block, Table) and block.name == matrix:
             best = [max((cell.shade or 0.0 for cell in row), default=0.0) for row in block.rows]
             order = sorted(range(len(best)), key=lambda n: -best[n])
             rows = [block.rows[n] for n in order]
-            blocks[at] = replace(block, rows=rows, marked=[BEST] if any(best) else [])
+            blocks[index] = replace(block, rows=rows, marked=[BEST] if any(best) else [])
     return blocks
 
 
 def _figures(summary: Summary, row: SweepRow) -> list[Figure]:
-    """The numbers of the cheapest scenario; of several works how many have an answer at all."""
+    """Figures of the cheapest scenario; for several works, the number with a plan."""
     ends = {name: ends for name in row if (ends := measured_ends(name, row)) is not None}
     columns = [column_of_measure(TIME, row), column_of_measure(COST, row)]
-    made = figures(row, ends, first=columns)
+    chosen = figures(row, ends, first=columns)
     if len(summary.groups) == 1:
-        return made
+        return chosen
     planned = (
         f"{formatting.format_count(summary.feasible)} of "
         f"{formatting.format_count(summary.scenarios)}"
@@ -174,12 +177,12 @@ def _figures(summary: Summary, row: SweepRow) -> list[Figure]:
     return [
         Figure(name="works with a plan", text=works),
         Figure(name="scenarios with a plan", text=planned),
-        *(replace(one, name=f"least {one.name}") for one in made[1:2]),
+        *(replace(figure, name=f"least {figure.name}") for figure in chosen[1:2]),
     ]
 
 
 def _headline(groups: Sequence[WorkloadGroup], row: SweepRow, cheapest: Sequence[SweepRow]) -> str:
-    """The cheapest scenario of one work; of several how often each GPU is the cheapest."""
+    """The cheapest scenario of one work; for several, how often each GPU is the cheapest."""
     if len(groups) == 1:
         wins = "is cheapest" if groups[0].better_tied(COST) is None else "runs best"
         return headline(workload_of(groups[0].workload), row, wins)
@@ -191,10 +194,12 @@ def _headline(groups: Sequence[WorkloadGroup], row: SweepRow, cheapest: Sequence
             f"The cheapest GPU is {next(iter(won))}, in each of "
             f"{formatting.format_count(len(groups))} works."
         )
-    words = [f"{gpu} for {formatting.format_count(number)}" for gpu, number in won.most_common()]
+    counts_text = [
+        f"{gpu} for {formatting.format_count(number)}" for gpu, number in won.most_common()
+    ]
     return (
         f"Of {formatting.format_count(len(groups))} works the cheapest GPU is "
-        f"{formatting.join_words(words)}."
+        f"{formatting.join_words(counts_text)}."
     )
 
 
@@ -203,8 +208,8 @@ def _ranking(
     rows: Sequence[ResultRow],
     priced: Sequence[tuple[WorkloadGroup, Mapping[str, Any]]],
 ) -> RankingChart | None:
-    """What each GPU and contract costs with its best number of GPUs; of several works the cheapest
-    of each.
+    """Chart of the cost of each GPU and contract with its best number of GPUs; for several works,
+    the cheapest of each.
     """
     column = column_of_measure(COST, priced[0][1])
     if len(priced) > 1:
@@ -229,25 +234,26 @@ def _ranking(
 
 
 def _answers(group: WorkloadGroup, *, is_named: bool) -> list[str]:
-    """The best scenarios of a group, a sentence each."""
-    before = f"{group_title(group)}: " if is_named else ""
+    """One sentence for each of the best scenarios of a group."""
+    prefix = f"{group_title(group)}: " if is_named else ""
     if not group.best:
-        return [f"{before}no plan at all; {'; '.join(nowhere_lines(group))}"]
-    same: dict[Value, list[str]] = {}
+        return [f"{prefix}no plan at all; {'; '.join(nowhere_lines(group))}"]
+    titles_by_scenario: dict[Value, list[str]] = {}
     for title, row in headlines(group):
-        same.setdefault(row["scenario"], []).append(title)
+        titles_by_scenario.setdefault(row["scenario"], []).append(title)
     rows = {row["scenario"]: row for _, row in headlines(group)}
-    words = {n: [*best_words(row).split("\n"), fits_words(row)] for n, row in rows.items()}
+    plan_lines = {n: [*best_words(row).split("\n"), fits_words(row)] for n, row in rows.items()}
+    details = {n: "; ".join(filter(None, lines)) for n, lines in plan_lines.items()}
     best = [
-        f"{before}{' and '.join(titles).capitalize()}: {'; '.join(filter(None, words[number]))}."
-        for number, titles in same.items()
+        f"{prefix}{' and '.join(titles).capitalize()}: {details[number]}."
+        for number, titles in titles_by_scenario.items()
     ]
     lines = [*proven_lines(group), *money_lines(group)]
-    return [*best, *(f"{before}{line}." for line in lines)]
+    return [*best, *(f"{prefix}{line}." for line in lines)]
 
 
 def _parts(group: WorkloadGroup, rows: Sequence[ResultRow], number: int) -> list[Block]:
-    """Time and memory of the best scenarios."""
+    """Charts of the time and memory of the best scenarios of a group."""
     best = {row["scenario"] for row in group.best.values()}
     chosen = [row for row in rows if row["scenario"] in best]
     labels = [f"{row['num_gpus']:,} x {row['gpu']}: {plan_in_short(row)}" for row in chosen]
@@ -257,42 +263,53 @@ def _parts(group: WorkloadGroup, rows: Sequence[ResultRow], number: int) -> list
 def _scenarios(
     rows: Sequence[ResultRow], plan: SweepPlan, best: Collection[object], summary: Summary
 ) -> list[Block]:
-    """The first scenarios as a table, one for each workload, and cost against time as a chart;
-    those without a plan are folded.
+    """A table of the first scenarios of each workload and a chart of cost and time; scenarios
+    without a plan are folded.
     """
     blocks: list[Block] = []
     notes = ["Marked: the best of each kind, as above."]
     shown = sum(bool(row["feasible"]) for row in rows)
     if shown < summary.feasible:
         notes.append(
-            f"The {formatting.format_count(shown)} that cost the least of "
+            f"The cheapest {formatting.format_count(shown)} of "
             f"{formatting.format_count(summary.feasible)} with a "
             "plan; the files of the sweep have all."
         )
     without = summary.scenarios - summary.feasible
-    measures = [name for one in (COST, TIME) for name in MEASURES[one]]
+    measures = [name for measure in (COST, TIME) for name in MEASURES[measure]]
     for workload in map(workload_of, dict.fromkeys(work.workload for work in plan.works)):
-        those = [row for row in rows if row["workload"] == workload.name]
-        if not those:
+        workload_rows = [row for row in rows if row["workload"] == workload.name]
+        if not workload_rows:
             continue
-        goals = [name for name in measures if any(row.get(name) is not None for row in those)]
-        varied = [name if name in those[0] else limit_column(name) for name in plan.varied]
+        goals = [
+            name for name in measures if any(row.get(name) is not None for row in workload_rows)
+        ]
+        varied = [name if name in workload_rows[0] else limit_column(name) for name in plan.varied]
         among = dict.fromkeys(["work", *varied, *TERMS, *PLACES])
-        columns = ["scenario", *shown_columns(workload, those, goals, among)]
+        columns = ["scenario", *shown_columns(workload, workload_rows, goals, among)]
         name = f"scenarios_{workload.name}"
-        found = [row for row in those if row["feasible"]]
-        if found:
+        feasible_rows = [row for row in workload_rows if row["feasible"]]
+        if feasible_rows:
             table = make_table(
-                name, f"Scenarios of {workload.name}, the best first", workload, found, columns,
-                [BEST if row["scenario"] in best else "" for row in found],
+                name, f"Scenarios of {workload.name}, the best first", workload, feasible_rows,
+                columns,
+                [BEST if row["scenario"] in best else "" for row in feasible_rows],
                 notes,
             )  # fmt: skip
-            table = replace(table, hints=[hints(workload, row) for row in found])
+            table = replace(table, hints=[hints(workload, row) for row in feasible_rows])
             blocks += [*front_chart(name, columns, goals), table]
-        if others := [row for row in those if not row["feasible"]]:
+        if infeasible_rows := [row for row in workload_rows if not row["feasible"]]:
             names = ["scenario", *dict.fromkeys([*varied, "gpu", "num_gpus", "reason"])]
-            some = f"{formatting.format_count(len(others))} of " if len(others) < without else ""
-            caption = f"{some}{formatting.format_count(without)} scenarios without a plan, and why"
-            no_plan = make_table(f"no_plan_{workload.name}", caption, workload, others, names)
-            blocks.append(replace(no_plan, is_folded=bool(found)))
+            share_text = (
+                f"{formatting.format_count(len(infeasible_rows))} of "
+                if len(infeasible_rows) < without
+                else ""
+            )
+            caption = (
+                f"{share_text}{formatting.format_count(without)} scenarios without a plan, and why"
+            )
+            no_plan = make_table(
+                f"no_plan_{workload.name}", caption, workload, infeasible_rows, names
+            )
+            blocks.append(replace(no_plan, is_folded=bool(feasible_rows)))
     return blocks
