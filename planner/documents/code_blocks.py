@@ -36,7 +36,8 @@ def blocks_of(text: str, languages: Sequence[str]) -> Iterator[tuple[str, str]]:
             "the part that starts the job."
         )
     directives = (
-        (one["language"], one.start("body"), one.end("body")) for one in _DIRECTIVE.finditer(text)
+        (match["language"], match.start("body"), match.end("body"))
+        for match in _DIRECTIVE.finditer(text)
     )
     for word, start, end in (*_fenced(text), *directives):
         language, body = word.lower(), text[start:end]

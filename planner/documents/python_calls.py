@@ -139,8 +139,8 @@ def parse_calls(
     with _read(text, name) as program:
         _take_options(program, command_line or {})
         _pass_on(program)
-        found = [_call(node, scope, program) for node, scope in program.calls]
-    return tuple(sorted(found, key=lambda one: one.line))
+        calls = [_call(node, scope, program) for node, scope in program.calls]
+    return tuple(sorted(calls, key=lambda call: call.line))
 
 
 def parse_functions(text: str, name: str) -> tuple[Function, ...]:
@@ -149,17 +149,21 @@ def parse_functions(text: str, name: str) -> tuple[Function, ...]:
     Raises LaunchError as `calls_of` does.
     """
     with _read(text, name) as program:
-        found = []
-        for called, (_, own) in program.functions.items():
-            calls = [_call(node, at, program) for node, at in program.calls if _is_in(at, own)]
+        functions = []
+        for called, (_, function_scope) in program.functions.items():
+            calls = [
+                _call(node, call_scope, program)
+                for node, call_scope in program.calls
+                if _is_in(call_scope, function_scope)
+            ]
             changes = {
-                path: _value(value, own, program, ())
-                for each in own.changed.values()
-                for path, value in each
+                path: _value(value, function_scope, program, ())
+                for assignments in function_scope.changed.values()
+                for path, value in assignments
             }
             line = program.lines[called]
-            found.append(Function(name=called, line=line, calls=tuple(calls), changes=changes))
-    return tuple(found)
+            functions.append(Function(name=called, line=line, calls=tuple(calls), changes=changes))
+    return tuple(functions)
 
 
 def _is_in(scope: _Scope | None, outer: _Scope) -> bool:
@@ -195,7 +199,7 @@ def _folded(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     Where something between them takes ``x``, it has two values, and both statements stay.
     """
     last: dict[str, ast.Assign] = {}
-    kept: list[ast.stmt] = []
+    statements: list[ast.stmt] = []
     for node in body:
         for inner in ast.walk(node):
             if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
@@ -207,8 +211,8 @@ def _folded(body: Sequence[ast.stmt]) -> list[ast.stmt]:
             if before is not None and len(before.targets) == 1:
                 before.value = ast.BinOp(left=before.value, op=node.op, right=node.value)
                 continue
-        kept.append(node)
-    return kept
+        statements.append(node)
+    return statements
 
 
 def _gather(
@@ -223,8 +227,8 @@ def _gather(
         inner = scope
         if isinstance(node, ast.Import):
             for name in node.names:
-                whole = name.name if name.asname else name.name.partition(".")[0]
-                program.imports[name.asname or whole] = whole
+                module_name = name.name if name.asname else name.name.partition(".")[0]
+                program.imports[name.asname or module_name] = module_name
         elif isinstance(node, ast.ImportFrom):
             for name in node.names:
                 program.imports[name.asname or name.name] = f"{node.module or ''}.{name.name}"
@@ -260,45 +264,51 @@ def _gather(
         _gather([*ast.iter_child_nodes(node)], inner, program, is_sure=within)
 
 
-def _parameters(given: ast.arguments, scope: _Scope) -> list[str]:
+def _parameters(arguments: ast.arguments, scope: _Scope) -> list[str]:
     """Put the parameters of a function with their defaults; their names in order."""
-    named = [*given.posonlyargs, *given.args]
-    defaults: list[ast.expr | None] = [*given.defaults]
+    named = [*arguments.posonlyargs, *arguments.args]
+    defaults: list[ast.expr | None] = [*arguments.defaults]
     pairs = [*zip_longest(reversed(named), reversed(defaults))]
-    for one, value in (*pairs, *zip(given.kwonlyargs, given.kw_defaults, strict=True)):
-        scope.put(one.arg, value)
-    for rest in (given.vararg, given.kwarg):
+    for argument, value in (*pairs, *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)):
+        scope.put(argument.arg, value)
+    for rest in (arguments.vararg, arguments.kwarg):
         if rest is not None:
             scope.put(rest.arg, None)
-    return [one.arg for one in named]
+    return [argument.arg for argument in named]
 
 
 def _pass_on(program: _Program) -> None:
     """Put what functions are called with: a parameter is told where all say one thing."""
-    told: set[tuple[str, str]] = set()
+    called_with: set[tuple[str, str]] = set()
     for node, scope in program.calls:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if name not in program.functions:
             continue
-        names, own = program.functions[name]
+        names, function_scope = program.functions[name]
         pairs = [*zip(names, node.args, strict=False)]
         pairs += [(keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg]
         for parameter, value in pairs:
-            given = own.names.get(parameter, [])
-            if (name, parameter) not in told and len(given) == 1:
-                given.clear()
-            told.add((name, parameter))
-            own.put(parameter, value, scope)
+            values = function_scope.names.get(parameter, [])
+            if (name, parameter) not in called_with and len(values) == 1:
+                values.clear()
+            called_with.add((name, parameter))
+            function_scope.put(parameter, value, scope)
 
 
 def _assign(target: ast.AST, value: ast.expr | None, scope: _Scope) -> None:
     if isinstance(target, ast.Name):
         scope.put(target.id, value)
     elif isinstance(target, ast.Tuple | ast.List):
-        told = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
-        for at, one in enumerate(target.elts):
-            each = value.elts[at] if told and isinstance(value, ast.Tuple | ast.List) else None
-            _assign(one, each, scope)
+        is_unpacked = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(
+            target.elts
+        )
+        for index, element in enumerate(target.elts):
+            element_value = (
+                value.elts[index]
+                if is_unpacked and isinstance(value, ast.Tuple | ast.List)
+                else None
+            )
+            _assign(element, element_value, scope)
     elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
         scope.put(target.value.id, None)  # a mapping that is changed
     elif isinstance(target, ast.Attribute):
@@ -321,15 +331,15 @@ def _argument(node: ast.Call, program: _Program) -> None:
     """The default of an option of a command line, by the name that it gets."""
     if not (isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument"):
         return
-    words = [one.value for one in node.args if isinstance(one, ast.Constant)]
+    words = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
     options = [word for word in words if isinstance(word, str)]
     long = next((word for word in options if word.startswith("--")), next(iter(options), ""))
-    given = {one.arg: one.value for one in node.keywords}
-    own = given.get("dest")
-    name = own.value if isinstance(own, ast.Constant) else long.lstrip("-").replace("-", "_")
-    action = given.get("action")
+    keywords = {keyword.arg: keyword.value for keyword in node.keywords}
+    dest = keywords.get("dest")
+    name = dest.value if isinstance(dest, ast.Constant) else long.lstrip("-").replace("-", "_")
+    action = keywords.get("action")
     is_flag = isinstance(action, ast.Constant) and action.value == "store_true"
-    default = given.get("default") or (ast.Constant(value=False) if is_flag else None)
+    default = keywords.get("default") or (ast.Constant(value=False) if is_flag else None)
     program.arguments[str(name)] = default
 
 
@@ -338,19 +348,25 @@ def _take_options(program: _Program, command_line: Mapping[str, str]) -> None:
     values = {name: _constant(text) for name, text in command_line.items()}
     for node, _ in program.calls:
         kind = _dotted(node.func, program).rpartition(".")[2]
-        named = [one.id for arg in node.args for one in ast.walk(arg) if isinstance(one, ast.Name)]
+        named = [
+            inner.id for arg in node.args for inner in ast.walk(arg) if isinstance(inner, ast.Name)
+        ]
         if kind in ("HfArgumentParser", "TrlParser"):
-            for name, given in (x for one in named if one in program.members
-                                for x in program.members[one].names.items()):  # fmt: skip
-                program.arguments.setdefault(name, _field(given[0][0]))
+            for name, assigned in (x for class_name in named if class_name in program.members
+                                for x in program.members[class_name].names.items()):  # fmt: skip
+                program.arguments.setdefault(name, _field(assigned[0][0]))
             program.arguments.update(values)
         elif kind == "Fire":
-            for scope in (program.functions[one][1] for one in named if one in program.functions):
+            for scope in (
+                program.functions[function_name][1]
+                for function_name in named
+                if function_name in program.functions
+            ):
                 scope.names.update({
                     name: [(value, scope)] for name, value in values.items() if name in scope.names
                 })  # fmt: skip
-    known = {name: value for name, value in values.items() if name in program.arguments}
-    program.arguments.update(known)
+    set_options = {name: value for name, value in values.items() if name in program.arguments}
+    program.arguments.update(set_options)
 
 
 def _field(value: ast.expr | None) -> ast.expr | None:
@@ -362,9 +378,9 @@ def _field(value: ast.expr | None) -> ast.expr | None:
 
 def _constant(text: str) -> ast.Constant:
     """A word of a command line as the value that parsers make of it."""
-    plain = {"true": True, "false": False, "none": None}
-    if text.lower() in plain:
-        return ast.Constant(value=plain[text.lower()])
+    constants = {"true": True, "false": False, "none": None}
+    if text.lower() in constants:
+        return ast.Constant(value=constants[text.lower()])
     for kind in (int, float):
         try:
             return ast.Constant(value=kind(text))
@@ -385,24 +401,26 @@ def _dotted(node: ast.AST, program: _Program) -> str:
 
 
 def _call(node: ast.Call, scope: _Scope, program: _Program) -> Call:
-    given: dict[str, Value] = {}
+    keywords: dict[str, Value] = {}
     lines: dict[str, int] = {}
     rest = ""
-    for one in node.keywords:
-        value = _value(one.value, scope, program, ())
-        if one.arg is not None:
-            given[one.arg], lines[one.arg] = value, one.value.lineno
+    for keyword in node.keywords:
+        value = _value(keyword.value, scope, program, ())
+        if keyword.arg is not None:
+            keywords[keyword.arg], lines[keyword.arg] = value, keyword.value.lineno
         elif isinstance(value, dict):
-            given |= {str(name): told for name, told in value.items()}
-            lines |= dict.fromkeys(map(str, value), one.value.lineno)
+            keywords |= {str(name): inner for name, inner in value.items()}
+            lines |= dict.fromkeys(map(str, value), keyword.value.lineno)
         else:
-            rest = f"**{ast.unparse(one.value)[:40]} stands for options that are not in the text"
-    positional = [_value(one, scope, program, ()) for one in node.args]
+            rest = (
+                f"**{ast.unparse(keyword.value)[:40]} stands for options that are not in the text"
+            )
+    positional = [_value(argument, scope, program, ()) for argument in node.args]
     return Call(
         name=_dotted(node.func, program),
         line=node.lineno,
         positional=tuple(positional),
-        keywords=given,
+        keywords=keywords,
         lines=lines,
         rest=rest,
     )
@@ -415,8 +433,8 @@ def _value(node: ast.AST, scope: _Scope, program: _Program, within: _Within) -> 
     """What an expression is, as far as text tells it; ``within`` are names being looked up."""
     program.step()
 
-    def told(one: ast.AST) -> Value:
-        return _value(one, scope, program, within)
+    def evaluate(operand: ast.AST) -> Value:
+        return _value(operand, scope, program, within)
 
     if isinstance(node, ast.Constant):
         is_plain = node.value is None or isinstance(node.value, bool | int | float | str)
@@ -426,15 +444,15 @@ def _value(node: ast.AST, scope: _Scope, program: _Program, within: _Within) -> 
     if isinstance(node, ast.Name):
         return _named(node.id, scope, program, within)
     if isinstance(node, ast.Starred):
-        return told(node.value)
+        return evaluate(node.value)
     if isinstance(node, ast.List | ast.Tuple | ast.Set):
-        return _listed(node.elts, told)
+        return _listed(node.elts, evaluate)
     if isinstance(node, ast.Dict):
-        return _mapping(node, told)
+        return _mapping(node, evaluate)
     if isinstance(node, ast.JoinedStr):
-        return _joined([told(_inside(one)) for one in node.values], node)
+        return _joined([evaluate(_inside(operand)) for operand in node.values], node)
     if isinstance(node, ast.Subscript):
-        table, key = told(node.value), told(node.slice)
+        table, key = evaluate(node.value), evaluate(node.slice)
         if isinstance(table, dict) and isinstance(key, str) and key in table:
             return table[key]
     if isinstance(node, ast.Attribute):
@@ -442,20 +460,20 @@ def _value(node: ast.AST, scope: _Scope, program: _Program, within: _Within) -> 
     if isinstance(node, ast.Call):
         return _called(node, scope, program, within)
     if isinstance(node, ast.BinOp):
-        return _computed(node, told(node.left), told(node.right))
+        return _computed(node, evaluate(node.left), evaluate(node.right))
     if isinstance(node, ast.UnaryOp):
-        inner = told(node.operand)
+        inner = evaluate(node.operand)
         if isinstance(node.op, ast.Not) and not isinstance(inner, UnknownValue | Call):
             return not inner
         if isinstance(node.op, ast.USub) and isinstance(inner, int | float):
             return -inner
     if isinstance(node, ast.IfExp):
-        test = told(node.test)
+        test = evaluate(node.test)
         if not isinstance(test, UnknownValue | Call):
-            return told(node.body if test else node.orelse)
+            return evaluate(node.body if test else node.orelse)
     if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
-        for one in node.values:
-            value = told(one)
+        for operand in node.values:
+            value = evaluate(operand)
             if isinstance(value, UnknownValue | Call) or value:
                 return value
         return value
@@ -464,14 +482,14 @@ def _value(node: ast.AST, scope: _Scope, program: _Program, within: _Within) -> 
 
 def _listed(nodes: Sequence[ast.expr], evaluate: Callable[[ast.AST], Value]) -> list[Value]:
     """The values of a list, those of a starred list in it among them."""
-    found: list[Value] = []
+    values: list[Value] = []
     for node in nodes:
         value = evaluate(node)
         if isinstance(node, ast.Starred) and isinstance(value, list):
-            found.extend(value)
+            values.extend(value)
         else:
-            found.append(value)
-    return found
+            values.append(value)
+    return values
 
 
 def _unknown_value(node: ast.AST) -> UnknownValue:
@@ -491,16 +509,16 @@ def _joined(parts: Sequence[Value], node: ast.AST) -> Value:
 
 
 def _mapping(node: ast.Dict, evaluate: Callable[[ast.AST], Value]) -> Value:
-    found: dict[str, Value] = {}
+    table: dict[str, Value] = {}
     for key, value in zip(node.keys, node.values, strict=True):
         if key is None:
             inner = evaluate(value)
             if not isinstance(inner, dict):
                 return _unknown_value(node)
-            found |= inner
+            table |= inner
         else:
-            found[str(evaluate(key))] = evaluate(value)
-    return found
+            table[str(evaluate(key))] = evaluate(value)
+    return table
 
 
 def _named(name: str, scope: _Scope, program: _Program, within: _Within) -> Value:
@@ -519,21 +537,21 @@ def _named(name: str, scope: _Scope, program: _Program, within: _Within) -> Valu
         place = place.above
     if place is None:
         return UnknownValue(why=f"{name} is set by nothing in this program")
-    given = place.names[name]
-    known = (id(place), name)
-    value, written = given[0]
-    if len(given) > 1:
+    assigned = place.names[name]
+    lookup_key = (id(place), name)
+    value, written = assigned[0]
+    if len(assigned) > 1:
         return UnknownValue(why=f"{name} is set more than once")
-    if known in within or value is None:
+    if lookup_key in within or value is None:
         return UnknownValue(why=f"{name} is known only as the program runs")
-    told = _value(value, written, program, (*within, known))
-    if isinstance(told, list):
-        for one in place.added.get(name, []):
-            more = _value(one, place, program, (*within, known))
-            told = [*told, *(more if isinstance(more, list) else [_unknown_value(one)])]
-    if changes and isinstance(told, Call):
-        return replace(told, keywords={**told.keywords, **dict(changes)})
-    return UnknownValue(why=f"{name} is set more than once") if changes else told
+    result = _value(value, written, program, (*within, lookup_key))
+    if isinstance(result, list):
+        for appended in place.added.get(name, []):
+            extra = _value(appended, place, program, (*within, lookup_key))
+            result = [*result, *(extra if isinstance(extra, list) else [_unknown_value(appended)])]
+    if changes and isinstance(result, Call):
+        return replace(result, keywords={**result.keywords, **dict(changes)})
+    return UnknownValue(why=f"{name} is set more than once") if changes else result
 
 
 def _attribute(node: ast.Attribute, scope: _Scope, program: _Program, within: _Within) -> Value:
@@ -545,14 +563,18 @@ def _attribute(node: ast.Attribute, scope: _Scope, program: _Program, within: _W
     if first in program.members and rest in program.members[first].names:
         return _named(rest, program.members[first], program, within)
     if isinstance(node.value, ast.Name):
-        made = _named(node.value.id, scope, program, within)
-        if isinstance(made, Call) and rest in made.keywords and made.name not in program.members:
-            return made.keywords[rest]
-        if isinstance(made, Call) and made.name in program.members:
-            members = program.members[made.name]
-            if rest in made.keywords or rest in members.names:
-                own = made.keywords.get(rest)
-                return _named(rest, members, program, within) if own is None else own
+        call = _named(node.value.id, scope, program, within)
+        if isinstance(call, Call) and rest in call.keywords and call.name not in program.members:
+            return call.keywords[rest]
+        if isinstance(call, Call) and call.name in program.members:
+            members = program.members[call.name]
+            if rest in call.keywords or rest in members.names:
+                keyword_value = call.keywords.get(rest)
+                return (
+                    _named(rest, members, program, within)
+                    if keyword_value is None
+                    else keyword_value
+                )
     default = program.arguments.get(rest)
     if default is not None and first != "self":
         return _value(default, _Scope(), program, within)
@@ -574,29 +596,31 @@ IS_BF16 = ("is_bfloat16_supported", "is_bf16_supported", "is_torch_bf16_gpu_avai
 def _called(node: ast.Call, scope: _Scope, program: _Program, within: _Within) -> Value:
     """What a call within a value is: of a configuration the call itself."""
     name = _dotted(node.func, program)
-    inner = [_value(one, scope, program, within) for one in node.args]
-    if name in _BY_ENVIRONMENT and len(inner) == 2:
-        return inner[1]
+    arguments = [_value(argument, scope, program, within) for argument in node.args]
+    if name in _BY_ENVIRONMENT and len(arguments) == 2:
+        return arguments[1]
     if name.rpartition(".")[2] in IS_BF16:
         return True
-    if isinstance(node.func, ast.Attribute) and node.func.attr == "join" and len(inner) == 1:
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "join" and len(arguments) == 1:
         between = _value(node.func.value, scope, program, within)
-        if isinstance(between, str) and isinstance(inner[0], list):
-            return between.join(map(to_shell_word, inner[0]))
-    if name == "json.dumps" and len(inner) == 1 and isinstance(inner[0], int | float):
-        return str(inner[0]).lower()
-    if name in _KINDS and len(inner) == 1 and isinstance(inner[0], str | int | float):
+        if isinstance(between, str) and isinstance(arguments[0], list):
+            return between.join(map(to_shell_word, arguments[0]))
+    if name == "json.dumps" and len(arguments) == 1 and isinstance(arguments[0], int | float):
+        return str(arguments[0]).lower()
+    if name in _KINDS and len(arguments) == 1 and isinstance(arguments[0], str | int | float):
         try:
-            return _KINDS[name](inner[0])
+            return _KINDS[name](arguments[0])
         except (ValueError, OverflowError):
             return _unknown_value(node)
     if name.rpartition(".")[2][:1].isupper() or name == "dict":
         keywords = {
-            one.arg: _value(one.value, scope, program, within) for one in node.keywords if one.arg
+            keyword.arg: _value(keyword.value, scope, program, within)
+            for keyword in node.keywords
+            if keyword.arg
         }
         if name == "dict":
             return keywords if len(keywords) == len(node.keywords) else _unknown_value(node)
-        return Call(name=name, line=node.lineno, positional=tuple(inner), keywords=keywords)
+        return Call(name=name, line=node.lineno, positional=tuple(arguments), keywords=keywords)
     return _unknown_value(node)
 
 
@@ -654,19 +678,21 @@ def program_and_shell(cells: Sequence[str]) -> tuple[str, str]:
     shells: list[str] = []
     for cell in cells:
         lines = cell.split("\n")
-        own, shell = [""] * len(lines), [""] * len(lines)
+        python_lines, shell = [""] * len(lines), [""] * len(lines)
         if _SHELL_CELL.match(cell):
             shell[1:] = lines[1:]
         elif not cell.startswith("%%") or _WITH_CODE.match(cell):
-            goes_on = False
-            for at, line in enumerate(lines):
-                is_shell = goes_on or bool(_COMMAND.match(line))
+            is_continued = False
+            for index, line in enumerate(lines):
+                is_shell = is_continued or bool(_COMMAND.match(line))
                 if is_shell:
-                    shell[at] = line if goes_on else _COMMAND.sub("", line, count=1)
+                    shell[index] = line if is_continued else _COMMAND.sub("", line, count=1)
                 elif not _MAGIC.match(line):
-                    own[at] = line
-                goes_on = is_shell and line.endswith("\\")
-        programs.append("\n".join(own if _is_python("\n".join(own)) else [""] * len(lines)))
+                    python_lines[index] = line
+                is_continued = is_shell and line.endswith("\\")
+        programs.append(
+            "\n".join(python_lines if _is_python("\n".join(python_lines)) else [""] * len(lines))
+        )
         shells.append("\n".join(shell))
     return "\n".join(programs), "\n".join(shells)
 

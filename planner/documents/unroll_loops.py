@@ -55,13 +55,13 @@ class _Loops(ast.NodeTransformer):
             return node
         items = self.tables.get(called.value.id) if isinstance(called.value, ast.Name) else None
         named = node.target.elts if isinstance(node.target, ast.Tuple) else []
-        names = [one.id for one in named if isinstance(one, ast.Name)]
+        names = [element.id for element in named if isinstance(element, ast.Name)]
         if not items or len(names) != 2:
             return node
         return [
-            _Named(dict(zip(names, (ast.Constant(value=key), value), strict=True))).visit(one)
+            _Named(dict(zip(names, (ast.Constant(value=key), value), strict=True))).visit(statement)
             for key, value in items.items()
-            for one in deepcopy(node.body)
+            for statement in deepcopy(node.body)
         ]
 
 

@@ -32,8 +32,8 @@ class YamlValue:
         """The value at a path of keys."""
         place = self
         for key in keys:
-            found = (below for name, below in place._pairs() if name == key)
-            place = next(found, YamlValue(None, self.source))
+            matching = (below for name, below in place._pairs() if name == key)
+            place = next(matching, YamlValue(None, self.source))
         return place
 
     def items(self) -> list[tuple[str, YamlValue]]:
@@ -101,13 +101,16 @@ def _aligned(text: str, source: str, start: int, end: int) -> Pieces:
     place, passed = _first(source, start, end), 0
     pieces: list[TextPiece] = []
     for word in text.split():
-        found = source.find(word, place, end)
-        if found < 0 or source[place:found].strip():
+        start_of_word = source.find(word, place, end)
+        if start_of_word < 0 or source[place:start_of_word].strip():
             return computed_text(text)
-        at = text.index(word, passed)
+        text_index = text.index(word, passed)
         # Blanks between words are those that YAML folded or stripped.
-        pieces += [TextPiece(text[passed:at]), TextPiece(word, found, found + len(word))]
-        place, passed = found + len(word), at + len(word)
+        pieces += [
+            TextPiece(text[passed:text_index]),
+            TextPiece(word, start_of_word, start_of_word + len(word)),
+        ]
+        place, passed = start_of_word + len(word), text_index + len(word)
     return tuple(piece for piece in [*pieces, TextPiece(text[passed:])] if piece.text)
 
 

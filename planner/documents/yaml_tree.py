@@ -117,9 +117,9 @@ class _Reader:
         self._counted = position, line
         return line
 
-    def _fault(self, what: str, position: int | None = None) -> LaunchError:
+    def _fault(self, problem: str, position: int | None = None) -> LaunchError:
         line = self._line(self.position if position is None else position)
-        return LaunchError(f"{self.name}:{line}: this is not JSON: {what}.")
+        return LaunchError(f"{self.name}:{line}: this is not JSON: {problem}.")
 
     def _blanks(self) -> None:
         match = _BLANKS.match(self.text, self.position)
@@ -188,8 +188,8 @@ class _Reader:
         return False
 
     def _instead(self, wanted: str) -> str:
-        found = self.text[self.position : self.position + 12].split("\n")[0]
-        return f"{wanted} is missing" + (f" before {found!r}" if found else " at the end")
+        next_text = self.text[self.position : self.position + 12].split("\n")[0]
+        return f"{wanted} is missing" + (f" before {next_text!r}" if next_text else " at the end")
 
     def _scalar(self, start: int, line: int) -> Node:
         if self.text.startswith('"', start):
@@ -243,8 +243,8 @@ def yaml_documents(text: str, name: str) -> list[Node]:
         where = f"{name}:{mark.line + 1}" if mark is not None else name
         if error.problem == _TOO_DEEP:  # some releases of the parser count for themselves
             raise too_deep(where) from None
-        told = ", ".join(part for part in (error.context, error.problem) if part)
-        raise LaunchError(f"{where}: this is not YAML: {told}.") from None
+        problem = ", ".join(part for part in (error.context, error.problem) if part)
+        raise LaunchError(f"{where}: this is not YAML: {problem}.") from None
     except yaml.reader.ReaderError as error:
         position = error.position if isinstance(error.position, int) else 0
         line = text.count("\n", 0, position) + 1
@@ -478,7 +478,7 @@ def read_trees(text: str, name: str) -> tuple[Tree, ...]:
             if is_named_json:
                 raise
     # A value of a template, which tools fill: of the same length, so that places stay.
-    filled = _TEMPLATE.sub(lambda one: f"${{{one[1].strip()}}}".ljust(len(one[0])), text)
+    filled = _TEMPLATE.sub(lambda match: f"${{{match[1].strip()}}}".ljust(len(match[0])), text)
     roots = yaml_documents(filled, name)
     return tuple(_tree(root, text, name, is_json=False) for root in roots)
 
@@ -545,9 +545,9 @@ class _Leaves:
         is_text = node.kind == "scalar" or node.unknown
         texts = (None if node.unknown else node.text,) if is_text else ()
         spans = (Span(used.start, used.end),) if is_text else ()
-        line, whole = _where(used, place)
+        line, full_span = _where(used, place)
         self.leaves[path] = Leaf(
-            path=path, texts=texts, value=value, spans=spans, line=line, full_span=whole,
+            path=path, texts=texts, value=value, spans=spans, line=line, full_span=full_span,
             unknown=node.unknown,
         )  # fmt: skip
         return value
@@ -557,14 +557,14 @@ class _Leaves:
         data = []
         if all(resolve_alias(item).kind == "scalar" for item in entries):
             scalars = [resolve_alias(item) for item in entries]
-            line, whole = _where(used, place)
+            line, full_span = _where(used, place)
             self.leaves[path] = Leaf(
                 path=path,
                 texts=tuple(None if scalar.unknown else scalar.text for scalar in scalars),
                 value=[scalar.value for scalar in scalars],
                 spans=tuple(Span(item.start, item.end) for item in entries),
                 line=line,
-                full_span=whole,
+                full_span=full_span,
                 unknown="; ".join(scalar.unknown for scalar in scalars if scalar.unknown)[:400],
             )
         for index, item in enumerate(entries):
@@ -594,7 +594,7 @@ def members(
     for key, item in node.items:
         if key is not None and key.is_merge:
             target = resolve_alias(item)
-            merged += [one for _, one in target.items] if target.kind == "list" else [item]
+            merged += [entry for _, entry in target.items] if target.kind == "list" else [item]
         elif key is not None:
             yield key, item
     for other in merged:

@@ -45,7 +45,7 @@ def yaml_scalar(value: Scalar) -> str:
     if _PLAIN_SCALAR.fullmatch(value) and not _NOT_TEXT.fullmatch(value):
         return value
     quoted = json.dumps(value, ensure_ascii=False)
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", quoted)
 
 
 def json_scalar(value: Scalar) -> str:
@@ -93,7 +93,7 @@ def yaml_text(
 
 def documents(objects: Iterable[Mapping[str, object]]) -> str:
     """A stream of documents."""
-    return "".join(f"---\n{yaml_text(one, list_by='')}" for one in objects)
+    return "".join(f"---\n{yaml_text(value, list_by='')}" for value in objects)
 
 
 def _lines(value: object, notes: Mapping[str, str], path: str, list_by: str) -> list[str]:
@@ -172,11 +172,13 @@ def edit_document(text: str, name: str, changes: Changes, number: int = 0) -> Ed
         else:
             candidates = _added(tree, path, texts)
         wanted = after_change(old, path, texts)
-        found = first_that_reads(candidates, wanted, lambda one: _texts(_tree(one, name, number)))
-        if found is None:
+        edited = first_that_reads(
+            candidates, wanted, lambda candidate: _texts(_tree(candidate, name, number))
+        )
+        if edited is None:
             unwritten[path] = texts
         else:
-            text = found
+            text = edited
     return EditResult(text=text, unwritten=unwritten)
 
 
@@ -207,7 +209,8 @@ def _changed(tree: Tree, path: str, texts: tuple[str, ...]) -> Iterator[str]:
     if leaf is not None and len(spans) == len(texts):
         new = [_like(tree, leaf, text) for text in texts]
         changes = {
-            span: _placed(tree.text, span, one) for span, one in zip(spans, new, strict=True)
+            span: _placed(tree.text, span, new_text)
+            for span, new_text in zip(spans, new, strict=True)
         }
         yield apply_edits(tree.text, changes)
     if is_list and place.key is not None:
@@ -357,5 +360,5 @@ def _in_braces(
     first = node.items[0][0]
     line = text.rfind("\n", 0, first.start if first is not None else node.start) + 1
     indent = text[line : first.start] if first is not None else ""
-    own_lines = not indent.strip(" \t") and "\n" in text[node.start : line + 1]
-    yield f"{text[:end]},{chr(10) + indent if own_lines else ' '}{written}{text[end:]}"
+    is_multiline = not indent.strip(" \t") and "\n" in text[node.start : line + 1]
+    yield f"{text[:end]},{chr(10) + indent if is_multiline else ' '}{written}{text[end:]}"

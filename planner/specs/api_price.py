@@ -89,10 +89,10 @@ def of_release(prices: Sequence[ApiPrice], name: str) -> tuple[ApiPrice, ...]:
     """
     word = _word(name.rpartition("/")[2])
     releases = {price.release for price in prices if price.release}
-    meant = [release for release in releases if f"{word}-".startswith(f"{release}-")]
-    if not meant:
+    matching = [release for release in releases if f"{word}-".startswith(f"{release}-")]
+    if not matching:
         return tuple(prices)
-    release = max(meant, key=len)
+    release = max(matching, key=len)
     return tuple(price for price in prices if price.release in ("", release))
 
 
@@ -151,10 +151,10 @@ def _price(row: Row) -> ApiPrice:
 
 def _amount(cell: str, column: str) -> float:
     """USD per token."""
-    found = number(nonempty_text(cell, column), column)
-    if found >= _MOST:
+    amount = number(nonempty_text(cell, column), column)
+    if amount >= _MOST:
         raise ValueError(f"{column} {cell} is not a price in USD per million tokens")
-    return found / _MILLION
+    return amount / _MILLION
 
 
 def _date(cell: str, column: str) -> str:

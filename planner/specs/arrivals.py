@@ -102,9 +102,9 @@ class TracePaths:
         """
         place, turns = self._turned(replicas)
         nearest = np.rint(place)
-        for number, one in enumerate(turns):
-            if (mine := nearest == number).any():
-                yield mine, one
+        for number, paths in enumerate(turns):
+            if (is_nearest := nearest == number).any():
+                yield is_nearest, paths
 
     def _turned(self, replicas: Numeric) -> tuple[FloatArray, list[RoundRobinPaths]]:
         """Where numbers of replicas stand among powers of 2, and the paths of those."""
@@ -124,7 +124,7 @@ class TracePaths:
         load : utilization of a replica, 0 to 1
         """
         place, turns = self._turned(replicas)
-        return _between(np.stack([one.bursts for one in turns]), place, _of_load(load))
+        return _between(np.stack([paths.bursts for paths in turns]), place, _of_load(load))
 
     def mean_within(
         self, mean: Numeric, replicas: Numeric, load: Numeric, most: Numeric
@@ -139,7 +139,7 @@ class TracePaths:
         most : upper bound of each wait [s]
         """
         place, turns = self._turned(replicas)
-        waits = _between(np.stack([one.waits for one in turns]), place, _of_load(load))
+        waits = _between(np.stack([paths.waits for paths in turns]), place, _of_load(load))
         each = np.asarray(mean)[..., None] * waits
         return np.asarray(np.minimum(each, np.asarray(most)[..., None]).mean(axis=-1))
 
@@ -156,7 +156,7 @@ class TracePaths:
         share : share of the requests, 0 to 1
         """
         place, turns = self._turned(replicas)
-        of_share = np.stack([_of_share(one.through, share) for one in turns])
+        of_share = np.stack([_of_share(paths.through, share) for paths in turns])
         return np.asarray(mean * _between(of_share, place, _of_load(load)))
 
     def stalled(
@@ -176,8 +176,10 @@ class TracePaths:
         of : 0: of answers, 1: of their tokens
         """
         place, turns = self._turned(replicas)
-        at = (place, _power(places, PLACES), _power(scale, SCALES), _of_load(load))
-        return np.moveaxis(_between(np.stack([one.stalls[of] for one in turns]), *at), -1, 0)
+        coordinates = (place, _power(places, PLACES), _power(scale, SCALES), _of_load(load))
+        return np.moveaxis(
+            _between(np.stack([paths.stalls[of] for paths in turns]), *coordinates), -1, 0
+        )
 
 
 @record(kw_only=True)
@@ -283,12 +285,12 @@ def classes_of(values: FloatArray, weights: FloatArray) -> FloatArray:
     ranked = np.take_along_axis(values, order, axis=0)
     zero = np.zeros((1, *values.shape[1:]))
     until = np.concatenate([zero, np.cumsum(weights[order], axis=0) / weights.sum()])
-    found, low = [], 0.0
+    means, low = [], 0.0
     for high in np.cumsum(CLASSES):
         inside = np.diff(np.clip(until, low, high), axis=0)
-        found.append((ranked * inside).sum(axis=0) / (high - low))
+        means.append((ranked * inside).sum(axis=0) / (high - low))
         low = high
-    return np.stack(found)
+    return np.stack(means)
 
 
 def _of_load(load: Numeric) -> FloatArray:
@@ -315,15 +317,15 @@ def _between(table: FloatArray, *places: FloatArray) -> FloatArray:
     """
     rows = []
     weights: list[tuple[FloatArray, FloatArray]] = []
-    more = (...,) + (None,) * (table.ndim - len(places))
+    broadcast = (...,) + (None,) * (table.ndim - len(places))
     for size, place in zip(table.shape, places, strict=False):
         inside = np.nan_to_num(np.clip(place, 0, size - 1))
         lower = np.minimum(inside.astype(np.intp), max(size - 2, 0))
         rows.append((lower, np.minimum(lower + 1, size - 1)))
         weights.append((1 - (inside - lower), inside - lower))
-    found: FloatArray = np.zeros(())
+    interpolated: FloatArray = np.zeros(())
     for corner in product((0, 1), repeat=len(places)):
-        weight = np.asarray(math.prod(one[end] for one, end in zip(weights, corner, strict=True)))
-        at = tuple(row[end] for row, end in zip(rows, corner, strict=True))
-        found = found + weight[more] * table[at]
-    return found
+        weight = np.asarray(math.prod(pair[end] for pair, end in zip(weights, corner, strict=True)))
+        corner_rows = tuple(row[end] for row, end in zip(rows, corner, strict=True))
+        interpolated = interpolated + weight[broadcast] * table[corner_rows]
+    return interpolated

@@ -198,9 +198,9 @@ def refuse(faults: Iterator[str]) -> None:
     ----------
     faults : text of each error
     """
-    found = list(faults)
-    if found:
-        raise ValueError("; ".join(found))
+    errors = list(faults)
+    if errors:
+        raise ValueError("; ".join(errors))
 
 
 def _attention_faults(attention: AttentionSpec) -> Iterator[str]:
@@ -258,11 +258,11 @@ def _compressed_faults(attention: AttentionSpec) -> Iterator[str]:
 
 
 def _indexer_faults(attention: AttentionSpec) -> Iterator[str]:
-    given = _set(attention, INDEX_FIELDS)
-    if given in ([], ["index_topk"]):  # none, or what a layer before it chose
+    set_fields = _set(attention, INDEX_FIELDS)
+    if set_fields in ([], ["index_topk"]):  # none, or what a layer before it chose
         return
     for name in INDEX_FIELDS:
-        if name not in given:
+        if name not in set_fields:
             yield f"an indexer of sparse attention needs {name}"
 
 

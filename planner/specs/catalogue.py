@@ -77,8 +77,8 @@ def copied_from(name: str, folder: Path | None = None) -> str | None:
     folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     is_path = name.endswith((".toml", ".json")) or os.path.isdir(name)
-    is_own = "/" not in name and _is_known(name, folder)
-    if is_path or name.count("/") > 1 or is_own or aliased(SpecKind.MODELS, name, folder):
+    has_spec = "/" not in name and _is_known(name, folder)
+    if is_path or name.count("/") > 1 or has_spec or aliased(SpecKind.MODELS, name, folder):
         return None
     if "/" in name:
         from planner.specs.hugging_face import cached_config, is_repository
@@ -132,8 +132,8 @@ def in_format(model: ModelSpec, word: str) -> ModelSpec:
     """
     if word == _SIXTEEN_BIT:
         return replace(model, quantization=None, expert_quantization=None)
-    experts_alone = model.quantization is None and model.expert_quantization is not None
-    dense = None if experts_alone else word
+    experts_only = model.quantization is None and model.expert_quantization is not None
+    dense = None if experts_only else word
     return replace(
         model, quantization=dense, expert_quantization=word if model.num_experts else None
     )

@@ -64,9 +64,9 @@ def stamp(path: Path | str) -> Stamp:
     path : file or folder, which need not exist
     """
     place = os.path.join(_working_folder(), path)
-    found = _stamp(place)
-    _note({place: found})
-    return found
+    file_stamp = _stamp(place)
+    _note({place: file_stamp})
+    return file_stamp
 
 
 def cache_by_files(function: Callable[P, T]) -> Callable[P, T]:
@@ -114,18 +114,18 @@ def cache_on_disk(path: Path, parse: Callable[[Path], dict[str, object]]) -> dic
     path : file to read
     parse : reads the file; its answer must survive JSON
     """
-    found, known = [*stamp(path)], _snapshot()
+    file_stamp, snapshot = [*stamp(path)], _snapshot()
     place = json.dumps(os.path.join(_working_folder(), path))
     with suppress(KeyError, TypeError, ValueError):  # of a file that something else wrote
-        was, table = json.loads(known[place])
-        if was == found and isinstance(table, dict):
+        cached_stamp, table = json.loads(snapshot[place])
+        if cached_stamp == file_stamp and isinstance(table, dict):
             return table
-    made = parse(path)
-    if found and _settled({place: tuple(found)}):
+    parsed = parse(path)
+    if file_stamp and _settled({place: tuple(file_stamp)}):
         with suppress(TypeError):
-            known[place] = json.dumps([found, made])
+            snapshot[place] = json.dumps([file_stamp, parsed])
             _save_at_exit()
-    return made
+    return parsed
 
 
 @cache
@@ -148,8 +148,8 @@ def _save() -> None:
 def _note(stamps: Mapping[str, Stamp]) -> None:
     seen = _looked_at.get()
     if seen is not None:
-        for place, found in stamps.items():
-            seen.setdefault(place, found)  # the first look counts: reading came after it
+        for place, file_stamp in stamps.items():
+            seen.setdefault(place, file_stamp)  # the first look counts: reading came after it
 
 
 def _hold(stamps: Mapping[str, Stamp]) -> bool:
@@ -174,15 +174,15 @@ def _stamp(place: str) -> Stamp:
 
 def _looked(place: str) -> Stamp:
     try:
-        found = os.stat(place)
+        status = os.stat(place)
     except (OSError, ValueError):
         return ()
-    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_dev)
+    return (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_dev)
 
 
 def _settled(stamps: Mapping[str, Stamp]) -> bool:
     latest = time.time_ns() - _SETTLED_AFTER_NS
-    return all(max(one[_TIMES]) < latest for one in stamps.values() if one)
+    return all(max(file_stamp[_TIMES]) < latest for file_stamp in stamps.values() if file_stamp)
 
 
 def _working_folder() -> str:

@@ -340,16 +340,16 @@ class Defaults:
         """
         is_quantized = adapter is AdapterKind.QLORA
         recompute = (is_quantized and self.quantized_recompute) or self.recompute
-        plain = Defaults()
+        defaults = Defaults()
         values: dict[str, str | bool] = {"recompute": recompute, "offload": self.offload}
         values |= {name: getattr(self, name) for name in ("flash_attention", "sequence_parallel")}
-        return {name: value for name, value in values.items() if value != getattr(plain, name)}
+        return {name: value for name, value in values.items() if value != getattr(defaults, name)}
 
 
 def _sharded_axis(name: str) -> str:
-    known = terms_about("fully_sharded_degree")
-    if name not in known:
-        raise ValueError(f"must be one of {', '.join(known)}, not {name!r}")
+    axes = terms_about("fully_sharded_degree")
+    if name not in axes:
+        raise ValueError(f"must be one of {', '.join(axes)}, not {name!r}")
     return name
 
 

@@ -586,8 +586,8 @@ def collectives(
 def _completed(
     table: Mapping[str, object], where: str, folder: Path | None, seen: tuple[str, ...]
 ) -> tuple[dict[str, object], list[Path]]:
-    own = dict(table)
-    names = own.pop("default_efficiency", [])
+    completed = dict(table)
+    names = completed.pop("default_efficiency", [])
     names = [names] if isinstance(names, str) else names
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise SpecError(f"{where}: default_efficiency must be a name or a list of names.")
@@ -600,10 +600,10 @@ def _completed(
         sources |= require_table(default["sources"], where)
         files += used
     if names:
-        own["efficiency"] = merge_tables(efficiency, own.get("efficiency", {}))
-    if sources and isinstance(given := own.get("sources", {}), dict):
-        own["sources"] = sources | given
-    return own, files
+        completed["efficiency"] = merge_tables(efficiency, completed.get("efficiency", {}))
+    if sources and isinstance(sources_of_file := completed.get("sources", {}), dict):
+        completed["sources"] = sources | sources_of_file
+    return completed, files
 
 
 def _default_tables(
@@ -629,8 +629,10 @@ def _default_file(name: str, where: str, folder: Path | None) -> Path:
         path = place / f"{name}.toml"
         if stamp(path) and os.path.isfile(path):
             return path
-    known = [path.stem for place in places for path in listing(place, ".toml")]
-    raise SpecError(f"{where}: default_efficiency {name!r} is unknown.{did_you_mean(name, known)}")
+    known_names = [path.stem for place in places for path in listing(place, ".toml")]
+    raise SpecError(
+        f"{where}: default_efficiency {name!r} is unknown.{did_you_mean(name, known_names)}"
+    )
 
 
 def _renamed(table: Mapping[str, object], prefix: str) -> dict[str, object]:

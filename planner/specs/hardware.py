@@ -157,8 +157,8 @@ def load_spec(
     others : files that completed the table
     """
     spec = check_spec(kind, table, where=str(path))
-    given = table.get("sources")
-    texts = given if isinstance(given, Mapping) else {}
+    sources = table.get("sources")
+    texts = sources if isinstance(sources, Mapping) else {}
     origins = {key: texts.get(source, source) for key, source in provenance(table).items()}
     return LoadedSpec(spec=spec, path=path, provenance=origins, digest=digest(path, *others))
 
@@ -208,10 +208,10 @@ def gemm_table_file(name: str, where: str, folder: Path | None = None) -> Path:
         path = place / f"{name}.csv"
         if stamp(path) and os.path.isfile(path):
             return path
-    known = [path.stem for place in places for path in listing(place, ".csv")]
+    known_names = [path.stem for place in places for path in listing(place, ".csv")]
     raise SpecError(
         f"{where}: efficiency.gemm_table {name!r} is unknown: there is no {name}.csv in "
-        f"{' or '.join(map(str, places))}.{did_you_mean(name, known)}"
+        f"{' or '.join(map(str, places))}.{did_you_mean(name, known_names)}"
     )
 
 

@@ -114,9 +114,9 @@ def _unsupported(family: object) -> str:
 
 
 def _name(values: Mapping[str, object], path: Path) -> str:
-    given = values.get("_name_or_path")
-    if isinstance(given, str) and given.strip():
-        return given
+    repository = values.get("_name_or_path")
+    if isinstance(repository, str) and repository.strip():
+        return repository
     return Path(os.path.realpath(path)).parent.name or path.stem
 
 
@@ -247,8 +247,8 @@ def _kept(left_out: list[str], num_layers: int) -> dict[str, object]:
         elif part == "feed_forward":
             layers |= numbers
     layers |= {match[1] for name in left_out if (match := _LAYER.search(name)) and not match[2]}
-    kept: dict[str, object] = {"sixteen_bit": parts} if parts else {}
-    return kept | ({"sixteen_bit_layers": len(layers)} if layers else {})
+    unquantized: dict[str, object] = {"sixteen_bit": parts} if parts else {}
+    return unquantized | ({"sixteen_bit_layers": len(layers)} if layers else {})
 
 
 def _groups(config: Mapping[str, object]) -> dict[str, object]:
@@ -257,8 +257,8 @@ def _groups(config: Mapping[str, object]) -> dict[str, object]:
     if config.get("quant_method") == "mxfp8":  # of the kernels of blocks, with finer scales
         return {"group_size": 32, "scale_bytes": 1.0}
     if config.get("quant_method") == "compressed-tensors":
-        own = _first_group(config).get("weights")
-        weights = own if isinstance(own, dict) else {}
+        group_weights = _first_group(config).get("weights")
+        weights = group_weights if isinstance(group_weights, dict) else {}
     size = weights.get("group_size")
     has_zeros = bool(weights.get("zero_point")) or weights.get("symmetric") is False
     if not isinstance(size, int) or size <= 0 or (size == _USUAL_GROUP and not has_zeros):

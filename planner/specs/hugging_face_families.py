@@ -67,11 +67,11 @@ def vision_tower(row: Row | None, full_config: ConfigReader, hidden_size: int) -
     full_config : ``config.json`` of the whole model
     hidden_size : width of the language model
     """
-    given = full_config.values.get("vision_config")
-    if row is None or not isinstance(given, Mapping):
+    vision_table = full_config.values.get("vision_config")
+    if row is None or not isinstance(vision_table, Mapping):
         return None
     faults: list[str] = []
-    vision = ConfigReader(given, faults).completed(row["defaults"])
+    vision = ConfigReader(vision_table, faults).completed(row["defaults"])
     table = _MAKERS[row["make"]](vision, full_config, hidden_size)
     # A tower that cannot be read leaves a text model, and not none.
     resized = _RESIZED.get(row["make"], {})
@@ -300,17 +300,22 @@ def _table(row: Row, config: ConfigReader) -> Table:
     for key, value in row.get("only", {}).items():
         config.demand(key, *value) if isinstance(value, list) else config.refuse(key, value)
     config = named(row["modern"])(config) if "modern" in row else config
-    own, config = _apart(config)
-    groups = rules.groups(_kinds(row, config, own), lambda kind: _group(row, config, kind))
+    layer_overrides, config = _apart(config)
+    groups = rules.groups(
+        _kinds(row, config, layer_overrides), lambda kind: _group(row, config, kind)
+    )
     model = _filled(_MODEL, {**_USUAL_MODEL, **row.get("model", {})}, config)
     return {**model, "layer_groups": groups, "notes": row.get("note", "")}
 
 
-def _kinds(row: Row, config: ConfigReader, own: Mapping[int, str]) -> list[Kind]:
+def _kinds(row: Row, config: ConfigReader, layer_overrides: Mapping[int, str]) -> list[Kind]:
     if "blocks" in row:
         return list(named(row["blocks"])(config))
-    each = zip(_mixers(row, config), _feed_forwards(row, config), strict=True)
-    return [Kind(*blocks, own.get(layer, "")) for layer, blocks in enumerate(each)]
+    blocks_by_layer = zip(_mixers(row, config), _feed_forwards(row, config), strict=True)
+    return [
+        Kind(*blocks, layer_overrides.get(layer, ""))
+        for layer, blocks in enumerate(blocks_by_layer)
+    ]
 
 
 def _mixers(row: Row, config: ConfigReader) -> list[str]:
@@ -326,8 +331,8 @@ def _mixers(row: Row, config: ConfigReader) -> list[str]:
     def default(layer: int) -> str:
         return next((kind for kind, rule in holds.items() if rule(config, layer)), "full")
 
-    known = {word: kind for kind in ("full", *holds) for word in _MIXERS[kind]}
-    mixers = rules.told_apart(config, "layer_types", known, default)
+    mixer_words = {word: kind for kind in ("full", *holds) for word in _MIXERS[kind]}
+    mixers = rules.told_apart(config, "layer_types", mixer_words, default)
     if config.optional_size("sliding_window") is None:
         return ["full" if mixer == "window" else mixer for mixer in mixers]
     return mixers
@@ -337,39 +342,39 @@ def _feed_forwards(row: Row, config: ConfigReader) -> list[str]:
     if "experts" not in row:
         return ["dense"] * config.layers()
     holds = _rule(row.get("sparse", "always"))
-    known = {"dense": "dense", "sparse": "sparse"}
+    mlp_words = {"dense": "dense", "sparse": "sparse"}
     return rules.told_apart(
         config,
         "mlp_layer_types",
-        known,
+        mlp_words,
         lambda layer: "sparse" if holds(config, layer) else "dense",
     )
 
 
-def _rule(given: str | list[object]) -> Rule:
-    if isinstance(given, str):
-        return named(given)  # type: ignore[no-any-return]
-    return named(str(given[0]))(*given[1:])  # type: ignore[no-any-return]
+def _rule(rule_name: str | list[object]) -> Rule:
+    if isinstance(rule_name, str):
+        return named(rule_name)  # type: ignore[no-any-return]
+    return named(str(rule_name[0]))(*rule_name[1:])  # type: ignore[no-any-return]
 
 
 def _group(row: Row, config: ConfigReader, kind: Kind) -> Table:
     config = config.replaced(json.loads(kind.overrides)) if kind.overrides else config
     is_sparse = kind.feed_forward == "sparse"
-    found = _filled(
+    fields = _filled(
         _LAYER,
         {**row.get("layer", {}), **(row.get("sparse_layer", {}) if is_sparse else {})},
         config,
     )
     if kind.mixer:
-        found["attention"] = _attention(row, config, kind.mixer)
+        fields["attention"] = _attention(row, config, kind.mixer)
     if row.get("beside", False):
-        found["state"] = _attention(row, config, row["state"]["kind"])
+        fields["state"] = _attention(row, config, row["state"]["kind"])
     if is_sparse:
-        found["feed_forward"] = _filled(_FEED_FORWARD, {**_EXPERTS, **row["experts"]}, config)
+        fields["feed_forward"] = _filled(_FEED_FORWARD, {**_EXPERTS, **row["experts"]}, config)
     elif kind.feed_forward and row.get("feed_forward", {}) is not False:
-        fields = {**_DENSE, **row.get("feed_forward", {})}
-        found["feed_forward"] = _filled(_FEED_FORWARD, fields, config)
-    return found
+        feed_forward = {**_DENSE, **row.get("feed_forward", {})}
+        fields["feed_forward"] = _filled(_FEED_FORWARD, feed_forward, config)
+    return fields
 
 
 def _attention(row: Row, config: ConfigReader, mixer: str) -> Table:
@@ -396,8 +401,8 @@ def _value(kind: object, value: object, config: ConfigReader) -> object:
     if isinstance(kind, type) and issubclass(kind, str):
         return value
     *first, last = value.split(" or ")
-    found = (_product(each + "?", config) for each in first)
-    return next((size for size in found if size is not None), None) or _product(last, config)
+    sizes = (_product(each + "?", config) for each in first)
+    return next((size for size in sizes if size is not None), None) or _product(last, config)
 
 
 def _flag(text: str, config: ConfigReader) -> bool:
@@ -433,42 +438,42 @@ def _size(term: str, config: ConfigReader) -> int | None:
 def _apart(config: ConfigReader) -> tuple[dict[int, str], ConfigReader]:
     """What single layers have of their own (``per_layer_config``), and the rest of the config."""
     table = config.table("per_layer_config").values
-    own: dict[int, str] = {}
+    overrides: dict[int, str] = {}
     for layer, values in table.items():
         if not layer.isdecimal() or len(layer) > 5 or not isinstance(values, dict):
             config.fault("per_layer_config", "must hold an object for each number of a layer")
         elif values:
-            own[int(layer)] = json.dumps(values, sort_keys=True)
-    return own, config.replaced({"per_layer_config": None})
+            overrides[int(layer)] = json.dumps(values, sort_keys=True)
+    return overrides, config.replaced({"per_layer_config": None})
 
 
 def _rows(families: Mapping[str, Row], shapes: Mapping[str, Row]) -> dict[str, Row]:
     """The families, each over the rows that it is like."""
 
-    def whole(row: Row) -> dict[str, object]:
+    def merge_parents(row: Row) -> dict[str, object]:
         merged: dict[str, object] = {}
         for name in row.get("like", ()):
-            merged = _over(merged, whole(families.get(name) or shapes[name]))
+            merged = _over(merged, merge_parents(families.get(name) or shapes[name]))
         return _over(merged, {key: value for key, value in row.items() if key != "like"})
 
-    return {name: whole(row) for name, row in families.items()}
+    return {name: merge_parents(row) for name, row in families.items()}
 
 
 def _over(below: Row, above: Row) -> dict[str, object]:
     merged = dict(below)
     for key, value in above.items():
-        own = merged.get(key)
-        has_both = isinstance(own, dict) and isinstance(value, dict)
-        merged[key] = _over(own or {}, value) if has_both else value
+        inherited = merged.get(key)
+        has_both = isinstance(inherited, dict) and isinstance(value, dict)
+        merged[key] = _over(inherited or {}, value) if has_both else value
     return merged
 
 
 def _composite(whole_name: str, usual: str, config: ConfigReader) -> Table:
     """The table of the language model of a config of several modes, with what is left out."""
-    whole = config.table(_THINKER) if config.values.get(_THINKER) is not None else config
-    text = whole.text()
-    given = text.values.get("model_type")
-    name = usual if given is None or text is whole else str(given)
+    full_config = config.table(_THINKER) if config.values.get(_THINKER) is not None else config
+    text = full_config.text()
+    model_type = text.values.get("model_type")
+    name = usual if model_type is None or text is full_config else str(model_type)
     if name not in ROWS:
         hint = did_you_mean(name[:40], ROWS).strip()
         why = f" ({hint})" if hint else ""
@@ -477,13 +482,13 @@ def _composite(whole_name: str, usual: str, config: ConfigReader) -> Table:
         text.fault("model_type", f"{name[:40]!r} is not supported{why}")
         return {}
     table = _table(ROWS[name], text.completed(_ALL["text_defaults"].get(name, {})))
-    tied = whole.flag("tie_word_embeddings", bool(table["tie_word_embeddings"]))
-    parts = [word for key, word in _PARTS.items() if whole.values.get(key) is not None]
+    tied = full_config.flag("tie_word_embeddings", bool(table["tie_word_embeddings"]))
+    parts = [word for key, word in _PARTS.items() if full_config.values.get(key) is not None]
     parts = [f"{part} tower" for part in parts or ["vision"]]
     note = _TEXT_PART.format(" and ".join(f"the {part}" for part in parts))
-    omitted: Table = {"omitted_parts": parts, "omitted_parameters": _tower_size(whole)}
+    omitted: Table = {"omitted_parts": parts, "omitted_parameters": _tower_size(full_config)}
     width = int(number_of_row(table, "hidden_size"))
-    if tower := vision_tower(_TOWERS.get(whole_name), whole, width):
+    if tower := vision_tower(_TOWERS.get(whole_name), full_config, width):
         omitted |= {"vision_tower": tower, "omitted_parameters": None}
     notes = f"{note} {table['notes']}".rstrip()
     return table | {"tie_word_embeddings": tied, "notes": notes, **omitted}

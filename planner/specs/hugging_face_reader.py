@@ -61,9 +61,9 @@ class ConfigReader:
         default : value if the key is missing; None: a missing key is an error
         least : smallest valid value
         """
-        found = self.optional_size(key, least)
-        if found is not None:
-            return found
+        size = self.optional_size(key, least)
+        if size is not None:
+            return size
         if default is not None:
             return default
         if all(self.values.get(name) is None for name in _NAMES.get(key, (key,))):
@@ -135,8 +135,8 @@ class ConfigReader:
         silent : value if the key is missing
         """
         value = self.values.get(key)
-        meant = silent if value is None else value
-        if meant is not None and meant != only:
+        effective = silent if value is None else value
+        if effective is not None and effective != only:
             self.fault(key, f"other than {only} is not supported: {why}")
 
     def sequence(self, key: str, length: int | None = None) -> Sequence[object] | None:
@@ -178,8 +178,8 @@ class ConfigReader:
         ----------
         defaults : value of each key that is missing or null
         """
-        own = {key: value for key, value in self.values.items() if value is not None}
-        return ConfigReader({**defaults, **own}, self.faults, self.prefix)
+        present = {key: value for key, value in self.values.items() if value is not None}
+        return ConfigReader({**defaults, **present}, self.faults, self.prefix)
 
     def names(self, key: str) -> bool:
         """Whether the object names ``key``, if only to say null.

@@ -74,24 +74,24 @@ def groups(labels: Sequence[Label], build: Callable[[Label], Table]) -> list[Tab
 
 
 def told_apart(
-    config: ConfigReader, key: str, known: Mapping[str, Label], default: Callable[[int], Label]
+    config: ConfigReader, key: str, labels: Mapping[str, Label], default: Callable[[int], Label]
 ) -> list[Label]:
     """The label of every layer, by the words of the list ``key``.
 
     Parameters
     ----------
-    known : label by word
+    labels : label by word
     default : function from the index of a layer to its label, if the config lacks the list
     """
     layers = config.layers()
     kinds = config.sequence(key, layers)
     if kinds is None:
         return [default(layer) for layer in range(layers)]
-    words = [kind for kind in kinds if isinstance(kind, str) and kind in known]
+    words = [kind for kind in kinds if isinstance(kind, str) and kind in labels]
     if len(words) < len(kinds):
-        config.fault(key, f"may only name {', '.join(known)}")
-        return [next(iter(known.values()))] * layers
-    return [known[word] for word in words]
+        config.fault(key, f"may only name {', '.join(labels)}")
+        return [next(iter(labels.values()))] * layers
+    return [labels[word] for word in words]
 
 
 def windowed(config: ConfigReader, default: Callable[[int], bool]) -> list[bool]:
@@ -101,8 +101,8 @@ def windowed(config: ConfigReader, default: Callable[[int], bool]) -> list[bool]
     ----------
     default : function from the index of a layer to its answer, if the config has no ``layer_types``
     """
-    known = {"full_attention": False, "sliding_attention": True, "chunked_attention": True}
-    return told_apart(config, "layer_types", known, default)
+    labels = {"full_attention": False, "sliding_attention": True, "chunked_attention": True}
+    return told_apart(config, "layer_types", labels, default)
 
 
 # Rules.
@@ -399,15 +399,15 @@ def half_of_intermediate_size(config: ConfigReader) -> int:
 
 def heads_of_mimo(config: ConfigReader) -> int:
     """Key-value heads of the layers with a window: twice as many where nobody says."""
-    own = config.optional_size("swa_num_key_value_heads")
-    return own or 2 * config.size("num_key_value_heads", 4)
+    window_heads = config.optional_size("swa_num_key_value_heads")
+    return window_heads or 2 * config.size("num_key_value_heads", 4)
 
 
 def heads_of_step(config: ConfigReader) -> int:
     """Heads of the layers with a window."""
     other = config.table("attention_other_setting").optional_size("num_attention_heads")
-    own = config.optional_size("num_sliding_attention_heads")
-    return own or other or config.size("num_attention_heads")
+    window_heads = config.optional_size("num_sliding_attention_heads")
+    return window_heads or other or config.size("num_attention_heads")
 
 
 def mamba_head(config: ConfigReader) -> int:
@@ -593,30 +593,30 @@ def modern_mimo(config: ConfigReader) -> ConfigReader:
         ),
         "mlp_layer_types": listed(config, "moe_layer_freq", ("dense", "sparse")),
     }
-    found: dict[str, object] = {key: value for key, value in kinds.items() if value is not None}
+    values: dict[str, object] = {key: value for key, value in kinds.items() if value is not None}
     window = config.optional_size("sliding_window_size")
     if window is not None:
-        found["sliding_window"] = window
-    return config.replaced(found)
+        values["sliding_window"] = window
+    return config.replaced(values)
 
 
 def modern_step(config: ConfigReader) -> ConfigReader:
     """The keys of the published file: layers with experts as numbers, other heads in windows."""
     number = config.layers()
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for key in ("layer_types", "mlp_layer_types"):
         kinds = config.values.get(key)
         if isinstance(kinds, list) and len(kinds) > number:
-            found[key] = kinds[:number]  # the rest are modules of multi-token prediction
+            values[key] = kinds[:number]  # the rest are modules of multi-token prediction
     if config.values.get("mlp_layer_types") is None:
         listed = config.values.get("moe_layers_enum")
         names = listed.split(",") if isinstance(listed, str) else listed
         chosen = {str(name).strip() for name in names} if isinstance(names, list) else None
-        found["mlp_layer_types"] = [
+        values["mlp_layer_types"] = [
             "sparse" if (layer >= 3 if chosen is None else str(layer) in chosen) else "dense"
             for layer in range(number)
         ]
-    return config.replaced(found)
+    return config.replaced(values)
 
 
 def modern_laguna(config: ConfigReader) -> ConfigReader:
@@ -624,8 +624,10 @@ def modern_laguna(config: ConfigReader) -> ConfigReader:
     heads = config.sequence("num_attention_heads_per_layer", config.layers())
     if heads is None:
         return config
-    own = {str(layer): {"num_attention_heads": number} for layer, number in enumerate(heads)}
-    return config.replaced({"per_layer_config": own})
+    layer_overrides = {
+        str(layer): {"num_attention_heads": number} for layer, number in enumerate(heads)
+    }
+    return config.replaced({"per_layer_config": layer_overrides})
 
 
 _HEADS_OF_DOTS = {
@@ -643,9 +645,15 @@ def modern_dots(config: ConfigReader) -> ConfigReader:
     """Latent attention of other sizes in the layers with a window, an indexer in the others."""
     words = {"full_attention": False, "indexed_attention": False, "sliding_attention": True}
     kinds = told_apart(config, "layer_types", words, windows_of_dots)
-    own = {key: config.size(f"swa_{key}", default) for key, default in _HEADS_OF_DOTS.items()}
+    window_overrides = {
+        key: config.size(f"swa_{key}", default) for key, default in _HEADS_OF_DOTS.items()
+    }
     return config.completed(
-        {"per_layer_config": {str(i): own for i, windowed in enumerate(kinds) if windowed}}
+        {
+            "per_layer_config": {
+                str(i): window_overrides for i, windowed in enumerate(kinds) if windowed
+            }
+        }
     ).replaced(
         {"layer_types": ["sliding_attention" if kind else "full_attention" for kind in kinds]}
     )
@@ -663,8 +671,12 @@ def modern_gemma3n(config: ConfigReader) -> ConfigReader:
     """Widths of the MLP as a list, and last layers without keys and values."""
     widths = config.values.get("intermediate_size")
     if isinstance(widths, list) and widths:
-        own = {str(layer): {"intermediate_size": width} for layer, width in enumerate(widths)}
-        config = config.replaced({"intermediate_size": widths[0], "per_layer_config": own})
+        layer_overrides = {
+            str(layer): {"intermediate_size": width} for layer, width in enumerate(widths)
+        }
+        config = config.replaced(
+            {"intermediate_size": widths[0], "per_layer_config": layer_overrides}
+        )
     return _with_shared_cache(config)
 
 
@@ -687,11 +699,15 @@ def _with_own_heads(config: ConfigReader) -> ConfigReader:
         return config
     shared = config.optional_size("num_global_key_value_heads")
     equal = config.flag("attention_k_eq_v", False)
-    own = {"head_dim": config.size("global_head_dim", 512)}
+    global_heads = {"head_dim": config.size("global_head_dim", 512)}
     if shared and equal:
-        own |= {"num_key_value_heads": shared}
+        global_heads |= {"num_key_value_heads": shared}
     full = {"full_attention": True, "sliding_attention": False}
     kinds = told_apart(config, "layer_types", full, lambda layer: (layer + 1) % 6 == 0)
     return config.replaced(
-        {"per_layer_config": {str(layer): own for layer, is_full in enumerate(kinds) if is_full}}
+        {
+            "per_layer_config": {
+                str(layer): global_heads for layer, is_full in enumerate(kinds) if is_full
+            }
+        }
     )

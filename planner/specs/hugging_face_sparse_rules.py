@@ -39,15 +39,15 @@ def modern_indexers(config: ConfigReader) -> ConfigReader:
         config = config.replaced({"indexer_types": words})
     every = config.size("index_topk_freq", 1)
     first = config.size("index_skip_topk_offset", 2, least=0)
-    known = {"full": True, "shared": False}
+    labels = {"full": True, "shared": False}
     full = told_apart(
-        config, "indexer_types", known, lambda layer: max(layer - first + 1, 0) % every == 0
+        config, "indexer_types", labels, lambda layer: max(layer - first + 1, 0) % every == 0
     )
     if not full[0]:
         config.fault("indexer_types", "of the first layer must be full")
     none = {"index_n_heads": 0, "index_head_dim": 0}
-    own = {str(layer): none for layer, is_full in enumerate(full) if not is_full}
-    return config.replaced({"per_layer_config": own}) if own else config
+    layer_overrides = {str(layer): none for layer, is_full in enumerate(full) if not is_full}
+    return config.replaced({"per_layer_config": layer_overrides}) if layer_overrides else config
 
 
 def modern_minimax(config: ConfigReader) -> ConfigReader:
@@ -61,20 +61,20 @@ def modern_minimax(config: ConfigReader) -> ConfigReader:
         ),
         "mlp_layer_types": listed(config, "moe_layer_freq", ("dense", "sparse")),
     }
-    found = {key: value for key, value in kinds.items() if value and not config.values.get(key)}
-    config = config.replaced(found).completed(
+    values = {key: value for key, value in kinds.items() if value and not config.values.get(key)}
+    config = config.replaced(values).completed(
         {name: sparse.values[key] for name, key in _INDEX_OF_MINIMAX if key in sparse.values}
     )
     words = {"full_attention": False, "minimax_m3_sparse": True}
     chosen = told_apart(config, "layer_types", words, lambda _: False)
     keys = config.size("index_topk_blocks", 16) * config.size("index_block_size", 128)
-    own = {
+    indexer = {
         "index_topk": keys,
         "index_n_heads": config.size("index_n_heads", 4),
         "index_head_dim": config.size("index_head_dim", 128),
     }
-    none = dict.fromkeys(own, 0)
-    layers = {str(layer): own if chooses else none for layer, chooses in enumerate(chosen)}
+    none = dict.fromkeys(indexer, 0)
+    layers = {str(layer): indexer if chooses else none for layer, chooses in enumerate(chosen)}
     return config.replaced({"layer_types": None, "per_layer_config": layers})
 
 
@@ -100,20 +100,22 @@ def modern_deepseek_v4(config: ConfigReader) -> ConfigReader:
         config, "mlp_layer_types", {"hash_moe": True, "moe": False}, lambda layer: layer < first
     )
     none = {"index_topk": 0, "index_n_heads": 0, "index_head_dim": 0}
-    own = {
+    layer_overrides = {
         str(layer): {"compress_ratio": rate[kind], "looks_experts_up": looks}
         | ({} if kind == _SPARSE else none)
         for layer, (kind, looks) in enumerate(zip(kinds, looked_up, strict=True))
     }
-    return config.replaced({"layer_types": None, "mlp_layer_types": None, "per_layer_config": own})
+    return config.replaced(
+        {"layer_types": None, "mlp_layer_types": None, "per_layer_config": layer_overrides}
+    )
 
 
 def _without_prediction(config: ConfigReader, number: int) -> ConfigReader:
     """The config without what its lists say of modules of multi-token prediction."""
     longer = {
-        key: given[:number]
+        key: entries[:number]
         for key in ("compress_ratios", "layer_types", "mlp_layer_types")
-        if isinstance(given := config.values.get(key), list) and len(given) > number
+        if isinstance(entries := config.values.get(key), list) and len(entries) > number
     }
     return config.replaced(longer)
 
@@ -146,15 +148,15 @@ def modern_kimi_linear(config: ConfigReader) -> ConfigReader:
         "linear_num_heads": table.optional_size("num_heads"),
         "linear_conv_kernel_dim": table.optional_size("short_conv_kernel_size"),
     }
-    found: Table = {key: size for key, size in sizes.items() if size}
-    found["linear_full_gate"] = table.flag("use_full_rank_gate", False)
+    values: Table = {key: size for key, size in sizes.items() if size}
+    values["linear_full_gate"] = table.flag("use_full_rank_gate", False)
     full = table.sequence("full_attn_layers")
     if full is not None and config.values.get("layer_types") is None:
-        found["layer_types"] = [
+        values["layer_types"] = [
             "full_attention" if layer + 1 in full else "linear_attention"
             for layer in range(config.layers())
         ]
-    return config.replaced(found)
+    return config.replaced(values)
 
 
 def modern_glm_next(config: ConfigReader) -> ConfigReader:
@@ -177,14 +179,19 @@ def modern_mistral_large(config: ConfigReader) -> ConfigReader:
     step = config.size("no_rope_layer_interval", 4)
     sources = config.sequence("kv_source_layers", number) or range(number)
     rope = config.size("qk_rope_head_dim", 64, least=0)
-    whole = {"qk_rope_head_dim": 0, "qk_nope_head_dim": config.size("qk_nope_head_dim", 64) + rope}
-    own: dict[str, Table] = {}
+    without_rope = {
+        "qk_rope_head_dim": 0,
+        "qk_nope_head_dim": config.size("qk_nope_head_dim", 64) + rope,
+    }
+    layer_overrides: dict[str, Table] = {}
     for layer in range(number):
         rotates = (layer + 1) % step != 0 if has_rope is None else bool(has_rope[layer])
         shared: Table = {} if sources[layer] == layer else {"shares_cache": True}
         before = config.table("per_layer_config").values.get(str(layer))
-        own[str(layer)] = _as_table(before) | ({} if rotates else whole) | shared
-    return config.replaced({"per_layer_config": {key: each for key, each in own.items() if each}})
+        layer_overrides[str(layer)] = _as_table(before) | ({} if rotates else without_rope) | shared
+    return config.replaced(
+        {"per_layer_config": {key: each for key, each in layer_overrides.items() if each}}
+    )
 
 
 def sums_before(config: ConfigReader) -> int:
@@ -230,10 +237,12 @@ def real_experts(config: ConfigReader) -> int:
 def blocks_of_nas(config: ConfigReader) -> list[Kind]:
     """Attention and feed-forward of every layer as a search left them, with sizes of their own."""
     layers = config.sequence("block_configs", config.layers()) or ()
-    found = [_block_of_nas(config, ConfigReader(_as_table(each), config.faults)) for each in layers]
-    if not found:
+    blocks = [
+        _block_of_nas(config, ConfigReader(_as_table(each), config.faults)) for each in layers
+    ]
+    if not blocks:
         config.fault("block_configs", "is missing")
-    return found or [Kind("full", "dense")]
+    return blocks or [Kind("full", "dense")]
 
 
 def _as_table(value: object) -> Table:

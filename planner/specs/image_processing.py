@@ -81,23 +81,23 @@ def count_image_tokens(tower: VisionTower, width: int, height: int) -> ImageToke
     width : width of the image [pixels]
     height : height of the image [pixels]
     """
-    side, own = tower.patch_size * tower.spatial_merge_size, tower.tokens_per_image
+    side, tile_tokens = tower.patch_size * tower.spatial_merge_size, tower.tokens_per_image
     kind = tower.resizing
     if kind is None:
         return None
     if kind is Resizing.FIXED:
-        return ImageTokens(tiles=1, tokens_per_tile=own)
+        return ImageTokens(tiles=1, tokens_per_tile=tile_tokens)
     if kind is Resizing.PIXELS:
         least, most = tower.min_pixels, tower.max_pixels
         across, down = _scaled(width, height, side=side, least=least, most=most)
         return ImageTokens(tiles=1, tokens_per_tile=across * down)
     if kind is Resizing.EDGE:
         ratio = max(max(width, height) / tower.longest_edge, 1.0)
-        across, down = (max(math.ceil(one // ratio / side), 1) for one in (width, height))
+        across, down = (max(math.ceil(length // ratio / side), 1) for length in (width, height))
         return ImageTokens(tiles=1, tokens_per_tile=across * down, breaks=down)
     count = _canvas_tiles if kind is Resizing.CANVAS else _ratio_tiles
     tiles = count(width, height, side=tower.image_size, most=tower.max_tiles)
-    return ImageTokens(tiles=tiles + (tiles > 1), tokens_per_tile=own)
+    return ImageTokens(tiles=tiles + (tiles > 1), tokens_per_tile=tile_tokens)
 
 
 def audio_tokens(tower: AudioTower, seconds: float) -> int:
@@ -153,10 +153,10 @@ def _scaled(width: int, height: int, *, side: int, least: int, most: int) -> tup
     pixels = across * down * side**2
     if pixels > most:
         scale = math.sqrt(width * height / most)
-        across, down = (math.floor(one / scale / side) for one in (width, height))
+        across, down = (math.floor(length / scale / side) for length in (width, height))
     elif pixels < least:
         scale = math.sqrt(least / (width * height))
-        across, down = (math.ceil(one * scale / side) for one in (width, height))
+        across, down = (math.ceil(length * scale / side) for length in (width, height))
     return max(across, 1), max(down, 1)
 
 
@@ -186,8 +186,8 @@ def _ratio_tiles(width: int, height: int, *, side: int, most: int) -> int:
     )
     best, least = (1, 1), math.inf
     for across, down in shapes:
-        apart = abs(width / height - across / down)
+        difference = abs(width / height - across / down)
         fills = width * height > side**2 * across * down / 2
-        if apart < least or (apart == least and fills):
-            best, least = (across, down), apart
+        if difference < least or (difference == least and fills):
+            best, least = (across, down), difference
     return best[0] * best[1]

@@ -64,8 +64,8 @@ class Frequency:
         ----------
         name : ``low``, ``typical`` or ``high``
         """
-        given = getattr(self, name)
-        return self.typical if given is None else given
+        value = getattr(self, name)
+        return self.typical if value is None else value
 
 
 @validated
@@ -232,10 +232,10 @@ def reliability_table(
     folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     table, others = profile_table(SpecKind.RELIABILITY, path, folder)
-    own = read_toml(path)
+    file_table = read_toml(path)
     below = reliability_table(others[0], folder)[0] if others else {}
     for frequency in _FREQUENCIES:
-        if nearest := own.get(frequency, below.get(frequency)):
+        if nearest := file_table.get(frequency, below.get(frequency)):
             table[frequency] = nearest
     return table, others
 
@@ -330,7 +330,7 @@ class OperatingTerms:
     @property
     def grounds(self) -> Mapping[str, Value]:
         """Result columns that say what the price rests on."""
-        found: dict[str, Value] = dict.fromkeys(columns_about("price_evidence"))
+        columns: dict[str, Value] = dict.fromkeys(columns_about("price_evidence"))
         if (offer := self.offer) is not None:
             rent = offer.value if offer.contract == Contract.ON_DEMAND else offer.on_demand
             evidence: dict[str, Value] = {
@@ -343,10 +343,10 @@ class OperatingTerms:
                 CONTRACT_TERM: offer.term / DAY,
                 PRICED_UTILIZATION: offer.in_use,
             }
-            found |= {glossary()[name].column: value for name, value in evidence.items()}
+            columns |= {glossary()[name].column: value for name, value in evidence.items()}
         if self.utilization is not None:
-            found["charged_utilization"] = self.utilization
+            columns["charged_utilization"] = self.utilization
         if (currency := self.currency) is not None:
-            found |= {"currency": currency.code, "usd_per_currency": currency.usd}
-            found["currency_date"] = currency.date
-        return found
+            columns |= {"currency": currency.code, "usd_per_currency": currency.usd}
+            columns["currency_date"] = currency.date
+        return columns

@@ -104,10 +104,10 @@ def find_region(text: str, folder: Path | None = None) -> Region:
             f"Unknown region {text!r}.{hint} A region is a country (SE, SWE, Sweden), a state "
             "(US-VA) or a cloud's (GCP europe-west4, us-east-1)."
         )
-    found = regions[code]
-    cloud = regions.get(found.provider)
-    figures = {**(cloud.figures if cloud else {}), **found.figures}
-    return Region(code=found.code, name=found.name, alias=found.alias, figures=figures)
+    region = regions[code]
+    cloud = regions.get(region.provider)
+    figures = {**(cloud.figures if cloud else {}), **region.figures}
+    return Region(code=region.code, name=region.name, alias=region.alias, figures=figures)
 
 
 @cache_by_files
@@ -115,9 +115,9 @@ def _regions(folder: Path | None) -> Mapping[str, Region]:
     regions: dict[str, Region] = {}
     for path in extra_files(REGIONS, folder):
         for code, region in read_regions(path).items():
-            known = regions.get(code)
-            figures = {**region.figures, **(known.figures if known else {})}
-            first = known or region
+            existing = regions.get(code)
+            figures = {**region.figures, **(existing.figures if existing else {})}
+            first = existing or region
             regions[code] = Region(code=code, name=first.name, alias=first.alias, figures=figures)
     return regions
 
@@ -158,14 +158,14 @@ def read_regions(path: Path) -> Mapping[str, Region]:
     return regions
 
 
-def _add(found: dict[str, Region], row: Row) -> None:
+def _add(regions: dict[str, Region], row: Row) -> None:
     code, quantity = row["region"], row["quantity"]
     value = to_si(row["value"], row["unit"], _DIMENSIONS[quantity])
     if quantity == PUE and value < 1:
         raise ValueError(f"value {row['value']:g} is below 1")
-    figures = dict(found[code].figures) if code in found else {}
+    figures = dict(regions[code].figures) if code in regions else {}
     figures[quantity] = SourcedNumber(value=value, source=row["source"], year=row["year"])
-    found[code] = Region(code=code, name=row["name"], alias=row["alias"], figures=figures)
+    regions[code] = Region(code=code, name=row["name"], alias=row["alias"], figures=figures)
 
 
 def _plain(text: str) -> str:
@@ -268,11 +268,11 @@ def read_power(path: Path) -> LoadedSpec[PowerProfile]:
     path : file to read
     """
     table = read_toml(path)
-    found = load_spec(PowerProfile, table, path)
-    faults = [f"{path}: {fault}" for fault in _faults(found.spec)]
+    loaded = load_spec(PowerProfile, table, path)
+    faults = [f"{path}: {fault}" for fault in _faults(loaded.spec)]
     if faults:
         raise SpecError("\n".join(faults))
-    return found
+    return loaded
 
 
 def _faults(profile: PowerProfile) -> list[str]:
@@ -282,8 +282,8 @@ def _faults(profile: PowerProfile) -> list[str]:
     }
     faults = [
         f"{name}: value must lie between low and high."
-        for name, one in ranges.items()
-        if not one.low <= one.value <= one.high
+        for name, share in ranges.items()
+        if not share.low <= share.value <= share.high
     ]
     if profile.pue.low < 1:
         faults.append("pue.low must be at least 1: a building draws what is in it.")

@@ -65,9 +65,9 @@ class HitRateCurve:
         rate : request rate of all caches together [1/s]
         caches : number of caches
         """
-        kept = np.exp(_at(self._tables[1], *self._place(tokens, rate, caches)))
-        kept = np.where(np.asarray(tokens) > 0, kept, 0.0)
-        return np.asarray(kept if self.per_second else kept / rate)
+        seconds = np.exp(_at(self._tables[1], *self._place(tokens, rate, caches)))
+        seconds = np.where(np.asarray(tokens) > 0, seconds, 0.0)
+        return np.asarray(seconds if self.per_second else seconds / rate)
 
     def _place(
         self, tokens: Numeric, rate: Numeric, caches: Numeric
@@ -97,9 +97,9 @@ class HitRateCurve:
         hits = np.interp(np.log(time), ages, self.hits)
         if not self.scatter:
             room = np.log(np.asarray(self.filled))
-            found = np.interp(self._rooms, room, self.hits)
-            return found[None], np.interp(self._rooms, room, np.log(self.times))[None]
-        kept = list[FloatArray]()
+            hit_shares = np.interp(self._rooms, room, self.hits)
+            return hit_shares[None], np.interp(self._rooms, room, np.log(self.times))[None]
+        log_times = list[FloatArray]()
         for caches, scattered in zip(CACHES, self.scatter, strict=True):
             older = np.asarray(scattered) - np.asarray(self.hits) / caches
             of_all = hits / caches + np.interp(np.log(time / caches), ages, older)
@@ -107,8 +107,8 @@ class HitRateCurve:
             steps = np.diff(time) * (left[1:] + left[:-1]) / 2
             room = np.log(np.cumsum(np.concatenate([[time[0] * left[0]], steps])))
             rows.append(np.interp(self._rooms, room, of_all))
-            kept.append(np.interp(self._rooms, room, np.log(time)))
-        return np.stack(rows), np.stack(kept)
+            log_times.append(np.interp(self._rooms, room, np.log(time)))
+        return np.stack(rows), np.stack(log_times)
 
 
 def _at(table: FloatArray, row: FloatArray, column: FloatArray) -> FloatArray:

@@ -118,13 +118,13 @@ def ownership_of(gpu: str, folder: Path | None = None) -> Mapping[str, SourcedQu
     ----------
     gpu : name of the GPU
     """
-    found: dict[str, SourcedQuantity] = {}
+    quantities: dict[str, SourcedQuantity] = {}
     for path in extra_files(OWNERSHIP, folder):
         figures = _owned_names(path, folder)
-        own = {name: figure for (name, of), figure in figures.items() if of == gpu}
+        of_gpu = {name: figure for (name, of), figure in figures.items() if of == gpu}
         common = {name: figure for (name, of), figure in figures.items() if not of}
-        found = {**common, **own, **found}
-    return found
+        quantities = {**common, **of_gpu, **quantities}
+    return quantities
 
 
 def can_be_owned(gpu: str, folder: Path | None = None) -> bool:
@@ -149,11 +149,14 @@ def read_ownership(path: Path) -> Mapping[tuple[str, str], SourcedQuantity]:
     ----------
     path : file to read
     """
-    found = read_records(path, _OWNERSHIP_TABLE, _figure, once=("quantity", "gpu"))
-    prices = [(key, figure) for key, figure in found if key[0] in PRICES]
+    records = read_records(path, _OWNERSHIP_TABLE, _figure, once=("quantity", "gpu"))
+    prices = [(key, figure) for key, figure in records if key[0] in PRICES]
     ages = are_old([figure.date for _, figure in prices])
     dated_prices = zip(prices, ages, strict=True)
-    return {**dict(found), **{key: replace(one, is_old=old) for (key, one), old in dated_prices}}
+    return {
+        **dict(records),
+        **{key: replace(figure, is_old=old) for (key, figure), old in dated_prices},
+    }
 
 
 def unknown_owned(path: Path, folder: Path | None = None) -> list[str]:
@@ -165,13 +168,13 @@ def unknown_owned(path: Path, folder: Path | None = None) -> list[str]:
     ----------
     path : file to read
     """
-    found = []
+    errors = []
     for word in {gpu for _, gpu in read_ownership(path) if gpu}:
         try:
             find(SpecKind.GPUS, word, folder)
         except SpecError as error:
-            found.append(f"{path}: {error}")
-    return sorted(found)
+            errors.append(f"{path}: {error}")
+    return sorted(errors)
 
 
 def _figure(row: Row) -> tuple[tuple[str, str], SourcedQuantity]:
@@ -181,7 +184,9 @@ def _figure(row: Row) -> tuple[tuple[str, str], SourcedQuantity]:
         raise ValueError(f"value {value:g} is not between low {ends[0]:g} and high {ends[1]:g}")
     if not row["source"]:
         raise ValueError("source is empty: where nobody says so, it is assumed")
-    low, middle, high = (to_si(one, unit, DIMENSIONS[name]) for one in (ends[0], value, ends[1]))
+    low, middle, high = (
+        to_si(bound, unit, DIMENSIONS[name]) for bound in (ends[0], value, ends[1])
+    )
     if name in _SHARES and high > 1:
         raise ValueError(f"{name} is a share of at most 1, not {high:g}")
     if name == "network_and_storage_share" and high == 1:
@@ -320,8 +325,8 @@ class Price:
     def doubts(self) -> tuple[str, ...]:
         """Reasons to doubt the price, in words; empty: none."""
         doubts = []
-        is_alone = self.sellers == 1 and not self.chosen
-        if is_alone and (self.provider or self.basis):
+        is_single_seller = self.sellers == 1 and not self.chosen
+        if is_single_seller and (self.provider or self.basis):
             doubts.append(f"one seller, {self.provider}" if self.provider else "one source")
         if self.is_old:
             doubts.append(self.when)
@@ -408,10 +413,10 @@ def by_seller(offers: Sequence[Price]) -> dict[str, float]:
     ----------
     offers : offers of one GPU under one contract
     """
-    asked: dict[str, list[float]] = {}
+    prices: dict[str, list[float]] = {}
     for offer in offers:
-        asked.setdefault(offer.provider, []).append(offer.value)
-    return {seller: median(values) for seller, values in asked.items()}
+        prices.setdefault(offer.provider, []).append(offer.value)
+    return {seller: median(values) for seller, values in prices.items()}
 
 
 @cache_by_files
@@ -437,23 +442,23 @@ def price_of(
     """
     for wanted in _USUAL if contract is None else (contract,):
         for offers in _lists(gpu, user_folder, folder):
-            found = [offer for offer in offers if offer.contract == wanted]
+            matching = [offer for offer in offers if offer.contract == wanted]
             if provider is not None:
-                found = [o for o in found if _is(o.provider, provider)]
-                found = [replace(offer, chosen=True) for offer in found]
-            if found:
-                return replace(typical(found), on_demand=_on_demand(found, offers))
+                matching = [o for o in matching if _is(o.provider, provider)]
+                matching = [replace(offer, chosen=True) for offer in matching]
+            if matching:
+                return replace(typical(matching), on_demand=_on_demand(matching, offers))
     return None
 
 
-def _on_demand(found: Sequence[Price], offers: Sequence[Price]) -> float | None:
+def _on_demand(chosen: Sequence[Price], offers: Sequence[Price]) -> float | None:
     """What the sellers of some other offers ask on demand; None where none of them does."""
-    if found[0].contract == Contract.ON_DEMAND:
+    if chosen[0].contract == Contract.ON_DEMAND:
         return None
-    sellers = by_seller(not_outdated(found))
+    sellers = by_seller(not_outdated(chosen))
     on_demand = [offer for offer in offers if offer.contract == Contract.ON_DEMAND]
-    asked = by_seller(not_outdated([o for o in on_demand if o.provider in sellers]))
-    return median(asked.values()) if asked else None
+    seller_prices = by_seller(not_outdated([o for o in on_demand if o.provider in sellers]))
+    return median(seller_prices.values()) if seller_prices else None
 
 
 def offers_of(gpu: str, user_folder: Path | None = None, folder: Path | None = None) -> list[Price]:
@@ -483,14 +488,14 @@ def contracts_of(
     gpu : name of the GPU
     provider : seller; None: any
     """
-    found = {
+    contracts = {
         offer.contract
         for offer in offers_of(gpu, user_folder, folder)
         if provider is None or _is(offer.provider, provider)
     }
     if provider is None and can_be_owned(gpu, folder):
-        found.add(Contract.OWNED)
-    return tuple(contract for contract in CONTRACTS if contract in found)
+        contracts.add(Contract.OWNED)
+    return tuple(contract for contract in CONTRACTS if contract in contracts)
 
 
 def providers_of(
@@ -539,8 +544,8 @@ def _lists(gpu: str, user_folder: Path | None, folder: Path | None) -> Iterator[
     for path in _files(user_folder, folder):
         offers = _named(path, folder).get(gpu, ())
         # What a user states is today's, whatever its date.
-        own_offers = (replace(offer, is_old=False, chosen=True) for offer in offers)
-        yield tuple(own_offers) if path == user_folder else offers
+        user_offers = (replace(offer, is_old=False, chosen=True) for offer in offers)
+        yield tuple(user_offers) if path == user_folder else offers
 
 
 def _files(user_folder: Path | None, folder: Path | None) -> list[Path]:
@@ -550,18 +555,18 @@ def _files(user_folder: Path | None, folder: Path | None) -> list[Path]:
 @cache_by_files
 def _named(path: Path, folder: Path | None) -> dict[str, tuple[Price, ...]]:
     """The offers of a list by the name of the GPU's spec; by its own word where there is none."""
-    found: dict[str, tuple[Price, ...]] = {}
+    by_gpu: dict[str, tuple[Price, ...]] = {}
     for word, offers in read_prices(path, folder).items():
         try:
             name = find(SpecKind.GPUS, word, folder).stem
         except SpecError:
             name = word
-        found[name] = (*found.get(name, ()), *offers)
-    return found
+        by_gpu[name] = (*by_gpu.get(name, ()), *offers)
+    return by_gpu
 
 
-def _is(name: str, asked: str) -> bool:
-    return name.casefold() == asked.strip().casefold()
+def _is(name: str, provider: str) -> bool:
+    return name.casefold() == provider.strip().casefold()
 
 
 @cache_by_files
@@ -588,11 +593,11 @@ def read_prices(path: Path, folder: Path | None = None) -> Mapping[str, tuple[Pr
 
 def _offer(row: Row, path: Path, folder: Path | None) -> dict[str, Any]:
     """The fields of an offer, but for its age."""
-    asked = number(row["price_per_gpu_hour"] or row["price"], "price")
+    price = number(row["price_per_gpu_hour"] or row["price"], "price")
     per_unit = row["usd_per_unit"]
     if per_unit is None:
         per_unit = rate(row["currency"], folder).usd
-    value = to_si(asked * per_unit, "USD/h", "usd/s")
+    value = to_si(price * per_unit, "USD/h", "usd/s")
     return {
         "value": value,
         "low": value,
@@ -641,16 +646,17 @@ def rate(currency: str, folder: Path | None = None) -> Currency:
     """
     if currency == USD:
         return Currency(code=USD, usd=1.0)
-    known: dict[str, Currency] = {}
+    currencies: dict[str, Currency] = {}
     for path in extra_files(CURRENCIES, folder):
-        known = {**read_currencies(path), **known}
-    if currency not in known:
-        hint = did_you_mean(currency, known)
+        currencies = {**read_currencies(path), **currencies}
+    if currency not in currencies:
+        hint = did_you_mean(currency, currencies)
         raise ValueError(
-            f"currency {currency!r} is unknown.{hint} Known: {', '.join([USD, *sorted(known)])}; "
+            f"currency {currency!r} is unknown.{hint} Known: "
+            f"{', '.join([USD, *sorted(currencies)])}; "
             "a column usd_per_unit says what one unit of another is worth"
         )
-    return known[currency]
+    return currencies[currency]
 
 
 @cache_by_files

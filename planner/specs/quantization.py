@@ -248,11 +248,11 @@ def format_on(quantization: Quantization, supported: Mapping[Precision, float]) 
     quantization : type of weights and activations
     supported : peak by precision that the GPU multiplies in [FLOP/s]
     """
-    own = FORMATS[quantization]
+    stored = FORMATS[quantization]
     unpacked = _UNPACKED.get(quantization)
     if unpacked is None or compute_precision(quantization, supported) is not None:
-        return own
-    return replace(unpacked, weight=own.weight)
+        return stored
+    return replace(unpacked, weight=stored.weight)
 
 
 def first_of(precisions: Iterable[Precision], supported: Container[Precision]) -> Precision | None:
@@ -326,10 +326,10 @@ def checkpoint_of(name: str, folder: Path | None = None) -> CheckpointName:
     """
     chains = [_shortened(part) for part in _parts(name)]
     quantization = format_of(name)
-    aliases, known = aliases_of(SpecKind.MODELS, folder), {*names(SpecKind.MODELS, folder)}
+    aliases, model_names = aliases_of(SpecKind.MODELS, folder), {*names(SpecKind.MODELS, folder)}
     for text in (text for chain in chains for text, _ in chain):
-        plain = re.sub(r"[\s_]+", "-", text.strip().lower())
-        if model := (plain if plain in known else aliases.get(plain)):
+        normalized = re.sub(r"[\s_]+", "-", text.strip().lower())
+        if model := (normalized if normalized in model_names else aliases.get(normalized)):
             return CheckpointName(model=model, quantization=quantization)
     return CheckpointName(model=None, quantization=quantization)
 
@@ -372,11 +372,11 @@ def _shortened(part: str) -> list[tuple[str, str]]:
     while True:
         text = chain[-1][0]
         ends = ((ending.search(text), word) for ending, word in _ENDINGS)
-        found = next(((match, word) for match, word in ends if match), None)
-        if found is None:
+        ending_match = next(((match, word) for match, word in ends if match), None)
+        if ending_match is None:
             return chain
-        word = gguf_word(found[0].groupdict().get("gguf") or "") or found[1]
-        chain.append((text[: found[0].start()], word))
+        word = gguf_word(ending_match[0].groupdict().get("gguf") or "") or ending_match[1]
+        chain.append((text[: ending_match[0].start()], word))
 
 
 _FAMILY = re.compile(r"(?<![a-z\d])([a-z]{3,})(?=\d)")
@@ -402,16 +402,16 @@ def nearest_model(name: str, folder: Path | None = None) -> str | None:
     sizes = {word for word in words if _SIZED.fullmatch(word)}
     best: tuple[int, int, str] | None = None
     called = {**aliases_of(SpecKind.MODELS, folder)}
-    called |= {one: one for one in names(SpecKind.MODELS, folder)}
+    called |= {model_name: model_name for model_name in names(SpecKind.MODELS, folder)}
     for alias, model in called.items():
-        own = _words_of(alias.rpartition("/")[2])
-        if own[:1] != words[:1] or not sizes or not sizes <= {*own}:
+        alias_words = _words_of(alias.rpartition("/")[2])
+        if alias_words[:1] != words[:1] or not sizes or not sizes <= {*alias_words}:
             continue
         rest = iter(words)
-        if all(word in rest for word in own):
-            pairs = zip(own, words, strict=False)
+        if all(word in rest for word in alias_words):
+            pairs = zip(alias_words, words, strict=False)
             begun = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-            best = max(best or (0, 0, ""), (len(own), begun, model))
+            best = max(best or (0, 0, ""), (len(alias_words), begun, model))
     return None if best is None else best[2]
 
 
@@ -427,10 +427,10 @@ def quantization_word(text: str) -> str:
     ----------
     text : name of the type
     """
-    word, known = Quantization.meant(text), Quantization.words()
-    if word not in known:
-        hint = did_you_mean(text, [*known, *Quantization.aliases()])
-        raise ValueError(f"is one of {', '.join(known)}.{hint}")
+    word, words = Quantization.meant(text), Quantization.words()
+    if word not in words:
+        hint = did_you_mean(text, [*words, *Quantization.aliases()])
+        raise ValueError(f"is one of {', '.join(words)}.{hint}")
     return word
 
 
@@ -497,4 +497,4 @@ class Checkpoint:
 
     @staticmethod
     def _has(names: tuple[str, ...], name: str) -> bool:
-        return not names or name.lower() in {one.lower() for one in names}
+        return not names or name.lower() in {entry.lower() for entry in names}

@@ -116,12 +116,12 @@ def head_of(model: ModelSpec, method: DraftMethod) -> ModelSpec | None:
     layer = replace(
         groups[-1], attention=attention, state=None, feed_forward=dense, norms_per_layer=2
     )
-    own = method is DraftMethod.EAGLE3
+    has_own_vocabulary = method is DraftMethod.EAGLE3
     return replace(
         model,
         name=f"{model.name} {method} head",
         layer_groups=(layer,),
-        vocab_size=min(_VOCABULARY, model.vocab_size) if own else model.vocab_size,
+        vocab_size=min(_VOCABULARY, model.vocab_size) if has_own_vocabulary else model.vocab_size,
         tie_word_embeddings=False,
         quantization=None,
         expert_quantization=None,
@@ -177,8 +177,8 @@ def _of_module(groups: tuple[LayerGroup, ...]) -> set[int]:
     feed_forward = max(
         range(len(groups)), key=lambda index: (groups[index].feed_forward is not None, index)
     )
-    whole = groups[attention].feed_forward is not None
-    return {attention} if whole else {attention, feed_forward}
+    has_feed_forward = groups[attention].feed_forward is not None
+    return {attention} if has_feed_forward else {attention, feed_forward}
 
 
 def _attends(group: LayerGroup) -> int:

@@ -162,9 +162,12 @@ def profile_table(
     if Path(os.path.realpath(below)) in lineage:
         raise SpecError(f"{path}: extends leads back to {parent!r}.")
     inherited, others = profile_table(kind, below, folder, lineage)
-    own = {key: table[key] for key in _NOT_INHERITED if key in table}
-    kept = {key: value for key, value in inherited.items() if key not in _NOT_INHERITED}
-    return require_table(merge_tables(own | kept, table), str(path)), (below, *others)
+    not_inherited = {key: table[key] for key in _NOT_INHERITED if key in table}
+    inherited_keys = {key: value for key, value in inherited.items() if key not in _NOT_INHERITED}
+    return require_table(merge_tables(not_inherited | inherited_keys, table), str(path)), (
+        below,
+        *others,
+    )
 
 
 @cache_by_files

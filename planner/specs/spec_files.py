@@ -293,7 +293,7 @@ def read_records(
     make : function from the values of a row by column to the record
     once : columns whose combination of values may occur only once
     """
-    found: list[T] = []
+    records: list[T] = []
     faults: list[str] = []
     first: dict[str, int] = {}
     # Most cells of a column stand in many rows.
@@ -308,18 +308,18 @@ def read_records(
                 wrong.append(str(error))
         if not wrong:
             try:
-                found.append(make(row))
-                told = [cells.get(name, "") for name in once]
-                key = ", ".join(told).lower()
-                if told and first.setdefault(key, line) != line:
-                    words = ", ".join(cell for cell in told if cell)
+                records.append(make(row))
+                key_cells = [cells.get(name, "") for name in once]
+                key = ", ".join(key_cells).lower()
+                if key_cells and first.setdefault(key, line) != line:
+                    words = ", ".join(cell for cell in key_cells if cell)
                     raise ValueError(f"{words} stands on line {first[key]}, too")
             except ValueError as error:
                 wrong.append(str(error))
         faults += [f"{path}:{line}: {fault}." for fault in wrong]
     if faults:
         raise SpecError("\n".join(faults))
-    return found
+    return records
 
 
 def _lines(path: Path, columns: Sequence[Column]) -> list[tuple[int, Mapping[str, str]]]:
@@ -328,12 +328,15 @@ def _lines(path: Path, columns: Sequence[Column]) -> list[tuple[int, Mapping[str
         (number, [cell.strip() for cell in row])
         for number, row in parse_csv(StringIO(read_text(path, TABLE)), path)
     ]
-    known = [column.name for column in columns]
-    head = [current_name("column", name.lower(), known) for name in lines[0][1]] if lines else []
+    known_names = [column.name for column in columns]
+    head = (
+        [current_name("column", name.lower(), known_names) for name in lines[0][1]] if lines else []
+    )
     faults = [
-        f"1: column {name!r} is unknown.{did_you_mean(name, known)} Known: {', '.join(known)}."
+        f"1: column {name!r} is unknown.{did_you_mean(name, known_names)} Known: "
+        f"{', '.join(known_names)}."
         for name in head
-        if name not in known
+        if name not in known_names
     ]
     missing = [name for name, _, needed in columns if needed and name not in head]
     faults += [f"1: there is no column {name}." for name in missing]
@@ -359,12 +362,12 @@ def number(text: str, column: str) -> float:
     column : name of the column, for error messages
     """
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
         raise ValueError(f"{column} {text!r} is not a number") from None
-    if not 0 <= found <= _LARGEST:
+    if not 0 <= value <= _LARGEST:
         raise ValueError(f"{column} {text} is negative, or not finite")
-    return found
+    return value
 
 
 def nonempty_text(cell: str, column: str) -> str:

@@ -85,10 +85,10 @@ def listing(folder: Path, suffix: str) -> tuple[Path, ...]:
     """
     stamp(folder)
     try:
-        found = sorted(name for name in os.listdir(folder) if name.endswith(suffix))
+        entries = sorted(name for name in os.listdir(folder) if name.endswith(suffix))
     except OSError:  # no folder, or one that may not be read
         return ()
-    return tuple(folder / name for name in found)
+    return tuple(folder / name for name in entries)
 
 
 def is_shipped(kind: SpecKind, name: str) -> bool:
@@ -132,8 +132,8 @@ def data_files(folder: Path | None = None) -> list[Path]:
     ----------
     folder : folder of own spec files, searched first; None: working directory and shipped files
     """
-    found = [path for root in data_folders(folder) for path in sorted(root.rglob("*"))]
-    return [path for path in found if path.suffix in (".toml", ".csv") and os.path.isfile(path)]
+    paths = [path for root in data_folders(folder) for path in sorted(root.rglob("*"))]
+    return [path for path in paths if path.suffix in (".toml", ".csv") and os.path.isfile(path)]
 
 
 def api_price_files(folder: Path | None = None) -> list[Path]:
@@ -204,11 +204,11 @@ def _data_folder(name: str) -> Path:
 
 
 def _existing(candidates: list[Path]) -> list[Path]:
-    found: dict[tuple[int, ...], Path] = {}
+    by_identity: dict[tuple[int, ...], Path] = {}
     for path in candidates:
         if seen := stamp(path):
-            found.setdefault(seen[IDENTITY], path)
-    return list(found.values())
+            by_identity.setdefault(seen[IDENTITY], path)
+    return list(by_identity.values())
 
 
 # They stand before the first table of a file; reading only them keeps look-ups quick.
@@ -250,12 +250,12 @@ def find(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path:
     folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     if name.endswith(".toml") or "/" in name or "\\" in name:
-        own = Path(name)
-        stamp(own)
-        if not os.path.isfile(own):
-            what = "is not a regular file" if os.path.exists(own) else "there is no such file"
-            raise SpecError(f"{own}: {what}.")
-        return own
+        direct = Path(name)
+        stamp(direct)
+        if not os.path.isfile(direct):
+            problem = "is not a regular file" if os.path.exists(direct) else "there is no such file"
+            raise SpecError(f"{direct}: {problem}.")
+        return direct
     files = _files(kind, folder)
     for word in (name, _normalised(name)):
         if word in files:

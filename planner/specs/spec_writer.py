@@ -69,8 +69,8 @@ def add_model(
         raise SpecError(
             f"Only models and GPUs can be added, not {kind}: copy the closest file of them."
         )
-    known = folder if folder and os.path.isdir(folder) else None
-    model = load_model(source, known)
+    existing_folder = folder if folder and os.path.isdir(folder) else None
+    model = load_model(source, existing_folder)
     is_repository = source.count("/") == 1 and not os.path.exists(source)
     aliases = (source,) if is_repository else ()
     called = name or (source if is_repository else model.name)
@@ -126,17 +126,17 @@ def keep_text(
 
 
 def _lines(spec: Any, prefix: str) -> Iterator[str]:
-    given = []
+    set_values = []
     for field in fields(spec):
         value = getattr(spec, field.name)
         default = field.default if field.default_factory is MISSING else field.default_factory()
         if value is not None and value != default:
-            given.append((field.name, value))
-    tables = [(name, value) for name, value in given if _holds_tables(value)]
-    for name, value in given:
+            set_values.append((field.name, value))
+    tables = [(name, value) for name, value in set_values if _holds_tables(value)]
+    for name, value in set_values:
         if not _holds_tables(value):
-            plain = list(value) if isinstance(value, tuple) else value
-            yield f"{name} = {json.dumps(plain, ensure_ascii=True)}"  # as TOML has it
+            toml_value = list(value) if isinstance(value, tuple) else value
+            yield f"{name} = {json.dumps(toml_value, ensure_ascii=True)}"  # as TOML has it
     for name, value in tables:
         path = f"{prefix}{name}"
         several = isinstance(value, tuple)
@@ -211,7 +211,7 @@ class Datasheet:
                 f"A GPU takes {len(FIGURES)} figures of its datasheet: {', '.join(missing)} "
                 f"{'is' if len(missing) == 1 else 'are'} missing."
             )
-        vendors = {known.lower(): known for known in _VENDORS}
+        vendors = {name.lower(): name for name in _VENDORS}
         vendor = vendors.get(self.vendor.lower(), self.vendor)
         link = self._number("link")
         kind, fabric = _FABRICS.get(vendor, (LinkKind.ROCE, "other_fabric"))
@@ -253,12 +253,12 @@ class Datasheet:
 
     def _number(self, name: str) -> float:
         dimension, unit, scale = FIGURES[name.removeprefix("fp8_")]
-        given = str(getattr(self, name))
+        text = str(getattr(self, name))
         try:
-            return parse_quantity(given.replace("FLOPS", "FLOP/s"), dimension, unit) / scale
+            return parse_quantity(text.replace("FLOPS", "FLOP/s"), dimension, unit) / scale
         except ValueError as error:
             option = f"--{name.replace('_', '-')}"
-            raise SpecError(f"{option} {given}: {error}.") from error
+            raise SpecError(f"{option} {text}: {error}.") from error
 
 
 def add_gpu(sheet: Datasheet, folder: Path | None, replaces: bool) -> Path:

@@ -34,7 +34,7 @@ def chunks_of(layout: str) -> list[str]:
         counts = (int(number) * len(each) for each, number in pattern.findall(text))
         if len(text) + sum(counts) > _LONGEST:
             raise SpecError(f"The layout {layout[:60]!r} of the pipeline has too many layers.")
-        text = pattern.sub(lambda found: found[1] * int(found[2]), text)
+        text = pattern.sub(lambda match: match[1] * int(match[2]), text)
     if set(text) - set("EtmL|"):
         raise SpecError(
             f"{layout[:60]!r} is not a pipeline layout, as Et*3|(tt|)*29,m|L and 7,8,8,7 are."

@@ -115,9 +115,9 @@ class Strict:
 class ValidationErrors(ValueError):
     """What is wrong with the values of a spec: the place of each fault, and its text."""
 
-    def __init__(self, found: Sequence[tuple[KeyPath, str]]) -> None:
-        super().__init__(found)
-        self.found = found
+    def __init__(self, errors: Sequence[tuple[KeyPath, str]]) -> None:
+        super().__init__(errors)
+        self.found = errors
 
     def __str__(self) -> str:
         return "; ".join(f"{'.'.join(place)} {text}".strip() for place, text in self.found)
@@ -218,9 +218,9 @@ def _placed(error: ValueError, *place: str) -> list[tuple[KeyPath, str]]:
 def _checks(kind: Any) -> Mapping[str, tuple[_Check, Callable[[], object] | None]]:
     """By field, its check and what makes its default."""
     homes = {  # of fields that are inherited the module of the class that has them
-        name: one.__module__
-        for one in reversed(kind.__mro__)
-        for name in vars(one).get("__annotations__", ())
+        name: base.__module__
+        for base in reversed(kind.__mro__)
+        for name in vars(base).get("__annotations__", ())
     }
     return {
         field.name: (_check_of(homes[field.name], str(field.type)), _default(field))
@@ -258,14 +258,14 @@ def _check(hint: object) -> _Check:
     return _word(list(hint), hint) if issubclass(hint, enum.StrEnum) else _nested(hint)
 
 
-def _wrong(what: str, value: object) -> ValueError:
+def _wrong(expected: str, value: object) -> ValueError:
     if isinstance(value, Mapping | list | tuple):
         return ValueError(
-            f"must be {what}, not a {'table' if isinstance(value, Mapping) else 'list'}"
+            f"must be {expected}, not a {'table' if isinstance(value, Mapping) else 'list'}"
         )
     text = repr(value)
     shown = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
-    return ValueError(f"must be {what}, not {shown}")
+    return ValueError(f"must be {expected}, not {shown}")
 
 
 def _exact_whole(value: object, _: object) -> int:
@@ -354,8 +354,8 @@ def _sequence(element: _Check) -> _Check:
     def check(value: object, context: object) -> object:
         if not isinstance(value, list | tuple):
             raise _wrong("a list", value)
-        numbered = ((str(number), one) for number, one in enumerate(value))
-        return tuple(_each(numbered, lambda _, one: element(one, context)))
+        numbered = ((str(number), entry) for number, entry in enumerate(value))
+        return tuple(_each(numbered, lambda _, entry: element(entry, context)))
 
     return check
 
@@ -365,7 +365,7 @@ def _mapping(of_key: _Check, of_value: _Check) -> _Check:
         if not isinstance(value, Mapping):
             raise _wrong("a table", value)
         pairs = _each(
-            value.items(), lambda key, one: (of_key(key, context), of_value(one, context))
+            value.items(), lambda key, entry: (of_key(key, context), of_value(entry, context))
         )
         return dict(pairs)
 
@@ -413,15 +413,15 @@ def _likeness(kind: object, value: object) -> int:
 
 def _limited(kind: object, metadata: tuple[object, ...]) -> _Check:
     """A check between the validators of an annotation, within its bounds."""
-    is_strict = any(isinstance(one, Strict) for one in metadata)
+    is_strict = any(isinstance(validator, Strict) for validator in metadata)
     check = _exact_whole if is_strict and kind is int else _check(kind)
-    before = [one.func for one in metadata if isinstance(one, PreValidator)]
-    after = [one.func for one in metadata if isinstance(one, PostValidator)]
+    before = [validator.func for validator in metadata if isinstance(validator, PreValidator)]
+    after = [validator.func for validator in metadata if isinstance(validator, PostValidator)]
     bounds = [
-        (holds, getattr(one, name), text)
-        for one in metadata
+        (holds, getattr(bound, name), text)
+        for bound in metadata
         for name, (holds, text) in _BOUNDS.items()
-        if getattr(one, name, None) is not None
+        if getattr(bound, name, None) is not None
     ]
 
     def limited(value: object, context: object) -> object:

@@ -96,7 +96,7 @@ class RunKind:
     @cached_property
     def interval_names(self) -> Mapping[str, str]:
         """Whose interval a quantity has."""
-        return {name: one.interval for one in self.compared for name in one.names}
+        return {name: quantity.interval for quantity in self.compared for name in quantity.names}
 
 
 _STEP_TIMES = ("step_time_s", "tokens_per_s_per_gpu", "tokens_per_s")
@@ -208,27 +208,27 @@ def predict(
 ) -> list[Prediction]:
     """A prediction for every row, in the order of the rows."""
     shelf, kind = library or Library(), kind_of(runs)
-    found = [_placed(run, shelf, kind) for run in runs.rows]
+    predictions = [_placed(run, shelf, kind) for run in runs.rows]
     groups: defaultdict[Hashable, list[tuple[int, Case]]] = defaultdict(list)
-    for index, prediction in enumerate(found):
+    for index, prediction in enumerate(predictions):
         if prediction.case is not None:
             groups[prediction.case.group].append((index, prediction.case))
-    done = len(found) - sum(map(len, groups.values()))
+    done = len(predictions) - sum(map(len, groups.values()))
     for members in groups.values():
         cases = [case for _, case in members]
         faults = why_impossible(kind, [runs.rows[index] for index, _ in members], cases)
         answers = zip(members, kind.predict_group(cases), faults, strict=True)
         for (index, case), prediction, fault in answers:
             if prediction.reason:
-                found[index] = prediction
+                predictions[index] = prediction
                 continue
-            near = basis_of(case.software, case.gpu_class, case.kind, kind.tables)
-            near = IMPOSSIBLE if fault else near
-            found[index] = replace(prediction, basis=near, impossible=fault)
+            basis = basis_of(case.software, case.gpu_class, case.kind, kind.tables)
+            basis = IMPOSSIBLE if fault else basis
+            predictions[index] = replace(prediction, basis=basis, impossible=fault)
         done += len(members)
         if progress is not None:
             progress(done)
-    return found
+    return predictions
 
 
 def ranges(prediction: Prediction, kind: RunKind) -> dict[str, Range]:
@@ -236,17 +236,17 @@ def ranges(prediction: Prediction, kind: RunKind) -> dict[str, Range]:
     case = prediction.case
     if case is None or prediction.reason:
         return {}
-    found, near = {}, prediction.basis
+    by_name, basis = {}, prediction.basis
     for name, value in prediction.values.items():
-        asked = kind.interval_names[name], case.keys, kind.tables, near
-        low, high = interval_of(*asked, case.software.profile, case.lacks)
+        lookup_key = kind.interval_names[name], case.keys, kind.tables, basis
+        low, high = interval_of(*lookup_key, case.software.profile, case.lacks)
         if name in RATES:
             low, high = 1 / high, 1 / low if low else float("inf")
-        found[name] = Range(value=value, low=value * low, high=value * high)
+        by_name[name] = Range(value=value, low=value * low, high=value * high)
     value, chance = float(not prediction.fits), 1 - prediction.fit_probability
     low, high = float(chance > SUREST), float(chance > 1 - SUREST)
-    found[OUT_OF_MEMORY] = Range(value=value, low=min(low, value), high=max(high, value))
-    return found
+    by_name[OUT_OF_MEMORY] = Range(value=value, low=min(low, value), high=max(high, value))
+    return by_name
 
 
 def _placed(run: Run, library: Library, kind: RunKind) -> Prediction:
@@ -285,9 +285,9 @@ def assumed(run: Run, case: Case, kind: RunKind) -> tuple[str, ...]:
 def _software(text: str, rule: Rule, labels: Iterable[str]) -> Iterator[str]:
     """Which profile stands for the software of a run, unless it is plainly its own."""
     if rule.label == _OTHER:
-        known = {name.lower(): name for name in labels if name != _OTHER}
-        what = f"framework {text!r} {UNKNOWN}" if text else "framework is not given"
-        yield f"{what}: {rule.profile} stands in.{did_you_mean(text, known)}"
+        names = {name.lower(): name for name in labels if name != _OTHER}
+        description = f"framework {text!r} {UNKNOWN}" if text else "framework is not given"
+        yield f"{description}: {rule.profile} stands in.{did_you_mean(text, names)}"
     elif rule.nearest:
         yield f"framework {rule.label}: {rule.profile} stands in as the closest profile"
     elif not text.lower().startswith(re.split(r"[-.]", spelled(rule.label))[0]):
@@ -325,15 +325,15 @@ def layout_problems(
 
 def regrets(rows: Iterable[ComparedRun], compared: ComparedQuantity) -> list[float]:
     """Per problem with two layouts or more: measured time of our pick over the best, less 1."""
-    found = []
+    values = []
     for group in layout_problems(rows, compared):
         # With equal batches, time per token orders layouts as step time does.
         predicted = [1 / row.prediction.values["tokens_per_s"] for row in group]
         ratios = [row.ratio(compared) or float("nan") for row in group]
         measured = [time / ratio for time, ratio in zip(predicted, ratios, strict=True)]
         *_, pick = min(zip(predicted, (row.run.line for row in group), measured, strict=True))
-        found.append(pick / min(measured) - 1)
-    return found
+        values.append(pick / min(measured) - 1)
+    return values
 
 
 def _words(row: ComparedRun, columns: Iterable[str]) -> tuple[str, ...]:
@@ -374,16 +374,16 @@ class ComparedRun:
     @property
     def ran_out(self) -> bool | None:
         """Whether the run ran out of memory; None where the source does not say."""
-        said = self.run.flag(f"{MEASURED}{OUT_OF_MEMORY}")
+        has_run_out = self.run.flag(f"{MEASURED}{OUT_OF_MEMORY}")
         ran = self.first_measured(self.kind.proofs) is not None
-        return False if ran and not said else said
+        return False if ran and not has_run_out else has_run_out
 
     @cached_property
     def measured(self) -> dict[str, float]:
         """The measurements of quantities that can be predicted, by name."""
         names = (*self.kind.interval_names, OUT_OF_MEMORY)
-        found = {name: self.run.number(f"{MEASURED}{name}") for name in names}
-        return {name: value for name, value in found.items() if value}
+        values = {name: self.run.number(f"{MEASURED}{name}") for name in names}
+        return {name: value for name, value in values.items() if value}
 
     @cached_property
     def noisy(self) -> bool:
@@ -428,8 +428,8 @@ class ComparedRun:
         quantity = self.first_measured(compared.names) or ""
         if self.held(compared) is None or not self.ranges[quantity].low > 0:
             return None
-        measured, found = math.log(self.measured[quantity]), self.ranges[quantity]
-        low, high = math.log(found.low), math.log(found.high)
+        measured, predicted = math.log(self.measured[quantity]), self.ranges[quantity]
+        low, high = math.log(predicted.low), math.log(predicted.high)
         beyond = max(low - measured, 0.0) + max(measured - high, 0.0)
         return high - low + 2 / (1 - LEVEL) * beyond
 
@@ -494,10 +494,10 @@ def errors(rows: Sequence[ComparedRun], compared: ComparedQuantity, group: str) 
 
 def group_errors(name: str, rows: Sequence[ComparedRun], compared: ComparedQuantity) -> Errors:
     """Errors of rows that belong together, under a name."""
-    found = [row.ratio(compared, as_time=compared.as_time) for row in rows]
-    ratios = np.asarray([ratio for ratio in found if ratio is not None])
+    all_ratios = [row.ratio(compared, as_time=compared.as_time) for row in rows]
+    ratios = np.asarray([ratio for ratio in all_ratios if ratio is not None])
     inside = [held for row in rows if (held := row.held(compared)) is not None]
-    scores = [one for row in rows if (one := row.interval_score(compared)) is not None]
+    scores = [score for row in rows if (score := row.interval_score(compared)) is not None]
     over = regrets(rows, compared) if compared.with_regret else []
     return Errors(
         name=name,
@@ -515,10 +515,10 @@ def group_errors(name: str, rows: Sequence[ComparedRun], compared: ComparedQuant
 
 def memory_verdicts(rows: Iterable[ComparedRun]) -> MemoryVerdicts:
     """How often a run's ending, out of memory or not, is predicted wrongly."""
-    known = [row for row in rows if row.ranges and row.ran_out is not None]
-    known = [row for row in known if not row.prediction.impossible]
-    out = [row.prediction.fits for row in known if row.ran_out]
-    ran = [row.prediction.fits for row in known if not row.ran_out]
+    compared_rows = [row for row in rows if row.ranges and row.ran_out is not None]
+    compared_rows = [row for row in compared_rows if not row.prediction.impossible]
+    out = [row.prediction.fits for row in compared_rows if row.ran_out]
+    ran = [row.prediction.fits for row in compared_rows if not row.ran_out]
     return MemoryVerdicts(
         ran_out=len(out),
         predicted_fit=sum(out),

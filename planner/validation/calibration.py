@@ -134,23 +134,25 @@ class Parameter:
 
 
 def chosen_parameters(
-    every: Iterable[Parameter], profile: str, names: Iterable[str] | None
+    parameters: Iterable[Parameter], profile: str, names: Iterable[str] | None
 ) -> list[Parameter]:
     """Those of the parameters of a profile that are named, or all that have a scale.
 
     Raises CalibrationError if a name is unknown, or the parameter is zero and has no scale.
     """
-    found = {parameter.label: parameter for parameter in every}
+    by_label = {parameter.label: parameter for parameter in parameters}
     if names is None:
-        return [p for p in found.values() if p.spread is not None or p.shipped > 0]
+        return [p for p in by_label.values() if p.spread is not None or p.shipped > 0]
     chosen = []
     for name in names:
-        if name not in found:
-            hint = did_you_mean(name, found)
-            raise CalibrationError(f"Unknown parameter {name!r}.{hint} Known: {', '.join(found)}.")
-        if found[name].spread is None and found[name].shipped <= 0:
+        if name not in by_label:
+            hint = did_you_mean(name, by_label)
+            raise CalibrationError(
+                f"Unknown parameter {name!r}.{hint} Known: {', '.join(by_label)}."
+            )
+        if by_label[name].spread is None and by_label[name].shipped <= 0:
             raise CalibrationError(f"{name} is 0 in {profile}: give it a value to start from.")
-        chosen.append(found[name])
+        chosen.append(by_label[name])
     return chosen
 
 
@@ -189,23 +191,25 @@ def measured_runs(
     Raises CalibrationError if no row can be used.
     """
     kind = CALIBRATED[runs.kind]
-    found = [
-        one
+    quantities = [
+        quantity
         for run in runs.rows
-        for one in _measured(run, library, runs, kind)
-        if everything or kind.is_usable(one.case)
+        for quantity in _measured(run, library, runs, kind)
+        if everything or kind.is_usable(quantity.case)
     ]
-    counts = Counter(dict.fromkeys((one.line, one.case.software.profile) for one in found))
-    if profile is None and found:
+    counts = Counter(
+        dict.fromkeys((quantity.line, quantity.case.software.profile) for quantity in quantities)
+    )
+    if profile is None and quantities:
         profile = Counter(name for _, name in counts).most_common(1)[0][0]
-    mine = [one for one in found if one.case.software.profile == profile]
-    if not mine:
+    selected = [quantity for quantity in quantities if quantity.case.software.profile == profile]
+    if not selected:
         raise CalibrationError(
             f"None of {len(runs.rows)} rows has a measured time, throughput or peak memory that "
             f"is fitted to and can be predicted with {profile or 'any profile'}: "
             "`planner validate` says why, row by row."
         )
-    return str(profile), mine
+    return str(profile), selected
 
 
 def log_ratios(
@@ -217,29 +221,36 @@ def log_ratios(
     is of the other kind.
     """
     groups: defaultdict[Hashable, list[int]] = defaultdict(list)
-    for index, one in enumerate(measured):
-        groups[one.case.group].append(index)
+    for index, quantity in enumerate(measured):
+        groups[quantity.case.group].append(index)
     ratios = np.full((2, len(measured)), np.nan)
     for indices in groups.values():
         kind = measured[indices[0]].kind
         # What one run measured is of one case, which is predicted once.
-        cases = {id(one.case): one.case for one in (measured[index] for index in indices)}
+        cases = {
+            id(quantity.case): quantity.case for quantity in (measured[index] for index in indices)
+        }
         predicted = kind.predict_group(kind.with_values(list(cases.values()), values))
-        found = dict(zip(cases, predicted, strict=True))
+        predictions = dict(zip(cases, predicted, strict=True))
         for index in indices:
-            one = measured[index]
-            missing = kind.worst * one.value
-            ratio = np.log(found[id(one.case)].values.get(one.quantity, missing) / one.value)
-            ratios[int(one.is_of_memory), index] = -ratio if one.quantity in RATES else ratio
+            quantity = measured[index]
+            missing = kind.worst * quantity.value
+            ratio = np.log(
+                predictions[id(quantity.case)].values.get(quantity.quantity, missing)
+                / quantity.value
+            )
+            ratios[int(quantity.is_of_memory), index] = (
+                -ratio if quantity.quantity in RATES else ratio
+            )
     return ratios
 
 
-def thinned(measured: Sequence[MeasuredQuantity], most: int) -> list[MeasuredQuantity]:
+def thinned(measured: Sequence[MeasuredQuantity], max_setups: int) -> list[MeasuredQuantity]:
     """The measurements of at most so many setups, spread evenly over all in their order."""
-    groups = list(dict.fromkeys(one.case.setup for one in measured))
-    step = max(len(groups) / most, 1.0)
-    kept = {groups[int(number * step)] for number in range(int(len(groups) / step))}
-    return [one for one in measured if one.case.setup in kept]
+    groups = list(dict.fromkeys(quantity.case.setup for quantity in measured))
+    step = max(len(groups) / max_setups, 1.0)
+    kept_setups = {groups[int(number * step)] for number in range(int(len(groups) / step))}
+    return [quantity for quantity in measured if quantity.case.setup in kept_setups]
 
 
 def _measured(
@@ -282,13 +293,13 @@ def rollout_parameters(profile: FrameworkProfile) -> Iterator[Parameter]:
 
 def with_rollout_values(cases: Sequence[RlCase], values: Mapping[Parameter, float]) -> list[RlCase]:
     """Steps of reinforcement learning under other values of parameters."""
-    own: dict[str, Any] = {parameter.name: value for parameter, value in values.items()}
-    found = []
+    values_by_name: dict[str, Any] = {parameter.name: value for parameter, value in values.items()}
+    changed = []
     for case in cases:
         assert case.framework.rollouts is not None
-        rollouts = replace(case.framework.rollouts, **own)
-        found.append(replace(case, framework=replace(case.framework, rollouts=rollouts)))
-    return found
+        rollouts = replace(case.framework.rollouts, **values_by_name)
+        changed.append(replace(case, framework=replace(case.framework, rollouts=rollouts)))
+    return changed
 
 
 def step_and_phases(run: Run, _: RlCase) -> Iterator[tuple[str, float, float]]:
@@ -307,21 +318,21 @@ def with_values(
     cases: Sequence[TrainingCase], values: Mapping[Parameter, float]
 ) -> list[TrainingCase]:
     """The cases under other values of parameters, but those that are not of its GPU or loss."""
-    known: dict[tuple[int, bool], FrameworkProfile] = {}
-    found = []
+    frameworks: dict[tuple[int, bool], FrameworkProfile] = {}
+    changed = []
     for case in cases:
         key = (id(case.framework), case.own_loss)
-        if key not in known:
-            known[key] = _framework(case, values)
-        found.append(replace(case, framework=known[key], gpu=_gpu(case, values)))
-    return found
+        if key not in frameworks:
+            frameworks[key] = _framework(case, values)
+        changed.append(replace(case, framework=frameworks[key], gpu=_gpu(case, values)))
+    return changed
 
 
 def _framework(case: TrainingCase, values: Mapping[Parameter, float]) -> FrameworkProfile:
     sections: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for parameter, value in values.items():
-        is_own = case.own_loss and parameter.label == "memory.per_logit"
-        if parameter.owner in SECTIONS and not is_own:
+        is_own_loss_kernel = case.own_loss and parameter.label == "memory.per_logit"
+        if parameter.owner in SECTIONS and not is_own_loss_kernel:
             sections[parameter.owner][parameter.name] = value
     changed: dict[str, Any] = {
         owner: replace(getattr(case.framework, owner), **section)
@@ -331,12 +342,16 @@ def _framework(case: TrainingCase, values: Mapping[Parameter, float]) -> Framewo
 
 
 def _gpu(case: TrainingCase, values: Mapping[Parameter, float]) -> GpuSpec:
-    own: dict[str, Any] = {
+    efficiencies: dict[str, Any] = {
         parameter.name: value
         for parameter, value in values.items()
         if parameter.owner not in SECTIONS and parameter.owner == case.gpu_class
     }
-    return replace(case.gpu, efficiency=replace(case.gpu.efficiency, **own)) if own else case.gpu
+    return (
+        replace(case.gpu, efficiency=replace(case.gpu.efficiency, **efficiencies))
+        if efficiencies
+        else case.gpu
+    )
 
 
 def step_and_memory(run: Run, case: TrainingCase) -> Iterator[tuple[str, float, float]]:
@@ -373,10 +388,10 @@ def with_engine_values(
 def request_times(run: Run, case: InferenceCase) -> Iterator[tuple[str, float, float]]:
     """The time of a token or, without it, throughput; and that of the first token."""
     measured = {name: run.number(f"measured_{name}") for name in (_TOKEN, *THROUGHPUT, _FIRST)}
-    given = [name for name in (_TOKEN, *THROUGHPUT) if measured[name]]
+    measured_names = [name for name in (_TOKEN, *THROUGHPUT) if measured[name]]
     for name, weight in (
-        (given[0] if given else "", 1.0),
-        (_FIRST, _FIRST_WEIGHT if given else 1.0),
+        (measured_names[0] if measured_names else "", 1.0),
+        (_FIRST, _FIRST_WEIGHT if measured_names else 1.0),
     ):
         if value := measured.get(name):
             yield name, value, weight
@@ -389,7 +404,9 @@ def _engine(case: InferenceCase, values: Mapping[Parameter, float]) -> EnginePro
         is_scaled = parameter.name == "weight_bandwidth_fraction"
         set_to = min(value / case.weight_scale, 2.0) if is_scaled else value
         tables[parameter.owner][parameter.name] = set_to
-    changed = {table: _changed(getattr(case.engine, table), own) for table, own in tables.items()}
+    changed = {
+        table: _changed(getattr(case.engine, table), section) for table, section in tables.items()
+    }
     return replace(case.engine, **changed)
 
 
@@ -540,7 +557,7 @@ def profile_text(shipped: Path, fit: Fit, origin: str, gpus: Sequence[str] = ())
         number = tomlkit.inline_table()
         number |= {"value": float(f"{value * scale:.{_DIGITS}g}"), "unit": unit, "source": SOURCE}
         table_of(document, parameter.owner)[parameter.name] = number
-    if fit.spread is not None and any(one.owner == ROLLOUTS for one in fit.values):
+    if fit.spread is not None and any(parameter.owner == ROLLOUTS for parameter in fit.values):
         table = table_of(document, ROLLOUTS)
         table["calibration_runs"], table["calibration_gpus"] = fit.runs, list(gpus)
         error = tomlkit.inline_table()

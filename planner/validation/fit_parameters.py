@@ -80,12 +80,12 @@ class Fit:
     @property
     def values(self) -> dict[Parameter, float]:
         """The values of the parameters that were not refused."""
-        return {one.parameter: one.value for one in self.fitted if not one.refused}
+        return {outcome.parameter: outcome.value for outcome in self.fitted if not outcome.refused}
 
 
 def number_of_fits(measured: Sequence[MeasuredQuantity]) -> int:
     """Fits that `fit` tells the end of: one to all runs, and one without each fold of them."""
-    return 1 + min(len({one.line for one in measured}), _MOST_FOLDS)
+    return 1 + min(len({quantity.line for quantity in measured}), _MOST_FOLDS)
 
 
 def fit(
@@ -101,24 +101,24 @@ def fit(
     """
     if not measured:
         raise CalibrationError("No row measured anything and can be predicted.")
-    asked = _moving(measured, [p for p in parameters if any(row.measures(p) for row in measured)])
-    near, widths = _fitted(measured, asked, tolerance=_COARSE)
-    told = [p for p in asked if 1 - widths[p] >= _LEAST_DETERMINED]
-    if not told:
+    moving = _moving(measured, [p for p in parameters if any(row.measures(p) for row in measured)])
+    near, widths = _fitted(measured, moving, tolerance=_COARSE)
+    determined = [p for p in moving if 1 - widths[p] >= _LEAST_DETERMINED]
+    if not determined:
         names = ", ".join(p.label for p in parameters)
         raise CalibrationError(f"These {len(measured)} measurements tell nothing about {names}.")
-    points, narrower = _fitted(measured, told, [near[p] for p in told])
+    points, narrower = _fitted(measured, determined, [near[p] for p in determined])
     widths |= narrower
     values = {p: p.value(x) for p, x in points.items()}
-    tell = progress or _nobody
-    tell(1)
+    report_progress = progress or _nobody
+    report_progress(1)
     after = log_ratios(measured, values)
-    left_out, folds = _left_out(measured, points, after, tell)
+    left_out, folds = _left_out(measured, points, after, report_progress)
     kinds = (log_ratios(measured, {}), after, left_out)
     time, memory = (_errors(*(kind[index] for kind in kinds)) for index in (0, 1))
     return Fit(
         fitted=tuple(_outcome(p, values, widths) for p in parameters),
-        runs=len({one.line for one in measured}),
+        runs=len({quantity.line for quantity in measured}),
         folds=folds,
         time=time,
         memory=memory,
@@ -127,10 +127,10 @@ def fit(
 
 
 def _spread(measured: Sequence[MeasuredQuantity], left_out: FloatArray) -> float | None:
-    whole = np.array([one.weight >= 1 for one in measured]) & ~np.isnan(left_out)
-    if not whole.any():
+    is_full_weight = np.array([quantity.weight >= 1 for quantity in measured]) & ~np.isnan(left_out)
+    if not is_full_weight.any():
         return None
-    return max(float(np.sqrt(np.mean(left_out[whole] ** 2))), NOISE)
+    return max(float(np.sqrt(np.mean(left_out[is_full_weight] ** 2))), NOISE)
 
 
 def _nobody(done: int) -> None:
@@ -214,22 +214,22 @@ def best_point(
     first = np.zeros(len(parameters)) if start is None else np.asarray(start)
     x = np.clip(first, low + _INSIDE, high - _INSIDE)
     here = ratios_at(x) if ratios is None else ratios
-    known = ~np.isnan(here)
-    near = _Line(x=x, z=(here / noise)[known], slopes=np.zeros(()), weights=weights[known])
+    present = ~np.isnan(here)
+    near = _Line(x=x, z=(here / noise)[present], slopes=np.zeros(()), weights=weights[present])
     left = _MOST_EVALUATIONS if evaluations is None else evaluations - 1
     while True:
-        own = (
+        line_slopes = (
             _slopes(measured, dict(zip(parameters, near.x, strict=True)), here)
             if slopes is None
             else slopes
         )
-        near = replace(near, slopes=(own / noise[..., None])[known])
+        near = replace(near, slopes=(line_slopes / noise[..., None])[present])
         step = near.best(low, high) - near.x
         other, there = near, here
         while left > 0 and np.max(np.abs(step)) >= tolerance / 2:
             left -= 1
             there = ratios_at(near.x + step)
-            other = replace(near, x=near.x + step, z=(there / noise)[known])
+            other = replace(near, x=near.x + step, z=(there / noise)[present])
             if other.loss <= near.loss:
                 break
             other, there, step = near, here, step / 2
@@ -260,7 +260,7 @@ class _Line:
 
     def best(self, low: FloatArray, high: FloatArray) -> FloatArray:
         """The best point on the line within bounds; predictions are not asked for."""
-        found = least_squares(
+        solution = least_squares(
             lambda x: np.concatenate([_robust(self._at(x)) * self.weights, x]),
             np.clip(self.x, low + _INSIDE, high - _INSIDE),
             jac=self.jacobian,
@@ -269,7 +269,7 @@ class _Line:
             xtol=_EXACT,
             gtol=_EXACT,
         )
-        return np.asarray(found.x)
+        return np.asarray(solution.x)
 
     def jacobian(self, x: FloatArray) -> FloatArray:
         """Slopes of the residuals, and of the priors below them."""
@@ -314,12 +314,12 @@ def _left_out(
     runs = {line: number for number, line in enumerate(dict.fromkeys(m.line for m in measured))}
     folds = min(len(runs), _MOST_FOLDS)
     fold_of = [runs[m.line] % max(folds, 1) for m in measured]
-    found = np.full((2, len(measured)), np.nan)
+    left_out_ratios = np.full((2, len(measured)), np.nan)
     if folds < 2 or not parameters:
-        return found, folds
+        return left_out_ratios, folds
     slopes = _slopes(measured, points, ratios)
     for fold in range(folds):
-        mine = [index for index, its in enumerate(fold_of) if its == fold]
+        held_out = [index for index, its in enumerate(fold_of) if its == fold]
         rest = [index for index, its in enumerate(fold_of) if its != fold]
         best, _ = best_point(
             [measured[index] for index in rest],
@@ -330,21 +330,21 @@ def _left_out(
             ratios=ratios[:, rest],
         )
         values = {p: p.value(x) for p, x in zip(parameters, best, strict=True)}
-        found[:, mine] = log_ratios([measured[index] for index in mine], values)
+        left_out_ratios[:, held_out] = log_ratios([measured[index] for index in held_out], values)
         report_progress(fold + 2)
-    return found, folds
+    return left_out_ratios, folds
 
 
 def _errors(before: FloatArray, after: FloatArray, left_out: FloatArray) -> FitErrors | None:
-    known = ~np.isnan(before)
-    if not known.any():
+    is_predicted = ~np.isnan(before)
+    if not is_predicted.any():
         return None
 
     def mean(ratios: FloatArray) -> float:
-        return float(np.mean(np.abs(np.expm1(ratios[known]))))
+        return float(np.mean(np.abs(np.expm1(ratios[is_predicted]))))
 
     return FitErrors(
-        measurements=int(known.sum()),
+        measurements=int(is_predicted.sum()),
         before=mean(before),
         after=mean(after),
         left_out=mean(left_out),

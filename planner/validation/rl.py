@@ -140,10 +140,10 @@ def _layouts(run: Run, framework: FrameworkProfile, work: RlWorkload) -> RlConfi
     if not framework.tensor_parallel:
         trainers = [1]
     placement = code("placement", "colocated")
-    apart = placement != Placement.COLOCATED
+    has_separate_gpus = placement != Placement.COLOCATED
     return RlConfigurations.of(
         num_gpus=float(run.count("num_gpus") or 1),
-        train_gpus=float(run.count("train_gpus") or 0) if apart else 0.0,
+        train_gpus=float(run.count("train_gpus") or 0) if has_separate_gpus else 0.0,
         placement=placement,
         staleness=float(run.number("staleness") or 0),
         partial_rollout=bool(run.flag("partial_rollout")),
@@ -175,8 +175,8 @@ def tuned(case: RlCase) -> RlCase:
     time = np.broadcast_to(step.total, shape)
     peak = np.broadcast_to(step.peak_memory, shape)
     fits = (peak <= case.gpu.allocatable_memory) & np.broadcast_to(step.rollout.fits, shape)
-    known = np.isfinite(time) & (time > 0)
-    choice = known & fits if (known & fits).any() else known
+    is_computed = np.isfinite(time) & (time > 0)
+    choice = is_computed & fits if (is_computed & fits).any() else is_computed
     if not choice.any():
         return case
     best = int(np.argmin(np.where(choice, time, np.inf)))

@@ -37,8 +37,10 @@ class ModelRule:
 @cache
 def model_rule(name: str) -> ModelRule | None:
     """The first rule whose pattern is in a model's name, if there is one."""
-    found = (rule for rule in _model_rules() if re.search(rf"\b(?:{rule.pattern})", name.lower()))
-    return next(found, None)
+    matching_rules = (
+        rule for rule in _model_rules() if re.search(rf"\b(?:{rule.pattern})", name.lower())
+    )
+    return next(matching_rules, None)
 
 
 @cache
@@ -205,8 +207,8 @@ def schema_of(header: Sequence[str]) -> Schema:
     """
     if "samples_per_prompt" in header:
         return RL
-    apart = {"input_tokens", "output_tokens"} & set(header)
-    return INFERENCE if apart and "sequence_length" not in header else TRAINING
+    length_columns = {"input_tokens", "output_tokens"} & set(header)
+    return INFERENCE if length_columns and "sequence_length" not in header else TRAINING
 
 
 _MEASUREMENTS = Path(__file__).parent / "measurements"
@@ -342,7 +344,7 @@ def template(kind: TemplateKind) -> list[Sequence[str]]:
     Below the names of the columns stand comments: what each means, and what its cells hold.
     """
     schema = {TemplateKind.TRAINING: TRAINING, TemplateKind.RL: RL}.get(kind, INFERENCE)
-    columns = [one for one in schema.columns.values() if one.examples[kind] != _ABSENT]
+    columns = [column for column in schema.columns.values() if column.examples[kind] != _ABSENT]
     return [
         [column.name for column in columns],
         _commented([column.words for column in columns]),

@@ -41,8 +41,10 @@ def read_shell(
     if len(follower.commands) > MOST_COMMANDS:
         raise LaunchError(f"{name}: {too_many('commands', MOST_COMMANDS)}")
     variables = {
-        known: variable_word(follower.expander, variable, (variable.assigned or (0,))[-1])
-        for known, variable in follower.scope.own.items()
+        name_of_variable: variable_word(
+            follower.expander, variable, (variable.assigned or (0,))[-1]
+        )
+        for name_of_variable, variable in follower.scope.own.items()
         if variable is not None
     }
     return Script(

@@ -176,17 +176,22 @@ class SimpleCommands:
         return True if name in _SUCCEED else None
 
     def _command(self, node: SimpleCommand, words: Sequence[Word]) -> None:
-        given: Mapping[str, Word] = self._exports(node.start)
+        environment: Mapping[str, Word] = self._exports(node.start)
         if node.assignments:
-            own = {item.name: self._value(item) for item in node.assignments}
+            assigned = {item.name: self._value(item) for item in node.assignments}
             starts = {item.name: item.start for item in node.assignments}
-            given = {**given, **{n: self._word(v, starts[n]) for n, v in own.items()}}
+            environment = {
+                **environment,
+                **{n: self._word(v, starts[n]) for n, v in assigned.items()},
+            }
         span, line = Span(node.start, node.end), self.source.line(node.start)
         # Each round of a loop is a copy of its own where it has devices of its own.
-        has_own = any(item.name.endswith(_VISIBLE_DEVICES_SUFFIX) for item in node.assignments)
-        copies = self.rounds if self.in_background and has_own else 1
+        has_own_devices = any(
+            item.name.endswith(_VISIBLE_DEVICES_SUFFIX) for item in node.assignments
+        )
+        copies = self.rounds if self.in_background and has_own_devices else 1
         command = Command(
-            words=tuple(words), environment=given, line=line, span=span, copies=copies
+            words=tuple(words), environment=environment, line=line, span=span, copies=copies
         )
         self.commands.append(command)
 
@@ -265,10 +270,10 @@ class SimpleCommands:
                     self.put(variable, Variable((Element((TextPiece(""),)),)))
         elif name in _READ_IN:
             for variable in rest:
-                known = variable.partition("=")[0]
-                if known.isidentifier():
-                    reason = f"${known} is read when it runs (line {line})"
-                    self.put(known, Variable((), unknown=reason))
+                target = variable.partition("=")[0]
+                if target.isidentifier():
+                    reason = f"${target} is read when it runs (line {line})"
+                    self.put(target, Variable((), unknown=reason))
         elif name in _SOURCES:
             shown = " ".join(words[1].raw.split()) if len(words) > 1 else "a file"
             self.expander.elsewhere = f" (line {line} reads {shown})"
@@ -289,8 +294,12 @@ class SimpleCommands:
 
     def _read_words(self, node: SimpleCommand, words: Sequence[Word]) -> None:
         """``IFS=, read -r A B <<< TEXT``: the text is dealt to the names, or to an array."""
-        given = [item.word for item in node.redirections if item.operator == "<<<"]
-        text = text_of(self.expander.text(given[-1].parts, given[-1].start)) if given else None
+        here_strings = [item.word for item in node.redirections if item.operator == "<<<"]
+        text = (
+            text_of(self.expander.text(here_strings[-1].parts, here_strings[-1].start))
+            if here_strings
+            else None
+        )
         if text is None:
             return
         options = [word.text or "" for word in words[1:] if word.begins.startswith("-")]
@@ -321,8 +330,8 @@ class SimpleCommands:
         appends = any(item.operator in (">>", "&>>") for item in items)
         if outputs and not bodies and (pieces := printed_text(words)):
             start, end = items[0].word.start, items[0].word.start
-            told = next((piece for piece in pieces if piece.start >= 0), None)
-            span = Span(start, end) if told is None else Span(told.start, told.end)
+            placed = next((piece for piece in pieces if piece.start >= 0), None)
+            span = Span(start, end) if placed is None else Span(placed.start, placed.end)
             self._keep(self._named(outputs[-1]), self._written(pieces, span), appends=appends)
         for body in bodies:
             name = self._output(body, outputs, words)
@@ -461,13 +470,13 @@ class Follower(SimpleCommands):
         if self._depth > _DEEPEST_CALL:
             return None
         self.called.add(name)
-        before, given = self.scope, self.expander.arguments
+        before, arguments_before = self.scope, self.expander.arguments
         self.expander.arguments = tuple(arguments)
         self.enter(Scope(before, is_function=True))
         status = self.run([function.body])
         inside = self.scope
         self.enter(before)
-        self.expander.arguments = given
+        self.expander.arguments = arguments_before
         inside.keep(before)
         return status
 
@@ -516,11 +525,11 @@ class Follower(SimpleCommands):
         pieces = self.expander.text(node.word.parts, node.word.start)
         text, possible, certain = text_of(pieces), list[Sequence[Node]](), False
         for alternatives, body in node.clauses:
-            taken = [self._matches(text, pattern.literal) for pattern in alternatives]
-            certain = True in taken
+            matches = [self._matches(text, pattern.literal) for pattern in alternatives]
+            certain = True in matches
             if certain and not possible:
                 return self.run(body)
-            if certain or None in taken:
+            if certain or None in matches:
                 possible.append(body)
             if certain:
                 break
@@ -568,9 +577,9 @@ class Follower(SimpleCommands):
     def _each(self, name: str, words: Sequence[Element], start: int) -> Variable:
         if len(words) == 1:
             return Variable((words[0],), assigned=(start,))
-        told = ", ".join(text_of(word.pieces) or "?" for word in words[:4]) or "the arguments"
-        more = ", ..." if len(words) > 4 else ""
-        reason = f"${name} is each of {told[:60]}{more} (line {self.source.line(start)})"
+        shown = ", ".join(text_of(word.pieces) or "?" for word in words[:4]) or "the arguments"
+        ellipsis = ", ..." if len(words) > 4 else ""
+        reason = f"${name} is each of {shown[:60]}{ellipsis} (line {self.source.line(start)})"
         return Variable((), assigned=(start,), unknown=reason)
 
     def _computed(self, node: ArithmeticCommand) -> bool | None:

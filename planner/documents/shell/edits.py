@@ -54,8 +54,10 @@ class ParsedOption:
     @property
     def joined(self) -> str | None:
         """Its values with blanks between; None of a flag, and where one cannot be told."""
-        known = [text for text in self.texts if text is not None]
-        return " ".join(known) if len(known) == len(self.texts) and known else None
+        known_texts = [text for text in self.texts if text is not None]
+        return (
+            (" ").join(known_texts) if len(known_texts) == len(self.texts) and known_texts else None
+        )
 
     def with_value(self, text: str) -> ParsedOption:
         """The option with another value, which does not stand in the file."""
@@ -129,10 +131,10 @@ def first_that_reads(
     """The first text that reads as wanted; None if there is none."""
     for candidate in candidates:
         try:
-            found = read(candidate)
+            texts = read(candidate)
         except LaunchError:
             continue
-        if dict(found) == dict(wanted):
+        if dict(texts) == dict(wanted):
             return candidate
     return None
 
@@ -198,13 +200,13 @@ def edit_command(text: str, changes: Changes, read: Read, after: str = "") -> Ed
         else:
             candidates = _changed(text, given, texts)
         wanted = after_change(_texts(options), name, texts)
-        found = first_that_reads(candidates, wanted, lambda option: _texts(read(option)))
-        if found is None and texts is None:
-            found = _removed_again(text, name, wanted, read)
-        if found is None:
+        edited = first_that_reads(candidates, wanted, lambda option: _texts(read(option)))
+        if edited is None and texts is None:
+            edited = _removed_again(text, name, wanted, read)
+        if edited is None:
             unwritten[name] = texts
         else:
-            text = found
+            text = edited
     return EditResult(text=text, unwritten=unwritten)
 
 
@@ -230,10 +232,10 @@ def _changed(text: str, option: ParsedOption, texts: tuple[str, ...]) -> Iterato
 
 
 def _removed(text: str, option: ParsedOption) -> Iterator[str]:
-    whole = option.full_span
-    if whole is None:
+    full_span = option.full_span
+    if full_span is None:
         return
-    start, end = _line_start(text, whole.start), whole.end
+    start, end = _line_start(text, full_span.start), full_span.end
     if start is not None:
         if match := _CONTINUED.match(text, end):
             yield text[:start] + text[match.end() :]
@@ -244,13 +246,13 @@ def _removed(text: str, option: ParsedOption) -> Iterator[str]:
                     before = before.rstrip("\r\n")[:-1].rstrip(" \t")
                 yield (before + text[end:])
             yield text[:start] + text[match.end() :]
-    blanks = len(text[: whole.start]) - len(text[: whole.start].rstrip(" \t"))
+    blanks = len(text[: full_span.start]) - len(text[: full_span.start].rstrip(" \t"))
     following = len(text) - end - len(text[end:].lstrip(" \t"))
     if start is not None:
-        yield text[: whole.start] + text[end + following :]
+        yield text[: full_span.start] + text[end + following :]
     if blanks:
-        yield text[: whole.start - blanks] + text[end:]
-    yield text[: whole.start] + text[end + following :]
+        yield text[: full_span.start - blanks] + text[end:]
+    yield text[: full_span.start] + text[end + following :]
 
 
 def _removed_again(text: str, name: str, wanted: Mapping[str, Texts], read: Read) -> str | None:
@@ -260,8 +262,10 @@ def _removed_again(text: str, name: str, wanted: Mapping[str, Texts], read: Read
         if name not in options:
             return text
 
-        def others(one: str) -> dict[str, Texts]:
-            return {option: old for option, old in _texts(read(one)).items() if option != name}
+        def others(candidate: str) -> dict[str, Texts]:
+            return {
+                option: old for option, old in _texts(read(candidate)).items() if option != name
+            }
 
         shorter = first_that_reads(_removed(text, options[name]), wanted, others)
         if shorter is None:
@@ -280,18 +284,18 @@ def _added(
         # Parsers of keys take them with hyphens, too, where their neighbours have some.
         is_key = not (name.startswith("-") or place.option.startswith("-"))
         spelt = f"--{name}" if is_key and before.startswith("--") else name
-        whole, rest = place.full_span, text[place.full_span.end :]
+        span, rest = place.full_span, text[place.full_span.end :]
         if rest.startswith("}") and before.count("{") > before.count("}"):  # ${NAME:-DEFAULT}
-            whole = Span(whole.start, whole.end + 1)
+            span = Span(span.start, span.end + 1)
         for words in _written(spelt, texts, joins=_is_joined(place, before)):
-            yield _put_behind(text, whole, words)
+            yield _put_behind(text, span, words)
 
 
-def _put_behind(text: str, whole: Span, words: str) -> str:
-    start, end = _line_start(text, whole.start), whole.end
+def _put_behind(text: str, span: Span, words: str) -> str:
+    start, end = _line_start(text, span.start), span.end
     if start is None:
         return f"{text[:end]} {words}{text[end:]}"
-    indent = text[start : whole.start]
+    indent = text[start : span.start]
     if match := _CONTINUED.match(text, end):
         return f"{text[: match.end()]}{indent}{words} \\\n{text[match.end() :]}"
     if text[:start].endswith(("\\\n", "\\\r\n")):

@@ -286,17 +286,20 @@ class Expander:
     def words(self, raw: RawWord) -> list[Word]:
         """The words that one written word becomes: none, one or several."""
         elements = self.elements(raw)
-        own = Span(raw.start, raw.end)
-        places = [own if len(elements) == 1 else self._place(one, own) for one in elements]
+        word_span = Span(raw.start, raw.end)
+        places = [
+            word_span if len(elements) == 1 else self._place(element, word_span)
+            for element in elements
+        ]
         return [
             self.word(element, place.start, place.end)
             for element, place in zip(elements, places, strict=True)
         ]
 
-    def _place(self, element: Element, own: Span) -> Span:
+    def _place(self, element: Element, word_span: Span) -> Span:
         """Where one of several words stands itself, as in an array; else where all are used."""
-        (innermost, *_) = (*element.regions, own)
-        return innermost if innermost.end <= len(self.source.text) else own
+        (innermost, *_) = (*element.regions, word_span)
+        return innermost if innermost.end <= len(self.source.text) else word_span
 
     def word(self, element: Element, start: int, end: int) -> Word:
         """A word that stands from ``start`` to ``end`` of the file."""
@@ -320,10 +323,10 @@ class Expander:
         for element in fields.ended:
             self.spend(element.pieces, raw.start)
         self.count(len(fields.ended), raw.start)
-        own = Span(raw.start, raw.end)
+        word_span = Span(raw.start, raw.end)
         if len(fields.ended) == 1:
             first = fields.ended[0]
-            return [Element(first.pieces, tuple(dict.fromkeys((*first.regions, own))))]
+            return [Element(first.pieces, tuple(dict.fromkeys((*first.regions, word_span))))]
         return fields.ended
 
     def count(self, number: int, position: int) -> None:
@@ -489,9 +492,9 @@ class Expander:
         return pieces if is_set else None
 
     def _chosen(self, part: Parameter, variable: Variable | None) -> Pieces:
-        kept = self._default_expansion(part, variable)
-        if kept is not None:
-            return kept
+        expansion = self._default_expansion(part, variable)
+        if expansion is not None:
+            return expansion
         if part.operator[-1] == "?":
             return unknown_text(
                 f"${part.name} must be given, says line {self.source.line(part.start)}"
@@ -503,8 +506,8 @@ class Expander:
 
     def _default(self, part: Parameter, fields: Fields) -> None:
         through = Span(part.start, part.end)
-        kept = self._default_expansion(part, self.variable(part))
-        if kept is not None or part.operator[-1] == "=":
+        expansion = self._default_expansion(part, self.variable(part))
+        if expansion is not None or part.operator[-1] == "=":
             fields.split(self._joined(part))
             return
         for inner in part.argument:
@@ -528,10 +531,10 @@ class Expander:
         if variable is None:
             return unknown_text(self.unset(part))
         if part.subscript in ("@", "*"):
-            known = not variable.unknown
+            is_readable = not variable.unknown
             return (
                 computed_text(str(len(variable.elements)))
-                if known
+                if is_readable
                 else unknown_text(variable.unknown)
             )
         pieces = self._subscripted(part, variable)
@@ -558,8 +561,8 @@ class Expander:
 
     def _of_list(self, part: Parameter) -> tuple[Element, ...] | str:
         """``${A[@]:-default}`` and ``${A[@]+"${A[@]}"}``; the rest is not computed."""
-        plain = Parameter(part.name, part.start, part.end, part.quoted, part.subscript)
-        values = self._elements(plain)
+        array = Parameter(part.name, part.start, part.end, part.quoted, part.subscript)
+        values = self._elements(array)
         is_set = self.scope.get(part.name) is not None or self.arguments is not None
         if part.operator[-1:] == "+" and (not is_set or values == ()):
             return ()

@@ -59,21 +59,27 @@ def read_inner(
     nodes = Parser(source).script()
     follower = Follower(source, {})
     for variable, word in environment.items():
-        given = tuple(_shifted(piece) for piece in word.pieces or computed_text(word.text or ""))
-        follower.scope.put(variable, Variable((Element(given),)))
+        outer_pieces = tuple(
+            _shifted(piece) for piece in word.pieces or computed_text(word.text or "")
+        )
+        follower.scope.put(variable, Variable((Element(outer_pieces),)))
         follower.exported[variable] = None
     follower.script(nodes)
-    own = {known: value for known, value in follower.scope.own.items() if value is not None}
+    variables = {
+        name_of_variable: value
+        for name_of_variable, value in follower.scope.own.items()
+        if value is not None
+    }
     return Script(
         name=name,
         text=outer,
         commands=tuple(inside.command(command) for command in follower.commands),
         variables={
-            known: inside.word(variable_word(follower.expander, value, 0))
-            for known, value in own.items()
+            name_of_variable: inside.word(variable_word(follower.expander, value, 0))
+            for name_of_variable, value in variables.items()
         },
         directives=tuple(inside.directive(directive) for directive in directives(source)),
-        files={known: inside.file(document) for known, document in follower.files.items()},
+        files={file_name: inside.file(document) for file_name, document in follower.files.items()},
     )
 
 
@@ -136,16 +142,16 @@ class _NestedText:
 
     def directive(self, directive: Directive) -> Directive:
         """A scheduler's option with the places of the outer file."""
-        span, whole = self.span(directive.span), self.span(directive.full_span)
+        span, full_span = self.span(directive.span), self.span(directive.full_span)
         line = self._line(directive.full_span.start)
         nowhere = Span(0, 0)
-        return replace(directive, span=span or nowhere, full_span=whole or nowhere, line=line)
+        return replace(directive, span=span or nowhere, full_span=full_span or nowhere, line=line)
 
     def file(self, document: HereDocument) -> HereDocument:
         """A here-document with the places of the outer file."""
         start = document.span.start
-        own = (TextPiece(document.text, start, start + len(document.text)),)
-        inner = document.pieces if document.expanded else own
+        unexpanded = (TextPiece(document.text, start, start + len(document.text)),)
+        inner = document.pieces if document.expanded else unexpanded
         pieces = tuple(part for piece in inner for part in self._placed(piece))
         span = self.span(document.span)
         return replace(

@@ -59,9 +59,9 @@ MOST_COMMANDS, MOST_WORDS = 4000, 20_000
 """Of a script: each command is compared with the programs of all tools."""
 
 
-def too_many(what: str, most: int) -> str:
+def too_many(units: str, maximum: int) -> str:
     """The fault of a script that is longer than any that starts a job."""
-    return f"scripts of up to {most:,} {what} are read: give the part that starts the job."
+    return f"scripts of up to {maximum:,} {units} are read: give the part that starts the job."
 
 
 class Lexer:
@@ -76,9 +76,9 @@ class Lexer:
         self.words = 0
         self.commands = 0
 
-    def fault(self, what: str, position: int) -> LaunchError:
+    def fault(self, problem: str, position: int) -> LaunchError:
         """An error that names file and line."""
-        return LaunchError(f"{self.source.at(position)}: {what}")
+        return LaunchError(f"{self.source.at(position)}: {problem}")
 
     def deeper(self, start: int) -> None:
         """Counts a level of nesting."""
@@ -181,7 +181,7 @@ class Lexer:
         parts = self.quoted_parts(_IN_DOUBLE, '"', start)
         return parts or [Literal("", start + 1, start + 1, '"')]
 
-    def quoted_parts(self, plain: re.Pattern[str], end: str, start: int) -> list[Part]:
+    def quoted_parts(self, literal: re.Pattern[str], end: str, start: int) -> list[Part]:
         """Parts in double quotes, up to ``end``; without it up to the limit."""
         parts, text = list[Part](), self.text
         escapable = '$`"\\' if end else "$`\\"
@@ -190,7 +190,7 @@ class Lexer:
             if char == end:
                 self.position += 1
                 return parts
-            if match := plain.match(text, self.position, self.limit):
+            if match := literal.match(text, self.position, self.limit):
                 parts.append(Literal(match[0], self.position, match.end(), '"'))
                 self.position = match.end()
             elif char == "\\":
@@ -295,8 +295,8 @@ class Lexer:
             literal = Literal(
                 self.text[begins.end() : ends.start()], begins.end(), ends.start(), "'"
             )
-            is_told = bool(begins["quote"])
-            parts = (literal,) if is_told else self.here_parts(begins.end(), ends.start())
+            is_quoted = bool(begins["quote"])
+            parts = (literal,) if is_quoted else self.here_parts(begins.end(), ends.start())
             self.position = ends.end()
             return Substitution(start, self.position, quoted, parts)
         end = self.closing(inside)
@@ -333,7 +333,7 @@ class Lexer:
 
     def _argument(self, start: int, *, quoted: bool) -> tuple[Part, ...]:
         parts, text, length = list[Part](), self.text, len(self.text)
-        plain = _IN_BRACES_QUOTED if quoted else _IN_BRACES
+        literal = _IN_BRACES_QUOTED if quoted else _IN_BRACES
         self.deeper(start)
         while self.position < length:
             char = text[self.position]
@@ -341,7 +341,7 @@ class Lexer:
                 self.position += 1
                 self.depth -= 1
                 return tuple(parts)
-            if match := plain.match(text, self.position):
+            if match := literal.match(text, self.position):
                 parts.append(Literal(match[0], self.position, match.end(), '"' if quoted else ""))
                 self.position = match.end()
             elif quoted and char == "\\":
@@ -382,8 +382,8 @@ class Parser(Lexer):
         """Every command of the text."""
         nodes = self._list()
         if self.position < len(self.text):
-            found = self._reserved() or self.text[self.position]
-            raise self.fault(f"{found} stands where a command begins.", self.position)
+            symbol = self._reserved() or self.text[self.position]
+            raise self.fault(f"{symbol} stands where a command begins.", self.position)
         if self.here:
             self._bodies()
         return nodes
@@ -410,8 +410,8 @@ class Parser(Lexer):
     def _lines(self) -> None:
         """Skips blanks, comments and ends of lines, after which here-documents stand."""
         while True:
-            if not self.here and (found := _EMPTY_LINES.match(self.text, self.position)):
-                self.position = found.end()
+            if not self.here and (empty_lines := _EMPTY_LINES.match(self.text, self.position)):
+                self.position = empty_lines.end()
             self.blanks()
             if self.text.startswith("\r\n", self.position):
                 self.position += 1
@@ -454,11 +454,11 @@ class Parser(Lexer):
 
     def _expect(self, *words: str, start: int, of: str) -> str:
         self._lines()
-        found = self._reserved()
-        if found not in words:
+        reserved = self._reserved()
+        if reserved not in words:
             raise self.fault(f"{of} has no {' or '.join(words)}.", start)
-        self.position += len(found)
-        return found
+        self.position += len(reserved)
+        return reserved
 
     def _chain(self) -> Node:
         items: list[tuple[str, Node]] = [("", self._pipe())]
@@ -524,7 +524,7 @@ class Parser(Lexer):
             pass
         return Group((node,), tuple(redirections)) if redirections else node
 
-    def _redirection(self, found: list[Redirection]) -> bool:
+    def _redirection(self, redirections: list[Redirection]) -> bool:
         self.blanks()
         symbol = _REDIRECTION.match(self.text, self.position)
         if symbol is None or PLACEHOLDER.match(self.text, self.position):
@@ -532,7 +532,7 @@ class Parser(Lexer):
         self.position = symbol.end()
         self.blanks()
         redirection = Redirection(symbol[2], self.word())
-        found.append(redirection)
+        redirections.append(redirection)
         if symbol[2] in ("<<", "<<-"):
             self.here.append(redirection)
         return True
@@ -639,8 +639,8 @@ class Parser(Lexer):
                 self._lines()
             elif self._redirection(redirections):
                 continue
-            if (declares or not words) and (found := self._assignment()) is not None:
-                assignments.append(found)
+            if (declares or not words) and (assignment := self._assignment()) is not None:
+                assignments.append(assignment)
             elif tests and (operator := _OPERATORS.match(self.text, self.position)):
                 self.position = operator.end()
                 literal = Literal(operator[0], operator.start(), operator.end(), "")

@@ -50,8 +50,8 @@ def _pieces(
 
 def _unescaped(pieces: Pieces) -> Iterator[TextPiece]:
     """The pieces with the characters that escapes stand for; a backslash is a piece of its own."""
-    for is_known, run in groupby(pieces, key=lambda piece: not piece.unknown):
-        own = tuple(run)
-        before = "".join(piece.text for piece in own)
-        after = _ESCAPE.sub(lambda found: _CHARACTERS.get(found[1], found[1]), before)
-        yield from computed_text(after) if is_known and after != before else own
+    for is_readable, run in groupby(pieces, key=lambda piece: not piece.unknown):
+        group = tuple(run)
+        before = "".join(piece.text for piece in group)
+        after = _ESCAPE.sub(lambda match: _CHARACTERS.get(match[1], match[1]), before)
+        yield from computed_text(after) if is_readable and after != before else group

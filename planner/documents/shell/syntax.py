@@ -304,13 +304,13 @@ def why_unknown(pieces: Iterable[TextPiece]) -> str:
 
 def span_of(pieces: Sequence[TextPiece]) -> Span | None:
     """Where the text stands literally; None where it is composed of several places."""
-    told = [piece for piece in pieces if piece.text] or list(pieces[:1])
-    if not told or any(piece.start < 0 or piece.unknown for piece in told):
+    placed = [piece for piece in pieces if piece.text] or list(pieces[:1])
+    if not placed or any(piece.start < 0 or piece.unknown for piece in placed):
         return None
-    for before, after in pairwise(told):
+    for before, after in pairwise(placed):
         if before.end != after.start:
             return None
-    return Span(told[0].start, told[-1].end)
+    return Span(placed[0].start, placed[-1].end)
 
 
 def pieces_from(pieces: Iterable[TextPiece], start: int) -> Pieces:
@@ -323,8 +323,8 @@ def pieces_from(pieces: Iterable[TextPiece], start: int) -> Pieces:
         elif passed < start <= passed + length:
             rest.append(piece.part(start - passed, length))
         passed += length
-    told = [piece for piece in rest if piece.text or piece.unknown]
-    return tuple(told or rest)
+    non_empty = [piece for piece in rest if piece.text or piece.unknown]
+    return tuple(non_empty or rest)
 
 
 @record(kw_only=True)
@@ -546,8 +546,8 @@ class HereDocument:
         for piece in self.pieces:
             end = passed + len(piece.text)
             if passed <= span.start and span.end <= end and span.start < max(end, passed + 1):
-                whole = (span.start, span.end) == (passed, end)
-                if piece.is_exact or (whole and piece.start >= 0):
+                is_full_piece = (span.start, span.end) == (passed, end)
+                if piece.is_exact or (is_full_piece and piece.start >= 0):
                     part = piece.part(span.start - passed, span.end - passed)
                     return Span(part.start, part.end)
                 return None
@@ -578,7 +578,7 @@ _WORD = re.compile(r"(?:[^\s'\"]|'[^'\n]*'|\"[^\"\n]*\")+")
 
 def directives(source: Source) -> tuple[Directive, ...]:
     """Every ``#SBATCH``, ``#PBS`` and ``#BSUB`` line, an entry for each option."""
-    found: list[Directive] = []
+    options: list[Directive] = []
     for line in _LINE.finditer(source.text):
         words = list(_WORD.finditer(source.text, line.start(2), line.end(2)))
         for index, word in enumerate(words):
@@ -587,8 +587,8 @@ def directives(source: Source) -> tuple[Directive, ...]:
             if not word[0].startswith("-"):
                 continue
             after = words[index + 1] if index + 1 < len(words) else None
-            found.append(_directive(line[1], word, after, source))
-    return tuple(found)
+            options.append(_directive(line[1], word, after, source))
+    return tuple(options)
 
 
 def _directive(

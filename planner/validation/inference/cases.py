@@ -44,13 +44,17 @@ from planner.workloads.serving_space import eager, limited
 def scheduled(engine: EngineProfile, run: Run) -> EngineProfile:
     """The engine with what a run says of its scheduler and of its graphs."""
     names = ("poll_interval", "batch_wait", *SCHEDULED)
-    given: dict[str, Any] = {name: int(run.number(name) or 0) for name in names if run.text(name)}
+    settings: dict[str, Any] = {
+        name: int(run.number(name) or 0) for name in names if run.text(name)
+    }
     if run.flag("enforce_eager"):
         engine = eager(engine)
     try:
-        if "max_num_seqs" in given:
-            engine = limited(engine, given["max_num_seqs"])
-        return replace(engine, scheduler=replace(engine.scheduler, **given)) if given else engine
+        if "max_num_seqs" in settings:
+            engine = limited(engine, settings["max_num_seqs"])
+        return (
+            replace(engine, scheduler=replace(engine.scheduler, **settings)) if settings else engine
+        )
     except ValueError as error:
         raise NotPredicted(f"impossible scheduler: {error}") from error
 
@@ -337,8 +341,8 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
     offline = mode in (Mode.STATIC, Mode.MAX_THROUGHPUT)
     default = engine_on(library.engine(rule.profile), gpu, stated_release(version), offline=offline)
     engine = scheduled(default, run)
-    own = mode is Mode.DISAGGREGATED and run.count("decode_tensor_parallel")
-    replica = deployment(run, model, gpu, engine, "decode_" if own else "")
+    has_decode_columns = mode is Mode.DISAGGREGATED and run.count("decode_tensor_parallel")
+    replica = deployment(run, model, gpu, engine, "decode_" if has_decode_columns else "")
     traffic = _traffic(run, mode)
     scale = weight_scale(run, replica)
     return InferenceCase(
@@ -387,8 +391,8 @@ def _prefill(
     if mode is not Mode.DISAGGREGATED:
         return None
     prefix = "prefill_" if run.count("prefill_tensor_parallel") else ""
-    found = deployment(run, model, gpu, engine, prefix)
-    return Pool(deployment=replace(found, replicas=1.0), workers=_workers(run, "prefill", 0))
+    pool = deployment(run, model, gpu, engine, prefix)
+    return Pool(deployment=replace(pool, replicas=1.0), workers=_workers(run, "prefill", 0))
 
 
 def _workers(run: Run, pool: str, otherwise: int) -> int:
@@ -433,21 +437,21 @@ def _traffic(run: Run, mode: Mode) -> Traffic:
     )
 
 
-def _up_to(run: Run, name: str, most: int) -> int | None:
+def _up_to(run: Run, name: str, maximum: int) -> int | None:
     """A number that may not be absurd; None where the row has none."""
-    found = run.count(name)
-    if found is not None and found > most:
-        raise NotPredicted(f"{name} must be at most {most:,}")
-    return found or None
+    count = run.count(name)
+    if count is not None and count > maximum:
+        raise NotPredicted(f"{name} must be at most {maximum:,}")
+    return count or None
 
 
 def _shares(run: Run) -> dict[str, float]:
     """How lengths vary, and what a prefix cache holds."""
-    found = {name: run.number(name) or 0.0 for name in _LARGEST_SHARES}
+    shares = {name: run.number(name) or 0.0 for name in _LARGEST_SHARES}
     for name, largest in _LARGEST_SHARES.items():
-        if not 0 <= found[name] <= largest:
+        if not 0 <= shares[name] <= largest:
             raise NotPredicted(f"{name} must be from 0 to {largest:g}")
-    return found
+    return shares
 
 
 _RULES = tuple(
@@ -462,11 +466,11 @@ def impossible_layouts(runs: Sequence[Run], cases: Sequence[InferenceCase]) -> l
     """
     pools = [(case, case.replica) for case in cases]
     pools += [(case, case.prefill.deployment) for case in cases if case.prefill is not None]
-    found = dict.fromkeys(map(id, cases), "")
+    reasons = dict.fromkeys(map(id, cases), "")
     for (case, _), fault in zip(pools, _faults_of_deployments(pools), strict=True):
-        found[id(case)] = found[id(case)] or fault
+        reasons[id(case)] = reasons[id(case)] or fault
     return [
-        found[id(case)] or _fault_of_numbers(run, case)
+        reasons[id(case)] or _fault_of_numbers(run, case)
         for run, case in zip(runs, cases, strict=True)
     ]
 

@@ -130,9 +130,13 @@ def configurations(
     deployments: Sequence[Deployment], concurrency: Sequence[float]
 ) -> ServingConfigurations:
     """One replica of each, with so many requests in it."""
-    columns = {name: [getattr(one, name) for one in deployments] for name in _columns()}
+    columns = {
+        name: [getattr(deployment, name) for deployment in deployments] for name in _columns()
+    }
     return ServingConfigurations.of(
-        num_gpus=[one.replica_gpus for one in deployments], concurrency=concurrency, **columns
+        num_gpus=[deployment.replica_gpus for deployment in deployments],
+        concurrency=concurrency,
+        **columns,
     )
 
 
@@ -144,8 +148,8 @@ def deployment(
     split = _split(run, prefix, has_experts(model))
     word = run.word("offload")
     if word not in _OFFLOAD:
-        what = "weights on disk are" if word == "disk" else f"offload of {word} is"
-        raise NotPredicted(f"{what} not modelled yet")
+        subject = "weights on disk are" if word == "disk" else f"offload of {word} is"
+        raise NotPredicted(f"{subject} not modelled yet")
     weights, cache = _OFFLOAD[word]
     share = run.number("gpu_memory_utilization") or 0.0
     if not 0 <= share <= 1:
@@ -168,16 +172,16 @@ def deployment(
 
 def _scheduled(run: Run, engine: EngineProfile, prefix: str, name: str) -> int:
     """A setting of the scheduler: of these workers, else the engine's."""
-    own = run.count(f"{prefix}{name}") if prefix else None
-    return own or int(getattr(engine.scheduler, name))
+    worker_limit = run.count(f"{prefix}{name}") if prefix else None
+    return worker_limit or int(getattr(engine.scheduler, name))
 
 
 def _step_tokens(run: Run, engine: EngineProfile, prefix: str, ranks: int) -> int:
     """New tokens of a step of a rank: of the run, else the engine's default on so many ranks."""
     if run.count("max_num_batched_tokens"):
         return _scheduled(run, engine, prefix, "max_num_batched_tokens")
-    own = run.count(f"{prefix}max_num_batched_tokens") if prefix else None
-    return own or int(engine.scheduler.default_step_tokens(np.asarray(float(ranks))))
+    worker_tokens = run.count(f"{prefix}max_num_batched_tokens") if prefix else None
+    return worker_tokens or int(engine.scheduler.default_step_tokens(np.asarray(float(ranks))))
 
 
 def _split(run: Run, prefix: str, moe: bool) -> dict[str, int]:

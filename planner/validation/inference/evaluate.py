@@ -101,10 +101,10 @@ def in_waves(
     ``full``: seconds of a wave of that size, ``smaller``: of one of fewer requests, the last.
     """
     rest = np.mod(number, size)
-    whole = np.floor(number / size) * full
+    full_waves = np.floor(number / size) * full
     if not np.any(rest):
-        return np.asarray(whole)
-    return np.asarray(whole + np.where(rest > 0, smaller(np.maximum(rest, 1.0)), 0.0))
+        return np.asarray(full_waves)
+    return np.asarray(full_waves + np.where(rest > 0, smaller(np.maximum(rest, 1.0)), 0.0))
 
 
 def whole_memory(memory: ServingMemory, scale: FloatArray) -> FloatArray:
@@ -130,8 +130,8 @@ def online_runs(cases: Sequence[InferenceCase]) -> Outcome:
     if cases[0].traffic.is_closed:
         clients = np.array([case.traffic.clients or np.nan for case in cases])
         return _outcome(cases, clients / Columns.of(cases).replicas)
-    found, offered = _at_rates(cases)
-    return _ending(cases, _outcome(cases, found, offered), offered)
+    concurrency, offered = _at_rates(cases)
+    return _ending(cases, _outcome(cases, concurrency, offered), offered)
 
 
 def _ending(cases: Sequence[InferenceCase], outcome: Outcome, offered: OfferedLoad) -> Outcome:
@@ -168,17 +168,17 @@ def max_throughput_runs(cases: Sequence[InferenceCase]) -> Outcome:
 
 def _largest_wave(cases: Sequence[InferenceCase]) -> FloatArray:
     """Sequences at full length that a replica has room for at once, at least one."""
-    given = np.array([case.traffic.concurrency or np.inf for case in cases])
+    concurrency = np.array([case.traffic.concurrency or np.inf for case in cases])
     number = np.array([case.traffic.num_requests or np.inf for case in cases])
-    most = np.minimum(given, number) / Columns.of(cases).replicas
-    sizes = np.minimum(most[:, None], _GRID)
+    largest = np.minimum(concurrency, number) / Columns.of(cases).replicas
+    sizes = np.minimum(largest[:, None], _GRID)
     room = _room(cases, sizes)
     # The more it holds, the more its steps take of the memory: the largest that finds room.
     last = np.where(room >= sizes, np.arange(_GRID.size), 0).max(axis=1)
     above = _GRID[np.minimum(last + 1, _GRID.size - 1)]
-    most = np.minimum(most, np.minimum(room[np.arange(len(cases)), last], above))
-    most = np.minimum(most, _room(cases, most[:, None])[:, 0])
-    return np.asarray(np.maximum(most, 1.0))
+    largest = np.minimum(largest, np.minimum(room[np.arange(len(cases)), last], above))
+    largest = np.minimum(largest, _room(cases, largest[:, None])[:, 0])
+    return np.asarray(np.maximum(largest, 1.0))
 
 
 def _room(cases: Sequence[InferenceCase], sizes: FloatArray) -> FloatArray:
@@ -213,8 +213,8 @@ def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, OfferedLoad]:
     replicas = Columns.of(cases).replicas
     rate = np.array([case.traffic.request_rate or np.inf for case in cases]) / replicas
     number = np.array([case.traffic.num_requests or np.inf for case in cases]) / replicas
-    most = np.minimum(_places(cases, memory.most_sequences), number[:, None])
-    rising = np.maximum.accumulate(np.where(most >= _GRID, served.request_rate, 0.0), axis=1)
+    places = np.minimum(_places(cases, memory.most_sequences), number[:, None])
+    rising = np.maximum.accumulate(np.where(places >= _GRID, served.request_rate, 0.0), axis=1)
     fast = rising >= rate[:, None]
     # The first concurrency that is fast enough, or the last that there is room for.
     last = np.argmax(rising, axis=1)
@@ -223,18 +223,18 @@ def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, OfferedLoad]:
     lines = np.arange(len(cases))
     step = np.maximum(rising[lines, first] - rising[lines, below], 1e-300)
     part = np.clip((rate - rising[lines, below]) / step, 0.0, 1.0)
-    found: FloatArray = _GRID[below] * (_GRID[first] / _GRID[below]) ** part
+    concurrency: FloatArray = _GRID[below] * (_GRID[first] / _GRID[below]) ** part
     answer = emptying_answer(_at(cases, _GRID[None, :])[0], served)
     offered = OfferedLoad(
         rate=rate,
         number=number,
         capacity=rising[lines, last],
-        places=most[lines, last],
+        places=places[lines, last],
         prompt=np.broadcast_to(served.phases.queued, rising.shape)[lines, last],
         answer=np.broadcast_to(answer, rising.shape)[lines, last],
     )
     unknown = offered.is_endless & np.isfinite(rate)
-    return found, replace(offered, number=np.where(unknown, WAVES * offered.places, number))
+    return concurrency, replace(offered, number=np.where(unknown, WAVES * offered.places, number))
 
 
 def _places(cases: Sequence[InferenceCase], room: FloatArray) -> FloatArray:
@@ -302,10 +302,10 @@ def _until_the_end(
     if setting.workload.request_rate is not None:
         return np.ones(len(cases))
     number = np.array([case.traffic.num_requests or np.inf for case in cases])
-    known = np.isfinite(number) & (running > 0)
-    each = np.where(known, number, running) / Columns.of(cases).replicas
+    is_counted = np.isfinite(number) & (running > 0)
+    each = np.where(is_counted, number, running) / Columns.of(cases).replicas
     share = share_until_the_end(setting, served, np.maximum(running, 1e-3), each)
-    return np.where(known, share, 1.0)
+    return np.where(is_counted, share, 1.0)
 
 
 def fitting_cache(
@@ -332,7 +332,7 @@ def disaggregated_runs(cases: Sequence[InferenceCase]) -> Outcome:
     c = fitting_cache(setting, c, cases)
     memory = serving_memory(setting, c)
     pool = configurations(prefill, [1.0] * len(cases))
-    most_prompts = np.array([float(one.max_num_seqs) for one in prefill])
+    most_prompts = np.array([float(workers.max_num_seqs) for workers in prefill])
     prompt, service = prefill_times(setting, pool, most_prompts)
     seqs = np.array([float(case.replica.max_num_seqs) for case in cases])
     places = decoders * seqs * c.attention_data_parallel
@@ -409,7 +409,7 @@ def static_runs(cases: Sequence[InferenceCase]) -> Outcome:
     per_logit = np.array([case.logit_bytes for case in cases])
     tokens = c.concurrency * setting_of(cases).workload.input_tokens
     logits = per_logit * tokens * cases[0].model.vocab_size / c.replica_gpus
-    kept = 1.0 if scheduler.continuous else batch / c.attention_data_parallel
+    static_sequences = 1.0 if scheduler.continuous else batch / c.attention_data_parallel
     return Outcome(
         quantities={
             "time_to_first_token_s": first,
@@ -419,7 +419,8 @@ def static_runs(cases: Sequence[InferenceCase]) -> Outcome:
         },
         memory=whole_memory(memory, columns.weight_scale) + logits,
         reserved=np.broadcast_to(memory.reserved, batch.shape),
-        needed=needed_memory(memory, columns, kept) + (0.0 if scheduler.continuous else logits),
+        needed=needed_memory(memory, columns, static_sequences)
+        + (0.0 if scheduler.continuous else logits),
     )
 
 

@@ -81,11 +81,11 @@ def run_cells(
     Raises LaunchError if a table of runs cannot name the model or the GPU of the plan.
     """
     if planned.is_of_rollouts:
-        own = _steps(planned, reading)
+        base_cells = _steps(planned, reading)
     else:
-        own = _training(planned) if planned.is_training else _serving(planned, reading)
+        base_cells = _training(planned) if planned.is_training else _serving(planned, reading)
     cells = dict(
-        own,
+        base_cells,
         id=name,
         source="own measurement",
         **_machine(planned),
@@ -93,10 +93,10 @@ def run_cells(
     )
     cells["model"] = _named(planned, "model")
     cells["gpu"] = _named(planned, "gpu")
-    found = {column: _text(value) for column, value in cells.items()}
-    found |= {f"measured_{column}": f"{value:.6g}" for column, value in measured.items()}
-    known = schema_for(planned).columns
-    return {column: cell for column, cell in found.items() if cell and column in known}
+    formatted = {column: _text(value) for column, value in cells.items()}
+    formatted |= {f"measured_{column}": f"{value:.6g}" for column, value in measured.items()}
+    columns = schema_for(planned).columns
+    return {column: cell for column, cell in formatted.items() if cell and column in columns}
 
 
 def unsaid(planned: PredictedRun) -> Iterator[str]:
@@ -139,10 +139,10 @@ def _training(planned: PredictedRun) -> Mapping[str, object]:
 def _steps(planned: PredictedRun, reading: LogSummary) -> Mapping[str, object]:
     """Of a step of reinforcement learning, with lengths as the log tells them."""
     row, work = planned.row, planned.setting.workload
-    told = {
+    logged_lengths = {
         name: reading.facts[name] for name in terms_about("length", "rl") if name in reading.facts
     }
-    asked = {
+    answers = {
         name: getattr(work, name)
         for name, column in RL.columns.items()
         if getattr(work, name, None) or (hasattr(work, name) and column.type is ColumnType.FLAG)
@@ -153,8 +153,8 @@ def _steps(planned: PredictedRun, reading: LogSummary) -> Mapping[str, object]:
     }
     return {
         **_parameters(planned),
-        **asked,
-        **{name: round(value) for name, value in told.items() if value},
+        **answers,
+        **{name: round(value) for name, value in logged_lengths.items() if value},
         **rollouts,
         "framework": planned.setting.framework.name,
         "algorithm": str(work.algorithm),
@@ -204,28 +204,32 @@ def _formats(row: Mapping[str, object]) -> dict[str, object]:
 
 def _spread(reading: LogSummary, work: object) -> dict[str, object]:
     """Whether lengths are alike, else how they vary: as the log tells, else as the plan."""
-    found: dict[str, object] = {}
+    variations: dict[str, object] = {}
     for name in _VARIATIONS:
-        found[name] = round(reading.facts.get(name, getattr(work, name)), 4) or ""
-    is_told = "equal_lengths" in reading.facts
-    alike = reading.facts["equal_lengths"] if is_told else getattr(work, "equal_lengths", False)
-    if not alike:
-        return found
+        variations[name] = round(reading.facts.get(name, getattr(work, name)), 4) or ""
+    has_logged_lengths = "equal_lengths" in reading.facts
+    has_equal_lengths = (
+        reading.facts["equal_lengths"]
+        if has_logged_lengths
+        else getattr(work, "equal_lengths", False)
+    )
+    if not has_equal_lengths:
+        return variations
     return {"equal_lengths": 1, **dict.fromkeys(_VARIATIONS, "")}
 
 
 def _load(planned: PredictedRun, reading: LogSummary) -> dict[str, object]:
     """The load that the log tells, else that of the plan."""
     facts = reading.facts
-    told: dict[str, object] = {
+    load: dict[str, object] = {
         name: facts[name] for name in ("concurrency", "request_rate") if name in facts
     }
-    if not told and "all_at_once" not in facts:
-        told = {"concurrency": planned_concurrency(planned)}
+    if not load and "all_at_once" not in facts:
+        load = {"concurrency": planned_concurrency(planned)}
     ranks = int(planned.row["attention_data_parallel"])
-    places = math.ceil(float(planned.row["concurrency"]) / ranks)
-    more = {} if planned.pinned.workload == STATIC else {"max_num_seqs": places}
-    return {"concurrency": "", **told, **more, "num_requests": facts.get("num_requests", "")}
+    slots = math.ceil(float(planned.row["concurrency"]) / ranks)
+    scheduler = {} if planned.pinned.workload == STATIC else {"max_num_seqs": slots}
+    return {"concurrency": "", **load, **scheduler, "num_requests": facts.get("num_requests", "")}
 
 
 def planned_concurrency(planned: PredictedRun) -> float:
@@ -235,18 +239,24 @@ def planned_concurrency(planned: PredictedRun) -> float:
 
 def _workers(planned: PredictedRun, reading: LogSummary) -> dict[str, object]:
     """How requests are answered, and the columns of the workers of a disaggregated plan."""
-    row, known = planned.row, INFERENCE.columns
+    row, columns = planned.row, INFERENCE.columns
     if planned.pinned.workload == STATIC:
         return {"mode": Mode.STATIC}
     if row.get("prefill_gpu") is None:
         return {"mode": Mode.MAX_THROUGHPUT if "all_at_once" in reading.facts else Mode.ONLINE}
-    own = {name: value for name, value in row.items() if name in known and value is not None}
+    column_values = {
+        name: value for name, value in row.items() if name in columns and value is not None
+    }
     return {
         "mode": Mode.DISAGGREGATED,
         "prefill_num_workers": row["prefill_replicas"],
         "decode_num_workers": row["replicas"],
-        **{name: value for name, value in own.items() if name.startswith("prefill_")},
-        **{f"decode_{name}": value for name, value in own.items() if f"decode_{name}" in known},
+        **{name: value for name, value in column_values.items() if name.startswith("prefill_")},
+        **{
+            f"decode_{name}": value
+            for name, value in column_values.items()
+            if f"decode_{name}" in columns
+        },
     }
 
 
@@ -345,10 +355,11 @@ def compare(reading: LogSummary, planned: PredictedRun, name: str) -> Comparison
     is_of_rollouts = reading.on_rollouts
     trains = planned.is_training or planned.is_of_rollouts
     if reading.is_training not in (None, trains) or is_of_rollouts != planned.is_of_rollouts:
-        what = "training" if reading.is_training else "serving"
-        what = "reinforcement learning" if is_of_rollouts else what
+        log_kind = "training" if reading.is_training else "serving"
+        log_kind = "reinforcement learning" if is_of_rollouts else log_kind
         raise LaunchError(
-            f"The log is of {what} ({reading.title}), the plan is to {planned.pinned.workload}: "
+            f"The log is of {log_kind} ({reading.title}), the plan is to "
+            f"{planned.pinned.workload}: "
             "give the plan that was launched."
         )
     _require_same_run(reading, planned)
@@ -360,14 +371,14 @@ def compare(reading: LogSummary, planned: PredictedRun, name: str) -> Comparison
 
 
 def _require_same_run(reading: LogSummary, planned: PredictedRun) -> None:
-    faults = [
-        f"{column.replace('_', ' ')}: {found:g} in the log, {expected:g} in the plan"
-        for column, found, expected, within in _facts(reading, planned)
-        if expected and abs(found / expected - 1) > within
+    differences = [
+        f"{column.replace('_', ' ')}: {logged:g} in the log, {expected:g} in the plan"
+        for column, logged, expected, within in _facts(reading, planned)
+        if expected and abs(logged / expected - 1) > within
     ]
-    if faults:
+    if differences:
         raise LaunchError(
-            "The log is not of this plan: " + "; ".join(faults) + ". A comparison would blame "
+            "The log is not of this plan: " + "; ".join(differences) + ". A comparison would blame "
             "the prediction for it: give the plan that was launched."
         )
 
@@ -399,13 +410,13 @@ def _facts(reading: LogSummary, planned: PredictedRun) -> Iterator[tuple[str, fl
 
 
 def _of_training(reading: LogSummary, planned: PredictedRun, name: str) -> Comparison:
-    found, notes = _step_time(reading, planned)
+    step_time, notes = _step_time(reading, planned)
     quantities = []
     measured = {}
-    if found is not None:
+    if step_time is not None:
         tokens = planned.row["global_batch_size"] * planned.setting.workload.sequence_length
         per_gpu = tokens / planned.row["num_gpus"]
-        for column, step in ((STEP_TIME, found), (TOKENS, _turned(found, per_gpu))):
+        for column, step in ((STEP_TIME, step_time), (TOKENS, _turned(step_time, per_gpu))):
             quantities.append(
                 LoggedQuantity(
                     name=column,
@@ -414,7 +425,7 @@ def _of_training(reading: LogSummary, planned: PredictedRun, name: str) -> Compa
                     spread=(step.low, step.high) if step.lines > 1 else None,
                 )
             )
-        measured[STEP_TIME] = found.value
+        measured[STEP_TIME] = step_time.value
     if OUT_OF_MEMORY in reading.values:
         measured[OUT_OF_MEMORY] = 1.0
         quantities.append(
@@ -445,29 +456,29 @@ def _of_rollouts(reading: LogSummary, planned: PredictedRun, name: str) -> Compa
 
     In its row generation of colocated sides is left out, which the log has with their switch.
     """
-    found, notes = _step_time(reading, planned)
-    measured = {} if found is None else {STEP_TIME: found.value}
-    told = {part for one in reading.phases for part in _SUMS.get(one, (one,))}
+    step_time, notes = _step_time(reading, planned)
+    measured = {} if step_time is None else {STEP_TIME: step_time.value}
+    logged_parts = {part for phase in reading.phases for part in _SUMS.get(phase, (phase,))}
     quantities = []
     for column, value in {**measured, **reading.phases}.items():
         predicted = planned.ranges.get(column)
         names = _SUMS.get(column, (column,))
         if column == _GENERATE:
-            names = (column, *(one for one in _IN_GENERATE if one not in told))
-        if predicted is None and all(planned.row.get(one) is not None for one in names):
-            own = sum(float(planned.row[one]) for one in names)
-            predicted = Range(value=own, low=math.nan, high=math.nan)
+            names = (column, *(part for part in _IN_GENERATE if part not in logged_parts))
+        if predicted is None and all(planned.row.get(part) is not None for part in names):
+            total = sum(float(planned.row[part]) for part in names)
+            predicted = Range(value=total, low=math.nan, high=math.nan)
         quantities.append(LoggedQuantity(name=column, measured=value, predicted=predicted))
-    apart = planned.row["placement"] != Placement.COLOCATED.word
-    is_held = _GENERATE in reading.phases and not told >= {*_IN_GENERATE}
-    switched = (_SWITCHED,) if is_held else ()
-    of_row = dict(measured)
+    has_separate_gpus = planned.row["placement"] != Placement.COLOCATED.word
+    is_switch_in_generate = _GENERATE in reading.phases and not logged_parts >= {*_IN_GENERATE}
+    switched = (_SWITCHED,) if is_switch_in_generate else ()
+    row_values = dict(measured)
     for column, names in _OF_COLUMNS.items():
-        parts = [reading.phases[one] for one in names if one in reading.phases]
-        is_own = column != "generate_s" or not is_held or apart
-        if parts and is_own:
-            of_row[column] = sum(parts)
-    cells, no_row = _cells(reading, planned, of_row, name)
+        parts = [reading.phases[part] for part in names if part in reading.phases]
+        is_comparable = column != "generate_s" or not is_switch_in_generate or has_separate_gpus
+        if parts and is_comparable:
+            row_values[column] = sum(parts)
+    cells, no_row = _cells(reading, planned, row_values, name)
     return Comparison(
         reading=reading,
         quantities=tuple(quantities),
@@ -532,8 +543,12 @@ def _of_generations(steps: Sequence[LoggedStep], planned: PredictedRun) -> Seque
         )
     starts = range(0, len(steps) - updates + 1, updates)
     return [
-        replace(steps[at], number=number, value=sum(one.value for one in steps[at : at + updates]))
-        for number, at in enumerate(starts, start=1)
+        replace(
+            steps[start],
+            number=number,
+            value=sum(step.value for step in steps[start : start + updates]),
+        )
+        for number, start in enumerate(starts, start=1)
     ]
 
 
@@ -618,10 +633,11 @@ def _about_load(reading: LogSummary, planned: PredictedRun) -> Iterator[str]:
     facts = reading.facts
     if planned.pinned.workload == TRAIN or "replicas" not in planned.row:
         return
-    own = planned_concurrency(planned)
-    if "concurrency" in facts and round(facts["concurrency"]) != round(own):
+    plan_concurrency = planned_concurrency(planned)
+    if "concurrency" in facts and round(facts["concurrency"]) != round(plan_concurrency):
         yield (
-            f"the log has {facts['concurrency']:g} requests at once, the plan {own:g}: what is "
+            f"the log has {facts['concurrency']:g} requests at once, the plan "
+            f"{plan_concurrency:g}: what is "
             "predicted is the plan's deployment under the load of the log"
         )
     elif "concurrency" in facts:
@@ -634,7 +650,10 @@ def _about_load(reading: LogSummary, planned: PredictedRun) -> Iterator[str]:
     elif "all_at_once" in facts:
         yield "all requests were sent at the start: predicted is the time to work them off"
     else:
-        yield f"the log does not give its load: the plan's {own:g} requests at once are taken"
+        yield (
+            f"the log does not give its load: the plan's {plan_concurrency:g} requests at "
+            "once are taken"
+        )
 
 
 def _cells(
@@ -651,16 +670,17 @@ def _of_row(cells: Cells, planned: PredictedRun) -> tuple[Mapping[str, Range], t
     schema = schema_for(planned)
     runs = Runs(columns=tuple(schema.columns), rows=(Run(line=1, cells=cells),))
     (prediction,) = predict(runs, Library(catalogue=planned.catalogue))
-    found = ranges(prediction, KINDS[schema.kind])
-    if not found:
+    column_ranges = ranges(prediction, KINDS[schema.kind])
+    if not column_ranges:
         return {}, (f"`planner validate` cannot predict the row of the run: {prediction.reason}",)
-    used, own = _software(prediction.case), _software(planned.setting)
-    if used != own:
-        return found, (
-            f"in a table of runs {cells['framework']} stands for the profile {used}, the plan's "
-            f"is {own}: `planner calibrate` fits the first",
+    run_profile, plan_profile = _software(prediction.case), _software(planned.setting)
+    if run_profile != plan_profile:
+        return column_ranges, (
+            f"in a table of runs {cells['framework']} stands for the profile {run_profile}, "
+            "the plan's "
+            f"is {plan_profile}: `planner calibrate` fits the first",
         )
-    return found, ()
+    return column_ranges, ()
 
 
 def _software(of: Any) -> str:
@@ -675,16 +695,16 @@ def _about_row(
     """Where calibration sees another run than the plan's in the row."""
     if not cells:
         return
-    of_row, about = _of_row(cells, planned)
+    row_ranges, about = _of_row(cells, planned)
     yield from about
     for quantity in quantities:
-        predicted = of_row.get(quantity.name)
-        is_told = not quantity.kind or quantity.kind == cells.get("memory_kind")
+        predicted = row_ranges.get(quantity.name)
+        is_same_memory_kind = not quantity.kind or quantity.kind == cells.get("memory_kind")
         if (
             quantity.name in (*RATES, OUT_OF_MEMORY)
             or predicted is None
             or quantity.predicted is None
-            or not is_told
+            or not is_same_memory_kind
         ):
             continue
         if abs(predicted.value / quantity.predicted.value - 1) > _UNLIKE:

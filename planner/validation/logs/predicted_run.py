@@ -105,13 +105,13 @@ class PredictedRun:
 
     def memory(self, kind: str) -> Range:
         """The peak memory [GiB] of the fullest GPU as a measurement of this kind sees it."""
-        whole = float(self.row["peak_memory_gib"])
-        seen = whole - sum(
+        peak = float(self.row["peak_memory_gib"])
+        seen = peak - sum(
             float(self.row.get(f"memory_{part}_gib") or 0.0) for part in _OUTSIDE[kind]
         )
-        known = self.ranges.get("peak_memory_gib", Range(value=whole, low=0.0, high=math.inf))
-        factor = seen / whole
-        return Range(value=seen, low=known.low * factor, high=known.high * factor)
+        interval = self.ranges.get("peak_memory_gib", Range(value=peak, low=0.0, high=math.inf))
+        factor = seen / peak
+        return Range(value=seen, low=interval.low * factor, high=interval.high * factor)
 
     @property
     def out_of_memory(self) -> Range:

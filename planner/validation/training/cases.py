@@ -191,7 +191,7 @@ def training_case(run: Run, library: Library) -> TrainingCase:
         rule = replace(rule, profile=rule.sharded_profile)
     shipped = library.framework(rule.profile)
     profile = _as_run(shipped, run, rule, adapter)
-    has_own_loss = rule.per_logit not in (None, shipped.memory.per_logit)
+    has_fixed_loss = rule.per_logit not in (None, shipped.memory.per_logit)
     cluster = run_cluster(run, gpu)
     context = LayoutChoice(
         run=run,
@@ -211,7 +211,7 @@ def training_case(run: Run, library: Library) -> TrainingCase:
         sequence_length=length,
         layouts=tuple(layouts(context)),
         memory_kind=memory_kind(run),
-        own_loss=has_own_loss or code != LossKernel.AUTO,
+        own_loss=has_fixed_loss or code != LossKernel.AUTO,
         adapter=adapter,
         lora_rank=run.count("lora_rank") or _LORA_RANK,
         modules_to_save=_saved_modules(run, adapter),
@@ -345,9 +345,9 @@ def _framework(run: Run) -> str:
     """The framework, its version, GPU, switches, bits and year, as rules know them."""
     graphs = "by layer graphs" if run.word("cuda_graphs") == "layers" else ""
     overlap = "tp-comm-overlap" if run.flag("tp_comm_overlap") else ""
-    own = (run.text(name) for name in ("framework_version", "gpu"))
+    version_and_gpu = (run.text(name) for name in ("framework_version", "gpu"))
     bits = "8-bit" if "fp8" in run.word("precision") else ""
-    parts = (_software(run), *own, graphs, overlap, bits, run.text("year"))
+    parts = (_software(run), *version_and_gpu, graphs, overlap, bits, run.text("year"))
     return " ".join(part for part in parts if part)
 
 
@@ -391,9 +391,9 @@ def _layout(run: Run, layouts: tuple[Layout, ...]) -> Iterator[str]:
     for name in (*_SIZES, *terms_about("layout_choice")):
         values = sorted({getattr(layout, name) for layout in layouts})
         absent = name in _SIZES and values == [1]
-        one = layouts[0]
-        is_idle = (name == "zero_stage" and one.data_parallel * one.context_parallel == 1) or (
-            name == "sequence_parallel" and one.tensor_parallel == 1
+        first = layouts[0]
+        is_idle = (name == "zero_stage" and first.data_parallel * first.context_parallel == 1) or (
+            name == "sequence_parallel" and first.tensor_parallel == 1
         )
         if len(values) == 1 and (run.text(name) or absent or is_idle):
             continue
