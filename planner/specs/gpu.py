@@ -629,9 +629,9 @@ def _default_file(name: str, where: str, folder: Path | None) -> Path:
         path = place / f"{name}.toml"
         if stamp(path) and os.path.isfile(path):
             return path
-    known_names = [path.stem for place in places for path in listing(place, ".toml")]
+    valid_names = [path.stem for place in places for path in listing(place, ".toml")]
     raise SpecError(
-        f"{where}: default_efficiency {name!r} is unknown.{did_you_mean(name, known_names)}"
+        f"{where}: default_efficiency {name!r} is unknown.{did_you_mean(name, valid_names)}"
     )
 
 

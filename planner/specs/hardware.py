@@ -208,10 +208,10 @@ def gemm_table_file(name: str, where: str, folder: Path | None = None) -> Path:
         path = place / f"{name}.csv"
         if stamp(path) and os.path.isfile(path):
             return path
-    known_names = [path.stem for place in places for path in listing(place, ".csv")]
+    valid_names = [path.stem for place in places for path in listing(place, ".csv")]
     raise SpecError(
         f"{where}: efficiency.gemm_table {name!r} is unknown: there is no {name}.csv in "
-        f"{' or '.join(map(str, places))}.{did_you_mean(name, known_names)}"
+        f"{' or '.join(map(str, places))}.{did_you_mean(name, valid_names)}"
     )
 
 

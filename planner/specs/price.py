@@ -610,7 +610,7 @@ def _offer(row: Row, path: Path, folder: Path | None) -> dict[str, Any]:
     }
 
 
-_OFFERED = one_of([one for one in Contract if one is not Contract.OWNED])
+_OFFERED = one_of([contract for contract in Contract if contract is not Contract.OWNED])
 
 
 def _contract(cell: str, column: str) -> str:

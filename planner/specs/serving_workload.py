@@ -116,12 +116,12 @@ def head_of(model: ModelSpec, method: DraftMethod) -> ModelSpec | None:
     layer = replace(
         groups[-1], attention=attention, state=None, feed_forward=dense, norms_per_layer=2
     )
-    has_own_vocabulary = method is DraftMethod.EAGLE3
+    has_separate_logits = method is DraftMethod.EAGLE3
     return replace(
         model,
         name=f"{model.name} {method} head",
         layer_groups=(layer,),
-        vocab_size=min(_VOCABULARY, model.vocab_size) if has_own_vocabulary else model.vocab_size,
+        vocab_size=min(_VOCABULARY, model.vocab_size) if has_separate_logits else model.vocab_size,
         tie_word_embeddings=False,
         quantization=None,
         expert_quantization=None,

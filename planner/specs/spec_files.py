@@ -328,15 +328,15 @@ def _lines(path: Path, columns: Sequence[Column]) -> list[tuple[int, Mapping[str
         (number, [cell.strip() for cell in row])
         for number, row in parse_csv(StringIO(read_text(path, TABLE)), path)
     ]
-    known_names = [column.name for column in columns]
+    valid_names = [column.name for column in columns]
     head = (
-        [current_name("column", name.lower(), known_names) for name in lines[0][1]] if lines else []
+        [current_name("column", name.lower(), valid_names) for name in lines[0][1]] if lines else []
     )
     faults = [
-        f"1: column {name!r} is unknown.{did_you_mean(name, known_names)} Known: "
-        f"{', '.join(known_names)}."
+        f"1: column {name!r} is unknown.{did_you_mean(name, valid_names)} Known: "
+        f"{', '.join(valid_names)}."
         for name in head
-        if name not in known_names
+        if name not in valid_names
     ]
     missing = [name for name, _, needed in columns if needed and name not in head]
     faults += [f"1: there is no column {name}." for name in missing]

@@ -48,11 +48,11 @@ from planner.validation.training.cases import (
 
 @record(kw_only=True)
 class ComparedQuantity:
-    """What of a row is compared: the first of ``names`` that it measured.
+    """A quantity that is compared: the first of ``names`` that a row measured.
 
-    ``interval`` names the errors that its intervals are made of, ``calibration`` the column of
-    the runs that parameters were fitted to, ``groups`` what errors are shown by. ``as_time``:
-    rates are turned over. ``with_regret``: the time of the layout that would be picked is shown.
+    ``interval`` names the errors behind its intervals, ``calibration`` the column of the runs that
+    parameters were fitted to, ``groups`` the columns that errors are grouped by. ``as_time``: rates
+    are inverted. ``with_regret``: the time of the layout that would be picked is shown.
     """
 
     title: str
@@ -71,13 +71,12 @@ class ComparedQuantity:
 
 @record(kw_only=True)
 class RunKind:
-    """A kind of tables; a case of one goes only to the functions beside what made it.
+    """A kind of tables of runs; its functions take only the cases that its ``case`` made.
 
-    ``impossible`` says why the columns of each run of a group cannot be its layout.
-    ``software`` is what its column framework is called, ``label`` the usual name of that of a
-    row, with its case if it has one, ``labels`` all that are known. ``choices`` are those that
-    were made for a run beside software and model, in words. A measurement among ``proofs`` says
-    that the run ran.
+    ``impossible`` returns why the columns of each run of a group cannot be its layout.
+    ``software`` is the name of the column framework in this kind, ``label`` the usual name of a
+    row's software, with its case if it has one, ``labels`` all known ones. ``choices`` are the
+    other assumptions about a run, in words. A measurement among ``proofs`` shows that the run ran.
     """
 
     case_of: Callable[[Run, Library], Case]
@@ -95,12 +94,12 @@ class RunKind:
 
     @cached_property
     def interval_names(self) -> Mapping[str, str]:
-        """Whose interval a quantity has."""
+        """Name of the errors behind the interval of each quantity."""
         return {name: quantity.interval for quantity in self.compared for name in quantity.names}
 
 
 _STEP_TIMES = ("step_time_s", "tokens_per_s_per_gpu", "tokens_per_s")
-# What a row's throughput is judged by: the first that it has; one often derives from another.
+# The throughput of a row is the first of these that it has; one often derives from another.
 THROUGHPUT = ("output_tokens_per_s", "total_tokens_per_s", "request_latency_s", "requests_per_s")
 _BY_FRAMEWORK = ("source", *terms_about("error_key", "train"), "workload")
 _BY_ENGINE = ("source", *terms_about("error_key", "serve"))
@@ -192,12 +191,12 @@ KINDS = {
 
 
 def kind_of(runs: Runs) -> RunKind:
-    """What is registered for the rows of a table."""
+    """The kind of a table."""
     return KINDS[runs.kind]
 
 
 IMPOSSIBLE = "impossible"
-"""In place of a basis where the columns of a run cannot be its layout."""
+"""Basis of a run with an impossible layout."""
 
 Progress = Callable[[int], None]
 
@@ -257,7 +256,7 @@ def _placed(run: Run, library: Library, kind: RunKind) -> Prediction:
 
 
 def why_impossible(kind: RunKind, runs: Sequence[Run], cases: Sequence[Case]) -> list[str]:
-    """Why the columns of each run of a group cannot be its layout; empty where they can.
+    """The reason why the columns of each run of a group cannot be its layout; empty if they can.
 
     A prediction for such a run is about something else: it is listed, and left out of the tables
     of errors. A run that ran out of memory needs not fit.
@@ -269,7 +268,7 @@ def why_impossible(kind: RunKind, runs: Sequence[Run], cases: Sequence[Case]) ->
 
 
 UNKNOWN = "is not known"
-"""What is said of software that no rule names."""
+"""Text for software that no rule names."""
 _OTHER = "other"
 
 
@@ -283,7 +282,7 @@ def assumed(run: Run, case: Case, kind: RunKind) -> tuple[str, ...]:
 
 
 def _software(text: str, rule: Rule, labels: Iterable[str]) -> Iterator[str]:
-    """Which profile stands for the software of a run, unless it is plainly its own."""
+    """Note on the profile that represents the software of a run, unless it is its own."""
     if rule.label == _OTHER:
         names = {name.lower(): name for name in labels if name != _OTHER}
         description = f"framework {text!r} {UNKNOWN}" if text else "framework is not given"
@@ -295,7 +294,7 @@ def _software(text: str, rule: Rule, labels: Iterable[str]) -> Iterator[str]:
 
 
 def _model(name: str, model: ModelSpec) -> Iterator[str]:
-    """Which model stands for the name of a run, unless it is its own."""
+    """Note on the model that represents the name of a run, unless it is its own."""
     if model.source == OF_COLUMNS:
         yield f"model {name!r} is made of the row's columns"
     elif spelled(name) not in map(spelled, (model.name, *model.aliases)):
@@ -313,7 +312,7 @@ _LAYOUT = terms_about("layout", "train")
 def layout_problems(
     rows: Iterable[ComparedRun], compared: ComparedQuantity
 ) -> list[list[ComparedRun]]:
-    """Runs that differ in their layout alone, by problem, two layouts or more in each."""
+    """Groups of runs that differ only in their layout, each with two layouts or more."""
     problems: defaultdict[Hashable, list[ComparedRun]] = defaultdict(list)
     for row in rows:
         if row.ratio(compared) is not None:
@@ -342,7 +341,7 @@ def _words(row: ComparedRun, columns: Iterable[str]) -> tuple[str, ...]:
 
 @record(kw_only=True)
 class ComparedRun:
-    """A run, what is predicted for it, and both compared."""
+    """A run compared with its prediction."""
 
     run: Run
     prediction: Prediction
@@ -373,7 +372,7 @@ class ComparedRun:
 
     @property
     def ran_out(self) -> bool | None:
-        """Whether the run ran out of memory; None where the source does not say."""
+        """Whether the run ran out of memory; None if the source does not specify it."""
         has_run_out = self.run.flag(f"{MEASURED}{OUT_OF_MEMORY}")
         ran = self.first_measured(self.kind.proofs) is not None
         return False if ran and not has_run_out else has_run_out
@@ -387,11 +386,11 @@ class ComparedRun:
 
     @cached_property
     def noisy(self) -> bool:
-        """Whether its source says that its speeds tell nothing."""
+        """Whether its source marks its speeds as noise."""
         return bool(self.run.flag("noisy"))
 
     def counts(self, compared: ComparedQuantity) -> bool:
-        """Whether it tells anything of a comparison: noise nothing of speed."""
+        """Whether the run counts in a comparison; noisy runs do not count in those of speed."""
         return not self.prediction.impossible and (compared.of_memory or not self.noisy)
 
     def first_measured(self, quantities: Iterable[str]) -> str | None:
@@ -418,7 +417,7 @@ class ComparedRun:
     def interval_score(self, compared: ComparedQuantity) -> float | None:
         """The interval score [1]_ of the logarithm, or None without either.
 
-        The width of the interval, and 2 / alpha times what the measurement is beyond it.
+        The width of the interval, and 2 / alpha times the distance of the measurement from it.
 
         References
         ----------
@@ -436,7 +435,7 @@ class ComparedRun:
 
 @record(kw_only=True)
 class Errors:
-    """Errors of one group of rows, as fractions; NaN where nothing can be said.
+    """Errors of one group of rows, as fractions; NaN if it has no measurement.
 
     ``rows`` counts the rows with a measurement, ``predicted`` those of them with a
     prediction. ``bias`` is the median of predicted / measured - 1, ``score`` the mean interval
@@ -477,8 +476,8 @@ def joined(runs: Runs, predictions: Sequence[Prediction]) -> list[ComparedRun]:
 def errors(rows: Sequence[ComparedRun], compared: ComparedQuantity, group: str) -> list[Errors]:
     """Errors by ``source``, ``gpu``, a column or the software: the largest group first, then all.
 
-    Groups without a measurement are left out, and so are rows whose layout cannot be or whose
-    speed is noise.
+    Groups without a measurement are left out, and so are rows with an impossible layout or noisy
+    speed.
     """
     groups: defaultdict[str, list[ComparedRun]] = defaultdict(list)
     for row in rows:

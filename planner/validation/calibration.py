@@ -1,4 +1,4 @@
-"""What is fitted to what: parameters of profiles, measurements of runs, by kind of table."""
+"""Parameters of profiles and the measurements that they are fitted to, by kind of table."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
 SECTIONS = {"execution": Execution, "overlap": Overlap, "memory": Memory}
 _SHARES = ("selective_share", "fragmentation", "hidden_copies")
-# Shares that are a factor of what is shipped, and stay 0 where that is.
+# Shares that are scaled by a factor: they stay 0 where the shipped value is 0.
 _AT_MOST_ONE = ("sustained_clock", "selective_dropped", "loss_room")
-# Traffic over that of fused kernels, which nothing undercuts.
+# Traffic over that of fused kernels: at least 1.
 _AT_LEAST_ONE = (
     "elementwise_passes",
     "permute_passes",
@@ -59,10 +59,10 @@ _AT_LEAST_ONE = (
 _LARGEST_FRACTION = 1.3
 _SHARE_SPREAD = 0.25
 ROLLOUTS = "rollouts"
-"""The table of a profile with what reinforcement learning takes beside its trainer and engine."""
+"""The table of a profile with the costs of reinforcement learning outside trainer and engine."""
 _OF_ROLLOUTS = ("decode_factor", "decode_layer_time", "pass_factor", "step_overhead", "sync_factor")
 _SECONDS_SPREAD = 5.0
-"""Of what a step of reinforcement learning takes beside both sides, which may be nothing."""
+"""Prior of the time of a reinforcement learning step outside trainer and engine [s]; may be 0."""
 _FACTOR = 2.0
 _LARGEST_FACTOR = 16.0
 
@@ -83,7 +83,7 @@ class Parameter:
 
     @property
     def label(self) -> str:
-        """As it is named on the command line and in reports."""
+        """Name on the command line and in reports."""
         return f"{self.owner}.{self.name}"
 
     @property
@@ -93,14 +93,14 @@ class Parameter:
 
     @property
     def spread(self) -> float | None:
-        """What a standard deviation adds to it; None where that is a factor."""
+        """Standard deviation of the prior, added to the value; None: the prior is a factor."""
         if self.is_share:
             return _SHARE_SPREAD
         return _SECONDS_SPREAD if self.label == f"{ROLLOUTS}.step_overhead" else None
 
     @property
     def is_of_memory(self) -> bool:
-        """Whether it says something about memory alone."""
+        """Whether the parameter concerns memory only."""
         return self.owner == "memory"
 
     @property
@@ -136,7 +136,7 @@ class Parameter:
 def chosen_parameters(
     parameters: Iterable[Parameter], profile: str, names: Iterable[str] | None
 ) -> list[Parameter]:
-    """Those of the parameters of a profile that are named, or all that have a scale.
+    """The named parameters of a profile, or all that have a scale.
 
     Raises CalibrationError if a name is unknown, or the parameter is zero and has no scale.
     """
@@ -151,16 +151,16 @@ def chosen_parameters(
                 f"Unknown parameter {name!r}.{hint} Known: {', '.join(by_label)}."
             )
         if by_label[name].spread is None and by_label[name].shipped <= 0:
-            raise CalibrationError(f"{name} is 0 in {profile}: give it a value to start from.")
+            raise CalibrationError(f"{name} is 0 in {profile}: set a value to start from.")
         chosen.append(by_label[name])
     return chosen
 
 
 @record(kw_only=True)
 class MeasuredQuantity:
-    """A case, one of its measured quantities, how much it counts, and who published it.
+    """A case with one measured quantity, its weight and its publisher.
 
-    ``line`` is that of its run in the file; the value is in the unit of the tables.
+    ``line`` is the line of its run in the file; the value is in the unit of the tables.
     """
 
     case: Case
@@ -177,17 +177,17 @@ class MeasuredQuantity:
         return self.quantity == MEMORY
 
     def measures(self, parameter: Parameter) -> bool:
-        """Whether it measured what the parameter is about."""
+        """Whether the measurement depends on the parameter."""
         return parameter.is_of_memory == self.is_of_memory
 
 
 def measured_runs(
     runs: Runs, library: Library, profile: str | None, *, everything: bool = False
 ) -> tuple[str, list[MeasuredQuantity]]:
-    """What was measured with one profile, and the profile's name.
+    """The name of a profile and the measurements with it.
 
-    Without a name it is the profile most rows belong to. Rows that more explains than the
-    profile are left out unless ``everything`` is asked for.
+    Without a name it is the profile of most rows. Rows that depend on more than the profile are
+    left out unless ``everything`` is set.
     Raises CalibrationError if no row can be used.
     """
     kind = CALIBRATED[runs.kind]
@@ -226,7 +226,7 @@ def log_ratios(
     ratios = np.full((2, len(measured)), np.nan)
     for indices in groups.values():
         kind = measured[indices[0]].kind
-        # What one run measured is of one case, which is predicted once.
+        # All measurements of a run belong to one case, which is predicted once.
         cases = {
             id(quantity.case): quantity.case for quantity in (measured[index] for index in indices)
         }
@@ -286,7 +286,7 @@ def parameters_of(profile: FrameworkProfile | EngineProfile) -> Iterator[Paramet
 
 
 def rollout_parameters(profile: FrameworkProfile) -> Iterator[Parameter]:
-    """What reinforcement learning by a framework takes beside its trainer and engine."""
+    """Parameters of a framework's reinforcement learning outside its trainer and engine."""
     for name in _OF_ROLLOUTS if profile.rollouts is not None else ():
         yield Parameter(owner=ROLLOUTS, name=name, shipped=getattr(profile.rollouts, name))
 
@@ -303,7 +303,7 @@ def with_rollout_values(cases: Sequence[RlCase], values: Mapping[Parameter, floa
 
 
 def step_and_phases(run: Run, _: RlCase) -> Iterator[tuple[str, float, float]]:
-    """The measured times of a step and of its phases [s]; where these end, logs do not agree."""
+    """The measured times of a step and its phases [s]; logs differ in where phases end."""
     weights = {"step_time_s": 1.0, **dict.fromkeys(_PHASES, _PHASE_WEIGHT)}
     for quantity, weight in weights.items():
         if value := run.number(f"measured_{quantity}"):
@@ -331,8 +331,8 @@ def with_values(
 def _framework(case: TrainingCase, values: Mapping[Parameter, float]) -> FrameworkProfile:
     sections: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for parameter, value in values.items():
-        is_own_loss_kernel = case.own_loss and parameter.label == "memory.per_logit"
-        if parameter.owner in SECTIONS and not is_own_loss_kernel:
+        is_fixed_loss = case.own_loss and parameter.label == "memory.per_logit"
+        if parameter.owner in SECTIONS and not is_fixed_loss:
             sections[parameter.owner][parameter.name] = value
     changed: dict[str, Any] = {
         owner: replace(getattr(case.framework, owner), **section)
@@ -355,7 +355,7 @@ def _gpu(case: TrainingCase, values: Mapping[Parameter, float]) -> GpuSpec:
 
 
 def step_and_memory(run: Run, case: TrainingCase) -> Iterator[tuple[str, float, float]]:
-    """The measured step time [s], from the throughput where only that is given, and memory."""
+    """The measured step time [s], computed from the throughput if necessary, and memory."""
     step_time, memory = _step_time(run, case), run.number(f"measured_{MEMORY}")
     if step_time:
         yield "step_time_s", step_time, 1.0
@@ -373,7 +373,7 @@ def _step_time(run: Run, case: TrainingCase) -> float | None:
 
 
 _TOKEN, _FIRST = "time_per_output_token_s", "time_to_first_token_s"
-# Queues make the time to first token scatter: it counts less than what does not queue.
+# Queues make the time to first token scatter: it has less weight than the other quantities.
 _FIRST_WEIGHT = 0.1
 
 
@@ -386,7 +386,7 @@ def with_engine_values(
 
 
 def request_times(run: Run, case: InferenceCase) -> Iterator[tuple[str, float, float]]:
-    """The time of a token or, without it, throughput; and that of the first token."""
+    """Time per output token or, without it, throughput; and time to first token."""
     measured = {name: run.number(f"measured_{name}") for name in (_TOKEN, *THROUGHPUT, _FIRST)}
     measured_names = [name for name in (_TOKEN, *THROUGHPUT) if measured[name]]
     for name, weight in (
@@ -416,18 +416,18 @@ def _changed(table: Any, values: Mapping[str, float]) -> Any:
 
 
 Measurement = tuple[str, float, float]
-"""A quantity, its value in the unit of the tables, and its weight beside 1 of others."""
+"""A quantity, its value in the unit of the tables, and its weight (1: full)."""
 
 
 @record(kw_only=True)
 class CalibrationKind:
-    """How profiles of a kind are fitted to tables of its runs.
+    """The fit of profiles of a kind to tables of its runs.
 
-    ``parameters``: those of a profile. ``is_usable``: the profile alone explains a case.
-    ``with_values``: cases of one group under other values of parameters. ``worst``: what a
-    measurement without a prediction is taken to be off by. ``option`` takes the fitted profile on
-    the command line, ``time`` names what it is fitted to. ``settled``: a case without what would be
-    chosen anew where parameters move.
+    ``parameters`` returns the parameters of a profile, ``is_usable`` whether a case depends on the
+    profile only, ``with_values`` cases of one group with other values of parameters. ``worst``:
+    assumed error factor of a measurement without a prediction. ``option`` takes the fitted profile
+    on the command line, ``time`` names the fitted quantity. ``settled`` fixes the choices of a case
+    that would change with the parameters.
     """
 
     profiles: SpecKind
@@ -520,7 +520,7 @@ _BYTES = ("per_logit", "per_logit_fused", "optimizer_temporary", "step_gradients
 
 
 def require_fitting() -> None:
-    """Check that what calibration needs is installed.
+    """Check that the dependencies of calibration are installed.
 
     Raises MissingDependencyError if scipy or tomlkit is missing.
     """

@@ -1,4 +1,4 @@
-"""Fit parameters to measured runs: robust, with priors, refusing what is not told."""
+"""Robust fit of parameters with priors to measured runs; undetermined parameters are refused."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ NOISE = 0.08
 """Standard deviation of log(measured / predicted) that no parameter can explain: the same
 configurations were published again with 3 to 10 % difference."""
 MEMORY_NOISE = 0.05
-"""The same of memory: sources round, and sample what the driver says."""
+"""The same for memory: sources round, and sample the numbers of the driver."""
 _LEAST_DETERMINED = 0.15
 _MOST_FOLDS = 10
-# Of steps, in standard deviations of the prior: of the fit, whose values are written with four
-# digits, and of the one that says which parameters are told and those without a fold, whose
-# errors are told with three.
+# Tolerance of steps [standard deviations of the prior]: of the fit, whose values have four digits;
+# of the fits that choose the parameters or leave a fold out, whose errors have three.
 _TOLERANCE = 1e-5
 _COARSE = 3e-3
 # Of slopes, in the same unit.
@@ -37,8 +36,8 @@ _MOST_EVALUATIONS = 100
 class FittedParameter:
     """A parameter after the fit.
 
-    ``determined`` is the share of the prior's width that the data took away: 0 if they
-    say nothing. ``refused`` parameters keep their shipped value.
+    ``determined`` is the share of the prior's width that the data removed: 0 if they do not
+    depend on the parameter. ``refused`` parameters keep their shipped value.
     """
 
     parameter: Parameter
@@ -51,8 +50,8 @@ class FittedParameter:
 class FitErrors:
     """Mean absolute errors of one quantity as fractions, on its measurements.
 
-    ``left_out`` is that of rows the parameters were not fitted to, by leaving out one fold
-    at a time.
+    ``left_out`` is the error of rows that the parameters were not fitted to, by leaving out one
+    fold at a time.
     """
 
     measurements: int
@@ -65,9 +64,8 @@ class FitErrors:
 class Fit:
     """Fitted parameters, and errors of the quantities that some row measured.
 
-    ``spread``: the root mean square of the logarithm of predicted over measured of those that count
-    whole, on rows that are left out, no less than what no parameter explains; None where too few
-    are there to leave any out.
+    ``spread``: root mean square of the logarithm of predicted over measured, of rows with full
+    weight in the fold that was left out; at least the noise. None: too few rows to leave any out.
     """
 
     fitted: tuple[FittedParameter, ...]
@@ -84,7 +82,7 @@ class Fit:
 
 
 def number_of_fits(measured: Sequence[MeasuredQuantity]) -> int:
-    """Fits that `fit` tells the end of: one to all runs, and one without each fold of them."""
+    """Number of fits that `fit` reports: one to all runs, and one without each fold of them."""
     return 1 + min(len({quantity.line for quantity in measured}), _MOST_FOLDS)
 
 
@@ -93,11 +91,10 @@ def fit(
     parameters: Sequence[Parameter],
     progress: Progress | None = None,
 ) -> Fit:
-    """Fit ``parameters``, leaving out what the data cannot tell.
+    """Fit ``parameters``, without those that the data do not determine.
 
-    ``progress`` is told how many of `number_of_fits` are done.
-    Raises CalibrationError if there is no row to fit to, or the data tell nothing about any
-    parameter.
+    ``progress`` gets the number of finished fits, of `number_of_fits`.
+    Raises CalibrationError if there is no row to fit to, or the data determine no parameter.
     """
     if not measured:
         raise CalibrationError("No row measured anything and can be predicted.")
@@ -106,7 +103,7 @@ def fit(
     determined = [p for p in moving if 1 - widths[p] >= _LEAST_DETERMINED]
     if not determined:
         names = ", ".join(p.label for p in parameters)
-        raise CalibrationError(f"These {len(measured)} measurements tell nothing about {names}.")
+        raise CalibrationError(f"These {len(measured)} measurements do not determine {names}.")
     points, narrower = _fitted(measured, determined, [near[p] for p in determined])
     widths |= narrower
     values = {p: p.value(x) for p, x in points.items()}
@@ -134,7 +131,7 @@ def _spread(measured: Sequence[MeasuredQuantity], left_out: FloatArray) -> float
 
 
 def _nobody(done: int) -> None:
-    """Where nobody watches."""
+    """Do nothing: the caller wants no progress."""
 
 
 def _outcome(
@@ -164,7 +161,7 @@ def _moving(
 
 
 def _inside(p: Parameter, step: float) -> float:
-    """A point that is a step from the shipped value, on the side where the scale goes on."""
+    """A point one step from the shipped value, on the side where the scale continues."""
     low, high = p.bounds
     return step if step < high else max(-step, low)
 
@@ -175,7 +172,7 @@ def _fitted(
     start: Sequence[float] | None = None,
     tolerance: float = _TOLERANCE,
 ) -> tuple[dict[Parameter, float], dict[Parameter, float]]:
-    """Points on the parameters' scales, and what is left of the widths of their priors."""
+    """Points on the parameters' scales, and their standard deviations over those of the priors."""
     if not parameters:
         return {}, {}
     best, spread = best_point(measured, parameters, start=start, tolerance=tolerance)
@@ -194,13 +191,11 @@ def best_point(
 ) -> tuple[FloatArray, FloatArray]:
     """The best point on the parameters' scales, and its standard deviations there.
 
-    The prior's are 1: what is left of them is what the data do not tell. After so many
-    ``evaluations``, beside those of the slopes, it stops. It begins at the shipped values, or at
-    ``start``, a point that is near, goes each time to the best point on the slopes there, and ends
-    where a step is shorter than the ``tolerance``.
-    ``slopes`` are those of `log_ratios` where they hardly change from there on; shape ``(2,
-    measurements, parameters)``. ``ratios`` are these at the start, where they are known; shape
-    ``(2, measurements)``.
+    The prior has standard deviations of 1. The search begins at the shipped values or at ``start``,
+    and moves to the best point of a linear model each time. It ends with a step shorter than
+    ``tolerance``, or after so many ``evaluations``, without those of the slopes.
+    ``slopes`` are fixed slopes of `log_ratios`; shape ``(2, measurements, parameters)``.
+    ``ratios`` are the `log_ratios` at the start, if known; shape ``(2, measurements)``.
     """
     low, high = np.array([p.bounds for p in parameters]).T
     noise = np.array([[NOISE], [MEMORY_NOISE]])
@@ -243,7 +238,7 @@ def best_point(
 
 @record(kw_only=True)
 class _Line:
-    """Ratios over their noise at a point, and how they go on along a line from there.
+    """Linear model of the ratios over their noise around a point.
 
     ``z`` and ``weights`` have shape ``(measurements,)``, ``slopes`` ``(measurements, parameters)``.
     """
@@ -255,11 +250,11 @@ class _Line:
 
     @property
     def loss(self) -> float:
-        """What the fit makes small; NaN where something is not predicted."""
+        """The objective that the fit minimizes; NaN if a prediction is missing."""
         return float(np.sum((_robust(self.z) * self.weights) ** 2) + np.sum(self.x**2))
 
     def best(self, low: FloatArray, high: FloatArray) -> FloatArray:
-        """The best point on the line within bounds; predictions are not asked for."""
+        """The best point of the linear model within bounds, without new predictions."""
         solution = least_squares(
             lambda x: np.concatenate([_robust(self._at(x)) * self.weights, x]),
             np.clip(self.x, low + _INSIDE, high - _INSIDE),
@@ -307,8 +302,8 @@ def _left_out(
 ) -> tuple[FloatArray, int]:
     """Log ratios of each measurement with parameters fitted to the other folds of runs.
 
-    ``ratios`` are those at the ``points``, which are fitted to all. What is fitted to most runs is
-    near them, and has their slopes.
+    ``ratios`` are the log ratios at the ``points``, which are fitted to all. Fits without a fold
+    end near them, and use their slopes.
     """
     parameters, start = list(points), list(points.values())
     runs = {line: number for number, line in enumerate(dict.fromkeys(m.line for m in measured))}

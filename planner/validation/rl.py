@@ -1,4 +1,4 @@
-"""Steps of reinforcement learning: from a row to what the estimator is asked, and its answer."""
+"""Steps of reinforcement learning: inputs of the estimator from rows, and its predictions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _UNKNOWN = MemoryErrors(center=0.0, spread=0.08)
 
 @record(kw_only=True)
 class RlCase(Case):
-    """A step as the estimator sees it: its setting, and all layouts that may be its own."""
+    """A step as input of the estimator: its setting, and all possible layouts."""
 
     framework: FrameworkProfile
     engine: EngineProfile
@@ -59,17 +59,17 @@ class RlCase(Case):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """What kind of run it is."""
+        """Kind of the run."""
         return self.rule.label, self.gpu_class, self.kind
 
     @property
     def memory_errors(self) -> MemoryErrors:
-        """Nothing is published of the memory of such steps."""
+        """Errors of the memory: unknown, as no published step measures it."""
         return _UNKNOWN
 
     @property
     def setting(self) -> RlSetting:
-        """What the estimator needs besides the layouts."""
+        """Inputs of the estimator besides the layouts."""
         return RlSetting(
             machine=Machine(gpu=self.gpu, cluster=self.cluster, catalogue=self.catalogue),
             model=self.model,
@@ -82,8 +82,7 @@ class RlCase(Case):
 def rl_case(run: Run, library: Library) -> RlCase:
     """The case of a row.
 
-    Raises NotPredicted if its GPU, model or framework is not known, or something in it is
-    impossible.
+    Raises NotPredicted if its GPU, model or framework is unknown, or its numbers are impossible.
     """
     gpu = library.gpu(run.text("gpu"))
     if gpu is None:
@@ -165,9 +164,9 @@ def _layouts(run: Run, framework: FrameworkProfile, work: RlWorkload) -> RlConfi
 
 
 def tuned(case: RlCase) -> RlCase:
-    """The case of the fastest of its layouts that has room, as somebody who tunes would find it.
+    """The case with the fastest layout that fits, as if its user had tuned it.
 
-    Where none is computed, it is as it was.
+    Unchanged if no layout can be computed.
     """
     if math.prod(case.configurations.shape) == 1:
         return case
@@ -216,7 +215,7 @@ def _prediction(case: RlCase, step: RlStep, capacity: float) -> Prediction:
 
 
 def rl_choices(run: Run, case: RlCase) -> Iterator[str]:
-    """What was assumed of a row, in words."""
+    """Assumptions about a row, in words."""
     if run.number("output_variation") is None:
         yield f"answers vary by {_VARIATION:g} of their mean before they are cut off"
     for name in ("tensor_parallel", "rollout_tensor_parallel"):

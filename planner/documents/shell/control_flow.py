@@ -186,10 +186,8 @@ class SimpleCommands:
             }
         span, line = Span(node.start, node.end), self.source.line(node.start)
         # Each round of a loop is a copy of its own where it has devices of its own.
-        has_own_devices = any(
-            item.name.endswith(_VISIBLE_DEVICES_SUFFIX) for item in node.assignments
-        )
-        copies = self.rounds if self.in_background and has_own_devices else 1
+        sets_devices = any(item.name.endswith(_VISIBLE_DEVICES_SUFFIX) for item in node.assignments)
+        copies = self.rounds if self.in_background and sets_devices else 1
         command = Command(
             words=tuple(words), environment=environment, line=line, span=span, copies=copies
         )

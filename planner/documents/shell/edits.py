@@ -54,10 +54,8 @@ class ParsedOption:
     @property
     def joined(self) -> str | None:
         """Its values with blanks between; None of a flag, and where one cannot be told."""
-        known_texts = [text for text in self.texts if text is not None]
-        return (
-            (" ").join(known_texts) if len(known_texts) == len(self.texts) and known_texts else None
-        )
+        readable = [text for text in self.texts if text is not None]
+        return (" ").join(readable) if len(readable) == len(self.texts) and readable else None
 
     def with_value(self, text: str) -> ParsedOption:
         """The option with another value, which does not stand in the file."""
@@ -186,21 +184,21 @@ def edit_command(text: str, changes: Changes, read: Read, after: str = "") -> Ed
     unwritten: dict[str, tuple[str, ...] | None] = {}
     for name, texts in changes.items():
         options = read(text)
-        given = options.get(name)
-        if (given is None and texts is None) or (given is not None and given.texts == texts):
+        option = options.get(name)
+        if (option is None and texts is None) or (option is not None and option.texts == texts):
             continue
-        if given is None:
-            # Behind what it may stand, the best first.
-            placed = [option for option in options.values() if option.full_span is not None]
-            placed.sort(key=lambda option: option.full_span or Span(0, 0), reverse=True)
+        if option is None:
+            # Options after which the new one may be written, the best first.
+            placed = [other for other in options.values() if other.full_span is not None]
+            placed.sort(key=lambda other: other.full_span or Span(0, 0), reverse=True)
             places = [*([options[after]] if after in options else []), *placed]
             candidates = _added(text, name, texts or (), places[:_MOST_NEIGHBOURS])
         elif texts is None:
-            candidates = _removed(text, given)
+            candidates = _removed(text, option)
         else:
-            candidates = _changed(text, given, texts)
+            candidates = _changed(text, option, texts)
         wanted = after_change(_texts(options), name, texts)
-        edited = first_that_reads(candidates, wanted, lambda option: _texts(read(option)))
+        edited = first_that_reads(candidates, wanted, lambda candidate: _texts(read(candidate)))
         if edited is None and texts is None:
             edited = _removed_again(text, name, wanted, read)
         if edited is None:

@@ -1,4 +1,4 @@
-"""From a row of inference to what the estimator is asked; measurements are never read."""
+"""Cases of inference: inputs of the estimator from rows; measurements are never read."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from planner.workloads.serving_space import eager, limited
 
 
 def scheduled(engine: EngineProfile, run: Run) -> EngineProfile:
-    """The engine with what a run says of its scheduler and of its graphs."""
+    """The engine with the scheduler and graph options of a run."""
     names = ("poll_interval", "batch_wait", *SCHEDULED)
     settings: dict[str, Any] = {
         name: int(run.number(name) or 0) for name in names if run.text(name)
@@ -60,7 +60,7 @@ def scheduled(engine: EngineProfile, run: Run) -> EngineProfile:
 
 
 def weight_scale(run: Run, replica: Deployment) -> float:
-    """Bytes of the weights over those of the format, where a run gives the bits."""
+    """Bytes of the weights over those of the format, if a run specifies the bits; else 1."""
     bits = run.number("bits_per_weight")
     if not bits:
         return 1.0
@@ -93,7 +93,7 @@ _DRAFT_COST = 0.05
 # A benchmark of ten times the concurrency: the first tenth arrives at once.
 WAVES = 10.0
 _WAVES_OF_EQUALS = 100.0
-# A short prompt and answer where nothing is said.
+# A short prompt and answer if a row specifies neither.
 _USUAL_LENGTHS = {"input_tokens": 32.0, "output_tokens": 128.0}
 SEQUENTIAL = "sequential"
 MICRO_BATCHES = "micro_batches"
@@ -115,7 +115,7 @@ _MODES = {mode.value: mode for mode in Mode} | {"agg": Mode.ONLINE, "": Mode.ONL
 
 @record(kw_only=True)
 class Traffic:
-    """Lengths and arrivals as a row gives them; None where it does not.
+    """Lengths and arrivals of a row; None: not specified.
 
     ``input_tokens`` 0: only decoding is measured, ``output_tokens`` 0: only the prompt.
     """
@@ -139,7 +139,7 @@ class Traffic:
 
     @cached_property
     def workload(self) -> ServingWorkload:
-        """The same for the estimator, which counts whole tokens and at least one.
+        """The traffic for the estimator, which counts whole tokens and at least one.
 
         Only clients that wait for answers start together.
         """
@@ -174,16 +174,16 @@ class Traffic:
 
     @property
     def sent(self) -> float:
-        """Requests that clients send in all, or assumed to send where nothing says how many.
+        """Total number of requests of the clients; assumed if the row does not specify it.
 
-        Tables of equal lengths that do not say it are of long runs.
+        Runs with equal lengths and without this number are assumed to be long.
         """
         waves = _WAVES_OF_EQUALS if self.equal_lengths else WAVES
         return self.num_requests or waves * (self.concurrency or np.inf)
 
     @property
     def of_all(self) -> tuple[Hashable, ...]:
-        """What runs that are predicted in one pass share: all but the lengths."""
+        """Key of runs that are predicted in one pass: all but the lengths."""
         return (
             self.request_rate is not None and self.concurrency is None,
             self.is_closed,
@@ -211,7 +211,7 @@ class WorkloadRows(ServingWorkload):
 
 @record(kw_only=True)
 class Pool:
-    """Prefill workers of a disaggregated run; a number of 0 is not given."""
+    """Prefill workers of a disaggregated run; 0: their number is not specified."""
 
     deployment: Deployment
     workers: int
@@ -219,13 +219,13 @@ class Pool:
 
 @record(kw_only=True)
 class InferenceCase(Case):
-    """A run as the estimator sees it.
+    """A run as input of the estimator.
 
     ``version``: of its engine, empty where its row has none. ``decode_rate``: its output rate
     leaves the prompts out. ``stages``: how the stages of a
     static batch's pipeline work: all at once if empty. ``tensors_only``: its memory is that
     of the allocator. ``weight_scale``: bytes of its weights over those of the quantization.
-    ``logit_bytes``: what a logit takes of those it computes for every position of a prompt.
+    ``logit_bytes``: bytes per logit, if it computes logits for every position of a prompt.
     """
 
     mode: Mode
@@ -249,7 +249,7 @@ class InferenceCase(Case):
 
     @cached_property
     def lacks(self) -> tuple[str, ...]:
-        """The release of its engine, and the layers of its model, where no run was of such."""
+        """The release of its engine and the layers of its model, if no published run has them."""
         if self.rule.nearest:
             return ()
         return unmeasured_features(self.rule.profile, stated_release(self.version), self.model)
@@ -279,7 +279,7 @@ class InferenceCase(Case):
 
     @property
     def setting(self) -> ServingSetting:
-        """What the estimator needs besides the replicas."""
+        """Inputs of the estimator besides the replicas."""
         return setting_of([self])
 
     @cached_property
@@ -296,7 +296,7 @@ class InferenceCase(Case):
 def setting_of(
     cases: Sequence[InferenceCase], *, endless: bool = False, columns: bool = False
 ) -> ServingSetting:
-    """What the estimator needs of cases of one group besides the replicas.
+    """Inputs of the estimator for cases of one group, besides the replicas.
 
     Where lengths differ they are arrays, one row per case; ``columns``: of shape (cases, 1).
     """
@@ -438,7 +438,7 @@ def _traffic(run: Run, mode: Mode) -> Traffic:
 
 
 def _up_to(run: Run, name: str, maximum: int) -> int | None:
-    """A number that may not be absurd; None where the row has none."""
+    """A count up to a maximum; None if the row has none."""
     count = run.count(name)
     if count is not None and count > maximum:
         raise NotPredicted(f"{name} must be at most {maximum:,}")
@@ -446,7 +446,7 @@ def _up_to(run: Run, name: str, maximum: int) -> int | None:
 
 
 def _shares(run: Run) -> dict[str, float]:
-    """How lengths vary, and what a prefix cache holds."""
+    """Variation of lengths and hit rate of the prefix cache, by column."""
     shares = {name: run.number(name) or 0.0 for name in _LARGEST_SHARES}
     for name, largest in _LARGEST_SHARES.items():
         if not 0 <= shares[name] <= largest:
@@ -460,9 +460,9 @@ _RULES = tuple(
 
 
 def impossible_layouts(runs: Sequence[Run], cases: Sequence[InferenceCase]) -> list[str]:
-    """Why the layout of each run of a group cannot be what ran; empty where nothing says so.
+    """The reason why the layout of each run of a group is impossible; empty if it is possible.
 
-    Its prediction would be about something else: such a run is listed, and left out of errors.
+    Its prediction would be for another layout: such a run is listed, and left out of errors.
     """
     pools = [(case, case.replica) for case in cases]
     pools += [(case, case.prefill.deployment) for case in cases if case.prefill is not None]
@@ -515,7 +515,7 @@ def _faults_of_deployments(pools: Sequence[tuple[InferenceCase, Deployment]]) ->
 
 
 def inference_choices(run: Run, case: InferenceCase) -> Iterator[str]:
-    """The choices that are made for runs of inference alone, one text each."""
+    """Assumptions that only runs of inference need, one text each."""
     yield from _formats(run, case)
     pool = "decode_" if run.text("decode_tensor_parallel") else ""
     if not run.text(f"{pool}tensor_parallel"):

@@ -1,4 +1,4 @@
-"""What is predicted for cases of inference: one vectorized pass per mode."""
+"""Predictions for cases of inference: one vectorized pass per mode."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ from planner.workloads.max_concurrency import with_filled_cache
 class Outcome:
     """A column per quantity, in the units of the tables; memory in bytes on a GPU.
 
-    ``reserved`` is what the allocator does not see of ``memory``; ``needed`` is what a run needs
-    to start, or to go on where it cannot wait for room.
+    ``reserved`` is the part of ``memory`` outside the allocator; ``needed`` is the memory that a
+    run needs to start, or to continue if it cannot wait for free memory.
     """
 
     quantities: Mapping[str, FloatArray]
@@ -78,7 +78,7 @@ def rates(
 ) -> dict[str, FloatArray]:
     """Requests and tokens per second of all replicas, as their source counts them.
 
-    ``request_rate`` and ``decode_rate`` [tokens/s] are those of one replica.
+    ``request_rate`` [1/s] and ``decode_rate`` [tokens/s] are those of one replica.
     """
     requests = request_rate * columns.replicas
     output = requests * np.maximum(columns.output_tokens, 1.0)
@@ -113,12 +113,12 @@ def whole_memory(memory: ServingMemory, scale: FloatArray) -> FloatArray:
 
 
 def needed_memory(memory: ServingMemory, columns: Columns, sequences: Numeric = 1.0) -> FloatArray:
-    """What so many whole sequences on a GPU need, with weights of the runs' own size."""
+    """Memory [bytes] of so many complete sequences on a GPU, with weights as large as the runs'."""
     needed = memory.needed_for(sequences) + memory.weights * (columns.weight_scale - 1)
     return np.broadcast_to(needed, columns.weight_scale.shape)
 
 
-# Concurrencies that are tried where none is given: half powers of two.
+# Concurrencies to try if none is specified: half powers of two.
 _GRID: FloatArray = 2.0 ** np.arange(0.0, 13.5, 0.5)
 
 
@@ -144,10 +144,10 @@ def _ending(cases: Sequence[InferenceCase], outcome: Outcome, offered: OfferedLo
 
 
 def max_throughput_runs(cases: Sequence[InferenceCase]) -> Outcome:
-    """Requests that are all there from the start, in waves of the size that is fastest.
+    """Requests that all start together, in waves of the fastest size.
 
-    Memory, the scheduler and a given concurrency bound the size. Of a given number of requests
-    the last wave is smaller.
+    Memory, the scheduler and a specified concurrency bound the size. With a specified number of
+    requests the last wave is smaller.
     """
     number = np.array([case.traffic.num_requests or np.inf for case in cases])
     replicas = Columns.of(cases).replicas
@@ -167,13 +167,13 @@ def max_throughput_runs(cases: Sequence[InferenceCase]) -> Outcome:
 
 
 def _largest_wave(cases: Sequence[InferenceCase]) -> FloatArray:
-    """Sequences at full length that a replica has room for at once, at least one."""
+    """Number of full-length sequences that fit a replica at once, at least one."""
     concurrency = np.array([case.traffic.concurrency or np.inf for case in cases])
     number = np.array([case.traffic.num_requests or np.inf for case in cases])
     largest = np.minimum(concurrency, number) / Columns.of(cases).replicas
     sizes = np.minimum(largest[:, None], _GRID)
     room = _room(cases, sizes)
-    # The more it holds, the more its steps take of the memory: the largest that finds room.
+    # Steps with more sequences need more memory: the largest number that fits.
     last = np.where(room >= sizes, np.arange(_GRID.size), 0).max(axis=1)
     above = _GRID[np.minimum(last + 1, _GRID.size - 1)]
     largest = np.minimum(largest, np.minimum(room[np.arange(len(cases)), last], above))
@@ -203,9 +203,9 @@ def _scaled(outcome: Outcome, factor: FloatArray) -> Outcome:
 
 
 def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, OfferedLoad]:
-    """The concurrency at which a replica finishes requests as fast as they come, and these.
+    """The concurrency at which a replica finishes requests as fast as they arrive, and the load.
 
-    Where it cannot keep up, the largest that it has room for.
+    If it cannot keep up, the largest concurrency that fits.
     """
     setting, c = _at(cases, _GRID[None, :])
     memory = serving_memory(setting, c)
@@ -216,7 +216,7 @@ def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, OfferedLoad]:
     places = np.minimum(_places(cases, memory.most_sequences), number[:, None])
     rising = np.maximum.accumulate(np.where(places >= _GRID, served.request_rate, 0.0), axis=1)
     fast = rising >= rate[:, None]
-    # The first concurrency that is fast enough, or the last that there is room for.
+    # The first concurrency that is fast enough, or the last that fits.
     last = np.argmax(rising, axis=1)
     first = np.where(fast.any(axis=1), np.argmax(fast, axis=1), last)
     below = np.maximum(first - 1, 0)
@@ -257,7 +257,7 @@ def _at(
 def _outcome(
     cases: Sequence[InferenceCase], concurrency: FloatArray, offered: OfferedLoad | None = None
 ) -> Outcome:
-    """Predictions at a concurrency per replica, which may be that of requests at a rate."""
+    """Predictions at a concurrency per replica, which may follow from a request rate."""
     setting, columns = setting_of(cases), Columns.of(cases)
     c = fitting_cache(
         setting, configurations([case.replica for case in cases], list(concurrency)), cases
@@ -298,7 +298,7 @@ def _until_the_end(
     served: RequestMeans,
     running: FloatArray,
 ) -> FloatArray:
-    """The share of the rate that is reported, where clients send a known number of requests."""
+    """The reported share of the rate if clients send a fixed number of requests; else 1."""
     if setting.workload.request_rate is not None:
         return np.ones(len(cases))
     number = np.array([case.traffic.num_requests or np.inf for case in cases])
@@ -320,7 +320,7 @@ def fitting_cache(
 def disaggregated_runs(cases: Sequence[InferenceCase]) -> Outcome:
     """Means over the requests; the memory is that of a decoding worker.
 
-    Where a source does not count its workers, one decodes and as many prefill as keep up.
+    If a source does not count its workers, one decodes and enough prefill workers keep up.
     """
     setting, columns = setting_of(cases), Columns.of(cases)
     requests = np.array([case.traffic.concurrency or 1.0 for case in cases])
@@ -375,15 +375,15 @@ def _whole(values: FloatArray, like: FloatArray) -> FloatArray:
     return np.broadcast_to(values, like.shape)
 
 
-# Copies of the inputs of a graph that ggml's scheduler keeps (GGML_SCHED_MAX_COPIES).
+# Copies of the inputs of a graph in ggml's scheduler (GGML_SCHED_MAX_COPIES).
 _IN_FLIGHT = 4.0
 
 
 def static_runs(cases: Sequence[InferenceCase]) -> Outcome:
     """Times and rates of whole batches.
 
-    A continuous engine without room for all requests runs them as room comes free, or, where
-    it needs room for whole requests, in waves that end together; one without continuous batching
+    A continuous engine without room for all requests starts them as memory becomes free or, if it
+    reserves whole requests, in waves that end together. An engine without continuous batching
     needs room for all. Stages that work one at a time are timed as one GPU with the memory of all.
     """
     setting, columns = setting_of(cases), Columns.of(cases)
@@ -436,12 +436,12 @@ def _timed(cases: Sequence[InferenceCase], c: ServingConfigurations) -> ServingC
 
 
 def _overlap(cases: Sequence[InferenceCase], c: ServingConfigurations) -> FloatArray:
-    """What overlap of a prompt's micro-batches on the stages leaves of its time."""
+    """Prefill time with overlapped micro-batches on the stages over that without overlap."""
     overlapped = np.array([case.stages == MICRO_BATCHES for case in cases])
     tokens = setting_of(cases).workload.input_tokens * c.concurrency
     parts = np.ceil(tokens / c.replica_step_tokens)
     p = c.pipeline_parallel
-    # A stage waits for the last one when as many micro-batches as are kept are under way.
+    # A stage waits for the last one if all copies of its inputs are in use.
     steps = p + (parts - 1) * np.maximum(p / _IN_FLIGHT, 1.0)
     return np.where(overlapped, steps / (parts * p), 1.0)
 

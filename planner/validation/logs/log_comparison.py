@@ -1,4 +1,4 @@
-"""What a log measured beside what its plan predicted."""
+"""Measurements of a log compared with the predictions of its plan."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def run_cells(
 
 
 def unsaid(planned: PredictedRun) -> Iterator[str]:
-    """What of the plan no column tells, so that a row would claim something else."""
+    """Parts of the plan that no column holds, so that a row would describe another run."""
     row = planned.row
     if planned.is_training:
         return
@@ -117,7 +117,7 @@ def _named(planned: PredictedRun, question: str) -> str:
     answer = str(planned.row["gpu"] if question == "gpu" else planned.pinned.answers[question])
     if is_path(answer, slashes=question == "model"):
         raise LaunchError(
-            f"A table of runs names specs, not files: put {answer} into a folder of --specs, "
+            f"A table of runs names specs, not files. Put {answer} into a folder of --specs, "
             f"make the plan with its name there, and give --specs here too."
         )
     return answer
@@ -137,7 +137,7 @@ def _training(planned: PredictedRun) -> Mapping[str, object]:
 
 
 def _steps(planned: PredictedRun, reading: LogSummary) -> Mapping[str, object]:
-    """Of a step of reinforcement learning, with lengths as the log tells them."""
+    """Cells of a step of reinforcement learning; lengths come from the log where it has them."""
     row, work = planned.row, planned.setting.workload
     logged_lengths = {
         name: reading.facts[name] for name in terms_about("length", "rl") if name in reading.facts
@@ -190,7 +190,7 @@ def _serving(planned: PredictedRun, reading: LogSummary) -> Mapping[str, object]
 
 
 def _formats(row: Mapping[str, object]) -> dict[str, object]:
-    """Of weights, activations, products and cache, and which of them are on the host."""
+    """Columns of the formats of weights, activations, products and cache, and of their offload."""
     experts = "mxfp4" if row["expert_quantization"] == "mxfp4" else str(row["quantization"])
     weights, activations, products = _WORDS[experts]
     return {
@@ -203,23 +203,17 @@ def _formats(row: Mapping[str, object]) -> dict[str, object]:
 
 
 def _spread(reading: LogSummary, work: object) -> dict[str, object]:
-    """Whether lengths are alike, else how they vary: as the log tells, else as the plan."""
-    variations: dict[str, object] = {}
-    for name in _VARIATIONS:
-        variations[name] = round(reading.facts.get(name, getattr(work, name)), 4) or ""
-    has_logged_lengths = "equal_lengths" in reading.facts
-    has_equal_lengths = (
-        reading.facts["equal_lengths"]
-        if has_logged_lengths
-        else getattr(work, "equal_lengths", False)
-    )
-    if not has_equal_lengths:
-        return variations
-    return {"equal_lengths": 1, **dict.fromkeys(_VARIATIONS, "")}
+    """Columns on the variation of lengths: from the log where it has them, else from the plan."""
+    variations: dict[str, object] = {
+        name: round(reading.facts.get(name, getattr(work, name)), 4) or "" for name in _VARIATIONS
+    }
+    if reading.facts.get("equal_lengths", getattr(work, "equal_lengths", False)):
+        return {"equal_lengths": 1, **dict.fromkeys(_VARIATIONS, "")}
+    return variations
 
 
 def _load(planned: PredictedRun, reading: LogSummary) -> dict[str, object]:
-    """The load that the log tells, else that of the plan."""
+    """Columns of the load: from the log where it has them, else from the plan."""
     facts = reading.facts
     load: dict[str, object] = {
         name: facts[name] for name in ("concurrency", "request_rate") if name in facts
@@ -238,24 +232,20 @@ def planned_concurrency(planned: PredictedRun) -> float:
 
 
 def _workers(planned: PredictedRun, reading: LogSummary) -> dict[str, object]:
-    """How requests are answered, and the columns of the workers of a disaggregated plan."""
+    """Columns of the serving mode, and of the workers of a disaggregated plan."""
     row, columns = planned.row, INFERENCE.columns
     if planned.pinned.workload == STATIC:
         return {"mode": Mode.STATIC}
     if row.get("prefill_gpu") is None:
         return {"mode": Mode.MAX_THROUGHPUT if "all_at_once" in reading.facts else Mode.ONLINE}
-    column_values = {
-        name: value for name, value in row.items() if name in columns and value is not None
-    }
+    values = {name: value for name, value in row.items() if name in columns and value is not None}
     return {
         "mode": Mode.DISAGGREGATED,
         "prefill_num_workers": row["prefill_replicas"],
         "decode_num_workers": row["replicas"],
-        **{name: value for name, value in column_values.items() if name.startswith("prefill_")},
+        **{name: value for name, value in values.items() if name.startswith("prefill_")},
         **{
-            f"decode_{name}": value
-            for name, value in column_values.items()
-            if f"decode_{name}" in columns
+            f"decode_{name}": value for name, value in values.items() if f"decode_{name}" in columns
         },
     }
 
@@ -283,10 +273,10 @@ def _text(value: object) -> str:
     return str(value)
 
 
-# A log whose numbers are this near to the plan's is of the plan.
+# Relative difference up to which numbers of the log are those of the plan.
 _SAME = 0.02
 _SAME_LENGTH = 0.05
-# A row that is predicted so differently from its plan says less than the plan.
+# Relative difference between the predictions for row and plan from which a note says so.
 _UNLIKE = 0.02
 _PREFERRED = ("allocated", "reserved", "device")
 
@@ -301,7 +291,7 @@ class LoggedQuantity:
     measured : measured value
     predicted : prediction with its 90 % interval, NaN if unknown; None: not predicted
     spread : range of 80 % of the steps; None: unknown
-    percent : percentile that the quantity is of; None: no percentile
+    percent : percentile of the quantity; None: no percentile
     kind : kind of memory that the log measures, such as ``allocated``
     """
 
@@ -348,7 +338,7 @@ class Comparison:
 
 
 def compare(reading: LogSummary, planned: PredictedRun, name: str) -> Comparison:
-    """A log beside its plan; ``name`` is that of the run.
+    """The comparison of a log with its plan; ``name`` is the name of the run.
 
     Raises LaunchError if GPUs, batch or lengths of the log differ from those of the plan.
     """
@@ -384,7 +374,7 @@ def _require_same_run(reading: LogSummary, planned: PredictedRun) -> None:
 
 
 def _facts(reading: LogSummary, planned: PredictedRun) -> Iterator[tuple[str, float, float, float]]:
-    """Numbers that the log and the plan both have, and how far apart they may be."""
+    """Numbers in both the log and the plan, with the largest allowed relative difference."""
     row, work, facts = planned.row, planned.setting.workload, reading.facts
     if not planned.is_training:
         for name in ("input_tokens", "output_tokens"):
@@ -452,9 +442,9 @@ def _of_training(reading: LogSummary, planned: PredictedRun, name: str) -> Compa
 
 
 def _of_rollouts(reading: LogSummary, planned: PredictedRun, name: str) -> Comparison:
-    """A step and its phases.
+    """The comparison of a step and its phases.
 
-    In its row generation of colocated sides is left out, which the log has with their switch.
+    The row has no generation time of colocated sides: in the log it includes the switch of sides.
     """
     step_time, notes = _step_time(reading, planned)
     measured = {} if step_time is None else {STEP_TIME: step_time.value}
@@ -533,22 +523,18 @@ def _step_time(
 
 
 def _of_generations(steps: Sequence[LoggedStep], planned: PredictedRun) -> Sequence[LoggedStep]:
-    """Steps of a plan, each of which may be several of the optimizer, beginning with the first."""
+    """Steps of the plan from the first on; each is one or more steps of the optimizer."""
     passes = float(planned.row["samples_per_step"]) * planned.setting.workload.update_epochs
     updates = max(round(passes / planned.row["global_batch_size"]), 1)
     if updates > len(steps):
         raise LaunchError(
-            f"The log has {len(steps)} steps of the optimizer, and a step of the plan is {updates} "
-            "of them: give a longer log."
+            f"The log has {len(steps)} optimizer steps, but one step of the plan has {updates}: "
+            "give a longer log."
         )
     starts = range(0, len(steps) - updates + 1, updates)
     return [
-        replace(
-            steps[start],
-            number=number,
-            value=sum(step.value for step in steps[start : start + updates]),
-        )
-        for number, start in enumerate(starts, start=1)
+        replace(steps[at], number=number, value=sum(s.value for s in steps[at : at + updates]))
+        for number, at in enumerate(starts, start=1)
     ]
 
 
@@ -629,31 +615,27 @@ def _percentile(planned: PredictedRun | None, column: str, percent: int) -> Rang
 
 
 def _about_load(reading: LogSummary, planned: PredictedRun) -> Iterator[str]:
-    """What load the prediction is for."""
+    """Notes on the load of the prediction."""
     facts = reading.facts
     if planned.pinned.workload == TRAIN or "replicas" not in planned.row:
         return
-    plan_concurrency = planned_concurrency(planned)
-    if "concurrency" in facts and round(facts["concurrency"]) != round(plan_concurrency):
+    planned_load = planned_concurrency(planned)
+    if "concurrency" in facts and round(facts["concurrency"]) != round(planned_load):
         yield (
-            f"the log has {facts['concurrency']:g} requests at once, the plan "
-            f"{plan_concurrency:g}: what is "
-            "predicted is the plan's deployment under the load of the log"
+            f"the log has {facts['concurrency']:g} requests at once, the plan {planned_load:g}: "
+            "the prediction is for the plan's deployment under the load of the log"
         )
     elif "concurrency" in facts:
         return
     elif "request_rate" in facts:
         yield (
-            f"requests came at {facts['request_rate']:g} a second: what is predicted is the "
-            "plan's deployment under that rate"
+            f"requests came at {facts['request_rate']:g} per second: the prediction is for the "
+            "plan's deployment at that rate"
         )
     elif "all_at_once" in facts:
-        yield "all requests were sent at the start: predicted is the time to work them off"
+        yield "all requests were sent at the start: the prediction is the time until all are done"
     else:
-        yield (
-            f"the log does not give its load: the plan's {plan_concurrency:g} requests at "
-            "once are taken"
-        )
+        yield f"the log does not give its load: assumed are the plan's {planned_load:g} requests"
 
 
 def _cells(
@@ -666,7 +648,7 @@ def _cells(
 
 
 def _of_row(cells: Cells, planned: PredictedRun) -> tuple[Mapping[str, Range], tuple[str, ...]]:
-    """Predictions for the columns of a run, with notes; nothing where its row has too little."""
+    """Predictions by column of a run, with notes; no prediction where its row lacks columns."""
     schema = schema_for(planned)
     runs = Runs(columns=tuple(schema.columns), rows=(Run(line=1, cells=cells),))
     (prediction,) = predict(runs, Library(catalogue=planned.catalogue))
@@ -676,9 +658,8 @@ def _of_row(cells: Cells, planned: PredictedRun) -> tuple[Mapping[str, Range], t
     run_profile, plan_profile = _software(prediction.case), _software(planned.setting)
     if run_profile != plan_profile:
         return column_ranges, (
-            f"in a table of runs {cells['framework']} stands for the profile {run_profile}, "
-            "the plan's "
-            f"is {plan_profile}: `planner calibrate` fits the first",
+            f"in a table of runs {cells['framework']} is the profile {run_profile}, in the plan "
+            f"{plan_profile}: `planner calibrate` fits the first",
         )
     return column_ranges, ()
 
@@ -692,7 +673,7 @@ def _software(of: Any) -> str:
 def _about_row(
     cells: Cells, planned: PredictedRun, quantities: list[LoggedQuantity]
 ) -> Iterator[str]:
-    """Where calibration sees another run than the plan's in the row."""
+    """Notes where calibration sees another run in the row than that of the plan."""
     if not cells:
         return
     row_ranges, about = _of_row(cells, planned)
@@ -709,7 +690,7 @@ def _about_row(
             continue
         if abs(predicted.value / quantity.predicted.value - 1) > _UNLIKE:
             yield (
-                f"the row of the run does not hold all of the plan: `planner validate` predicts "
+                f"the row of the run does not hold the whole plan: `planner validate` predicts "
                 f"{predicted.value:.4g} for its {quantity.name}, the plan "
                 f"{quantity.predicted.value:.4g}"
             )

@@ -1,4 +1,4 @@
-"""The layouts a run may have had: one where it says all, several where it leaves things open."""
+"""Possible layouts of a run: one if its row specifies all sizes, else several."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ from planner.validation.spec_library import NotPredicted
 def options_of(
     run: Run, profile: FrameworkProfile, rule: FrameworkRule, gpu: GpuSpec, model: ModelSpec
 ) -> dict[str, Any]:
-    """What few runs set, as a run or its framework says, in the words of ``Layout``.
+    """Rarely set fields of ``Layout``, from the row of a run or from its framework.
 
-    Raises NotPredicted if a column has a word that is none of its parameter's.
+    Raises NotPredicted if a column has a word that its parameter does not have.
     """
     defaults = TrainingConfigurations.plain()
     # A loop up to the year in which its framework left it; a run of no year is of today.
@@ -86,7 +86,7 @@ def options_of(
 
 
 def _code(name: str, word: str) -> Any:
-    """The code of a word of a parameter."""
+    """The code of a parameter's word; raises NotPredicted if the parameter does not have it."""
     codes = {code.word: code for code in glossary()[name].enumeration}
     if word not in codes:
         raise NotPredicted(f"{name} {word!r} is not {', '.join(codes)}")
@@ -101,7 +101,7 @@ _FORMATS = {
 
 
 def stated_optimizer(run: Run) -> dict[str, Any]:
-    """Codes of the optimizer and of its formats, of those that a row tells.
+    """Codes of the optimizer and of its formats, if specified in a row.
 
     Raises NotPredicted if a word is unknown.
     """
@@ -123,7 +123,7 @@ def stated_optimizer(run: Run) -> dict[str, Any]:
 
 
 YEAR = 2025
-"""A run without a year is taken to be of now."""
+"""Assumed year of a run without a year."""
 _FP8_FROM = 2024
 _PRECISIONS = {
     "mxfp8": "fp8",
@@ -139,7 +139,7 @@ _PRECISIONS = {
 
 
 def precisions(run: Run, gpu: GpuSpec) -> list[ComputePrecision]:
-    """The precisions the matrices may have; where none is given, 16 bits or what came into use."""
+    """Possible precisions of the matrix products; if unspecified, those in use in its year."""
     words = run.word("precision") or run.word("likely_precision")
     if not words:
         bf16 = Precision.BF16 in gpu.peak_flops
@@ -150,9 +150,9 @@ def precisions(run: Run, gpu: GpuSpec) -> list[ComputePrecision]:
 
 
 def recipe_of(run: Run, precision: ComputePrecision) -> Fp8Recipe:
-    """How products in 8 bit are scaled: as the run says, or the word for its precision.
+    """Scaling of 8-bit products: from the run's recipe, else from its precision.
 
-    Tables that call some runs mxfp8 mean one factor per tensor by fp8.
+    In tables with mxfp8 runs, fp8 means one factor per tensor.
     """
     if precision is not ComputePrecision.FP8:
         return Fp8Recipe.AUTO
@@ -194,7 +194,7 @@ _OFFLOADED = {
 # In the order in which the words of codes join them.
 _OFFLOAD_PARTS = ("optimizer", "weights", "activations", "nvme")
 _NO_OFFLOAD = ("", "no", "0", "none")
-# Sources that say ZeRO or FSDP offloads to the host without saying what.
+# Sources where ZeRO or FSDP offloads to the host, without the offloaded tensors.
 _CPU_OFFLOAD = ("cpu", "cpu_offload", "zero_cpu_offload", "1")
 
 
@@ -262,7 +262,7 @@ class Layout:
 
 @record(kw_only=True)
 class LayoutChoice:
-    """What a layout of a run is chosen against."""
+    """Run, specs and rules that determine the possible layouts."""
 
     run: Run
     rule: FrameworkRule
@@ -296,7 +296,7 @@ def layouts(context: LayoutChoice) -> list[Layout]:
 
 
 def _parallel(context: LayoutChoice) -> Iterator[Layout]:
-    """Layouts without batch: the sizes that are not given take all that fit."""
+    """Layouts without batch: all possible sizes where the run specifies none."""
     run = context.run
     num_gpus = run.count("num_gpus")
     if num_gpus is None:
@@ -318,7 +318,7 @@ def _parallel(context: LayoutChoice) -> Iterator[Layout]:
 
 
 def _expert_ranks(context: LayoutChoice, num_ranks: int) -> list[int]:
-    """As a run says, else one; DeepEP and Hybrid-EP are there only where experts are on several."""
+    """Expert-parallel sizes of a run; by default 1, with DeepEP and Hybrid-EP more than 1."""
     expert_parallel = context.run.count("expert_parallel")
     if expert_parallel or context.run.word("token_dispatcher") not in ONCE_PER_NODE:
         return [expert_parallel or 1]
@@ -328,9 +328,9 @@ def _expert_ranks(context: LayoutChoice, num_ranks: int) -> list[int]:
 
 
 def _expert_splits(context: LayoutChoice, layout: Layout, ranks: int) -> list[int]:
-    """Expert tensor parallelism: as a run says, else 1, as recipes set it, or Megatron's default.
+    """Expert tensor parallelism: of the run, else 1, as in recipes, or Megatron's default.
 
-    That is the tensor parallelism of the rest: NVIDIA/Megatron-LM core_v0.14.0,
+    This default is the tensor parallelism of the rest: NVIDIA/Megatron-LM core_v0.14.0,
     ``megatron/core/model_parallel_config.py``, ``expert_tensor_parallel_size``.
     """
     expert_tensor, tensor = context.run.count("expert_tensor_parallel"), layout.tensor_parallel
@@ -344,7 +344,7 @@ def _expert_splits(context: LayoutChoice, layout: Layout, ranks: int) -> list[in
 
 
 def _must_spread(context: LayoutChoice) -> bool:
-    """Whether layers are spread: the run says so, or a GPU has no room for a copy of them."""
+    """Whether layers are spread over GPUs: the run sets it, or a copy does not fit one GPU."""
     if context.run.flag("layer_split"):
         return True
     quantized = context.run.word("workload") == AdapterKind.QLORA
@@ -354,9 +354,9 @@ def _must_spread(context: LayoutChoice) -> bool:
 
 
 def _may_spread(context: LayoutChoice) -> bool:
-    """Whether layers may be spread over the GPUs: Trainer does so where nothing shards.
+    """Whether layers may be spread over the GPUs: Trainer does so if nothing is sharded.
 
-    It copies the model where its user starts a process for each GPU, and spreads it else.
+    It copies the model if its user starts a process for each GPU, else it spreads the layers.
     """
     run, sharded = context.run, ("deepspeed", "fsdp", "zero")
     has_data_parallel = (
@@ -368,7 +368,7 @@ def _may_spread(context: LayoutChoice) -> bool:
 
 
 def _unsplit(context: LayoutChoice, num_gpus: int) -> Layout:
-    """What a run says of all its layouts, with sizes of 1."""
+    """The layout with the specified fields of a run and sizes of 1."""
     year = int(context.run.number("year") or YEAR)
     flash = context.run.flag("flash_attention")
     return Layout(
@@ -422,7 +422,7 @@ def _switched(context: LayoutChoice, layout: Layout) -> Iterator[Layout]:
 
 
 def _batches(context: LayoutChoice, layout: Layout) -> Iterator[Callable[..., Layout]]:
-    """The layout with each plausible micro-batch and number of chunks, and what else is given."""
+    """Functions that make the layout with each plausible micro-batch and number of chunks."""
     global_batch = context.run.number("global_batch_size")
     micro_batch = context.run.count("micro_batch_size")
     per_rank = None if global_batch is None else global_batch / layout.data_parallel
@@ -478,7 +478,7 @@ def _pipeline(context: LayoutChoice) -> list[int]:
 
 
 def _context(context: LayoutChoice) -> list[int]:
-    """One, as tables that tell no context parallelism had none, unless the others explain less."""
+    """Context-parallel sizes: 1 if unspecified, unless ``gpus_per_sequence`` requires more."""
     context_parallel, shared = (
         context.run.count("context_parallel"),
         context.run.number("gpus_per_sequence"),
@@ -509,14 +509,14 @@ def _recompute(context: LayoutChoice) -> list[Recompute]:
         return [Recompute.SELECTIVE]
     if word:
         raise NotPredicted(
-            f"recompute {word!r} is not none, selective, feed_forward, full, modules that it "
-            "repeats, tensors that it keeps or a policy of MaxText"
+            f"recompute {word!r} is not none, selective, feed_forward, full, recomputed modules, "
+            "saved tensors or a policy of MaxText"
         )
     return [Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL]
 
 
 def _stated_set(run: Run, sets: type[NameSet]) -> int | None:
-    """Tensors or modules, where a run tells its recomputation by them; else None."""
+    """Tensors or modules, if a run specifies its recomputation by them; else None."""
     word = sets.meant(run.word("recompute")).upper()
     if not word or word.lower() in _RECOMPUTE:
         return None
@@ -527,12 +527,12 @@ def _stated_set(run: Run, sets: type[NameSet]) -> int | None:
 
 
 def _parts_of_layers(run: Run) -> str:
-    """The tensors of layers among what a run offloads, as one word."""
+    """The tensors of layers that a run offloads, joined to one word."""
     return str(KeptTensors.meant("+".join(part for part in _offloads(run) if part in TENSORS)))
 
 
 def _offloads(run: Run) -> list[str]:
-    """What a run offloads, part by part."""
+    """Parts that a run offloads, by word."""
     word = KeptTensors.aliases().get(run.word("offload"), run.word("offload"))
     return [part.strip() for part in word.split("+")]
 
@@ -550,7 +550,7 @@ def _offload(run: Run) -> Offload:
     codes = {code.word: code for code in Offload}
     parts = {_OFFLOADED.get(part.strip(), part) for part in word.split("+")}
     if "weights" in parts or "nvme" in parts:
-        # Weights are offloaded with what updates them.
+        # Weights are offloaded with the optimizer that updates them.
         parts.add("optimizer")
     joined = "_".join(part for part in _OFFLOAD_PARTS if part in parts)
     code = codes.get(word, codes.get(joined))
