@@ -17,7 +17,7 @@ _DIRECTIVE = re.compile(
     re.MULTILINE,
 )
 _PROMPT = re.compile(r"^( *)[$#>] (?=\S)", re.MULTILINE)
-# Each block is read with the whole text before it, as blanks.
+# Each block is read with all text before it as blanks.
 _MOST_CHARACTERS = 10 * MEBIBYTE
 _INDENTED = ("python", "py", "python3")
 
@@ -25,14 +25,14 @@ _INDENTED = ("python", "py", "python3")
 def blocks_of(text: str, languages: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The blocks in one of these languages, with blanks in place of the text before.
 
-    Places in the code are those in the text. Python, whose indentation counts, begins in the first
-    column, so that its lines alone are those of the text.
+    Positions in the code are those in the text. Python is dedented to the first column: only its
+    line numbers are those of the text.
     """
     blanks = re.sub(r"[^\n]", " ", text)
     number = len(_FENCE.findall(text)) // 2 + len(_DIRECTIVE.findall(text))
     if number * len(text) > _MOST_CHARACTERS:
         raise LaunchError(
-            f"{number:,} blocks of code in {len(text):,} characters are more than is read: give "
+            f"{number:,} blocks of code in {len(text):,} characters are too many to read: give "
             "the part that starts the job."
         )
     directives = (
@@ -47,7 +47,7 @@ def blocks_of(text: str, languages: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _separated(body: str) -> str:
-    """A body whose documents are indented, with what separates them in the first column."""
+    """A body with indented documents, its separators moved to the first column."""
     indent = body[: len(body) - len(body.lstrip(" "))]
     return re.sub(rf"^{indent}---(?=\s*$)", f"---{indent}", body, flags=re.MULTILINE)
 

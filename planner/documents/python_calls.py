@@ -23,7 +23,7 @@ _LARGEST = 10**18
 
 @record(kw_only=True)
 class UnknownValue:
-    """A value that text alone does not tell, and why."""
+    """A value that cannot be read from the text, with the reason."""
 
     why: str
 
@@ -36,8 +36,8 @@ Value: TypeAlias = object
 class Call:
     """A call: ``name`` with its module as it is imported, ``vllm.LLM``.
 
-    ``keywords`` are its keywords in order, those of ``**mapping`` among them; ``rest`` says why
-    some of these cannot be told, empty where all are.
+    ``keywords`` are its keywords in order, also those of ``**mapping``; ``rest`` says why some of
+    these are unknown, empty if none is.
     """
 
     name: str
@@ -49,11 +49,11 @@ class Call:
 
     @property
     def module(self) -> str:
-        """The package that it is from; empty where the program does not say."""
+        """The package of the function; empty if the program does not import it by name."""
         return self.name.partition(".")[0] if "." in self.name else ""
 
     def ends(self, *words: str) -> bool:
-        """Whether it is called so, whatever stands before a point.
+        """Whether this is the last part of its dotted name.
 
         >>> Call(name="vllm.LLM", line=1).ends("LLM")
         True
@@ -62,12 +62,12 @@ class Call:
 
     @property
     def parts(self) -> dict[str, Value]:
-        """What it is given by dotted names: an object by its class and by what it is given.
+        """Keyword values by dotted name; an object is its class and its own keyword values.
 
         Lists and mappings are left out.
 
-        >>> inner = Call(name="m.Part", line=1, given={"size": 2})
-        >>> Call(name="Whole", line=1, given={"part": inner}).parts
+        >>> inner = Call(name="m.Part", line=1, keywords={"size": 2})
+        >>> Call(name="Whole", line=1, keywords={"part": inner}).parts
         {'part': 'Part', 'part.size': 2}
         """
         parts: dict[str, Value] = {}
@@ -82,9 +82,10 @@ class Call:
 
 @record(kw_only=True)
 class Function:
-    """A function: the ``calls`` in it, and what it assigns to parts of what it has made.
+    """A function: the ``calls`` in it, and its assignments to attributes.
 
-    ``changes`` are these values by the path behind the name: ``steps`` of ``config.steps = 9``.
+    ``changes`` are the assigned values by the path after the name: ``steps`` of
+    ``config.steps = 9``.
     """
 
     name: str
@@ -95,7 +96,7 @@ class Function:
 
 @dataclass(kw_only=True)
 class _Scope:
-    """Names of a module, a function or a class; each with what it is assigned."""
+    """Names of a module, a function or a class; each with the values assigned to it."""
 
     above: _Scope | None = None
     names: dict[str, list[tuple[ast.expr | None, _Scope]]] = field(default_factory=dict)
@@ -103,7 +104,7 @@ class _Scope:
     changed: dict[str, list[tuple[str, ast.expr]]] = field(default_factory=dict)
 
     def put(self, name: str, value: ast.expr | None, place: _Scope | None = None) -> None:
-        """Assign a value that is written in ``place``; None is one that is not known."""
+        """Assign a value that is written in ``place``; None: an unknown value."""
         self.names.setdefault(name, []).append((value, place or self))
 
 
@@ -119,10 +120,10 @@ class _Program:
     steps: int = 0
 
     def step(self) -> None:
-        """Count what is worked out, and refuse too much."""
+        """Count an evaluation step; raises LaunchError after too many."""
         self.steps += 1
         if self.steps > _MOST_STEPS:
-            raise LaunchError(f"{self.name}: is nested or long beyond what is read.")
+            raise LaunchError(f"{self.name}: is nested too deeply or too long to be read.")
 
 
 def parse_calls(
@@ -130,11 +131,11 @@ def parse_calls(
 ) -> tuple[Call, ...]:
     """The calls of a program in the order of its lines.
 
-    Told are constants, names that a function or the module assigns once, the defaults of
-    parameters, of ``add_argument`` and of environment variables, and what is simply made of them;
-    what its ``command_line`` gives by name stands for those defaults, also of the classes that
-    HfArgumentParser makes and of the function that Fire calls.
-    Raises LaunchError if it is no Python, or nested beyond what is read.
+    Known values are constants, names that a function or the module assigns once, the defaults of
+    parameters, of ``add_argument`` and of environment variables, and simple expressions of them.
+    Values of the ``command_line`` replace those defaults, also for the classes of HfArgumentParser
+    and for the function that Fire calls.
+    Raises LaunchError if it is no Python, or nested too deeply.
     """
     with _read(text, name) as program:
         _take_options(program, command_line or {})
@@ -144,9 +145,9 @@ def parse_calls(
 
 
 def parse_functions(text: str, name: str) -> tuple[Function, ...]:
-    """The functions of a program, in order; values are told as in `calls_of`.
+    """The functions of a program, in order; values are read as in `parse_calls`.
 
-    Raises LaunchError as `calls_of` does.
+    Raises LaunchError as `parse_calls` does.
     """
     with _read(text, name) as program:
         functions = []
@@ -174,7 +175,7 @@ def _is_in(scope: _Scope | None, outer: _Scope) -> bool:
 
 @contextmanager
 def _read(text: str, name: str) -> Iterator[_Program]:
-    """The program of a text, and an error of its own for what cannot be read of it."""
+    """The program of a text; raises LaunchError if it cannot be read."""
     program = _Program(name=name)
     try:
         with warnings.catch_warnings():
@@ -194,9 +195,9 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def _folded(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """The statements of a module, ``x *= y`` put into the assignment of ``x`` before it.
+    """The statements of a module, with ``x *= y`` merged into the assignment of ``x`` before it.
 
-    Where something between them takes ``x``, it has two values, and both statements stay.
+    If a statement between them reads ``x``, both statements stay.
     """
     last: dict[str, ast.Assign] = {}
     statements: list[ast.stmt] = []
@@ -218,9 +219,9 @@ def _folded(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 def _gather(
     nodes: Sequence[ast.AST], scope: _Scope, program: _Program, *, is_sure: bool = True
 ) -> None:
-    """Take in names, imports and calls, in scopes as Python has them.
+    """Collect names, imports and calls in the scopes of Python.
 
-    What is not sure, as it depends on a condition, changes parts to what is not known.
+    Assignments to attributes under a condition make their values unknown.
     """
     for node in nodes:
         program.step()
@@ -265,7 +266,7 @@ def _gather(
 
 
 def _parameters(arguments: ast.arguments, scope: _Scope) -> list[str]:
-    """Put the parameters of a function with their defaults; their names in order."""
+    """Put the parameters of a function with their defaults; returns their names in order."""
     named = [*arguments.posonlyargs, *arguments.args]
     defaults: list[ast.expr | None] = [*arguments.defaults]
     pairs = [*zip_longest(reversed(named), reversed(defaults))]
@@ -278,7 +279,7 @@ def _parameters(arguments: ast.arguments, scope: _Scope) -> list[str]:
 
 
 def _pass_on(program: _Program) -> None:
-    """Put what functions are called with: a parameter is told where all say one thing."""
+    """Put the arguments of calls as values of parameters; one is known if all calls agree."""
     called_with: set[tuple[str, str]] = set()
     for node, scope in program.calls:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
@@ -318,7 +319,7 @@ def _assign(target: ast.AST, value: ast.expr | None, scope: _Scope) -> None:
 
 
 def _add(target: ast.AST, value: ast.expr, scope: _Scope) -> None:
-    """Lengthen a list that the same scope assigns; of anything else the value is not known."""
+    """Append to a list of the same scope; any other value becomes unknown."""
     if isinstance(target, ast.Name) and isinstance(
         scope.names.get(target.id, [(None, scope)])[0][0], ast.List
     ):
@@ -328,7 +329,7 @@ def _add(target: ast.AST, value: ast.expr, scope: _Scope) -> None:
 
 
 def _argument(node: ast.Call, program: _Program) -> None:
-    """The default of an option of a command line, by the name that it gets."""
+    """Record the default of a command-line option under its name."""
     if not (isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument"):
         return
     words = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
@@ -344,7 +345,7 @@ def _argument(node: ast.Call, program: _Program) -> None:
 
 
 def _take_options(program: _Program, command_line: Mapping[str, str]) -> None:
-    """Put the options of a command line over defaults, and fields of classes that options fill."""
+    """Replace defaults by the options of a command line, also fields of classes that they fill."""
     values = {name: _constant(text) for name, text in command_line.items()}
     for node, _ in program.calls:
         kind = _dotted(node.func, program).rpartition(".")[2]
@@ -370,14 +371,14 @@ def _take_options(program: _Program, command_line: Mapping[str, str]) -> None:
 
 
 def _field(value: ast.expr | None) -> ast.expr | None:
-    """The default of a field of a class: ``field(default=...)``, or what is assigned."""
+    """The default of a field of a class: ``field(default=...)``, or the assigned value."""
     if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Name)):
         return value
     return next((keyword.value for keyword in value.keywords if keyword.arg == "default"), None)
 
 
 def _constant(text: str) -> ast.Constant:
-    """A word of a command line as the value that parsers make of it."""
+    """A word of a command line as truth value, None, number or text."""
     constants = {"true": True, "false": False, "none": None}
     if text.lower() in constants:
         return ast.Constant(value=constants[text.lower()])
@@ -430,7 +431,7 @@ _Within: TypeAlias = tuple[tuple[int, str], ...]
 
 
 def _value(node: ast.AST, scope: _Scope, program: _Program, within: _Within) -> Value:
-    """What an expression is, as far as text tells it; ``within`` are names being looked up."""
+    """The value of an expression, if the text shows it; ``within`` are names being looked up."""
     program.step()
 
     def evaluate(operand: ast.AST) -> Value:
@@ -481,7 +482,7 @@ def _value(node: ast.AST, scope: _Scope, program: _Program, within: _Within) -> 
 
 
 def _listed(nodes: Sequence[ast.expr], evaluate: Callable[[ast.AST], Value]) -> list[Value]:
-    """The values of a list, those of a starred list in it among them."""
+    """The values of a list, with the elements of starred lists in it."""
     values: list[Value] = []
     for node in nodes:
         value = evaluate(node)
@@ -522,7 +523,7 @@ def _mapping(node: ast.Dict, evaluate: Callable[[ast.AST], Value]) -> Value:
 
 
 def _named(name: str, scope: _Scope, program: _Program, within: _Within) -> Value:
-    """A name that is assigned once where it is found first, outwards."""
+    """The value of a name in the innermost scope that assigns it; unknown if assigned twice."""
     place: _Scope | None = scope
     changes: list[tuple[str, Value]] = []
     while place is not None:
@@ -582,7 +583,7 @@ def _attribute(node: ast.Attribute, scope: _Scope, program: _Program, within: _W
 
 
 def to_shell_word(value: Value) -> str:
-    """A value as a shell is given it; what is not told as a variable that nothing sets."""
+    """A value as text for a shell; an unknown value as a variable that nothing sets."""
     is_plain = isinstance(value, str | int | float) and not isinstance(value, bool)
     return str(value) if is_plain else "$UNTOLD"
 
@@ -590,11 +591,11 @@ def to_shell_word(value: Value) -> str:
 _BY_ENVIRONMENT = ("os.environ.get", "os.getenv", "environ.get", "getenv")
 _KINDS = {"int": int, "str": str, "float": float, "bool": bool}
 IS_BF16 = ("is_bfloat16_supported", "is_bf16_supported", "is_torch_bf16_gpu_available")
-"""Functions that say whether the GPU has bf16: every one from Ampere on."""
+"""Functions that return whether the GPU has bf16: every one from Ampere on."""
 
 
 def _called(node: ast.Call, scope: _Scope, program: _Program, within: _Within) -> Value:
-    """What a call within a value is: of a configuration the call itself."""
+    """The value of a call in an expression; for a configuration the call itself."""
     name = _dotted(node.func, program)
     arguments = [_value(argument, scope, program, within) for argument in node.args]
     if name in _BY_ENVIRONMENT and len(arguments) == 2:

@@ -1,4 +1,4 @@
-"""Loops of a program over its own tables, as the statements that they stand for."""
+"""Unroll loops of a program over its own tables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def unroll_loops(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def _items(value: ast.expr) -> Mapping[str, ast.expr]:
-    """Keys and values of a mapping, or of several joined by ``|``; empty of anything else."""
+    """Keys and values of a mapping, or of several joined by ``|``; empty for anything else."""
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.BitOr):
         left, right = _items(value.left), _items(value.right)
         return {**left, **right} if left and right else {}

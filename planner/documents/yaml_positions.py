@@ -1,4 +1,4 @@
-"""Values of YAML documents with the places where they stand."""
+"""Values of YAML documents with their positions in the text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class YamlValue:
         return place
 
     def items(self) -> list[tuple[str, YamlValue]]:
-        """Keys and values of a mapping; none of anything else."""
+        """Keys and values of a mapping; empty for anything else."""
         items: dict[str, YamlValue] = {}
         for name, below in self._pairs():
             items.setdefault(name, below)
@@ -50,7 +50,7 @@ class YamlValue:
                 yield key.text, YamlValue(resolve_alias(value), self.source)
 
     def entries(self) -> list[YamlValue]:
-        """The entries of a list; none of anything else."""
+        """The entries of a list; empty for anything else."""
         items = self.node.items if self.node is not None and self.node.kind == "list" else []
         return [YamlValue(resolve_alias(node), self.source) for _, node in items]
 
@@ -61,7 +61,7 @@ class YamlValue:
 
     @property
     def text(self) -> str | None:
-        """The text of a scalar; None of anything else, of nothing and of null."""
+        """The text of a scalar; None for null, for no value and for anything else."""
         if self.node is None or self.node.kind != "scalar":
             return None
         is_null = self.node.value is None and not self.node.unknown
@@ -95,7 +95,7 @@ def documents(text: str, name: str) -> list[YamlValue]:
 
 
 def _aligned(text: str, source: str, start: int, end: int) -> Pieces:
-    """The text in pieces that stand in the source as they are, and what YAML makes of the rest."""
+    """The text in pieces: parts unchanged from the source, and parts that YAML computed."""
     if text and (place := source.find(text, start, end)) >= 0:
         return (TextPiece(text, place, place + len(text)),)
     place, passed = _first(source, start, end), 0

@@ -1,4 +1,4 @@
-"""YAML and JSON files as values by dotted path, each with the place where it stands."""
+"""YAML and JSON files as values by dotted path, each with its position in the text."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ DEEPEST = 100
 class Node:
     """A value: ``kind`` is scalar, mapping, list or alias (of ``target``).
 
-    ``start`` to ``end`` is where it stands, with quotes and brackets. ``text`` of a scalar is
-    without quotes, ``value`` what it means. ``unknown`` says why that is not known. ``style``
-    is ``flow`` for braces and brackets, the quote of a scalar, else empty. ``size`` is how many
-    values it is with its aliases followed.
+    ``start`` to ``end`` is its position, with quotes and brackets. ``text`` of a scalar is without
+    quotes, ``value`` its typed value, ``unknown`` the reason if that is unknown. ``style`` is
+    ``flow`` for braces and brackets, the quote of a scalar, else empty. ``size`` is its number of
+    values with aliases followed.
     """
 
     kind: str
@@ -47,7 +47,7 @@ class Node:
 
 
 def too_deep(where: str) -> LaunchError:
-    """What is said of a document whose values are in too many others."""
+    """The error for a document with too deeply nested values."""
     return LaunchError(f"{where}: nested more than {DEEPEST} deep: that is not read.")
 
 
@@ -106,7 +106,7 @@ class _Reader:
         root = self._value(0)
         self._blanks()
         if self.position < len(self.text):
-            raise self._fault("there is more after the end of the value")
+            raise self._error("there is more after the end of the value")
         return root
 
     def _line(self, position: int) -> int:
@@ -117,7 +117,7 @@ class _Reader:
         self._counted = position, line
         return line
 
-    def _fault(self, problem: str, position: int | None = None) -> LaunchError:
+    def _error(self, problem: str, position: int | None = None) -> LaunchError:
         line = self._line(self.position if position is None else position)
         return LaunchError(f"{self.name}:{line}: this is not JSON: {problem}.")
 
@@ -154,12 +154,12 @@ class _Reader:
         while True:
             self._blanks()
             if not self.text.startswith('"', self.position):
-                raise self._fault(self._instead("a key in double quotes"))
+                raise self._error(self._instead("a key in double quotes"))
             key = self._scalar(self.position, self._line(self.position))
             refuse_twice(keys, key.text, key.line, self.name)
             self._blanks()
             if not self._takes(":"):
-                raise self._fault(self._instead(f"a colon after {json.dumps(key.text)}"))
+                raise self._error(self._instead(f"a colon after {json.dumps(key.text)}"))
             self._blanks()
             node.items.append((key, self._value(depth + 1)))
             if self._ends("}"):
@@ -181,10 +181,10 @@ class _Reader:
             return True
         comma = self.position
         if not self._takes(","):
-            raise self._fault(self._instead(f"a comma or {bracket}"))
+            raise self._error(self._instead(f"a comma or {bracket}"))
         self._blanks()
         if self.text.startswith(bracket, self.position):
-            raise self._fault(f"a comma before {bracket}", comma)
+            raise self._error(f"a comma before {bracket}", comma)
         return False
 
     def _instead(self, wanted: str) -> str:
@@ -195,16 +195,16 @@ class _Reader:
         if self.text.startswith('"', start):
             match = _STRING.match(self.text, start)
             if match is None:
-                raise self._fault("a text in double quotes never ends on its line")
+                raise self._error("a text in double quotes never ends on its line")
             self.position = match.end()
             try:
                 text = json.loads(match[0])
             except ValueError as error:
-                raise self._fault(str(error).partition(":")[0].lower(), start) from None
+                raise self._error(str(error).partition(":")[0].lower(), start) from None
             return Node("scalar", start, match.end(), line, text, text, '"')
         word = _WORD.match(self.text, start)
         if word is None:
-            raise self._fault(self._instead("a value"))
+            raise self._error(self._instead("a value"))
         self.position = word.end()
         unknown = f"{word[0]} is filled in when the script runs" if word[0][0] == "$" else ""
         value = None if unknown else self._parse_scalar(word[0], start)
@@ -214,7 +214,7 @@ class _Reader:
         if text in _CONSTANTS:
             return _CONSTANTS[text]
         if not _NUMBER.fullmatch(text) or len(text) > _LONGEST_NUMBER:
-            raise self._fault(f"{text[:40]!r} is not a value", start)
+            raise self._error(f"{text[:40]!r} is not a value", start)
         return json.loads(text)
 
 
@@ -398,10 +398,10 @@ _JSON_BEGINS = re.compile(r"\s*(?:\{\s*[\"}]|\[)")
 class Leaf:
     """A value, or a list of plain values.
 
-    ``texts`` are as written, without quotes; None where it is not known, which ``unknown``
-    explains; none at all for an empty mapping or list. ``spans`` are those of each text with
-    its quotes; ``full_span`` is that of key and value. ``value`` is what the file means: a number,
-    a truth value, text, None, or a list of these.
+    ``texts`` are as written, without quotes; None: unknown, with the reason in ``unknown``; no
+    texts for an empty mapping or list. ``spans`` are the positions of each text with its quotes,
+    ``full_span`` that of key and value. ``value`` is the typed value: a number, a truth value,
+    text, None, or a list of these.
     """
 
     path: str
@@ -427,7 +427,7 @@ class Leaf:
 
 @record(kw_only=True)
 class EditPosition:
-    """Where a mapping, a list or a value stands, for edits; ``node`` is its content."""
+    """Position of a mapping, a list or a value, for edits; ``node`` is its content."""
 
     node: Node
     key: Node | None
@@ -454,8 +454,8 @@ class Tree:
 def read_tree(text: str, name: str) -> Tree:
     """The only document of a YAML or JSON text; an empty text has no values.
 
-    Raises LaunchError if it is neither, holds several documents, gives a key twice, is longer than
-    4 MB, deeper than 100 or of more than 200,000 values, or asks for objects of Python.
+    Raises LaunchError if it is neither, holds several documents, has a key twice, is longer than
+    4 MB, deeper than 100 or of more than 200,000 values, or contains objects of Python.
     """
     trees = read_trees(text, name)
     if len(trees) > 1:
@@ -484,7 +484,7 @@ def read_trees(text: str, name: str) -> tuple[Tree, ...]:
 
 
 def key_path(key: str) -> str:
-    """A key as it stands in a path: in double quotes if it has dots or quotes, or is empty.
+    """A key as a part of a path: in double quotes if it has dots or quotes, or is empty.
 
     >>> key_path("nvidia.com/gpu")
     '"nvidia.com/gpu"'
@@ -526,7 +526,7 @@ class _Leaves:
         self.depth = 0
 
     def read(self, used: Node, path: str, place: EditPosition) -> object:
-        """The data of a node, whose leaves are kept."""
+        """The data of a node; stores its leaves."""
         node = resolve_alias(used)
         self.growth.node(used.line, self.depth)
         self.places[path] = place
@@ -586,9 +586,9 @@ class _Leaves:
 def members(
     node: Node, depth: int = 0, growth: NodeBudget | None = None
 ) -> Iterator[tuple[Node, Node]]:
-    """Keys and values of a mapping, those merged in by ``<<`` after its own.
+    """Keys and values of a mapping, then those merged by ``<<``.
 
-    ``growth`` counts what is merged in at a ``depth``, where that was not counted before.
+    ``growth`` counts the merged values at a ``depth``, if they were not counted before.
     """
     merged: list[Node] = []
     for key, item in node.items:
@@ -606,7 +606,7 @@ def members(
 
 
 def resolve_alias(node: Node) -> Node:
-    """What an alias stands for; a node that is none is itself."""
+    """The target of an alias; any other node itself."""
     return node.target if node.target is not None else node
 
 

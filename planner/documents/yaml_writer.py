@@ -28,7 +28,7 @@ from planner.errors import LaunchError
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ufeff\u2028\u2029\ud800-\udfff\ufffe\uffff]")
 _PLAIN_SCALAR = re.compile(r"[A-Za-z_/][A-Za-z0-9_./+-]*")
-# Read as something else than text by YAML 1.1 or 1.2.
+# Words that YAML 1.1 or 1.2 does not read as text.
 _NOT_TEXT = re.compile(r"(?i)~|null|none|true|false|yes|no|on|off|y|n|nan|inf")
 
 Scalar = str | int | float | bool | None
@@ -132,7 +132,7 @@ def _scalar(value: object) -> list[str]:
 
 
 def _is_block(text: str) -> bool:
-    """Whether a block gives the text back: it ends with one line feed and begins with no blank."""
+    """Whether a block preserves the text: it ends with one line feed and begins with no blank."""
     lines = text[:-1].split("\n")
     return (
         text.endswith("\n")
@@ -154,10 +154,10 @@ _STEP = "  "
 def edit_document(text: str, name: str, changes: Changes, number: int = 0) -> EditResult:
     """The YAML or JSON ``text`` of the file ``name`` with values changed, by dotted path.
 
-    Texts that read as numbers or truth values are written as these, unless what they replace
-    was in quotes; several texts, or those of a list, become a list. ``number`` is that of the
-    document in a file of several. What cannot be written so that everything else stays as it
-    is stands in ``unwritten``. Raises `LaunchError` if the text cannot be read.
+    Texts that read as numbers or truth values are written as these, unless the old value was in
+    quotes; several texts, or those of a list, become a list. ``number`` is the index of the
+    document in a file of several. Changes that would affect other values are not made, and are in
+    ``unwritten``. Raises `LaunchError` if the text cannot be read.
     """
     unwritten: dict[str, tuple[str, ...] | None] = {}
     for path, texts in changes.items():
@@ -190,7 +190,7 @@ def _tree(text: str, name: str, number: int) -> Tree:
 
 
 def _texts(tree: Tree) -> dict[str, Texts]:
-    """The leaves, without the entries of lists of plain values, which stand in these."""
+    """The leaves, without the entries of lists of scalars, which are in those of the lists."""
     return {
         path: leaf.texts
         for path, leaf in tree.values.items()
@@ -237,7 +237,7 @@ def _as_scalar(tree: Tree, text: str) -> str:
 
 
 def _placed(text: str, span: Span, new: str) -> str:
-    """A value with what must stand around it: a blank behind the colon, the end of a block."""
+    """A value with the text it needs around: a blank after the colon, the end of a block."""
     blank = " " if span.start == span.end and text[span.start - 1 : span.start] in ":-" else ""
     return f"{blank}{new}" + ("\n" if text[span.start : span.end].endswith("\n") else "")
 
@@ -246,7 +246,7 @@ def _placed(text: str, span: Span, new: str) -> str:
 
 
 def _removed(tree: Tree, path: str) -> Iterator[str]:
-    """Without the value, then without what would be left empty around it."""
+    """Texts without the value, then also without the containers that it would leave empty."""
     step: str | None = path
     while step:
         place = tree.places[step]
@@ -274,7 +274,7 @@ def _cut(text: str, place: EditPosition, parent: Node) -> Iterator[str]:
     if not text[line:start].strip(" \t") or re.fullmatch(r"[ \t]*-[ \t]+", text[line:start]):
         if not text[line:start].strip(" \t") or place.key is None:
             yield text[:line] + text[stop:]
-        # The first key behind a dash: the next one takes its place.
+        # The first key after a dash: the next key moves there.
         following = len(text[stop:]) - len(text[stop:].lstrip(" \t"))
         yield text[:start] + text[stop + following :]
 
@@ -312,7 +312,7 @@ def _in_mapping(
     else:
         first, last = node.items[0][0], _end(node)
         start = first.start if first is not None else node.start
-        # An anchor may stand before the first key, and a question mark.
+        # An anchor or a question mark may precede the first key.
         columns = {at - (text.rfind("\n", 0, at) + 1) for at in (start, node.start)}
         rest = _REST_OF_LINE.match(text, last)
         stop = last if text[:last].endswith("\n") or rest is None else rest.end()
@@ -323,7 +323,7 @@ def _in_mapping(
 
 
 def _end(node: Node) -> int:
-    """Where the content of a node ends, that of its last entry."""
+    """End of the content of a node: that of its last entry."""
     while node.style != "flow" and node.items:
         node = node.items[-1][1]
     return node.end

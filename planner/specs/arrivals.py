@@ -1,4 +1,4 @@
-"""How requests come: what a queue makes of their times, at every utilization of its server."""
+"""Arrivals of requests: burstiness and waits of their queue, by utilization of the server."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from planner.base.arrays import BoolArray, FloatArray, Numeric
 from planner.base.records import record
 
 LOADS = np.array([0.003, 0.01, 0.02, 0.03, 0.04, *np.linspace(0.05, 0.95, 19)])
-"""Utilizations at which a trace's own queue is computed."""
+"""Utilizations at which the queue of a trace is computed."""
 _CAPS = np.arange(-10.0, 11.0)
 SHARES = np.linspace(0.005, 0.995, 100)
-"""Shares of the requests whose waits are kept."""
+"""Shares of the requests (quantiles) of the stored waits."""
 
 
 _MOST_HALVINGS = 6
@@ -60,12 +60,12 @@ class TracePaths:
 
     Parameters
     ----------
-    name : name of the trace, which tells traces apart
+    name : name of the trace, unique
     windows : requests, prompt tokens and answer tokens (first axis) in windows of equal time
         (second), over their mean, without random fluctuation
     requests : number of requests of the trace
     lengths : answer tokens after the first one over their mean, at `POINTS`
-    turns : function from a number of replicas (a power of 2) to their `Turns`
+    turns : function from a number of replicas (a power of 2) to their `RoundRobinPaths`
     """
 
     name: str
@@ -94,7 +94,7 @@ class TracePaths:
         return {}
 
     def nearest(self, replicas: Numeric) -> Iterator[tuple[BoolArray, RoundRobinPaths]]:
-        """The paths of the powers of 2 that are nearest to numbers of replicas, and for which.
+        """Masks of the numbers of replicas, each with the paths of their nearest power of 2.
 
         Parameters
         ----------
@@ -107,7 +107,7 @@ class TracePaths:
                 yield is_nearest, paths
 
     def _turned(self, replicas: Numeric) -> tuple[FloatArray, list[RoundRobinPaths]]:
-        """Where numbers of replicas stand among powers of 2, and the paths of those."""
+        """Positions of numbers of replicas among powers of 2, and the paths of those powers."""
         powers = np.clip(np.log2(np.maximum(replicas, 1.0)), 0, _MOST_HALVINGS)
         low, high = int(powers.min()), int(np.ceil(powers.max()))
         for power in range(low, high + 1):
@@ -162,8 +162,7 @@ class TracePaths:
     def stalled(
         self, replicas: Numeric, places: Numeric, scale: Numeric, load: Numeric, of: int
     ) -> FloatArray:
-        """Prefill time during decode over decode time: of answers (``of`` 0) or of their tokens
-        (1).
+        """Prefill time during decode over decode time: of answers (``of`` 0) or tokens (1).
 
         Decode times are at `POINTS`, the first axis of the result.
 
@@ -258,9 +257,9 @@ class Arrivals:
         return np.stack([np.minimum(waits, 2.0**cap).mean(axis=1) for cap in _CAPS], axis=1)
 
     def bursts_at(self, load: Numeric, replicas: Numeric = 1.0) -> FloatArray | float:
-        """The squared variation at a utilization, of one of some replicas that share requests.
+        """Squared coefficient of variation of the arrivals of a replica, by utilization.
 
-        Of a stream of which each replica has one in R at random, :math:`1 + (c_a^2 - 1) / R`.
+        With a random one in R requests of a stream per replica, :math:`1 + (c_a^2 - 1) / R`.
 
         Parameters
         ----------
@@ -274,7 +273,7 @@ class Arrivals:
 
 
 def classes_of(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """Means of the values in `CLASSES` of some weight, from the least on, along the first axis.
+    """Means of the values in `CLASSES` of equal weight in ascending order, along the first axis.
 
     Parameters
     ----------
@@ -294,26 +293,26 @@ def classes_of(values: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def _of_load(load: Numeric) -> FloatArray:
-    """Where a utilization stands among `LOADS`."""
+    """Position of a utilization among `LOADS`."""
     return np.asarray(np.interp(load, LOADS, np.arange(LOADS.size)))
 
 
 def _power(number: Numeric, powers: FloatArray) -> FloatArray:
-    """Where a number stands among equal steps of powers of 2."""
+    """Position of a number among equal steps of powers of 2."""
     return np.asarray((np.log2(np.maximum(number, 1e-9)) - powers[0]) / (powers[1] - powers[0]))
 
 
 def _of_share(table: FloatArray, share: float) -> FloatArray:
-    """Of the quantiles in the last axis that of a share."""
+    """The quantile of a share, interpolated along the last axis."""
     right = int(np.clip(np.searchsorted(SHARES, share), 1, SHARES.size - 1))
     x = np.clip((share - SHARES[right - 1]) / (SHARES[1] - SHARES[0]), 0.0, 1.0)
     return np.asarray(table[..., right - 1] * (1 - x) + table[..., right] * x)
 
 
 def _between(table: FloatArray, *places: FloatArray) -> FloatArray:
-    """Values of a table at places between its entries, of its ends beyond them.
+    """Values of a table interpolated at positions; its first or last values beyond its ends.
 
-    Axes that it has beyond those of the ``places`` come last.
+    Further axes of the table come last in the result.
     """
     rows = []
     weights: list[tuple[FloatArray, FloatArray]] = []

@@ -1,4 +1,4 @@
-"""How a serving engine executes: what is launched, fused, scheduled, reserved."""
+"""Profiles of serving engines: launches, fused kernels, scheduler, reserved memory."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _ALL = tuple(Quantization.usual())
 
 
 class MemoryShare(StrEnum):
-    """Of what an engine's option for GPU memory is a share.
+    """Reference of an engine's option for the share of GPU memory.
 
-    ``GPU``: of the whole device, for all that the engine keeps there; ``STATIC``: of what the
-    device has free at the start, for weights and cache alone; ``FREE``: of what weights and
-    activations leave free, for the cache alone.
+    ``GPU``: of the whole device, for all memory of the engine; ``STATIC``: of the memory that is
+    free at the start, for weights and KV cache only; ``FREE``: of the memory that weights and
+    activations leave free, for the KV cache only.
     """
 
     GPU = "gpu"
@@ -45,25 +45,25 @@ class EngineExecution:
 
     Parameters
     ----------
-    decode_launch_time : the host's time to launch one layer of a step without prompts [s]; CUDA
-        graphs make it zero
-    prefill_launch_time : the host's time to launch one layer of a step with prompts [s]
+    decode_launch_time : host time to launch one layer of a step without prompts [s]; CUDA graphs
+        make it zero
+    prefill_launch_time : host time to launch one layer of a step with prompts [s]
     step_overhead : host time per step that the GPU waits for [s]
     sequence_overhead : host time per step for each sequence in it [s]: scheduling, sampling,
         detokenization
-    request_overhead : tokenization and transport before a request's first step [s]
+    request_overhead : time of tokenization and transport before a request's first step [s]
     elementwise_passes : traffic of elementwise kernels over that of fused ones
-    weight_bandwidth_fraction : rate at which its products read weights over the best measured on
+    weight_bandwidth_fraction : rate at which products read weights over the best measured rate on
         the GPU
-    compute_fraction : rate of its products that compute bounds over the best measured on the GPU
-    attention_bandwidth_fraction : rate of its decode attention over the best measured on the GPU
-    kernel_latency_fraction : what shows of the start of a kernel measured alone, when graphs launch
-        the next one early
-    attention_padding_fraction : what its decode attention shows of the tokens that the measured
-        kernels read beside those of a sequence
+    compute_fraction : rate of compute-bound products over the best measured rate on the GPU
+    attention_bandwidth_fraction : rate of decode attention over the best measured rate on the GPU
+    kernel_latency_fraction : exposed share of the latency of a single kernel, if graphs launch the
+        next one early
+    attention_padding_fraction : share of the padding tokens of the measured decode attention
+        kernels that the engine's kernels also read
     repeated_read_fraction : share of the query heads of a group that read its keys from memory
         again after the first, in decode
-    attention_kernels : what its fused attention kernels are written for
+    attention_kernels : hardware that the fused attention kernels are written for
     fused_quantization : casts of activations are part of other kernels
     custom_all_reduce : small all-reduces use one- or two-shot kernels over peer memory
     sustained_clock : clock of products between that of a burst (0) and that of hours of training
@@ -185,9 +185,9 @@ class SchedulerDefault:
 
     Parameters
     ----------
-    max_num_seqs : most sequences of a step
-    max_num_batched_tokens : most new tokens of a step of a server
-    offline_batched_tokens : most new tokens of a step of a program that loads the engine
+    max_num_seqs : maximum sequences of a step
+    max_num_batched_tokens : maximum new tokens of a step of a server
+    offline_batched_tokens : maximum new tokens of a step of a program that loads the engine
     gpus : beginnings of the names of the GPUs; empty: all
     other_gpus : beginnings of the names of excluded GPUs
     least_memory : least memory of the GPU [bytes]
@@ -221,11 +221,10 @@ class Scheduler:
     equal_clustering : least ``clustering`` if all requests have the same lengths
     poll_interval : decode steps between two looks for new requests
     batch_wait : decode steps that a prompt waits for others to be computed with
-    stream_interval : tokens that a decode worker collects before it sends them; what computes
-        prompts sends the first at once
-    pipeline_tokens : a static batch passes the pipeline in micro-batches that are halved until they
-        have at most so many new tokens, and is cut into one per stage only where that divides it;
-        0: it is always cut into one per stage
+    stream_interval : tokens that a decode worker collects before it sends them; prefill workers
+        send the first token at once
+    pipeline_tokens : maximum new tokens of a micro-batch: those of a static batch are halved until
+        they have fewer; one per stage only if the stages divide the batch; 0: always one per stage
     pipeline_overlap : micro-batches of a static batch are on the stages at the same time
     whole_requests : a request starts only when the cache has room for its longest answer; without
         it the cache fills as answers grow
@@ -254,7 +253,7 @@ class Scheduler:
     slots: bool = False
 
     def default_step_tokens(self, ranks: FloatArray) -> FloatArray:
-        """New tokens of a step of each of so many ranks of attention, where no option sets them.
+        """Default new tokens of a step on each attention rank.
 
         Parameters
         ----------
@@ -268,7 +267,7 @@ class Scheduler:
 
     @property
     def serves(self) -> bool:
-        """Whether the engine takes requests as they arrive, not only static batches."""
+        """Whether the engine accepts requests as they arrive, not only static batches."""
         return self.continuous or self.slots
 
 
@@ -281,21 +280,22 @@ class EngineMemory:
     gpu_memory_utilization : default share of the device that the engine uses
     reserved : context [bytes], graphs and communication buffers
     block_size : tokens of one block of the paged cache; with 1 the cache is not paged
-    memory_share : memory that the engine's own option is a share of; None: no such option
+    memory_share : reference of the engine's option for the share of memory; None: no such option
     activation_copies : allocated activations over those that the largest layer needs at once
     communication : peer buffers of all-reduces on each GPU of tensor parallelism [bytes], where
         links are faster than PCIe
-    logit_bytes : bytes of each logit of the sampled sequences during sorting [bytes]
+    logit_bytes : memory of each logit of the sampled sequences during sorting [bytes]
     gathered_logits : every rank of tensor parallelism samples from all logits, not from its share
         of them
-    warm_up_logit_bytes : bytes of each logit of every token of the largest step of prompts at the
+    warm_up_logit_bytes : memory of each logit of every token of the largest prefill step at the
         start, on each rank [bytes]; 0: only sampled logits are computed
-    profiled_seqs : before it sizes the cache it runs a step that samples so many sequences, unless
-        it is told another number; 0: the cache gets what the requests of the plan leave
-    fixed_profiled_seqs : it is told that number, and samples so many however few a plan needs
+    profiled_seqs : default number of sequences that the engine samples in a step before it sizes
+        the cache; 0: the cache gets the memory that the requests of the plan leave
+    fixed_profiled_seqs : the number of profiled sequences is set explicitly, independent of the
+        sequences of the plan
     expert_workspace : inputs, products and outputs of the chosen experts have permanent buffers
-    queued_all_reduces : the allocator cannot use the buffers of all-reduces again until the host
-        has caught up with the GPU: all those of a profiled step live at once
+    queued_all_reduces : the allocator cannot reuse the buffers of all-reduces until the host has
+        caught up with the GPU: all buffers of a profiled step exist at once
     shortens_longest : the engine starts although its longest request does not fit in the cache, and
         limits requests
     adapter_slots : default adapters of one step that memory is reserved for

@@ -1,4 +1,4 @@
-"""What was made of files, kept until one of the files or folders behind it changes."""
+"""Cache of results computed from files, until one of the files or folders changes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ T = TypeVar("T")
 Stamp = tuple[int, ...]
 
 _MOST_ENTRIES = 4096
-# A file may change twice within one tick of its file system's clock: what was changed just now
-# is not kept.
+# A file may change twice within one tick of its file system's clock: files that changed just now
+# are not cached.
 _SETTLED_AFTER_NS = 100_000_000
 IDENTITY = slice(3, 5)
 _TIMES = slice(0, 2)
@@ -55,9 +55,9 @@ def snapshot_files() -> Iterator[None]:
 
 
 def stamp(path: Path | str) -> Stamp:
-    """Times, size and identity of a file or folder; empty where there is none.
+    """Times, size and identity of a file or folder; empty if it does not exist.
 
-    Whatever `kept` is making meanwhile is made again once they differ. Ask before reading.
+    Functions of `cache_by_files` that call this depend on the file: call it before reading.
 
     Parameters
     ----------
@@ -70,10 +70,10 @@ def stamp(path: Path | str) -> Stamp:
 
 
 def cache_by_files(function: Callable[P, T]) -> Callable[P, T]:
-    """Call ``function`` again only when something changed that it asked the `stamp` of.
+    """Cache a function until a file or folder changes that it took the `stamp` of.
 
-    Its arguments are hashable; what it returns is shared and must not be changed. Errors are
-    not kept. Relative paths mean those of the working directory at the time of the call.
+    Its arguments are hashable; its results are shared and must not be changed. Errors are not
+    cached. Relative paths refer to the working directory at the time of the call.
 
     Parameters
     ----------
@@ -105,18 +105,18 @@ def cache_by_files(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def cache_on_disk(path: Path, parse: Callable[[Path], dict[str, object]]) -> dict[str, object]:
-    """What ``parse`` made of a file, in an earlier run where the file is the same.
+    """Result of ``parse`` for a file; from an earlier run if the file is unchanged.
 
-    Only what JSON gives back as it was is remembered: no dates.
+    Only results that JSON preserves are cached: no dates.
 
     Parameters
     ----------
     path : file to read
-    parse : reads the file; its answer must survive JSON
+    parse : reads the file; its result must survive JSON
     """
     file_stamp, snapshot = [*stamp(path)], _snapshot()
     place = json.dumps(os.path.join(_working_folder(), path))
-    with suppress(KeyError, TypeError, ValueError):  # of a file that something else wrote
+    with suppress(KeyError, TypeError, ValueError):  # the cache file may be corrupt
         cached_stamp, table = json.loads(snapshot[place])
         if cached_stamp == file_stamp and isinstance(table, dict):
             return table

@@ -104,10 +104,10 @@ def load_cluster_with_provenance(name: str, folder: Path | None = None) -> Loade
 
 
 def default_cluster(gpu: GpuSpec) -> ClusterSpec:
-    """A cluster of the GPU's own links, for when no cluster is named.
+    """The default cluster of a GPU, from the links in its file.
 
-    Cards on PCIe, bridged pairs among them, stand eight to a node. A network the GPU's file
-    does not give is assumed to be 400 Gbit/s per node.
+    Nodes have eight PCIe cards, also with bridged pairs. If the file has no network, 400 Gbit/s per
+    node are assumed.
 
     Parameters
     ----------
@@ -179,13 +179,13 @@ _LARGE = 4096
 
 @record(kw_only=True, eq=False)
 class GemmTable:
-    """Measured matrix products: each size with the large product that takes as long.
+    """Measured matrix products: by size, the work of a large product with the same time.
 
     Parameters
     ----------
     sizes : logarithms of rows, columns and depth, each ascending
-    work : logarithm of the FLOPs that take as long at the median rate of products whose sizes are
-        all at least 4,096; shape (rows, columns, depth)
+    work : logarithm of the FLOPs with the same time at the median rate of products with all sizes
+        at least 4,096; shape (rows, columns, depth)
     """
 
     sizes: tuple[FloatArray, FloatArray, FloatArray]
@@ -281,6 +281,6 @@ def _growing(work: FloatArray, from_large: bool = False) -> FloatArray:
 
 
 def _median(values: FloatArray) -> float:
-    # That of numpy imports its masked arrays, which takes longer than to read a table.
+    # numpy's function imports its masked arrays, which takes longer than reading a table.
     ordered, half = np.sort(values), values.size // 2
     return float(ordered[half] + ordered[~half]) / 2

@@ -1,27 +1,27 @@
-"""What each ``model_type`` of Hugging Face means: from ``config.json`` to a model table.
+"""Model tables from the ``config.json`` of each ``model_type`` of Hugging Face.
 
-A family is a row of ``hugging_face_families.toml``, over the rows that it is ``like``:
+A family is a row of ``hugging_face_families.toml``, merged over the rows that it is ``like``:
 
 ``attention``
-    fields of all layers that attend; ``in_windows`` those that differ where layers attend within a
-    window, ``windows`` which do; ``base`` makes the table.
+    fields of all attention layers; ``in_windows`` those of layers with a window, ``windows`` the
+    rule for these layers; ``base`` makes the table.
 ``state``
-    fields of the layers that keep a state instead, ``states`` which do; ``beside``: all of them do
-    so beside their attention.
+    fields of the layers with a state, ``states`` the rule for these layers; ``beside``: all of
+    them have both a state and attention.
 ``feed_forward``, ``experts``
-    fields of dense layers and of those with experts, ``sparse`` which these are.
+    fields of dense layers and of those with experts, ``sparse`` the rule for the latter.
 ``layer``, ``sparse_layer``, ``model``
-    fields of a layer, what differs where it has experts, and of the model.
+    fields of a layer, of a layer with experts, and of the model.
 ``blocks``
-    what each layer has, where attention and feed-forward are layers of their own.
+    blocks of each layer, if attention and feed-forward are separate layers.
 ``windows_if``
-    the flag without which no layer has a window.
+    flag that enables windows.
 ``defaults``, ``or_else``
-    what transformers has where a config does not name a key; where it says null, too.
+    defaults of transformers for a key that is missing; for one that is null, too.
 ``only``
-    the supported value of a key; with it what others would mean, and what silence does.
+    supported value of a key; with the effect of other values, and the default.
 ``modern``
-    what gives a config of a checkpoint the keys of the row.
+    function that converts the config of a checkpoint to the keys of the row.
 ``note``
     what is counted otherwise than in transformers.
 
@@ -29,7 +29,7 @@ A family is a row of ``hugging_face_families.toml``, over the rows that it is ``
 
 A field is a constant, a function ``@NAME`` of one of the modules of rules, or words: a key,
 ``KEY=DEFAULT``, ``KEY>=LEAST``, a product, and alternatives with ``or``, the last of them missing
-without a fault where a ``?`` follows. A default of 0 allows 0. A rule is a function of the same
+without an error where a ``?`` follows. A default of 0 allows 0. A rule is a function of the same
 module or, with arguments, a list.
 """
 
@@ -59,7 +59,7 @@ _SOURCE = "vision_config of config.json"
 
 
 def vision_tower(row: Row | None, full_config: ConfigReader, hidden_size: int) -> _Tower | None:
-    """The tower of a model whose language model has this width; None where it is not described.
+    """The vision tower of a model with a language model of this width; None: not described.
 
     Parameters
     ----------
@@ -70,15 +70,15 @@ def vision_tower(row: Row | None, full_config: ConfigReader, hidden_size: int) -
     vision_table = full_config.values.get("vision_config")
     if row is None or not isinstance(vision_table, Mapping):
         return None
-    faults: list[str] = []
-    vision = ConfigReader(vision_table, faults).completed(row["defaults"])
+    errors: list[str] = []
+    vision = ConfigReader(vision_table, errors).completed(row["defaults"])
     table = _MAKERS[row["make"]](vision, full_config, hidden_size)
-    # A tower that cannot be read leaves a text model, and not none.
+    # Without a readable tower, the model is a text model.
     resized = _RESIZED.get(row["make"], {})
-    return None if faults or table is None else {"source": _SOURCE, **resized, **table}
+    return None if errors or table is None else {"source": _SOURCE, **resized, **table}
 
 
-# Of preprocessor_config.json, which stands beside config.json; alike in all models of a family.
+# Fields from preprocessor_config.json next to config.json; equal for all models of a family.
 _RESIZED: Mapping[str, _Tower] = {
     "gemma3": {"resizing": "fixed"},
     "glm": {"resizing": "pixels", "min_pixels": 6272, "max_pixels": 4_816_896},
@@ -200,7 +200,7 @@ def _pixtral(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) 
 
 
 def _llama4(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower:
-    """A class token beside the patches of a tile, whose pixels are shuffled into channels."""
+    """A class token and the patches of a tile, with pixels shuffled into channels."""
     h, side = vision.size("hidden_size"), vision.size("image_size")
     across = side // vision.size("patch_size")
     inner, wide = vision.size("projector_input_dim"), vision.size("projector_output_dim")
@@ -223,7 +223,7 @@ def _moonvit(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) 
 
 
 def _glm(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower:
-    """MLPs are as wide as what leaves the tower; its merger has the ``intermediate_size``."""
+    """MLPs are as wide as the output of the tower; its merger has the ``intermediate_size``."""
     h, out = vision.size("hidden_size"), vision.size("out_hidden_size")
     merged = h * vision.size("spatial_merge_size") ** 2
     inner = vision.size("intermediate_size")
@@ -411,7 +411,7 @@ def _flag(text: str, config: ConfigReader) -> bool:
 
 
 def _product(text: str, config: ConfigReader) -> int | None:
-    """The product of sizes; those behind a zero are not asked for."""
+    """The product of sizes; sizes after a zero are not read."""
     sizes: list[int] = []
     for term in text.split(" * "):
         size = _size(term, config)
@@ -436,19 +436,19 @@ def _size(term: str, config: ConfigReader) -> int | None:
 
 
 def _apart(config: ConfigReader) -> tuple[dict[int, str], ConfigReader]:
-    """What single layers have of their own (``per_layer_config``), and the rest of the config."""
+    """Overrides of single layers (``per_layer_config``) as JSON, and the rest of the config."""
     table = config.table("per_layer_config").values
     overrides: dict[int, str] = {}
     for layer, values in table.items():
         if not layer.isdecimal() or len(layer) > 5 or not isinstance(values, dict):
-            config.fault("per_layer_config", "must hold an object for each number of a layer")
+            config.add_error("per_layer_config", "must hold an object for each number of a layer")
         elif values:
             overrides[int(layer)] = json.dumps(values, sort_keys=True)
     return overrides, config.replaced({"per_layer_config": None})
 
 
 def _rows(families: Mapping[str, Row], shapes: Mapping[str, Row]) -> dict[str, Row]:
-    """The families, each over the rows that it is like."""
+    """The families, each merged over the rows that it is like."""
 
     def merge_parents(row: Row) -> dict[str, object]:
         merged: dict[str, object] = {}
@@ -469,7 +469,7 @@ def _over(below: Row, above: Row) -> dict[str, object]:
 
 
 def _composite(whole_name: str, usual: str, config: ConfigReader) -> Table:
-    """The table of the language model of a config of several modes, with what is left out."""
+    """The table of the language model of a multimodal config, with the omitted parts."""
     full_config = config.table(_THINKER) if config.values.get(_THINKER) is not None else config
     text = full_config.text()
     model_type = text.values.get("model_type")
@@ -479,7 +479,7 @@ def _composite(whole_name: str, usual: str, config: ConfigReader) -> Table:
         why = f" ({hint})" if hint else ""
         if name in UNMODELLED:
             why = f": not modelled are {UNMODELLED[name]}"
-        text.fault("model_type", f"{name[:40]!r} is not supported{why}")
+        text.add_error("model_type", f"{name[:40]!r} is not supported{why}")
         return {}
     table = _table(ROWS[name], text.completed(_ALL["text_defaults"].get(name, {})))
     tied = full_config.flag("tie_word_embeddings", bool(table["tie_word_embeddings"]))
@@ -495,7 +495,7 @@ def _composite(whole_name: str, usual: str, config: ConfigReader) -> Table:
 
 
 def _tower_size(full_config: ConfigReader) -> float | None:
-    """About the parameters of a vision transformer: its layers and the embedding of patches.
+    """Approximate parameters of a vision transformer: its layers and the embedding of patches.
 
     A layer of width h has 4 h^2 parameters of attention and 2 h f, gated 3 h f, of the feed-forward
     block (arXiv:2010.11929, section 3.1); norms, biases and the projector are left out. None where

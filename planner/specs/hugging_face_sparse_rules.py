@@ -1,6 +1,6 @@
-"""Configs whose layers choose what they attend to, or keep few entries or a state of it.
+"""Functions that family rows name, for configs with sparse or compressed attention or states.
 
-What `planner.specs.hugging_face_rules` is for others: functions that rows name.
+Functions for other configs are in `planner.specs.hugging_face_rules`.
 
 Parameters
 ----------
@@ -29,9 +29,9 @@ _NEAR = "sliding_attention"
 
 
 def modern_indexers(config: ConfigReader) -> ConfigReader:
-    """Layers without an indexer of their own, which attend to what one before them chose.
+    """Layers without an indexer: they attend to the keys of the last indexer before them.
 
-    A list of words, a pattern of letters, or one indexer in so many layers behind the first ones.
+    A list of words, a pattern of letters, or one indexer in so many layers after the first ones.
     """
     pattern = config.values.get("index_topk_pattern")
     if config.values.get("indexer_types") is None and isinstance(pattern, str | list):
@@ -44,7 +44,7 @@ def modern_indexers(config: ConfigReader) -> ConfigReader:
         config, "indexer_types", labels, lambda layer: max(layer - first + 1, 0) % every == 0
     )
     if not full[0]:
-        config.fault("indexer_types", "of the first layer must be full")
+        config.add_error("indexer_types", "of the first layer must be full")
     none = {"index_n_heads": 0, "index_head_dim": 0}
     layer_overrides = {str(layer): none for layer, is_full in enumerate(full) if not is_full}
     return config.replaced({"per_layer_config": layer_overrides}) if layer_overrides else config
@@ -111,7 +111,7 @@ def modern_deepseek_v4(config: ConfigReader) -> ConfigReader:
 
 
 def _without_prediction(config: ConfigReader, number: int) -> ConfigReader:
-    """The config without what its lists say of modules of multi-token prediction."""
+    """The config with lists shortened by the modules of multi-token prediction."""
     longer = {
         key: entries[:number]
         for key in ("compress_ratios", "layer_types", "mlp_layer_types")
@@ -136,7 +136,7 @@ def compressed_attention(config: ConfigReader, **fields: object) -> Table:
 
 
 def all_but_each_fourth(_: ConfigReader, layer: int) -> bool:
-    """Hold of all layers but one in four, the first aside."""
+    """Rule for all layers but one in four, the first aside."""
     return layer == 0 or layer % 4 != 0
 
 
@@ -195,18 +195,18 @@ def modern_mistral_large(config: ConfigReader) -> ConfigReader:
 
 
 def sums_before(config: ConfigReader) -> int:
-    """Sums that a block of Kimi-K3 reads in the mean: one for each block of layers, and its own."""
+    """Mean sums that a block of Kimi-K3 reads: one per block of layers, and its current one."""
     size, layers = config.optional_size("attn_res_block_size"), config.layers()
     return round(sum(layer // size + 2 for layer in range(layers)) / layers) if size else 0
 
 
 def modern_bailing_hybrid(config: ConfigReader) -> ConfigReader:
-    """Heads of the linear attention, which are those of the full one.
+    """Heads of the linear attention: those of the full attention.
 
     Ling 2.5 has the type of Ling 3, and lightning attention without convolutions.
     """
     if config.names("group_norm_size") and not config.names("short_conv_kernel_size"):
-        config.fault("short_conv_kernel_size", "is missing: Ling 2.5 is not read, Ling 3 is")
+        config.add_error("short_conv_kernel_size", "is missing: Ling 2.5 is not read, Ling 3 is")
     return config.completed(
         {
             "linear_num_heads": config.size("num_attention_heads"),
@@ -217,13 +217,13 @@ def modern_bailing_hybrid(config: ConfigReader) -> ConfigReader:
 
 
 def lightning_of_ling(config: ConfigReader, layer: int) -> bool:
-    """Hold of all but the last of each group of layers, and of none behind the last whole group."""
+    """Rule for all but the last of each group of layers, and for none after the last full group."""
     size, layers = config.size("layer_group_size", 1), config.layers()
     return (layer + 1) % size != 0 and layer < layers // size * size
 
 
 def blocks_of_longcat(config: ConfigReader) -> list[Kind]:
-    """Each layer as two: attention and an MLP, attention and experts beside an MLP."""
+    """Each layer as two: attention and an MLP, attention and experts in parallel to an MLP."""
     return [Kind("full", "dense"), Kind("full", "sparse")] * config.layers()
 
 
@@ -235,13 +235,13 @@ def real_experts(config: ConfigReader) -> int:
 
 
 def blocks_of_nas(config: ConfigReader) -> list[Kind]:
-    """Attention and feed-forward of every layer as a search left them, with sizes of their own."""
+    """Attention and feed-forward of every layer from an architecture search, with their sizes."""
     layers = config.sequence("block_configs", config.layers()) or ()
     blocks = [
-        _block_of_nas(config, ConfigReader(_as_table(each), config.faults)) for each in layers
+        _block_of_nas(config, ConfigReader(_as_table(each), config.errors)) for each in layers
     ]
     if not blocks:
-        config.fault("block_configs", "is missing")
+        config.add_error("block_configs", "is missing")
     return blocks or [Kind("full", "dense")]
 
 
@@ -284,14 +284,14 @@ def modern_lfm2(config: ConfigReader) -> ConfigReader:
 
 
 def width_of_lfm2(config: ConfigReader) -> int:
-    """Width of the MLP: two thirds of what the config says, rounded up to a multiple."""
+    """Width of the MLP: two thirds of that in the config, rounded up to a multiple."""
     width = config.size("intermediate_size")
     if not config.flag("block_auto_adjust_ff_dim", True):
         return width
     width, factor = 2 * width // 3, config.values.get("block_ffn_dim_multiplier", 1.0)
     if isinstance(factor, int | float) and not isinstance(factor, bool):
         if not 0 < factor < MOST_TIMES:
-            config.fault("block_ffn_dim_multiplier", f"must be from 0 to {MOST_TIMES}")
+            config.add_error("block_ffn_dim_multiplier", f"must be from 0 to {MOST_TIMES}")
             return max(width, 1)
         multiple = config.size("block_multiple_of", 256)
         width = multiple * -(-int(factor * width) // multiple)

@@ -1,4 +1,4 @@
-"""How processors of images size them: what a vision tower sees of an image of so many pixels."""
+"""Image processors: the tokens of an image of so many pixels."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ if TYPE_CHECKING:
 
 
 class Resizing(StrEnum):
-    """What becomes of an image before its patches are cut.
+    """Resizing of an image before it is cut into patches.
 
-    ``fixed``: every image has the tower's own size. ``pixels``: sides are rounded to whole tokens
-    and scaled together to a range of pixels [1]_. ``edge``: scaled down to a longest edge, sides
-    rounded up to whole tokens, each row of which ends with a token of its own [2]_. ``canvas``:
-    tiles of the tower's size on the canvas that scales it up least, or else down least [3]_;
-    ``ratio``: on the grid of its ratio of sides [4]_; several have a small copy of the whole beside
-    them.
+    ``fixed``: to the size of the tower. ``pixels``: sides are rounded to whole tokens and scaled
+    together to a range of pixels [1]_. ``edge``: scaled down to a longest edge, with sides rounded
+    up to whole tokens; each row ends with an extra token [2]_. ``canvas``: tiles of the tower's
+    size on the canvas that scales it up least, or else down least [3]_; ``ratio``: on the grid of
+    the nearest ratio of sides [4]_. Several tiles have an additional small copy of the image.
 
     References
     ----------
     .. [1] github.com/huggingface/transformers,
-       ``src/transformers/models/qwen2_vl/image_processing_qwen2_vl.py``, ``smart_resize``; of
-       GLM-4.1V the same with pixels of both frames, of which an image has two.
+       ``src/transformers/models/qwen2_vl/image_processing_qwen2_vl.py``, ``smart_resize``;
+       GLM-4.1V counts the pixels of two frames per image.
     .. [2] The same, ``pixtral/image_processing_pixtral.py``, ``pixtral/processing_pixtral.py``.
     .. [3] The same, ``llama4/image_processing_llama4_fast.py``, ``get_best_fit``.
     .. [4] github.com/vllm-project/vllm, ``vllm/model_executor/models/internvl.py``,
@@ -48,7 +47,7 @@ LIMITS: Mapping[Resizing, str] = {
     Resizing.CANVAS: "max_tiles",
     Resizing.RATIO: "max_tiles",
 }
-"""What must be known of each."""
+"""Required fields of each method."""
 
 
 @record(kw_only=True)
@@ -73,7 +72,7 @@ class ImageTokens:
 
 
 def count_image_tokens(tower: VisionTower, width: int, height: int) -> ImageTokens | None:
-    """What is seen of an image of so many pixels; None where its processor is not known.
+    """Tiles and tokens of an image of so many pixels; None: unknown image processor.
 
     Parameters
     ----------
@@ -112,7 +111,7 @@ def audio_tokens(tower: AudioTower, seconds: float) -> int:
 
 
 def tiles_of(tower: VisionTower, tokens: float) -> float:
-    """Images that a tower sees apart of one with so many tokens: one, or its tiles.
+    """Separate inputs of the tower for an image with so many tokens: one, or its tiles.
 
     Parameters
     ----------
@@ -122,8 +121,8 @@ def tiles_of(tower: VisionTower, tokens: float) -> float:
     return max(tokens / tower.tokens_per_image, 1.0) if tower.max_tiles else 1.0
 
 
-def tower_faults(tower: VisionTower) -> Iterator[str]:
-    """Faults of one vision tower.
+def tower_errors(tower: VisionTower) -> Iterator[str]:
+    """Errors of one vision tower.
 
     Parameters
     ----------
@@ -176,9 +175,9 @@ def _canvas_tiles(width: int, height: int, *, side: int, most: int) -> int:
 
 
 def _ratio_tiles(width: int, height: int, *, side: int, most: int) -> int:
-    """Tiles of the grid whose ratio of sides is nearest.
+    """Tiles of the grid with the nearest ratio of sides.
 
-    Of several the one after which an image has half of the grid's pixels, or fewer.
+    Of several, the largest one such that the image has more than half of the grid's pixels.
     """
     shapes = sorted(
         ((across, down) for across in range(1, most + 1) for down in range(1, most // across + 1)),

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from planner.base.enums import AttentionKind, PositionEmbedding
 from planner.specs.attention import AttentionSpec, Size, SizeOrZero, refuse
-from planner.specs.image_processing import Resizing, tower_faults
+from planner.specs.image_processing import Resizing, tower_errors
 from planner.specs.quantization import Checkpoint, quantization_word
 from planner.specs.validated import Interval, MinLen, PostValidator, Strict, validated
 
@@ -67,7 +67,7 @@ class FeedForwardSpec:
     router_bias: bool = False
 
     def __post_init__(self) -> None:
-        refuse(_expert_faults(self) if self.num_experts else _dense_faults(self))
+        refuse(_expert_errors(self) if self.num_experts else _dense_errors(self))
 
     @property
     def shared_width(self) -> int:
@@ -125,7 +125,7 @@ class LayerGroup:
     laurel_rank: SizeOrZero = 0
 
     def __post_init__(self) -> None:
-        refuse(_layer_faults(self))
+        refuse(_layer_errors(self))
 
     @property
     def mixers(self) -> tuple[AttentionSpec, ...]:
@@ -163,7 +163,7 @@ class TrainingDefaults:
     source: Annotated[str, MinLen(1)]
 
     def __post_init__(self) -> None:
-        refuse(_training_faults(self))
+        refuse(_training_errors(self))
 
 
 @validated
@@ -215,7 +215,7 @@ class VisionTower:
     published_parameters_source: str = ""
 
     def __post_init__(self) -> None:
-        refuse(tower_faults(self))
+        refuse(tower_errors(self))
 
     @property
     def patches_per_token(self) -> int:
@@ -341,7 +341,7 @@ class ModelSpec:
     audio_tower: AudioTower | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        refuse(_model_faults(self))
+        refuse(_model_errors(self))
 
     @property
     def num_hidden_layers(self) -> int:
@@ -411,7 +411,7 @@ class ModelSpec:
         return tuple(group.feed_forward for group in self.layer_groups if group.feed_forward)
 
 
-def _layer_faults(layer: LayerGroup) -> Iterator[str]:
+def _layer_errors(layer: LayerGroup) -> Iterator[str]:
     """Faults of one layer group."""
     if not layer.num_blocks:
         yield "needs attention, feed_forward, or both"
@@ -423,7 +423,7 @@ def _layer_faults(layer: LayerGroup) -> Iterator[str]:
         yield "parallel_residual needs both attention and feed_forward"
 
 
-def _expert_faults(feed_forward: FeedForwardSpec) -> Iterator[str]:
+def _expert_errors(feed_forward: FeedForwardSpec) -> Iterator[str]:
     experts, routed = feed_forward.num_experts, feed_forward.num_experts_per_tok
     if not 1 <= routed <= experts:
         yield f"num_experts_per_tok {routed} must be from 1 to num_experts {experts}"
@@ -440,7 +440,7 @@ def _expert_faults(feed_forward: FeedForwardSpec) -> Iterator[str]:
         yield "shared_expert_gate needs shared_intermediate_size"
 
 
-def _dense_faults(feed_forward: FeedForwardSpec) -> Iterator[str]:
+def _dense_errors(feed_forward: FeedForwardSpec) -> Iterator[str]:
     if not feed_forward.intermediate_size:
         yield "needs intermediate_size, or num_experts for a mixture of experts"
     for name in (
@@ -455,7 +455,7 @@ def _dense_faults(feed_forward: FeedForwardSpec) -> Iterator[str]:
             yield f"{name} needs num_experts"
 
 
-def _model_faults(model: ModelSpec) -> Iterator[str]:
+def _model_errors(model: ModelSpec) -> Iterator[str]:
     """Faults that show only over the whole model."""
     if not model.name.strip():
         yield "name is empty"
@@ -472,11 +472,11 @@ def _model_faults(model: ModelSpec) -> Iterator[str]:
             yield f"{name} {getattr(model, name)} is more than {MOST[name]}"
     if model.per_layer_inputs and not model.vocab_size_per_layer_input:
         yield "hidden_size_per_layer_input needs vocab_size_per_layer_input"
-    yield from _width_faults(model)
-    yield from _position_faults(model)
+    yield from _width_errors(model)
+    yield from _position_errors(model)
 
 
-def _width_faults(model: ModelSpec) -> Iterator[str]:
+def _width_errors(model: ModelSpec) -> Iterator[str]:
     limit = WIDEST_TO_HIDDEN * model.hidden_size
     for number, group in enumerate(model.layer_groups):
         widths: dict[str, int] = {}
@@ -504,7 +504,7 @@ def _attention_widths(attention: AttentionSpec) -> dict[str, int]:
     }
 
 
-def _position_faults(model: ModelSpec) -> Iterator[str]:
+def _position_errors(model: ModelSpec) -> Iterator[str]:
     learned = model.position_embedding == PositionEmbedding.LEARNED
     positions = model.max_position_embeddings
     if learned and positions is None:
@@ -518,7 +518,7 @@ def _position_faults(model: ModelSpec) -> Iterator[str]:
         )
 
 
-def _training_faults(training: TrainingDefaults) -> Iterator[str]:
+def _training_errors(training: TrainingDefaults) -> Iterator[str]:
     """Faults of one training table."""
     batch, total = training.global_batch_tokens, training.total_tokens
     if batch is not None and batch < training.sequence_length:

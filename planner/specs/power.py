@@ -269,24 +269,24 @@ def read_power(path: Path) -> LoadedSpec[PowerProfile]:
     """
     table = read_toml(path)
     loaded = load_spec(PowerProfile, table, path)
-    faults = [f"{path}: {fault}" for fault in _faults(loaded.spec)]
-    if faults:
-        raise SpecError("\n".join(faults))
+    errors = [f"{path}: {error}" for error in _errors(loaded.spec)]
+    if errors:
+        raise SpecError("\n".join(errors))
     return loaded
 
 
-def _faults(profile: PowerProfile) -> list[str]:
+def _errors(profile: PowerProfile) -> list[str]:
     """What of the shares cannot be."""
     ranges = {
         name: value for name, value in vars(profile).items() if isinstance(value, RangedValue)
     }
-    faults = [
+    errors = [
         f"{name}: value must lie between low and high."
         for name, share in ranges.items()
         if not share.low <= share.value <= share.high
     ]
     if profile.pue.low < 1:
-        faults.append("pue.low must be at least 1: a building draws what is in it.")
+        errors.append("pue.low must be at least 1: a building draws what is in it.")
     if not profile.network.high < 1:
-        faults.append("network.high must be below 1: it is a share of the whole.")
-    return faults
+        errors.append("network.high must be below 1: it is a share of the whole.")
+    return errors

@@ -158,16 +158,16 @@ def check_spec(kind: type[Spec], table: Mapping[str, object], where: str) -> Spe
     """
     fields = dict(table)
     sources = fields.pop("sources", {})
-    faults = list(_source_faults(sources))
+    errors = list(_source_errors(sources))
     context = FileContext(sources if isinstance(sources, dict) else {})
     try:
         spec = build_validated(kind, fields, context)
     except ValidationErrors as error:
         for place, text in error.found:
             hint = did_you_mean(place[-1], field_names(kind)) if text == UNKNOWN else ""
-            faults.append(f"{'.'.join(place) or 'the file'} {text}.{hint}")
-    if faults:
-        raise SpecError("\n".join(f"{where}: {fault}" for fault in faults))
+            errors.append(f"{'.'.join(place) or 'the file'} {text}.{hint}")
+    if errors:
+        raise SpecError("\n".join(f"{where}: {problem}" for problem in errors))
     return spec
 
 
@@ -216,7 +216,7 @@ def _quantities(
                 yield from _quantities(value, f"{prefix}{key}.")
 
 
-def _source_faults(sources: object) -> Iterator[str]:
+def _source_errors(sources: object) -> Iterator[str]:
     if not isinstance(sources, dict):
         yield "sources must be a table of name = text"
         return
@@ -294,7 +294,7 @@ def read_records(
     once : columns whose combination of values may occur only once
     """
     records: list[T] = []
-    faults: list[str] = []
+    errors: list[str] = []
     first: dict[str, int] = {}
     # Most cells of a column stand in many rows.
     reads = [(name, cache(read)) for name, read, _ in columns]
@@ -316,9 +316,9 @@ def read_records(
                     raise ValueError(f"{words} stands on line {first[key]}, too")
             except ValueError as error:
                 wrong.append(str(error))
-        faults += [f"{path}:{line}: {fault}." for fault in wrong]
-    if faults:
-        raise SpecError("\n".join(faults))
+        errors += [f"{path}:{line}: {problem}." for problem in wrong]
+    if errors:
+        raise SpecError("\n".join(errors))
     return records
 
 
@@ -332,22 +332,22 @@ def _lines(path: Path, columns: Sequence[Column]) -> list[tuple[int, Mapping[str
     head = (
         [current_name("column", name.lower(), valid_names) for name in lines[0][1]] if lines else []
     )
-    faults = [
+    errors = [
         f"1: column {name!r} is unknown.{did_you_mean(name, valid_names)} Known: "
         f"{', '.join(valid_names)}."
         for name in head
         if name not in valid_names
     ]
     missing = [name for name, _, needed in columns if needed and name not in head]
-    faults += [f"1: there is no column {name}." for name in missing]
-    faults += [f"1: column {name} is there twice." for name in repeated_names(head)]
-    faults += [
+    errors += [f"1: there is no column {name}." for name in missing]
+    errors += [f"1: column {name} is there twice." for name in repeated_names(head)]
+    errors += [
         f"{line}: has {len(cells)} fields, not {len(head)}."
         for line, cells in lines[1:]
         if len(cells) > len(head)
     ]
-    if faults:
-        raise SpecError("\n".join(f"{path}:{fault}" for fault in faults))
+    if errors:
+        raise SpecError("\n".join(f"{path}:{error}" for error in errors))
     return [(line, dict(zip(head, cells, strict=False))) for line, cells in lines[1:] if any(cells)]
 
 

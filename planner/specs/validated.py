@@ -185,26 +185,26 @@ def _init(self: object, **values: object) -> None:
 def _fill(made: object, values: Mapping[str, object], context: object) -> None:
     kind: Any = type(made)
     filled, checks = made.__dict__, _checks(kind)
-    faults: list[tuple[KeyPath, str]] = []
+    errors: list[tuple[KeyPath, str]] = []
     for name, (check, default) in checks.items():
         if name in values:
             try:
                 filled[name] = check(values[name], context)
             except ValueError as error:
-                faults += _placed(error, name)
+                errors += _placed(error, name)
         elif default is None:
-            faults.append(((name,), "is missing"))
+            errors.append(((name,), "is missing"))
         else:
             filled[name] = default()
-    faults += [((str(name),), UNKNOWN) for name in values if name not in checks]
-    if not faults and hasattr(made, "__post_init__"):
+    errors += [((str(name),), UNKNOWN) for name in values if name not in checks]
+    if not errors and hasattr(made, "__post_init__"):
         try:
             made.__post_init__()
         except ValueError as error:
-            faults += _placed(error)
-    if faults:
+            errors += _placed(error)
+    if errors:
         filled.clear()
-        raise ValidationErrors(faults)
+        raise ValidationErrors(errors)
 
 
 def _placed(error: ValueError, *place: str) -> list[tuple[KeyPath, str]]:
@@ -375,14 +375,14 @@ def _mapping(of_key: _Check, of_value: _Check) -> _Check:
 def _each(items: Iterable[tuple[Key, Item]], check: Callable[[Key, Item], T]) -> list[T]:
     """What is made of each value under its name, or the faults of all."""
     made: list[T] = []
-    faults: list[tuple[KeyPath, str]] = []
+    errors: list[tuple[KeyPath, str]] = []
     for name, value in items:
         try:
             made.append(check(name, value))
         except ValueError as error:
-            faults += _placed(error, str(name))
-    if faults:
-        raise ValidationErrors(faults)
+            errors += _placed(error, str(name))
+    if errors:
+        raise ValidationErrors(errors)
     return made
 
 
@@ -394,13 +394,13 @@ def _one_of(kinds: Sequence[object]) -> _Check:
         if value is None and len(checks) < len(kinds):
             return None
         likely = sorted(checks, key=lambda check: -_likeness(check[0], value))
-        faults: list[ValueError] = []
+        errors: list[ValueError] = []
         for _, convert in likely:
             try:
                 return convert(value, context)
             except ValueError as error:
-                faults.append(error)
-        raise faults[0]
+                errors.append(error)
+        raise errors[0]
 
     return check
 

@@ -215,15 +215,15 @@ def predict(
     done = len(predictions) - sum(map(len, groups.values()))
     for members in groups.values():
         cases = [case for _, case in members]
-        faults = why_impossible(kind, [runs.rows[index] for index, _ in members], cases)
-        answers = zip(members, kind.predict_group(cases), faults, strict=True)
-        for (index, case), prediction, fault in answers:
+        reasons = why_impossible(kind, [runs.rows[index] for index, _ in members], cases)
+        answers = zip(members, kind.predict_group(cases), reasons, strict=True)
+        for (index, case), prediction, reason in answers:
             if prediction.reason:
                 predictions[index] = prediction
                 continue
             basis = basis_of(case.software, case.gpu_class, case.kind, kind.tables)
-            basis = IMPOSSIBLE if fault else basis
-            predictions[index] = replace(prediction, basis=basis, impossible=fault)
+            basis = IMPOSSIBLE if reason else basis
+            predictions[index] = replace(prediction, basis=basis, impossible=reason)
         done += len(members)
         if progress is not None:
             progress(done)
@@ -262,8 +262,8 @@ def why_impossible(kind: RunKind, runs: Sequence[Run], cases: Sequence[Case]) ->
     of errors. A run that ran out of memory needs not fit.
     """
     return [
-        "" if run.flag(f"{MEASURED}{OUT_OF_MEMORY}") else fault
-        for run, fault in zip(runs, kind.impossible(runs, cases), strict=True)
+        "" if run.flag(f"{MEASURED}{OUT_OF_MEMORY}") else error
+        for run, error in zip(runs, kind.impossible(runs, cases), strict=True)
     ]
 
 

@@ -139,7 +139,7 @@ class Schema:
         """A question that suggests known columns similar to a name; empty: none is similar."""
         return did_you_mean(name, self.columns)
 
-    def fault(self, name: str, cell: str) -> str | None:
+    def cell_error(self, name: str, cell: str) -> str | None:
         """The error in a cell of a column; None: no error."""
         column = self.columns.get(name)
         if not cell:
@@ -157,7 +157,7 @@ class Schema:
             return f"{cell!r} is not a number"
         if not math.isfinite(number):
             return f"{cell!r} is not a finite number"
-        return _number_fault(name, column.type if column is not None else None, number)
+        return _number_error(name, column.type if column is not None else None, number)
 
 
 def is_path(name: str, *, slashes: bool = False) -> bool:
@@ -166,7 +166,7 @@ def is_path(name: str, *, slashes: bool = False) -> bool:
     return somewhere or ("/" in name and not slashes) or "/../" in name
 
 
-def _number_fault(name: str, kind: ColumnType | None, number: float) -> str | None:
+def _number_error(name: str, kind: ColumnType | None, number: float) -> str | None:
     if number < 0:
         return f"{number:g} is negative"
     if kind is ColumnType.FLAG and number not in (0, 1):
@@ -296,18 +296,18 @@ def read_runs(path: Path = SHIPPED) -> Runs:
         if any(cells) and not cells[0].lstrip().startswith(COMMENT)
     ]
     schema = schema_of(header)
-    faults = list(_header_faults(header, schema))
-    if not faults:
-        faults = [
-            fault for number, cells in rows for fault in _row_faults(number, cells, header, schema)
+    errors = list(_header_errors(header, schema))
+    if not errors:
+        errors = [
+            error for number, cells in rows for error in _row_errors(number, cells, header, schema)
         ]
-    if faults:
-        raise SpecError("\n".join(f"{path}:{fault}" for fault in faults))
+    if errors:
+        raise SpecError("\n".join(f"{path}:{error}" for error in errors))
     runs = (Run(line=n, cells=dict(zip(header, cells, strict=True))) for n, cells in rows)
     return Runs(columns=header, rows=tuple(runs))
 
 
-def _header_faults(header: Sequence[str], schema: Schema) -> Iterator[str]:
+def _header_errors(header: Sequence[str], schema: Schema) -> Iterator[str]:
     for name in schema.needed:
         if name not in header:
             hint = did_you_mean(name, set(header) - schema.known)
@@ -316,16 +316,16 @@ def _header_faults(header: Sequence[str], schema: Schema) -> Iterator[str]:
         yield f"1: the column {name!r}: given twice."
 
 
-def _row_faults(
+def _row_errors(
     number: int, cells: Sequence[str], header: Sequence[str], schema: Schema
 ) -> Iterator[str]:
     if len(cells) != len(header):
         yield f"{number}: has {len(cells)} cells, not {len(header)}."
         return
     for name, cell in zip(header, cells, strict=True):
-        fault = schema.fault(name, cell.strip())
-        if fault:
-            yield f"{number}: {name} {fault}."
+        error = schema.cell_error(name, cell.strip())
+        if error:
+            yield f"{number}: {name} {error}."
 
 
 _ABSENT = "-"

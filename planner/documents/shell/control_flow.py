@@ -55,7 +55,7 @@ _COMPARED: dict[str, Callable[[int, int], bool]] = {
 
 
 def evaluate_test(words: Sequence[str | None]) -> bool | None:
-    """Whether a test of these words holds; None if that is not told.
+    """Whether a test of these words holds; None: unknown.
 
     >>> holds(["8", "-gt", "4"]), holds(["-z", None]), holds(["a", "=", "b"])
     (True, None, False)
@@ -137,12 +137,12 @@ class SimpleCommands:
         raise NotImplementedError
 
     def enter(self, scope: Scope) -> None:
-        """Goes on with the variables of ``scope``."""
+        """Continues with the variables of ``scope``."""
         self.scope = self.expander.scope = scope
         self._environment = None
 
     def simple(self, node: SimpleCommand) -> bool | None:
-        """Follows one command; whether it succeeds, None if that is not told."""
+        """Follows one command; returns whether it succeeds, None: unknown."""
         self.expander.count(1, node.start)
         if node.words and node.words[0].literal in ("[[", "[", "test"):
             return self._test(node)
@@ -185,7 +185,7 @@ class SimpleCommands:
                 **{n: self._word(v, starts[n]) for n, v in assigned.items()},
             }
         span, line = Span(node.start, node.end), self.source.line(node.start)
-        # Each round of a loop is a copy of its own where it has devices of its own.
+        # Each round of a loop is a separate copy if it has its own devices.
         sets_devices = any(item.name.endswith(_VISIBLE_DEVICES_SUFFIX) for item in node.assignments)
         copies = self.rounds if self.in_background and sets_devices else 1
         command = Command(
@@ -322,7 +322,7 @@ class SimpleCommands:
     # Here-documents
 
     def redirections(self, items: Sequence[Redirection], words: Sequence[Word]) -> None:
-        """Keeps the here-documents of a command, and what it prints, by the file that it writes."""
+        """Keeps here-documents and printed text of a command, by the file that it writes."""
         bodies = [item.body for item in items if item.body is not None]
         outputs = [item.word for item in items if item.operator in (">", ">>", ">|", "&>", "&>>")]
         appends = any(item.operator in (">>", "&>>") for item in items)
@@ -400,7 +400,7 @@ _LEAVE = frozenset(("exit", "return", "break", "continue"))
 
 
 class Follower(SimpleCommands):
-    """What a script does to variables, and which commands it comes to."""
+    """Follows the commands of a script, and collects them with its variables."""
 
     _depth = 0
 
@@ -413,7 +413,7 @@ class Follower(SimpleCommands):
                 self._run_subshell([function.body])
 
     def run(self, nodes: Sequence[Node]) -> bool | None:
-        """Follows commands; whether the last succeeds, None if that is not told."""
+        """Follows commands; returns whether the last succeeds, None: unknown."""
         status: bool | None = True
         for node in nodes:
             self._depth += 1
@@ -454,7 +454,7 @@ class Follower(SimpleCommands):
     # Branches
 
     def _run_subshell(self, nodes: Sequence[Node], outer: Scope | None = None) -> Scope:
-        """Follows commands whose variables go no further, and gives these."""
+        """Follows commands in their own scope, and returns it."""
         before = self.scope
         self.enter(Scope(outer or before))
         self.run(nodes)
@@ -479,7 +479,7 @@ class Follower(SimpleCommands):
         return status
 
     def _one_of(self, branches: Sequence[Sequence[Node]], *, or_none: bool) -> None:
-        """Follows branches one of which, or none, is taken."""
+        """Follows alternative branches; ``or_none``: possibly none of them runs."""
         outcomes = [Scope(self.scope)] if or_none else []
         for branch in branches:
             inside = self._run_subshell(branch)
@@ -589,7 +589,7 @@ class Follower(SimpleCommands):
 
 
 def _changing(before: Variable | None, place: int, reason: str) -> Variable:
-    """A variable that a loop changes: a list keeps what it holds, for rounds may add to it."""
+    """A variable that a loop changes: a list keeps its elements, as rounds may add to it."""
     if before is None or before.unknown or not (before.is_array or len(before.words) > 1):
         return Variable((), assigned=(place,), unknown=reason)
     change = Element(unknown_text(reason))
@@ -598,7 +598,7 @@ def _changing(before: Variable | None, place: int, reason: str) -> Variable:
 
 
 def _leaves(branch: Sequence[Node]) -> bool:
-    """Whether a branch ends the script, so that what it sets matters no more."""
+    """Whether a branch ends the script, so that its variables no longer matter."""
     last = branch[-1] if branch else None
     if isinstance(last, Group):
         return _leaves(last.body)
@@ -606,7 +606,7 @@ def _leaves(branch: Sequence[Node]) -> bool:
 
 
 def _looks_at_arguments(condition: Sequence[Node]) -> bool:
-    """Whether a loop goes on while there are arguments of the script."""
+    """Whether a loop runs while the script has arguments."""
     words = [word for node in condition if isinstance(node, SimpleCommand) for word in node.words]
     parts = [part for word in words for part in word.parts]
     return any(isinstance(part, Parameter) and part.name in _ARGUMENTS for part in parts)

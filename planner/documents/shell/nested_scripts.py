@@ -31,27 +31,27 @@ from planner.documents.shell.syntax import (
     why_unknown,
 )
 
-# What is not known stands for one character that no quote changes and no script has.
+# Placeholder of unknown text: a character that no quote changes and no script has.
 _FIRST_UNKNOWN = 0xE000
 _MOST_UNKNOWN = 0x1900
-# Places of the outer file, where the inner script's own places end.
+# Added to positions of the outer file, to tell them from those of the inner script.
 _OUTSIDE = 2**40
 
 
 def read_inner(
     pieces: Pieces, environment: Mapping[str, Word], outer: str, name: str = "the script"
 ) -> Script:
-    """What a script says that is a value of a file; nothing is run.
+    """The commands, variables and files of a script in a value of a file; nothing is run.
 
-    Raises LaunchError if a quote or branch is never closed, or it expands to more than is read.
+    Raises LaunchError if a quote or branch is never closed, or it expands to too much text.
 
     Parameters
     ----------
-    pieces : the script's text, with the places of ``outer`` that it comes from; what is not
-        known of it stays unknown in the words that it belongs to
+    pieces : the script's text with its positions in ``outer``; words with unknown pieces are
+        unknown
     environment : exported variables
-    outer : text of the file; spans and lines of the result are in it
-    name : of the file, for messages
+    outer : text of the file; spans and lines of the result refer to it
+    name : name of the file, for messages
     """
     inside = _NestedText.of(pieces, outer)
     refuse_unreadable(inside.text, name)
@@ -125,7 +125,7 @@ class _NestedText:
         )
 
     def word(self, word: Word) -> Word:
-        """A word with the places of the outer file, and without what is not known."""
+        """A word with positions in the outer file, and without unknown text."""
         pieces = tuple(part for piece in word.pieces for part in self._placed(piece))
         text = text_of(pieces)
         regions = [self.span(region) for region in word.regions]
@@ -141,14 +141,14 @@ class _NestedText:
         )
 
     def directive(self, directive: Directive) -> Directive:
-        """A scheduler's option with the places of the outer file."""
+        """A scheduler's option with positions in the outer file."""
         span, full_span = self.span(directive.span), self.span(directive.full_span)
         line = self._line(directive.full_span.start)
         nowhere = Span(0, 0)
         return replace(directive, span=span or nowhere, full_span=full_span or nowhere, line=line)
 
     def file(self, document: HereDocument) -> HereDocument:
-        """A here-document with the places of the outer file."""
+        """A here-document with positions in the outer file."""
         start = document.span.start
         unexpanded = (TextPiece(document.text, start, start + len(document.text)),)
         inner = document.pieces if document.expanded else unexpanded
@@ -164,7 +164,7 @@ class _NestedText:
         )
 
     def span(self, span: Span) -> Span | None:
-        """Characters of the script in the outer file; None where they do not stand together."""
+        """Span in the outer file of characters of the script; None: they are not adjacent there."""
         if span.start >= _OUTSIDE:
             return Span(span.start - _OUTSIDE, span.end - _OUTSIDE)
         return span_of(list(self._range(span.start, span.end, "")))
@@ -173,12 +173,12 @@ class _NestedText:
         return self._line_of(piece for piece in self._range(position, len(self.text), ""))
 
     def _line_of(self, pieces: Iterable[TextPiece]) -> int:
-        """The line of the first character that stands in the file; 0 if none does."""
+        """Line of the first character that is in the file; 0: none is."""
         place = next((piece.start for piece in pieces if piece.start >= 0), None)
         return 0 if place is None else self.outer.count("\n", 0, place) + 1
 
     def _placed(self, piece: TextPiece) -> Iterator[TextPiece]:
-        """What a piece of a word is in the outer file."""
+        """The pieces of the outer file for a piece of a word."""
         if piece.start >= _OUTSIDE:
             start, end = piece.start - _OUTSIDE, piece.end - _OUTSIDE
             yield piece._replace(start=start, end=end, trail=self._trail(piece))

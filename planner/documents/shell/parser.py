@@ -35,7 +35,7 @@ _UNQUOTED = re.compile(r"[^ \t\n\r;&|<>()'\"\\$`]+|\r")
 _IN_DOUBLE = re.compile(r'[^"\\$`]+')
 _IN_HERE = re.compile(r"[^\\$`]+")
 _SHOWN = re.compile(r"\s*cat\s*<<-?\s*(?P<quote>['\"\\]?)(?P<ends>\w+)['\"]?[ \t]*\r?\n")
-# ``expr`` counts as the shell does where it is given nothing but numbers, + and /.
+# ``expr`` computes as the shell does if it gets only numbers, + and /.
 _EXPR = re.compile(r"\s*expr\s(?P<sum>[\s\w${}+/%-]*)")
 _IN_BRACES = re.compile(r"[^}'\"\\$`]+")
 _IN_BRACES_QUOTED = re.compile(r"[^}\"\\$`]+")
@@ -60,7 +60,7 @@ MOST_COMMANDS, MOST_WORDS = 4000, 20_000
 
 
 def too_many(units: str, maximum: int) -> str:
-    """The fault of a script that is longer than any that starts a job."""
+    """Error text for a script that is longer than any that starts a job."""
     return f"scripts of up to {maximum:,} {units} are read: give the part that starts the job."
 
 
@@ -76,7 +76,7 @@ class Lexer:
         self.words = 0
         self.commands = 0
 
-    def fault(self, problem: str, position: int) -> LaunchError:
+    def error(self, problem: str, position: int) -> LaunchError:
         """An error that names file and line."""
         return LaunchError(f"{self.source.at(position)}: {problem}")
 
@@ -84,7 +84,7 @@ class Lexer:
         """Counts a level of nesting."""
         self.depth += 1
         if self.depth > MOST_NESTED:
-            raise self.fault(f"nested more than {MOST_NESTED} deep: that is not read.", start)
+            raise self.error(f"nested more than {MOST_NESTED} deep: that is not read.", start)
 
     def blanks(self) -> None:
         """Skips blanks, continued lines and a comment, but no end of a line."""
@@ -105,7 +105,7 @@ class Lexer:
         text, length = self.text, len(self.text)
         self.words += 1
         if self.words > MOST_WORDS:
-            raise self.fault(too_many("words", MOST_WORDS), start)
+            raise self.error(too_many("words", MOST_WORDS), start)
         while self.position < length:
             char = text[self.position]
             if char == "<" and (match := PLACEHOLDER.match(text, self.position)):
@@ -124,7 +124,7 @@ class Lexer:
         return RawWord(tuple(parts), start, self.position)
 
     def _whole_braces(self, start: int, parts: list[Part]) -> None:
-        """Words that the shell would make several of, ``{1..4}``, become one that is not told."""
+        """Words that the shell would expand to several, ``{1..4}``, become one unknown word."""
         if not any(isinstance(p, Literal) and not p.quote and "{" in p.text for p in parts):
             return
         bare = "".join(
@@ -161,7 +161,7 @@ class Lexer:
     def _single(self, start: int) -> Literal:
         end = self.text.find("'", start)
         if end < 0:
-            raise self.fault("the quote ' is never closed.", start - 1)
+            raise self.error("the quote ' is never closed.", start - 1)
         self.position = end + 1
         return Literal(self.text[start:end], start, end, "'")
 
@@ -171,7 +171,7 @@ class Lexer:
         while end < len(self.text) and self.text[end] != "'":
             end += 2 if self.text[end] == "\\" else 1
         if end >= len(self.text):
-            raise self.fault("the quote $' is never closed.", start - 2)
+            raise self.error("the quote $' is never closed.", start - 2)
         self.position = end + 1
         return Literal(_ANSI.sub(_ansi_character, self.text[start:end]), start, end, "$'")
 
@@ -198,7 +198,7 @@ class Lexer:
             else:
                 parts += self._special(char, quoted=True)
         if end or self.position > self.limit:
-            raise self.fault(f"the quote {end or '$'} is never closed.", start)
+            raise self.error(f"the quote {end or '$'} is never closed.", start)
         return parts
 
     def _escaped_in_quotes(self, escapable: str) -> list[Part]:
@@ -213,7 +213,7 @@ class Lexer:
         return [Literal("\\", start, start + 1, '"')]
 
     def here_parts(self, start: int, end: int) -> tuple[Part, ...]:
-        """The parts of a here-document or of arithmetic, which stands from ``start`` to ``end``."""
+        """The parts of a here-document or of arithmetic from ``start`` to ``end``."""
         self.deeper(start)
         after = self.position, self.limit
         self.position, self.limit = start, end
@@ -228,7 +228,7 @@ class Lexer:
         while end < len(self.text) and self.text[end] != "`":
             end += 2 if self.text[end] == "\\" else 1
         if end >= len(self.text):
-            raise self.fault("the quote ` is never closed.", start)
+            raise self.error("the quote ` is never closed.", start)
         self.position = end + 1
         return Substitution(start, end + 1, quoted)
 
@@ -301,7 +301,7 @@ class Lexer:
             return Substitution(start, self.position, quoted, parts)
         end = self.closing(inside)
         if end < 0:
-            raise self.fault(f"{self.text[start:inside]} is never closed.", start)
+            raise self.error(f"{self.text[start:inside]} is never closed.", start)
         if counts := _EXPR.fullmatch(self.text, inside, end):
             parts = self.here_parts(counts.start("sum"), end)
             self.position = end + 1
@@ -318,7 +318,7 @@ class Lexer:
         if match is None:
             end = text.find("}", start)
             if end < 0:
-                raise self.fault("${ is never closed.", start)
+                raise self.error("${ is never closed.", start)
             self.position = end + 1
             return Substitution(start, end + 1, quoted)
         self.position = match.end()
@@ -348,7 +348,7 @@ class Lexer:
                 parts += self._escaped_in_quotes('$`"\\}')
             else:
                 parts += self._special(char, quoted=quoted and char != '"')
-        raise self.fault("${ is never closed.", start)
+        raise self.error("${ is never closed.", start)
 
 
 def _ansi_character(match: re.Match[str]) -> str:
@@ -371,7 +371,7 @@ _OPERATORS = re.compile(r"&&|\|\||[<>()|&;]")
 
 
 class Parser(Lexer):
-    """Reads commands; ``here`` are here-documents whose bodies follow the current line."""
+    """Reads commands; ``here`` are here-documents with bodies after the current line."""
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)
@@ -383,7 +383,7 @@ class Parser(Lexer):
         nodes = self._list()
         if self.position < len(self.text):
             symbol = self._reserved() or self.text[self.position]
-            raise self.fault(f"{symbol} stands where a command begins.", self.position)
+            raise self.error(f"{symbol} stands where a command begins.", self.position)
         if self.here:
             self._bodies()
         return nodes
@@ -408,7 +408,7 @@ class Parser(Lexer):
         return self.text.startswith((";;", ";&"), self.position)
 
     def _lines(self) -> None:
-        """Skips blanks, comments and ends of lines, after which here-documents stand."""
+        """Skips blanks, comments and ends of lines, and reads here-documents after these."""
         while True:
             if not self.here and (empty_lines := _EMPTY_LINES.match(self.text, self.position)):
                 self.position = empty_lines.end()
@@ -430,7 +430,7 @@ class Parser(Lexer):
             strips, start, position = redirection.operator == "<<-", self.position, self.position
             while True:
                 if position >= len(self.text):
-                    raise self.fault(f"the here-document <<{ends} never ends.", word.start)
+                    raise self.error(f"the here-document <<{ends} never ends.", word.start)
                 end = self.text.find("\n", position)
                 end = len(self.text) if end < 0 else end
                 line = self.text[position:end].removesuffix("\r")
@@ -456,7 +456,7 @@ class Parser(Lexer):
         self._lines()
         reserved = self._reserved()
         if reserved not in words:
-            raise self.fault(f"{of} has no {' or '.join(words)}.", start)
+            raise self.error(f"{of} has no {' or '.join(words)}.", start)
         self.position += len(reserved)
         return reserved
 
@@ -505,7 +505,7 @@ class Parser(Lexer):
         if self._takes("("):
             body = self._list()
             if not self._takes(")"):
-                raise self.fault("( is never closed.", start)
+                raise self.error("( is never closed.", start)
             return self._redirected(Subshell(body))
         readers = {"if": self._if, "while": self._while, "until": self._while, "case": self._case,
                    "for": self._for, "select": self._for, "{": self._group}  # fmt: skip
@@ -610,7 +610,7 @@ class Parser(Lexer):
                 self.position += 2
                 self._takes("&")
             elif self._reserved() != "esac":
-                raise self.fault("case has no esac.", start)
+                raise self.error("case has no esac.", start)
 
     def _patterns(self, start: int) -> tuple[RawWord, ...]:
         patterns: list[RawWord] = []
@@ -618,19 +618,19 @@ class Parser(Lexer):
         while True:
             pattern = self._next_word()
             if pattern is None:
-                raise self.fault("case has no esac.", start)
+                raise self.error("case has no esac.", start)
             patterns.append(pattern)
             self.blanks()
             if self._takes(")"):
                 return tuple(patterns)
             if not self._takes("|"):
-                raise self.fault("case has no esac.", start)
+                raise self.error("case has no esac.", start)
 
     def _simple(self) -> Node:
         start, assignments = self.position, list[Assignment]()
         self.commands += 1
         if self.commands > MOST_COMMANDS:
-            raise self.fault(too_many("commands", MOST_COMMANDS), start)
+            raise self.error(too_many("commands", MOST_COMMANDS), start)
         words, redirections, declares = list[RawWord](), list[Redirection](), ""
         end = start
         while True:
@@ -656,7 +656,7 @@ class Parser(Lexer):
                 break
         if end == start and not redirections:
             here = self.text[start : start + 1] or "the end"
-            raise self.fault(f"{here} stands where a command begins.", start)
+            raise self.error(f"{here} stands where a command begins.", start)
         return SimpleCommand(
             tuple(assignments), tuple(words), tuple(redirections), start, end, declares
         )
@@ -677,5 +677,5 @@ class Parser(Lexer):
                 return Assignment(match[1], start, adds, subscript, elements=tuple(elements))
             element = self.word()
             if element.end == element.start:
-                raise self.fault(f"the array {match[1]}=( is never closed.", start)
+                raise self.error(f"the array {match[1]}=( is never closed.", start)
             elements.append(element)

@@ -1,4 +1,4 @@
-"""What ``echo`` and ``printf`` print, as far as text alone tells it."""
+"""Output of ``echo`` and ``printf``, as far as the text of the script determines it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EACH_ON_A_LINE = ("%s\\n", "%b\\n")
 
 
 def printed_text(words: Sequence[Word]) -> Pieces | None:
-    """What a command prints; None where it is another command, or has a format of its own."""
+    """Output of ``echo`` or ``printf``; None: another command, or a format with % fields."""
     name, *rest = [word.text for word in words] or [None]
     if name == "echo":
         at = next((i for i, text in enumerate(rest) if not _is_option(text)), len(rest))
@@ -49,7 +49,7 @@ def _pieces(
 
 
 def _unescaped(pieces: Pieces) -> Iterator[TextPiece]:
-    """The pieces with the characters that escapes stand for; a backslash is a piece of its own."""
+    """The pieces with escapes replaced by their characters; a backslash is a separate piece."""
     for is_readable, run in groupby(pieces, key=lambda piece: not piece.unknown):
         group = tuple(run)
         before = "".join(piece.text for piece in group)

@@ -467,15 +467,15 @@ def impossible_layouts(runs: Sequence[Run], cases: Sequence[InferenceCase]) -> l
     pools = [(case, case.replica) for case in cases]
     pools += [(case, case.prefill.deployment) for case in cases if case.prefill is not None]
     reasons = dict.fromkeys(map(id, cases), "")
-    for (case, _), fault in zip(pools, _faults_of_deployments(pools), strict=True):
-        reasons[id(case)] = reasons[id(case)] or fault
+    for (case, _), error in zip(pools, _errors_of_deployments(pools), strict=True):
+        reasons[id(case)] = reasons[id(case)] or error
     return [
-        reasons[id(case)] or _fault_of_numbers(run, case)
+        reasons[id(case)] or _error_of_numbers(run, case)
         for run, case in zip(runs, cases, strict=True)
     ]
 
 
-def _fault_of_numbers(run: Run, case: InferenceCase) -> str:
+def _error_of_numbers(run: Run, case: InferenceCase) -> str:
     if case.mode is Mode.DISAGGREGATED:
         named = (run.count("prefill_num_workers"), run.count("decode_num_workers"))
         return "" if all(named) else "it has pools, but no numbers of workers"
@@ -485,7 +485,7 @@ def _fault_of_numbers(run: Run, case: InferenceCase) -> str:
     return f"tensor_parallel {size} leaves a node of {domain}; no number of GPUs is given"
 
 
-def _faults_of_deployments(pools: Sequence[tuple[InferenceCase, Deployment]]) -> Iterator[str]:
+def _errors_of_deployments(pools: Sequence[tuple[InferenceCase, Deployment]]) -> Iterator[str]:
     first = pools[0][0]
     setting = first.setting
     c = configurations([pool for _, pool in pools], [1.0] * len(pools))

@@ -356,10 +356,10 @@ _SIXTEEN_BIT, _FOUR_BIT = 2.0, 0.5
 
 def impossible_training_layouts(_: Sequence[Run], cases: Sequence[TrainingCase]) -> list[str]:
     """The reason why all layouts of each run are impossible; empty if one is possible."""
-    return [next(_faults(case), "") for case in cases]
+    return [next(_errors(case), "") for case in cases]
 
 
-def _faults(case: TrainingCase) -> Iterator[str]:
+def _errors(case: TrainingCase) -> Iterator[str]:
     sizes = {layout.tensor_parallel for layout in case.layouts}
     heads = [attention.split_heads[0] for attention in case.model.attentions]
     if sizes and all(number % size for size in sizes for number in heads):
