@@ -300,15 +300,10 @@ def _assign(target: ast.AST, value: ast.expr | None, scope: _Scope) -> None:
     if isinstance(target, ast.Name):
         scope.put(target.id, value)
     elif isinstance(target, ast.Tuple | ast.List):
-        is_unpacked = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(
-            target.elts
-        )
-        for index, element in enumerate(target.elts):
-            element_value = (
-                value.elts[index]
-                if is_unpacked and isinstance(value, ast.Tuple | ast.List)
-                else None
-            )
+        values: Sequence[ast.expr | None] = [None] * len(target.elts)
+        if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts):
+            values = value.elts
+        for element, element_value in zip(target.elts, values, strict=True):
             _assign(element, element_value, scope)
     elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
         scope.put(target.value.id, None)  # a mapping that is changed
@@ -349,19 +344,16 @@ def _take_options(program: _Program, command_line: Mapping[str, str]) -> None:
     values = {name: _constant(text) for name, text in command_line.items()}
     for node, _ in program.calls:
         kind = _dotted(node.func, program).rpartition(".")[2]
-        named = [
-            inner.id for arg in node.args for inner in ast.walk(arg) if isinstance(inner, ast.Name)
-        ]
+        nodes = (inner for argument in node.args for inner in ast.walk(argument))
+        named = [inner.id for inner in nodes if isinstance(inner, ast.Name)]
         if kind in ("HfArgumentParser", "TrlParser"):
-            for name, assigned in (x for class_name in named if class_name in program.members
-                                for x in program.members[class_name].names.items()):  # fmt: skip
-                program.arguments.setdefault(name, _field(assigned[0][0]))
+            for members in (program.members[name] for name in named if name in program.members):
+                for name, assigned in members.names.items():
+                    program.arguments.setdefault(name, _field(assigned[0][0]))
             program.arguments.update(values)
         elif kind == "Fire":
-            for scope in (
-                program.functions[function_name][1]
-                for function_name in named
-                if function_name in program.functions
+            for _, scope in (
+                program.functions[name] for name in named if name in program.functions
             ):
                 scope.names.update({
                     name: [(value, scope)] for name, value in values.items() if name in scope.names
@@ -413,9 +405,7 @@ def _call(node: ast.Call, scope: _Scope, program: _Program) -> Call:
             keywords |= {str(name): inner for name, inner in value.items()}
             lines |= dict.fromkeys(map(str, value), keyword.value.lineno)
         else:
-            rest = (
-                f"**{ast.unparse(keyword.value)[:40]} stands for options that are not in the text"
-            )
+            rest = f"**{ast.unparse(keyword.value)[:40]} has options that are not in the text"
     positional = [_value(argument, scope, program, ()) for argument in node.args]
     return Call(
         name=_dotted(node.func, program),
@@ -570,12 +560,8 @@ def _attribute(node: ast.Attribute, scope: _Scope, program: _Program, within: _W
         if isinstance(call, Call) and call.name in program.members:
             members = program.members[call.name]
             if rest in call.keywords or rest in members.names:
-                keyword_value = call.keywords.get(rest)
-                return (
-                    _named(rest, members, program, within)
-                    if keyword_value is None
-                    else keyword_value
-                )
+                value = call.keywords.get(rest)
+                return _named(rest, members, program, within) if value is None else value
     default = program.arguments.get(rest)
     if default is not None and first != "self":
         return _value(default, _Scope(), program, within)

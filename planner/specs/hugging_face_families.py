@@ -23,14 +23,14 @@ A family is a row of ``hugging_face_families.toml``, merged over the rows that i
 ``modern``
     function that converts the config of a checkpoint to the keys of the row.
 ``note``
-    what is counted otherwise than in transformers.
+    differences from the counts of transformers.
 
-``other_names`` are types of code beside transformers that a row reads as they are.
+``other_names`` are model types outside transformers with the same keys.
 
 A field is a constant, a function ``@NAME`` of one of the modules of rules, or words: a key,
-``KEY=DEFAULT``, ``KEY>=LEAST``, a product, and alternatives with ``or``, the last of them missing
-without an error where a ``?`` follows. A default of 0 allows 0. A rule is a function of the same
-module or, with arguments, a list.
+``KEY=DEFAULT``, ``KEY>=LEAST``, a product, or alternatives with ``or``; the last may be missing if
+it ends with ``?``. A default of 0 allows 0. A rule is a function of the same module or, with
+arguments, a list.
 """
 
 from __future__ import annotations

@@ -624,10 +624,8 @@ def modern_laguna(config: ConfigReader) -> ConfigReader:
     heads = config.sequence("num_attention_heads_per_layer", config.layers())
     if heads is None:
         return config
-    layer_overrides = {
-        str(layer): {"num_attention_heads": number} for layer, number in enumerate(heads)
-    }
-    return config.replaced({"per_layer_config": layer_overrides})
+    by_layer = {str(layer): {"num_attention_heads": number} for layer, number in enumerate(heads)}
+    return config.replaced({"per_layer_config": by_layer})
 
 
 _HEADS_OF_DOTS = {
@@ -645,15 +643,9 @@ def modern_dots(config: ConfigReader) -> ConfigReader:
     """Latent attention of other sizes in the layers with a window, an indexer in the others."""
     words = {"full_attention": False, "indexed_attention": False, "sliding_attention": True}
     kinds = told_apart(config, "layer_types", words, windows_of_dots)
-    window_overrides = {
-        key: config.size(f"swa_{key}", default) for key, default in _HEADS_OF_DOTS.items()
-    }
+    heads = {key: config.size(f"swa_{key}", default) for key, default in _HEADS_OF_DOTS.items()}
     return config.completed(
-        {
-            "per_layer_config": {
-                str(i): window_overrides for i, windowed in enumerate(kinds) if windowed
-            }
-        }
+        {"per_layer_config": {str(i): heads for i, windowed in enumerate(kinds) if windowed}}
     ).replaced(
         {"layer_types": ["sliding_attention" if kind else "full_attention" for kind in kinds]}
     )
@@ -671,12 +663,8 @@ def modern_gemma3n(config: ConfigReader) -> ConfigReader:
     """Widths of the MLP as a list, and last layers without keys and values."""
     widths = config.values.get("intermediate_size")
     if isinstance(widths, list) and widths:
-        layer_overrides = {
-            str(layer): {"intermediate_size": width} for layer, width in enumerate(widths)
-        }
-        config = config.replaced(
-            {"intermediate_size": widths[0], "per_layer_config": layer_overrides}
-        )
+        by_layer = {str(layer): {"intermediate_size": width} for layer, width in enumerate(widths)}
+        config = config.replaced({"intermediate_size": widths[0], "per_layer_config": by_layer})
     return _with_shared_cache(config)
 
 
@@ -699,15 +687,11 @@ def _with_own_heads(config: ConfigReader) -> ConfigReader:
         return config
     shared = config.optional_size("num_global_key_value_heads")
     equal = config.flag("attention_k_eq_v", False)
-    global_heads = {"head_dim": config.size("global_head_dim", 512)}
+    heads = {"head_dim": config.size("global_head_dim", 512)}
     if shared and equal:
-        global_heads |= {"num_key_value_heads": shared}
+        heads |= {"num_key_value_heads": shared}
     full = {"full_attention": True, "sliding_attention": False}
     kinds = told_apart(config, "layer_types", full, lambda layer: (layer + 1) % 6 == 0)
     return config.replaced(
-        {
-            "per_layer_config": {
-                str(layer): global_heads for layer, is_full in enumerate(kinds) if is_full
-            }
-        }
+        {"per_layer_config": {str(layer): heads for layer, is_full in enumerate(kinds) if is_full}}
     )

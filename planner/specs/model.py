@@ -31,7 +31,7 @@ QuantizationWord = Annotated[str, PostValidator(quantization_word)]
 
 
 class Placement(StrEnum):
-    """Where the layers of a group stand: in one run, or spread evenly over the depth."""
+    """Position of the layers of a group: in one run, or spread evenly over the depth."""
 
     CONTIGUOUS = "contiguous"
     INTERLEAVED = "interleaved"
@@ -75,7 +75,7 @@ class FeedForwardSpec:
         return self.shared_intermediate_size if self.num_experts else self.intermediate_size
 
     def expert_inputs(self, hidden_size: int) -> int:
-        """Width of what an expert reads and writes.
+        """Width of the input and output of an expert.
 
         Parameters
         ----------
@@ -264,7 +264,7 @@ class AudioTower:
 
     @property
     def patch_width(self) -> int:
-        """Numbers that a frame is made of, by the weights of what makes it."""
+        """Input values per frame, from the number of weights of the stem."""
         return round(self.stem_parameters / self.hidden_size)
 
     @property
@@ -355,17 +355,17 @@ class ModelSpec:
 
     @property
     def altup_num_inputs(self) -> int:
-        """Streams of which a layer computes one."""
+        """Number of AltUp streams; a layer computes one and corrects the others."""
         return max((group.altup_num_inputs for group in self.layer_groups), default=1)
 
     @property
     def residual_sources(self) -> int:
-        """Sums of blocks that what follows the last layer reads; 0 without attention residuals."""
+        """Sums of blocks read after the last layer; 0 without attention residuals."""
         return max((group.residual_sources for group in self.layer_groups), default=0)
 
     @property
     def per_layer_inputs(self) -> int:
-        """Numbers that each token looks up for all layers together, beside its embedding."""
+        """Values that each token looks up for all layers, in addition to its embedding."""
         return sum(g.num_hidden_layers * g.hidden_size_per_layer_input for g in self.layer_groups)
 
     @property
@@ -402,7 +402,7 @@ class ModelSpec:
 
     @property
     def attentions(self) -> tuple[AttentionSpec, ...]:
-        """The attention of each layer group that has one, and what stands beside it."""
+        """The attentions and parallel states of all layer groups."""
         return tuple(each for group in self.layer_groups for each in group.mixers)
 
     @property
@@ -412,13 +412,13 @@ class ModelSpec:
 
 
 def _layer_errors(layer: LayerGroup) -> Iterator[str]:
-    """Faults of one layer group."""
+    """Errors of one layer group."""
     if not layer.num_blocks:
         yield "needs attention, feed_forward, or both"
     if layer.state and (
         not layer.state.has_state or not layer.attention or layer.attention.has_state
     ):
-        yield "state is a mixer that keeps one, beside attention that keeps keys and values"
+        yield "state must be a mixer with a state, in parallel to an attention with keys and values"
     if layer.num_blocks == 1 and layer.parallel_residual:
         yield "parallel_residual needs both attention and feed_forward"
 
@@ -433,8 +433,8 @@ def _expert_errors(feed_forward: FeedForwardSpec) -> Iterator[str]:
         yield "num_experts needs moe_intermediate_size"
     if feed_forward.intermediate_size:
         yield (
-            "intermediate_size is for layers without experts; an MLP beside the experts "
-            "is shared_intermediate_size"
+            "intermediate_size is for layers without experts; use shared_intermediate_size for "
+            "an MLP in parallel to the experts"
         )
     if feed_forward.shared_expert_gate and not feed_forward.shared_intermediate_size:
         yield "shared_expert_gate needs shared_intermediate_size"
@@ -456,7 +456,7 @@ def _dense_errors(feed_forward: FeedForwardSpec) -> Iterator[str]:
 
 
 def _model_errors(model: ModelSpec) -> Iterator[str]:
-    """Faults that show only over the whole model."""
+    """Errors of the combination of layer groups."""
     if not model.name.strip():
         yield "name is empty"
     if not model.layer_groups:
@@ -519,7 +519,7 @@ def _position_errors(model: ModelSpec) -> Iterator[str]:
 
 
 def _training_errors(training: TrainingDefaults) -> Iterator[str]:
-    """Faults of one training table."""
+    """Errors of one training table."""
     batch, total = training.global_batch_tokens, training.total_tokens
     if batch is not None and batch < training.sequence_length:
         yield (

@@ -1,4 +1,4 @@
-"""Electricity: what hardware and buildings draw, and what regions emit and ask for it."""
+"""Electricity: power of hardware and buildings, and emissions and prices of regions."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Region:
 def find_region(text: str, folder: Path | None = None) -> Region:
     """A region by its code, by its name, or by its code without the cloud's name.
 
-    The building's figures are those of its cloud where none are known of the region itself.
+    Figures of the building that the region lacks are those of its cloud.
 
     Raises SearchSpaceError if no region has the name; the message lists close names; SpecError if a
     table of regions has errors.
@@ -124,7 +124,7 @@ def _regions(folder: Path | None) -> Mapping[str, Region]:
 
 @cache_by_files
 def _words(folder: Path | None) -> Mapping[str, str]:
-    """What regions are called, the surest first: codes, aliases, names, parts of codes."""
+    """Names of regions, the most specific first: codes, aliases, names, parts of codes."""
     regions = _regions(folder).values()
     words: dict[str, str] = {}
     grids = [region for region in regions if not region.provider]
@@ -193,7 +193,7 @@ class RangedValue:
 
     @classmethod
     def exactly(cls, value: float) -> RangedValue:
-        """A number that is known.
+        """A range of a single number.
 
         Parameters
         ----------
@@ -276,7 +276,7 @@ def read_power(path: Path) -> LoadedSpec[PowerProfile]:
 
 
 def _errors(profile: PowerProfile) -> list[str]:
-    """What of the shares cannot be."""
+    """Errors in the shares."""
     ranges = {
         name: value for name, value in vars(profile).items() if isinstance(value, RangedValue)
     }
@@ -286,7 +286,7 @@ def _errors(profile: PowerProfile) -> list[str]:
         if not share.low <= share.value <= share.high
     ]
     if profile.pue.low < 1:
-        errors.append("pue.low must be at least 1: a building draws what is in it.")
+        errors.append("pue.low must be at least 1: a building draws the power of its equipment.")
     if not profile.network.high < 1:
         errors.append("network.high must be below 1: it is a share of the whole.")
     return errors

@@ -1,4 +1,4 @@
-"""What requests find of earlier ones in caches of any size, and how caches share requests."""
+"""Prefix-cache hit rates by size of the cache, and routing of requests to several caches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
 
 CACHES = tuple(2.0**power for power in range(13))
-"""Numbers of caches at which it is known what random routing leaves of reuse."""
+"""Numbers of caches with known hits under random routing."""
 _COLUMNS = 129
 _FINE = 513
 
@@ -57,7 +57,7 @@ class HitRateCurve:
         return _at(self._tables[0], *self._place(tokens, rate, caches))
 
     def residence(self, tokens: Numeric, rate: Numeric, caches: Numeric) -> FloatArray:
-        """Seconds for which the caches keep unused tokens.
+        """Time for which the caches keep unused tokens [s].
 
         Parameters
         ----------
@@ -89,8 +89,8 @@ class HitRateCurve:
     def _tables(self) -> tuple[FloatArray, FloatArray]:
         r"""Hits, and the logarithm of the time, by number of caches and size of all together.
 
-        At random one of R caches had the last use in :math:`1 / R` of the cases; what it has of
-        earlier uses is R times as old.
+        Under random routing, one of R caches had the last use in :math:`1 / R` of the cases; its
+        earlier uses are R times as old.
         """
         time = np.geomspace(self.times[0], self.times[-1], _FINE)
         ages, rows = np.log(self.times), list[FloatArray]()

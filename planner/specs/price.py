@@ -1,11 +1,11 @@
-"""Prices of GPUs, rented or owned: which offers lists have, what one costs under a contract.
+"""Prices of rented or owned GPUs: offers of price lists, and the price under a contract.
 
-A list is a CSV of offers, one a row; rates of currencies are another.
+A list is a CSV with one offer per row; exchange rates are in another CSV.
 
 Parameters
 ----------
 folder : folder of own spec files, searched first; None: working directory and shipped files
-own : CSV file of the user's prices, searched first
+user_folder : CSV file of the user's prices, searched first
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ DIMENSIONS = {
     "operations_share": "1",
     "utilization": "1",
 }
-"""The quantities and what they are; the building's PUE is that of `planner.specs.power`."""
+"""Quantities of ownership with their dimensions; the PUE is that of `planner.specs.power`."""
 
 _OWNERSHIP_TABLE = (
     Column("quantity", one_of(DIMENSIONS), needed=True),
@@ -108,9 +108,9 @@ class SourcedQuantity:
 
 @cache_by_files
 def ownership_of(gpu: str, folder: Path | None = None) -> Mapping[str, SourcedQuantity]:
-    """The quantities of owning a GPU by name: its own, and where it has none those of all GPUs.
+    """The quantities of owning a GPU by name; a quantity that it lacks is that of all GPUs.
 
-    Of several files the first that has a quantity counts.
+    Of several files the first with a quantity counts.
 
     Raises SpecError if a file has errors, one line for each.
 
@@ -128,7 +128,7 @@ def ownership_of(gpu: str, folder: Path | None = None) -> Mapping[str, SourcedQu
 
 
 def can_be_owned(gpu: str, folder: Path | None = None) -> bool:
-    """Whether a file has what a GPU costs to buy.
+    """Whether a file has the purchase price of a GPU.
 
     Raises SpecError if a file has errors.
 
@@ -141,7 +141,7 @@ def can_be_owned(gpu: str, folder: Path | None = None) -> bool:
 
 @cache_by_files
 def read_ownership(path: Path) -> Mapping[tuple[str, str], SourcedQuantity]:
-    """The figures of a file by quantity and the word it has for the GPU, empty for all of them.
+    """The figures of a file by quantity and name of the GPU in the file; empty name: all GPUs.
 
     Raises SpecError with one line per error: file, line, problem.
 
@@ -160,7 +160,7 @@ def read_ownership(path: Path) -> Mapping[tuple[str, str], SourcedQuantity]:
 
 
 def unknown_owned(path: Path, folder: Path | None = None) -> list[str]:
-    """The words of a file for GPUs of which there is no spec, with what they may mean.
+    """Errors for GPUs in a file without a spec, with suggestions.
 
     Raises SpecError if the file has errors.
 
@@ -183,7 +183,7 @@ def _figure(row: Row) -> tuple[tuple[str, str], SourcedQuantity]:
     if not ends[0] <= value <= ends[1]:
         raise ValueError(f"value {value:g} is not between low {ends[0]:g} and high {ends[1]:g}")
     if not row["source"]:
-        raise ValueError("source is empty: where nobody says so, it is assumed")
+        raise ValueError("source is empty: name a source, or leave the figure to the defaults")
     low, middle, high = (
         to_si(bound, unit, DIMENSIONS[name]) for bound in (ends[0], value, ends[1])
     )
@@ -194,7 +194,7 @@ def _figure(row: Row) -> tuple[tuple[str, str], SourcedQuantity]:
     if name in _POSITIVE and not low:
         raise ValueError(f"{name} must be above 0")
     if name not in PRICES and (row["gpus"] is not None or row["asked"]):
-        raise ValueError("gpus and asked are of prices alone")
+        raise ValueError("gpus and asked are only for prices")
     figure = SourcedQuantity(
         value=middle, low=low, high=high, source=row["source"], date=row["date"],
         gpus=max(int(row["gpus"] or 1), 1), price_basis=row["asked"] or "",
@@ -204,7 +204,7 @@ def _figure(row: Row) -> tuple[tuple[str, str], SourcedQuantity]:
 
 @cache_by_files
 def _owned_names(path: Path, folder: Path | None) -> Mapping[tuple[str, str], SourcedQuantity]:
-    """Figures by quantity and the name of the GPU's spec; by its own word where there is none."""
+    """Figures by quantity and name of the GPU's spec; without spec, by the name in the file."""
     names = {}
     for (quantity, word), figure in read_ownership(path).items():
         try:
@@ -231,15 +231,14 @@ TERMS = {
     Contract.RESERVED_5Y: 5 * YEAR,
     Contract.RESERVED: math.nan,
 }
-"""For how long a contract is signed [s]; 0: what is used is paid, NaN: nobody says. What is owned
-is there for its lifetime."""
+"""Duration of a contract [s]; 0: pay per use, NaN: unknown. Owned GPUs have a lifetime instead."""
 ESTIMATE = "estimate"
 LOW_TO_RENT, HIGH_TO_RENT = 0.3, 1.2
-"""Owning a GPU costs between these shares of what it is rented for, where both prices are right."""
+"""Plausible range of the cost of owning a GPU over its rent."""
 
-# Where nobody names a contract: the one whose price stands for what a GPU costs, then what is
-# closest to it. What is owned was decided long before.
-_USUAL = (
+# Order of contracts if none is specified: on demand, then the most similar ones. Owned GPUs are
+# only used if requested.
+_DEFAULT_ORDER = (
     Contract.ON_DEMAND,
     Contract.CAPACITY_BLOCK,
     Contract.RESERVED_1Y,
@@ -315,7 +314,7 @@ class Price:
     def break_even(self) -> float:
         """Share of the term's hours with work above which the contract is cheaper than on demand.
 
-        NaN where there is no term, or nobody is known to sell it on demand.
+        NaN if the contract has no term, or there is no on-demand price.
         """
         if not self.is_signed or not self.on_demand:
             return math.nan
@@ -343,12 +342,12 @@ class Price:
 
 
 def one_price(value: float, source: str, contract: str) -> Price:
-    """A single price in USD/s that somebody states, today's.
+    """A single current price in USD/s from the user.
 
     Parameters
     ----------
     value : price [USD/s]
-    source : who states the price
+    source : source of the price
     contract : contract
     """
     return Price(
@@ -358,9 +357,9 @@ def one_price(value: float, source: str, contract: str) -> Price:
 
 
 def typical(offers: Sequence[Price]) -> Price:
-    """What is usual among offers of one GPU and contract: the median of their sellers.
+    """The typical price of offers of one GPU and contract: the median of their sellers.
 
-    Recent offers count alone where there are any. A seller counts once, with the median of its
+    Only recent offers count, if there are any. A seller counts once, with the median of its
     regions; the range is that of all offers.
 
     Parameters
@@ -407,7 +406,7 @@ def not_outdated(offers: Sequence[Price]) -> list[Price]:
 
 
 def by_seller(offers: Sequence[Price]) -> dict[str, float]:
-    """What each seller asks, the median of its regions, in USD/s.
+    """Price of each seller [USD/s]: the median of its regions.
 
     Parameters
     ----------
@@ -427,10 +426,9 @@ def price_of(
     user_folder: Path | None = None,
     folder: Path | None = None,
 ) -> Price | None:
-    """What one GPU costs, typical of the offers of the first list that has any; None unknown.
+    """Typical price of one GPU among the offers of the first list with any; None: unknown.
 
-    ``user_folder`` is a list of the user's, looked into first; ``contract`` the usual one if None,
-    ``provider`` any seller. A GPU that is owned has no offers: see `planner.specs.price`.
+    ``user_folder`` is a price list of the user, read first. Owned GPUs have no offers.
 
     Raises SpecError if a price list has errors, one line for each.
 
@@ -440,7 +438,7 @@ def price_of(
     contract : contract, such as ``spot``; None: the usual contract of the GPU
     provider : seller; None: any
     """
-    for wanted in _USUAL if contract is None else (contract,):
+    for wanted in _DEFAULT_ORDER if contract is None else (contract,):
         for offers in _lists(gpu, user_folder, folder):
             matching = [offer for offer in offers if offer.contract == wanted]
             if provider is not None:
@@ -452,7 +450,7 @@ def price_of(
 
 
 def _on_demand(chosen: Sequence[Price], offers: Sequence[Price]) -> float | None:
-    """What the sellers of some other offers ask on demand; None where none of them does."""
+    """Median on-demand price of the sellers of some offers; None: none of them sells on demand."""
     if chosen[0].contract == Contract.ON_DEMAND:
         return None
     sellers = by_seller(not_outdated(chosen))
@@ -462,7 +460,7 @@ def _on_demand(chosen: Sequence[Price], offers: Sequence[Price]) -> float | None
 
 
 def offers_of(gpu: str, user_folder: Path | None = None, folder: Path | None = None) -> list[Price]:
-    """All offers of one GPU, those of the first list in front.
+    """All offers of one GPU, in the order of lookup of their lists.
 
     Raises SpecError if a price list has errors.
 
@@ -501,7 +499,7 @@ def contracts_of(
 def providers_of(
     gpu: str | None = None, user_folder: Path | None = None, folder: Path | None = None
 ) -> list[str]:
-    """Who sells a GPU, or any GPU, sorted.
+    """The sellers of a GPU, or of any GPU, sorted.
 
     Raises SpecError if a price list has errors.
 
@@ -523,7 +521,7 @@ def gpus_of(user_folder: Path | None = None, folder: Path | None = None) -> Iter
 
 @cache_by_files
 def unknown_gpus(path: Path, folder: Path | None = None) -> list[str]:
-    """The words of a list for GPUs of which there is no spec, with what they may mean.
+    """Errors for GPUs in a price list without a spec, with suggestions.
 
     Raises SpecError if the list has errors.
 
@@ -543,7 +541,7 @@ def unknown_gpus(path: Path, folder: Path | None = None) -> list[str]:
 def _lists(gpu: str, user_folder: Path | None, folder: Path | None) -> Iterator[tuple[Price, ...]]:
     for path in _files(user_folder, folder):
         offers = _named(path, folder).get(gpu, ())
-        # What a user states is today's, whatever its date.
+        # Prices of the user count as current, whatever their date.
         user_offers = (replace(offer, is_old=False, chosen=True) for offer in offers)
         yield tuple(user_offers) if path == user_folder else offers
 
@@ -554,7 +552,7 @@ def _files(user_folder: Path | None, folder: Path | None) -> list[Path]:
 
 @cache_by_files
 def _named(path: Path, folder: Path | None) -> dict[str, tuple[Price, ...]]:
-    """The offers of a list by the name of the GPU's spec; by its own word where there is none."""
+    """The offers of a list by name of the GPU's spec; without spec, by the name in the list."""
     by_gpu: dict[str, tuple[Price, ...]] = {}
     for word, offers in read_prices(path, folder).items():
         try:
@@ -571,11 +569,11 @@ def _is(name: str, provider: str) -> bool:
 
 @cache_by_files
 def read_prices(path: Path, folder: Path | None = None) -> Mapping[str, tuple[Price, ...]]:
-    """The offers of a file by the word it has for the GPU, in USD/s.
+    """The offers of a file in USD/s, by name of the GPU in the file.
 
-    Needed are the columns ``gpu`` and ``price_per_gpu_hour`` (or ``price``); where others are
-    missing or empty, the contract is on-demand and the currency USD, whose rates are those of
-    ``currencies.csv`` in ``folder`` or of a column ``usd_per_unit``.
+    Required columns are ``gpu`` and ``price_per_gpu_hour`` (or ``price``). The default contract is
+    on-demand, the default currency USD. Exchange rates are in ``currencies.csv`` of ``folder``, or
+    in a column ``usd_per_unit``.
 
     Raises SpecError with one line per error: file, line, problem.
 
@@ -654,7 +652,7 @@ def rate(currency: str, folder: Path | None = None) -> Currency:
         raise ValueError(
             f"currency {currency!r} is unknown.{hint} Known: "
             f"{', '.join([USD, *sorted(currencies)])}; "
-            "a column usd_per_unit says what one unit of another is worth"
+            "a column usd_per_unit sets the value of one unit of another currency"
         )
     return currencies[currency]
 
@@ -693,7 +691,7 @@ _PRICES = (
     Column("usd_per_unit", optional(number)),
 )
 COLUMNS = tuple(column.name for column in _PRICES[:-2])
-"""What a list is written with: in files of users the last two may stand for two of these."""
+"""Columns of a price list; in files of users, the last two columns may replace two of these."""
 _RATES = (
     Column("currency", nonempty_text, needed=True),
     Column("usd", number, needed=True),

@@ -1,4 +1,4 @@
-"""What a quantization stores, moves and computes with."""
+"""Formats of quantizations: bytes stored, bytes moved and precision of the products."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ and 5.65 GiB of 8.03 billion weights).
 
 
 def gguf_word(text: str) -> str | None:
-    """The word of a type of GGUF files by any of its names; None of what is none.
+    """The word of a type of GGUF files by any of its names; None: no such type.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ _FORMATS: dict[Quantization, KernelFormat] = {
         experts="mxfp4",
     ),
 }  # fmt: skip
-# Kernels of GGUF files are those of integers of 4 bits or of 8, whichever are nearer.
+# Types of GGUF files use the kernels of 4-bit or 8-bit integers, whichever are nearer.
 _MIDDLE_BITS = 5.0
 FORMATS: Mapping[Quantization, KernelFormat] = _FORMATS | {
     code: replace(
@@ -157,7 +157,7 @@ _UNPACKED: Mapping[Quantization, KernelFormat] = {
     Quantization.FP8: FORMATS[Quantization.W8A16],
     Quantization.FP8_BLOCK: FORMATS[Quantization.W8A16],
     Quantization.NVFP4: FORMATS[Quantization.W4A16],
-}  # The kernels that read weights of a type into 16 bits: those of integers of as many bits.
+}  # Kernels that unpack weights of a type to 16 bits: those of integers with as many bits.
 
 _FP8_TRAINING: Mapping[Fp8Recipe, KernelFormat] = {
     Fp8Recipe.DELAYED: FORMATS[Quantization.FP8],
@@ -229,7 +229,7 @@ CACHE_BYTES: Mapping[CacheType, float] = {
 def compute_precision(
     quantization: Quantization, supported: Mapping[Precision, float]
 ) -> Precision | None:
-    """The precision a GPU with these peaks multiplies in; None if it has none for it.
+    """The precision of the products on a GPU with these peaks; None: the GPU lacks it.
 
     Parameters
     ----------
@@ -240,8 +240,10 @@ def compute_precision(
 
 
 def format_on(quantization: Quantization, supported: Mapping[Precision, float]) -> KernelFormat:
-    """How a GPU with these peaks multiplies: on weights of a type whose arithmetic it lacks, in 16
-    bits as kernels like Marlin do, with the bytes that the type stores.
+    """Format of the products on a GPU with these peaks.
+
+    If the GPU lacks the arithmetic of the type, weights are stored in the type and unpacked to
+    16 bits, as by kernels like Marlin.
 
     Parameters
     ----------
@@ -266,7 +268,7 @@ def first_of(precisions: Iterable[Precision], supported: Container[Precision]) -
     return next((precision for precision in precisions if precision in supported), None)
 
 
-# Endings of names, each with the quantization it means; an empty one says nothing of it.
+# Endings of names, each with its quantization; empty: an ending without a quantization.
 _ENDINGS = tuple(
     (re.compile(rf"[-_.:](?:{pattern})$", re.IGNORECASE), quantization)
     for pattern, quantization in (
@@ -292,7 +294,7 @@ _ENDINGS = tuple(
     )
 )
 _SIXTEEN_BIT = "w16a16"
-# Who publishes fp8 with a scale per 128 x 128 weights: weight_block_size of their config.json.
+# Publishers of fp8 with a scale per 128 x 128 weights: weight_block_size of their config.json.
 _IN_BLOCKS = ("qwen/", "deepseek-ai/", "minimaxai/")
 _CACHED = re.compile(r"models--(?P<owner>[^/]+?)--(?P<name>[^/]+)")
 _SCHEME = re.compile(r"^[a-z0-9]+://", re.IGNORECASE)
@@ -300,7 +302,7 @@ _SCHEME = re.compile(r"^[a-z0-9]+://", re.IGNORECASE)
 
 @record(kw_only=True)
 class CheckpointName:
-    """Model and quantization that the name of a checkpoint tells.
+    """Model and quantization in the name of a checkpoint.
 
     Parameters
     ----------
@@ -313,13 +315,13 @@ class CheckpointName:
 
 
 def checkpoint_of(name: str, folder: Path | None = None) -> CheckpointName:
-    """What a repository, folder or file of weights is by its name alone; nothing is opened.
+    """Model and quantization of a repository, folder or file of weights; nothing is opened.
 
     Parameters
     ----------
-    name : ``ORG/NAME``, with ``:TAG`` of a GGUF repository; a path, that of the Hub's cache among
-        them; a GGUF file
-    folder : of own specs, searched before those that are shipped
+    name : ``ORG/NAME``, with ``:TAG`` of a GGUF repository; a path, also in the cache of the Hub; a
+        GGUF file
+    folder : folder of own spec files, searched first; None: working directory and shipped files
 
     >>> checkpoint_of("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic")
     CheckpointName(model='llama-3.3-70b', quantization='fp8')
@@ -335,7 +337,7 @@ def checkpoint_of(name: str, folder: Path | None = None) -> CheckpointName:
 
 
 def format_of(name: str) -> str | None:
-    """The quantization that the name of a checkpoint tells; None where it is silent.
+    """The quantization in the name of a checkpoint; None: not in the name.
 
     Parameters
     ----------
@@ -346,7 +348,7 @@ def format_of(name: str) -> str | None:
     """
     parts = list(_parts(name))
     words = [word for part in parts for _, word in _shortened(part) if word]
-    # 16 bit beside another format are those of the products: BNB-NF4-BF16.
+    # 16 bit together with another format is the precision of the products: BNB-NF4-BF16.
     word = next((word for word in words if word != _SIXTEEN_BIT), next(iter(words), None))
     in_blocks = word == "fp8" and any(part.lower().startswith(_IN_BLOCKS) for part in parts)
     return "fp8_block" if in_blocks else word
@@ -367,7 +369,7 @@ def _parts(name: str) -> Iterator[str]:
 
 
 def _shortened(part: str) -> list[tuple[str, str]]:
-    """A part, and what is left of it without one ending after another, with what they mean."""
+    """A part, and its beginnings without one ending after another, each with its quantization."""
     chain = [(part, "")]
     while True:
         text = chain[-1][0]
@@ -385,17 +387,17 @@ _NO_FAMILY = ("meta",)
 
 
 def nearest_model(name: str, folder: Path | None = None) -> str | None:
-    """The model of the catalogue of whose family, version and size the name of a repository is.
+    """The model of the catalogue with the family, version and size in the name of a repository.
 
-    The family is the first word of both, and every size in the name is the model's: what was
-    trained further is called so. None where no model's words are all in it, in their order.
+    The family is the first word of both names, and all sizes in the name are those of the model, as
+    for further trained models. None: no model has all its words in the name, in their order.
 
     Parameters
     ----------
     name : name of a repository
     folder : folder of own spec files, searched first; None: working directory and shipped files
 
-    >>> resembled("allenai/Llama-3.1-Tulu-3-70B-SFT"), resembled("a/Llama-3.1-Pruned-5B")
+    >>> nearest_model("allenai/Llama-3.1-Tulu-3-70B-SFT"), nearest_model("a/Llama-3.1-Pruned-5B")
     ('llama-3.1-70b', None)
     """
     words = _words_of(name.rpartition("/")[2])
@@ -438,9 +440,7 @@ PARTS = ("attention", "feed_forward", "shared_experts")
 
 
 def known_parts(parts: tuple[str, ...]) -> tuple[str, ...]:
-    """The parts, all of them known.
-
-    Raises ValueError if a part is unknown.
+    """Return the parts; raises ValueError if one is unknown.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Files of specs and tables of CSV, read with every fault in them told at once."""
+"""Spec files and CSV tables; reading reports all errors of a file at once."""
 
 from __future__ import annotations
 
@@ -278,13 +278,12 @@ class Column(NamedTuple):
 def read_records(
     path: Path, columns: Sequence[Column], make: Callable[[Row], T], once: Sequence[str] = ()
 ) -> list[T]:
-    """What is made of each row of a file, in order; a column that it lacks has empty cells.
+    """The records of the rows of a file, in order; missing columns have empty cells.
 
-    What the columns ``once`` say together stands in one row.
+    The combination of the columns ``once`` is unique.
 
-    Raises SpecError if the file cannot be read, is no CSV, has a column that is unknown or lacks
-    one that is needed, a row has more cells than there are columns, or something is wrong with one;
-    one line each.
+    Raises SpecError if the file cannot be read, is no CSV, has unknown columns or lacks required
+    ones, or if a row has too many or invalid cells; one line per error.
 
     Parameters
     ----------
@@ -296,7 +295,7 @@ def read_records(
     records: list[T] = []
     errors: list[str] = []
     first: dict[str, int] = {}
-    # Most cells of a column stand in many rows.
+    # Most cells of a column are in many rows.
     reads = [(name, cache(read)) for name, read, _ in columns]
     for line, cells in _lines(path, columns):
         row: dict[str, object] = {}
@@ -386,7 +385,7 @@ def nonempty_text(cell: str, column: str) -> str:
 
 
 def optional(read: Callable[[str, str], T]) -> Callable[[str, str], T | None]:
-    """What makes a value of a cell, and None of an empty one.
+    """A function that reads the value of a cell; None for an empty cell.
 
     Parameters
     ----------
@@ -396,7 +395,7 @@ def optional(read: Callable[[str, str], T]) -> Callable[[str, str], T | None]:
 
 
 def one_of(words: Collection[str]) -> Callable[[str, str], str]:
-    """What takes one of some words.
+    """A function that accepts only certain words.
 
     Parameters
     ----------
@@ -424,7 +423,7 @@ def parse_date(cell: str, _: str) -> str:
 
 
 def month(date: str) -> int | None:
-    """The number of a date's month, that of January where only the year is known; None undated.
+    """Number of a date's month, January if only the year is known; None: no date.
 
     Raises ValueError if the text is no date.
 

@@ -1,6 +1,6 @@
-"""Models and GPUs as the text of their spec files, which read back as the same.
+"""Text of spec files of models and GPUs; reading it gives the same spec.
 
-Of such a GPU nobody has more than a datasheet.
+Such a GPU has only the figures of a datasheet.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from planner.specs.spec_files import check_spec, read_spec
 from planner.specs.spec_paths import SpecKind
 
 USER_SPECS_FOLDER = Path("hardware_specs")
-"""The folder of own specs that is looked in where no other is named."""
+"""Default folder of the user's specs."""
 
 
 def model_text(model: ModelSpec) -> str:
-    """The TOML of a model: what differs from what a spec has where a file is silent.
+    """The TOML of a model: all fields with values other than the defaults.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def file_name(name: str) -> str:
 def add_model(
     kind: SpecKind, source: str, name: str | None, folder: Path | None, replaces: bool
 ) -> tuple[Path, ModelSpec]:
-    """Keep what ``source`` describes: its file, and the model.
+    """Write the model of ``source`` to a spec file; returns the file and the model.
 
     Raises SpecError if the source is no model or unreadable, or the file exists.
 
@@ -81,8 +81,8 @@ def add_model(
 def keep_model(model: ModelSpec, name: str, folder: Path | None, replaces: bool = False) -> Path:
     """Write the file of a model into a folder of own specs, and return its path.
 
-    Raises SpecError if the name makes no file's name, there is such a file and it is not to be
-    replaced, or it cannot be written.
+    Raises SpecError if the name is no valid file name, the file exists and is not to be replaced,
+    or it cannot be written.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ FIGURES: Mapping[str, tuple[str, str, float]] = {
     "link": ("byte/s", "GB/s", GIGA),
     "power": ("watt", "W", 1.0),
 }
-"""What a datasheet must tell: dimension, the unit of a bare number, and that unit in SI."""
+"""Required figures of a datasheet: dimension, unit of a bare number, and that unit in SI."""
 
 _FASTEST_BUS = 128
 """GB/s: what 16 lanes of PCIe 6.0 move in one direction; more is a fabric of its own."""
@@ -201,7 +201,7 @@ class Datasheet:
     source: str = "a datasheet"
 
     def text(self) -> str:
-        """The TOML of the GPU: its kernels are assumed, so that its intervals are the widest.
+        """The TOML of the GPU; its efficiencies are assumed, so its intervals are the widest.
 
         Raises SpecError if a figure is missing or is no such quantity.
         """
@@ -262,7 +262,7 @@ class Datasheet:
 
 
 def add_gpu(sheet: Datasheet, folder: Path | None, replaces: bool) -> Path:
-    """Keep a GPU in a folder of own specs, and return its file.
+    """Write a GPU into a folder of own specs, and return its file.
 
     Raises SpecError if a figure is missing or impossible, or the file exists.
 

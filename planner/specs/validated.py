@@ -1,7 +1,7 @@
-"""Frozen dataclasses whose values are checked by their annotations when one is made.
+"""Frozen dataclasses with validation of their values by annotations.
 
-A value of another type is converted where nothing is lost: ``2048.0`` and ``"8"`` are whole numbers
-unless an annotation is `Strict`. All faults are told at once, each with its place.
+A value of another type is converted if nothing is lost: ``2048.0`` and ``"8"`` are whole numbers
+unless an annotation is `Strict`. All errors are reported at once, each with its key.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class MaxLen:
 
 @record()
 class PreValidator:
-    """A function of the value as it is given, and of what the values of a file share.
+    """A function of the raw value and the context of its file.
 
     Parameters
     ----------
@@ -109,11 +109,11 @@ class PostValidator:
 
 @record()
 class Strict:
-    """Nothing is converted: no text is a number, no fraction of zero a whole number."""
+    """Values are not converted: a text is no number, and 8.0 is no whole number."""
 
 
 class ValidationErrors(ValueError):
-    """What is wrong with the values of a spec: the place of each fault, and its text."""
+    """Errors in the values of a spec: the key and the text of each."""
 
     def __init__(self, errors: Sequence[tuple[KeyPath, str]]) -> None:
         super().__init__(errors)
@@ -127,9 +127,9 @@ class ValidationErrors(ValueError):
     frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,)
 )
 def validated(cls: type[T]) -> type[T]:
-    """A frozen, keyword-only dataclass that takes no unknown keys and checks every value.
+    """A frozen, keyword-only dataclass that refuses unknown keys and checks every value.
 
-    Raises Faults if annotations or validators refuse a value.
+    Raises ValidationErrors if annotations or validators refuse a value.
     """
     made: Any = record(kw_only=True)(cls)
     made.__checked__ = True
@@ -138,15 +138,15 @@ def validated(cls: type[T]) -> type[T]:
 
 
 def build_validated(kind: type[T], values: Mapping[str, object], context: object) -> T:
-    """A ``kind`` of values that share a ``context``.
+    """An instance of ``kind`` from values that share a ``context``.
 
-    Raises Faults if annotations or validators refuse a value.
+    Raises ValidationErrors if annotations or validators refuse a value.
 
     Parameters
     ----------
-    kind : class made by `checked`
+    kind : class made by `validated`
     values : value of each field
-    context : object that all ``Before`` functions get
+    context : object that all `PreValidator` functions get
     """
     made = object.__new__(kind)
     _fill(made, values, context)
@@ -154,11 +154,11 @@ def build_validated(kind: type[T], values: Mapping[str, object], context: object
 
 
 def replace_unvalidated(spec: T, **values: object) -> T:
-    """A copy with other values, which nobody checks: files may not say infinity, or an array.
+    """A copy with other values that are not checked, such as infinity or an array.
 
     Parameters
     ----------
-    spec : instance of a class made by `checked`
+    spec : instance of a class made by `validated`
     values : new values by field
     """
     changed = copy.copy(spec)
@@ -208,7 +208,7 @@ def _fill(made: object, values: Mapping[str, object], context: object) -> None:
 
 
 def _placed(error: ValueError, *place: str) -> list[tuple[KeyPath, str]]:
-    """The faults that an error tells, with their place."""
+    """The validation errors of an exception, with their keys."""
     if isinstance(error, ValidationErrors):
         return [((*place, *inner), text) for inner, text in error.found]
     return [(place, str(error))]
@@ -216,7 +216,7 @@ def _placed(error: ValueError, *place: str) -> list[tuple[KeyPath, str]]:
 
 @cache
 def _checks(kind: Any) -> Mapping[str, tuple[_Check, Callable[[], object] | None]]:
-    """By field, its check and what makes its default."""
+    """Check and default factory of each field."""
     homes = {  # of fields that are inherited the module of the class that has them
         name: base.__module__
         for base in reversed(kind.__mro__)
@@ -230,7 +230,7 @@ def _checks(kind: Any) -> Mapping[str, tuple[_Check, Callable[[], object] | None
 
 @cache
 def _check_of(module: str, annotation: str) -> _Check:
-    # As typing.get_type_hints, in a tenth of the time: many fields are written alike.
+    # As typing.get_type_hints, in a tenth of the time: many fields have the same annotation.
     return _check(eval(annotation, vars(sys.modules[module])))
 
 
@@ -241,7 +241,7 @@ def _default(field: dataclasses.Field[object]) -> Callable[[], object] | None:
 
 
 def _check(hint: object) -> _Check:
-    """What returns a value of a type, converted if need be, or raises a ``ValueError``."""
+    """A function that returns a value converted to a type, or raises a ``ValueError``."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return _limited(arguments[0], arguments[1:])
@@ -373,7 +373,7 @@ def _mapping(of_key: _Check, of_value: _Check) -> _Check:
 
 
 def _each(items: Iterable[tuple[Key, Item]], check: Callable[[Key, Item], T]) -> list[T]:
-    """What is made of each value under its name, or the faults of all."""
+    """The converted values by name; raises ValidationErrors with the errors of all."""
     made: list[T] = []
     errors: list[tuple[KeyPath, str]] = []
     for name, value in items:
@@ -439,11 +439,11 @@ def _limited(kind: object, metadata: tuple[object, ...]) -> _Check:
 
 
 def field_words(spec: object) -> dict[str, str]:
-    """Dotted name of each field of a spec, and of the specs inside it -> what it means.
+    """Descriptions of the fields of a spec and of its inner specs, by dotted name.
 
     Parameters
     ----------
-    spec : class made by `checked`
+    spec : class made by `validated`
     """
     return dict(_words(spec, ""))
 

@@ -266,7 +266,7 @@ def test_a_benchmark_of_serving_beside_its_plan(validate: Validate, served: Path
     assert code == 0
     for label in ("time to first token ", "  p99", "request latency ", "output tokens/s"):
         assert any(line.startswith(label) for line in out.splitlines())
-    assert "requests came at 4 a second" in out
+    assert "requests came at 4 per second" in out
     (row,) = rows(table)
     assert (row["mode"], row["request_rate"], row["concurrency"]) == ("online", "4", "")
     assert (row["input_tokens"], row["weight_precision"]) == ("1000", "bf16")
