@@ -144,14 +144,14 @@ def parse_calls(
     return tuple(sorted(calls, key=lambda call: call.line))
 
 
-def parse_functions(text: str, name: str) -> tuple[Function, ...]:
+def parse_functions(text: str, file_name: str) -> tuple[Function, ...]:
     """The functions of a program, in order; values are read as in `parse_calls`.
 
     Raises LaunchError as `parse_calls` does.
     """
-    with _read(text, name) as program:
+    with _read(text, file_name) as program:
         functions = []
-        for called, (_, function_scope) in program.functions.items():
+        for name, (_, function_scope) in program.functions.items():
             calls = [
                 _call(node, call_scope, program)
                 for node, call_scope in program.calls
@@ -162,8 +162,8 @@ def parse_functions(text: str, name: str) -> tuple[Function, ...]:
                 for assignments in function_scope.changed.values()
                 for path, value in assignments
             }
-            line = program.lines[called]
-            functions.append(Function(name=called, line=line, calls=tuple(calls), changes=changes))
+            line = program.lines[name]
+            functions.append(Function(name=name, line=line, calls=tuple(calls), changes=changes))
     return tuple(functions)
 
 
@@ -267,15 +267,15 @@ def _gather(
 
 def _parameters(arguments: ast.arguments, scope: _Scope) -> list[str]:
     """Put the parameters of a function with their defaults; returns their names in order."""
-    named = [*arguments.posonlyargs, *arguments.args]
+    positional = [*arguments.posonlyargs, *arguments.args]
     defaults: list[ast.expr | None] = [*arguments.defaults]
-    pairs = [*zip_longest(reversed(named), reversed(defaults))]
+    pairs = [*zip_longest(reversed(positional), reversed(defaults))]
     for argument, value in (*pairs, *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)):
         scope.put(argument.arg, value)
     for rest in (arguments.vararg, arguments.kwarg):
         if rest is not None:
             scope.put(rest.arg, None)
-    return [argument.arg for argument in named]
+    return [argument.arg for argument in positional]
 
 
 def _pass_on(program: _Program) -> None:

@@ -50,12 +50,12 @@ class _Loops(ast.NodeTransformer):
 
     def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
         self.generic_visit(node)
-        called = node.iter.func if isinstance(node.iter, ast.Call) else None
-        if not (isinstance(called, ast.Attribute) and called.attr == "items"):
+        function = node.iter.func if isinstance(node.iter, ast.Call) else None
+        if not (isinstance(function, ast.Attribute) and function.attr == "items"):
             return node
-        items = self.tables.get(called.value.id) if isinstance(called.value, ast.Name) else None
-        named = node.target.elts if isinstance(node.target, ast.Tuple) else []
-        names = [element.id for element in named if isinstance(element, ast.Name)]
+        items = self.tables.get(function.value.id) if isinstance(function.value, ast.Name) else None
+        targets = node.target.elts if isinstance(node.target, ast.Tuple) else []
+        names = [element.id for element in targets if isinstance(element, ast.Name)]
         if not items or len(names) != 2:
             return node
         return [

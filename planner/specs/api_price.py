@@ -64,14 +64,14 @@ def api_prices(model: str, folder: Path | None = None) -> tuple[ApiPrice, ...]:
     model : name or alias of the model
     folder : folder of own spec files, searched first; None: working directory and shipped files
     """
-    wanted = _known_as(model, folder)
+    spec_name = _known_as(model, folder)
     prices: list[ApiPrice] = []
     for path in api_price_files(folder):
-        seen = {price.provider for price in prices}
+        providers = {price.provider for price in prices}
         prices += [
             price
             for price in read_api_prices(path)
-            if price.provider not in seen and _known_as(price.model, folder) == wanted
+            if price.provider not in providers and _known_as(price.model, folder) == spec_name
         ]
     return tuple(prices)
 

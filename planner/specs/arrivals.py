@@ -127,21 +127,21 @@ class TracePaths:
         return _between(np.stack([paths.bursts for paths in turns]), place, _of_load(load))
 
     def mean_within(
-        self, mean: Numeric, replicas: Numeric, load: Numeric, most: Numeric
+        self, mean: Numeric, replicas: Numeric, load: Numeric, limit: Numeric
     ) -> FloatArray:
-        """The mean of waits that are each cut off at ``most`` [s].
+        """The mean of waits that are each cut off at ``limit`` [s].
 
         Parameters
         ----------
         mean : mean wait of a replica [s]
         replicas : number of replicas that share the requests
         load : utilization of a replica, 0 to 1
-        most : upper bound of each wait [s]
+        limit : upper bound of each wait [s]
         """
         place, turns = self._turned(replicas)
         waits = _between(np.stack([paths.waits for paths in turns]), place, _of_load(load))
-        each = np.asarray(mean)[..., None] * waits
-        return np.asarray(np.minimum(each, np.asarray(most)[..., None]).mean(axis=-1))
+        wait = np.asarray(mean)[..., None] * waits
+        return np.asarray(np.minimum(wait, np.asarray(limit)[..., None]).mean(axis=-1))
 
     def through_within(
         self, mean: Numeric, replicas: Numeric, load: Numeric, share: float
@@ -160,9 +160,9 @@ class TracePaths:
         return np.asarray(mean * _between(of_share, place, _of_load(load)))
 
     def stalled(
-        self, replicas: Numeric, places: Numeric, scale: Numeric, load: Numeric, of: int
+        self, replicas: Numeric, places: Numeric, scale: Numeric, load: Numeric, axis: int
     ) -> FloatArray:
-        """Prefill time during decode over decode time: of answers (``of`` 0) or tokens (1).
+        """Prefill time during decode over decode time: of answers (``axis`` 0) or tokens (1).
 
         Decode times are at `POINTS`, the first axis of the result.
 
@@ -172,12 +172,12 @@ class TracePaths:
         places : sequences that decode at the same time
         scale : decode time of an answer over the mean gap between requests of a replica
         load : utilization of a replica, 0 to 1
-        of : 0: of answers, 1: of their tokens
+        axis : 0: of answers, 1: of their tokens
         """
         place, turns = self._turned(replicas)
         coordinates = (place, _power(places, PLACES), _power(scale, SCALES), _of_load(load))
         return np.moveaxis(
-            _between(np.stack([paths.stalls[of] for paths in turns]), *coordinates), -1, 0
+            _between(np.stack([paths.stalls[axis] for paths in turns]), *coordinates), -1, 0
         )
 
 
@@ -235,16 +235,16 @@ class Arrivals:
         of_share = [np.interp(share, SHARES, row) for row in self.spread]
         return np.asarray(np.interp(load, LOADS, of_share) * mean)
 
-    def mean_within(self, mean: Numeric, load: Numeric, most: Numeric) -> FloatArray:
-        """The mean of waits that are each cut off at ``most`` [s].
+    def mean_within(self, mean: Numeric, load: Numeric, limit: Numeric) -> FloatArray:
+        """The mean of waits that are each cut off at ``limit`` [s].
 
         Parameters
         ----------
         mean : mean wait of a replica [s]
         load : utilization of a replica, 0 to 1
-        most : upper bound of each wait [s]
+        limit : upper bound of each wait [s]
         """
-        ratio = np.asarray(most) / np.maximum(mean, 1e-12)
+        ratio = np.asarray(limit) / np.maximum(mean, 1e-12)
         if not self.spread:
             return np.asarray(mean * -np.expm1(-ratio * load))
         column = np.log2(np.maximum(ratio, 1e-12)) - _CAPS[0]

@@ -88,18 +88,18 @@ def cache_by_files(function: Callable[P, T]) -> Callable[P, T]:
         if entry is not None and _hold(entry[1]):
             _note(entry[1])
             return entry[0]
-        seen: dict[str, Stamp] = {}
-        token = _looked_at.set(seen)
+        stamps: dict[str, Stamp] = {}
+        token = _looked_at.set(stamps)
         try:
-            made = function(*args, **kwargs)
+            result = function(*args, **kwargs)
         finally:
             _looked_at.reset(token)
-            _note(seen)
-        if _settled(seen):
+            _note(stamps)
+        if _settled(stamps):
             if len(entries) >= _MOST_ENTRIES:
                 entries.clear()
-            entries[key] = made, seen
-        return made
+            entries[key] = result, stamps
+        return result
 
     return call
 
@@ -146,10 +146,10 @@ def _save() -> None:
 
 
 def _note(stamps: Mapping[str, Stamp]) -> None:
-    seen = _looked_at.get()
-    if seen is not None:
+    recorded = _looked_at.get()
+    if recorded is not None:
         for place, file_stamp in stamps.items():
-            seen.setdefault(place, file_stamp)  # the first look counts: reading came after it
+            recorded.setdefault(place, file_stamp)  # the first look counts: reading came after it
 
 
 def _hold(stamps: Mapping[str, Stamp]) -> bool:

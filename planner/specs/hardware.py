@@ -263,8 +263,8 @@ def read_gemm_table(path: Path) -> GemmTable:
 def _of_shares(axes: list[FloatArray], share: FloatArray) -> GemmTable:
     rows, columns, depth = np.meshgrid(*axes, indexing="ij")
     large = np.minimum(np.minimum(rows, columns), depth) >= _LARGE
-    usual = _median(share[large]) if np.any(large) else np.max(share)
-    work = np.log(2 * rows * columns * depth * usual / share)
+    typical = _median(share[large]) if np.any(large) else np.max(share)
+    work = np.log(2 * rows * columns * depth * typical / share)
     work = (_growing(work) + _growing(work, from_large=True)) / 2
     first, second, third = (np.log(axis) for axis in axes)
     return GemmTable(sizes=(first, second, third), work=work)

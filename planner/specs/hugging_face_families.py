@@ -459,21 +459,21 @@ def _rows(families: Mapping[str, Row], shapes: Mapping[str, Row]) -> dict[str, R
     return {name: merge_parents(row) for name, row in families.items()}
 
 
-def _over(below: Row, above: Row) -> dict[str, object]:
-    merged = dict(below)
-    for key, value in above.items():
+def _over(base: Row, overrides: Row) -> dict[str, object]:
+    merged = dict(base)
+    for key, value in overrides.items():
         inherited = merged.get(key)
         has_both = isinstance(inherited, dict) and isinstance(value, dict)
         merged[key] = _over(inherited or {}, value) if has_both else value
     return merged
 
 
-def _composite(whole_name: str, usual: str, config: ConfigReader) -> Table:
+def _composite(whole_name: str, default_type: str, config: ConfigReader) -> Table:
     """The table of the language model of a multimodal config, with the omitted parts."""
     full_config = config.table(_THINKER) if config.values.get(_THINKER) is not None else config
     text = full_config.text()
     model_type = text.values.get("model_type")
-    name = usual if model_type is None or text is full_config else str(model_type)
+    name = default_type if model_type is None or text is full_config else str(model_type)
     if name not in ROWS:
         hint = did_you_mean(name[:40], ROWS).strip()
         why = f" ({hint})" if hint else ""

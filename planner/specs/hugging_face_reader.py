@@ -122,20 +122,20 @@ class ConfigReader:
         if self.flag(key, only) != only:
             self.add_error(key, f"must be {str(only).lower()}: the other way is not supported")
 
-    def demand(self, key: str, only: object, why: str, silent: object = None) -> None:
-        """Note an error if ``key`` has another value than ``only``.
+    def demand(self, key: str, supported: object, why: str, silent: object = None) -> None:
+        """Note an error if ``key`` has another value than ``supported``.
 
         Parameters
         ----------
         key : key of ``config.json``
-        only : supported value
+        supported : supported value
         why : predicate of the error message
         silent : value if the key is missing
         """
         value = self.values.get(key)
         effective = silent if value is None else value
-        if effective is not None and effective != only:
-            self.add_error(key, f"other than {only} is not supported: {why}")
+        if effective is not None and effective != supported:
+            self.add_error(key, f"other than {supported} is not supported: {why}")
 
     def sequence(self, key: str, length: int | None = None) -> Sequence[object] | None:
         """A list, of ``length`` if specified; None: it is missing.

@@ -164,18 +164,20 @@ def after(key: str, default: int, step_key: str = "") -> Rule:
     return rule
 
 
-def at(period: str, usual: int, offset: str, first: int) -> Rule:
+def at(period: str, default_period: int, offset: str, default_offset: int) -> Rule:
     """Rule for one layer in each period."""
 
     def rule(config: ConfigReader, layer: int) -> bool:
-        return layer % config.size(period, usual) == config.size(offset, first, least=0)
+        return layer % config.size(period, default_period) == config.size(
+            offset, default_offset, least=0
+        )
 
     return rule
 
 
-def all_but_at(period: str, usual: int, offset: str, first: int) -> Rule:
+def all_but_at(period: str, default_period: int, offset: str, default_offset: int) -> Rule:
     """Rule for all layers but one in each period."""
-    holds = at(period, usual, offset, first)
+    holds = at(period, default_period, offset, default_offset)
     return lambda config, layer: not holds(config, layer)
 
 

@@ -87,15 +87,15 @@ def count_image_tokens(tower: VisionTower, width: int, height: int) -> ImageToke
     if kind is Resizing.FIXED:
         return ImageTokens(tiles=1, tokens_per_tile=tile_tokens)
     if kind is Resizing.PIXELS:
-        least, most = tower.min_pixels, tower.max_pixels
-        across, down = _scaled(width, height, side=side, least=least, most=most)
+        min_pixels, max_pixels = tower.min_pixels, tower.max_pixels
+        across, down = _scaled(width, height, side=side, least=min_pixels, most=max_pixels)
         return ImageTokens(tiles=1, tokens_per_tile=across * down)
     if kind is Resizing.EDGE:
         ratio = max(max(width, height) / tower.longest_edge, 1.0)
         across, down = (max(math.ceil(length // ratio / side), 1) for length in (width, height))
         return ImageTokens(tiles=1, tokens_per_tile=across * down, breaks=down)
     count = _canvas_tiles if kind is Resizing.CANVAS else _ratio_tiles
-    tiles = count(width, height, side=tower.image_size, most=tower.max_tiles)
+    tiles = count(width, height, side=tower.image_size, max_tiles=tower.max_tiles)
     return ImageTokens(tiles=tiles + (tiles > 1), tokens_per_tile=tile_tokens)
 
 
@@ -159,12 +159,12 @@ def _scaled(width: int, height: int, *, side: int, least: int, most: int) -> tup
     return max(across, 1), max(down, 1)
 
 
-def _canvas_tiles(width: int, height: int, *, side: int, most: int) -> int:
+def _canvas_tiles(width: int, height: int, *, side: int, max_tiles: int) -> int:
     """Tiles of the canvas, of at most so many, on which an image is scaled up least.
 
     Where it is larger than all, that on which it is scaled down least; of several the smallest.
     """
-    shapes = [(n, tiles // n) for tiles in range(1, most + 1) for n in range(1, tiles + 1)
+    shapes = [(n, tiles // n) for tiles in range(1, max_tiles + 1) for n in range(1, tiles + 1)
               if tiles % n == 0]  # fmt: skip
     scales = {
         (across, down): min(across * side / width, down * side / height) for across, down in shapes
@@ -174,19 +174,23 @@ def _canvas_tiles(width: int, height: int, *, side: int, most: int) -> int:
     return min(across * down for (across, down), scale in scales.items() if scale == chosen)
 
 
-def _ratio_tiles(width: int, height: int, *, side: int, most: int) -> int:
+def _ratio_tiles(width: int, height: int, *, side: int, max_tiles: int) -> int:
     """Tiles of the grid with the nearest ratio of sides.
 
     Of several, the largest one such that the image has more than half of the grid's pixels.
     """
     shapes = sorted(
-        ((across, down) for across in range(1, most + 1) for down in range(1, most // across + 1)),
+        (
+            (across, down)
+            for across in range(1, max_tiles + 1)
+            for down in range(1, max_tiles // across + 1)
+        ),
         key=lambda shape: shape[0] * shape[1],
     )
-    best, least = (1, 1), math.inf
+    best, smallest = (1, 1), math.inf
     for across, down in shapes:
         difference = abs(width / height - across / down)
         fills = width * height > side**2 * across * down / 2
-        if difference < least or (difference == least and fills):
-            best, least = (across, down), difference
+        if difference < smallest or (difference == smallest and fills):
+            best, smallest = (across, down), difference
     return best[0] * best[1]

@@ -315,15 +315,15 @@ class OperatingTerms:
     @property
     def columns(self) -> Mapping[str, Value]:
         """Result columns that all plans of the site have in common."""
-        ends = (math.nan, math.nan)
+        interval = (math.nan, math.nan)
         if self.offer is not None:
-            ends = self.offer.low, self.offer.high
+            interval = self.offer.low, self.offer.high
         return {
             "contract": str(self.contract),
             "provider": "" if self.offer is None else self.offer.provider,
             "price_per_gpu_hour_usd": self.price * HOUR,
-            "price_low_per_gpu_hour_usd": ends[0] * HOUR,
-            "price_high_per_gpu_hour_usd": ends[1] * HOUR,
+            "price_low_per_gpu_hour_usd": interval[0] * HOUR,
+            "price_high_per_gpu_hour_usd": interval[1] * HOUR,
         }
 
     @property

@@ -130,7 +130,7 @@ def _words(folder: Path | None) -> Mapping[str, str]:
     grids = [region for region in regions if not region.provider]
     clouds = [region for region in regions if region.provider]
     cities = Counter(_plain(region.name) for region in clouds)
-    for named in (
+    for pairs in (
         [(region.code, region) for region in regions],
         [(region.alias, region) for region in regions],
         [(region.name, region) for region in grids],
@@ -138,7 +138,7 @@ def _words(folder: Path | None) -> Mapping[str, str]:
         [(f"{region.provider} {region.name}", region) for region in clouds if region.name],
         [(region.name, region) for region in clouds if cities[_plain(region.name)] == 1],
     ):
-        for word, region in named:
+        for word, region in pairs:
             if word:
                 words.setdefault(_plain(word), region.code)
     return words

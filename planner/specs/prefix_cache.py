@@ -73,17 +73,17 @@ class HitRateCurve:
         self, tokens: Numeric, rate: Numeric, caches: Numeric
     ) -> tuple[FloatArray, FloatArray]:
         """Row and column of the tables."""
-        room = np.maximum(tokens, 0.0) * caches / (rate if self.per_second else 1.0)
+        cache_size = np.maximum(tokens, 0.0) * caches / (rate if self.per_second else 1.0)
         low, high = self._rooms[0], self._rooms[-1]
-        column = (np.log(np.maximum(room, 1e-300)) - low) / (high - low) * (_COLUMNS - 1)
+        column = (np.log(np.maximum(cache_size, 1e-300)) - low) / (high - low) * (_COLUMNS - 1)
         row = np.log2(np.maximum(caches, 1.0)) if self.scatter else np.zeros(())
         return np.asarray(row), np.asarray(column)
 
     @cached_property
     def _rooms(self) -> FloatArray:
         """Logarithms of the sizes of all caches together, at which hits are tabled."""
-        most = self.written * self.times[-1] if self.scatter else self.filled[-1]
-        return np.linspace(np.log(self.filled[0]), np.log(most), _COLUMNS)
+        largest = self.written * self.times[-1] if self.scatter else self.filled[-1]
+        return np.linspace(np.log(self.filled[0]), np.log(largest), _COLUMNS)
 
     @cached_property
     def _tables(self) -> tuple[FloatArray, FloatArray]:
@@ -96,18 +96,18 @@ class HitRateCurve:
         ages, rows = np.log(self.times), list[FloatArray]()
         hits = np.interp(np.log(time), ages, self.hits)
         if not self.scatter:
-            room = np.log(np.asarray(self.filled))
-            hit_shares = np.interp(self._rooms, room, self.hits)
-            return hit_shares[None], np.interp(self._rooms, room, np.log(self.times))[None]
+            log_size = np.log(np.asarray(self.filled))
+            hit_shares = np.interp(self._rooms, log_size, self.hits)
+            return hit_shares[None], np.interp(self._rooms, log_size, np.log(self.times))[None]
         log_times = list[FloatArray]()
         for caches, scattered in zip(CACHES, self.scatter, strict=True):
             older = np.asarray(scattered) - np.asarray(self.hits) / caches
             of_all = hits / caches + np.interp(np.log(time / caches), ages, older)
-            left = self.written - self.prompt * of_all
-            steps = np.diff(time) * (left[1:] + left[:-1]) / 2
-            room = np.log(np.cumsum(np.concatenate([[time[0] * left[0]], steps])))
-            rows.append(np.interp(self._rooms, room, of_all))
-            log_times.append(np.interp(self._rooms, room, np.log(time)))
+            unused_tokens = self.written - self.prompt * of_all
+            steps = np.diff(time) * (unused_tokens[1:] + unused_tokens[:-1]) / 2
+            log_size = np.log(np.cumsum(np.concatenate([[time[0] * unused_tokens[0]], steps])))
+            rows.append(np.interp(self._rooms, log_size, of_all))
+            log_times.append(np.interp(self._rooms, log_size, np.log(time)))
         return np.stack(rows), np.stack(log_times)
 
 

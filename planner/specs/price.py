@@ -121,8 +121,8 @@ def ownership_of(gpu: str, folder: Path | None = None) -> Mapping[str, SourcedQu
     quantities: dict[str, SourcedQuantity] = {}
     for path in extra_files(OWNERSHIP, folder):
         figures = _owned_names(path, folder)
-        of_gpu = {name: figure for (name, of), figure in figures.items() if of == gpu}
-        common = {name: figure for (name, of), figure in figures.items() if not of}
+        of_gpu = {name: figure for (name, owner), figure in figures.items() if owner == gpu}
+        common = {name: figure for (name, owner), figure in figures.items() if not owner}
         quantities = {**common, **of_gpu, **quantities}
     return quantities
 
@@ -371,11 +371,11 @@ def typical(offers: Sequence[Price]) -> Price:
     first = counted[0]
     sources = {offer.source for offer in counted}
     regions = {offer.region for offer in counted}
-    value = median(sellers.values())
-    ends = _nine_of_ten([*sellers.values()]) / value if value else (1.0, 1.0)
+    price = median(sellers.values())
+    interval = _nine_of_ten([*sellers.values()]) / price if price else (1.0, 1.0)
     return replace(
         first,
-        value=value,
+        value=price,
         low=min(offer.low for offer in counted),
         high=max(offer.high for offer in counted),
         provider=first.provider if len(sellers) == 1 else "",
@@ -385,7 +385,7 @@ def typical(offers: Sequence[Price]) -> Price:
         offers=len(counted),
         sellers=len(sellers),
         step=min(offer.step for offer in counted),
-        spread=(float(ends[0]), float(ends[1])),
+        spread=(float(interval[0]), float(interval[1])),
     )
 
 
@@ -438,9 +438,9 @@ def price_of(
     contract : contract, such as ``spot``; None: the usual contract of the GPU
     provider : seller; None: any
     """
-    for wanted in _DEFAULT_ORDER if contract is None else (contract,):
+    for requested in _DEFAULT_ORDER if contract is None else (contract,):
         for offers in _lists(gpu, user_folder, folder):
-            matching = [offer for offer in offers if offer.contract == wanted]
+            matching = [offer for offer in offers if offer.contract == requested]
             if provider is not None:
                 matching = [o for o in matching if _is(o.provider, provider)]
                 matching = [replace(offer, chosen=True) for offer in matching]

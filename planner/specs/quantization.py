@@ -373,8 +373,8 @@ def _shortened(part: str) -> list[tuple[str, str]]:
     chain = [(part, "")]
     while True:
         text = chain[-1][0]
-        ends = ((ending.search(text), word) for ending, word in _ENDINGS)
-        ending_match = next(((match, word) for match, word in ends if match), None)
+        endings = ((ending.search(text), word) for ending, word in _ENDINGS)
+        ending_match = next(((match, word) for match, word in endings if match), None)
         if ending_match is None:
             return chain
         word = gguf_word(ending_match[0].groupdict().get("gguf") or "") or ending_match[1]
@@ -403,9 +403,9 @@ def nearest_model(name: str, folder: Path | None = None) -> str | None:
     words = _words_of(name.rpartition("/")[2])
     sizes = {word for word in words if _SIZED.fullmatch(word)}
     best: tuple[int, int, str] | None = None
-    called = {**aliases_of(SpecKind.MODELS, folder)}
-    called |= {model_name: model_name for model_name in names(SpecKind.MODELS, folder)}
-    for alias, model in called.items():
+    models_by_alias = {**aliases_of(SpecKind.MODELS, folder)}
+    models_by_alias |= {model_name: model_name for model_name in names(SpecKind.MODELS, folder)}
+    for alias, model in models_by_alias.items():
         alias_words = _words_of(alias.rpartition("/")[2])
         if alias_words[:1] != words[:1] or not sizes or not sizes <= {*alias_words}:
             continue

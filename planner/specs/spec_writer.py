@@ -73,9 +73,9 @@ def add_model(
     model = load_model(source, existing_folder)
     is_repository = source.count("/") == 1 and not os.path.exists(source)
     aliases = (source,) if is_repository else ()
-    called = name or (source if is_repository else model.name)
+    target_name = name or (source if is_repository else model.name)
     model = replace(model, name=name or model.name, aliases=aliases)
-    return keep_model(model, called, folder, replaces), model
+    return keep_model(model, target_name, folder, replaces), model
 
 
 def keep_model(model: ModelSpec, name: str, folder: Path | None, replaces: bool = False) -> Path:

@@ -148,9 +148,9 @@ def build_validated(kind: type[T], values: Mapping[str, object], context: object
     values : value of each field
     context : object that all `PreValidator` functions get
     """
-    made = object.__new__(kind)
-    _fill(made, values, context)
-    return made
+    instance = object.__new__(kind)
+    _fill(instance, values, context)
+    return instance
 
 
 def replace_unvalidated(spec: T, **values: object) -> T:
@@ -182,9 +182,9 @@ def _init(self: object, **values: object) -> None:
     _fill(self, values, None)
 
 
-def _fill(made: object, values: Mapping[str, object], context: object) -> None:
-    kind: Any = type(made)
-    filled, checks = made.__dict__, _checks(kind)
+def _fill(instance: object, values: Mapping[str, object], context: object) -> None:
+    kind: Any = type(instance)
+    filled, checks = instance.__dict__, _checks(kind)
     errors: list[tuple[KeyPath, str]] = []
     for name, (check, default) in checks.items():
         if name in values:
@@ -197,9 +197,9 @@ def _fill(made: object, values: Mapping[str, object], context: object) -> None:
         else:
             filled[name] = default()
     errors += [((str(name),), UNKNOWN) for name in values if name not in checks]
-    if not errors and hasattr(made, "__post_init__"):
+    if not errors and hasattr(instance, "__post_init__"):
         try:
-            made.__post_init__()
+            instance.__post_init__()
         except ValueError as error:
             errors += _placed(error)
     if errors:
@@ -374,16 +374,16 @@ def _mapping(of_key: _Check, of_value: _Check) -> _Check:
 
 def _each(items: Iterable[tuple[Key, Item]], check: Callable[[Key, Item], T]) -> list[T]:
     """The converted values by name; raises ValidationErrors with the errors of all."""
-    made: list[T] = []
+    converted: list[T] = []
     errors: list[tuple[KeyPath, str]] = []
     for name, value in items:
         try:
-            made.append(check(name, value))
+            converted.append(check(name, value))
         except ValueError as error:
             errors += _placed(error, str(name))
     if errors:
         raise ValidationErrors(errors)
-    return made
+    return converted
 
 
 def _one_of(kinds: Sequence[object]) -> _Check:

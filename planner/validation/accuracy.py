@@ -495,7 +495,7 @@ def group_errors(name: str, rows: Sequence[ComparedRun], compared: ComparedQuant
     """Errors of rows that belong together, under a name."""
     all_ratios = [row.ratio(compared, as_time=compared.as_time) for row in rows]
     ratios = np.asarray([ratio for ratio in all_ratios if ratio is not None])
-    inside = [held for row in rows if (held := row.held(compared)) is not None]
+    inside = [is_inside for row in rows if (is_inside := row.held(compared)) is not None]
     scores = [score for row in rows if (score := row.interval_score(compared)) is not None]
     over = regrets(rows, compared) if compared.with_regret else []
     return Errors(

@@ -143,7 +143,7 @@ def chosen_parameters(
     by_label = {parameter.label: parameter for parameter in parameters}
     if names is None:
         return [p for p in by_label.values() if p.spread is not None or p.shipped > 0]
-    chosen = []
+    selected = []
     for name in names:
         if name not in by_label:
             hint = did_you_mean(name, by_label)
@@ -152,8 +152,8 @@ def chosen_parameters(
             )
         if by_label[name].spread is None and by_label[name].shipped <= 0:
             raise CalibrationError(f"{name} is 0 in {profile}: set a value to start from.")
-        chosen.append(by_label[name])
-    return chosen
+        selected.append(by_label[name])
+    return selected
 
 
 @record(kw_only=True)

@@ -99,12 +99,12 @@ def fit(
     if not measured:
         raise CalibrationError("No row measured anything and can be predicted.")
     moving = _moving(measured, [p for p in parameters if any(row.measures(p) for row in measured)])
-    near, widths = _fitted(measured, moving, tolerance=_COARSE)
+    start, widths = _fitted(measured, moving, tolerance=_COARSE)
     determined = [p for p in moving if 1 - widths[p] >= _LEAST_DETERMINED]
     if not determined:
         names = ", ".join(p.label for p in parameters)
         raise CalibrationError(f"These {len(measured)} measurements do not determine {names}.")
-    points, narrower = _fitted(measured, determined, [near[p] for p in determined])
+    points, narrower = _fitted(measured, determined, [start[p] for p in determined])
     widths |= narrower
     values = {p: p.value(x) for p, x in points.items()}
     report_progress = progress or _nobody
@@ -210,30 +210,30 @@ def best_point(
     x = np.clip(first, low + _INSIDE, high - _INSIDE)
     here = ratios_at(x) if ratios is None else ratios
     present = ~np.isnan(here)
-    near = _Line(x=x, z=(here / noise)[present], slopes=np.zeros(()), weights=weights[present])
-    left = _MOST_EVALUATIONS if evaluations is None else evaluations - 1
+    line = _Line(x=x, z=(here / noise)[present], slopes=np.zeros(()), weights=weights[present])
+    evaluations_left = _MOST_EVALUATIONS if evaluations is None else evaluations - 1
     while True:
-        line_slopes = (
-            _slopes(measured, dict(zip(parameters, near.x, strict=True)), here)
+        new_slopes = (
+            _slopes(measured, dict(zip(parameters, line.x, strict=True)), here)
             if slopes is None
             else slopes
         )
-        near = replace(near, slopes=(line_slopes / noise[..., None])[present])
-        step = near.best(low, high) - near.x
-        other, there = near, here
-        while left > 0 and np.max(np.abs(step)) >= tolerance / 2:
-            left -= 1
-            there = ratios_at(near.x + step)
-            other = replace(near, x=near.x + step, z=(there / noise)[present])
-            if other.loss <= near.loss:
+        line = replace(line, slopes=(new_slopes / noise[..., None])[present])
+        step = line.best(low, high) - line.x
+        candidate, there = line, here
+        while evaluations_left > 0 and np.max(np.abs(step)) >= tolerance / 2:
+            evaluations_left -= 1
+            there = ratios_at(line.x + step)
+            candidate = replace(line, x=line.x + step, z=(there / noise)[present])
+            if candidate.loss <= line.loss:
                 break
-            other, there, step = near, here, step / 2
-        size = np.max(np.abs(other.x - near.x))
-        near, here = other, there
-        if size < tolerance or left <= 0:
+            candidate, there, step = line, here, step / 2
+        size = np.max(np.abs(candidate.x - line.x))
+        line, here = candidate, there
+        if size < tolerance or evaluations_left <= 0:
             break
-    jacobian = near.jacobian(near.x)
-    return near.x, np.sqrt(np.diag(np.linalg.inv(jacobian.T @ jacobian)))
+    jacobian = line.jacobian(line.x)
+    return line.x, np.sqrt(np.diag(np.linalg.inv(jacobian.T @ jacobian)))
 
 
 @record(kw_only=True)

@@ -129,8 +129,10 @@ def rl_case(run: Run, library: Library) -> RlCase:
 def _layouts(run: Run, framework: FrameworkProfile, work: RlWorkload) -> RlConfigurations:
     """The layout of a row; where it names no split of the matrices, every usual one."""
 
-    def code(name: str, usual: str) -> float:
-        return float(glossary()[name].coded(parse_value(glossary()[name], run.word(name) or usual)))
+    def code(name: str, default: str) -> float:
+        return float(
+            glossary()[name].coded(parse_value(glossary()[name], run.word(name) or default))
+        )
 
     trainers, engines = (
         [run.count(name)] if run.count(name) else [*_DEGREES]

@@ -302,11 +302,15 @@ class SimpleCommands:
             return
         options = [word.text or "" for word in words[1:] if word.begins.startswith("-")]
         names = [word.text or "" for word in words[1:] if not word.begins.startswith("-")]
-        into = next((text_of(self._value(item).pieces) for item in node.assignments
+        separators = next((text_of(self._value(item).pieces) for item in node.assignments
                      if item.name == "IFS"), None)  # fmt: skip
         is_array = any("a" in option for option in options)
-        most = 0 if is_array else len(names) - 1
-        parts = re.split(f"[{re.escape(into)}]" if into else r"\s+", text.strip(), maxsplit=most)
+        max_splits = 0 if is_array else len(names) - 1
+        parts = re.split(
+            f"[{re.escape(separators)}]" if separators else r"\s+",
+            text.strip(),
+            maxsplit=max_splits,
+        )
         places = (node.start,)
         if is_array and names:
             elements = tuple(Element(computed_text(part)) for part in parts)
@@ -357,23 +361,23 @@ class SimpleCommands:
         return f"<<{body.delimiter} (line {self.source.line(body.start) - 1})"
 
     def _named(self, output: RawWord) -> str:
-        named = self.expander.words(output)
-        return (named[0].text or named[0].raw) if named else ""
+        words = self.expander.words(output)
+        return (words[0].text or words[0].raw) if words else ""
 
     def _document(self, body: HereDocBody) -> HereDocument:
         pieces = self.expander.text(body.parts, body.start)
         return self._written(pieces, Span(body.start, body.end))
 
     def _written(self, pieces: Pieces, span: Span) -> HereDocument:
-        shown = tuple(self._as_written(piece) for piece in pieces)
-        text = "".join(piece.text for piece in shown)
+        written = tuple(self._as_written(piece) for piece in pieces)
+        text = "".join(piece.text for piece in written)
         return HereDocument(
             text=text,
             span=span,
             line=self.source.line(span.start),
             expanded=text != self.source.text[span.start : span.end],
             unknown=why_unknown(pieces),
-            pieces=shown,
+            pieces=written,
         )
 
     def _as_written(self, piece: TextPiece) -> TextPiece:

@@ -106,11 +106,11 @@ def _removed(text: str, operator: str, pattern: str) -> str | None:
     if _SPECIAL & set(fixed) or not fixed:
         return "" if pattern == "*" and len(operator) == 2 else None
     if operator[0] == "#" and pattern.startswith("*"):
-        at = text.find(fixed) if operator == "#" else text.rfind(fixed)
-        return text if at < 0 else text[at + len(fixed) :]
+        position = text.find(fixed) if operator == "#" else text.rfind(fixed)
+        return text if position < 0 else text[position + len(fixed) :]
     if operator[0] == "%" and pattern.endswith("*"):
-        at = text.rfind(fixed) if operator == "%" else text.find(fixed)
-        return text if at < 0 else text[:at]
+        position = text.rfind(fixed) if operator == "%" else text.find(fixed)
+        return text if position < 0 else text[:position]
     return None
 
 
@@ -544,8 +544,8 @@ class Expander:
     # Lists: arrays and arguments
 
     def _is_list(self, part: Parameter) -> bool:
-        every = part.name in ("@", "*") or part.subscript in ("@", "*")
-        return every and part.operator != "length"
+        is_all = part.name in ("@", "*") or part.subscript in ("@", "*")
+        return is_all and part.operator != "length"
 
     def _elements(self, part: Parameter) -> tuple[Element, ...] | str:
         """The values of a list, or the reason why they are unknown."""

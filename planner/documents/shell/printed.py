@@ -18,10 +18,10 @@ def printed_text(words: Sequence[Word]) -> Pieces | None:
     """Output of ``echo`` or ``printf``; None: another command, or a format with % fields."""
     name, *rest = [word.text for word in words] or [None]
     if name == "echo":
-        at = next((i for i, text in enumerate(rest) if not _is_option(text)), len(rest))
-        options = "".join(text or "" for text in rest[:at])
+        num_options = next((i for i, text in enumerate(rest) if not _is_option(text)), len(rest))
+        options = "".join(text or "" for text in rest[:num_options])
         end = "" if "n" in options else "\n"
-        return _joined(words[1 + at :], " ", end, is_escaped="e" in options)
+        return _joined(words[1 + num_options :], " ", end, is_escaped="e" in options)
     if name != "printf" or not rest:
         return None
     if rest[0] in _EACH_ON_A_LINE:

@@ -144,7 +144,9 @@ class Traffic:
         Only clients that wait for answers start together.
         """
         rate = self.request_rate if self.concurrency is None else None
-        usual = _ACCEPTANCE.get(self.draft_tokens, _LEAST_ACCEPTED) if self.draft_tokens else 0.0
+        default_rate = (
+            _ACCEPTANCE.get(self.draft_tokens, _LEAST_ACCEPTED) if self.draft_tokens else 0.0
+        )
         return ServingWorkload(
             input_tokens=max(round(self.input_tokens * self.length_scale), 1),
             output_tokens=max(round(self.output_tokens * self.length_scale), 1),
@@ -152,7 +154,7 @@ class Traffic:
             equal_lengths=self.equal_lengths,
             equal_prompts=self.equal_prompts,
             draft_tokens=self.draft_tokens,
-            acceptance_rate=self.acceptance_rate or usual,
+            acceptance_rate=self.acceptance_rate or default_rate,
             draft_cost=_DRAFT_COST * self.draft_tokens,
             input_variation=self.input_variation,
             output_variation=self.output_variation,
@@ -401,9 +403,9 @@ def _workers(run: Run, pool: str, otherwise: int) -> int:
 
 def _traffic(run: Run, mode: Mode) -> Traffic:
     lengths, scale = [], run.number("length_scale") or 1.0
-    for name, usual in _USUAL_LENGTHS.items():
+    for name, default in _USUAL_LENGTHS.items():
         length = run.number(name)
-        length = usual if length is None else length
+        length = default if length is None else length
         if length * max(scale, 1.0) > _LONGEST:
             raise NotPredicted("the number of tokens is out of range")
         lengths.append(length)
@@ -477,8 +479,8 @@ def impossible_layouts(runs: Sequence[Run], cases: Sequence[InferenceCase]) -> l
 
 def _error_of_numbers(run: Run, case: InferenceCase) -> str:
     if case.mode is Mode.DISAGGREGATED:
-        named = (run.count("prefill_num_workers"), run.count("decode_num_workers"))
-        return "" if all(named) else "it has pools, but no numbers of workers"
+        num_workers = (run.count("prefill_num_workers"), run.count("decode_num_workers"))
+        return "" if all(num_workers) else "it has pools, but no numbers of workers"
     size, domain = case.replica.tensor_parallel, case.cluster.scale_up.domain_size
     if run.count("num_gpus") or size <= max(domain, 8):
         return ""

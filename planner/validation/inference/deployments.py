@@ -32,8 +32,8 @@ def quantizations(run: Run) -> tuple[Quantization, Quantization]:
     weights = run.word("weight_precision") or run.word("gemm_precision")
     if run.word("gemm_precision") in ("fp8_block", "mxfp4"):
         weights = run.word("gemm_precision")
-    if not weights and (named := _NAMED.search(run.word("model"))):
-        weights = named[0]
+    if not weights and (match := _NAMED.search(run.word("model"))):
+        weights = match[0]
     if not weights and (bits := run.number("bits_per_weight")):
         weights = "int8" if bits >= _NEARER_EIGHT else "int4"
     row = _first("quantizations.csv", model=run.word("model"), weights=weights,
@@ -203,8 +203,12 @@ def _attention_ranks(run: Run, prefix: str, split: Mapping[str, int]) -> int:
     """
     tensor, pipeline = split["tensor_parallel"], split["pipeline_parallel"]
     of_experts = (run.count(f"{prefix}expert_tensor_parallel") or 1) * split["expert_parallel"]
-    most = (run.count("num_gpus") or _MOST_GPUS) if not prefix else _MOST_GPUS
-    return of_experts // tensor if of_experts % tensor == 0 and of_experts * pipeline <= most else 1
+    max_gpus = (run.count("num_gpus") or _MOST_GPUS) if not prefix else _MOST_GPUS
+    return (
+        of_experts // tensor
+        if of_experts % tensor == 0 and of_experts * pipeline <= max_gpus
+        else 1
+    )
 
 
 def _replicas(run: Run, split: Mapping[str, int]) -> float:

@@ -172,11 +172,11 @@ def _largest_wave(cases: Sequence[InferenceCase]) -> FloatArray:
     number = np.array([case.traffic.num_requests or np.inf for case in cases])
     largest = np.minimum(concurrency, number) / Columns.of(cases).replicas
     sizes = np.minimum(largest[:, None], _GRID)
-    room = _room(cases, sizes)
+    fitting = _room(cases, sizes)
     # Steps with more sequences need more memory: the largest number that fits.
-    last = np.where(room >= sizes, np.arange(_GRID.size), 0).max(axis=1)
+    last = np.where(fitting >= sizes, np.arange(_GRID.size), 0).max(axis=1)
     above = _GRID[np.minimum(last + 1, _GRID.size - 1)]
-    largest = np.minimum(largest, np.minimum(room[np.arange(len(cases)), last], above))
+    largest = np.minimum(largest, np.minimum(fitting[np.arange(len(cases)), last], above))
     largest = np.minimum(largest, _room(cases, largest[:, None])[:, 0])
     return np.asarray(np.maximum(largest, 1.0))
 
@@ -391,8 +391,8 @@ def static_runs(cases: Sequence[InferenceCase]) -> Outcome:
     deployments = [case.replica for case in cases]
     c = configurations(deployments, list(batch))
     memory = serving_memory(setting, c)
-    room, scheduler = memory.most_sequences, setting.engine.scheduler
-    running = np.clip(room, 1.0, batch) if scheduler.continuous else batch
+    fitting, scheduler = memory.most_sequences, setting.engine.scheduler
+    running = np.clip(fitting, 1.0, batch) if scheduler.continuous else batch
 
     def times(sequences: FloatArray) -> tuple[FloatArray, FloatArray]:
         of_batch = static_batch(setting, _timed(cases, replace(c, concurrency=sequences)))

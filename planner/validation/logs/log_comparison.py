@@ -664,9 +664,9 @@ def _of_row(cells: Cells, planned: PredictedRun) -> tuple[Mapping[str, Range], t
     return column_ranges, ()
 
 
-def _software(of: Any) -> str:
+def _software(source: Any) -> str:
     """The name of the profile of a case or of a setting."""
-    profile = getattr(of, "framework", None) or of.engine
+    profile = getattr(source, "framework", None) or source.engine
     return str(profile.name)
 
 

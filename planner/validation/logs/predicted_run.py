@@ -95,23 +95,23 @@ class PredictedRun:
     @cached_property
     def ranges(self) -> Mapping[str, Range]:
         """Predictions with their 90 % intervals, by result column; without memory."""
-        sure = self.evaluation.source.confidence(self.row["num_gpus"])
-        ends = intervals(self.row, sure)
+        confidence = self.evaluation.source.confidence(self.row["num_gpus"])
+        by_column = intervals(self.row, confidence)
         return {
             name: Range(value=float(self.row[name]), low=float(low), high=float(high))
-            for name, (low, high) in ends.items()
+            for name, (low, high) in by_column.items()
             if self.row[name] is not None
         }
 
     def memory(self, kind: str) -> Range:
         """The peak memory [GiB] of the fullest GPU as a measurement of this kind sees it."""
         peak = float(self.row["peak_memory_gib"])
-        seen = peak - sum(
+        measured = peak - sum(
             float(self.row.get(f"memory_{part}_gib") or 0.0) for part in _OUTSIDE[kind]
         )
         interval = self.ranges.get("peak_memory_gib", Range(value=peak, low=0.0, high=math.inf))
-        factor = seen / peak
-        return Range(value=seen, low=interval.low * factor, high=interval.high * factor)
+        factor = measured / peak
+        return Range(value=measured, low=interval.low * factor, high=interval.high * factor)
 
     @property
     def out_of_memory(self) -> Range:

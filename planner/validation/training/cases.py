@@ -279,11 +279,11 @@ def _pipeline_layout(run: Run) -> str:
 
 def _trained(run: Run, model: ModelSpec, rule: FrameworkRule, adapter: AdapterKind) -> ModelSpec:
     """The model with the modules of multi-token prediction that a run trains."""
-    stated = run.number("mtp_num_layers")
-    if stated is not None:
-        if stated > MOST_MODULES:
+    num_modules = run.number("mtp_num_layers")
+    if num_modules is not None:
+        if num_modules > MOST_MODULES:
             raise NotPredicted("the number of multi-token prediction modules is out of range")
-        return with_mtp(model, int(stated))
+        return with_mtp(model, int(num_modules))
     if not rule.trains_mtp or adapter is not AdapterKind.NONE:
         return model
     return with_mtp(model, model.num_nextn_predict_layers)

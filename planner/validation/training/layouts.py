@@ -405,8 +405,8 @@ def _fits_gpus(layout: Layout, run: Run) -> bool:
     if ranks < 1 or ranks != int(ranks):
         return False
     data_parallel = run.count("data_parallel")
-    stated = run.count("tensor_parallel") and run.count("pipeline_parallel")
-    return bool(stated) or data_parallel is None or data_parallel == ranks
+    is_fully_specified = run.count("tensor_parallel") and run.count("pipeline_parallel")
+    return bool(is_fully_specified) or data_parallel is None or data_parallel == ranks
 
 
 def _switched(context: LayoutChoice, layout: Layout) -> Iterator[Layout]:
