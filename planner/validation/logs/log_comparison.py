@@ -635,7 +635,10 @@ def _about_load(reading: LogSummary, planned: PredictedRun) -> Iterator[str]:
     elif "all_at_once" in facts:
         yield "all requests were sent at the start: the prediction is the time until all are done"
     else:
-        yield f"the log does not give its load: assumed are the plan's {planned_load:g} requests"
+        yield (
+            f"the log does not specify its load: planner assumes the {planned_load:g} requests at "
+            "once of the plan"
+        )
 
 
 def _cells(
