@@ -24,7 +24,7 @@ class YamlValue:
 
     @staticmethod
     def pieces_after(place: YamlValue, beginning: str) -> Pieces:
-        """A text without how it begins."""
+        """A text without its beginning."""
         starts = (place.text or "").startswith(beginning)
         return pieces_from(place.pieces, len(beginning)) if starts else place.pieces
 
@@ -69,7 +69,7 @@ class YamlValue:
 
     @property
     def line(self) -> int:
-        """Where it begins; 1 of nothing."""
+        """Line where the value begins; 1 for no value."""
         return 1 if self.node is None else self.node.line
 
     @property
@@ -80,7 +80,7 @@ class YamlValue:
         return _aligned(self.text, self.source, self.node.start, self.node.end)
 
     def option_text(self, option: str) -> ParsedOption | None:
-        """Its text as the value of an option; None where it has none."""
+        """Its text as the value of an option; None: it has no text."""
         if self.text is None:
             return None
         spans = (span_of(self.pieces),)
@@ -115,7 +115,7 @@ def _aligned(text: str, source: str, start: int, end: int) -> Pieces:
 
 
 def _first(source: str, start: int, end: int) -> int:
-    """Where the text begins: behind a quote, or the header of a block."""
+    """Start of the text: after a quote, or after the header of a block."""
     if source[start : start + 1] in ("|", ">"):
         line = source.find("\n", start, end)
         return end if line < 0 else line + 1

@@ -66,7 +66,7 @@ class NodeBudget:
             raise too_deep(f"{self.name}:{line}")
 
     def refuse_large(self, size: int, line: int) -> None:
-        """Raises `LaunchError` if a value has too many in it."""
+        """Raises `LaunchError` if a value contains too many values."""
         if size > MOST_NODES:
             raise LaunchError(
                 f"{self.name}:{line}: it becomes more than {MOST_NODES:,} values, aliases counted "
@@ -310,7 +310,7 @@ class _Composer:
         return Node(kind, start, end, line)
 
     def _place(self, event: Event) -> tuple[int, int]:
-        """Where an event begins and ends in the text; the parser marks every one."""
+        """Start and end of an event in the text."""
         start, end = (
             self.skipped + (0 if mark is None else mark.index)
             for mark in (event.start_mark, event.end_mark)
@@ -378,7 +378,7 @@ class _Composer:
             return node.value
 
     def _tag(self, tag: str | None, line: int) -> str:
-        """Why the tag hides the value; raises `LaunchError` for those that ask for objects."""
+        """Reason why a tag hides the value; raises `LaunchError` for tags of Python objects."""
         if tag is None or tag == "!" or tag in _PLAIN_TAGS:
             return ""
         shown = re.sub(f"^{re.escape(_STANDARD)}", "!!", tag)[:80]
@@ -634,5 +634,5 @@ def flattened(table: Mapping[str, object], above: str = "") -> Iterator[tuple[st
 
 
 def plain_text(value: object) -> str:
-    """A value as documents of YAML and JSON spell it: flags in small letters."""
+    """A value as text of YAML and JSON: truth values in lower case."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -73,59 +73,59 @@ class EngineExecution:
         prompts [s]
     decode_expert_launch_time : additional host time of routing to experts in ``decode_launch_time``
         [s]; CUDA graphs make it zero
-    draft_overhead : what the host adds to a step that verifies drafted tokens [s]: it is not
-        planned while the one before it runs
+    draft_overhead : additional host time of a step that verifies drafted tokens [s]: the host
+        cannot plan it during the step before
     draft_sequence_overhead : additional host time of each sequence in a step that verifies drafted
         tokens [s]
-    latent_launch_time : what latent attention adds to a layer of a step with prompts [s]: absorbed
-        projections, kernels of prefixes and of new tokens
+    latent_launch_time : additional launch time of latent attention in a layer of a step with
+        prompts [s]: absorbed projections, kernels of prefixes and of new tokens
     recurrent_launch_time : additional host time of linear attention and state-space layers in a
         layer of a step with prompts [s]
-    expert_tile_rows : rows that the products of experts compute at least for each, up to the tokens
-        of the step, where the tile is chosen for an expert that all tokens visit; 0: it fits the
-        rows of each
-    adapter_kernels : starts of memory-bound kernels that the adapters of one product take beside it
+    expert_tile_rows : minimum rows of the products of each expert, up to the tokens of the step, if
+        the tile is chosen for an expert with all tokens; 0: the tile fits the rows of each expert
+    adapter_kernels : additional starts of memory-bound kernels for the adapters of one product
     adapter_bandwidth_fraction : rate of adapter kernels over that of memory-bound kernels
     adapter_launch_time : host time to launch the adapter kernels of one product [s]
     expert_loop_time : host time of each expert of a layer, if experts are launched one after the
         other [s]
     collective_launch_time : additional host time of every all-reduce that is no custom kernel [s]
-    network_callback_time : what an all-reduce between nodes waits in a CUDA graph [s]: NCCL hands
-        its messages to the network by a callback of the host, which the graph waits for
-        (nccl/src/enqueue.cc, ncclLaunchPrepare; github.com/NVIDIA/nccl/issues/1805). One in a node
-        has none
+    network_callback_time : additional time of an all-reduce between nodes in a CUDA graph [s]: the
+        graph waits for a callback of the host that passes NCCL's messages to the network
+        (nccl/src/enqueue.cc, ncclLaunchPrepare; github.com/NVIDIA/nccl/issues/1805); not inside a
+        node
     quantized_launch_time : additional host time to launch a product of quantized weights [s]
-    captured_context : decode steps over longer contexts are launched like those of prompts, without
-        graphs; 0: none are
-    host_link_fraction : share of the host link that copies of offloaded weights and cache reach;
-        pinned copies over PCIe are measured at 24 to 26 of 32 GB/s
+    captured_context : decode steps over longer contexts [tokens] are launched like those of
+        prompts, without graphs; 0: no limit
+    host_link_fraction : bandwidth of copies of offloaded weights and cache over that of the host
+        link; measured for pinned copies over PCIe: 24 to 26 of 32 GB/s
     hidden_copies : share of a step's computation that can hide offloading copies
-    host_attention_fraction : what decode attention over an offloaded 16-bit cache reaches of the
-        host's memory bandwidth where the host computes it; 0: the GPU does, on a copy
+    host_attention_fraction : bandwidth of decode attention over an offloaded 16-bit cache over that
+        of host memory, if the host computes it; 0: the GPU computes it on a copy
     quantized_bandwidth_fraction : ``weight_bandwidth_fraction`` of dense products of quantized
         weights over that of others
-    vector_bandwidth : what a multiprocessor reads at most in products of few rows [bytes/s]; 0: no
-        bound
-    score_passes : how often the scores of a prompt's attention pass memory in 32 bit; fused kernels
-        keep them
-    fp8_unpack_instructions : of a lane, to turn a cached 8-bit float into 16 bits for one query
-        head on a GPU without such a type
-    vector_attention_instructions : of a lane, for a cached 16-bit element and one query head, in
-        decode attention without tensor cores; 0: it uses tensor cores
+    vector_bandwidth : maximum read bandwidth of a multiprocessor in products of few rows [bytes/s];
+        0: no maximum
+    score_passes : reads and writes of the scores of prefill attention in 32 bits; 0: fused kernels
+        keep them on the chip
+    fp8_unpack_instructions : instructions of a lane to convert a cached 8-bit float to 16 bits for
+        one query head, on a GPU without this type
+    vector_attention_instructions : instructions of a lane for a cached 16-bit element and one query
+        head, in decode attention without tensor cores; 0: it uses tensor cores
     vector_attention_instructions_8bit : ``vector_attention_instructions`` over an 8-bit cache
-    tensor_core_group : decode attention that could do without uses tensor cores for groups of so
-        many query heads, where sequences times key heads are at least ``tensor_core_blocks``
-    tensor_core_blocks : least number of sequences times key heads for tensor cores, as a share of
+    tensor_core_group : minimum query heads of a group for decode attention with tensor cores, if
+        sequences times key heads are at least ``tensor_core_blocks``
+    tensor_core_blocks : minimum number of sequences times key heads for tensor cores, as a share of
         the multiprocessors
-    attention_block_bandwidth : what one block of threads reads at most in decode attention that
-        gives each head of a sequence to one block [bytes/s]; 0: it splits contexts over blocks
-    half_accumulation : products of 16 bit sum in 16 bit
-    unpacked_rows : products of so many rows or more unpack quantized weights to 16 bit in memory
-        first; 0: none do
-    unpacking_bytes : what unpacking moves for a weight, or for an element of a cache of fewer than
-        16 bits; 0: one kernel reads and writes a weight, and attention reads the cache as it is
-    reads_casts : products read activations once more where the measured ones cast them
-    balanced_experts : tokens go evenly to all experts
+    attention_block_bandwidth : maximum read bandwidth of one block of threads in decode attention
+        with one block per head and sequence [bytes/s]; 0: contexts are split over blocks
+    half_accumulation : 16-bit products accumulate in 16 bits
+    unpacked_rows : minimum rows of products that first unpack quantized weights to 16 bits in
+        memory; 0: none do
+    unpacking_bytes : memory traffic of unpacking a weight, or an element of a cache with fewer than
+        16 bits [bytes]; 0: one kernel reads and writes a weight, and attention reads the cache
+        without unpacking
+    reads_casts : products read activations again if the measured products cast them
+    balanced_experts : all experts get equal numbers of tokens
     """
 
     decode_launch_time: Seconds
@@ -376,14 +376,15 @@ class EngineProfile:
     pipeline_parallel : supports pipeline parallelism
     expert_parallel : supports expert parallelism
     attention_data_parallel : supports data-parallel attention with shared experts
-    undivided : of ``expert_parallel`` and ``attention_data_parallel`` those whose only degrees are
-        1 and all GPUs of a stage
+    undivided : forms of parallelism (``expert_parallel``, ``attention_data_parallel``) with degree
+        1 or all GPUs of a stage
     one_split : tensor and pipeline parallelism exclude each other
     pads_heads : heads are padded with zeros if tensor parallelism does not divide them
     tensor_parallel_across_nodes : tensor parallelism may span nodes
     redundant_experts : supports copies of experts, so that all ranks have equal numbers
     pipelines_of_pools : prefill and decode workers of disaggregated plans may have pipeline stages
-    fp8_block : width on a GPU that block-scaled 8-bit weights must be a multiple of; 0: any
+    fp8_block : the width of block-scaled 8-bit weights on a GPU is a multiple of this number; 0:
+        any width
     quantized_ends : embedding and logits have the type of the layers, as in GGUF files
     sliding_windows : attention and cache end at the model's window; otherwise they hold all tokens
     embeddings : supports embedding and scoring of prompts

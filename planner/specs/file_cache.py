@@ -35,7 +35,7 @@ _looked_at: ContextVar[dict[str, Stamp] | None] = ContextVar("looked_at", defaul
 
 @dataclass(slots=True)
 class _FileStamps:
-    """What was seen inside of `steady`: stamps by place, and the sets of them that still hold."""
+    """Stamps seen inside of `snapshot_files` by path, and the sets of stamps that are unchanged."""
 
     stamps: dict[str, Stamp] = field(default_factory=dict)
     holding: dict[int, Mapping[str, Stamp]] = field(default_factory=dict)
@@ -153,7 +153,7 @@ def _note(stamps: Mapping[str, Stamp]) -> None:
 
 
 def _hold(stamps: Mapping[str, Stamp]) -> bool:
-    """Whether all is as it was; inside of `steady` looked at once."""
+    """Whether all stamps are unchanged; inside of `snapshot_files` each is read once."""
     looks = _steady.get()
     if looks is not None and id(stamps) in looks.holding:
         return True

@@ -21,6 +21,7 @@ from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
 from planner.base.csv_cells import number_of_row
+from planner.base.units import ceil_div
 from planner.specs.hugging_face_reader import ConfigReader
 from planner.specs.model import MOST_LAYERS
 
@@ -424,16 +425,16 @@ def time_steps(key: str, config: ConfigReader) -> int:
     """Rank of the time steps of Mamba-1, by default a sixteenth of the hidden size, rounded up."""
     if config.values.get(key, "auto") != "auto":
         return config.size(key)
-    return -(-config.size("hidden_size") // 16)
+    return ceil_div(config.size("hidden_size"), 16)
 
 
 def time_steps_of_jamba(config: ConfigReader) -> int:
-    """The same by the key of Jamba."""
+    """Rank of the time step by the key of Jamba."""
     return time_steps("mamba_dt_rank", config)
 
 
 def time_steps_of_mamba(config: ConfigReader) -> int:
-    """The same by the key of Mamba."""
+    """Rank of the time step by the key of Mamba."""
     return time_steps("time_step_rank", config)
 
 
@@ -559,7 +560,7 @@ def modern_minimax_01(config: ConfigReader) -> ConfigReader:
 
 
 def modern_olmo_hybrid(config: ConfigReader) -> ConfigReader:
-    """Heads and widths that the family derives from one another where its config is silent."""
+    """Heads and widths that the family derives from one another if its config lacks them."""
     heads = config.size("num_attention_heads")
     keys = config.optional_size("linear_num_key_heads") or heads
     width = config.optional_size("linear_key_head_dim")

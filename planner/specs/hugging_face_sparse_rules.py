@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 
+from planner.base.units import ceil_div
 from planner.specs.hugging_face_reader import ConfigReader
 from planner.specs.hugging_face_rules import Kind, Table, listed, told_apart
 
@@ -262,7 +263,7 @@ def _block_of_nas(config: ConfigReader, block: ConfigReader) -> Kind:
     times = forward.values.get("ffn_mult")
     if dense and isinstance(times, int | float) and 0 < times < MOST_TIMES:
         width = int(2 * times * config.size("hidden_size") / 3)
-        table["intermediate_size"] = -(-width // 256) * 256
+        table["intermediate_size"] = ceil_div(width, 256) * 256
     elif dense:
         table["intermediate_size"] = forward.size("intermediate_size")
     table["norms_per_layer"] = bool(mixer) + bool(dense)
@@ -294,5 +295,5 @@ def width_of_lfm2(config: ConfigReader) -> int:
             config.add_error("block_ffn_dim_multiplier", f"must be from 0 to {MOST_TIMES}")
             return max(width, 1)
         multiple = config.size("block_multiple_of", 256)
-        width = multiple * -(-int(factor * width) // multiple)
+        width = multiple * ceil_div(int(factor * width), multiple)
     return max(width, 1)

@@ -140,7 +140,7 @@ def tower_errors(tower: VisionTower) -> Iterator[str]:
     if name and not getattr(tower, name):
         yield f'resizing = "{tower.resizing}" needs {name}'
     if tower.tokens_per_image < 1:
-        yield f"image_size {tower.image_size} is smaller than what one token is made of"
+        yield f"image_size {tower.image_size} is smaller than the patches of one token"
 
 
 def _scaled(width: int, height: int, *, side: int, least: int, most: int) -> tuple[int, int]:
@@ -160,9 +160,10 @@ def _scaled(width: int, height: int, *, side: int, least: int, most: int) -> tup
 
 
 def _canvas_tiles(width: int, height: int, *, side: int, max_tiles: int) -> int:
-    """Tiles of the canvas, of at most so many, on which an image is scaled up least.
+    """Number of tiles of the canvas that scales an image up least, up to ``max_tiles``.
 
-    Where it is larger than all, that on which it is scaled down least; of several the smallest.
+    If the image is larger than all canvases, the one that scales it down least; of several the
+    smallest.
     """
     shapes = [(n, tiles // n) for tiles in range(1, max_tiles + 1) for n in range(1, tiles + 1)
               if tiles % n == 0]  # fmt: skip

@@ -106,7 +106,7 @@ class LayerGroup:
     hidden_size_per_layer_input : numbers of the layer's own embedding that multiply its output
     residual_sources : mean number of earlier block sums that a block reads, weighted by scores
         (attention residuals)
-    altup_num_inputs : streams of which a layer computes one and corrects the others (Gemma 3n)
+    altup_num_inputs : streams; a layer computes one and corrects the others (Gemma 3n)
     laurel_rank : rank of a low-rank product in parallel to the attention (Gemma 3n)
     """
 

@@ -219,7 +219,7 @@ def load_reliability(name: str, folder: Path | None = None) -> LoadedSpec[Reliab
 def reliability_table(
     path: Path, folder: Path | None = None
 ) -> tuple[dict[str, object], tuple[Path, ...]]:
-    """The tables of a file merged over those of the file it ``extends``, and the extended files.
+    """The tables of a file merged over its parent (``extends``), and the files of the parents.
 
     A frequency is replaced with its range: the published range does not apply to the user's fleet.
 

@@ -78,7 +78,7 @@ class Region:
 
     @property
     def provider(self) -> str:
-        """The cloud that it is of; empty of a grid."""
+        """The cloud of the region; empty for a grid."""
         return self.code.partition(" ")[0] if " " in self.code else ""
 
 
@@ -169,7 +169,7 @@ def _add(regions: dict[str, Region], row: Row) -> None:
 
 
 def _plain(text: str) -> str:
-    """A name without case, blanks at its ends and repeated ones."""
+    """A name in lower case, without blanks at its ends and repeated blanks."""
     return " ".join(text.casefold().replace("_", " ").split())
 
 

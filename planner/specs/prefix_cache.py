@@ -42,7 +42,7 @@ class HitRateCurve:
 
     @property
     def endless(self) -> float:
-        """The share that a cache without end finds."""
+        """Hit rate of an unlimited cache, a share of the prompt tokens."""
         return self.hits[-1]
 
     def found(self, tokens: Numeric, rate: Numeric, caches: Numeric) -> FloatArray:
@@ -112,7 +112,7 @@ class HitRateCurve:
 
 
 def _at(table: FloatArray, row: FloatArray, column: FloatArray) -> FloatArray:
-    """Values between the entries of a table; those at its edge beyond it."""
+    """Values interpolated in a table; its edge values beyond it."""
     row = np.clip(row, 0, table.shape[0] - 1)
     column = np.clip(column, 0, table.shape[1] - 1)
     i = np.minimum(row.astype(np.intp), max(table.shape[0] - 2, 0))

@@ -390,13 +390,13 @@ def typical(offers: Sequence[Price]) -> Price:
 
 
 def _nine_of_ten(values: Sequence[float]) -> FloatArray:
-    """Their 5th and 95th percentile, as `numpy.quantile` has them, which loads masked arrays."""
+    """The 5th and 95th percentile as by `numpy.quantile`, which would load masked arrays."""
     places = np.multiply(_NINE_OF_TEN, len(values) - 1)
     return np.asarray(np.interp(places, np.arange(len(values)), np.sort(values)))
 
 
 def not_outdated(offers: Sequence[Price]) -> list[Price]:
-    """Those that are not old, or all where every one is.
+    """The offers that are not old; all offers if all are old.
 
     Parameters
     ----------
@@ -590,7 +590,7 @@ def read_prices(path: Path, folder: Path | None = None) -> Mapping[str, tuple[Pr
 
 
 def _offer(row: Row, path: Path, folder: Path | None) -> dict[str, Any]:
-    """The fields of an offer, but for its age."""
+    """The fields of an offer, without its age."""
     price = number(row["price_per_gpu_hour"] or row["price"], "price")
     per_unit = row["usd_per_unit"]
     if per_unit is None:

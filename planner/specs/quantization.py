@@ -181,7 +181,7 @@ _FP8_TRAINING: Mapping[Fp8Recipe, KernelFormat] = {
 }  # fmt: skip
 _OF_RECIPES = tuple(_FP8_TRAINING)
 
-# No table: what 16-bit products reach of their peak stands for what these reach of theirs.
+# No measurements: assumed is the share of peak that 16-bit products reach.
 _WIDE = replace(FORMATS[Quantization.W16A16], weight=4.0, activation=4.0, kernel="", experts="")
 
 WIDE = np.isin([*ComputePrecision], (ComputePrecision.TF32, ComputePrecision.FP32))
@@ -200,11 +200,11 @@ TRAINING_FORMATS: tuple[KernelFormat, ...] = (
     replace(_WIDE, compute=(Precision.FP32,)),
     *_FP8_TRAINING.values(),
 )
-"""What training multiplies in: by the codes of `ComputePrecision`, then by recipes of fp8."""
+"""Formats of training products: by the codes of `ComputePrecision`, then by recipes of fp8."""
 
 
 def training_format(precision: CodeArray, recipe: CodeArray) -> CodeArray:
-    """Where ``TRAINING_FORMATS`` has a precision; ``recipe`` is none but of fp8, and never auto.
+    """Index of a precision in ``TRAINING_FORMATS``; ``recipe`` counts only for fp8.
 
     Parameters
     ----------

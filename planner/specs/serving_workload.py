@@ -31,7 +31,7 @@ class DraftMethod(StrEnum):
 
     @property
     def states(self) -> int:
-        """Vectors of the residual stream that a module or a head projects to one; 0: it is none."""
+        """Vectors of the residual stream that a module or a head projects to one; 0: no module."""
         return {"mtp": 2, "eagle": 2, "eagle3": 3}.get(self.value, 0)
 
 
@@ -231,11 +231,11 @@ class ServingWorkload:
     equal_prompts : all prompts have the same tokens, so that a step visits the experts of one
         request
     redundant_experts : copies of routed experts in a layer; None: the fewest that fill all ranks
-    max_model_len : longest request that the engine accepts [tokens]; None: what fits
+    max_model_len : longest request that the engine accepts [tokens]; None: the longest that fits
     embedding_bits : bits of a weight of embedding and logits; None: as the engine stores them
     images_per_sample : images of a prompt
     tokens_per_image : tokens of an image, part of the prompt; 0: as usual for the model
-    audio_seconds : sound of a prompt, whose tokens are part of the prompt [s]
+    audio_seconds : duration of the sound in a prompt [s]; its tokens are part of the prompt
     """
 
     input_tokens: Tokens

@@ -140,7 +140,7 @@ def kind_of_profile(path: Path, folder: Path | None = None) -> SpecKind:
 def profile_table(
     kind: SpecKind, path: Path, folder: Path | None = None, seen: tuple[Path, ...] = ()
 ) -> tuple[dict[str, object], tuple[Path, ...]]:
-    """The tables of a profile merged over those of the one it ``extends``, and the extended files.
+    """The tables of a profile merged over its parent (``extends``), and the files of the parents.
 
     Name, aliases, notes and first release are not inherited.
 

@@ -251,7 +251,7 @@ _DATE = re.compile(r"(\d{4})(?:-(0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?)?")
 
 
 def text(cell: str, _: str) -> str:
-    """A cell as it is.
+    """The text of a cell.
 
     Parameters
     ----------
@@ -322,7 +322,7 @@ def read_records(
 
 
 def _lines(path: Path, columns: Sequence[Column]) -> list[tuple[int, Mapping[str, str]]]:
-    """The rows of a file, each with its line number; cells that a row lacks are left out."""
+    """The rows of a file, each with its line number; missing cells are left out."""
     lines = [
         (number, [cell.strip() for cell in row])
         for number, row in parse_csv(StringIO(read_text(path, TABLE)), path)

@@ -37,7 +37,7 @@ class SpecKind(StrEnum):
 
     @property
     def singular(self) -> str:
-        """The word for one of them in messages."""
+        """The singular of the kind in messages."""
         return _SINGULAR[self]
 
 

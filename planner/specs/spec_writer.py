@@ -38,7 +38,7 @@ def model_text(model: ModelSpec) -> str:
 
 
 def file_name(name: str) -> str:
-    """The name of the file of a model, which requests call it by: small letters, digits, dashes.
+    """Name of the file of a model, also in requests: lower-case letters, digits, dashes.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ FIGURES: Mapping[str, tuple[str, str, float]] = {
 """Required figures of a datasheet: dimension, unit of a bare number, and that unit in SI."""
 
 _FASTEST_BUS = 128
-"""GB/s: what 16 lanes of PCIe 6.0 move in one direction; more is a fabric of its own."""
+"""Bandwidth of 16 lanes of PCIe 6.0 in one direction [GB/s]; a faster link is another fabric."""
 _FABRICS = {
     "NVIDIA": (LinkKind.NVLINK, "nvlink"),
     "AMD": (LinkKind.XGMI, "xgmi"),

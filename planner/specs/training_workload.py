@@ -106,7 +106,7 @@ class AdapterSetup:
 
     @property
     def adapter_name(self) -> str:
-        """The adapter as people call it: QLoRA's weights have 4 bits."""
+        """The common name of the adapter; QLoRA has 4-bit weights."""
         is_eight = self.adapter is AdapterKind.QLORA and self.quantization_bits == _EIGHT
         return f"{_EIGHT}-bit {AdapterKind.LORA}" if is_eight else str(self.adapter)
 

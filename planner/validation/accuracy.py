@@ -513,7 +513,7 @@ def group_errors(name: str, rows: Sequence[ComparedRun], compared: ComparedQuant
 
 
 def memory_verdicts(rows: Iterable[ComparedRun]) -> MemoryVerdicts:
-    """How often a run's ending, out of memory or not, is predicted wrongly."""
+    """Counts of right and wrong predictions of whether a run ran out of memory."""
     compared_rows = [row for row in rows if row.ranges and row.ran_out is not None]
     compared_rows = [row for row in compared_rows if not row.prediction.impossible]
     out = [row.prediction.fits for row in compared_rows if row.ran_out]

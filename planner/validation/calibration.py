@@ -110,7 +110,7 @@ class Parameter:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The ends of the scale it is fitted on."""
+        """The bounds of the scale of the fit."""
         if self.is_share:
             return (-self.shipped / _SHARE_SPREAD - 1e-9, (1 - self.shipped) / _SHARE_SPREAD + 1e-9)
         limit = math.log(_LARGEST_FACTOR, _FACTOR)
@@ -125,7 +125,7 @@ class Parameter:
         return (-limit, limit)
 
     def value(self, x: float) -> float:
-        """Its value at a point of the scale it is fitted on."""
+        """The value of the parameter at a point of the scale of the fit."""
         if self.spread is not None:
             moved = max(self.shipped + self.spread * x, 0.0)
             return min(moved, 1.0) if self.is_share else moved
@@ -246,7 +246,7 @@ def log_ratios(
 
 
 def thinned(measured: Sequence[MeasuredQuantity], max_setups: int) -> list[MeasuredQuantity]:
-    """The measurements of at most so many setups, spread evenly over all in their order."""
+    """The measurements of a maximum number of setups, spread evenly over all in their order."""
     groups = list(dict.fromkeys(quantity.case.setup for quantity in measured))
     step = max(len(groups) / max_setups, 1.0)
     kept_setups = {groups[int(number * step)] for number in range(int(len(groups) / step))}
@@ -317,7 +317,7 @@ _PHASE_WEIGHT = 0.2
 def with_values(
     cases: Sequence[TrainingCase], values: Mapping[Parameter, float]
 ) -> list[TrainingCase]:
-    """The cases under other values of parameters, but those that are not of its GPU or loss."""
+    """The cases with other values of the parameters that apply to their GPU and loss."""
     frameworks: dict[tuple[int, bool], FrameworkProfile] = {}
     changed = []
     for case in cases:
@@ -531,7 +531,7 @@ def require_fitting() -> None:
 
 
 def unit_of(name: str) -> tuple[str, float]:
-    """The unit a parameter is written in, and how many of it make one in SI."""
+    """The unit of a parameter in files, and the factor from SI to this unit."""
     if name in _MILLISECONDS:
         return "ms", 1e3
     if name in _MICROSECONDS:

@@ -22,7 +22,7 @@ MEMORY = "peak_memory_gib"
 
 @record(kw_only=True)
 class Case(ABC):
-    """A run as the estimator sees it; measurements are never read."""
+    """A run as input of the estimator; measurements are never read."""
 
     model: ModelSpec
     gpu: GpuSpec
@@ -52,7 +52,7 @@ class Case(ABC):
     @property
     @abstractmethod
     def memory_errors(self) -> MemoryErrors:
-        """How needed over predicted memory of runs of this kind is distributed."""
+        """Distribution of needed over predicted memory for runs of this kind."""
 
     @property
     def lacks(self) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ class Prediction:
 
 @record(kw_only=True)
 class Range:
-    """A predicted value with the ends of its 90 % interval."""
+    """A predicted value with its 90 % interval."""
 
     value: float
     low: float

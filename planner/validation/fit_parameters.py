@@ -148,7 +148,7 @@ def _outcome(
 def _moving(
     measured: Sequence[MeasuredQuantity], parameters: Sequence[Parameter]
 ) -> list[Parameter]:
-    """The parameters that move a prediction where they are a little off their shipped values."""
+    """The parameters that change a prediction near their shipped values."""
     shipped = {p: p.shipped for p in parameters}
     before = log_ratios(measured, shipped)
     return [

@@ -127,7 +127,7 @@ def rl_case(run: Run, library: Library) -> RlCase:
 
 
 def _layouts(run: Run, framework: FrameworkProfile, work: RlWorkload) -> RlConfigurations:
-    """The layout of a row; where it names no split of the matrices, every usual one."""
+    """The layouts of a row; all common splits of the matrices if it specifies none."""
 
     def code(name: str, default: str) -> float:
         return float(
@@ -189,7 +189,9 @@ def predict_rl_group(cases: Sequence[RlCase]) -> Iterable[Prediction]:
     for case in map(tuned, cases):
         step = evaluate_rl(case.setting, case.configurations)
         if not (np.isfinite(step.total) & (step.total > 0)).all():
-            yield Prediction(case=case, reason="the numbers of the row are beyond what is computed")
+            yield Prediction(
+                case=case, reason="the numbers of the row are too large to be computed"
+            )
             continue
         yield _prediction(case, step, case.gpu.allocatable_memory)
 
@@ -230,5 +232,5 @@ def rl_choices(run: Run, case: RlCase) -> Iterator[str]:
 
 
 def impossible_steps(runs: Sequence[Run], _: Sequence[RlCase]) -> list[str]:
-    """Why the columns of a row cannot be its layout: nothing that is looked for."""
+    """Reasons why the layout of each row is impossible: none is checked."""
     return [""] * len(runs)

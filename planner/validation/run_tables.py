@@ -58,7 +58,7 @@ _PATH_STARTS = ("/", "\\", ".", "~")
 
 
 class TableKind(StrEnum):
-    """What the rows of a table are: training steps, batches and requests of inference, or steps of
+    """Kind of the rows of a table: training steps, batches and requests of inference, or steps of
     reinforcement learning."""
 
     TRAINING = "training"

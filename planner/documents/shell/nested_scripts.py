@@ -85,7 +85,7 @@ def read_inner(
 
 @record(kw_only=True)
 class _NestedText:
-    """The text of an inner script, and where each of its characters comes from."""
+    """The text of an inner script, with the origin of each character."""
 
     text: str
     parts: tuple[tuple[int, TextPiece], ...]
@@ -108,7 +108,7 @@ class _NestedText:
 
     @cached_property
     def _ends(self) -> Sequence[int]:
-        """Where the parts end in the script, one after the other."""
+        """Ends of the parts in the script, in order."""
         return [passed + max(len(piece.text), 1) for passed, piece in self.parts]
 
     def command(self, command: Command) -> Command:

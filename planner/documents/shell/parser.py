@@ -258,7 +258,7 @@ class Lexer:
         return Arithmetic(inside, start, end + 2, quoted)
 
     def closing(self, position: int) -> int:
-        """Where the parenthesis closes that opened before ``position``; -1 if nowhere."""
+        """Position of the parenthesis that closes the one before ``position``; -1: none."""
         depth, text, length = 1, self.text, len(self.text)
         while position < length:
             char = text[position]
@@ -278,7 +278,7 @@ class Lexer:
         return -1
 
     def _quote_end(self, quote: str, position: int) -> int:
-        """The end of a quote that is not looked into; -1 if it has none."""
+        """The end of a quote whose content is not parsed; -1: it has no end."""
         text, length = self.text, len(self.text)
         if quote == "'" and not text.startswith("$", position - 1):
             return text.find("'", position + 1)

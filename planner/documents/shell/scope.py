@@ -130,7 +130,7 @@ def _shared_words(lists: Sequence[Sequence[Element]], reason: str) -> Sequence[E
 
 
 def _start_of(part: Sequence[object], words: Sequence[object]) -> int | None:
-    """Where a list holds another in a row; None if it does not."""
+    """Index at which a list contains another in a row; None: it does not contain it."""
     starts = range(len(words) - len(part) + 1)
     if len(starts) * len(part) > _MOST_COMPARED:
         starts = range(1)
@@ -138,7 +138,7 @@ def _start_of(part: Sequence[object], words: Sequence[object]) -> int | None:
 
 
 def _num_shared(lists: Sequence[Sequence[object]]) -> int:
-    """How many words all lists begin with."""
+    """Number of first words that all lists share."""
     number = 0
     for words in zip(*lists, strict=False):
         if len({*words}) > 1:

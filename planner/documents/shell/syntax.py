@@ -28,7 +28,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """``$name`` or ``${name...}``; ``operator`` such as ``:-`` with what follows it."""
+    """``$name`` or ``${name...}``; ``operator`` such as ``:-``, with its argument."""
 
     name: str
     start: int
@@ -104,7 +104,7 @@ class HereDocBody:
 
 @dataclass(slots=True)
 class Redirection:
-    """Where a command reads or writes; ``body`` of a here-document once it was met."""
+    """A redirection of a command; a here-document has its ``body`` once that was read."""
 
     operator: str
     word: RawWord
@@ -265,7 +265,7 @@ class TextPiece(NamedTuple):
         return self._replace(trail=(*self.trail, span)[:_LONGEST_TRAIL])
 
     def part(self, start: int, end: int) -> TextPiece:
-        """Some of its characters."""
+        """A part of its characters."""
         text = self.text[start:end]
         if self.is_exact:
             return self._replace(text=text, start=self.start + start, end=self.start + end)

@@ -102,7 +102,7 @@ _STAGES = ("", TOGETHER, SEQUENTIAL, MICRO_BATCHES)
 
 
 class Mode(StrEnum):
-    """How the requests of a run come: together, as many as there is room for, or over time."""
+    """Arrival of the requests of a run: together, as many as fit, or over time."""
 
     STATIC = "static_batch"
     MAX_THROUGHPUT = "continuous_max_throughput"
@@ -166,7 +166,7 @@ class Traffic:
 
     @property
     def clients(self) -> float | None:
-        """Requests in flight at most: without a rate all of a number start together."""
+        """Maximum number of requests in flight; without a rate all requests start together."""
         return self.concurrency or (self.num_requests if self.request_rate is None else None)
 
     @property
@@ -323,7 +323,7 @@ def setting_of(
 
 
 def inference_case(run: Run, library: Library) -> InferenceCase:
-    """The case of a run, from everything in its row but what was measured.
+    """The case of a run, from all columns of its row except measurements.
 
     Raises NotPredicted if it cannot be predicted; the text says why.
     """
@@ -380,7 +380,7 @@ def served_model(run: Run, library: Library) -> ModelSpec:
 
 
 def _stages(run: Run, rule: EngineRule) -> str:
-    """How stages work; empty where they do all at once."""
+    """Schedule of the pipeline stages; empty: all work at once."""
     stages = run.word("stages") or rule.stages
     if stages not in _STAGES:
         raise NotPredicted(f"stages {stages!r} are not {', '.join(_STAGES[1:])}")

@@ -135,7 +135,7 @@ def online_runs(cases: Sequence[InferenceCase]) -> Outcome:
 
 
 def _ending(cases: Sequence[InferenceCase], outcome: Outcome, offered: OfferedLoad) -> Outcome:
-    """Rates as a benchmark reports them that offers requests at a rate."""
+    """The outcome with rates as reported by a benchmark with a request rate."""
     carried = outcome.quantities["requests_per_s"] / Columns.of(cases).replicas
     longest = longest_answer(setting_of(cases).workload.output_variation)
     last = outcome.quantities["time_to_first_token_s"] + offered.answer * longest
@@ -182,7 +182,7 @@ def _largest_wave(cases: Sequence[InferenceCase]) -> FloatArray:
 
 
 def _room(cases: Sequence[InferenceCase], sizes: FloatArray) -> FloatArray:
-    """Sequences at full length that find room where a replica holds so many."""
+    """Number of full-length sequences that fit a replica, by its concurrency."""
     setting, c = _at(cases, sizes)
     return _places(cases, serving_memory(setting, c).most_whole_sequences)
 
@@ -425,7 +425,7 @@ def static_runs(cases: Sequence[InferenceCase]) -> Outcome:
 
 
 def _latency(columns: Columns, first: FloatArray, token: FloatArray) -> FloatArray:
-    """Prompt and answer, or the one of them that is there."""
+    """Latency [s] of prompt and answer, or of the only one of them."""
     answer = np.maximum(columns.output_tokens - 1, 0.0) * token
     return np.where(columns.input_tokens > 0, first + answer, columns.output_tokens * token)
 
@@ -468,7 +468,7 @@ def _prediction(case: InferenceCase, outcome: Outcome, index: int, usable: float
     memory = float(outcome.memory[index])
     good = all(np.isfinite(value) and value > 0 for value in (*values.values(), memory))
     if not good:
-        reason = "the numbers of the row are beyond what can be computed"
+        reason = "the numbers of the row are too large to be computed"
         return Prediction(case=case, reason=reason)
     reported = memory - (float(outcome.reserved[index]) if case.tensors_only else 0.0)
     needed = float(outcome.needed[index])

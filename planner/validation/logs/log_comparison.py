@@ -227,7 +227,7 @@ def _load(planned: PredictedRun, reading: LogSummary) -> dict[str, object]:
 
 
 def planned_concurrency(planned: PredictedRun) -> float:
-    """Requests that the plan has at once on all its replicas."""
+    """Concurrency of the plan on all its replicas."""
     return float(planned.row["concurrency"]) * float(planned.row.get("replicas") or 1)
 
 
@@ -251,7 +251,7 @@ def _workers(planned: PredictedRun, reading: LogSummary) -> dict[str, object]:
 
 
 def _machine(planned: PredictedRun) -> dict[str, object]:
-    """The node and its network, where the run leaves the node."""
+    """Columns of the node, and of its network if the run uses several nodes."""
     cluster, row = planned.setting.machine.cluster, planned.row
     cells: dict[str, object] = {"gpus_per_node": cluster.gpus_per_node}
     if cluster.scale_up.kind is LinkKind.PCIE:
@@ -488,8 +488,8 @@ _OF_COLUMNS = {
 _IN_GENERATE = ("time_switch_s", "time_sync_s")
 _SUMS = {LOGPROBS: ("time_old_logprob_s", "time_reference_s", "time_values_s"), REFIT: _IN_GENERATE}
 _SWITCHED = (
-    "generation holds what the log has no line of: the switch of colocated sides, and the transfer "
-    "of weights"
+    "generation includes two times without a line in the log: the switch of colocated sides, and "
+    "the transfer of weights"
 )
 
 

@@ -104,7 +104,7 @@ class PredictedRun:
         }
 
     def memory(self, kind: str) -> Range:
-        """The peak memory [GiB] of the fullest GPU as a measurement of this kind sees it."""
+        """Peak memory [GiB] of the fullest GPU, in the definition of a kind of measurement."""
         peak = float(self.row["peak_memory_gib"])
         measured = peak - sum(
             float(self.row.get(f"memory_{part}_gib") or 0.0) for part in _OUTSIDE[kind]

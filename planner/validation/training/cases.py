@@ -170,7 +170,7 @@ class TrainingCase(Case):
 
 
 def training_case(run: Run, library: Library) -> TrainingCase:
-    """The case of a run, from everything in its row but what was measured.
+    """The case of a run, from all columns of its row except measurements.
 
     Raises NotPredicted if it cannot be predicted; the text says why.
     """
@@ -535,4 +535,4 @@ def _usable(rows: _Columns) -> tuple[BoolArray, str]:
     first = int(code[0])
     if 0 < first <= len(RULES):
         return possible, f"impossible layout: {RULES[first - 1].description}"
-    return possible, "the numbers of the row are beyond what can be computed"
+    return possible, "the numbers of the row are too large to be computed"
