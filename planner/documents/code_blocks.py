@@ -53,9 +53,9 @@ def _separated(body: str) -> str:
 
 
 def _fenced(text: str) -> Iterator[tuple[str, int, int]]:
-    """The language of each block between fences, and where its code begins and ends.
+    """The language of each block between fences, with start and end of its code.
 
-    A fence with a language begins a block, also where the one before it was never closed.
+    A fence with a language begins a block, even if the block before it was never closed.
     """
     opening: re.Match[str] | None = None
     for fence in _FENCE.finditer(text):

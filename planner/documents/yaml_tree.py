@@ -77,9 +77,7 @@ class NodeBudget:
 def refuse_twice(keys: dict[str, int], key: str, line: int, name: str) -> None:
     """Remembers a key of a mapping. Raises `LaunchError` if it is there already."""
     if key in keys:
-        raise LaunchError(
-            f"{name}:{line}: {key!r} is given twice, first in line {keys[key]}: keep one."
-        )
+        raise LaunchError(f"{name}:{line}: {key!r} is a duplicate of line {keys[key]}: keep one.")
     keys[key] = line
 
 
@@ -351,8 +349,8 @@ class _Composer:
             )
         if any(node.target is parent for parent, _, _ in self.open):
             raise LaunchError(
-                f"{self.name}:{node.line}: *{event.anchor} stands within &{event.anchor}: a value "
-                "that holds itself is not read."
+                f"{self.name}:{node.line}: *{event.anchor} is inside &{event.anchor}: a value that "
+                "contains itself is not read."
             )
         return node
 
@@ -384,7 +382,7 @@ class _Composer:
         shown = re.sub(f"^{re.escape(_STANDARD)}", "!!", tag)[:80]
         if shown.startswith(("!!python", "tag:yaml.org,2002:python")):
             raise LaunchError(
-                f"{self.name}:{line}: {shown} asks for an object of Python, which is never made. "
+                f"{self.name}:{line}: {shown} is a Python object: planner does not create it. "
                 "Write the value itself."
             )
         return f"{shown} is known only to the program that reads the file"
@@ -459,7 +457,7 @@ def read_tree(text: str, name: str) -> Tree:
     """
     trees = read_trees(text, name)
     if len(trees) > 1:
-        raise LaunchError(f"{name} holds {len(trees)} documents where one is read: give one.")
+        raise LaunchError(f"{name} has {len(trees)} documents, but only one is read: keep one.")
     empty = Node("mapping", 0, 0, 1)
     return trees[0] if trees else _tree(empty, text, name, is_json=False)
 

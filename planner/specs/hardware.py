@@ -128,7 +128,7 @@ def default_cluster(gpu: GpuSpec) -> ClusterSpec:
             efficiency=0.94,
             oversubscription=1.0,
         ),
-        notes="made from the GPU's own links; network latency and efficiency as of InfiniBand",
+        notes="made from the GPU's links; network latency and efficiency as of InfiniBand",
     )
 
 

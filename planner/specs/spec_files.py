@@ -222,7 +222,7 @@ def _source_errors(sources: object) -> Iterator[str]:
         return
     for name, text in sources.items():
         if not isinstance(text, str) or not text.strip():
-            yield f"sources.{name} must say where the figures come from"
+            yield f"sources.{name} must name the origin of the figures"
 
 
 def field_names(kind: object) -> set[str]:
@@ -312,7 +312,7 @@ def read_records(
                 key = ", ".join(key_cells).lower()
                 if key_cells and first.setdefault(key, line) != line:
                     words = ", ".join(cell for cell in key_cells if cell)
-                    raise ValueError(f"{words} stands on line {first[key]}, too")
+                    raise ValueError(f"{words} is also on line {first[key]}")
             except ValueError as error:
                 wrong.append(str(error))
         errors += [f"{path}:{line}: {problem}." for problem in wrong]

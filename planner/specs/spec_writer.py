@@ -208,7 +208,7 @@ class Datasheet:
         missing = [f"--{name}" for name in FIGURES if getattr(self, name) is None]
         if missing:
             raise SpecError(
-                f"A GPU takes {len(FIGURES)} figures of its datasheet: {', '.join(missing)} "
+                f"A GPU needs {len(FIGURES)} figures of its datasheet: {', '.join(missing)} "
                 f"{'is' if len(missing) == 1 else 'are'} missing."
             )
         vendors = {name.lower(): name for name in _VENDORS}

@@ -180,7 +180,7 @@ RL_KIND = RunKind(
     tables=RL_TABLES,
     compared=(RL_STEP, *RL_PHASES, replace(TRAINING_MEMORY, calibration="calibration")),
     proofs=("step_time_s",),
-    footnote="Phases are those that a source tells apart.",
+    footnote="Phases are those that a source reports separately.",
     template="rl",
 )
 KINDS = {
@@ -285,12 +285,12 @@ def _software(text: str, rule: Rule, labels: Iterable[str]) -> Iterator[str]:
     """Note on the profile that represents the software of a run, unless it is its own."""
     if rule.label == _OTHER:
         names = {name.lower(): name for name in labels if name != _OTHER}
-        description = f"framework {text!r} {UNKNOWN}" if text else "framework is not given"
-        yield f"{description}: {rule.profile} stands in.{did_you_mean(text, names)}"
+        description = f"framework {text!r} {UNKNOWN}" if text else "framework is not specified"
+        yield f"{description}: planner uses {rule.profile}.{did_you_mean(text, names)}"
     elif rule.nearest:
-        yield f"framework {rule.label}: {rule.profile} stands in as the closest profile"
+        yield f"framework {rule.label}: {rule.profile} is the closest profile"
     elif not text.lower().startswith(re.split(r"[-.]", spelled(rule.label))[0]):
-        yield f"framework {text!r} is taken for {rule.label}"
+        yield f"framework {text!r} is assumed to be {rule.label}"
 
 
 def _model(name: str, model: ModelSpec) -> Iterator[str]:
@@ -298,7 +298,7 @@ def _model(name: str, model: ModelSpec) -> Iterator[str]:
     if model.source == OF_COLUMNS:
         yield f"model {name!r} is made of the row's columns"
     elif spelled(name) not in map(spelled, (model.name, *model.aliases)):
-        yield f"model {name!r} is taken for {model.name}"
+        yield f"model {name!r} is assumed to be {model.name}"
 
 
 # One layout problem: the same model, GPUs, batch and length on the same software.

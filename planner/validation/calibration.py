@@ -207,7 +207,7 @@ def measured_runs(
         raise CalibrationError(
             f"None of {len(runs.rows)} rows has a measured time, throughput or peak memory that "
             f"is fitted to and can be predicted with {profile or 'any profile'}: "
-            "`planner validate` says why, row by row."
+            "`planner validate` gives the reason for each row."
         )
     return str(profile), selected
 

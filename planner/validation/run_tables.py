@@ -148,7 +148,7 @@ class Schema:
             if not is_path(cell, slashes=column.type is ColumnType.NAME):
                 return None
             kind = {"gpu": "gpus", "model": "models"}.get(column.name, "frameworks")
-            return f"{cell!r} is a path; give a name of `planner specs list {kind}`"
+            return f"{cell!r} is a path; use a name of `planner specs list {kind}`"
         if not (name in self.numeric or name.startswith(MEASURED)):
             return None
         try:
@@ -313,7 +313,7 @@ def _header_errors(header: Sequence[str], schema: Schema) -> Iterator[str]:
             hint = did_you_mean(name, set(header) - schema.known)
             yield f"1: the column {name} is missing.{hint}"
     for name in repeated_names(header):
-        yield f"1: the column {name!r}: given twice."
+        yield f"1: the column {name!r} is a duplicate."
 
 
 def _row_errors(

@@ -496,9 +496,7 @@ class Expander:
         if expansion is not None:
             return expansion
         if part.operator[-1] == "?":
-            return unknown_text(
-                f"${part.name} must be given, says line {self.source.line(part.start)}"
-            )
+            return unknown_text(f"${part.name} is required by line {self.source.line(part.start)}")
         argument = self.text(part.argument, part.start)
         if part.operator[-1] == "=":
             self.scope.put(part.name, Variable((Element(argument),), assigned=(part.start,)))

@@ -383,7 +383,7 @@ class Parser(Lexer):
         nodes = self._list()
         if self.position < len(self.text):
             symbol = self._reserved() or self.text[self.position]
-            raise self.error(f"{symbol} stands where a command begins.", self.position)
+            raise self.error(f"a command cannot begin with {symbol}.", self.position)
         if self.here:
             self._bodies()
         return nodes
@@ -656,7 +656,7 @@ class Parser(Lexer):
                 break
         if end == start and not redirections:
             here = self.text[start : start + 1] or "the end"
-            raise self.error(f"{here} stands where a command begins.", start)
+            raise self.error(f"a command cannot begin with {here}.", start)
         return SimpleCommand(
             tuple(assignments), tuple(words), tuple(redirections), start, end, declares
         )

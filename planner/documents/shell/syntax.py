@@ -235,7 +235,7 @@ class Source:
         return f"{self.name}:{self.line(position)}"
 
 
-MISSING_ARGUMENT = "is an argument that this file does not give"
+MISSING_ARGUMENT = "is an argument that is not in this file"
 _LONGEST_TRAIL = 8
 _NOWHERE = -1
 _BLANKS = re.compile(r"(?:\r\n|[ \t\n])+")

@@ -332,7 +332,7 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
         raise NotPredicted(f"unknown mode {run.text('mode')}")
     gpu = library.gpu(run.text("gpu"))
     if gpu is None:
-        raise NotPredicted(f"unknown GPU {run.text('gpu') or '(none given)'}")
+        raise NotPredicted(f"unknown GPU {run.text('gpu') or '(not specified)'}")
     if capacity := run.number("gpu_memory_gib"):
         if capacity > _LARGEST_MEMORY:
             raise NotPredicted("the memory of the GPU is out of range")
@@ -484,7 +484,7 @@ def _error_of_numbers(run: Run, case: InferenceCase) -> str:
     size, domain = case.replica.tensor_parallel, case.cluster.scale_up.domain_size
     if run.count("num_gpus") or size <= max(domain, 8):
         return ""
-    return f"tensor_parallel {size} leaves a node of {domain}; no number of GPUs is given"
+    return f"tensor_parallel {size} leaves a node of {domain}; the number of GPUs is not specified"
 
 
 def _errors_of_deployments(pools: Sequence[tuple[InferenceCase, Deployment]]) -> Iterator[str]:
@@ -523,7 +523,7 @@ def inference_choices(run: Run, case: InferenceCase) -> Iterator[str]:
     if not run.text(f"{pool}tensor_parallel"):
         yield f"tensor_parallel {case.replica.tensor_parallel}"
     if case.mode is Mode.DISAGGREGATED and not run.text("prefill_num_workers"):
-        yield "as many prefill workers as keep up"
+        yield "enough prefill workers to keep up"
     yield from _assumed_traffic(run, case)
 
 

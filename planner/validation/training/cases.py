@@ -179,7 +179,7 @@ def training_case(run: Run, library: Library) -> TrainingCase:
         raise NotPredicted(f"workload {run.word('workload')} is not modelled yet")
     gpu = library.gpu(run.text("gpu"))
     if gpu is None:
-        raise NotPredicted(f"unknown GPU {run.text('gpu') or '(none given)'}")
+        raise NotPredicted(f"unknown GPU {run.text('gpu') or '(not specified)'}")
     rule = framework_rule(_framework(run))
     length = _length(run, rule)
     model = _trained(run, model_of(run, library), rule, adapter)
@@ -235,7 +235,7 @@ def _length(run: Run, rule: FrameworkRule) -> int:
     if length is None and is_fine_tuning(run):
         return rule.sample_length
     if length is None or length > _LONGEST_SEQUENCE:
-        raise NotPredicted("the sequence length is not given, or out of range")
+        raise NotPredicted("the sequence length is not specified, or out of range")
     return length
 
 

@@ -115,7 +115,7 @@ def stated_optimizer(run: Run) -> dict[str, Any]:
         if word := run.word(name):
             codes = {code.word: code for code in kind}
             if word not in codes:
-                raise NotPredicted(f"{name} {word} is none of {', '.join(codes)}")
+                raise NotPredicted(f"{name} {word} is not one of {', '.join(codes)}")
             states[name] = codes[word]
     if run.flag("optimizer_in_backward"):
         states["optimizer_in_backward"] = True
@@ -300,7 +300,7 @@ def _parallel(context: LayoutChoice) -> Iterator[Layout]:
     run = context.run
     num_gpus = run.count("num_gpus")
     if num_gpus is None:
-        raise NotPredicted("the number of GPUs is not given")
+        raise NotPredicted("the number of GPUs is not specified")
     splits = product(_tensor(context), _pipeline(context), _context(context))
     unsplit = _unsplit(context, num_gpus)
     for tensor, pipeline, ring in splits:
