@@ -492,8 +492,8 @@ def chunked_attention(config: ConfigReader) -> ConfigReader:
     return config.replaced({"sliding_window": config.size("attention_chunk_size", 8192)})
 
 
-def alike_in_all_layers(config: ConfigReader) -> ConfigReader:
-    """Hunyuan: sizes that may be lists with one entry per layer, where all are the same."""
+def require_equal_layers(config: ConfigReader) -> ConfigReader:
+    """Hunyuan: sizes as lists with one entry per layer; unequal entries are an error."""
     if config.size("moe_layer_num_skipped", 0, least=0):
         config.add_error("moe_layer_num_skipped", "other than 0 is not supported")
     table: Table = {}
