@@ -103,9 +103,9 @@ class _Scope:
     added: dict[str, list[ast.expr]] = field(default_factory=dict)
     changed: dict[str, list[tuple[str, ast.expr]]] = field(default_factory=dict)
 
-    def put(self, name: str, value: ast.expr | None, place: _Scope | None = None) -> None:
-        """Assign a value that is written in ``place``; None: an unknown value."""
-        self.names.setdefault(name, []).append((value, place or self))
+    def put(self, name: str, value: ast.expr | None, value_scope: _Scope | None = None) -> None:
+        """Assign a value that is written in ``value_scope``; None: an unknown value."""
+        self.names.setdefault(name, []).append((value, value_scope or self))
 
 
 @dataclass(kw_only=True)
@@ -514,22 +514,22 @@ def _mapping(node: ast.Dict, evaluate: Callable[[ast.AST], Value]) -> Value:
 
 def _named(name: str, scope: _Scope, program: _Program, within: _Within) -> Value:
     """The value of a name in the innermost scope that assigns it; unknown if assigned twice."""
-    place: _Scope | None = scope
+    defining_scope: _Scope | None = scope
     changes: list[tuple[str, Value]] = []
-    while place is not None:
-        inner = place
+    while defining_scope is not None:
+        inner = defining_scope
         changes += (
             (path, _value(value, inner, program, (*within, (id(inner), f"{name}."))))
-            for path, value in place.changed.get(name, [])
+            for path, value in defining_scope.changed.get(name, [])
             if (id(inner), f"{name}.") not in within
         )
-        if name in place.names:
+        if name in defining_scope.names:
             break
-        place = place.above
-    if place is None:
+        defining_scope = defining_scope.above
+    if defining_scope is None:
         return UnknownValue(why=f"{name} is set by nothing in this program")
-    assigned = place.names[name]
-    lookup_key = (id(place), name)
+    assigned = defining_scope.names[name]
+    lookup_key = (id(defining_scope), name)
     value, written = assigned[0]
     if len(assigned) > 1:
         return UnknownValue(why=f"{name} is set more than once")
@@ -537,8 +537,8 @@ def _named(name: str, scope: _Scope, program: _Program, within: _Within) -> Valu
         return UnknownValue(why=f"{name} is known only as the program runs")
     result = _value(value, written, program, (*within, lookup_key))
     if isinstance(result, list):
-        for appended in place.added.get(name, []):
-            extra = _value(appended, place, program, (*within, lookup_key))
+        for appended in defining_scope.added.get(name, []):
+            extra = _value(appended, defining_scope, program, (*within, lookup_key))
             result = [*result, *(extra if isinstance(extra, list) else [_unknown_value(appended)])]
     if changes and isinstance(result, Call):
         return replace(result, keywords={**result.keywords, **dict(changes)})

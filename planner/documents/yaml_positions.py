@@ -30,11 +30,11 @@ class YamlValue:
 
     def get(self, *keys: str) -> YamlValue:
         """The value at a path of keys."""
-        place = self
+        value = self
         for key in keys:
-            matching = (below for name, below in place._pairs() if name == key)
-            place = next(matching, YamlValue(None, self.source))
-        return place
+            matching = (below for name, below in value._pairs() if name == key)
+            value = next(matching, YamlValue(None, self.source))
+        return value
 
     def items(self) -> list[tuple[str, YamlValue]]:
         """Keys and values of a mapping; empty for anything else."""

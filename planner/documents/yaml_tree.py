@@ -523,19 +523,21 @@ class _Leaves:
         self.places: dict[str, EditPosition] = {}
         self.depth = 0
 
-    def read(self, used: Node, path: str, place: EditPosition) -> object:
+    def read(self, used: Node, path: str, position: EditPosition) -> object:
         """The data of a node; stores its leaves."""
         node = resolve_alias(used)
         self.growth.node(used.line, self.depth)
-        self.places[path] = place
+        self.places[path] = position
         if node.kind == "scalar" or node.unknown or not node.items:
-            return self._leaf(used, node, path, place)
+            return self._leaf(used, node, path, position)
         self.depth += 1
-        data = self._list(used, node, path, place) if node.kind == "list" else self._map(node, path)
+        data = (
+            self._list(used, node, path, position) if node.kind == "list" else self._map(node, path)
+        )
         self.depth -= 1
         return data
 
-    def _leaf(self, used: Node, node: Node, path: str, place: EditPosition) -> object:
+    def _leaf(self, used: Node, node: Node, path: str, position: EditPosition) -> object:
         empty: object = [] if node.kind == "list" else {}
         if not path and node.kind == "mapping" and not node.unknown:
             return {}
@@ -543,19 +545,19 @@ class _Leaves:
         is_text = node.kind == "scalar" or node.unknown
         texts = (None if node.unknown else node.text,) if is_text else ()
         spans = (Span(used.start, used.end),) if is_text else ()
-        line, full_span = _where(used, place)
+        line, full_span = _where(used, position)
         self.leaves[path] = Leaf(
             path=path, texts=texts, value=value, spans=spans, line=line, full_span=full_span,
             unknown=node.unknown,
         )  # fmt: skip
         return value
 
-    def _list(self, used: Node, node: Node, path: str, place: EditPosition) -> list[object]:
+    def _list(self, used: Node, node: Node, path: str, position: EditPosition) -> list[object]:
         entries = [item for _, item in node.items]
         data = []
         if all(resolve_alias(item).kind == "scalar" for item in entries):
             scalars = [resolve_alias(item) for item in entries]
-            line, full_span = _where(used, place)
+            line, full_span = _where(used, position)
             self.leaves[path] = Leaf(
                 path=path,
                 texts=tuple(None if scalar.unknown else scalar.text for scalar in scalars),
@@ -576,8 +578,8 @@ class _Leaves:
             inner = _joined(path, key_path(key.text))
             self.growth.node(item.line, self.depth)
             if key.text not in data:
-                place = EditPosition(node=item, key=key, parent=path)
-                data[key.text] = self.read(item, inner, place)
+                position = EditPosition(node=item, key=key, parent=path)
+                data[key.text] = self.read(item, inner, position)
         return data
 
 
@@ -612,10 +614,10 @@ def _joined(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
 
 
-def _where(used: Node, place: EditPosition) -> tuple[int, Span]:
-    if place.key is None:
+def _where(used: Node, position: EditPosition) -> tuple[int, Span]:
+    if position.key is None:
         return used.line, Span(used.start, used.end)
-    return place.key.line, Span(place.key.start, used.end)
+    return position.key.line, Span(position.key.start, used.end)
 
 
 def flattened(table: Mapping[str, object], above: str = "") -> Iterator[tuple[str, object]]:

@@ -203,7 +203,7 @@ def _texts(tree: Tree) -> dict[str, Texts]:
 
 
 def _changed(tree: Tree, path: str, texts: tuple[str, ...]) -> Iterator[str]:
-    leaf, place = tree.values.get(path), tree.places[path]
+    leaf, position = tree.values.get(path), tree.places[path]
     is_list = leaf is None or isinstance(leaf.value, list) or len(texts) != 1
     spans = [span for span in (leaf.spans if leaf else ()) if span is not None]
     if leaf is not None and len(spans) == len(texts):
@@ -213,10 +213,10 @@ def _changed(tree: Tree, path: str, texts: tuple[str, ...]) -> Iterator[str]:
             for span, new_text in zip(spans, new, strict=True)
         }
         yield apply_edits(tree.text, changes)
-    if is_list and place.key is not None:
-        start = tree.text.find(":", place.key.end) + 1
+    if is_list and position.key is not None:
+        start = tree.text.find(":", position.key.end) + 1
         written = f" [{', '.join(_as_scalar(tree, text) for text in texts)}]"
-        end = max(place.node.end, start)
+        end = max(position.node.end, start)
         newline = "\n" if tree.text[start:end].endswith("\n") else ""
         yield tree.text[:start] + written + newline + tree.text[end:]
 
@@ -249,18 +249,18 @@ def _removed(tree: Tree, path: str) -> Iterator[str]:
     """Texts without the value, then also without the containers that it would leave empty."""
     step: str | None = path
     while step:
-        place = tree.places[step]
-        parent = tree.places.get(place.parent or "")
+        position = tree.places[step]
+        parent = tree.places.get(position.parent or "")
         if parent is None:
             return
-        if place.key is not None or parent.node.kind == "list":
-            yield from _cut(tree.text, place, parent.node)
-        step = place.parent
+        if position.key is not None or parent.node.kind == "list":
+            yield from _cut(tree.text, position, parent.node)
+        step = position.parent
 
 
-def _cut(text: str, place: EditPosition, parent: Node) -> Iterator[str]:
-    start = place.key.start if place.key is not None else place.node.start
-    end = max(place.node.end, place.key.end + 1 if place.key is not None else 0)
+def _cut(text: str, position: EditPosition, parent: Node) -> Iterator[str]:
+    start = position.key.start if position.key is not None else position.node.start
+    end = max(position.node.end, position.key.end + 1 if position.key is not None else 0)
     if parent.style == "flow":
         if behind := _COMMA_BEHIND.match(text, end):
             yield text[:start] + text[behind.end() :]
@@ -272,7 +272,7 @@ def _cut(text: str, place: EditPosition, parent: Node) -> Iterator[str]:
     stop = end if text[:end].endswith("\n") or rest is None else rest.end()
     line = text.rfind("\n", 0, start) + 1
     if not text[line:start].strip(" \t") or re.fullmatch(r"[ \t]*-[ \t]+", text[line:start]):
-        if not text[line:start].strip(" \t") or place.key is None:
+        if not text[line:start].strip(" \t") or position.key is None:
             yield text[:line] + text[stop:]
         # The first key after a dash: the next key moves there.
         following = len(text[stop:]) - len(text[stop:].lstrip(" \t"))
@@ -285,10 +285,10 @@ def _cut(text: str, place: EditPosition, parent: Node) -> Iterator[str]:
 def _added(tree: Tree, path: str, texts: tuple[str, ...]) -> Iterator[str]:
     keys = path_keys(path)
     for depth in range(len(keys) - 1, -1, -1):
-        place = tree.places.get(".".join(map(key_path, keys[:depth])))
-        if place is None:
+        position = tree.places.get(".".join(map(key_path, keys[:depth])))
+        if position is None:
             continue
-        node = place.node
+        node = position.node
         target = node.target or node
         if target.kind == "mapping":
             yield from _in_mapping(tree, target, keys[depth:], texts)

@@ -100,8 +100,8 @@ class TracePaths:
         ----------
         replicas : number of replicas that share the requests
         """
-        place, turns = self._turned(replicas)
-        nearest = np.rint(place)
+        position, turns = self._turned(replicas)
+        nearest = np.rint(position)
         for number, paths in enumerate(turns):
             if (is_nearest := nearest == number).any():
                 yield is_nearest, paths
@@ -123,8 +123,8 @@ class TracePaths:
         replicas : number of replicas that share the requests
         load : utilization of a replica, 0 to 1
         """
-        place, turns = self._turned(replicas)
-        return _between(np.stack([paths.bursts for paths in turns]), place, _of_load(load))
+        position, turns = self._turned(replicas)
+        return _between(np.stack([paths.bursts for paths in turns]), position, _of_load(load))
 
     def mean_within(
         self, mean: Numeric, replicas: Numeric, load: Numeric, limit: Numeric
@@ -138,8 +138,8 @@ class TracePaths:
         load : utilization of a replica, 0 to 1
         limit : upper bound of each wait [s]
         """
-        place, turns = self._turned(replicas)
-        waits = _between(np.stack([paths.waits for paths in turns]), place, _of_load(load))
+        position, turns = self._turned(replicas)
+        waits = _between(np.stack([paths.waits for paths in turns]), position, _of_load(load))
         wait = np.asarray(mean)[..., None] * waits
         return np.asarray(np.minimum(wait, np.asarray(limit)[..., None]).mean(axis=-1))
 
@@ -155,12 +155,12 @@ class TracePaths:
         load : utilization of a replica, 0 to 1
         share : share of the requests, 0 to 1
         """
-        place, turns = self._turned(replicas)
+        position, turns = self._turned(replicas)
         of_share = np.stack([_of_share(paths.through, share) for paths in turns])
-        return np.asarray(mean * _between(of_share, place, _of_load(load)))
+        return np.asarray(mean * _between(of_share, position, _of_load(load)))
 
     def stalled(
-        self, replicas: Numeric, places: Numeric, scale: Numeric, load: Numeric, axis: int
+        self, replicas: Numeric, slots: Numeric, scale: Numeric, load: Numeric, axis: int
     ) -> FloatArray:
         """Prefill time during decode over decode time: of answers (``axis`` 0) or tokens (1).
 
@@ -169,13 +169,13 @@ class TracePaths:
         Parameters
         ----------
         replicas : number of replicas that share the requests
-        places : sequences that decode at the same time
+        slots : sequences that decode at the same time
         scale : decode time of an answer over the mean gap between requests of a replica
         load : utilization of a replica, 0 to 1
         axis : 0: of answers, 1: of their tokens
         """
-        place, turns = self._turned(replicas)
-        coordinates = (place, _power(places, PLACES), _power(scale, SCALES), _of_load(load))
+        position, turns = self._turned(replicas)
+        coordinates = (position, _power(slots, PLACES), _power(scale, SCALES), _of_load(load))
         return np.moveaxis(
             _between(np.stack([paths.stalls[axis] for paths in turns]), *coordinates), -1, 0
         )
@@ -309,21 +309,21 @@ def _of_share(table: FloatArray, share: float) -> FloatArray:
     return np.asarray(table[..., right - 1] * (1 - x) + table[..., right] * x)
 
 
-def _between(table: FloatArray, *places: FloatArray) -> FloatArray:
+def _between(table: FloatArray, *positions: FloatArray) -> FloatArray:
     """Values of a table interpolated at positions; its first or last values beyond its ends.
 
     Further axes of the table come last in the result.
     """
     rows = []
     weights: list[tuple[FloatArray, FloatArray]] = []
-    broadcast = (...,) + (None,) * (table.ndim - len(places))
-    for size, place in zip(table.shape, places, strict=False):
-        inside = np.nan_to_num(np.clip(place, 0, size - 1))
+    broadcast = (...,) + (None,) * (table.ndim - len(positions))
+    for size, position in zip(table.shape, positions, strict=False):
+        inside = np.nan_to_num(np.clip(position, 0, size - 1))
         lower = np.minimum(inside.astype(np.intp), max(size - 2, 0))
         rows.append((lower, np.minimum(lower + 1, size - 1)))
         weights.append((1 - (inside - lower), inside - lower))
     interpolated: FloatArray = np.zeros(())
-    for corner in product((0, 1), repeat=len(places)):
+    for corner in product((0, 1), repeat=len(positions)):
         weight = np.asarray(math.prod(pair[end] for pair, end in zip(weights, corner, strict=True)))
         corner_rows = tuple(row[end] for row, end in zip(rows, corner, strict=True))
         interpolated = interpolated + weight[broadcast] * table[corner_rows]

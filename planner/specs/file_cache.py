@@ -63,9 +63,9 @@ def stamp(path: Path | str) -> Stamp:
     ----------
     path : file or folder, which need not exist
     """
-    place = os.path.join(_working_folder(), path)
-    file_stamp = _stamp(place)
-    _note({place: file_stamp})
+    full_path = os.path.join(_working_folder(), path)
+    file_stamp = _stamp(full_path)
+    _note({full_path: file_stamp})
     return file_stamp
 
 
@@ -115,15 +115,15 @@ def cache_on_disk(path: Path, parse: Callable[[Path], dict[str, object]]) -> dic
     parse : reads the file; its result must survive JSON
     """
     file_stamp, snapshot = [*stamp(path)], _snapshot()
-    place = json.dumps(os.path.join(_working_folder(), path))
+    cache_key = json.dumps(os.path.join(_working_folder(), path))
     with suppress(KeyError, TypeError, ValueError):  # the cache file may be corrupt
-        cached_stamp, table = json.loads(snapshot[place])
+        cached_stamp, table = json.loads(snapshot[cache_key])
         if cached_stamp == file_stamp and isinstance(table, dict):
             return table
     parsed = parse(path)
-    if file_stamp and _settled({place: tuple(file_stamp)}):
+    if file_stamp and _settled({cache_key: tuple(file_stamp)}):
         with suppress(TypeError):
-            snapshot[place] = json.dumps([file_stamp, parsed])
+            snapshot[cache_key] = json.dumps([file_stamp, parsed])
             _save_at_exit()
     return parsed
 
@@ -148,8 +148,8 @@ def _save() -> None:
 def _note(stamps: Mapping[str, Stamp]) -> None:
     recorded = _looked_at.get()
     if recorded is not None:
-        for place, file_stamp in stamps.items():
-            recorded.setdefault(place, file_stamp)  # the first look counts: reading came after it
+        for path, file_stamp in stamps.items():
+            recorded.setdefault(path, file_stamp)  # the first look counts: reading came after it
 
 
 def _hold(stamps: Mapping[str, Stamp]) -> bool:
@@ -157,24 +157,24 @@ def _hold(stamps: Mapping[str, Stamp]) -> bool:
     looks = _steady.get()
     if looks is not None and id(stamps) in looks.holding:
         return True
-    holds = all(_stamp(place) == was for place, was in stamps.items())
+    holds = all(_stamp(path) == was for path, was in stamps.items())
     if holds and looks is not None:
         looks.holding[id(stamps)] = stamps  # which keeps its identity
     return holds
 
 
-def _stamp(place: str) -> Stamp:
+def _stamp(path: str) -> Stamp:
     looks = _steady.get()
     if looks is None:
-        return _looked(place)
-    if place not in looks.stamps:
-        looks.stamps[place] = _looked(place)
-    return looks.stamps[place]
+        return _looked(path)
+    if path not in looks.stamps:
+        looks.stamps[path] = _looked(path)
+    return looks.stamps[path]
 
 
-def _looked(place: str) -> Stamp:
+def _looked(path: str) -> Stamp:
     try:
-        status = os.stat(place)
+        status = os.stat(path)
     except (OSError, ValueError):
         return ()
     return (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_dev)

@@ -624,12 +624,12 @@ def _default_tables(
 
 
 def _default_file(name: str, where: str, folder: Path | None) -> Path:
-    places = [*spec_folders(SpecKind.EFFICIENCY, folder), *spec_folders(SpecKind.GPUS, folder)]
-    for place in places:
+    folders = [*spec_folders(SpecKind.EFFICIENCY, folder), *spec_folders(SpecKind.GPUS, folder)]
+    for place in folders:
         path = place / f"{name}.toml"
         if stamp(path) and os.path.isfile(path):
             return path
-    valid_names = [path.stem for place in places for path in listing(place, ".toml")]
+    valid_names = [path.stem for place in folders for path in listing(place, ".toml")]
     raise SpecError(
         f"{where}: default_efficiency {name!r} is unknown.{did_you_mean(name, valid_names)}"
     )

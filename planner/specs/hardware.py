@@ -203,15 +203,15 @@ def gemm_table_file(name: str, where: str, folder: Path | None = None) -> Path:
     where : name or file of the GPU, for error messages
     folder : folder of own spec files, searched first; None: working directory and shipped files
     """
-    places = kernel_folders(folder)
-    for place in places:
+    folders = kernel_folders(folder)
+    for place in folders:
         path = place / f"{name}.csv"
         if stamp(path) and os.path.isfile(path):
             return path
-    valid_names = [path.stem for place in places for path in listing(place, ".csv")]
+    valid_names = [path.stem for place in folders for path in listing(place, ".csv")]
     raise SpecError(
         f"{where}: efficiency.gemm_table {name!r} is unknown: there is no {name}.csv in "
-        f"{' or '.join(map(str, places))}.{did_you_mean(name, valid_names)}"
+        f"{' or '.join(map(str, folders))}.{did_you_mean(name, valid_names)}"
     )
 
 

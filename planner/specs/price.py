@@ -391,8 +391,8 @@ def typical(offers: Sequence[Price]) -> Price:
 
 def _nine_of_ten(values: Sequence[float]) -> FloatArray:
     """The 5th and 95th percentile as by `numpy.quantile`, which would load masked arrays."""
-    places = np.multiply(_NINE_OF_TEN, len(values) - 1)
-    return np.asarray(np.interp(places, np.arange(len(values)), np.sort(values)))
+    positions = np.multiply(_NINE_OF_TEN, len(values) - 1)
+    return np.asarray(np.interp(positions, np.arange(len(values)), np.sort(values)))
 
 
 def not_outdated(offers: Sequence[Price]) -> list[Price]:

@@ -163,9 +163,9 @@ def check_spec(kind: type[Spec], table: Mapping[str, object], where: str) -> Spe
     try:
         spec = build_validated(kind, fields, context)
     except ValidationErrors as error:
-        for place, text in error.found:
-            hint = did_you_mean(place[-1], field_names(kind)) if text == UNKNOWN else ""
-            errors.append(f"{'.'.join(place) or 'the file'} {text}.{hint}")
+        for key_path, text in error.found:
+            hint = did_you_mean(key_path[-1], field_names(kind)) if text == UNKNOWN else ""
+            errors.append(f"{'.'.join(key_path) or 'the file'} {text}.{hint}")
     if errors:
         raise SpecError("\n".join(f"{where}: {problem}" for problem in errors))
     return spec

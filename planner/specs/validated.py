@@ -207,11 +207,11 @@ def _fill(instance: object, values: Mapping[str, object], context: object) -> No
         raise ValidationErrors(errors)
 
 
-def _placed(error: ValueError, *place: str) -> list[tuple[KeyPath, str]]:
+def _placed(error: ValueError, *key_path: str) -> list[tuple[KeyPath, str]]:
     """The validation errors of an exception, with their keys."""
     if isinstance(error, ValidationErrors):
-        return [((*place, *inner), text) for inner, text in error.found]
-    return [(place, str(error))]
+        return [((*key_path, *inner), text) for inner, text in error.found]
+    return [(key_path, str(error))]
 
 
 @cache

@@ -191,8 +191,8 @@ def edit_command(text: str, changes: Changes, read: Read, after: str = "") -> Ed
             # Options after which the new one may be written, the best first.
             placed = [other for other in options.values() if other.full_span is not None]
             placed.sort(key=lambda other: other.full_span or Span(0, 0), reverse=True)
-            places = [*([options[after]] if after in options else []), *placed]
-            candidates = _added(text, name, texts or (), places[:_MOST_NEIGHBOURS])
+            neighbours = [*([options[after]] if after in options else []), *placed]
+            candidates = _added(text, name, texts or (), neighbours[:_MOST_NEIGHBOURS])
         elif texts is None:
             candidates = _removed(text, option)
         else:
@@ -273,19 +273,19 @@ def _removed_again(text: str, name: str, wanted: Mapping[str, Texts], read: Read
 
 
 def _added(
-    text: str, name: str, texts: tuple[str, ...], places: list[ParsedOption]
+    text: str, name: str, texts: tuple[str, ...], neighbours: list[ParsedOption]
 ) -> Iterator[str]:
-    for place in places:
-        if place.full_span is None:
+    for neighbour in neighbours:
+        if neighbour.full_span is None:
             continue
-        before = text[place.full_span.start : place.full_span.end]
+        before = text[neighbour.full_span.start : neighbour.full_span.end]
         # Keys may have hyphens in front if their neighbours have some.
-        is_key = not (name.startswith("-") or place.option.startswith("-"))
+        is_key = not (name.startswith("-") or neighbour.option.startswith("-"))
         spelt = f"--{name}" if is_key and before.startswith("--") else name
-        span, rest = place.full_span, text[place.full_span.end :]
+        span, rest = neighbour.full_span, text[neighbour.full_span.end :]
         if rest.startswith("}") and before.count("{") > before.count("}"):  # ${NAME:-DEFAULT}
             span = Span(span.start, span.end + 1)
-        for words in _written(spelt, texts, joins=_is_joined(place, before)):
+        for words in _written(spelt, texts, joins=_is_joined(neighbour, before)):
             yield _put_behind(text, span, words)
 
 

@@ -287,13 +287,13 @@ class Expander:
         """The words that one written word becomes: none, one or several."""
         elements = self.elements(raw)
         word_span = Span(raw.start, raw.end)
-        places = [
+        spans = [
             word_span if len(elements) == 1 else self._place(element, word_span)
             for element in elements
         ]
         return [
-            self.word(element, place.start, place.end)
-            for element, place in zip(elements, places, strict=True)
+            self.word(element, span.start, span.end)
+            for element, span in zip(elements, spans, strict=True)
         ]
 
     def _place(self, element: Element, word_span: Span) -> Span:

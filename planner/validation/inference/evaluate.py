@@ -213,8 +213,8 @@ def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, OfferedLoad]:
     replicas = Columns.of(cases).replicas
     rate = np.array([case.traffic.request_rate or np.inf for case in cases]) / replicas
     number = np.array([case.traffic.num_requests or np.inf for case in cases]) / replicas
-    places = np.minimum(_places(cases, memory.most_sequences), number[:, None])
-    rising = np.maximum.accumulate(np.where(places >= _GRID, served.request_rate, 0.0), axis=1)
+    slots = np.minimum(_places(cases, memory.most_sequences), number[:, None])
+    rising = np.maximum.accumulate(np.where(slots >= _GRID, served.request_rate, 0.0), axis=1)
     fast = rising >= rate[:, None]
     # The first concurrency that is fast enough, or the last that fits.
     last = np.argmax(rising, axis=1)
@@ -229,7 +229,7 @@ def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, OfferedLoad]:
         rate=rate,
         number=number,
         capacity=rising[lines, last],
-        places=places[lines, last],
+        places=slots[lines, last],
         prompt=np.broadcast_to(served.phases.queued, rising.shape)[lines, last],
         answer=np.broadcast_to(answer, rising.shape)[lines, last],
     )
@@ -269,10 +269,10 @@ def _outcome(
     else:
         served = served_at_rate(setting, c, memory, offered, concurrency)
     token = np.broadcast_to(served.time_per_output_token, concurrency.shape)
-    places = _places(cases, memory.most_sequences[..., None])[:, 0]
+    slots = _places(cases, memory.most_sequences[..., None])[:, 0]
     first = served.time_to_first_token
     latency = first + np.maximum(columns.output_tokens - 1, 0.0) * token
-    reported = _until_the_end(cases, setting, served, np.minimum(concurrency, places))
+    reported = _until_the_end(cases, setting, served, np.minimum(concurrency, slots))
     shape = concurrency.shape
     quantities = {
         "time_to_first_token_s": first,
@@ -335,8 +335,8 @@ def disaggregated_runs(cases: Sequence[InferenceCase]) -> Outcome:
     most_prompts = np.array([float(workers.max_num_seqs) for workers in prefill])
     prompt, service = prefill_times(setting, pool, most_prompts)
     seqs = np.array([float(case.replica.max_num_seqs) for case in cases])
-    places = decoders * seqs * c.attention_data_parallel
-    fixed, slope = decode_line(setting, c, np.minimum(places, requests) / decoders)
+    slots = decoders * seqs * c.attention_data_parallel
+    fixed, slope = decode_line(setting, c, np.minimum(slots, requests) / decoders)
     moved = np.maximum(
         *(cache_transfer_time(setting, workers, inside_fabric=False) for workers in (pool, c))
     )
@@ -350,7 +350,7 @@ def disaggregated_runs(cases: Sequence[InferenceCase]) -> Outcome:
         decode_workers=decoders,
         fixed=fixed,
         slope=slope,
-        places=places,
+        places=slots,
         stream_interval=np.array([float(case.replica.stream_interval) for case in cases]),
     )
     served = disaggregated_run(setting, pools, requests)
