@@ -29,7 +29,7 @@ class UnknownValue:
 
 
 Value: TypeAlias = object
-"""None, a bool, number or text; a list or dict of values; `Untold`; `Call`."""
+"""None, a bool, number or text; a list or dict of values; `UnknownValue`; `Call`."""
 
 
 @record(kw_only=True)

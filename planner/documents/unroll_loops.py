@@ -16,7 +16,7 @@ def unroll_loops(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     ``TABLE`` is a mapping that the module assigns once, with texts as keys.
 
     >>> program = "t = {'a': 1}\\nfor k, v in t.items():\\n    f(k, v)"
-    >>> ast.unparse(unrolled(ast.parse(program).body)[1])
+    >>> ast.unparse(unroll_loops(ast.parse(program).body)[1])
     "f('a', 1)"
     """
     assigned = [

@@ -57,8 +57,8 @@ _COMPARED: dict[str, Callable[[int, int], bool]] = {
 def evaluate_test(words: Sequence[str | None]) -> bool | None:
     """Whether a test of these words holds; None: unknown.
 
-    >>> holds(["8", "-gt", "4"]), holds(["-z", None]), holds(["a", "=", "b"])
-    (True, None, False)
+    >>> [evaluate_test(words) for words in (["8", "-gt", "4"], ["-z", None], ["a", "=", "b"])]
+    [True, None, False]
     """
     if "(" in words or ")" in words:
         return None

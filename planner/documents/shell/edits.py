@@ -72,7 +72,7 @@ def apply_edits(text: str, edits: Mapping[Span, str]) -> str:
 
     Raises ValueError if two edits overlap or one lies outside the text.
 
-    >>> edited("tp=2 pp=4", {Span(3, 4): "8", Span(9, 9): " cp=2"})
+    >>> apply_edits("tp=2 pp=4", {Span(3, 4): "8", Span(9, 9): " cp=2"})
     'tp=8 pp=4 cp=2'
     """
     parts, done = [], 0
@@ -87,7 +87,7 @@ def apply_edits(text: str, edits: Mapping[Span, str]) -> str:
 def make_patch(before: str, after: str, name: str) -> str:
     """A unified diff for ``patch``; empty if nothing changed.
 
-    >>> print(diff("tp=2\\npp=4\\n", "tp=8\\npp=4\\n", "run.sh"), end="")
+    >>> print(make_patch("tp=2\\npp=4\\n", "tp=8\\npp=4\\n", "run.sh"), end="")
     --- run.sh
     +++ run.sh
     @@ -1,2 +1,2 @@
