@@ -17,7 +17,7 @@ _DIRECTIVE = re.compile(
     re.MULTILINE,
 )
 _PROMPT = re.compile(r"^( *)[$#>] (?=\S)", re.MULTILINE)
-# Each block is read with the whole text before it, as blanks.
+# Each block is read with all text before it as blanks.
 _MOST_CHARACTERS = 10 * MEBIBYTE
 _INDENTED = ("python", "py", "python3")
 
@@ -25,18 +25,19 @@ _INDENTED = ("python", "py", "python3")
 def blocks_of(text: str, languages: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The blocks in one of these languages, with blanks in place of the text before.
 
-    Places in the code are those in the text. Python, whose indentation counts, begins in the first
-    column, so that its lines alone are those of the text.
+    Positions in the code are those in the text. Python is dedented to the first column: only its
+    line numbers are those of the text.
     """
     blanks = re.sub(r"[^\n]", " ", text)
     number = len(_FENCE.findall(text)) // 2 + len(_DIRECTIVE.findall(text))
     if number * len(text) > _MOST_CHARACTERS:
         raise LaunchError(
-            f"{number:,} blocks of code in {len(text):,} characters are more than is read: give "
+            f"{number:,} blocks of code in {len(text):,} characters are too many to read: give "
             "the part that starts the job."
         )
     directives = (
-        (one["language"], one.start("body"), one.end("body")) for one in _DIRECTIVE.finditer(text)
+        (match["language"], match.start("body"), match.end("body"))
+        for match in _DIRECTIVE.finditer(text)
     )
     for word, start, end in (*_fenced(text), *directives):
         language, body = word.lower(), text[start:end]
@@ -46,15 +47,15 @@ def blocks_of(text: str, languages: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _separated(body: str) -> str:
-    """A body whose documents are indented, with what separates them in the first column."""
+    """A body with indented documents, its separators moved to the first column."""
     indent = body[: len(body) - len(body.lstrip(" "))]
     return re.sub(rf"^{indent}---(?=\s*$)", f"---{indent}", body, flags=re.MULTILINE)
 
 
 def _fenced(text: str) -> Iterator[tuple[str, int, int]]:
-    """The language of each block between fences, and where its code begins and ends.
+    """The language of each block between fences, with start and end of its code.
 
-    A fence with a language begins a block, also where the one before it was never closed.
+    A fence with a language begins a block, even if the block before it was never closed.
     """
     opening: re.Match[str] | None = None
     for fence in _FENCE.finditer(text):

@@ -23,21 +23,21 @@ _LARGEST = 10**18
 
 @record(kw_only=True)
 class UnknownValue:
-    """A value that text alone does not tell, and why."""
+    """A value that cannot be read from the text, with the reason."""
 
     why: str
 
 
 Value: TypeAlias = object
-"""None, a bool, number or text; a list or dict of values; `Untold`; `Call`."""
+"""None, a bool, number or text; a list or dict of values; `UnknownValue`; `Call`."""
 
 
 @record(kw_only=True)
 class Call:
     """A call: ``name`` with its module as it is imported, ``vllm.LLM``.
 
-    ``keywords`` are its keywords in order, those of ``**mapping`` among them; ``rest`` says why
-    some of these cannot be told, empty where all are.
+    ``keywords`` are its keywords in order, also those of ``**mapping``; ``rest`` says why some of
+    these are unknown, empty if none is.
     """
 
     name: str
@@ -49,11 +49,11 @@ class Call:
 
     @property
     def module(self) -> str:
-        """The package that it is from; empty where the program does not say."""
+        """The package of the function; empty if the program does not import it by name."""
         return self.name.partition(".")[0] if "." in self.name else ""
 
     def ends(self, *words: str) -> bool:
-        """Whether it is called so, whatever stands before a point.
+        """Whether this is the last part of its dotted name.
 
         >>> Call(name="vllm.LLM", line=1).ends("LLM")
         True
@@ -62,7 +62,7 @@ class Call:
 
     @property
     def parts(self) -> dict[str, Value]:
-        """What it is given by dotted names: an object by its class and by what it is given.
+        """Keyword values by dotted name; an object is its class and its own keyword values.
 
         Lists and mappings are left out.
 
@@ -82,9 +82,10 @@ class Call:
 
 @record(kw_only=True)
 class Function:
-    """A function: the ``calls`` in it, and what it assigns to parts of what it has made.
+    """A function: the ``calls`` in it, and its assignments to attributes.
 
-    ``changes`` are these values by the path behind the name: ``steps`` of ``config.steps = 9``.
+    ``changes`` are the assigned values by the path after the name: ``steps`` of
+    ``config.steps = 9``.
     """
 
     name: str
@@ -95,16 +96,16 @@ class Function:
 
 @dataclass(kw_only=True)
 class _Scope:
-    """Names of a module, a function or a class; each with what it is assigned."""
+    """Names of a module, a function or a class; each with the values assigned to it."""
 
     above: _Scope | None = None
     names: dict[str, list[tuple[ast.expr | None, _Scope]]] = field(default_factory=dict)
     added: dict[str, list[ast.expr]] = field(default_factory=dict)
     changed: dict[str, list[tuple[str, ast.expr]]] = field(default_factory=dict)
 
-    def put(self, name: str, value: ast.expr | None, place: _Scope | None = None) -> None:
-        """Assign a value that is written in ``place``; None is one that is not known."""
-        self.names.setdefault(name, []).append((value, place or self))
+    def put(self, name: str, value: ast.expr | None, value_scope: _Scope | None = None) -> None:
+        """Assign a value that is written in ``value_scope``; None: an unknown value."""
+        self.names.setdefault(name, []).append((value, value_scope or self))
 
 
 @dataclass(kw_only=True)
@@ -119,10 +120,10 @@ class _Program:
     steps: int = 0
 
     def step(self) -> None:
-        """Count what is worked out, and refuse too much."""
+        """Count an evaluation step; raises LaunchError after too many."""
         self.steps += 1
         if self.steps > _MOST_STEPS:
-            raise LaunchError(f"{self.name}: is nested or long beyond what is read.")
+            raise LaunchError(f"{self.name}: is nested too deeply or too long to be read.")
 
 
 def parse_calls(
@@ -130,36 +131,40 @@ def parse_calls(
 ) -> tuple[Call, ...]:
     """The calls of a program in the order of its lines.
 
-    Told are constants, names that a function or the module assigns once, the defaults of
-    parameters, of ``add_argument`` and of environment variables, and what is simply made of them;
-    what its ``command_line`` gives by name stands for those defaults, also of the classes that
-    HfArgumentParser makes and of the function that Fire calls.
-    Raises LaunchError if it is no Python, or nested beyond what is read.
+    Known values are constants, names that a function or the module assigns once, the defaults of
+    parameters, of ``add_argument`` and of environment variables, and simple expressions of them.
+    Values of the ``command_line`` replace those defaults, also for the classes of HfArgumentParser
+    and for the function that Fire calls.
+    Raises LaunchError if it is no Python, or nested too deeply.
     """
     with _read(text, name) as program:
         _take_options(program, command_line or {})
         _pass_on(program)
-        found = [_call(node, scope, program) for node, scope in program.calls]
-    return tuple(sorted(found, key=lambda one: one.line))
+        calls = [_call(node, scope, program) for node, scope in program.calls]
+    return tuple(sorted(calls, key=lambda call: call.line))
 
 
-def parse_functions(text: str, name: str) -> tuple[Function, ...]:
-    """The functions of a program, in order; values are told as in `calls_of`.
+def parse_functions(text: str, file_name: str) -> tuple[Function, ...]:
+    """The functions of a program, in order; values are read as in `parse_calls`.
 
-    Raises LaunchError as `calls_of` does.
+    Raises LaunchError as `parse_calls` does.
     """
-    with _read(text, name) as program:
-        found = []
-        for called, (_, own) in program.functions.items():
-            calls = [_call(node, at, program) for node, at in program.calls if _is_in(at, own)]
+    with _read(text, file_name) as program:
+        functions = []
+        for name, (_, function_scope) in program.functions.items():
+            calls = [
+                _call(node, call_scope, program)
+                for node, call_scope in program.calls
+                if _is_in(call_scope, function_scope)
+            ]
             changes = {
-                path: _value(value, own, program, ())
-                for each in own.changed.values()
-                for path, value in each
+                path: _value(value, function_scope, program, ())
+                for assignments in function_scope.changed.values()
+                for path, value in assignments
             }
-            line = program.lines[called]
-            found.append(Function(name=called, line=line, calls=tuple(calls), changes=changes))
-    return tuple(found)
+            line = program.lines[name]
+            functions.append(Function(name=name, line=line, calls=tuple(calls), changes=changes))
+    return tuple(functions)
 
 
 def _is_in(scope: _Scope | None, outer: _Scope) -> bool:
@@ -170,7 +175,7 @@ def _is_in(scope: _Scope | None, outer: _Scope) -> bool:
 
 @contextmanager
 def _read(text: str, name: str) -> Iterator[_Program]:
-    """The program of a text, and an error of its own for what cannot be read of it."""
+    """The program of a text; raises LaunchError if it cannot be read."""
     program = _Program(name=name)
     try:
         with warnings.catch_warnings():
@@ -190,12 +195,12 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def _folded(body: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """The statements of a module, ``x *= y`` put into the assignment of ``x`` before it.
+    """The statements of a module, with ``x *= y`` merged into the assignment of ``x`` before it.
 
-    Where something between them takes ``x``, it has two values, and both statements stay.
+    If a statement between them reads ``x``, both statements stay.
     """
     last: dict[str, ast.Assign] = {}
-    kept: list[ast.stmt] = []
+    statements: list[ast.stmt] = []
     for node in body:
         for inner in ast.walk(node):
             if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
@@ -207,24 +212,24 @@ def _folded(body: Sequence[ast.stmt]) -> list[ast.stmt]:
             if before is not None and len(before.targets) == 1:
                 before.value = ast.BinOp(left=before.value, op=node.op, right=node.value)
                 continue
-        kept.append(node)
-    return kept
+        statements.append(node)
+    return statements
 
 
 def _gather(
     nodes: Sequence[ast.AST], scope: _Scope, program: _Program, *, is_sure: bool = True
 ) -> None:
-    """Take in names, imports and calls, in scopes as Python has them.
+    """Collect names, imports and calls in the scopes of Python.
 
-    What is not sure, as it depends on a condition, changes parts to what is not known.
+    Assignments to attributes under a condition make their values unknown.
     """
     for node in nodes:
         program.step()
         inner = scope
         if isinstance(node, ast.Import):
             for name in node.names:
-                whole = name.name if name.asname else name.name.partition(".")[0]
-                program.imports[name.asname or whole] = whole
+                module_name = name.name if name.asname else name.name.partition(".")[0]
+                program.imports[name.asname or module_name] = module_name
         elif isinstance(node, ast.ImportFrom):
             for name in node.names:
                 program.imports[name.asname or name.name] = f"{node.module or ''}.{name.name}"
@@ -260,45 +265,46 @@ def _gather(
         _gather([*ast.iter_child_nodes(node)], inner, program, is_sure=within)
 
 
-def _parameters(given: ast.arguments, scope: _Scope) -> list[str]:
-    """Put the parameters of a function with their defaults; their names in order."""
-    named = [*given.posonlyargs, *given.args]
-    defaults: list[ast.expr | None] = [*given.defaults]
-    pairs = [*zip_longest(reversed(named), reversed(defaults))]
-    for one, value in (*pairs, *zip(given.kwonlyargs, given.kw_defaults, strict=True)):
-        scope.put(one.arg, value)
-    for rest in (given.vararg, given.kwarg):
+def _parameters(arguments: ast.arguments, scope: _Scope) -> list[str]:
+    """Put the parameters of a function with their defaults; returns their names in order."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults: list[ast.expr | None] = [*arguments.defaults]
+    pairs = [*zip_longest(reversed(positional), reversed(defaults))]
+    for argument, value in (*pairs, *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)):
+        scope.put(argument.arg, value)
+    for rest in (arguments.vararg, arguments.kwarg):
         if rest is not None:
             scope.put(rest.arg, None)
-    return [one.arg for one in named]
+    return [argument.arg for argument in positional]
 
 
 def _pass_on(program: _Program) -> None:
-    """Put what functions are called with: a parameter is told where all say one thing."""
-    told: set[tuple[str, str]] = set()
+    """Put the arguments of calls as values of parameters; one is known if all calls agree."""
+    called_with: set[tuple[str, str]] = set()
     for node, scope in program.calls:
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if name not in program.functions:
             continue
-        names, own = program.functions[name]
+        names, function_scope = program.functions[name]
         pairs = [*zip(names, node.args, strict=False)]
         pairs += [(keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg]
         for parameter, value in pairs:
-            given = own.names.get(parameter, [])
-            if (name, parameter) not in told and len(given) == 1:
-                given.clear()
-            told.add((name, parameter))
-            own.put(parameter, value, scope)
+            values = function_scope.names.get(parameter, [])
+            if (name, parameter) not in called_with and len(values) == 1:
+                values.clear()
+            called_with.add((name, parameter))
+            function_scope.put(parameter, value, scope)
 
 
 def _assign(target: ast.AST, value: ast.expr | None, scope: _Scope) -> None:
     if isinstance(target, ast.Name):
         scope.put(target.id, value)
     elif isinstance(target, ast.Tuple | ast.List):
-        told = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
-        for at, one in enumerate(target.elts):
-            each = value.elts[at] if told and isinstance(value, ast.Tuple | ast.List) else None
-            _assign(one, each, scope)
+        values: Sequence[ast.expr | None] = [None] * len(target.elts)
+        if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts):
+            values = value.elts
+        for element, element_value in zip(target.elts, values, strict=True):
+            _assign(element, element_value, scope)
     elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
         scope.put(target.value.id, None)  # a mapping that is changed
     elif isinstance(target, ast.Attribute):
@@ -308,7 +314,7 @@ def _assign(target: ast.AST, value: ast.expr | None, scope: _Scope) -> None:
 
 
 def _add(target: ast.AST, value: ast.expr, scope: _Scope) -> None:
-    """Lengthen a list that the same scope assigns; of anything else the value is not known."""
+    """Append to a list of the same scope; any other value becomes unknown."""
     if isinstance(target, ast.Name) and isinstance(
         scope.names.get(target.id, [(None, scope)])[0][0], ast.List
     ):
@@ -318,53 +324,56 @@ def _add(target: ast.AST, value: ast.expr, scope: _Scope) -> None:
 
 
 def _argument(node: ast.Call, program: _Program) -> None:
-    """The default of an option of a command line, by the name that it gets."""
+    """Record the default of a command-line option under its name."""
     if not (isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument"):
         return
-    words = [one.value for one in node.args if isinstance(one, ast.Constant)]
+    words = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
     options = [word for word in words if isinstance(word, str)]
     long = next((word for word in options if word.startswith("--")), next(iter(options), ""))
-    given = {one.arg: one.value for one in node.keywords}
-    own = given.get("dest")
-    name = own.value if isinstance(own, ast.Constant) else long.lstrip("-").replace("-", "_")
-    action = given.get("action")
+    keywords = {keyword.arg: keyword.value for keyword in node.keywords}
+    dest = keywords.get("dest")
+    name = dest.value if isinstance(dest, ast.Constant) else long.lstrip("-").replace("-", "_")
+    action = keywords.get("action")
     is_flag = isinstance(action, ast.Constant) and action.value == "store_true"
-    default = given.get("default") or (ast.Constant(value=False) if is_flag else None)
+    default = keywords.get("default") or (ast.Constant(value=False) if is_flag else None)
     program.arguments[str(name)] = default
 
 
 def _take_options(program: _Program, command_line: Mapping[str, str]) -> None:
-    """Put the options of a command line over defaults, and fields of classes that options fill."""
+    """Replace defaults by the options of a command line, also fields of classes that they fill."""
     values = {name: _constant(text) for name, text in command_line.items()}
     for node, _ in program.calls:
         kind = _dotted(node.func, program).rpartition(".")[2]
-        named = [one.id for arg in node.args for one in ast.walk(arg) if isinstance(one, ast.Name)]
+        nodes = (inner for argument in node.args for inner in ast.walk(argument))
+        named = [inner.id for inner in nodes if isinstance(inner, ast.Name)]
         if kind in ("HfArgumentParser", "TrlParser"):
-            for name, given in (x for one in named if one in program.members
-                                for x in program.members[one].names.items()):  # fmt: skip
-                program.arguments.setdefault(name, _field(given[0][0]))
+            for members in (program.members[name] for name in named if name in program.members):
+                for name, assigned in members.names.items():
+                    program.arguments.setdefault(name, _field(assigned[0][0]))
             program.arguments.update(values)
         elif kind == "Fire":
-            for scope in (program.functions[one][1] for one in named if one in program.functions):
+            for _, scope in (
+                program.functions[name] for name in named if name in program.functions
+            ):
                 scope.names.update({
                     name: [(value, scope)] for name, value in values.items() if name in scope.names
                 })  # fmt: skip
-    known = {name: value for name, value in values.items() if name in program.arguments}
-    program.arguments.update(known)
+    set_options = {name: value for name, value in values.items() if name in program.arguments}
+    program.arguments.update(set_options)
 
 
 def _field(value: ast.expr | None) -> ast.expr | None:
-    """The default of a field of a class: ``field(default=...)``, or what is assigned."""
+    """The default of a field of a class: ``field(default=...)``, or the assigned value."""
     if not (isinstance(value, ast.Call) and isinstance(value.func, ast.Name)):
         return value
     return next((keyword.value for keyword in value.keywords if keyword.arg == "default"), None)
 
 
 def _constant(text: str) -> ast.Constant:
-    """A word of a command line as the value that parsers make of it."""
-    plain = {"true": True, "false": False, "none": None}
-    if text.lower() in plain:
-        return ast.Constant(value=plain[text.lower()])
+    """A word of a command line as truth value, None, number or text."""
+    constants = {"true": True, "false": False, "none": None}
+    if text.lower() in constants:
+        return ast.Constant(value=constants[text.lower()])
     for kind in (int, float):
         try:
             return ast.Constant(value=kind(text))
@@ -385,24 +394,24 @@ def _dotted(node: ast.AST, program: _Program) -> str:
 
 
 def _call(node: ast.Call, scope: _Scope, program: _Program) -> Call:
-    given: dict[str, Value] = {}
+    keywords: dict[str, Value] = {}
     lines: dict[str, int] = {}
     rest = ""
-    for one in node.keywords:
-        value = _value(one.value, scope, program, ())
-        if one.arg is not None:
-            given[one.arg], lines[one.arg] = value, one.value.lineno
+    for keyword in node.keywords:
+        value = _value(keyword.value, scope, program, ())
+        if keyword.arg is not None:
+            keywords[keyword.arg], lines[keyword.arg] = value, keyword.value.lineno
         elif isinstance(value, dict):
-            given |= {str(name): told for name, told in value.items()}
-            lines |= dict.fromkeys(map(str, value), one.value.lineno)
+            keywords |= {str(name): inner for name, inner in value.items()}
+            lines |= dict.fromkeys(map(str, value), keyword.value.lineno)
         else:
-            rest = f"**{ast.unparse(one.value)[:40]} stands for options that are not in the text"
-    positional = [_value(one, scope, program, ()) for one in node.args]
+            rest = f"**{ast.unparse(keyword.value)[:40]} has options that are not in the text"
+    positional = [_value(argument, scope, program, ()) for argument in node.args]
     return Call(
         name=_dotted(node.func, program),
         line=node.lineno,
         positional=tuple(positional),
-        keywords=given,
+        keywords=keywords,
         lines=lines,
         rest=rest,
     )
@@ -412,11 +421,11 @@ _Within: TypeAlias = tuple[tuple[int, str], ...]
 
 
 def _value(node: ast.AST, scope: _Scope, program: _Program, within: _Within) -> Value:
-    """What an expression is, as far as text tells it; ``within`` are names being looked up."""
+    """The value of an expression, if the text shows it; ``within`` are names being looked up."""
     program.step()
 
-    def told(one: ast.AST) -> Value:
-        return _value(one, scope, program, within)
+    def evaluate(operand: ast.AST) -> Value:
+        return _value(operand, scope, program, within)
 
     if isinstance(node, ast.Constant):
         is_plain = node.value is None or isinstance(node.value, bool | int | float | str)
@@ -426,15 +435,15 @@ def _value(node: ast.AST, scope: _Scope, program: _Program, within: _Within) -> 
     if isinstance(node, ast.Name):
         return _named(node.id, scope, program, within)
     if isinstance(node, ast.Starred):
-        return told(node.value)
+        return evaluate(node.value)
     if isinstance(node, ast.List | ast.Tuple | ast.Set):
-        return _listed(node.elts, told)
+        return _listed(node.elts, evaluate)
     if isinstance(node, ast.Dict):
-        return _mapping(node, told)
+        return _mapping(node, evaluate)
     if isinstance(node, ast.JoinedStr):
-        return _joined([told(_inside(one)) for one in node.values], node)
+        return _joined([evaluate(_inside(operand)) for operand in node.values], node)
     if isinstance(node, ast.Subscript):
-        table, key = told(node.value), told(node.slice)
+        table, key = evaluate(node.value), evaluate(node.slice)
         if isinstance(table, dict) and isinstance(key, str) and key in table:
             return table[key]
     if isinstance(node, ast.Attribute):
@@ -442,20 +451,20 @@ def _value(node: ast.AST, scope: _Scope, program: _Program, within: _Within) -> 
     if isinstance(node, ast.Call):
         return _called(node, scope, program, within)
     if isinstance(node, ast.BinOp):
-        return _computed(node, told(node.left), told(node.right))
+        return _computed(node, evaluate(node.left), evaluate(node.right))
     if isinstance(node, ast.UnaryOp):
-        inner = told(node.operand)
+        inner = evaluate(node.operand)
         if isinstance(node.op, ast.Not) and not isinstance(inner, UnknownValue | Call):
             return not inner
         if isinstance(node.op, ast.USub) and isinstance(inner, int | float):
             return -inner
     if isinstance(node, ast.IfExp):
-        test = told(node.test)
+        test = evaluate(node.test)
         if not isinstance(test, UnknownValue | Call):
-            return told(node.body if test else node.orelse)
+            return evaluate(node.body if test else node.orelse)
     if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
-        for one in node.values:
-            value = told(one)
+        for operand in node.values:
+            value = evaluate(operand)
             if isinstance(value, UnknownValue | Call) or value:
                 return value
         return value
@@ -463,15 +472,15 @@ def _value(node: ast.AST, scope: _Scope, program: _Program, within: _Within) -> 
 
 
 def _listed(nodes: Sequence[ast.expr], evaluate: Callable[[ast.AST], Value]) -> list[Value]:
-    """The values of a list, those of a starred list in it among them."""
-    found: list[Value] = []
+    """The values of a list, with the elements of starred lists in it."""
+    values: list[Value] = []
     for node in nodes:
         value = evaluate(node)
         if isinstance(node, ast.Starred) and isinstance(value, list):
-            found.extend(value)
+            values.extend(value)
         else:
-            found.append(value)
-    return found
+            values.append(value)
+    return values
 
 
 def _unknown_value(node: ast.AST) -> UnknownValue:
@@ -491,49 +500,49 @@ def _joined(parts: Sequence[Value], node: ast.AST) -> Value:
 
 
 def _mapping(node: ast.Dict, evaluate: Callable[[ast.AST], Value]) -> Value:
-    found: dict[str, Value] = {}
+    table: dict[str, Value] = {}
     for key, value in zip(node.keys, node.values, strict=True):
         if key is None:
             inner = evaluate(value)
             if not isinstance(inner, dict):
                 return _unknown_value(node)
-            found |= inner
+            table |= inner
         else:
-            found[str(evaluate(key))] = evaluate(value)
-    return found
+            table[str(evaluate(key))] = evaluate(value)
+    return table
 
 
 def _named(name: str, scope: _Scope, program: _Program, within: _Within) -> Value:
-    """A name that is assigned once where it is found first, outwards."""
-    place: _Scope | None = scope
+    """The value of a name in the innermost scope that assigns it; unknown if assigned twice."""
+    defining_scope: _Scope | None = scope
     changes: list[tuple[str, Value]] = []
-    while place is not None:
-        inner = place
+    while defining_scope is not None:
+        inner = defining_scope
         changes += (
             (path, _value(value, inner, program, (*within, (id(inner), f"{name}."))))
-            for path, value in place.changed.get(name, [])
+            for path, value in defining_scope.changed.get(name, [])
             if (id(inner), f"{name}.") not in within
         )
-        if name in place.names:
+        if name in defining_scope.names:
             break
-        place = place.above
-    if place is None:
+        defining_scope = defining_scope.above
+    if defining_scope is None:
         return UnknownValue(why=f"{name} is set by nothing in this program")
-    given = place.names[name]
-    known = (id(place), name)
-    value, written = given[0]
-    if len(given) > 1:
+    assigned = defining_scope.names[name]
+    lookup_key = (id(defining_scope), name)
+    value, written = assigned[0]
+    if len(assigned) > 1:
         return UnknownValue(why=f"{name} is set more than once")
-    if known in within or value is None:
+    if lookup_key in within or value is None:
         return UnknownValue(why=f"{name} is known only as the program runs")
-    told = _value(value, written, program, (*within, known))
-    if isinstance(told, list):
-        for one in place.added.get(name, []):
-            more = _value(one, place, program, (*within, known))
-            told = [*told, *(more if isinstance(more, list) else [_unknown_value(one)])]
-    if changes and isinstance(told, Call):
-        return replace(told, keywords={**told.keywords, **dict(changes)})
-    return UnknownValue(why=f"{name} is set more than once") if changes else told
+    result = _value(value, written, program, (*within, lookup_key))
+    if isinstance(result, list):
+        for appended in defining_scope.added.get(name, []):
+            extra = _value(appended, defining_scope, program, (*within, lookup_key))
+            result = [*result, *(extra if isinstance(extra, list) else [_unknown_value(appended)])]
+    if changes and isinstance(result, Call):
+        return replace(result, keywords={**result.keywords, **dict(changes)})
+    return UnknownValue(why=f"{name} is set more than once") if changes else result
 
 
 def _attribute(node: ast.Attribute, scope: _Scope, program: _Program, within: _Within) -> Value:
@@ -545,14 +554,14 @@ def _attribute(node: ast.Attribute, scope: _Scope, program: _Program, within: _W
     if first in program.members and rest in program.members[first].names:
         return _named(rest, program.members[first], program, within)
     if isinstance(node.value, ast.Name):
-        made = _named(node.value.id, scope, program, within)
-        if isinstance(made, Call) and rest in made.keywords and made.name not in program.members:
-            return made.keywords[rest]
-        if isinstance(made, Call) and made.name in program.members:
-            members = program.members[made.name]
-            if rest in made.keywords or rest in members.names:
-                own = made.keywords.get(rest)
-                return _named(rest, members, program, within) if own is None else own
+        call = _named(node.value.id, scope, program, within)
+        if isinstance(call, Call) and rest in call.keywords and call.name not in program.members:
+            return call.keywords[rest]
+        if isinstance(call, Call) and call.name in program.members:
+            members = program.members[call.name]
+            if rest in call.keywords or rest in members.names:
+                value = call.keywords.get(rest)
+                return _named(rest, members, program, within) if value is None else value
     default = program.arguments.get(rest)
     if default is not None and first != "self":
         return _value(default, _Scope(), program, within)
@@ -560,7 +569,7 @@ def _attribute(node: ast.Attribute, scope: _Scope, program: _Program, within: _W
 
 
 def to_shell_word(value: Value) -> str:
-    """A value as a shell is given it; what is not told as a variable that nothing sets."""
+    """A value as text for a shell; an unknown value as a variable that nothing sets."""
     is_plain = isinstance(value, str | int | float) and not isinstance(value, bool)
     return str(value) if is_plain else "$UNTOLD"
 
@@ -568,35 +577,37 @@ def to_shell_word(value: Value) -> str:
 _BY_ENVIRONMENT = ("os.environ.get", "os.getenv", "environ.get", "getenv")
 _KINDS = {"int": int, "str": str, "float": float, "bool": bool}
 IS_BF16 = ("is_bfloat16_supported", "is_bf16_supported", "is_torch_bf16_gpu_available")
-"""Functions that say whether the GPU has bf16: every one from Ampere on."""
+"""Functions that return whether the GPU has bf16: every one from Ampere on."""
 
 
 def _called(node: ast.Call, scope: _Scope, program: _Program, within: _Within) -> Value:
-    """What a call within a value is: of a configuration the call itself."""
+    """The value of a call in an expression; for a configuration the call itself."""
     name = _dotted(node.func, program)
-    inner = [_value(one, scope, program, within) for one in node.args]
-    if name in _BY_ENVIRONMENT and len(inner) == 2:
-        return inner[1]
+    arguments = [_value(argument, scope, program, within) for argument in node.args]
+    if name in _BY_ENVIRONMENT and len(arguments) == 2:
+        return arguments[1]
     if name.rpartition(".")[2] in IS_BF16:
         return True
-    if isinstance(node.func, ast.Attribute) and node.func.attr == "join" and len(inner) == 1:
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "join" and len(arguments) == 1:
         between = _value(node.func.value, scope, program, within)
-        if isinstance(between, str) and isinstance(inner[0], list):
-            return between.join(map(to_shell_word, inner[0]))
-    if name == "json.dumps" and len(inner) == 1 and isinstance(inner[0], int | float):
-        return str(inner[0]).lower()
-    if name in _KINDS and len(inner) == 1 and isinstance(inner[0], str | int | float):
+        if isinstance(between, str) and isinstance(arguments[0], list):
+            return between.join(map(to_shell_word, arguments[0]))
+    if name == "json.dumps" and len(arguments) == 1 and isinstance(arguments[0], int | float):
+        return str(arguments[0]).lower()
+    if name in _KINDS and len(arguments) == 1 and isinstance(arguments[0], str | int | float):
         try:
-            return _KINDS[name](inner[0])
+            return _KINDS[name](arguments[0])
         except (ValueError, OverflowError):
             return _unknown_value(node)
     if name.rpartition(".")[2][:1].isupper() or name == "dict":
         keywords = {
-            one.arg: _value(one.value, scope, program, within) for one in node.keywords if one.arg
+            keyword.arg: _value(keyword.value, scope, program, within)
+            for keyword in node.keywords
+            if keyword.arg
         }
         if name == "dict":
             return keywords if len(keywords) == len(node.keywords) else _unknown_value(node)
-        return Call(name=name, line=node.lineno, positional=tuple(inner), keywords=keywords)
+        return Call(name=name, line=node.lineno, positional=tuple(arguments), keywords=keywords)
     return _unknown_value(node)
 
 
@@ -654,19 +665,21 @@ def program_and_shell(cells: Sequence[str]) -> tuple[str, str]:
     shells: list[str] = []
     for cell in cells:
         lines = cell.split("\n")
-        own, shell = [""] * len(lines), [""] * len(lines)
+        python_lines, shell = [""] * len(lines), [""] * len(lines)
         if _SHELL_CELL.match(cell):
             shell[1:] = lines[1:]
         elif not cell.startswith("%%") or _WITH_CODE.match(cell):
-            goes_on = False
-            for at, line in enumerate(lines):
-                is_shell = goes_on or bool(_COMMAND.match(line))
+            is_continued = False
+            for index, line in enumerate(lines):
+                is_shell = is_continued or bool(_COMMAND.match(line))
                 if is_shell:
-                    shell[at] = line if goes_on else _COMMAND.sub("", line, count=1)
+                    shell[index] = line if is_continued else _COMMAND.sub("", line, count=1)
                 elif not _MAGIC.match(line):
-                    own[at] = line
-                goes_on = is_shell and line.endswith("\\")
-        programs.append("\n".join(own if _is_python("\n".join(own)) else [""] * len(lines)))
+                    python_lines[index] = line
+                is_continued = is_shell and line.endswith("\\")
+        programs.append(
+            "\n".join(python_lines if _is_python("\n".join(python_lines)) else [""] * len(lines))
+        )
         shells.append("\n".join(shell))
     return "\n".join(programs), "\n".join(shells)
 

@@ -1,4 +1,4 @@
-"""Loops of a program over its own tables, as the statements that they stand for."""
+"""Unroll loops of a program over its own tables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def unroll_loops(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def _items(value: ast.expr) -> Mapping[str, ast.expr]:
-    """Keys and values of a mapping, or of several joined by ``|``; empty of anything else."""
+    """Keys and values of a mapping, or of several joined by ``|``; empty for anything else."""
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.BitOr):
         left, right = _items(value.left), _items(value.right)
         return {**left, **right} if left and right else {}
@@ -50,18 +50,18 @@ class _Loops(ast.NodeTransformer):
 
     def visit_For(self, node: ast.For) -> ast.AST | list[ast.stmt]:
         self.generic_visit(node)
-        called = node.iter.func if isinstance(node.iter, ast.Call) else None
-        if not (isinstance(called, ast.Attribute) and called.attr == "items"):
+        function = node.iter.func if isinstance(node.iter, ast.Call) else None
+        if not (isinstance(function, ast.Attribute) and function.attr == "items"):
             return node
-        items = self.tables.get(called.value.id) if isinstance(called.value, ast.Name) else None
-        named = node.target.elts if isinstance(node.target, ast.Tuple) else []
-        names = [one.id for one in named if isinstance(one, ast.Name)]
+        items = self.tables.get(function.value.id) if isinstance(function.value, ast.Name) else None
+        targets = node.target.elts if isinstance(node.target, ast.Tuple) else []
+        names = [element.id for element in targets if isinstance(element, ast.Name)]
         if not items or len(names) != 2:
             return node
         return [
-            _Named(dict(zip(names, (ast.Constant(value=key), value), strict=True))).visit(one)
+            _Named(dict(zip(names, (ast.Constant(value=key), value), strict=True))).visit(statement)
             for key, value in items.items()
-            for one in deepcopy(node.body)
+            for statement in deepcopy(node.body)
         ]
 
 

@@ -1,4 +1,4 @@
-"""Values of YAML documents with the places where they stand."""
+"""Values of YAML documents with their positions in the text."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class YamlValue:
 
     @staticmethod
     def pieces_after(place: YamlValue, beginning: str) -> Pieces:
-        """A text without how it begins."""
+        """A text without its beginning."""
         starts = (place.text or "").startswith(beginning)
         return pieces_from(place.pieces, len(beginning)) if starts else place.pieces
 
     def get(self, *keys: str) -> YamlValue:
         """The value at a path of keys."""
-        place = self
+        value = self
         for key in keys:
-            found = (below for name, below in place._pairs() if name == key)
-            place = next(found, YamlValue(None, self.source))
-        return place
+            matching = (below for name, below in value._pairs() if name == key)
+            value = next(matching, YamlValue(None, self.source))
+        return value
 
     def items(self) -> list[tuple[str, YamlValue]]:
-        """Keys and values of a mapping; none of anything else."""
+        """Keys and values of a mapping; empty for anything else."""
         items: dict[str, YamlValue] = {}
         for name, below in self._pairs():
             items.setdefault(name, below)
@@ -50,7 +50,7 @@ class YamlValue:
                 yield key.text, YamlValue(resolve_alias(value), self.source)
 
     def entries(self) -> list[YamlValue]:
-        """The entries of a list; none of anything else."""
+        """The entries of a list; empty for anything else."""
         items = self.node.items if self.node is not None and self.node.kind == "list" else []
         return [YamlValue(resolve_alias(node), self.source) for _, node in items]
 
@@ -61,7 +61,7 @@ class YamlValue:
 
     @property
     def text(self) -> str | None:
-        """The text of a scalar; None of anything else, of nothing and of null."""
+        """The text of a scalar; None for null, for no value and for anything else."""
         if self.node is None or self.node.kind != "scalar":
             return None
         is_null = self.node.value is None and not self.node.unknown
@@ -69,7 +69,7 @@ class YamlValue:
 
     @property
     def line(self) -> int:
-        """Where it begins; 1 of nothing."""
+        """Line where the value begins; 1 for no value."""
         return 1 if self.node is None else self.node.line
 
     @property
@@ -80,7 +80,7 @@ class YamlValue:
         return _aligned(self.text, self.source, self.node.start, self.node.end)
 
     def option_text(self, option: str) -> ParsedOption | None:
-        """Its text as the value of an option; None where it has none."""
+        """Its text as the value of an option; None: it has no text."""
         if self.text is None:
             return None
         spans = (span_of(self.pieces),)
@@ -95,24 +95,27 @@ def documents(text: str, name: str) -> list[YamlValue]:
 
 
 def _aligned(text: str, source: str, start: int, end: int) -> Pieces:
-    """The text in pieces that stand in the source as they are, and what YAML makes of the rest."""
+    """The text in pieces: parts unchanged from the source, and parts that YAML computed."""
     if text and (place := source.find(text, start, end)) >= 0:
         return (TextPiece(text, place, place + len(text)),)
     place, passed = _first(source, start, end), 0
     pieces: list[TextPiece] = []
     for word in text.split():
-        found = source.find(word, place, end)
-        if found < 0 or source[place:found].strip():
+        start_of_word = source.find(word, place, end)
+        if start_of_word < 0 or source[place:start_of_word].strip():
             return computed_text(text)
-        at = text.index(word, passed)
+        text_index = text.index(word, passed)
         # Blanks between words are those that YAML folded or stripped.
-        pieces += [TextPiece(text[passed:at]), TextPiece(word, found, found + len(word))]
-        place, passed = found + len(word), at + len(word)
+        pieces += [
+            TextPiece(text[passed:text_index]),
+            TextPiece(word, start_of_word, start_of_word + len(word)),
+        ]
+        place, passed = start_of_word + len(word), text_index + len(word)
     return tuple(piece for piece in [*pieces, TextPiece(text[passed:])] if piece.text)
 
 
 def _first(source: str, start: int, end: int) -> int:
-    """Where the text begins: behind a quote, or the header of a block."""
+    """Start of the text: after a quote, or after the header of a block."""
     if source[start : start + 1] in ("|", ">"):
         line = source.find("\n", start, end)
         return end if line < 0 else line + 1

@@ -1,4 +1,4 @@
-"""YAML and JSON files as values by dotted path, each with the place where it stands."""
+"""YAML and JSON files as values by dotted path, each with its position in the text."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ DEEPEST = 100
 class Node:
     """A value: ``kind`` is scalar, mapping, list or alias (of ``target``).
 
-    ``start`` to ``end`` is where it stands, with quotes and brackets. ``text`` of a scalar is
-    without quotes, ``value`` what it means. ``unknown`` says why that is not known. ``style``
-    is ``flow`` for braces and brackets, the quote of a scalar, else empty. ``size`` is how many
-    values it is with its aliases followed.
+    ``start`` to ``end`` is its position, with quotes and brackets. ``text`` of a scalar is without
+    quotes, ``value`` its typed value, ``unknown`` the reason if that is unknown. ``style`` is
+    ``flow`` for braces and brackets, the quote of a scalar, else empty. ``size`` is its number of
+    values with aliases followed.
     """
 
     kind: str
@@ -47,7 +47,7 @@ class Node:
 
 
 def too_deep(where: str) -> LaunchError:
-    """What is said of a document whose values are in too many others."""
+    """The error for a document with too deeply nested values."""
     return LaunchError(f"{where}: nested more than {DEEPEST} deep: that is not read.")
 
 
@@ -66,7 +66,7 @@ class NodeBudget:
             raise too_deep(f"{self.name}:{line}")
 
     def refuse_large(self, size: int, line: int) -> None:
-        """Raises `LaunchError` if a value has too many in it."""
+        """Raises `LaunchError` if a value contains too many values."""
         if size > MOST_NODES:
             raise LaunchError(
                 f"{self.name}:{line}: it becomes more than {MOST_NODES:,} values, aliases counted "
@@ -77,9 +77,7 @@ class NodeBudget:
 def refuse_twice(keys: dict[str, int], key: str, line: int, name: str) -> None:
     """Remembers a key of a mapping. Raises `LaunchError` if it is there already."""
     if key in keys:
-        raise LaunchError(
-            f"{name}:{line}: {key!r} is given twice, first in line {keys[key]}: keep one."
-        )
+        raise LaunchError(f"{name}:{line}: {key!r} is a duplicate of line {keys[key]}: keep one.")
     keys[key] = line
 
 
@@ -106,7 +104,7 @@ class _Reader:
         root = self._value(0)
         self._blanks()
         if self.position < len(self.text):
-            raise self._fault("there is more after the end of the value")
+            raise self._error("there is more after the end of the value")
         return root
 
     def _line(self, position: int) -> int:
@@ -117,9 +115,9 @@ class _Reader:
         self._counted = position, line
         return line
 
-    def _fault(self, what: str, position: int | None = None) -> LaunchError:
+    def _error(self, problem: str, position: int | None = None) -> LaunchError:
         line = self._line(self.position if position is None else position)
-        return LaunchError(f"{self.name}:{line}: this is not JSON: {what}.")
+        return LaunchError(f"{self.name}:{line}: this is not JSON: {problem}.")
 
     def _blanks(self) -> None:
         match = _BLANKS.match(self.text, self.position)
@@ -154,12 +152,12 @@ class _Reader:
         while True:
             self._blanks()
             if not self.text.startswith('"', self.position):
-                raise self._fault(self._instead("a key in double quotes"))
+                raise self._error(self._instead("a key in double quotes"))
             key = self._scalar(self.position, self._line(self.position))
             refuse_twice(keys, key.text, key.line, self.name)
             self._blanks()
             if not self._takes(":"):
-                raise self._fault(self._instead(f"a colon after {json.dumps(key.text)}"))
+                raise self._error(self._instead(f"a colon after {json.dumps(key.text)}"))
             self._blanks()
             node.items.append((key, self._value(depth + 1)))
             if self._ends("}"):
@@ -181,30 +179,30 @@ class _Reader:
             return True
         comma = self.position
         if not self._takes(","):
-            raise self._fault(self._instead(f"a comma or {bracket}"))
+            raise self._error(self._instead(f"a comma or {bracket}"))
         self._blanks()
         if self.text.startswith(bracket, self.position):
-            raise self._fault(f"a comma before {bracket}", comma)
+            raise self._error(f"a comma before {bracket}", comma)
         return False
 
     def _instead(self, wanted: str) -> str:
-        found = self.text[self.position : self.position + 12].split("\n")[0]
-        return f"{wanted} is missing" + (f" before {found!r}" if found else " at the end")
+        next_text = self.text[self.position : self.position + 12].split("\n")[0]
+        return f"{wanted} is missing" + (f" before {next_text!r}" if next_text else " at the end")
 
     def _scalar(self, start: int, line: int) -> Node:
         if self.text.startswith('"', start):
             match = _STRING.match(self.text, start)
             if match is None:
-                raise self._fault("a text in double quotes never ends on its line")
+                raise self._error("a text in double quotes never ends on its line")
             self.position = match.end()
             try:
                 text = json.loads(match[0])
             except ValueError as error:
-                raise self._fault(str(error).partition(":")[0].lower(), start) from None
+                raise self._error(str(error).partition(":")[0].lower(), start) from None
             return Node("scalar", start, match.end(), line, text, text, '"')
         word = _WORD.match(self.text, start)
         if word is None:
-            raise self._fault(self._instead("a value"))
+            raise self._error(self._instead("a value"))
         self.position = word.end()
         unknown = f"{word[0]} is filled in when the script runs" if word[0][0] == "$" else ""
         value = None if unknown else self._parse_scalar(word[0], start)
@@ -214,7 +212,7 @@ class _Reader:
         if text in _CONSTANTS:
             return _CONSTANTS[text]
         if not _NUMBER.fullmatch(text) or len(text) > _LONGEST_NUMBER:
-            raise self._fault(f"{text[:40]!r} is not a value", start)
+            raise self._error(f"{text[:40]!r} is not a value", start)
         return json.loads(text)
 
 
@@ -243,8 +241,8 @@ def yaml_documents(text: str, name: str) -> list[Node]:
         where = f"{name}:{mark.line + 1}" if mark is not None else name
         if error.problem == _TOO_DEEP:  # some releases of the parser count for themselves
             raise too_deep(where) from None
-        told = ", ".join(part for part in (error.context, error.problem) if part)
-        raise LaunchError(f"{where}: this is not YAML: {told}.") from None
+        problem = ", ".join(part for part in (error.context, error.problem) if part)
+        raise LaunchError(f"{where}: this is not YAML: {problem}.") from None
     except yaml.reader.ReaderError as error:
         position = error.position if isinstance(error.position, int) else 0
         line = text.count("\n", 0, position) + 1
@@ -310,7 +308,7 @@ class _Composer:
         return Node(kind, start, end, line)
 
     def _place(self, event: Event) -> tuple[int, int]:
-        """Where an event begins and ends in the text; the parser marks every one."""
+        """Start and end of an event in the text."""
         start, end = (
             self.skipped + (0 if mark is None else mark.index)
             for mark in (event.start_mark, event.end_mark)
@@ -351,8 +349,8 @@ class _Composer:
             )
         if any(node.target is parent for parent, _, _ in self.open):
             raise LaunchError(
-                f"{self.name}:{node.line}: *{event.anchor} stands within &{event.anchor}: a value "
-                "that holds itself is not read."
+                f"{self.name}:{node.line}: *{event.anchor} is inside &{event.anchor}: a value that "
+                "contains itself is not read."
             )
         return node
 
@@ -378,13 +376,13 @@ class _Composer:
             return node.value
 
     def _tag(self, tag: str | None, line: int) -> str:
-        """Why the tag hides the value; raises `LaunchError` for those that ask for objects."""
+        """Reason why a tag hides the value; raises `LaunchError` for tags of Python objects."""
         if tag is None or tag == "!" or tag in _PLAIN_TAGS:
             return ""
         shown = re.sub(f"^{re.escape(_STANDARD)}", "!!", tag)[:80]
         if shown.startswith(("!!python", "tag:yaml.org,2002:python")):
             raise LaunchError(
-                f"{self.name}:{line}: {shown} asks for an object of Python, which is never made. "
+                f"{self.name}:{line}: {shown} is a Python object: planner does not create it. "
                 "Write the value itself."
             )
         return f"{shown} is known only to the program that reads the file"
@@ -398,10 +396,10 @@ _JSON_BEGINS = re.compile(r"\s*(?:\{\s*[\"}]|\[)")
 class Leaf:
     """A value, or a list of plain values.
 
-    ``texts`` are as written, without quotes; None where it is not known, which ``unknown``
-    explains; none at all for an empty mapping or list. ``spans`` are those of each text with
-    its quotes; ``full_span`` is that of key and value. ``value`` is what the file means: a number,
-    a truth value, text, None, or a list of these.
+    ``texts`` are as written, without quotes; None: unknown, with the reason in ``unknown``; no
+    texts for an empty mapping or list. ``spans`` are the positions of each text with its quotes,
+    ``full_span`` that of key and value. ``value`` is the typed value: a number, a truth value,
+    text, None, or a list of these.
     """
 
     path: str
@@ -427,7 +425,7 @@ class Leaf:
 
 @record(kw_only=True)
 class EditPosition:
-    """Where a mapping, a list or a value stands, for edits; ``node`` is its content."""
+    """Position of a mapping, a list or a value, for edits; ``node`` is its content."""
 
     node: Node
     key: Node | None
@@ -454,12 +452,12 @@ class Tree:
 def read_tree(text: str, name: str) -> Tree:
     """The only document of a YAML or JSON text; an empty text has no values.
 
-    Raises LaunchError if it is neither, holds several documents, gives a key twice, is longer than
-    4 MB, deeper than 100 or of more than 200,000 values, or asks for objects of Python.
+    Raises LaunchError if it is neither, holds several documents, has a key twice, is longer than
+    4 MB, deeper than 100 or of more than 200,000 values, or contains objects of Python.
     """
     trees = read_trees(text, name)
     if len(trees) > 1:
-        raise LaunchError(f"{name} holds {len(trees)} documents where one is read: give one.")
+        raise LaunchError(f"{name} has {len(trees)} documents, but only one is read: keep one.")
     empty = Node("mapping", 0, 0, 1)
     return trees[0] if trees else _tree(empty, text, name, is_json=False)
 
@@ -478,13 +476,13 @@ def read_trees(text: str, name: str) -> tuple[Tree, ...]:
             if is_named_json:
                 raise
     # A value of a template, which tools fill: of the same length, so that places stay.
-    filled = _TEMPLATE.sub(lambda one: f"${{{one[1].strip()}}}".ljust(len(one[0])), text)
+    filled = _TEMPLATE.sub(lambda match: f"${{{match[1].strip()}}}".ljust(len(match[0])), text)
     roots = yaml_documents(filled, name)
     return tuple(_tree(root, text, name, is_json=False) for root in roots)
 
 
 def key_path(key: str) -> str:
-    """A key as it stands in a path: in double quotes if it has dots or quotes, or is empty.
+    """A key as a part of a path: in double quotes if it has dots or quotes, or is empty.
 
     >>> key_path("nvidia.com/gpu")
     '"nvidia.com/gpu"'
@@ -525,19 +523,21 @@ class _Leaves:
         self.places: dict[str, EditPosition] = {}
         self.depth = 0
 
-    def read(self, used: Node, path: str, place: EditPosition) -> object:
-        """The data of a node, whose leaves are kept."""
+    def read(self, used: Node, path: str, position: EditPosition) -> object:
+        """The data of a node; stores its leaves."""
         node = resolve_alias(used)
         self.growth.node(used.line, self.depth)
-        self.places[path] = place
+        self.places[path] = position
         if node.kind == "scalar" or node.unknown or not node.items:
-            return self._leaf(used, node, path, place)
+            return self._leaf(used, node, path, position)
         self.depth += 1
-        data = self._list(used, node, path, place) if node.kind == "list" else self._map(node, path)
+        data = (
+            self._list(used, node, path, position) if node.kind == "list" else self._map(node, path)
+        )
         self.depth -= 1
         return data
 
-    def _leaf(self, used: Node, node: Node, path: str, place: EditPosition) -> object:
+    def _leaf(self, used: Node, node: Node, path: str, position: EditPosition) -> object:
         empty: object = [] if node.kind == "list" else {}
         if not path and node.kind == "mapping" and not node.unknown:
             return {}
@@ -545,26 +545,26 @@ class _Leaves:
         is_text = node.kind == "scalar" or node.unknown
         texts = (None if node.unknown else node.text,) if is_text else ()
         spans = (Span(used.start, used.end),) if is_text else ()
-        line, whole = _where(used, place)
+        line, full_span = _where(used, position)
         self.leaves[path] = Leaf(
-            path=path, texts=texts, value=value, spans=spans, line=line, full_span=whole,
+            path=path, texts=texts, value=value, spans=spans, line=line, full_span=full_span,
             unknown=node.unknown,
         )  # fmt: skip
         return value
 
-    def _list(self, used: Node, node: Node, path: str, place: EditPosition) -> list[object]:
+    def _list(self, used: Node, node: Node, path: str, position: EditPosition) -> list[object]:
         entries = [item for _, item in node.items]
         data = []
         if all(resolve_alias(item).kind == "scalar" for item in entries):
             scalars = [resolve_alias(item) for item in entries]
-            line, whole = _where(used, place)
+            line, full_span = _where(used, position)
             self.leaves[path] = Leaf(
                 path=path,
                 texts=tuple(None if scalar.unknown else scalar.text for scalar in scalars),
                 value=[scalar.value for scalar in scalars],
                 spans=tuple(Span(item.start, item.end) for item in entries),
                 line=line,
-                full_span=whole,
+                full_span=full_span,
                 unknown="; ".join(scalar.unknown for scalar in scalars if scalar.unknown)[:400],
             )
         for index, item in enumerate(entries):
@@ -578,23 +578,23 @@ class _Leaves:
             inner = _joined(path, key_path(key.text))
             self.growth.node(item.line, self.depth)
             if key.text not in data:
-                place = EditPosition(node=item, key=key, parent=path)
-                data[key.text] = self.read(item, inner, place)
+                position = EditPosition(node=item, key=key, parent=path)
+                data[key.text] = self.read(item, inner, position)
         return data
 
 
 def members(
     node: Node, depth: int = 0, growth: NodeBudget | None = None
 ) -> Iterator[tuple[Node, Node]]:
-    """Keys and values of a mapping, those merged in by ``<<`` after its own.
+    """Keys and values of a mapping, then those merged by ``<<``.
 
-    ``growth`` counts what is merged in at a ``depth``, where that was not counted before.
+    ``growth`` counts the merged values at a ``depth``, if they were not counted before.
     """
     merged: list[Node] = []
     for key, item in node.items:
         if key is not None and key.is_merge:
             target = resolve_alias(item)
-            merged += [one for _, one in target.items] if target.kind == "list" else [item]
+            merged += [entry for _, entry in target.items] if target.kind == "list" else [item]
         elif key is not None:
             yield key, item
     for other in merged:
@@ -606,7 +606,7 @@ def members(
 
 
 def resolve_alias(node: Node) -> Node:
-    """What an alias stands for; a node that is none is itself."""
+    """The target of an alias; any other node itself."""
     return node.target if node.target is not None else node
 
 
@@ -614,10 +614,10 @@ def _joined(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
 
 
-def _where(used: Node, place: EditPosition) -> tuple[int, Span]:
-    if place.key is None:
+def _where(used: Node, position: EditPosition) -> tuple[int, Span]:
+    if position.key is None:
         return used.line, Span(used.start, used.end)
-    return place.key.line, Span(place.key.start, used.end)
+    return position.key.line, Span(position.key.start, used.end)
 
 
 def flattened(table: Mapping[str, object], above: str = "") -> Iterator[tuple[str, object]]:
@@ -634,5 +634,5 @@ def flattened(table: Mapping[str, object], above: str = "") -> Iterator[tuple[st
 
 
 def plain_text(value: object) -> str:
-    """A value as documents of YAML and JSON spell it: flags in small letters."""
+    """A value as text of YAML and JSON: truth values in lower case."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -28,7 +28,7 @@ from planner.errors import LaunchError
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ufeff\u2028\u2029\ud800-\udfff\ufffe\uffff]")
 _PLAIN_SCALAR = re.compile(r"[A-Za-z_/][A-Za-z0-9_./+-]*")
-# Read as something else than text by YAML 1.1 or 1.2.
+# Words that YAML 1.1 or 1.2 does not read as text.
 _NOT_TEXT = re.compile(r"(?i)~|null|none|true|false|yes|no|on|off|y|n|nan|inf")
 
 Scalar = str | int | float | bool | None
@@ -45,7 +45,7 @@ def yaml_scalar(value: Scalar) -> str:
     if _PLAIN_SCALAR.fullmatch(value) and not _NOT_TEXT.fullmatch(value):
         return value
     quoted = json.dumps(value, ensure_ascii=False)
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
+    return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", quoted)
 
 
 def json_scalar(value: Scalar) -> str:
@@ -93,7 +93,7 @@ def yaml_text(
 
 def documents(objects: Iterable[Mapping[str, object]]) -> str:
     """A stream of documents."""
-    return "".join(f"---\n{yaml_text(one, list_by='')}" for one in objects)
+    return "".join(f"---\n{yaml_text(value, list_by='')}" for value in objects)
 
 
 def _lines(value: object, notes: Mapping[str, str], path: str, list_by: str) -> list[str]:
@@ -132,7 +132,7 @@ def _scalar(value: object) -> list[str]:
 
 
 def _is_block(text: str) -> bool:
-    """Whether a block gives the text back: it ends with one line feed and begins with no blank."""
+    """Whether a block preserves the text: it ends with one line feed and begins with no blank."""
     lines = text[:-1].split("\n")
     return (
         text.endswith("\n")
@@ -154,10 +154,10 @@ _STEP = "  "
 def edit_document(text: str, name: str, changes: Changes, number: int = 0) -> EditResult:
     """The YAML or JSON ``text`` of the file ``name`` with values changed, by dotted path.
 
-    Texts that read as numbers or truth values are written as these, unless what they replace
-    was in quotes; several texts, or those of a list, become a list. ``number`` is that of the
-    document in a file of several. What cannot be written so that everything else stays as it
-    is stands in ``unwritten``. Raises `LaunchError` if the text cannot be read.
+    Texts that read as numbers or truth values are written as these, unless the old value was in
+    quotes; several texts, or those of a list, become a list. ``number`` is the index of the
+    document in a file of several. Changes that would affect other values are not made, and are in
+    ``unwritten``. Raises `LaunchError` if the text cannot be read.
     """
     unwritten: dict[str, tuple[str, ...] | None] = {}
     for path, texts in changes.items():
@@ -172,11 +172,13 @@ def edit_document(text: str, name: str, changes: Changes, number: int = 0) -> Ed
         else:
             candidates = _added(tree, path, texts)
         wanted = after_change(old, path, texts)
-        found = first_that_reads(candidates, wanted, lambda one: _texts(_tree(one, name, number)))
-        if found is None:
+        edited = first_that_reads(
+            candidates, wanted, lambda candidate: _texts(_tree(candidate, name, number))
+        )
+        if edited is None:
             unwritten[path] = texts
         else:
-            text = found
+            text = edited
     return EditResult(text=text, unwritten=unwritten)
 
 
@@ -188,7 +190,7 @@ def _tree(text: str, name: str, number: int) -> Tree:
 
 
 def _texts(tree: Tree) -> dict[str, Texts]:
-    """The leaves, without the entries of lists of plain values, which stand in these."""
+    """The leaves, without the entries of lists of scalars, which are in those of the lists."""
     return {
         path: leaf.texts
         for path, leaf in tree.values.items()
@@ -201,19 +203,20 @@ def _texts(tree: Tree) -> dict[str, Texts]:
 
 
 def _changed(tree: Tree, path: str, texts: tuple[str, ...]) -> Iterator[str]:
-    leaf, place = tree.values.get(path), tree.places[path]
+    leaf, position = tree.values.get(path), tree.places[path]
     is_list = leaf is None or isinstance(leaf.value, list) or len(texts) != 1
     spans = [span for span in (leaf.spans if leaf else ()) if span is not None]
     if leaf is not None and len(spans) == len(texts):
         new = [_like(tree, leaf, text) for text in texts]
         changes = {
-            span: _placed(tree.text, span, one) for span, one in zip(spans, new, strict=True)
+            span: _placed(tree.text, span, new_text)
+            for span, new_text in zip(spans, new, strict=True)
         }
         yield apply_edits(tree.text, changes)
-    if is_list and place.key is not None:
-        start = tree.text.find(":", place.key.end) + 1
+    if is_list and position.key is not None:
+        start = tree.text.find(":", position.key.end) + 1
         written = f" [{', '.join(_as_scalar(tree, text) for text in texts)}]"
-        end = max(place.node.end, start)
+        end = max(position.node.end, start)
         newline = "\n" if tree.text[start:end].endswith("\n") else ""
         yield tree.text[:start] + written + newline + tree.text[end:]
 
@@ -234,7 +237,7 @@ def _as_scalar(tree: Tree, text: str) -> str:
 
 
 def _placed(text: str, span: Span, new: str) -> str:
-    """A value with what must stand around it: a blank behind the colon, the end of a block."""
+    """A value with the text it needs around: a blank after the colon, the end of a block."""
     blank = " " if span.start == span.end and text[span.start - 1 : span.start] in ":-" else ""
     return f"{blank}{new}" + ("\n" if text[span.start : span.end].endswith("\n") else "")
 
@@ -243,21 +246,21 @@ def _placed(text: str, span: Span, new: str) -> str:
 
 
 def _removed(tree: Tree, path: str) -> Iterator[str]:
-    """Without the value, then without what would be left empty around it."""
+    """Texts without the value, then also without the containers that it would leave empty."""
     step: str | None = path
     while step:
-        place = tree.places[step]
-        parent = tree.places.get(place.parent or "")
+        position = tree.places[step]
+        parent = tree.places.get(position.parent or "")
         if parent is None:
             return
-        if place.key is not None or parent.node.kind == "list":
-            yield from _cut(tree.text, place, parent.node)
-        step = place.parent
+        if position.key is not None or parent.node.kind == "list":
+            yield from _cut(tree.text, position, parent.node)
+        step = position.parent
 
 
-def _cut(text: str, place: EditPosition, parent: Node) -> Iterator[str]:
-    start = place.key.start if place.key is not None else place.node.start
-    end = max(place.node.end, place.key.end + 1 if place.key is not None else 0)
+def _cut(text: str, position: EditPosition, parent: Node) -> Iterator[str]:
+    start = position.key.start if position.key is not None else position.node.start
+    end = max(position.node.end, position.key.end + 1 if position.key is not None else 0)
     if parent.style == "flow":
         if behind := _COMMA_BEHIND.match(text, end):
             yield text[:start] + text[behind.end() :]
@@ -269,9 +272,9 @@ def _cut(text: str, place: EditPosition, parent: Node) -> Iterator[str]:
     stop = end if text[:end].endswith("\n") or rest is None else rest.end()
     line = text.rfind("\n", 0, start) + 1
     if not text[line:start].strip(" \t") or re.fullmatch(r"[ \t]*-[ \t]+", text[line:start]):
-        if not text[line:start].strip(" \t") or place.key is None:
+        if not text[line:start].strip(" \t") or position.key is None:
             yield text[:line] + text[stop:]
-        # The first key behind a dash: the next one takes its place.
+        # The first key after a dash: the next key moves there.
         following = len(text[stop:]) - len(text[stop:].lstrip(" \t"))
         yield text[:start] + text[stop + following :]
 
@@ -282,10 +285,10 @@ def _cut(text: str, place: EditPosition, parent: Node) -> Iterator[str]:
 def _added(tree: Tree, path: str, texts: tuple[str, ...]) -> Iterator[str]:
     keys = path_keys(path)
     for depth in range(len(keys) - 1, -1, -1):
-        place = tree.places.get(".".join(map(key_path, keys[:depth])))
-        if place is None:
+        position = tree.places.get(".".join(map(key_path, keys[:depth])))
+        if position is None:
             continue
-        node = place.node
+        node = position.node
         target = node.target or node
         if target.kind == "mapping":
             yield from _in_mapping(tree, target, keys[depth:], texts)
@@ -309,7 +312,7 @@ def _in_mapping(
     else:
         first, last = node.items[0][0], _end(node)
         start = first.start if first is not None else node.start
-        # An anchor may stand before the first key, and a question mark.
+        # An anchor or a question mark may precede the first key.
         columns = {at - (text.rfind("\n", 0, at) + 1) for at in (start, node.start)}
         rest = _REST_OF_LINE.match(text, last)
         stop = last if text[:last].endswith("\n") or rest is None else rest.end()
@@ -320,7 +323,7 @@ def _in_mapping(
 
 
 def _end(node: Node) -> int:
-    """Where the content of a node ends, that of its last entry."""
+    """End of the content of a node: that of its last entry."""
     while node.style != "flow" and node.items:
         node = node.items[-1][1]
     return node.end
@@ -357,5 +360,5 @@ def _in_braces(
     first = node.items[0][0]
     line = text.rfind("\n", 0, first.start if first is not None else node.start) + 1
     indent = text[line : first.start] if first is not None else ""
-    own_lines = not indent.strip(" \t") and "\n" in text[node.start : line + 1]
-    yield f"{text[:end]},{chr(10) + indent if own_lines else ' '}{written}{text[end:]}"
+    is_multiline = not indent.strip(" \t") and "\n" in text[node.start : line + 1]
+    yield f"{text[:end]},{chr(10) + indent if is_multiline else ' '}{written}{text[end:]}"

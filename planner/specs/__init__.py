@@ -1,1 +1,1 @@
-"""What the user describes: hardware, models, frameworks, workloads, search spaces."""
+"""Specs of hardware, models, frameworks, workloads and search spaces."""

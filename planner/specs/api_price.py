@@ -1,4 +1,4 @@
-"""Published prices per token of models that others serve, read with every fault."""
+"""Published prices per token of served models; reading reports all errors at once."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ class ApiPrice:
 
 @cache_by_files
 def api_prices(model: str, folder: Path | None = None) -> tuple[ApiPrice, ...]:
-    """The prices of a model, by name or alias; none where no list has it.
+    """The prices of a model, by name or alias; empty if no list has it.
 
-    Where several lists have prices of a provider, those of the first count: of ``folder``, of the
-    working directory, of what is shipped.
+    If several lists have prices of a provider, the first list counts: in ``folder``, in the working
+    directory, then shipped.
 
     Raises SpecError if a list has errors, one line for each.
 
@@ -64,23 +64,23 @@ def api_prices(model: str, folder: Path | None = None) -> tuple[ApiPrice, ...]:
     model : name or alias of the model
     folder : folder of own spec files, searched first; None: working directory and shipped files
     """
-    wanted = _known_as(model, folder)
+    spec_name = _known_as(model, folder)
     prices: list[ApiPrice] = []
     for path in api_price_files(folder):
-        seen = {price.provider for price in prices}
+        providers = {price.provider for price in prices}
         prices += [
             price
             for price in read_api_prices(path)
-            if price.provider not in seen and _known_as(price.model, folder) == wanted
+            if price.provider not in providers and _known_as(price.model, folder) == spec_name
         ]
     return tuple(prices)
 
 
 def of_release(prices: Sequence[ApiPrice], name: str) -> tuple[ApiPrice, ...]:
-    """The prices of the release that a name means; all where it means none that has a price.
+    """The prices of the release in a name; all prices if no price has that release.
 
-    The longest release that the name begins with counts, its owner aside; prices that tell no
-    release stay.
+    The longest release that the name begins with counts, without its owner. Prices without a
+    release are kept.
 
     Parameters
     ----------
@@ -89,15 +89,15 @@ def of_release(prices: Sequence[ApiPrice], name: str) -> tuple[ApiPrice, ...]:
     """
     word = _word(name.rpartition("/")[2])
     releases = {price.release for price in prices if price.release}
-    meant = [release for release in releases if f"{word}-".startswith(f"{release}-")]
-    if not meant:
+    matching = [release for release in releases if f"{word}-".startswith(f"{release}-")]
+    if not matching:
         return tuple(prices)
-    release = max(meant, key=len)
+    release = max(matching, key=len)
     return tuple(price for price in prices if price.release in ("", release))
 
 
 def priced_models(folder: Path | None = None) -> list[str]:
-    """The models that a list has prices of, sorted.
+    """The models with prices in a list, sorted.
 
     Raises SpecError if a list has errors, one line for each.
 
@@ -124,7 +124,7 @@ def read_api_prices(path: Path) -> Sequence[ApiPrice]:
 
 
 def _known_as(name: str, folder: Path | None) -> str:
-    """The spec that a name means; the name itself, in lower case, where none has it."""
+    """Name of the spec for a name or alias; the name itself, in lower case, if there is none."""
     word = _word(name)
     if word in names(SpecKind.MODELS, folder):
         return word
@@ -151,10 +151,10 @@ def _price(row: Row) -> ApiPrice:
 
 def _amount(cell: str, column: str) -> float:
     """USD per token."""
-    found = number(nonempty_text(cell, column), column)
-    if found >= _MOST:
+    amount = number(nonempty_text(cell, column), column)
+    if amount >= _MOST:
         raise ValueError(f"{column} {cell} is not a price in USD per million tokens")
-    return found / _MILLION
+    return amount / _MILLION
 
 
 def _date(cell: str, column: str) -> str:
@@ -180,7 +180,7 @@ COLUMNS = tuple(column.name for column in _TABLE)
 
 
 def _aged(prices: Sequence[ApiPrice]) -> tuple[ApiPrice, ...]:
-    """The prices, with which of them are old: the newest of the list is taken for today's."""
+    """The prices, the old ones marked: old is relative to the newest price of the list."""
     certain = {price.date for price in prices if price.date[:1].isdigit()}
     days = {word: date.fromisoformat(word).toordinal() for word in certain}
     youngest = max(days.values(), default=0) - _OLD_AFTER_DAYS

@@ -1,4 +1,4 @@
-"""How requests come: what a queue makes of their times, at every utilization of its server."""
+"""Arrivals of requests: burstiness and waits of their queue, by utilization of the server."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from planner.base.arrays import BoolArray, FloatArray, Numeric
 from planner.base.records import record
 
 LOADS = np.array([0.003, 0.01, 0.02, 0.03, 0.04, *np.linspace(0.05, 0.95, 19)])
-"""Utilizations at which a trace's own queue is computed."""
+"""Utilizations at which the queue of a trace is computed."""
 _CAPS = np.arange(-10.0, 11.0)
 SHARES = np.linspace(0.005, 0.995, 100)
-"""Shares of the requests whose waits are kept."""
+"""Shares of the requests (quantiles) of the stored waits."""
 
 
 _MOST_HALVINGS = 6
@@ -60,12 +60,12 @@ class TracePaths:
 
     Parameters
     ----------
-    name : name of the trace, which tells traces apart
+    name : name of the trace, unique
     windows : requests, prompt tokens and answer tokens (first axis) in windows of equal time
         (second), over their mean, without random fluctuation
     requests : number of requests of the trace
     lengths : answer tokens after the first one over their mean, at `POINTS`
-    turns : function from a number of replicas (a power of 2) to their `Turns`
+    turns : function from a number of replicas (a power of 2) to their `RoundRobinPaths`
     """
 
     name: str
@@ -94,20 +94,20 @@ class TracePaths:
         return {}
 
     def nearest(self, replicas: Numeric) -> Iterator[tuple[BoolArray, RoundRobinPaths]]:
-        """The paths of the powers of 2 that are nearest to numbers of replicas, and for which.
+        """Masks of the numbers of replicas, each with the paths of their nearest power of 2.
 
         Parameters
         ----------
         replicas : number of replicas that share the requests
         """
-        place, turns = self._turned(replicas)
-        nearest = np.rint(place)
-        for number, one in enumerate(turns):
-            if (mine := nearest == number).any():
-                yield mine, one
+        position, turns = self._turned(replicas)
+        nearest = np.rint(position)
+        for number, paths in enumerate(turns):
+            if (is_nearest := nearest == number).any():
+                yield is_nearest, paths
 
     def _turned(self, replicas: Numeric) -> tuple[FloatArray, list[RoundRobinPaths]]:
-        """Where numbers of replicas stand among powers of 2, and the paths of those."""
+        """Positions of numbers of replicas among powers of 2, and the paths of those powers."""
         powers = np.clip(np.log2(np.maximum(replicas, 1.0)), 0, _MOST_HALVINGS)
         low, high = int(powers.min()), int(np.ceil(powers.max()))
         for power in range(low, high + 1):
@@ -123,25 +123,25 @@ class TracePaths:
         replicas : number of replicas that share the requests
         load : utilization of a replica, 0 to 1
         """
-        place, turns = self._turned(replicas)
-        return _between(np.stack([one.bursts for one in turns]), place, _of_load(load))
+        position, turns = self._turned(replicas)
+        return _between(np.stack([paths.bursts for paths in turns]), position, _of_load(load))
 
     def mean_within(
-        self, mean: Numeric, replicas: Numeric, load: Numeric, most: Numeric
+        self, mean: Numeric, replicas: Numeric, load: Numeric, limit: Numeric
     ) -> FloatArray:
-        """The mean of waits that are each cut off at ``most`` [s].
+        """The mean of waits that are each cut off at ``limit`` [s].
 
         Parameters
         ----------
         mean : mean wait of a replica [s]
         replicas : number of replicas that share the requests
         load : utilization of a replica, 0 to 1
-        most : upper bound of each wait [s]
+        limit : upper bound of each wait [s]
         """
-        place, turns = self._turned(replicas)
-        waits = _between(np.stack([one.waits for one in turns]), place, _of_load(load))
-        each = np.asarray(mean)[..., None] * waits
-        return np.asarray(np.minimum(each, np.asarray(most)[..., None]).mean(axis=-1))
+        position, turns = self._turned(replicas)
+        waits = _between(np.stack([paths.waits for paths in turns]), position, _of_load(load))
+        wait = np.asarray(mean)[..., None] * waits
+        return np.asarray(np.minimum(wait, np.asarray(limit)[..., None]).mean(axis=-1))
 
     def through_within(
         self, mean: Numeric, replicas: Numeric, load: Numeric, share: float
@@ -155,29 +155,30 @@ class TracePaths:
         load : utilization of a replica, 0 to 1
         share : share of the requests, 0 to 1
         """
-        place, turns = self._turned(replicas)
-        of_share = np.stack([_of_share(one.through, share) for one in turns])
-        return np.asarray(mean * _between(of_share, place, _of_load(load)))
+        position, turns = self._turned(replicas)
+        of_share = np.stack([_of_share(paths.through, share) for paths in turns])
+        return np.asarray(mean * _between(of_share, position, _of_load(load)))
 
     def stalled(
-        self, replicas: Numeric, places: Numeric, scale: Numeric, load: Numeric, of: int
+        self, replicas: Numeric, slots: Numeric, scale: Numeric, load: Numeric, axis: int
     ) -> FloatArray:
-        """Prefill time during decode over decode time: of answers (``of`` 0) or of their tokens
-        (1).
+        """Prefill time during decode over decode time: of answers (``axis`` 0) or tokens (1).
 
         Decode times are at `POINTS`, the first axis of the result.
 
         Parameters
         ----------
         replicas : number of replicas that share the requests
-        places : sequences that decode at the same time
+        slots : sequences that decode at the same time
         scale : decode time of an answer over the mean gap between requests of a replica
         load : utilization of a replica, 0 to 1
-        of : 0: of answers, 1: of their tokens
+        axis : 0: of answers, 1: of their tokens
         """
-        place, turns = self._turned(replicas)
-        at = (place, _power(places, PLACES), _power(scale, SCALES), _of_load(load))
-        return np.moveaxis(_between(np.stack([one.stalls[of] for one in turns]), *at), -1, 0)
+        position, turns = self._turned(replicas)
+        coordinates = (position, _power(slots, PLACES), _power(scale, SCALES), _of_load(load))
+        return np.moveaxis(
+            _between(np.stack([paths.stalls[axis] for paths in turns]), *coordinates), -1, 0
+        )
 
 
 @record(kw_only=True)
@@ -234,16 +235,16 @@ class Arrivals:
         of_share = [np.interp(share, SHARES, row) for row in self.spread]
         return np.asarray(np.interp(load, LOADS, of_share) * mean)
 
-    def mean_within(self, mean: Numeric, load: Numeric, most: Numeric) -> FloatArray:
-        """The mean of waits that are each cut off at ``most`` [s].
+    def mean_within(self, mean: Numeric, load: Numeric, limit: Numeric) -> FloatArray:
+        """The mean of waits that are each cut off at ``limit`` [s].
 
         Parameters
         ----------
         mean : mean wait of a replica [s]
         load : utilization of a replica, 0 to 1
-        most : upper bound of each wait [s]
+        limit : upper bound of each wait [s]
         """
-        ratio = np.asarray(most) / np.maximum(mean, 1e-12)
+        ratio = np.asarray(limit) / np.maximum(mean, 1e-12)
         if not self.spread:
             return np.asarray(mean * -np.expm1(-ratio * load))
         column = np.log2(np.maximum(ratio, 1e-12)) - _CAPS[0]
@@ -256,9 +257,9 @@ class Arrivals:
         return np.stack([np.minimum(waits, 2.0**cap).mean(axis=1) for cap in _CAPS], axis=1)
 
     def bursts_at(self, load: Numeric, replicas: Numeric = 1.0) -> FloatArray | float:
-        """The squared variation at a utilization, of one of some replicas that share requests.
+        """Squared coefficient of variation of the arrivals of a replica, by utilization.
 
-        Of a stream of which each replica has one in R at random, :math:`1 + (c_a^2 - 1) / R`.
+        With a random one in R requests of a stream per replica, :math:`1 + (c_a^2 - 1) / R`.
 
         Parameters
         ----------
@@ -272,7 +273,7 @@ class Arrivals:
 
 
 def classes_of(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """Means of the values in `CLASSES` of some weight, from the least on, along the first axis.
+    """Means of the values in `CLASSES` of equal weight in ascending order, along the first axis.
 
     Parameters
     ----------
@@ -283,47 +284,47 @@ def classes_of(values: FloatArray, weights: FloatArray) -> FloatArray:
     ranked = np.take_along_axis(values, order, axis=0)
     zero = np.zeros((1, *values.shape[1:]))
     until = np.concatenate([zero, np.cumsum(weights[order], axis=0) / weights.sum()])
-    found, low = [], 0.0
+    means, low = [], 0.0
     for high in np.cumsum(CLASSES):
         inside = np.diff(np.clip(until, low, high), axis=0)
-        found.append((ranked * inside).sum(axis=0) / (high - low))
+        means.append((ranked * inside).sum(axis=0) / (high - low))
         low = high
-    return np.stack(found)
+    return np.stack(means)
 
 
 def _of_load(load: Numeric) -> FloatArray:
-    """Where a utilization stands among `LOADS`."""
+    """Position of a utilization among `LOADS`."""
     return np.asarray(np.interp(load, LOADS, np.arange(LOADS.size)))
 
 
 def _power(number: Numeric, powers: FloatArray) -> FloatArray:
-    """Where a number stands among equal steps of powers of 2."""
+    """Position of a number among equal steps of powers of 2."""
     return np.asarray((np.log2(np.maximum(number, 1e-9)) - powers[0]) / (powers[1] - powers[0]))
 
 
 def _of_share(table: FloatArray, share: float) -> FloatArray:
-    """Of the quantiles in the last axis that of a share."""
+    """The quantile of a share, interpolated along the last axis."""
     right = int(np.clip(np.searchsorted(SHARES, share), 1, SHARES.size - 1))
     x = np.clip((share - SHARES[right - 1]) / (SHARES[1] - SHARES[0]), 0.0, 1.0)
     return np.asarray(table[..., right - 1] * (1 - x) + table[..., right] * x)
 
 
-def _between(table: FloatArray, *places: FloatArray) -> FloatArray:
-    """Values of a table at places between its entries, of its ends beyond them.
+def _between(table: FloatArray, *positions: FloatArray) -> FloatArray:
+    """Values of a table interpolated at positions; its first or last values beyond its ends.
 
-    Axes that it has beyond those of the ``places`` come last.
+    Further axes of the table come last in the result.
     """
     rows = []
     weights: list[tuple[FloatArray, FloatArray]] = []
-    more = (...,) + (None,) * (table.ndim - len(places))
-    for size, place in zip(table.shape, places, strict=False):
-        inside = np.nan_to_num(np.clip(place, 0, size - 1))
+    broadcast = (...,) + (None,) * (table.ndim - len(positions))
+    for size, position in zip(table.shape, positions, strict=False):
+        inside = np.nan_to_num(np.clip(position, 0, size - 1))
         lower = np.minimum(inside.astype(np.intp), max(size - 2, 0))
         rows.append((lower, np.minimum(lower + 1, size - 1)))
         weights.append((1 - (inside - lower), inside - lower))
-    found: FloatArray = np.zeros(())
-    for corner in product((0, 1), repeat=len(places)):
-        weight = np.asarray(math.prod(one[end] for one, end in zip(weights, corner, strict=True)))
-        at = tuple(row[end] for row, end in zip(rows, corner, strict=True))
-        found = found + weight[more] * table[at]
-    return found
+    interpolated: FloatArray = np.zeros(())
+    for corner in product((0, 1), repeat=len(positions)):
+        weight = np.asarray(math.prod(pair[end] for pair, end in zip(weights, corner, strict=True)))
+        corner_rows = tuple(row[end] for row, end in zip(rows, corner, strict=True))
+        interpolated = interpolated + weight[broadcast] * table[corner_rows]
+    return interpolated

@@ -1,4 +1,4 @@
-"""The attention of a layer, or the mixer with a state that stands for it."""
+"""The attention of a layer, or the mixer with a state in its place."""
 
 from __future__ import annotations
 
@@ -137,17 +137,17 @@ class AttentionSpec:
     causal: bool = field(default=True, repr=False)
 
     def __post_init__(self) -> None:
-        refuse(_attention_faults(self))
+        refuse(_attention_errors(self))
 
     @property
     def has_state(self) -> bool:
-        """Whether a state of fixed size stands for keys and values."""
+        """Whether a state of fixed size replaces keys and values."""
         return self.kind in (*SCANS, AttentionKind.CONVOLUTION)
 
     @property
     def split_heads(self) -> tuple[int, int]:
         """Heads that tensor parallelism divides: of queries, or of values of a state; of keys."""
-        if self.kind is AttentionKind.MAMBA1:  # every rank has the whole keys of its channels
+        if self.kind is AttentionKind.MAMBA1:  # every rank has the full keys of its channels
             return self.linear_num_value_heads, self.linear_num_value_heads
         if self.has_state and self.linear_num_value_heads:
             return self.linear_num_value_heads, self.linear_num_key_heads
@@ -165,9 +165,9 @@ class AttentionSpec:
 
     @property
     def linear_mixed(self) -> int:
-        """Width of queries, keys and values together, which the convolution mixes.
+        """Total width of queries, keys and values that the convolution mixes.
 
-        Mamba-1 makes keys and queries of what is mixed.
+        Mamba-1 computes keys and queries from the mixed values.
         """
         if self.kind is AttentionKind.MAMBA1:
             return self.linear_values
@@ -175,9 +175,9 @@ class AttentionSpec:
 
     @property
     def linear_projected(self) -> int:
-        """Columns of the input projection: what is mixed, the gate, one or two per value head.
+        """Columns of the input projection: the mixed width, the gate, one or two per value head.
 
-        Latents of decay and gate stand for the gate and one of the two. Mamba-1 and lightning
+        Latents of decay and gate replace the gate and one of the two. Mamba-1 and lightning
         attention have no number per head.
         """
         if self.kind in (AttentionKind.MAMBA1, AttentionKind.LIGHTNING):
@@ -191,20 +191,20 @@ class AttentionSpec:
         return self.linear_mixed + self.linear_values + per_head * self.linear_num_value_heads
 
 
-def refuse(faults: Iterator[str]) -> None:
+def refuse(errors: Iterator[str]) -> None:
     """Raise one ``ValueError`` if there are errors.
 
     Parameters
     ----------
-    faults : text of each error
+    errors : text of each error
     """
-    found = list(faults)
-    if found:
-        raise ValueError("; ".join(found))
+    texts = list(errors)
+    if texts:
+        raise ValueError("; ".join(texts))
 
 
-def _attention_faults(attention: AttentionSpec) -> Iterator[str]:
-    """Faults of one attention table."""
+def _attention_errors(attention: AttentionSpec) -> Iterator[str]:
+    """Errors of one attention table."""
     heads, shared = attention.num_attention_heads, attention.num_key_value_heads
     if heads % shared:
         yield f"num_key_value_heads {shared} does not divide num_attention_heads {heads}"
@@ -218,16 +218,16 @@ def _attention_faults(attention: AttentionSpec) -> Iterator[str]:
             for name in _set(attention, fields):
                 yield f"{name} needs kind = {needed}"
     if attention.kind == AttentionKind.LATENT:
-        yield from _latent_faults(attention)
+        yield from _latent_errors(attention)
     elif attention.kind == AttentionKind.COMPRESSED:
-        yield from _compressed_faults(attention)
+        yield from _compressed_errors(attention)
     elif attention.kind == AttentionKind.STANDARD:
-        yield from _indexer_faults(attention)
+        yield from _indexer_errors(attention)
     elif attention.has_state:
-        yield from _linear_faults(attention)
+        yield from _linear_errors(attention)
 
 
-def _latent_faults(attention: AttentionSpec) -> Iterator[str]:
+def _latent_errors(attention: AttentionSpec) -> Iterator[str]:
     if not attention.kv_lora_rank:
         yield 'kind = "latent" needs kv_lora_rank'
     if not attention.v_head_dim:
@@ -239,10 +239,10 @@ def _latent_faults(attention: AttentionSpec) -> Iterator[str]:
         )
     for name in _set(attention, (flag for flag in _STANDARD_FLAGS if flag not in _LATENT_FLAGS)):
         yield f'{name} does not go with kind = "latent"'
-    yield from _indexer_faults(attention)
+    yield from _indexer_errors(attention)
 
 
-def _compressed_faults(attention: AttentionSpec) -> Iterator[str]:
+def _compressed_errors(attention: AttentionSpec) -> Iterator[str]:
     for name in ("q_lora_rank", "sliding_window", *COMPRESSED_FIELDS):
         if not getattr(attention, name):
             yield f'kind = "compressed" needs {name}'
@@ -254,19 +254,19 @@ def _compressed_faults(attention: AttentionSpec) -> Iterator[str]:
         yield f'{name} does not go with kind = "compressed"'
     if attention.index_topk and not attention.compress_ratio:
         yield "an indexer of compressed attention needs compress_ratio"
-    yield from _indexer_faults(attention)
+    yield from _indexer_errors(attention)
 
 
-def _indexer_faults(attention: AttentionSpec) -> Iterator[str]:
-    given = _set(attention, INDEX_FIELDS)
-    if given in ([], ["index_topk"]):  # none, or what a layer before it chose
+def _indexer_errors(attention: AttentionSpec) -> Iterator[str]:
+    set_fields = _set(attention, INDEX_FIELDS)
+    if set_fields in ([], ["index_topk"]):  # none, or the keys of an earlier layer
         return
     for name in INDEX_FIELDS:
-        if name not in given:
+        if name not in set_fields:
             yield f"an indexer of sparse attention needs {name}"
 
 
-def _linear_faults(attention: AttentionSpec) -> Iterator[str]:
+def _linear_errors(attention: AttentionSpec) -> Iterator[str]:
     needed: tuple[str, ...] = (
         () if attention.kind is AttentionKind.CONVOLUTION else LINEAR_FIELDS[:-1]
     )

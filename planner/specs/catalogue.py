@@ -1,4 +1,4 @@
-"""The specs that a request can name: of its own folder, the working directory, and shipped."""
+"""Specs by name: in the user's folder, in the working directory, and shipped."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _SIXTEEN_BIT = "w16a16"
 def load_model(name: str, folder: Path | None = None) -> ModelSpec:
     """A model by name, alias, ORG/NAME of Hugging Face, or path (``.toml``, ``config.json``).
 
-    A built-in model by the name of a checkpoint has the weights that this name tells of; so has one
-    by the name of a copy of it (``unsloth/Llama-3.3-70B-Instruct-bnb-4bit``) whose ``config.json``
-    is not in the local cache, see `copied_from`.
+    By the name of a checkpoint, a built-in model gets the quantization in this name. The same holds
+    for the name of a copy of it (``unsloth/Llama-3.3-70B-Instruct-bnb-4bit``) without a
+    ``config.json`` in the local cache, see `copied_from`.
 
     Raises SpecError if the model is unknown or its file has errors; MissingDependencyError if it
     has to be downloaded, and huggingface-hub is not installed.
@@ -66,10 +66,10 @@ def load_model(name: str, folder: Path | None = None) -> ModelSpec:
 
 
 def copied_from(name: str, folder: Path | None = None) -> str | None:
-    """The built-in model that ``name`` is a renamed or quantized copy of, by the name alone.
+    """Built-in model of a renamed or quantized copy, from the ``name`` of the copy.
 
-    None where a model has this name itself, where its ``config.json`` is at hand, and where no
-    model of the catalogue is left when the owner and the endings that tell a format are left out.
+    None if a model has this name, if its ``config.json`` is in the local cache, or if the name
+    without owner and format is no model of the catalogue.
 
     Parameters
     ----------
@@ -77,8 +77,8 @@ def copied_from(name: str, folder: Path | None = None) -> str | None:
     folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     is_path = name.endswith((".toml", ".json")) or os.path.isdir(name)
-    is_own = "/" not in name and _is_known(name, folder)
-    if is_path or name.count("/") > 1 or is_own or aliased(SpecKind.MODELS, name, folder):
+    has_spec = "/" not in name and _is_known(name, folder)
+    if is_path or name.count("/") > 1 or has_spec or aliased(SpecKind.MODELS, name, folder):
         return None
     if "/" in name:
         from planner.specs.hugging_face import cached_config, is_repository
@@ -117,13 +117,13 @@ def _of_hugging_face(name: str, folder: Path | None) -> ModelSpec:
 
 
 def _as_published(model: ModelSpec, repository: str) -> ModelSpec:
-    """The model with the types of a checkpoint's weights, as far as its name tells them."""
+    """The model with the quantization in the name of a checkpoint."""
     word = format_of(repository)
     return model if word is None else in_format(model, word)
 
 
 def in_format(model: ModelSpec, word: str) -> ModelSpec:
-    """The model with weights of a type: its experts alone where its own weights are so.
+    """The model with weights of a type; only its experts if only they are quantized in its spec.
 
     Parameters
     ----------
@@ -132,8 +132,8 @@ def in_format(model: ModelSpec, word: str) -> ModelSpec:
     """
     if word == _SIXTEEN_BIT:
         return replace(model, quantization=None, expert_quantization=None)
-    experts_alone = model.quantization is None and model.expert_quantization is not None
-    dense = None if experts_alone else word
+    experts_only = model.quantization is None and model.expert_quantization is not None
+    dense = None if experts_only else word
     return replace(
         model, quantization=dense, expert_quantization=word if model.num_experts else None
     )
@@ -170,10 +170,10 @@ __all__ = [
 
 @record()
 class Catalogue:
-    """Where specs are looked for: in ``folder`` before the working directory and what is shipped.
+    """Lookup of specs: in ``folder``, then in the working directory, then shipped.
 
-    Every method raises `SpecError` where what it names is unknown or its file has faults, with
-    one line per fault; so does a ``folder`` that does not exist.
+    Every method raises `SpecError` if the spec is unknown or its file has errors, with one line per
+    error; also if the ``folder`` does not exist.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ class Catalogue:
                 raise SpecError(f"{self.folder}: there is no such folder.")
 
     def folders(self, kind: SpecKind | str) -> list[Path]:
-        """The folders that hold specs of ``kind``, the one to look in first in front.
+        """The folders of specs of ``kind``, in the order of lookup.
 
         Parameters
         ----------
@@ -198,7 +198,7 @@ class Catalogue:
         return spec_folders(kind, self.folder)
 
     def price_files(self) -> list[Path]:
-        """The price lists, the one whose prices count first in front."""
+        """The price lists in the order of lookup."""
         return price_files(self.folder)
 
     def names(self, kind: SpecKind | str) -> list[str]:
@@ -211,7 +211,7 @@ class Catalogue:
         return names(kind, self.folder)
 
     def gpus_on_hand(self) -> list[str]:
-        """All GPUs but those that are announced and nobody has measured, sorted."""
+        """All GPUs without those that are announced and not yet measured, sorted."""
         return [name for name in self.names("gpus") if not self.load_gpu(name).spec.announced]
 
     def find(self, kind: SpecKind | str, name: str) -> Path:
@@ -234,7 +234,7 @@ class Catalogue:
         return load_model(name, self.folder)
 
     def copied_from(self, name: str) -> str | None:
-        """The built-in model that ``name`` is a copy of by its name alone; see `copied_from`.
+        """Built-in model of a renamed or quantized copy; see `copied_from`.
 
         Parameters
         ----------
@@ -327,7 +327,7 @@ class Catalogue:
         return price_of(gpu_name, contract, provider, user_folder, self.folder)
 
     def offers(self, gpu_name: str, user_folder: Path | None = None) -> list[Price]:
-        """All offers of one GPU, those of the list that counts first in front.
+        """All offers of one GPU, in the order of lookup of their lists.
 
         Parameters
         ----------

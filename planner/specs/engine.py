@@ -1,4 +1,4 @@
-"""How a serving engine executes: what is launched, fused, scheduled, reserved."""
+"""Profiles of serving engines: launches, fused kernels, scheduler, reserved memory."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _ALL = tuple(Quantization.usual())
 
 
 class MemoryShare(StrEnum):
-    """Of what an engine's option for GPU memory is a share.
+    """Reference of an engine's option for the share of GPU memory.
 
-    ``GPU``: of the whole device, for all that the engine keeps there; ``STATIC``: of what the
-    device has free at the start, for weights and cache alone; ``FREE``: of what weights and
-    activations leave free, for the cache alone.
+    ``GPU``: of the whole device, for all memory of the engine; ``STATIC``: of the memory that is
+    free at the start, for weights and KV cache only; ``FREE``: of the memory that weights and
+    activations leave free, for the KV cache only.
     """
 
     GPU = "gpu"
@@ -45,25 +45,25 @@ class EngineExecution:
 
     Parameters
     ----------
-    decode_launch_time : the host's time to launch one layer of a step without prompts [s]; CUDA
-        graphs make it zero
-    prefill_launch_time : the host's time to launch one layer of a step with prompts [s]
+    decode_launch_time : host time to launch one layer of a step without prompts [s]; CUDA graphs
+        make it zero
+    prefill_launch_time : host time to launch one layer of a step with prompts [s]
     step_overhead : host time per step that the GPU waits for [s]
     sequence_overhead : host time per step for each sequence in it [s]: scheduling, sampling,
         detokenization
-    request_overhead : tokenization and transport before a request's first step [s]
+    request_overhead : time of tokenization and transport before a request's first step [s]
     elementwise_passes : traffic of elementwise kernels over that of fused ones
-    weight_bandwidth_fraction : rate at which its products read weights over the best measured on
+    weight_bandwidth_fraction : rate at which products read weights over the best measured rate on
         the GPU
-    compute_fraction : rate of its products that compute bounds over the best measured on the GPU
-    attention_bandwidth_fraction : rate of its decode attention over the best measured on the GPU
-    kernel_latency_fraction : what shows of the start of a kernel measured alone, when graphs launch
-        the next one early
-    attention_padding_fraction : what its decode attention shows of the tokens that the measured
-        kernels read beside those of a sequence
+    compute_fraction : rate of compute-bound products over the best measured rate on the GPU
+    attention_bandwidth_fraction : rate of decode attention over the best measured rate on the GPU
+    kernel_latency_fraction : exposed share of the latency of a single kernel, if graphs launch the
+        next one early
+    attention_padding_fraction : share of the padding tokens of the measured decode attention
+        kernels that the engine's kernels also read
     repeated_read_fraction : share of the query heads of a group that read its keys from memory
         again after the first, in decode
-    attention_kernels : what its fused attention kernels are written for
+    attention_kernels : hardware that the fused attention kernels are written for
     fused_quantization : casts of activations are part of other kernels
     custom_all_reduce : small all-reduces use one- or two-shot kernels over peer memory
     sustained_clock : clock of products between that of a burst (0) and that of hours of training
@@ -73,59 +73,59 @@ class EngineExecution:
         prompts [s]
     decode_expert_launch_time : additional host time of routing to experts in ``decode_launch_time``
         [s]; CUDA graphs make it zero
-    draft_overhead : what the host adds to a step that verifies drafted tokens [s]: it is not
-        planned while the one before it runs
+    draft_overhead : additional host time of a step that verifies drafted tokens [s]: the host
+        cannot plan it during the step before
     draft_sequence_overhead : additional host time of each sequence in a step that verifies drafted
         tokens [s]
-    latent_launch_time : what latent attention adds to a layer of a step with prompts [s]: absorbed
-        projections, kernels of prefixes and of new tokens
+    latent_launch_time : additional launch time of latent attention in a layer of a step with
+        prompts [s]: absorbed projections, kernels of prefixes and of new tokens
     recurrent_launch_time : additional host time of linear attention and state-space layers in a
         layer of a step with prompts [s]
-    expert_tile_rows : rows that the products of experts compute at least for each, up to the tokens
-        of the step, where the tile is chosen for an expert that all tokens visit; 0: it fits the
-        rows of each
-    adapter_kernels : starts of memory-bound kernels that the adapters of one product take beside it
+    expert_tile_rows : minimum rows of the products of each expert, up to the tokens of the step, if
+        the tile is chosen for an expert with all tokens; 0: the tile fits the rows of each expert
+    adapter_kernels : additional starts of memory-bound kernels for the adapters of one product
     adapter_bandwidth_fraction : rate of adapter kernels over that of memory-bound kernels
     adapter_launch_time : host time to launch the adapter kernels of one product [s]
     expert_loop_time : host time of each expert of a layer, if experts are launched one after the
         other [s]
     collective_launch_time : additional host time of every all-reduce that is no custom kernel [s]
-    network_callback_time : what an all-reduce between nodes waits in a CUDA graph [s]: NCCL hands
-        its messages to the network by a callback of the host, which the graph waits for
-        (nccl/src/enqueue.cc, ncclLaunchPrepare; github.com/NVIDIA/nccl/issues/1805). One in a node
-        has none
+    network_callback_time : additional time of an all-reduce between nodes in a CUDA graph [s]: the
+        graph waits for a callback of the host that passes NCCL's messages to the network
+        (nccl/src/enqueue.cc, ncclLaunchPrepare; github.com/NVIDIA/nccl/issues/1805); not inside a
+        node
     quantized_launch_time : additional host time to launch a product of quantized weights [s]
-    captured_context : decode steps over longer contexts are launched like those of prompts, without
-        graphs; 0: none are
-    host_link_fraction : share of the host link that copies of offloaded weights and cache reach;
-        pinned copies over PCIe are measured at 24 to 26 of 32 GB/s
+    captured_context : decode steps over longer contexts [tokens] are launched like those of
+        prompts, without graphs; 0: no limit
+    host_link_fraction : bandwidth of copies of offloaded weights and cache over that of the host
+        link; measured for pinned copies over PCIe: 24 to 26 of 32 GB/s
     hidden_copies : share of a step's computation that can hide offloading copies
-    host_attention_fraction : what decode attention over an offloaded 16-bit cache reaches of the
-        host's memory bandwidth where the host computes it; 0: the GPU does, on a copy
+    host_attention_fraction : bandwidth of decode attention over an offloaded 16-bit cache over that
+        of host memory, if the host computes it; 0: the GPU computes it on a copy
     quantized_bandwidth_fraction : ``weight_bandwidth_fraction`` of dense products of quantized
         weights over that of others
-    vector_bandwidth : what a multiprocessor reads at most in products of few rows [bytes/s]; 0: no
-        bound
-    score_passes : how often the scores of a prompt's attention pass memory in 32 bit; fused kernels
-        keep them
-    fp8_unpack_instructions : of a lane, to turn a cached 8-bit float into 16 bits for one query
-        head on a GPU without such a type
-    vector_attention_instructions : of a lane, for a cached 16-bit element and one query head, in
-        decode attention without tensor cores; 0: it uses tensor cores
+    vector_bandwidth : maximum read bandwidth of a multiprocessor in products of few rows [bytes/s];
+        0: no maximum
+    score_passes : reads and writes of the scores of prefill attention in 32 bits; 0: fused kernels
+        keep them on the chip
+    fp8_unpack_instructions : instructions of a lane to convert a cached 8-bit float to 16 bits for
+        one query head, on a GPU without this type
+    vector_attention_instructions : instructions of a lane for a cached 16-bit element and one query
+        head, in decode attention without tensor cores; 0: it uses tensor cores
     vector_attention_instructions_8bit : ``vector_attention_instructions`` over an 8-bit cache
-    tensor_core_group : decode attention that could do without uses tensor cores for groups of so
-        many query heads, where sequences times key heads are at least ``tensor_core_blocks``
-    tensor_core_blocks : least number of sequences times key heads for tensor cores, as a share of
+    tensor_core_group : minimum query heads of a group for decode attention with tensor cores, if
+        sequences times key heads are at least ``tensor_core_blocks``
+    tensor_core_blocks : minimum number of sequences times key heads for tensor cores, as a share of
         the multiprocessors
-    attention_block_bandwidth : what one block of threads reads at most in decode attention that
-        gives each head of a sequence to one block [bytes/s]; 0: it splits contexts over blocks
-    half_accumulation : products of 16 bit sum in 16 bit
-    unpacked_rows : products of so many rows or more unpack quantized weights to 16 bit in memory
-        first; 0: none do
-    unpacking_bytes : what unpacking moves for a weight, or for an element of a cache of fewer than
-        16 bits; 0: one kernel reads and writes a weight, and attention reads the cache as it is
-    reads_casts : products read activations once more where the measured ones cast them
-    balanced_experts : tokens go evenly to all experts
+    attention_block_bandwidth : maximum read bandwidth of one block of threads in decode attention
+        with one block per head and sequence [bytes/s]; 0: contexts are split over blocks
+    half_accumulation : 16-bit products accumulate in 16 bits
+    unpacked_rows : minimum rows of products that first unpack quantized weights to 16 bits in
+        memory; 0: none do
+    unpacking_bytes : memory traffic of unpacking a weight, or an element of a cache with fewer than
+        16 bits [bytes]; 0: one kernel reads and writes a weight, and attention reads the cache
+        without unpacking
+    reads_casts : products read activations again if the measured products cast them
+    balanced_experts : all experts get equal numbers of tokens
     """
 
     decode_launch_time: Seconds
@@ -185,9 +185,9 @@ class SchedulerDefault:
 
     Parameters
     ----------
-    max_num_seqs : most sequences of a step
-    max_num_batched_tokens : most new tokens of a step of a server
-    offline_batched_tokens : most new tokens of a step of a program that loads the engine
+    max_num_seqs : maximum sequences of a step
+    max_num_batched_tokens : maximum new tokens of a step of a server
+    offline_batched_tokens : maximum new tokens of a step of a program that loads the engine
     gpus : beginnings of the names of the GPUs; empty: all
     other_gpus : beginnings of the names of excluded GPUs
     least_memory : least memory of the GPU [bytes]
@@ -221,11 +221,10 @@ class Scheduler:
     equal_clustering : least ``clustering`` if all requests have the same lengths
     poll_interval : decode steps between two looks for new requests
     batch_wait : decode steps that a prompt waits for others to be computed with
-    stream_interval : tokens that a decode worker collects before it sends them; what computes
-        prompts sends the first at once
-    pipeline_tokens : a static batch passes the pipeline in micro-batches that are halved until they
-        have at most so many new tokens, and is cut into one per stage only where that divides it;
-        0: it is always cut into one per stage
+    stream_interval : tokens that a decode worker collects before it sends them; prefill workers
+        send the first token at once
+    pipeline_tokens : maximum new tokens of a micro-batch: those of a static batch are halved until
+        they have fewer; one per stage only if the stages divide the batch; 0: always one per stage
     pipeline_overlap : micro-batches of a static batch are on the stages at the same time
     whole_requests : a request starts only when the cache has room for its longest answer; without
         it the cache fills as answers grow
@@ -254,7 +253,7 @@ class Scheduler:
     slots: bool = False
 
     def default_step_tokens(self, ranks: FloatArray) -> FloatArray:
-        """New tokens of a step of each of so many ranks of attention, where no option sets them.
+        """Default new tokens of a step on each attention rank.
 
         Parameters
         ----------
@@ -268,7 +267,7 @@ class Scheduler:
 
     @property
     def serves(self) -> bool:
-        """Whether the engine takes requests as they arrive, not only static batches."""
+        """Whether the engine accepts requests as they arrive, not only static batches."""
         return self.continuous or self.slots
 
 
@@ -281,21 +280,22 @@ class EngineMemory:
     gpu_memory_utilization : default share of the device that the engine uses
     reserved : context [bytes], graphs and communication buffers
     block_size : tokens of one block of the paged cache; with 1 the cache is not paged
-    memory_share : memory that the engine's own option is a share of; None: no such option
+    memory_share : reference of the engine's option for the share of memory; None: no such option
     activation_copies : allocated activations over those that the largest layer needs at once
     communication : peer buffers of all-reduces on each GPU of tensor parallelism [bytes], where
         links are faster than PCIe
-    logit_bytes : bytes of each logit of the sampled sequences during sorting [bytes]
+    logit_bytes : memory of each logit of the sampled sequences during sorting [bytes]
     gathered_logits : every rank of tensor parallelism samples from all logits, not from its share
         of them
-    warm_up_logit_bytes : bytes of each logit of every token of the largest step of prompts at the
+    warm_up_logit_bytes : memory of each logit of every token of the largest prefill step at the
         start, on each rank [bytes]; 0: only sampled logits are computed
-    profiled_seqs : before it sizes the cache it runs a step that samples so many sequences, unless
-        it is told another number; 0: the cache gets what the requests of the plan leave
-    fixed_profiled_seqs : it is told that number, and samples so many however few a plan needs
+    profiled_seqs : default number of sequences that the engine samples in a step before it sizes
+        the cache; 0: the cache gets the memory that the requests of the plan leave
+    fixed_profiled_seqs : the number of profiled sequences is set explicitly, independent of the
+        sequences of the plan
     expert_workspace : inputs, products and outputs of the chosen experts have permanent buffers
-    queued_all_reduces : the allocator cannot use the buffers of all-reduces again until the host
-        has caught up with the GPU: all those of a profiled step live at once
+    queued_all_reduces : the allocator cannot reuse the buffers of all-reduces until the host has
+        caught up with the GPU: all buffers of a profiled step exist at once
     shortens_longest : the engine starts although its longest request does not fit in the cache, and
         limits requests
     adapter_slots : default adapters of one step that memory is reserved for
@@ -376,14 +376,15 @@ class EngineProfile:
     pipeline_parallel : supports pipeline parallelism
     expert_parallel : supports expert parallelism
     attention_data_parallel : supports data-parallel attention with shared experts
-    undivided : of ``expert_parallel`` and ``attention_data_parallel`` those whose only degrees are
-        1 and all GPUs of a stage
+    undivided : forms of parallelism (``expert_parallel``, ``attention_data_parallel``) with degree
+        1 or all GPUs of a stage
     one_split : tensor and pipeline parallelism exclude each other
     pads_heads : heads are padded with zeros if tensor parallelism does not divide them
     tensor_parallel_across_nodes : tensor parallelism may span nodes
     redundant_experts : supports copies of experts, so that all ranks have equal numbers
     pipelines_of_pools : prefill and decode workers of disaggregated plans may have pipeline stages
-    fp8_block : width on a GPU that block-scaled 8-bit weights must be a multiple of; 0: any
+    fp8_block : the width of block-scaled 8-bit weights on a GPU is a multiple of this number; 0:
+        any width
     quantized_ends : embedding and logits have the type of the layers, as in GGUF files
     sliding_windows : attention and cache end at the model's window; otherwise they hold all tokens
     embeddings : supports embedding and scoring of prompts

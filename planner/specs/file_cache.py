@@ -1,4 +1,4 @@
-"""What was made of files, kept until one of the files or folders behind it changes."""
+"""Cache of results computed from files, until one of the files or folders changes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ T = TypeVar("T")
 Stamp = tuple[int, ...]
 
 _MOST_ENTRIES = 4096
-# A file may change twice within one tick of its file system's clock: what was changed just now
-# is not kept.
+# A file may change twice within one tick of its file system's clock: files that changed just now
+# are not cached.
 _SETTLED_AFTER_NS = 100_000_000
 IDENTITY = slice(3, 5)
 _TIMES = slice(0, 2)
@@ -35,7 +35,7 @@ _looked_at: ContextVar[dict[str, Stamp] | None] = ContextVar("looked_at", defaul
 
 @dataclass(slots=True)
 class _FileStamps:
-    """What was seen inside of `steady`: stamps by place, and the sets of them that still hold."""
+    """Stamps seen inside of `snapshot_files` by path, and the sets of stamps that are unchanged."""
 
     stamps: dict[str, Stamp] = field(default_factory=dict)
     holding: dict[int, Mapping[str, Stamp]] = field(default_factory=dict)
@@ -55,25 +55,25 @@ def snapshot_files() -> Iterator[None]:
 
 
 def stamp(path: Path | str) -> Stamp:
-    """Times, size and identity of a file or folder; empty where there is none.
+    """Times, size and identity of a file or folder; empty if it does not exist.
 
-    Whatever `kept` is making meanwhile is made again once they differ. Ask before reading.
+    Functions of `cache_by_files` that call this depend on the file: call it before reading.
 
     Parameters
     ----------
     path : file or folder, which need not exist
     """
-    place = os.path.join(_working_folder(), path)
-    found = _stamp(place)
-    _note({place: found})
-    return found
+    full_path = os.path.join(_working_folder(), path)
+    file_stamp = _stamp(full_path)
+    _note({full_path: file_stamp})
+    return file_stamp
 
 
 def cache_by_files(function: Callable[P, T]) -> Callable[P, T]:
-    """Call ``function`` again only when something changed that it asked the `stamp` of.
+    """Cache a function until a file or folder changes that it took the `stamp` of.
 
-    Its arguments are hashable; what it returns is shared and must not be changed. Errors are
-    not kept. Relative paths mean those of the working directory at the time of the call.
+    Its arguments are hashable; its results are shared and must not be changed. Errors are not
+    cached. Relative paths refer to the working directory at the time of the call.
 
     Parameters
     ----------
@@ -88,44 +88,44 @@ def cache_by_files(function: Callable[P, T]) -> Callable[P, T]:
         if entry is not None and _hold(entry[1]):
             _note(entry[1])
             return entry[0]
-        seen: dict[str, Stamp] = {}
-        token = _looked_at.set(seen)
+        stamps: dict[str, Stamp] = {}
+        token = _looked_at.set(stamps)
         try:
-            made = function(*args, **kwargs)
+            result = function(*args, **kwargs)
         finally:
             _looked_at.reset(token)
-            _note(seen)
-        if _settled(seen):
+            _note(stamps)
+        if _settled(stamps):
             if len(entries) >= _MOST_ENTRIES:
                 entries.clear()
-            entries[key] = made, seen
-        return made
+            entries[key] = result, stamps
+        return result
 
     return call
 
 
 def cache_on_disk(path: Path, parse: Callable[[Path], dict[str, object]]) -> dict[str, object]:
-    """What ``parse`` made of a file, in an earlier run where the file is the same.
+    """Result of ``parse`` for a file; from an earlier run if the file is unchanged.
 
-    Only what JSON gives back as it was is remembered: no dates.
+    Only results that JSON preserves are cached: no dates.
 
     Parameters
     ----------
     path : file to read
-    parse : reads the file; its answer must survive JSON
+    parse : reads the file; its result must survive JSON
     """
-    found, known = [*stamp(path)], _snapshot()
-    place = json.dumps(os.path.join(_working_folder(), path))
-    with suppress(KeyError, TypeError, ValueError):  # of a file that something else wrote
-        was, table = json.loads(known[place])
-        if was == found and isinstance(table, dict):
+    file_stamp, snapshot = [*stamp(path)], _snapshot()
+    cache_key = json.dumps(os.path.join(_working_folder(), path))
+    with suppress(KeyError, TypeError, ValueError):  # the cache file may be corrupt
+        cached_stamp, table = json.loads(snapshot[cache_key])
+        if cached_stamp == file_stamp and isinstance(table, dict):
             return table
-    made = parse(path)
-    if found and _settled({place: tuple(found)}):
+    parsed = parse(path)
+    if file_stamp and _settled({cache_key: tuple(file_stamp)}):
         with suppress(TypeError):
-            known[place] = json.dumps([found, made])
+            snapshot[cache_key] = json.dumps([file_stamp, parsed])
             _save_at_exit()
-    return made
+    return parsed
 
 
 @cache
@@ -146,43 +146,43 @@ def _save() -> None:
 
 
 def _note(stamps: Mapping[str, Stamp]) -> None:
-    seen = _looked_at.get()
-    if seen is not None:
-        for place, found in stamps.items():
-            seen.setdefault(place, found)  # the first look counts: reading came after it
+    recorded = _looked_at.get()
+    if recorded is not None:
+        for path, file_stamp in stamps.items():
+            recorded.setdefault(path, file_stamp)  # the first look counts: reading came after it
 
 
 def _hold(stamps: Mapping[str, Stamp]) -> bool:
-    """Whether all is as it was; inside of `steady` looked at once."""
+    """Whether all stamps are unchanged; inside of `snapshot_files` each is read once."""
     looks = _steady.get()
     if looks is not None and id(stamps) in looks.holding:
         return True
-    holds = all(_stamp(place) == was for place, was in stamps.items())
+    holds = all(_stamp(path) == was for path, was in stamps.items())
     if holds and looks is not None:
         looks.holding[id(stamps)] = stamps  # which keeps its identity
     return holds
 
 
-def _stamp(place: str) -> Stamp:
+def _stamp(path: str) -> Stamp:
     looks = _steady.get()
     if looks is None:
-        return _looked(place)
-    if place not in looks.stamps:
-        looks.stamps[place] = _looked(place)
-    return looks.stamps[place]
+        return _looked(path)
+    if path not in looks.stamps:
+        looks.stamps[path] = _looked(path)
+    return looks.stamps[path]
 
 
-def _looked(place: str) -> Stamp:
+def _looked(path: str) -> Stamp:
     try:
-        found = os.stat(place)
+        status = os.stat(path)
     except (OSError, ValueError):
         return ()
-    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_dev)
+    return (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_dev)
 
 
 def _settled(stamps: Mapping[str, Stamp]) -> bool:
     latest = time.time_ns() - _SETTLED_AFTER_NS
-    return all(max(one[_TIMES]) < latest for one in stamps.values() if one)
+    return all(max(file_stamp[_TIMES]) < latest for file_stamp in stamps.values() if file_stamp)
 
 
 def _working_folder() -> str:

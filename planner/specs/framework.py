@@ -1,4 +1,4 @@
-"""How a training framework executes: what overlaps, is fused, is launched, is kept."""
+"""Profiles of training frameworks: overlap, fused kernels, launches, memory."""
 
 from __future__ import annotations
 
@@ -18,48 +18,47 @@ class Execution:
 
     Parameters
     ----------
-    layer_launch_time : the host's time to launch one layer's forward kernels [s]; a backward pass
-        takes twice as long; CUDA graphs or compilation make it small
-    micro_batch_overhead : the host's time for each micro-batch beside its layers [s]
-    step_overhead : the host's time for each optimizer step [s]
+    layer_launch_time : host time to launch one layer's forward kernels [s]; a backward pass takes
+        twice as long; CUDA graphs or compilation make it small
+    micro_batch_overhead : host time for each micro-batch outside its layers [s]
+    step_overhead : host time for each optimizer step [s]
     elementwise_passes : traffic of elementwise kernels over that of fused ones
-    attention_kernels : what its fused attention kernels are written for
+    attention_kernels : hardware that the fused attention kernels are written for
     softmax_passes : reads and writes of the score matrix by unfused attention
     loss_passes : reads and writes of the logits by forward and backward of the loss
     permute_passes : traffic of sorting tokens by expert over one read and one write
     deduplicated_dispatch : a token crosses to a scale-up domain once, not per expert
-    selective_share : share of a layer that selective recomputation repeats beside an unfused
-        attention core: 0 in Megatron-LM, about half where every other product is kept
+    selective_share : share of a layer that selective recomputation repeats in addition to an
+        unfused attention core: 0 in Megatron-LM, about half if every other product is saved
     selective_outputs : with a fused attention, selective recomputation of a model with experts
         repeats norms, the experts' activation function and the up-projections of latent attention
-    full_recompute_skips_last_product : full recomputation repeats what the backward pass reads,
-        and so not the
-        last product of a layer
-    softmax_multiple : its softmax kernel takes sequences times heads of a GPU that this divides;
-        others fall back to a kernel for each operation
-    head_dim_multiple : the batched products of an unfused attention use tensor cores for heads
-        whose size this divides; others run on FP32 lanes
-    expert_launch_time : what each expert of a GPU adds to the forward pass of a layer [s], where
-        their products are kernels of their own; a backward pass takes twice as long
-    expert_loop_time : the host's time to launch the forward pass of one expert in a loop over them
-        [s]; 0 where it has no such loop
-    module_gather_time : the host's time to gather one matrix by itself [s], as ZeRO-3 does inside
-        that loop
-    expert_host_wait : what a layer with experts adds to each pass [s], forward, repeated and
-        backward, where the host waits for the number of tokens of each expert before it launches
-        their kernels; 0 where these are read on the GPU, or CUDA graphs hold whole layers
-    node_reduce_wait : what tensor parallelism inside a scale-up domain and over more than half of
-        it adds to each pass of a layer [s], forward, repeated and backward: its all-reduces wait
-        for the slowest rank, and no launches hide that. Groups across nodes show none of it
-    expert_bias_passes : reads and writes of the experts' outputs in 16 bits that their bias takes,
-        where it is added by kernels of its own
-    adapter_launch_time : the host's time to launch the forward kernels of one adapter [s]
-    dequantize_launch_time : the host's time to launch what turns one 4-bit matrix into 16 bits [s]
-    dequantize_passes : traffic of turning 4-bit matrices into 16 bits over one read and one write
+    full_recompute_skips_last_product : full recomputation does not repeat the last product of a
+        layer, as the backward pass does not read its output
+    softmax_multiple : the softmax kernel needs a multiple of this number of sequences times heads
+        per GPU; otherwise each operation is a kernel
+    head_dim_multiple : the batched products of an unfused attention use tensor cores if the head
+        size is a multiple of this number; otherwise they run on FP32 lanes
+    expert_launch_time : additional time of the forward pass of a layer for each expert of a GPU
+        [s], if the products of each expert are separate kernels; a backward pass takes twice as
+        long
+    expert_loop_time : host time to launch the forward pass of one expert in a loop over experts
+        [s]; 0: no loop
+    module_gather_time : host time to gather a single matrix [s], as ZeRO-3 does inside that loop
+    expert_host_wait : additional time of each pass of a layer with experts [s], forward, repeated
+        and backward, if the host waits for the number of tokens of each expert before it launches
+        their kernels; 0: the GPU reads these numbers, or CUDA graphs contain complete layers
+    node_reduce_wait : additional time of each pass of a layer [s], forward, repeated and backward,
+        with tensor parallelism over more than half of a scale-up domain: its all-reduces wait for
+        the slowest rank, which launches do not hide; not for groups across nodes
+    expert_bias_passes : reads and writes of the experts' outputs in 16 bits to add their bias, if
+        separate kernels add it
+    adapter_launch_time : host time to launch the forward kernels of one adapter [s]
+    dequantize_launch_time : host time to launch the conversion of one 4-bit matrix to 16 bits [s]
+    dequantize_passes : traffic of converting 4-bit matrices to 16 bits over one read and one write
     fused_projections : queries, keys and values are one matrix with one adapter, and so are gate
         and up
-    weight_broadcast_time : what each rank that shards a copy adds to a step of ZeRO-1 [s], where
-        ranks broadcast their new weights one after the other
+    weight_broadcast_time : additional time of a step of ZeRO-1 for each rank that shards a copy
+        [s], if ranks broadcast their new weights one after the other
     """
 
     layer_launch_time: Seconds
@@ -100,11 +99,11 @@ class Overlap:
     pipeline_parallel : activations and their gradients between pipeline stages
     data_parallel : gradients between data-parallel ranks
     weight_gather : gathering of sharded weights
-    interference : share of the shorter of two overlapped activities that still shows
-    asynchronous_tensor_parallel : collectives of tensor parallelism where they run piece by piece
-        behind the products beside them (``tp_comm_overlap``); 0: it cannot
-    gather_nics : network interfaces of a node by which gathers of sharded weights and scatters of
-        their gradients leave it; 0: those of all their GPUs there
+    interference : exposed share of the shorter of two overlapped activities
+    asynchronous_tensor_parallel : collectives of tensor parallelism that run in pieces behind the
+        adjacent products (``tp_comm_overlap``); 0: not supported
+    gather_nics : network interfaces of a node for gathers of sharded weights and scatters of their
+        gradients; 0: those of all participating GPUs
     """
 
     tensor_parallel: Share
@@ -119,12 +118,12 @@ class Overlap:
 
 @validated
 class Fp16States:
-    """What is otherwise in fp16 training, where gradients are not accumulated in more bits.
+    """Model states of fp16 training, if gradients are not accumulated in more bits.
 
     Parameters
     ----------
-    gradient : bytes per parameter of a gradient that persists
-    gradient_on_wire : bytes per parameter of a gradient that is reduced
+    gradient : bytes of a persistent gradient [bytes/parameter]
+    gradient_on_wire : bytes of a reduced gradient [bytes/parameter]
     accumulation_traffic : as in `States` [bytes/parameter]
     scattered_gradients : as in `States`
     """
@@ -137,31 +136,30 @@ class Fp16States:
 
 @validated
 class States:
-    """Bytes per parameter that persist, and on the wire.
+    """Bytes per parameter of model states in memory and in communication.
 
     Parameters
     ----------
-    weight : a weight that persists [bytes/parameter]
-    gradient : a gradient that persists [bytes/parameter]
-    optimizer : optimizer states and the weights in more bits that they update [bytes/parameter]
-    gradient_on_wire : a gradient that is reduced [bytes/parameter]
-    weight_on_wire : a weight that is gathered [bytes/parameter]
-    optimizer_traffic : what the optimizer step reads and writes [bytes/parameter]
-    main_weight : what of ``optimizer`` is a copy of the weights in more bits [bytes/parameter]
-    quantized_weights : weights of layers lie in the format that their products read, in both
-        orientations where products need both, and the copy in more bits with the optimizer
-    cached_weights : beside weights of layers in 16 bits lie those that products in fewer bits read,
-        from one step to the next, in both orientations where products need both
-    weights_sharded_from : the ZeRO stage from which weights are sharded between steps. FSDP does so
-        from 2, where it gathers them once per micro-batch and keeps them until the backward pass
-        ends
-    accumulation_traffic : what kernels of their own read and write per micro-batch to add up
-        gradients [bytes/parameter]; 0 where the product that makes them does
-    scattered_gradients : optimizer states that are sharded get their gradients by a reduce-scatter;
-        else all are all-reduced
-    gradients_persist : they have buffers of their own; else a backward pass allocates them and the
-        optimizer step frees them
-    fp16 : what is otherwise in fp16 training, if anything is
+    weight : a persistent weight [bytes/parameter]
+    gradient : a persistent gradient [bytes/parameter]
+    optimizer : optimizer states and main weights [bytes/parameter]
+    gradient_on_wire : a reduced gradient [bytes/parameter]
+    weight_on_wire : a gathered weight [bytes/parameter]
+    optimizer_traffic : memory traffic of the optimizer step [bytes/parameter]
+    main_weight : part of ``optimizer`` for main weights, a copy in more bits [bytes/parameter]
+    quantized_weights : weights of layers are stored in the format of their products, if necessary
+        in both orientations, and the main weights with the optimizer
+    cached_weights : weights of layers are stored in 16 bits and, from one step to the next, also in
+        the format of products in fewer bits, if necessary in both orientations
+    weights_sharded_from : first ZeRO stage that shards weights between steps; with 2 (FSDP) they
+        are gathered once per micro-batch and kept until the backward pass ends
+    accumulation_traffic : memory traffic per micro-batch of separate kernels that accumulate
+        gradients [bytes/parameter]; 0: the products accumulate them
+    scattered_gradients : a reduce-scatter gives sharded optimizer states their gradients; otherwise
+        all gradients are all-reduced
+    gradients_persist : gradients have permanent buffers; otherwise a backward pass allocates them
+        and the optimizer step frees them
+    fp16 : differences in fp16 training; None: no difference
     """
 
     weight: BytesOrZero
@@ -182,49 +180,48 @@ class States:
 
 @validated
 class Memory:
-    """What is taken besides the model states, and what kernels keep.
+    """Memory besides the model states: logits, buffers, activations, temporary copies.
 
     Parameters
     ----------
-    per_logit : bytes per logit at the peak of the loss that it has by default
-    per_logit_fused : the same of a fused loss [bytes]: 16-bit logits and their gradient, if not
-        more
-    loss_room : share of the free memory that 32-bit logits may take, as many tokens at a time as
-        fit; 0: the loss is of all tokens at once
-    loss_chunk : the most that these logits take [bytes], however much is free
+    per_logit : peak memory of the default loss per logit [bytes]
+    per_logit_fused : peak memory of a fused loss per logit [bytes]: by default 16-bit logits and
+        their gradient
+    loss_room : share of the free memory for 32-bit logits, computed in chunks of tokens; 0: the
+        loss is computed for all tokens at once
+    loss_chunk : maximum memory of these logits [bytes]
     reserved : CUDA context [bytes], libraries and NCCL buffers of one GPU
     communication_buffer : buffers of gradients and weights on the wire [bytes]
-    buffered_bytes : bytes that buffers hold for each parameter of a GPU [bytes], up to
-        ``communication_buffer``, which is that of a full bucket; 0 where buffers have one size
-    replica_buckets : replicas copy all their gradients into buckets of their own, which stay
-    loaded_whole : bytes per parameter of the whole model that each GPU holds while it loads, beside
-        the shard that it will keep
+    buffered_bytes : memory of buffers for each parameter of a GPU [bytes/parameter], up to a full
+        bucket (``communication_buffer``); 0: buffers have a fixed size
+    replica_buckets : replicas copy all their gradients into permanent buckets
+    loaded_whole : memory of each GPU while it loads the model [bytes per parameter of the unsharded
+        model], in addition to its shard
     fragmentation : share of the activations that the allocator loses
-    gathered_layers : layers of ZeRO-3 whose full weights and gradients are alive at once
-    expert_output : bytes per element that are kept of the outputs of experts; none where their
-        probabilities weigh what goes into the last matrix, not what comes out of it
-    fp8_inputs : matrices keep their inputs in 8 bits where they are multiplied in 8 bits; else in
-        16 bits, cast again by the backward pass
-    fp8_activation_inputs : the inputs of the activation function are kept in 8 bits where matrices
-        are multiplied so
-    adapter_input : bytes per element that an adapter keeps of its input beside what its frozen
-        matrix does, such as what dropout made of it
-    kept_activations : activations that the kernels of a layer keep over those that fused ones keep
-    remade : modules whose outputs its backward kernels make again, and no layer keeps, as
-        recomputation names them
-    selective_dropped : share of what a layer keeps that selective recomputation drops;
-        ``selective_share`` of its execution where not given
-    sharded_copies : what a layer in its backward pass holds where its weights are sharded over what
-        it holds where they are not: streams free late
-    optimizer_temporary : bytes per parameter that the optimizer step builds up beside its states,
-        and sharded as these
-    step_gradients : bytes per parameter of gradients that the step makes of those that it gets,
-        whatever the optimizer; sharded as its states
-    reduce_bucket_size : numbers of gradients in one ``communication_buffer``, if runs can say how
-        many
-    sub_group_size : parameters that a step of ZeRO-3 updates at once; 0: all that a rank owns
-    max_live_parameters : whole parameters that ZeRO-3 holds on a GPU, as many as are needed again
-        soon; 0: those of ``gathered_layers``
+    gathered_layers : layers of ZeRO-3 with full weights and gradients in memory at once
+    expert_output : saved outputs of experts [bytes/element]; 0: probabilities weight the input of
+        the last matrix, not its output
+    fp8_inputs : 8-bit products save their inputs in 8 bits; otherwise in 16 bits, and the backward
+        pass casts them again
+    fp8_activation_inputs : the inputs of the activation function are saved in 8 bits if products
+        are in 8 bits
+    adapter_input : saved input of an adapter [bytes/element] in addition to that of its frozen
+        matrix, such as the output of dropout
+    kept_activations : saved activations of the kernels of a layer over those of fused kernels
+    remade : modules with outputs that backward kernels recompute, so that no layer saves them; with
+        the names of recomputation
+    selective_dropped : share of the saved activations that selective recomputation drops; None:
+        ``selective_share``
+    sharded_copies : memory of the backward pass of a layer with sharded weights over that with
+        unsharded weights, as streams free memory late
+    optimizer_temporary : temporary memory of the optimizer step [bytes/parameter], sharded as its
+        states
+    step_gradients : copies of gradients in the optimizer step [bytes/parameter], with any
+        optimizer; sharded as its states
+    reduce_bucket_size : elements of gradients in one ``communication_buffer``, if runs can set it
+    sub_group_size : parameters that a step of ZeRO-3 updates at once; 0: all of a rank
+    max_live_parameters : unsharded parameters that ZeRO-3 keeps on a GPU for their next use; 0:
+        those of ``gathered_layers``
     """
 
     per_logit: BytesOrZero
@@ -262,15 +259,14 @@ class Offloading:
     kinds : supported values of ``offload``
     host_update : the host updates offloaded optimizer states; otherwise they are copied to the GPU
         and back
-    only_layer_inputs : the activations that leave the GPU are the inputs of layers, whatever else
-        is kept
-    host_memory_fraction : what the host's update reaches of the bandwidth of host memory
-    host_link_fraction : what copies reach of the host link
+    only_layer_inputs : only the inputs of layers are offloaded, not other saved activations
+    host_memory_fraction : bandwidth of the host's update over that of host memory
+    host_link_fraction : bandwidth of copies over that of the host link
     hidden : share of the copies that computation can hide
-    host_buffers : what states, gradients and weights take in host memory over their own size,
-        buffers and rounding of pinned memory included
-    loaded_per_process : bytes per parameter of the whole model that each process holds in host
-        memory while it loads, where weights are not sharded
+    host_buffers : host memory of states, gradients and weights over their size, with buffers and
+        rounding of pinned memory
+    loaded_per_process : host memory of each process while it loads the model [bytes per parameter
+        of the unsharded model], if weights are not sharded
     """
 
     kinds: tuple[str, ...] = ()
@@ -285,22 +281,23 @@ class Offloading:
 
 @validated
 class Compilation:
-    """What torch.compile changes of a framework that can be told to use it or not.
+    """Effect of torch.compile in a framework where it is optional.
 
-    ``layer_launch_time``, ``elementwise_passes`` and ``kept_activations`` are those the other way
-    than the rest of the profile.
+    ``layer_launch_time``, ``elementwise_passes`` and ``kept_activations`` are for the mode
+    (compiled or eager) that is not the default.
 
     Parameters
     ----------
-    selectable : it can compile a model or leave it eager
-    default : the rest of its profile is of compiled models; of eager ones if not
-    layer_launch_time : the host's time to launch one layer's forward kernels [s], the other way
-    elementwise_passes : traffic of elementwise kernels the other way: over that of fused ones where
-        that is compiled, over what each kernel reads and writes where it is eager
-    kept_activations : activations that compiled kernels keep over those that fused ones keep, where
-        the rest is of eager ones
-    tensor_parallel_launch_time : what tensor parallelism adds to a layer's forward launches where
-        they are eager [s], as each operation on a distributed tensor is dispatched by itself
+    selectable : a model can be compiled or eager
+    default : the rest of the profile is for compiled models; otherwise for eager ones
+    layer_launch_time : host time to launch one layer's forward kernels in the other mode [s]
+    elementwise_passes : traffic of elementwise kernels in the other mode: of compiled ones over
+        that of fused ones, of eager ones over the reads and writes of each kernel
+    kept_activations : saved activations of compiled kernels over those of fused ones, if the rest
+        of the profile is for eager models
+    tensor_parallel_launch_time : additional launch time of a layer's forward pass with tensor
+        parallelism in eager mode [s], as each operation on a distributed tensor is dispatched
+        separately
     """
 
     selectable: bool = False
@@ -332,7 +329,7 @@ class Defaults:
     sequence_parallel: bool = False
 
     def values(self, adapter: AdapterKind) -> dict[str, str | bool]:
-        """The parameters that differ from those of most programs, by name.
+        """The parameters with other values than the defaults of most frameworks, by name.
 
         Parameters
         ----------
@@ -340,16 +337,16 @@ class Defaults:
         """
         is_quantized = adapter is AdapterKind.QLORA
         recompute = (is_quantized and self.quantized_recompute) or self.recompute
-        plain = Defaults()
+        defaults = Defaults()
         values: dict[str, str | bool] = {"recompute": recompute, "offload": self.offload}
         values |= {name: getattr(self, name) for name in ("flash_attention", "sequence_parallel")}
-        return {name: value for name, value in values.items() if value != getattr(plain, name)}
+        return {name: value for name, value in values.items() if value != getattr(defaults, name)}
 
 
 def _sharded_axis(name: str) -> str:
-    known = terms_about("fully_sharded_degree")
-    if name not in known:
-        raise ValueError(f"must be one of {', '.join(known)}, not {name!r}")
+    axes = terms_about("fully_sharded_degree")
+    if name not in axes:
+        raise ValueError(f"must be one of {', '.join(axes)}, not {name!r}")
     return name
 
 
@@ -374,12 +371,12 @@ class FrameworkProfile:
     pipeline_parallel : supports pipeline parallelism
     context_parallel : supports context parallelism
     expert_parallel : supports expert parallelism
-    sharded_parallel : what it has only where gradients are sharded (ZeRO 2, 3) or nothing is data
-        parallel; experts also where each rank has others, without tensor and context parallelism.
-        Contexts by heads (``head_exchange``) need none
-    fsdp_zero_stages : ZeRO stages of a second engine (Megatron-FSDP), not searched: with Adam or
-        SGD alone
-    checked_version : release whose options and checks the profile describes
+    sharded_parallel : forms of parallelism that need sharded gradients (ZeRO 2, 3) or no data
+        parallelism; expert parallelism also works if each rank has other experts, without tensor
+        and context parallelism; context parallelism by heads (``head_exchange``) needs neither
+    fsdp_zero_stages : ZeRO stages of a second engine (Megatron-FSDP), not searched; only with Adam
+        or SGD
+    checked_version : release with the options and checks of the profile
     layer_split : supports layers on GPUs that work one after the other (device_map)
     equal_chunks : every pipeline chunk has the same number of layers
     experts_in_shards : experts are split over GPUs that share the shards of one copy of the

@@ -1,8 +1,8 @@
-"""GPUs, the nodes and networks that join them, and efficiencies that a GPU file leaves out.
+"""GPUs, their nodes and networks, and default efficiencies.
 
-``default_efficiency`` of a GPU file names where the rest comes from: class files in
+``default_efficiency`` of a GPU file names the sources of missing figures: class files in
 ``hardware_specs/efficiency`` (``hopper``, ``nvlink``) or another GPU of the same silicon.
-Of several names the later one wins; the file's own figures win over all.
+Later names override earlier ones; the figures in the file override all.
 """
 
 from __future__ import annotations
@@ -222,12 +222,12 @@ class Fp8AttentionEfficiency:
 
 @validated
 class AttentionKernelEfficiency:
-    """Rates of a training kernel of attention over those of the GPU's own, in 16 bit.
+    """Rates of a 16-bit training kernel of attention over those of the GPU's native kernels.
 
     Parameters
     ----------
-    forward : rate of the forward kernel over that of the GPU's own kernel
-    backward : rate of the backward kernel over that of the GPU's own kernel
+    forward : rate of the forward kernel over that of the GPU's native kernel
+    backward : rate of the backward kernel over that of the GPU's native kernel
     """
 
     forward: Fraction
@@ -263,7 +263,7 @@ class Efficiency:
     collective : collectives by name
     sustained_compute_fraction : clock under hours of training over that of a burst
     portable_attention_fraction : rate of attention kernels written for other architectures over the
-        rate of the GPU's own kernels
+        rate of the GPU's native kernels
     attention_backward_fraction : rate of the backward attention kernel over that of the forward
         kernel
     host_copy : copies between GPU and host
@@ -524,7 +524,7 @@ def with_defaults(
 
 
 def is_measured(provenance: Mapping[str, str], part: str) -> bool:
-    """Whether every figure of a part such as ``gemm.bf16`` was measured on this very GPU.
+    """Whether every figure of a part such as ``gemm.bf16`` was measured on this GPU.
 
     Parameters
     ----------
@@ -542,7 +542,7 @@ def is_measured(provenance: Mapping[str, str], part: str) -> bool:
 
 
 def is_assumed(provenance: Mapping[str, str], part: str) -> bool:
-    """Whether nothing published stands for a figure such as ``gemm.bf16.compute_fraction``.
+    """Whether a figure such as ``gemm.bf16.compute_fraction`` has no published source.
 
     Parameters
     ----------
@@ -566,10 +566,10 @@ def gemm_key(precision: Precision) -> str:
 def collectives(
     gpu: GpuSpec, kind: LinkKind, folder: Path | None = None
 ) -> Mapping[str, CollectiveEfficiency]:
-    """What collectives reach on a fabric of ``kind``: the GPU's own, or the kind's defaults.
+    """Efficiency of collectives on a fabric of ``kind``: that of the GPU, or the kind's defaults.
 
-    They differ when a cluster joins the GPUs otherwise than the GPU's own link does, such
-    as PCIe cards with NVLink bridges.
+    They differ if the links of a cluster are not those of the GPU, such as PCIe cards with NVLink
+    bridges.
 
     Parameters
     ----------
@@ -586,8 +586,8 @@ def collectives(
 def _completed(
     table: Mapping[str, object], where: str, folder: Path | None, seen: tuple[str, ...]
 ) -> tuple[dict[str, object], list[Path]]:
-    own = dict(table)
-    names = own.pop("default_efficiency", [])
+    completed = dict(table)
+    names = completed.pop("default_efficiency", [])
     names = [names] if isinstance(names, str) else names
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise SpecError(f"{where}: default_efficiency must be a name or a list of names.")
@@ -600,10 +600,10 @@ def _completed(
         sources |= require_table(default["sources"], where)
         files += used
     if names:
-        own["efficiency"] = merge_tables(efficiency, own.get("efficiency", {}))
-    if sources and isinstance(given := own.get("sources", {}), dict):
-        own["sources"] = sources | given
-    return own, files
+        completed["efficiency"] = merge_tables(efficiency, completed.get("efficiency", {}))
+    if sources and isinstance(sources_of_file := completed.get("sources", {}), dict):
+        completed["sources"] = sources | sources_of_file
+    return completed, files
 
 
 def _default_tables(
@@ -624,13 +624,15 @@ def _default_tables(
 
 
 def _default_file(name: str, where: str, folder: Path | None) -> Path:
-    places = [*spec_folders(SpecKind.EFFICIENCY, folder), *spec_folders(SpecKind.GPUS, folder)]
-    for place in places:
+    folders = [*spec_folders(SpecKind.EFFICIENCY, folder), *spec_folders(SpecKind.GPUS, folder)]
+    for place in folders:
         path = place / f"{name}.toml"
         if stamp(path) and os.path.isfile(path):
             return path
-    known = [path.stem for place in places for path in listing(place, ".toml")]
-    raise SpecError(f"{where}: default_efficiency {name!r} is unknown.{did_you_mean(name, known)}")
+    valid_names = [path.stem for place in folders for path in listing(place, ".toml")]
+    raise SpecError(
+        f"{where}: default_efficiency {name!r} is unknown.{did_you_mean(name, valid_names)}"
+    )
 
 
 def _renamed(table: Mapping[str, object], prefix: str) -> dict[str, object]:
@@ -648,7 +650,7 @@ def _renamed(table: Mapping[str, object], prefix: str) -> dict[str, object]:
 def merge_tables(below: object, above: object) -> object:
     """Nested tables, the second over the first.
 
-    A quantity is replaced as a whole: its number must not keep another's source.
+    A quantity is replaced with its source: a number must not keep the source of another.
 
     Parameters
     ----------

@@ -104,10 +104,10 @@ def load_cluster_with_provenance(name: str, folder: Path | None = None) -> Loade
 
 
 def default_cluster(gpu: GpuSpec) -> ClusterSpec:
-    """A cluster of the GPU's own links, for when no cluster is named.
+    """The default cluster of a GPU, from the links in its file.
 
-    Cards on PCIe, bridged pairs among them, stand eight to a node. A network the GPU's file
-    does not give is assumed to be 400 Gbit/s per node.
+    Nodes have eight PCIe cards, also with bridged pairs. If the file has no network, 400 Gbit/s per
+    node are assumed.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def default_cluster(gpu: GpuSpec) -> ClusterSpec:
             efficiency=0.94,
             oversubscription=1.0,
         ),
-        notes="made from the GPU's own links; network latency and efficiency as of InfiniBand",
+        notes="made from the GPU's links; network latency and efficiency as of InfiniBand",
     )
 
 
@@ -157,8 +157,8 @@ def load_spec(
     others : files that completed the table
     """
     spec = check_spec(kind, table, where=str(path))
-    given = table.get("sources")
-    texts = given if isinstance(given, Mapping) else {}
+    sources = table.get("sources")
+    texts = sources if isinstance(sources, Mapping) else {}
     origins = {key: texts.get(source, source) for key, source in provenance(table).items()}
     return LoadedSpec(spec=spec, path=path, provenance=origins, digest=digest(path, *others))
 
@@ -179,13 +179,13 @@ _LARGE = 4096
 
 @record(kw_only=True, eq=False)
 class GemmTable:
-    """Measured matrix products: each size with the large product that takes as long.
+    """Measured matrix products: by size, the work of a large product with the same time.
 
     Parameters
     ----------
     sizes : logarithms of rows, columns and depth, each ascending
-    work : logarithm of the FLOPs that take as long at the median rate of products whose sizes are
-        all at least 4,096; shape (rows, columns, depth)
+    work : logarithm of the FLOPs with the same time at the median rate of products with all sizes
+        at least 4,096; shape (rows, columns, depth)
     """
 
     sizes: tuple[FloatArray, FloatArray, FloatArray]
@@ -203,15 +203,15 @@ def gemm_table_file(name: str, where: str, folder: Path | None = None) -> Path:
     where : name or file of the GPU, for error messages
     folder : folder of own spec files, searched first; None: working directory and shipped files
     """
-    places = kernel_folders(folder)
-    for place in places:
+    folders = kernel_folders(folder)
+    for place in folders:
         path = place / f"{name}.csv"
         if stamp(path) and os.path.isfile(path):
             return path
-    known = [path.stem for place in places for path in listing(place, ".csv")]
+    valid_names = [path.stem for place in folders for path in listing(place, ".csv")]
     raise SpecError(
         f"{where}: efficiency.gemm_table {name!r} is unknown: there is no {name}.csv in "
-        f"{' or '.join(map(str, places))}.{did_you_mean(name, known)}"
+        f"{' or '.join(map(str, folders))}.{did_you_mean(name, valid_names)}"
     )
 
 
@@ -263,8 +263,8 @@ def read_gemm_table(path: Path) -> GemmTable:
 def _of_shares(axes: list[FloatArray], share: FloatArray) -> GemmTable:
     rows, columns, depth = np.meshgrid(*axes, indexing="ij")
     large = np.minimum(np.minimum(rows, columns), depth) >= _LARGE
-    usual = _median(share[large]) if np.any(large) else np.max(share)
-    work = np.log(2 * rows * columns * depth * usual / share)
+    typical = _median(share[large]) if np.any(large) else np.max(share)
+    work = np.log(2 * rows * columns * depth * typical / share)
     work = (_growing(work) + _growing(work, from_large=True)) / 2
     first, second, third = (np.log(axis) for axis in axes)
     return GemmTable(sizes=(first, second, third), work=work)
@@ -281,6 +281,6 @@ def _growing(work: FloatArray, from_large: bool = False) -> FloatArray:
 
 
 def _median(values: FloatArray) -> float:
-    # That of numpy imports its masked arrays, which takes longer than to read a table.
+    # numpy's function imports its masked arrays, which takes longer than reading a table.
     ordered, half = np.sort(values), values.size // 2
     return float(ordered[half] + ordered[~half]) / 2

@@ -15,18 +15,18 @@ from planner.specs.model import ModelSpec
 from planner.specs.spec_files import check_spec, read_text
 
 _BITS_OF_WEIGHTS: Mapping[float, str] = {4: "w4a16", 8: "w8a16"}
-# quant_algo of ModelOpt, and the methods whose name says all.
+# quant_algo of ModelOpt, and the methods with the format in their name.
 _ALGORITHMS = {
     "FP8": "fp8", "FP8_PER_CHANNEL_PER_TOKEN": "fp8", "FP8_PB_WO": "fp8_block", "NVFP4": "nvfp4",
     "NVFP4_AWQ": "nvfp4", "W4A16_AWQ": "w4a16", "W4A8_AWQ": "w4a8", "INT4_AWQ": "w4a16",
 }  # fmt: skip
 _METHODS = {"fbgemm_fp8": "fp8", "ptpc_fp8": "fp8", "eetq": "w8a16", "mxfp8": "fp8_block"}
-# Groups that share a scale in formats of 4-bit floats: part of what these are.
+# Groups that share a scale in formats of 4-bit floats: part of the format.
 _GROUPED_FORMATS = ("nvfp4", "mxfp4")
 _EXPERT_COUNTS = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
 _USUAL_GROUP = 128
 _LAYER = re.compile(r"layers\.(\d+)(?:\.(\w+))?")
-# What a name of a module left out is about; expressions name no layer.
+# Parts by patterns of the names of unquantized modules; expressions name no layer.
 _PARTS = {
     "attention": re.compile(r"attn|attention"),
     "shared_experts": re.compile(r"shared_expert"),
@@ -46,10 +46,10 @@ def is_repository(name: str) -> bool:
 
 
 def read_config(path: Path, name: str | None = None) -> ModelSpec:
-    """The model that a ``config.json`` describes.
+    """The model of a ``config.json``.
 
-    Raises SpecError with one line per error: file, key and problem. Model types that are not
-    supported are refused, naming what of them is not modelled, or those that are.
+    Raises SpecError with one line per error: file, key and problem. The error for an unsupported
+    model type names its features that are not modelled, or the supported types.
 
     Parameters
     ----------
@@ -62,12 +62,12 @@ def read_config(path: Path, name: str | None = None) -> ModelSpec:
     family = values.get("model_type")
     if not isinstance(family, str) or family not in FAMILIES:
         raise SpecError(f"{path}: {_unsupported(family)}")
-    faults: list[str] = []
-    config = ConfigReader(values, faults)
+    errors: list[str] = []
+    config = ConfigReader(values, errors)
     config.refuse("is_encoder_decoder", only=False)
     table = FAMILIES[family](config)
-    if faults:
-        raise SpecError("\n".join(f"{path}: {fault}" for fault in faults))
+    if errors:
+        raise SpecError("\n".join(f"{path}: {error}" for error in errors))
     table["name"] = name or _name(values, path)
     table["source"] = f"config.json of {table['name']}"
     return check_spec(ModelSpec, {**table, **published_types(values)}, where=str(path))
@@ -114,9 +114,9 @@ def _unsupported(family: object) -> str:
 
 
 def _name(values: Mapping[str, object], path: Path) -> str:
-    given = values.get("_name_or_path")
-    if isinstance(given, str) and given.strip():
-        return given
+    repository = values.get("_name_or_path")
+    if isinstance(repository, str) and repository.strip():
+        return repository
     return Path(os.path.realpath(path)).parent.name or path.stem
 
 
@@ -175,7 +175,7 @@ def _download(name: str) -> Path:
 
 
 def _is_offline(endpoint: str) -> bool:
-    """Whether no proxy is there and no name server knows the host, which the hub asks for long."""
+    """Whether the hub is certainly unreachable: no proxy, and no address for the host name."""
     import socket
     from urllib.parse import urlsplit
     from urllib.request import getproxies
@@ -192,8 +192,8 @@ def _is_offline(endpoint: str) -> bool:
 def published_types(values: Mapping[str, object]) -> dict[str, object]:
     """``quantization``, ``expert_quantization`` and ``checkpoints`` of a model; empty for 16 bit.
 
-    A method that leaves the attention of a mixture of experts in 16 bit is read as one that
-    quantizes the experts alone. Empty for what is unknown, too.
+    A method that leaves the attention of a mixture of experts in 16 bit counts as quantization of
+    the experts only. Also empty for unknown methods.
 
     Parameters
     ----------
@@ -229,10 +229,10 @@ def published_types(values: Mapping[str, object]) -> dict[str, object]:
 
 
 def _kept(left_out: list[str], num_layers: int) -> dict[str, object]:
-    """Parts that stay in 16 bit in every layer, and how many layers do as a whole.
+    """Fields of the parts in 16 bit in every layer, and of the number of 16-bit layers.
 
-    A part that is named for some layers alone counts for none, the dense part of such layers
-    for the whole layers.
+    A part that is named for some layers only does not count. Layers with a named dense part count
+    as 16-bit layers.
     """
     parts: list[str] = []
     layers: set[str] = set()
@@ -247,18 +247,18 @@ def _kept(left_out: list[str], num_layers: int) -> dict[str, object]:
         elif part == "feed_forward":
             layers |= numbers
     layers |= {match[1] for name in left_out if (match := _LAYER.search(name)) and not match[2]}
-    kept: dict[str, object] = {"sixteen_bit": parts} if parts else {}
-    return kept | ({"sixteen_bit_layers": len(layers)} if layers else {})
+    unquantized: dict[str, object] = {"sixteen_bit": parts} if parts else {}
+    return unquantized | ({"sixteen_bit_layers": len(layers)} if layers else {})
 
 
 def _groups(config: Mapping[str, object]) -> dict[str, object]:
-    """The group of weights that share a scale, where it is not the usual one of 128."""
+    """Fields of the group of weights that share a scale, if it is not the default of 128."""
     weights: Mapping[str, object] = config
     if config.get("quant_method") == "mxfp8":  # of the kernels of blocks, with finer scales
         return {"group_size": 32, "scale_bytes": 1.0}
     if config.get("quant_method") == "compressed-tensors":
-        own = _first_group(config).get("weights")
-        weights = own if isinstance(own, dict) else {}
+        group_weights = _first_group(config).get("weights")
+        weights = group_weights if isinstance(group_weights, dict) else {}
     size = weights.get("group_size")
     has_zeros = bool(weights.get("zero_point")) or weights.get("symmetric") is False
     if not isinstance(size, int) or size <= 0 or (size == _USUAL_GROUP and not has_zeros):

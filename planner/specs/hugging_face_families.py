@@ -1,36 +1,36 @@
-"""What each ``model_type`` of Hugging Face means: from ``config.json`` to a model table.
+"""Model tables from the ``config.json`` of each ``model_type`` of Hugging Face.
 
-A family is a row of ``hugging_face_families.toml``, over the rows that it is ``like``:
+A family is a row of ``hugging_face_families.toml``, merged over the rows that it is ``like``:
 
 ``attention``
-    fields of all layers that attend; ``in_windows`` those that differ where layers attend within a
-    window, ``windows`` which do; ``base`` makes the table.
+    fields of all attention layers; ``in_windows`` those of layers with a window, ``windows`` the
+    rule for these layers; ``base`` makes the table.
 ``state``
-    fields of the layers that keep a state instead, ``states`` which do; ``beside``: all of them do
-    so beside their attention.
+    fields of the layers with a state, ``states`` the rule for these layers; ``beside``: all of
+    them have both a state and attention.
 ``feed_forward``, ``experts``
-    fields of dense layers and of those with experts, ``sparse`` which these are.
+    fields of dense layers and of those with experts, ``sparse`` the rule for the latter.
 ``layer``, ``sparse_layer``, ``model``
-    fields of a layer, what differs where it has experts, and of the model.
+    fields of a layer, of a layer with experts, and of the model.
 ``blocks``
-    what each layer has, where attention and feed-forward are layers of their own.
+    blocks of each layer, if attention and feed-forward are separate layers.
 ``windows_if``
-    the flag without which no layer has a window.
+    flag that enables windows.
 ``defaults``, ``or_else``
-    what transformers has where a config does not name a key; where it says null, too.
+    defaults of transformers for a key that is missing; for one that is null, too.
 ``only``
-    the supported value of a key; with it what others would mean, and what silence does.
+    supported value of a key; with the effect of other values, and the default.
 ``modern``
-    what gives a config of a checkpoint the keys of the row.
+    function that converts the config of a checkpoint to the keys of the row.
 ``note``
-    what is counted otherwise than in transformers.
+    differences from the counts of transformers.
 
-``other_names`` are types of code beside transformers that a row reads as they are.
+``other_names`` are model types outside transformers with the same keys.
 
 A field is a constant, a function ``@NAME`` of one of the modules of rules, or words: a key,
-``KEY=DEFAULT``, ``KEY>=LEAST``, a product, and alternatives with ``or``, the last of them missing
-without a fault where a ``?`` follows. A default of 0 allows 0. A rule is a function of the same
-module or, with arguments, a list.
+``KEY=DEFAULT``, ``KEY>=LEAST``, a product, or alternatives with ``or``; the last may be missing if
+it ends with ``?``. A default of 0 allows 0. A rule is a function of the same module or, with
+arguments, a list.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _SOURCE = "vision_config of config.json"
 
 
 def vision_tower(row: Row | None, full_config: ConfigReader, hidden_size: int) -> _Tower | None:
-    """The tower of a model whose language model has this width; None where it is not described.
+    """The vision tower of a model with a language model of this width; None: not described.
 
     Parameters
     ----------
@@ -67,18 +67,18 @@ def vision_tower(row: Row | None, full_config: ConfigReader, hidden_size: int) -
     full_config : ``config.json`` of the whole model
     hidden_size : width of the language model
     """
-    given = full_config.values.get("vision_config")
-    if row is None or not isinstance(given, Mapping):
+    vision_table = full_config.values.get("vision_config")
+    if row is None or not isinstance(vision_table, Mapping):
         return None
-    faults: list[str] = []
-    vision = ConfigReader(given, faults).completed(row["defaults"])
+    errors: list[str] = []
+    vision = ConfigReader(vision_table, errors).completed(row["defaults"])
     table = _MAKERS[row["make"]](vision, full_config, hidden_size)
-    # A tower that cannot be read leaves a text model, and not none.
+    # Without a readable tower, the model is a text model.
     resized = _RESIZED.get(row["make"], {})
-    return None if faults or table is None else {"source": _SOURCE, **resized, **table}
+    return None if errors or table is None else {"source": _SOURCE, **resized, **table}
 
 
-# Of preprocessor_config.json, which stands beside config.json; alike in all models of a family.
+# Fields from preprocessor_config.json next to config.json; equal for all models of a family.
 _RESIZED: Mapping[str, _Tower] = {
     "gemma3": {"resizing": "fixed"},
     "glm": {"resizing": "pixels", "min_pixels": 6272, "max_pixels": 4_816_896},
@@ -200,7 +200,7 @@ def _pixtral(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) 
 
 
 def _llama4(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower:
-    """A class token beside the patches of a tile, whose pixels are shuffled into channels."""
+    """A class token and the patches of a tile, with pixels shuffled into channels."""
     h, side = vision.size("hidden_size"), vision.size("image_size")
     across = side // vision.size("patch_size")
     inner, wide = vision.size("projector_input_dim"), vision.size("projector_output_dim")
@@ -223,7 +223,7 @@ def _moonvit(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) 
 
 
 def _glm(vision: ConfigReader, full_config: ConfigReader, hidden_size: int) -> _Tower:
-    """MLPs are as wide as what leaves the tower; its merger has the ``intermediate_size``."""
+    """MLPs are as wide as the output of the tower; its merger has the ``intermediate_size``."""
     h, out = vision.size("hidden_size"), vision.size("out_hidden_size")
     merged = h * vision.size("spatial_merge_size") ** 2
     inner = vision.size("intermediate_size")
@@ -300,17 +300,22 @@ def _table(row: Row, config: ConfigReader) -> Table:
     for key, value in row.get("only", {}).items():
         config.demand(key, *value) if isinstance(value, list) else config.refuse(key, value)
     config = named(row["modern"])(config) if "modern" in row else config
-    own, config = _apart(config)
-    groups = rules.groups(_kinds(row, config, own), lambda kind: _group(row, config, kind))
+    layer_overrides, config = _apart(config)
+    groups = rules.groups(
+        _kinds(row, config, layer_overrides), lambda kind: _group(row, config, kind)
+    )
     model = _filled(_MODEL, {**_USUAL_MODEL, **row.get("model", {})}, config)
     return {**model, "layer_groups": groups, "notes": row.get("note", "")}
 
 
-def _kinds(row: Row, config: ConfigReader, own: Mapping[int, str]) -> list[Kind]:
+def _kinds(row: Row, config: ConfigReader, layer_overrides: Mapping[int, str]) -> list[Kind]:
     if "blocks" in row:
         return list(named(row["blocks"])(config))
-    each = zip(_mixers(row, config), _feed_forwards(row, config), strict=True)
-    return [Kind(*blocks, own.get(layer, "")) for layer, blocks in enumerate(each)]
+    blocks_by_layer = zip(_mixers(row, config), _feed_forwards(row, config), strict=True)
+    return [
+        Kind(*blocks, layer_overrides.get(layer, ""))
+        for layer, blocks in enumerate(blocks_by_layer)
+    ]
 
 
 def _mixers(row: Row, config: ConfigReader) -> list[str]:
@@ -326,8 +331,8 @@ def _mixers(row: Row, config: ConfigReader) -> list[str]:
     def default(layer: int) -> str:
         return next((kind for kind, rule in holds.items() if rule(config, layer)), "full")
 
-    known = {word: kind for kind in ("full", *holds) for word in _MIXERS[kind]}
-    mixers = rules.told_apart(config, "layer_types", known, default)
+    mixer_words = {word: kind for kind in ("full", *holds) for word in _MIXERS[kind]}
+    mixers = rules.told_apart(config, "layer_types", mixer_words, default)
     if config.optional_size("sliding_window") is None:
         return ["full" if mixer == "window" else mixer for mixer in mixers]
     return mixers
@@ -337,39 +342,39 @@ def _feed_forwards(row: Row, config: ConfigReader) -> list[str]:
     if "experts" not in row:
         return ["dense"] * config.layers()
     holds = _rule(row.get("sparse", "always"))
-    known = {"dense": "dense", "sparse": "sparse"}
+    mlp_words = {"dense": "dense", "sparse": "sparse"}
     return rules.told_apart(
         config,
         "mlp_layer_types",
-        known,
+        mlp_words,
         lambda layer: "sparse" if holds(config, layer) else "dense",
     )
 
 
-def _rule(given: str | list[object]) -> Rule:
-    if isinstance(given, str):
-        return named(given)  # type: ignore[no-any-return]
-    return named(str(given[0]))(*given[1:])  # type: ignore[no-any-return]
+def _rule(rule_name: str | list[object]) -> Rule:
+    if isinstance(rule_name, str):
+        return named(rule_name)  # type: ignore[no-any-return]
+    return named(str(rule_name[0]))(*rule_name[1:])  # type: ignore[no-any-return]
 
 
 def _group(row: Row, config: ConfigReader, kind: Kind) -> Table:
     config = config.replaced(json.loads(kind.overrides)) if kind.overrides else config
     is_sparse = kind.feed_forward == "sparse"
-    found = _filled(
+    fields = _filled(
         _LAYER,
         {**row.get("layer", {}), **(row.get("sparse_layer", {}) if is_sparse else {})},
         config,
     )
     if kind.mixer:
-        found["attention"] = _attention(row, config, kind.mixer)
+        fields["attention"] = _attention(row, config, kind.mixer)
     if row.get("beside", False):
-        found["state"] = _attention(row, config, row["state"]["kind"])
+        fields["state"] = _attention(row, config, row["state"]["kind"])
     if is_sparse:
-        found["feed_forward"] = _filled(_FEED_FORWARD, {**_EXPERTS, **row["experts"]}, config)
+        fields["feed_forward"] = _filled(_FEED_FORWARD, {**_EXPERTS, **row["experts"]}, config)
     elif kind.feed_forward and row.get("feed_forward", {}) is not False:
-        fields = {**_DENSE, **row.get("feed_forward", {})}
-        found["feed_forward"] = _filled(_FEED_FORWARD, fields, config)
-    return found
+        feed_forward = {**_DENSE, **row.get("feed_forward", {})}
+        fields["feed_forward"] = _filled(_FEED_FORWARD, feed_forward, config)
+    return fields
 
 
 def _attention(row: Row, config: ConfigReader, mixer: str) -> Table:
@@ -396,8 +401,8 @@ def _value(kind: object, value: object, config: ConfigReader) -> object:
     if isinstance(kind, type) and issubclass(kind, str):
         return value
     *first, last = value.split(" or ")
-    found = (_product(each + "?", config) for each in first)
-    return next((size for size in found if size is not None), None) or _product(last, config)
+    sizes = (_product(each + "?", config) for each in first)
+    return next((size for size in sizes if size is not None), None) or _product(last, config)
 
 
 def _flag(text: str, config: ConfigReader) -> bool:
@@ -406,7 +411,7 @@ def _flag(text: str, config: ConfigReader) -> bool:
 
 
 def _product(text: str, config: ConfigReader) -> int | None:
-    """The product of sizes; those behind a zero are not asked for."""
+    """The product of sizes; sizes after a zero are not read."""
     sizes: list[int] = []
     for term in text.split(" * "):
         size = _size(term, config)
@@ -431,66 +436,66 @@ def _size(term: str, config: ConfigReader) -> int | None:
 
 
 def _apart(config: ConfigReader) -> tuple[dict[int, str], ConfigReader]:
-    """What single layers have of their own (``per_layer_config``), and the rest of the config."""
+    """Overrides of single layers (``per_layer_config``) as JSON, and the rest of the config."""
     table = config.table("per_layer_config").values
-    own: dict[int, str] = {}
+    overrides: dict[int, str] = {}
     for layer, values in table.items():
         if not layer.isdecimal() or len(layer) > 5 or not isinstance(values, dict):
-            config.fault("per_layer_config", "must hold an object for each number of a layer")
+            config.add_error("per_layer_config", "must hold an object for each number of a layer")
         elif values:
-            own[int(layer)] = json.dumps(values, sort_keys=True)
-    return own, config.replaced({"per_layer_config": None})
+            overrides[int(layer)] = json.dumps(values, sort_keys=True)
+    return overrides, config.replaced({"per_layer_config": None})
 
 
 def _rows(families: Mapping[str, Row], shapes: Mapping[str, Row]) -> dict[str, Row]:
-    """The families, each over the rows that it is like."""
+    """The families, each merged over the rows that it is like."""
 
-    def whole(row: Row) -> dict[str, object]:
+    def merge_parents(row: Row) -> dict[str, object]:
         merged: dict[str, object] = {}
         for name in row.get("like", ()):
-            merged = _over(merged, whole(families.get(name) or shapes[name]))
+            merged = _over(merged, merge_parents(families.get(name) or shapes[name]))
         return _over(merged, {key: value for key, value in row.items() if key != "like"})
 
-    return {name: whole(row) for name, row in families.items()}
+    return {name: merge_parents(row) for name, row in families.items()}
 
 
-def _over(below: Row, above: Row) -> dict[str, object]:
-    merged = dict(below)
-    for key, value in above.items():
-        own = merged.get(key)
-        has_both = isinstance(own, dict) and isinstance(value, dict)
-        merged[key] = _over(own or {}, value) if has_both else value
+def _over(base: Row, overrides: Row) -> dict[str, object]:
+    merged = dict(base)
+    for key, value in overrides.items():
+        inherited = merged.get(key)
+        has_both = isinstance(inherited, dict) and isinstance(value, dict)
+        merged[key] = _over(inherited or {}, value) if has_both else value
     return merged
 
 
-def _composite(whole_name: str, usual: str, config: ConfigReader) -> Table:
-    """The table of the language model of a config of several modes, with what is left out."""
-    whole = config.table(_THINKER) if config.values.get(_THINKER) is not None else config
-    text = whole.text()
-    given = text.values.get("model_type")
-    name = usual if given is None or text is whole else str(given)
+def _composite(whole_name: str, default_type: str, config: ConfigReader) -> Table:
+    """The table of the language model of a multimodal config, with the omitted parts."""
+    full_config = config.table(_THINKER) if config.values.get(_THINKER) is not None else config
+    text = full_config.text()
+    model_type = text.values.get("model_type")
+    name = default_type if model_type is None or text is full_config else str(model_type)
     if name not in ROWS:
         hint = did_you_mean(name[:40], ROWS).strip()
         why = f" ({hint})" if hint else ""
         if name in UNMODELLED:
             why = f": not modelled are {UNMODELLED[name]}"
-        text.fault("model_type", f"{name[:40]!r} is not supported{why}")
+        text.add_error("model_type", f"{name[:40]!r} is not supported{why}")
         return {}
     table = _table(ROWS[name], text.completed(_ALL["text_defaults"].get(name, {})))
-    tied = whole.flag("tie_word_embeddings", bool(table["tie_word_embeddings"]))
-    parts = [word for key, word in _PARTS.items() if whole.values.get(key) is not None]
+    tied = full_config.flag("tie_word_embeddings", bool(table["tie_word_embeddings"]))
+    parts = [word for key, word in _PARTS.items() if full_config.values.get(key) is not None]
     parts = [f"{part} tower" for part in parts or ["vision"]]
     note = _TEXT_PART.format(" and ".join(f"the {part}" for part in parts))
-    omitted: Table = {"omitted_parts": parts, "omitted_parameters": _tower_size(whole)}
+    omitted: Table = {"omitted_parts": parts, "omitted_parameters": _tower_size(full_config)}
     width = int(number_of_row(table, "hidden_size"))
-    if tower := vision_tower(_TOWERS.get(whole_name), whole, width):
+    if tower := vision_tower(_TOWERS.get(whole_name), full_config, width):
         omitted |= {"vision_tower": tower, "omitted_parameters": None}
     notes = f"{note} {table['notes']}".rstrip()
     return table | {"tie_word_embeddings": tied, "notes": notes, **omitted}
 
 
 def _tower_size(full_config: ConfigReader) -> float | None:
-    """About the parameters of a vision transformer: its layers and the embedding of patches.
+    """Approximate parameters of a vision transformer: its layers and the embedding of patches.
 
     A layer of width h has 4 h^2 parameters of attention and 2 h f, gated 3 h f, of the feed-forward
     block (arXiv:2010.11929, section 3.1); norms, biases and the projector are left out. None where

@@ -1,4 +1,4 @@
-"""Reads the values of a ``config.json`` and remembers every fault instead of stopping."""
+"""Reads the values of a ``config.json`` and collects all errors instead of stopping."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from planner.specs.model import MOST_LAYERS
 
 LARGEST = 10**9
 
-# The names that model families, and versions of transformers, give the same thing.
+# Names of the same value in different model families and versions of transformers.
 _SYNONYMS = (
     ("hidden_size", "n_embd", "n_embed", "d_model"),
     ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
@@ -31,14 +31,14 @@ _NAMES = {name: (name, *group) for group in _SYNONYMS for name in group}
 
 
 class ConfigReader:
-    """One JSON object; a faulty value is noted in ``faults`` and a harmless one returned."""
+    """One JSON object; an invalid value is noted in ``errors``, and a valid one returned."""
 
-    def __init__(self, values: Mapping[str, object], faults: list[str], prefix: str = "") -> None:
+    def __init__(self, values: Mapping[str, object], errors: list[str], prefix: str = "") -> None:
         self.values = values
-        self.faults = faults
+        self.errors = errors
         self.prefix = prefix
 
-    def fault(self, key: str, text: str) -> None:
+    def add_error(self, key: str, text: str) -> None:
         """Note that ``key`` is wrong.
 
         Parameters
@@ -46,14 +46,12 @@ class ConfigReader:
         key : key of ``config.json``
         text : predicate of the error message
         """
-        fault = f"{self.prefix}{key} {text}."
-        if fault not in self.faults:
-            self.faults.append(fault)
+        error = f"{self.prefix}{key} {text}."
+        if error not in self.errors:
+            self.errors.append(error)
 
     def size(self, key: str, default: int | None = None, least: int = 1) -> int:
-        """A whole number; null counts as missing.
-
-        A missing one is a fault unless there is a default.
+        """A whole number; null counts as missing, and a missing one without default is an error.
 
         Parameters
         ----------
@@ -61,17 +59,17 @@ class ConfigReader:
         default : value if the key is missing; None: a missing key is an error
         least : smallest valid value
         """
-        found = self.optional_size(key, least)
-        if found is not None:
-            return found
+        size = self.optional_size(key, least)
+        if size is not None:
+            return size
         if default is not None:
             return default
         if all(self.values.get(name) is None for name in _NAMES.get(key, (key,))):
-            self.fault(key, "is missing")
+            self.add_error(key, "is missing")
         return max(least, 1)
 
     def optional_size(self, key: str, least: int = 1) -> int | None:
-        """A whole number, or None where it is missing, null or faulty.
+        """A whole number; None: it is missing, null or invalid.
 
         Parameters
         ----------
@@ -86,14 +84,14 @@ class ConfigReader:
         numbers = {name: self._number(name, value, least) for name, value in present.items()}
         if len({number for number in numbers.values() if number is not None}) > 1:
             pairs = " and ".join(f"{name} = {number}" for name, number in numbers.items())
-            self.fault(key, f"contradicts itself: {pairs}")
+            self.add_error(key, f"contradicts itself: {pairs}")
         return next(iter(numbers.values()), None)
 
     def layers(self) -> int:
         """The number of layers, few enough to look at each."""
         layers = self.size("num_hidden_layers")
         if layers > MOST_LAYERS:
-            self.fault("num_hidden_layers", f"{layers} is more than {MOST_LAYERS}")
+            self.add_error("num_hidden_layers", f"{layers} is more than {MOST_LAYERS}")
             return 1
         return layers
 
@@ -109,12 +107,12 @@ class ConfigReader:
         if value is None:
             return default
         if not isinstance(value, bool):
-            self.fault(key, f"must be true or false, not {_short(value)}")
+            self.add_error(key, f"must be true or false, not {_short(value)}")
             return default
         return value
 
     def refuse(self, key: str, only: bool) -> None:
-        """Note a fault if a flag has another value than the one that is supported.
+        """Note an error if a flag has another value than the supported one.
 
         Parameters
         ----------
@@ -122,25 +120,25 @@ class ConfigReader:
         only : supported value
         """
         if self.flag(key, only) != only:
-            self.fault(key, f"must be {str(only).lower()}: the other way is not supported")
+            self.add_error(key, f"must be {str(only).lower()}: the other way is not supported")
 
-    def demand(self, key: str, only: object, why: str, silent: object = None) -> None:
-        """Note a fault if ``key`` has another value than ``only``; silence means ``silent``.
+    def demand(self, key: str, supported: object, why: str, silent: object = None) -> None:
+        """Note an error if ``key`` has another value than ``supported``.
 
         Parameters
         ----------
         key : key of ``config.json``
-        only : supported value
+        supported : supported value
         why : predicate of the error message
         silent : value if the key is missing
         """
         value = self.values.get(key)
-        meant = silent if value is None else value
-        if meant is not None and meant != only:
-            self.fault(key, f"other than {only} is not supported: {why}")
+        effective = silent if value is None else value
+        if effective is not None and effective != supported:
+            self.add_error(key, f"other than {supported} is not supported: {why}")
 
     def sequence(self, key: str, length: int | None = None) -> Sequence[object] | None:
-        """A list, of ``length`` where that is given, or None where it is missing.
+        """A list, of ``length`` if specified; None: it is missing.
 
         Parameters
         ----------
@@ -151,10 +149,10 @@ class ConfigReader:
         if value is None:
             return None
         if not isinstance(value, list):
-            self.fault(key, f"must be a list, not {_short(value)}")
+            self.add_error(key, f"must be a list, not {_short(value)}")
             return None
         if length is not None and len(value) != length:
-            self.fault(key, f"has {len(value)} entries for {length} layers")
+            self.add_error(key, f"has {len(value)} entries for {length} layers")
             return None
         return value
 
@@ -167,22 +165,22 @@ class ConfigReader:
         """
         value = self.values.get(key)
         if value is not None and not isinstance(value, dict):
-            self.fault(key, f"must be an object, not {_short(value)}")
+            self.add_error(key, f"must be an object, not {_short(value)}")
         inner = value if isinstance(value, dict) else {}
-        return ConfigReader(inner, self.faults, f"{self.prefix}{key}.")
+        return ConfigReader(inner, self.errors, f"{self.prefix}{key}.")
 
     def with_defaults(self, defaults: Mapping[str, object]) -> ConfigReader:
-        """This object, with ``defaults`` where it is silent.
+        """This object, with ``defaults`` for missing keys and nulls.
 
         Parameters
         ----------
         defaults : value of each key that is missing or null
         """
-        own = {key: value for key, value in self.values.items() if value is not None}
-        return ConfigReader({**defaults, **own}, self.faults, self.prefix)
+        present = {key: value for key, value in self.values.items() if value is not None}
+        return ConfigReader({**defaults, **present}, self.errors, self.prefix)
 
     def names(self, key: str) -> bool:
-        """Whether the object names ``key``, if only to say null.
+        """Whether the object has ``key``, also if its value is null.
 
         Parameters
         ----------
@@ -191,7 +189,7 @@ class ConfigReader:
         return any(name in self.values for name in _NAMES.get(key, (key,)))
 
     def completed(self, defaults: Mapping[str, object]) -> ConfigReader:
-        """This object, with ``defaults`` for what it does not name: null stays null.
+        """This object, with ``defaults`` for missing keys; null stays null.
 
         Parameters
         ----------
@@ -200,24 +198,24 @@ class ConfigReader:
         return self.replaced({key: value for key, value in defaults.items() if not self.names(key)})
 
     def replaced(self, values: Mapping[str, object]) -> ConfigReader:
-        """This object, with ``values`` in place of its own.
+        """This object, with ``values`` replaced.
 
         Parameters
         ----------
         values : new value of each key
         """
-        return ConfigReader({**self.values, **values}, self.faults, self.prefix)
+        return ConfigReader({**self.values, **values}, self.errors, self.prefix)
 
     def text(self) -> ConfigReader:
-        """The part of a language model within that of several modes, or this one."""
+        """The part of the language model in a multimodal config, or this config."""
         parts = (key for key in _TEXT_PARTS if self.values.get(key) is not None)
         return next(map(self.table, parts), self)
 
     def _number(self, key: str, value: object, least: int) -> int | None:
         if isinstance(value, bool) or not isinstance(value, int):
-            self.fault(key, f"must be a whole number, not {_short(value)}")
+            self.add_error(key, f"must be a whole number, not {_short(value)}")
         elif not least <= value <= LARGEST:
-            self.fault(key, f"must be from {least} to {LARGEST}, not {_short(value)}")
+            self.add_error(key, f"must be from {least} to {LARGEST}, not {_short(value)}")
         else:
             return value
         return None

@@ -1,7 +1,7 @@
-"""What no row of `hugging_face_families.toml` can say: the functions that rows name.
+"""Functions that rows of `hugging_face_families.toml` name.
 
-A `Rule` says of which layers something holds, a value is read of the config by ``@NAME``, ``base``
-makes the attention table, and ``modern`` gives the config of a checkpoint the keys of the row.
+A `Rule` selects layers, ``@NAME`` reads a value from the config, ``base`` makes the attention
+table, and ``modern`` converts the config of a checkpoint to the keys of the row.
 
 Parameters
 ----------
@@ -21,6 +21,7 @@ from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
 from planner.base.csv_cells import number_of_row
+from planner.base.units import ceil_div
 from planner.specs.hugging_face_reader import ConfigReader
 from planner.specs.model import MOST_LAYERS
 
@@ -28,7 +29,7 @@ Table = dict[str, object]
 Label = TypeVar("Label", bound=Hashable)
 Rule = Callable[[ConfigReader, int], bool]
 
-# Of the Baichuan models that share a model_type, those of this width have rotary positions.
+# Width of the Baichuan models with rotary positions; others have the same model_type.
 _ROTARY_BAICHUAN = 4096
 _PREDICTION_MODULES = (
     "num_nextn_predict_layers",
@@ -57,7 +58,7 @@ class Kind(NamedTuple):
 
 
 def groups(labels: Sequence[Label], build: Callable[[Label], Table]) -> list[Table]:
-    """Layers of equal label as one group: spread where they stand in several runs.
+    """Layers of equal label as one group: spread over the depth if they are in several runs.
 
     Parameters
     ----------
@@ -74,24 +75,24 @@ def groups(labels: Sequence[Label], build: Callable[[Label], Table]) -> list[Tab
 
 
 def told_apart(
-    config: ConfigReader, key: str, known: Mapping[str, Label], default: Callable[[int], Label]
+    config: ConfigReader, key: str, labels: Mapping[str, Label], default: Callable[[int], Label]
 ) -> list[Label]:
     """The label of every layer, by the words of the list ``key``.
 
     Parameters
     ----------
-    known : label by word
+    labels : label by word
     default : function from the index of a layer to its label, if the config lacks the list
     """
     layers = config.layers()
     kinds = config.sequence(key, layers)
     if kinds is None:
         return [default(layer) for layer in range(layers)]
-    words = [kind for kind in kinds if isinstance(kind, str) and kind in known]
+    words = [kind for kind in kinds if isinstance(kind, str) and kind in labels]
     if len(words) < len(kinds):
-        config.fault(key, f"may only name {', '.join(known)}")
-        return [next(iter(known.values()))] * layers
-    return [known[word] for word in words]
+        config.add_error(key, f"may only name {', '.join(labels)}")
+        return [next(iter(labels.values()))] * layers
+    return [labels[word] for word in words]
 
 
 def windowed(config: ConfigReader, default: Callable[[int], bool]) -> list[bool]:
@@ -101,27 +102,27 @@ def windowed(config: ConfigReader, default: Callable[[int], bool]) -> list[bool]
     ----------
     default : function from the index of a layer to its answer, if the config has no ``layer_types``
     """
-    known = {"full_attention": False, "sliding_attention": True, "chunked_attention": True}
-    return told_apart(config, "layer_types", known, default)
+    labels = {"full_attention": False, "sliding_attention": True, "chunked_attention": True}
+    return told_apart(config, "layer_types", labels, default)
 
 
 # Rules.
 
 
 def always(_: ConfigReader, __: int) -> bool:
-    """Hold of all layers."""
+    """Rule for all layers."""
     return True
 
 
 def never(_: ConfigReader, __: int) -> bool:
-    """Hold of no layer."""
+    """Rule for no layer."""
     return False
 
 
 def all_but_last_of(number: int, key: str = "sliding_window_pattern") -> Rule:
-    """Hold of all but one layer in ``number``, or in what the config says: the last of them.
+    """Rule for all but the last layer in each ``number``, or in the period of the config.
 
-    It may say a number, 0 for no layer, or letters, L for those of which it holds.
+    The config has the period, 0 for no layer, or letters with L for the layers of the rule.
     """
 
     def rule(config: ConfigReader, layer: int) -> bool:
@@ -134,22 +135,22 @@ def all_but_last_of(number: int, key: str = "sliding_window_pattern") -> Rule:
 
 
 def all_but_first_of(number: int) -> Rule:
-    """Hold of all but one layer in ``number``, the first of them."""
+    """Rule for all but one layer in ``number``, the first of them."""
     return lambda _, layer: layer % number != 0
 
 
 def all_but_every_from_last(number: int) -> Rule:
-    """Hold of all but one layer in ``number``, counted back from the last layer."""
+    """Rule for all but one layer in ``number``, counted back from the last layer."""
     return lambda config, layer: (config.layers() - 1 - layer) % number != 0
 
 
 def last_of_each(key: str) -> Rule:
-    """Hold of the last layer of each so many as ``key`` says."""
+    """Rule for the last layer of each period of ``key``."""
     return lambda config, layer: (layer + 1) % config.size(key, 1) == 0
 
 
 def after(key: str, default: int, step_key: str = "") -> Rule:
-    """Hold of all layers but the first ones, whose number is ``key``, or one in each step.
+    """Rule for all layers but the first ``key``, or for one in each step of these.
 
     Parameters
     ----------
@@ -164,34 +165,36 @@ def after(key: str, default: int, step_key: str = "") -> Rule:
     return rule
 
 
-def at(period: str, usual: int, offset: str, first: int) -> Rule:
-    """Hold of one layer in each period."""
+def at(period: str, default_period: int, offset: str, default_offset: int) -> Rule:
+    """Rule for one layer in each period."""
 
     def rule(config: ConfigReader, layer: int) -> bool:
-        return layer % config.size(period, usual) == config.size(offset, first, least=0)
+        return layer % config.size(period, default_period) == config.size(
+            offset, default_offset, least=0
+        )
 
     return rule
 
 
-def all_but_at(period: str, usual: int, offset: str, first: int) -> Rule:
-    """Hold of all layers but one in each period."""
-    holds = at(period, usual, offset, first)
+def all_but_at(period: str, default_period: int, offset: str, default_offset: int) -> Rule:
+    """Rule for all layers but one in each period."""
+    holds = at(period, default_period, offset, default_offset)
     return lambda config, layer: not holds(config, layer)
 
 
 def experts_of_jamba(config: ConfigReader, layer: int) -> bool:
-    """Hold of one layer in each period, where there is more than one expert."""
+    """Rule for one layer in each period, where there is more than one expert."""
     holds = at("expert_layer_period", 2, "expert_layer_offset", 1)
     return config.size("num_experts", 16) > 1 and holds(config, layer)
 
 
 def where(key: str) -> Rule:
-    """Hold of all layers where a flag is true."""
+    """Rule for all layers where a flag is true."""
     return lambda config, _: config.flag(key, False)
 
 
 def where_any(key: str, default: int) -> Rule:
-    """Hold of all layers where a number is not zero.
+    """Rule for all layers where a number is not zero.
 
     Parameters
     ----------
@@ -201,13 +204,13 @@ def where_any(key: str, default: int) -> Rule:
 
 
 def among_experts(config: ConfigReader, layer: int) -> bool:
-    """Hold of the layers that Qwen's keys do not make dense."""
+    """Rule for the layers that Qwen's keys do not make dense."""
     dense = config.sequence("mlp_only_layers") or ()
     return layer not in dense and (layer + 1) % config.size("decoder_sparse_step", 1) == 0
 
 
 def experts_of_ernie(config: ConfigReader, layer: int) -> bool:
-    """Hold of one layer in each interval, from a first to a last."""
+    """Rule for one layer in each interval, from a first to a last."""
     end = config.size("moe_layer_end_index", -1, least=-1)
     last = config.layers() - 1 if end == -1 else end
     step = config.size("moe_layer_interval", 1)
@@ -216,29 +219,29 @@ def experts_of_ernie(config: ConfigReader, layer: int) -> bool:
 
 
 def without_rotary(config: ConfigReader, layer: int) -> bool:
-    """Hold of the layers of SmolLM3 without rotary positions."""
+    """Rule for the layers of SmolLM3 without rotary positions."""
     every = config.size("no_rope_layer_interval", 4)
     has_rope = config.sequence("no_rope_layers", config.layers())
     return (layer + 1) % every == 0 if has_rope is None else not has_rope[layer]
 
 
 def attends_to_images(config: ConfigReader, layer: int) -> bool:
-    """Hold of the layers whose numbers the config of Llama 3.2 Vision has."""
+    """Rule for the layers with numbers in the config of Llama 3.2 Vision."""
     return layer in (config.sequence("cross_attention_layers") or ())
 
 
 def windows_of_flint(config: ConfigReader, layer: int) -> bool:
-    """Hold of three layers in four, from the third on, and not of the last."""
+    """Rule for three layers in four, from the third on, and not of the last."""
     return windows_of_dots(layer) and layer != config.layers() - 1
 
 
 def windows_of_mimo(_: ConfigReader, layer: int) -> bool:
-    """Hold of five layers in six, and not of the first."""
+    """Rule for five layers in six, and not of the first."""
     return layer > 0 and (layer + 1) % 6 != 0
 
 
 def windows_of_dots(layer: int) -> bool:
-    """Hold of three layers in four, from the third on."""
+    """Rule for three layers in four, from the third on."""
     return layer >= 2 and layer % 4 != 1
 
 
@@ -250,13 +253,13 @@ def blocks_of_nemotron(config: ConfigReader) -> list[Kind]:
         words = list(pattern)
     kinds = [str(word) for word in words or ()]
     if not kinds:
-        config.fault("hybrid_override_pattern", "is missing, and so is layers_block_type")
+        config.add_error("hybrid_override_pattern", "is missing, and so is layers_block_type")
     elif set(kinds) - _BLOCKS.keys():
-        config.fault("hybrid_override_pattern", "may only name M, *, - and E")
+        config.add_error("hybrid_override_pattern", "may only name M, *, - and E")
     elif len(kinds) > MOST_LAYERS:
-        config.fault("hybrid_override_pattern", f"names more than {MOST_LAYERS} layers")
+        config.add_error("hybrid_override_pattern", f"names more than {MOST_LAYERS} layers")
     elif config.optional_size("num_hidden_layers") not in (None, len(kinds)):
-        config.fault("num_hidden_layers", f"contradicts the pattern of {len(kinds)} layers")
+        config.add_error("num_hidden_layers", f"contradicts the pattern of {len(kinds)} layers")
     else:
         return [_BLOCKS[kind] for kind in kinds]
     return [_BLOCKS["*"]]
@@ -278,11 +281,11 @@ _BLOCKS = {
 
 
 def attention(config: ConfigReader, **fields: Any) -> Table:
-    """Attention by the usual names; ``fields`` are what the family fixes."""
+    """Attention by the common names; ``fields`` are those that the family fixes."""
     heads = config.size("num_attention_heads")
     shared = fields.pop("num_key_value_heads", None) or config.size("num_key_value_heads", heads)
     if heads % shared:
-        config.fault("num_key_value_heads", f"{shared} does not divide {heads} attention heads")
+        config.add_error("num_key_value_heads", f"{shared} does not divide {heads} attention heads")
     width = fields.pop("head_dim", None) or config.optional_size("head_dim")
     return {
         "num_attention_heads": heads,
@@ -295,14 +298,14 @@ def attention(config: ConfigReader, **fields: Any) -> Table:
 def _head_dim(config: ConfigReader, heads: int) -> int:
     hidden = config.optional_size("hidden_size")
     if hidden is None:
-        return 1  # the model table says that it is missing
+        return 1  # the model table reports the missing key
     if hidden % heads:
-        config.fault("hidden_size", f"{hidden} is not divisible by {heads} attention heads")
+        config.add_error("hidden_size", f"{hidden} is not divisible by {heads} attention heads")
     return max(hidden // heads, 1)
 
 
 def latent_attention(config: ConfigReader, **fields: object) -> Table:
-    """Latent attention by the names of DeepSeek; ``fields`` are what the family fixes."""
+    """Latent attention by the names of DeepSeek; ``fields`` are those that the family fixes."""
     heads = config.size("num_attention_heads")
     rotary = config.size("qk_rope_head_dim", least=0)
     return {
@@ -319,19 +322,19 @@ def latent_attention(config: ConfigReader, **fields: object) -> Table:
 
 
 def square_attention(config: ConfigReader, **fields: object) -> Table:
-    """Attention whose output projection is square, whatever the heads are."""
+    """Attention with a square output projection; other sizes of heads are an error."""
     table = attention(config, **fields)
     width = number_of_row(table, "num_attention_heads") * number_of_row(table, "head_dim")
     if width != config.size("hidden_size"):
-        config.fault("head_dim", "times num_attention_heads must be hidden_size")
+        config.add_error("head_dim", "times num_attention_heads must be hidden_size")
     return table
 
 
 def unequal_heads(config: ConfigReader, **fields: object) -> Table:
-    """Attention whose values have another width per head than keys, which a mean stands for."""
+    """Attention with different head widths of values and keys; the table has their mean."""
     key, value = config.size("head_dim", 192), config.size("v_head_dim", 128)
     if (key + value) % 2:
-        config.fault("v_head_dim", f"{value} and head_dim {key} have no whole mean")
+        config.add_error("v_head_dim", f"{value} and head_dim {key} have no whole mean")
     return attention(config, **fields) | {"head_dim": (key + value) // 2}
 
 
@@ -339,7 +342,7 @@ def unequal_heads(config: ConfigReader, **fields: object) -> Table:
 
 
 def prediction_modules(config: ConfigReader) -> int:
-    """Modules of multi-token prediction, by the names that families give them."""
+    """Number of modules of multi-token prediction, by the names in the families."""
     return max(config.size(name, 0, least=0) for name in _PREDICTION_MODULES)
 
 
@@ -352,7 +355,7 @@ def heads_of_multi_query(config: ConfigReader) -> int:
 
 
 def heads_of_chatglm(config: ConfigReader) -> int | None:
-    """Key-value heads, where they are fewer than those of queries."""
+    """Key-value heads, if they are fewer than those of queries."""
     several = config.flag("multi_query_attention", False)
     return config.size("multi_query_group_num", 1) if several else None
 
@@ -390,24 +393,24 @@ def without_auxiliary_loss(config: ConfigReader) -> bool:
 
 
 def half_of_intermediate_size(config: ConfigReader) -> int:
-    """Width of the MLP of the first Qwen, whose config names both halves together."""
+    """Width of the MLP of the first Qwen; its config has twice the width."""
     both = config.size("intermediate_size", least=2)
     if both % 2:
-        config.fault("intermediate_size", f"{both} is not twice a whole number")
+        config.add_error("intermediate_size", f"{both} is not twice a whole number")
     return both // 2
 
 
 def heads_of_mimo(config: ConfigReader) -> int:
-    """Key-value heads of the layers with a window: twice as many where nobody says."""
-    own = config.optional_size("swa_num_key_value_heads")
-    return own or 2 * config.size("num_key_value_heads", 4)
+    """Key-value heads of the layers with a window; by default twice those of other layers."""
+    window_heads = config.optional_size("swa_num_key_value_heads")
+    return window_heads or 2 * config.size("num_key_value_heads", 4)
 
 
 def heads_of_step(config: ConfigReader) -> int:
     """Heads of the layers with a window."""
     other = config.table("attention_other_setting").optional_size("num_attention_heads")
-    own = config.optional_size("num_sliding_attention_heads")
-    return own or other or config.size("num_attention_heads")
+    window_heads = config.optional_size("num_sliding_attention_heads")
+    return window_heads or other or config.size("num_attention_heads")
 
 
 def mamba_head(config: ConfigReader) -> int:
@@ -422,16 +425,16 @@ def time_steps(key: str, config: ConfigReader) -> int:
     """Rank of the time steps of Mamba-1, by default a sixteenth of the hidden size, rounded up."""
     if config.values.get(key, "auto") != "auto":
         return config.size(key)
-    return -(-config.size("hidden_size") // 16)
+    return ceil_div(config.size("hidden_size"), 16)
 
 
 def time_steps_of_jamba(config: ConfigReader) -> int:
-    """The same by the key of Jamba."""
+    """Rank of the time step by the key of Jamba."""
     return time_steps("mamba_dt_rank", config)
 
 
 def time_steps_of_mamba(config: ConfigReader) -> int:
-    """The same by the key of Mamba."""
+    """Rank of the time step by the key of Mamba."""
     return time_steps("time_step_rank", config)
 
 
@@ -468,19 +471,19 @@ def position_of_mpt(config: ConfigReader) -> str:
 
 
 def embedded_at_full_width(config: ConfigReader) -> ConfigReader:
-    """The config of OPT, whose embeddings may not be narrower than its layers."""
+    """The config of OPT; embeddings that are narrower than layers are an error."""
     hidden = config.size("hidden_size")
     if config.size("word_embed_proj_dim", hidden) != hidden:
-        config.fault("word_embed_proj_dim", f"other than hidden_size {hidden} is not supported")
+        config.add_error("word_embed_proj_dim", f"other than hidden_size {hidden} is not supported")
     return config
 
 
 def without_windows(config: ConfigReader) -> ConfigReader:
-    """The config of dots, none of whose layers may have a window."""
+    """The config of dots; a layer with a window is an error."""
     first = config.size("max_window_layers", 62, least=0)
     window = config.optional_size("sliding_window")
     if any(windowed(config, lambda layer: window is not None and layer >= first)):
-        config.fault("layer_types", "other than full_attention are not supported")
+        config.add_error("layer_types", "other than full_attention are not supported")
     return config
 
 
@@ -489,16 +492,16 @@ def chunked_attention(config: ConfigReader) -> ConfigReader:
     return config.replaced({"sliding_window": config.size("attention_chunk_size", 8192)})
 
 
-def alike_in_all_layers(config: ConfigReader) -> ConfigReader:
-    """Hunyuan: sizes that may be lists with one entry per layer, where all are the same."""
+def require_equal_layers(config: ConfigReader) -> ConfigReader:
+    """Hunyuan: sizes as lists with one entry per layer; unequal entries are an error."""
     if config.size("moe_layer_num_skipped", 0, least=0):
-        config.fault("moe_layer_num_skipped", "other than 0 is not supported")
+        config.add_error("moe_layer_num_skipped", "other than 0 is not supported")
     table: Table = {}
     for key in ("moe_intermediate_size", "num_experts", "moe_topk", "num_shared_expert"):
         if isinstance(config.values.get(key), list):
             entries = config.sequence(key, config.layers()) or [1]
             if any(entry != entries[0] for entry in entries):
-                config.fault(key, "must be the same in all layers")
+                config.add_error(key, "must be the same in all layers")
             table[key] = entries[0]
     if config.values.get("moe_intermediate_size") is None:
         table["moe_intermediate_size"] = config.size("intermediate_size")
@@ -551,13 +554,13 @@ def modern_bamba(config: ConfigReader) -> ConfigReader:
 
 
 def modern_minimax_01(config: ConfigReader) -> ConfigReader:
-    """The key of the published file: a list of 1 for full attention, else 0."""
+    """The key of the published file: a list with 1 for full attention, else 0."""
     kinds = listed(config, "attn_type_list", ("linear_attention", "full_attention"))
     return config if kinds is None else config.replaced({"layer_types": kinds})
 
 
 def modern_olmo_hybrid(config: ConfigReader) -> ConfigReader:
-    """Heads and widths that the family derives from one another where its config is silent."""
+    """Heads and widths that the family derives from one another if its config lacks them."""
     heads = config.size("num_attention_heads")
     keys = config.optional_size("linear_num_key_heads") or heads
     width = config.optional_size("linear_key_head_dim")
@@ -593,39 +596,39 @@ def modern_mimo(config: ConfigReader) -> ConfigReader:
         ),
         "mlp_layer_types": listed(config, "moe_layer_freq", ("dense", "sparse")),
     }
-    found: dict[str, object] = {key: value for key, value in kinds.items() if value is not None}
+    values: dict[str, object] = {key: value for key, value in kinds.items() if value is not None}
     window = config.optional_size("sliding_window_size")
     if window is not None:
-        found["sliding_window"] = window
-    return config.replaced(found)
+        values["sliding_window"] = window
+    return config.replaced(values)
 
 
 def modern_step(config: ConfigReader) -> ConfigReader:
     """The keys of the published file: layers with experts as numbers, other heads in windows."""
     number = config.layers()
-    found: dict[str, object] = {}
+    values: dict[str, object] = {}
     for key in ("layer_types", "mlp_layer_types"):
         kinds = config.values.get(key)
         if isinstance(kinds, list) and len(kinds) > number:
-            found[key] = kinds[:number]  # the rest are modules of multi-token prediction
+            values[key] = kinds[:number]  # the rest are modules of multi-token prediction
     if config.values.get("mlp_layer_types") is None:
         listed = config.values.get("moe_layers_enum")
         names = listed.split(",") if isinstance(listed, str) else listed
         chosen = {str(name).strip() for name in names} if isinstance(names, list) else None
-        found["mlp_layer_types"] = [
+        values["mlp_layer_types"] = [
             "sparse" if (layer >= 3 if chosen is None else str(layer) in chosen) else "dense"
             for layer in range(number)
         ]
-    return config.replaced(found)
+    return config.replaced(values)
 
 
 def modern_laguna(config: ConfigReader) -> ConfigReader:
-    """Heads that differ between layers as what a layer has of its own."""
+    """Heads that differ between layers as overrides of single layers."""
     heads = config.sequence("num_attention_heads_per_layer", config.layers())
     if heads is None:
         return config
-    own = {str(layer): {"num_attention_heads": number} for layer, number in enumerate(heads)}
-    return config.replaced({"per_layer_config": own})
+    by_layer = {str(layer): {"num_attention_heads": number} for layer, number in enumerate(heads)}
+    return config.replaced({"per_layer_config": by_layer})
 
 
 _HEADS_OF_DOTS = {
@@ -643,16 +646,16 @@ def modern_dots(config: ConfigReader) -> ConfigReader:
     """Latent attention of other sizes in the layers with a window, an indexer in the others."""
     words = {"full_attention": False, "indexed_attention": False, "sliding_attention": True}
     kinds = told_apart(config, "layer_types", words, windows_of_dots)
-    own = {key: config.size(f"swa_{key}", default) for key, default in _HEADS_OF_DOTS.items()}
+    heads = {key: config.size(f"swa_{key}", default) for key, default in _HEADS_OF_DOTS.items()}
     return config.completed(
-        {"per_layer_config": {str(i): own for i, windowed in enumerate(kinds) if windowed}}
+        {"per_layer_config": {str(i): heads for i, windowed in enumerate(kinds) if windowed}}
     ).replaced(
         {"layer_types": ["sliding_attention" if kind else "full_attention" for kind in kinds]}
     )
 
 
 def modern_gemma4(config: ConfigReader) -> ConfigReader:
-    """The keys of the published file: heads of the layers of full attention of their own.
+    """The keys of the published file: the layers of full attention have other heads.
 
     The last layers may have no keys and values, and a wider MLP.
     """
@@ -663,8 +666,8 @@ def modern_gemma3n(config: ConfigReader) -> ConfigReader:
     """Widths of the MLP as a list, and last layers without keys and values."""
     widths = config.values.get("intermediate_size")
     if isinstance(widths, list) and widths:
-        own = {str(layer): {"intermediate_size": width} for layer, width in enumerate(widths)}
-        config = config.replaced({"intermediate_size": widths[0], "per_layer_config": own})
+        by_layer = {str(layer): {"intermediate_size": width} for layer, width in enumerate(widths)}
+        config = config.replaced({"intermediate_size": widths[0], "per_layer_config": by_layer})
     return _with_shared_cache(config)
 
 
@@ -687,11 +690,11 @@ def _with_own_heads(config: ConfigReader) -> ConfigReader:
         return config
     shared = config.optional_size("num_global_key_value_heads")
     equal = config.flag("attention_k_eq_v", False)
-    own = {"head_dim": config.size("global_head_dim", 512)}
+    heads = {"head_dim": config.size("global_head_dim", 512)}
     if shared and equal:
-        own |= {"num_key_value_heads": shared}
+        heads |= {"num_key_value_heads": shared}
     full = {"full_attention": True, "sliding_attention": False}
     kinds = told_apart(config, "layer_types", full, lambda layer: (layer + 1) % 6 == 0)
     return config.replaced(
-        {"per_layer_config": {str(layer): own for layer, is_full in enumerate(kinds) if is_full}}
+        {"per_layer_config": {str(layer): heads for layer, is_full in enumerate(kinds) if is_full}}
     )

@@ -1,6 +1,6 @@
-"""Configs whose layers choose what they attend to, or keep few entries or a state of it.
+"""Functions that family rows name, for configs with sparse or compressed attention or states.
 
-What `planner.specs.hugging_face_rules` is for others: functions that rows name.
+Functions for other configs are in `planner.specs.hugging_face_rules`.
 
 Parameters
 ----------
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 
+from planner.base.units import ceil_div
 from planner.specs.hugging_face_reader import ConfigReader
 from planner.specs.hugging_face_rules import Kind, Table, listed, told_apart
 
@@ -29,9 +30,9 @@ _NEAR = "sliding_attention"
 
 
 def modern_indexers(config: ConfigReader) -> ConfigReader:
-    """Layers without an indexer of their own, which attend to what one before them chose.
+    """Layers without an indexer: they attend to the keys of the last indexer before them.
 
-    A list of words, a pattern of letters, or one indexer in so many layers behind the first ones.
+    A list of words, a pattern of letters, or one indexer in so many layers after the first ones.
     """
     pattern = config.values.get("index_topk_pattern")
     if config.values.get("indexer_types") is None and isinstance(pattern, str | list):
@@ -39,15 +40,15 @@ def modern_indexers(config: ConfigReader) -> ConfigReader:
         config = config.replaced({"indexer_types": words})
     every = config.size("index_topk_freq", 1)
     first = config.size("index_skip_topk_offset", 2, least=0)
-    known = {"full": True, "shared": False}
+    labels = {"full": True, "shared": False}
     full = told_apart(
-        config, "indexer_types", known, lambda layer: max(layer - first + 1, 0) % every == 0
+        config, "indexer_types", labels, lambda layer: max(layer - first + 1, 0) % every == 0
     )
     if not full[0]:
-        config.fault("indexer_types", "of the first layer must be full")
+        config.add_error("indexer_types", "of the first layer must be full")
     none = {"index_n_heads": 0, "index_head_dim": 0}
-    own = {str(layer): none for layer, is_full in enumerate(full) if not is_full}
-    return config.replaced({"per_layer_config": own}) if own else config
+    layer_overrides = {str(layer): none for layer, is_full in enumerate(full) if not is_full}
+    return config.replaced({"per_layer_config": layer_overrides}) if layer_overrides else config
 
 
 def modern_minimax(config: ConfigReader) -> ConfigReader:
@@ -61,20 +62,20 @@ def modern_minimax(config: ConfigReader) -> ConfigReader:
         ),
         "mlp_layer_types": listed(config, "moe_layer_freq", ("dense", "sparse")),
     }
-    found = {key: value for key, value in kinds.items() if value and not config.values.get(key)}
-    config = config.replaced(found).completed(
+    values = {key: value for key, value in kinds.items() if value and not config.values.get(key)}
+    config = config.replaced(values).completed(
         {name: sparse.values[key] for name, key in _INDEX_OF_MINIMAX if key in sparse.values}
     )
     words = {"full_attention": False, "minimax_m3_sparse": True}
     chosen = told_apart(config, "layer_types", words, lambda _: False)
     keys = config.size("index_topk_blocks", 16) * config.size("index_block_size", 128)
-    own = {
+    indexer = {
         "index_topk": keys,
         "index_n_heads": config.size("index_n_heads", 4),
         "index_head_dim": config.size("index_head_dim", 128),
     }
-    none = dict.fromkeys(own, 0)
-    layers = {str(layer): own if chooses else none for layer, chooses in enumerate(chosen)}
+    none = dict.fromkeys(indexer, 0)
+    layers = {str(layer): indexer if chooses else none for layer, chooses in enumerate(chosen)}
     return config.replaced({"layer_types": None, "per_layer_config": layers})
 
 
@@ -100,20 +101,22 @@ def modern_deepseek_v4(config: ConfigReader) -> ConfigReader:
         config, "mlp_layer_types", {"hash_moe": True, "moe": False}, lambda layer: layer < first
     )
     none = {"index_topk": 0, "index_n_heads": 0, "index_head_dim": 0}
-    own = {
+    layer_overrides = {
         str(layer): {"compress_ratio": rate[kind], "looks_experts_up": looks}
         | ({} if kind == _SPARSE else none)
         for layer, (kind, looks) in enumerate(zip(kinds, looked_up, strict=True))
     }
-    return config.replaced({"layer_types": None, "mlp_layer_types": None, "per_layer_config": own})
+    return config.replaced(
+        {"layer_types": None, "mlp_layer_types": None, "per_layer_config": layer_overrides}
+    )
 
 
 def _without_prediction(config: ConfigReader, number: int) -> ConfigReader:
-    """The config without what its lists say of modules of multi-token prediction."""
+    """The config with lists shortened by the modules of multi-token prediction."""
     longer = {
-        key: given[:number]
+        key: entries[:number]
         for key in ("compress_ratios", "layer_types", "mlp_layer_types")
-        if isinstance(given := config.values.get(key), list) and len(given) > number
+        if isinstance(entries := config.values.get(key), list) and len(entries) > number
     }
     return config.replaced(longer)
 
@@ -134,7 +137,7 @@ def compressed_attention(config: ConfigReader, **fields: object) -> Table:
 
 
 def all_but_each_fourth(_: ConfigReader, layer: int) -> bool:
-    """Hold of all layers but one in four, the first aside."""
+    """Rule for all layers but one in four, the first aside."""
     return layer == 0 or layer % 4 != 0
 
 
@@ -146,15 +149,15 @@ def modern_kimi_linear(config: ConfigReader) -> ConfigReader:
         "linear_num_heads": table.optional_size("num_heads"),
         "linear_conv_kernel_dim": table.optional_size("short_conv_kernel_size"),
     }
-    found: Table = {key: size for key, size in sizes.items() if size}
-    found["linear_full_gate"] = table.flag("use_full_rank_gate", False)
+    values: Table = {key: size for key, size in sizes.items() if size}
+    values["linear_full_gate"] = table.flag("use_full_rank_gate", False)
     full = table.sequence("full_attn_layers")
     if full is not None and config.values.get("layer_types") is None:
-        found["layer_types"] = [
+        values["layer_types"] = [
             "full_attention" if layer + 1 in full else "linear_attention"
             for layer in range(config.layers())
         ]
-    return config.replaced(found)
+    return config.replaced(values)
 
 
 def modern_glm_next(config: ConfigReader) -> ConfigReader:
@@ -177,29 +180,34 @@ def modern_mistral_large(config: ConfigReader) -> ConfigReader:
     step = config.size("no_rope_layer_interval", 4)
     sources = config.sequence("kv_source_layers", number) or range(number)
     rope = config.size("qk_rope_head_dim", 64, least=0)
-    whole = {"qk_rope_head_dim": 0, "qk_nope_head_dim": config.size("qk_nope_head_dim", 64) + rope}
-    own: dict[str, Table] = {}
+    without_rope = {
+        "qk_rope_head_dim": 0,
+        "qk_nope_head_dim": config.size("qk_nope_head_dim", 64) + rope,
+    }
+    layer_overrides: dict[str, Table] = {}
     for layer in range(number):
         rotates = (layer + 1) % step != 0 if has_rope is None else bool(has_rope[layer])
         shared: Table = {} if sources[layer] == layer else {"shares_cache": True}
         before = config.table("per_layer_config").values.get(str(layer))
-        own[str(layer)] = _as_table(before) | ({} if rotates else whole) | shared
-    return config.replaced({"per_layer_config": {key: each for key, each in own.items() if each}})
+        layer_overrides[str(layer)] = _as_table(before) | ({} if rotates else without_rope) | shared
+    return config.replaced(
+        {"per_layer_config": {key: each for key, each in layer_overrides.items() if each}}
+    )
 
 
 def sums_before(config: ConfigReader) -> int:
-    """Sums that a block of Kimi-K3 reads in the mean: one for each block of layers, and its own."""
+    """Mean sums that a block of Kimi-K3 reads: one per block of layers, and its current one."""
     size, layers = config.optional_size("attn_res_block_size"), config.layers()
     return round(sum(layer // size + 2 for layer in range(layers)) / layers) if size else 0
 
 
 def modern_bailing_hybrid(config: ConfigReader) -> ConfigReader:
-    """Heads of the linear attention, which are those of the full one.
+    """Heads of the linear attention: those of the full attention.
 
     Ling 2.5 has the type of Ling 3, and lightning attention without convolutions.
     """
     if config.names("group_norm_size") and not config.names("short_conv_kernel_size"):
-        config.fault("short_conv_kernel_size", "is missing: Ling 2.5 is not read, Ling 3 is")
+        config.add_error("short_conv_kernel_size", "is missing: Ling 2.5 is not read, Ling 3 is")
     return config.completed(
         {
             "linear_num_heads": config.size("num_attention_heads"),
@@ -210,13 +218,13 @@ def modern_bailing_hybrid(config: ConfigReader) -> ConfigReader:
 
 
 def lightning_of_ling(config: ConfigReader, layer: int) -> bool:
-    """Hold of all but the last of each group of layers, and of none behind the last whole group."""
+    """Rule for all but the last of each group of layers, and for none after the last full group."""
     size, layers = config.size("layer_group_size", 1), config.layers()
     return (layer + 1) % size != 0 and layer < layers // size * size
 
 
 def blocks_of_longcat(config: ConfigReader) -> list[Kind]:
-    """Each layer as two: attention and an MLP, attention and experts beside an MLP."""
+    """Each layer as two: attention and an MLP, attention and experts in parallel to an MLP."""
     return [Kind("full", "dense"), Kind("full", "sparse")] * config.layers()
 
 
@@ -228,12 +236,14 @@ def real_experts(config: ConfigReader) -> int:
 
 
 def blocks_of_nas(config: ConfigReader) -> list[Kind]:
-    """Attention and feed-forward of every layer as a search left them, with sizes of their own."""
+    """Attention and feed-forward of every layer from an architecture search, with their sizes."""
     layers = config.sequence("block_configs", config.layers()) or ()
-    found = [_block_of_nas(config, ConfigReader(_as_table(each), config.faults)) for each in layers]
-    if not found:
-        config.fault("block_configs", "is missing")
-    return found or [Kind("full", "dense")]
+    blocks = [
+        _block_of_nas(config, ConfigReader(_as_table(each), config.errors)) for each in layers
+    ]
+    if not blocks:
+        config.add_error("block_configs", "is missing")
+    return blocks or [Kind("full", "dense")]
 
 
 def _as_table(value: object) -> Table:
@@ -253,7 +263,7 @@ def _block_of_nas(config: ConfigReader, block: ConfigReader) -> Kind:
     times = forward.values.get("ffn_mult")
     if dense and isinstance(times, int | float) and 0 < times < MOST_TIMES:
         width = int(2 * times * config.size("hidden_size") / 3)
-        table["intermediate_size"] = -(-width // 256) * 256
+        table["intermediate_size"] = ceil_div(width, 256) * 256
     elif dense:
         table["intermediate_size"] = forward.size("intermediate_size")
     table["norms_per_layer"] = bool(mixer) + bool(dense)
@@ -275,15 +285,15 @@ def modern_lfm2(config: ConfigReader) -> ConfigReader:
 
 
 def width_of_lfm2(config: ConfigReader) -> int:
-    """Width of the MLP: two thirds of what the config says, rounded up to a multiple."""
+    """Width of the MLP: two thirds of that in the config, rounded up to a multiple."""
     width = config.size("intermediate_size")
     if not config.flag("block_auto_adjust_ff_dim", True):
         return width
     width, factor = 2 * width // 3, config.values.get("block_ffn_dim_multiplier", 1.0)
     if isinstance(factor, int | float) and not isinstance(factor, bool):
         if not 0 < factor < MOST_TIMES:
-            config.fault("block_ffn_dim_multiplier", f"must be from 0 to {MOST_TIMES}")
+            config.add_error("block_ffn_dim_multiplier", f"must be from 0 to {MOST_TIMES}")
             return max(width, 1)
         multiple = config.size("block_multiple_of", 256)
-        width = multiple * -(-int(factor * width) // multiple)
+        width = multiple * ceil_div(int(factor * width), multiple)
     return max(width, 1)

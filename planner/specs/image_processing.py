@@ -1,4 +1,4 @@
-"""How processors of images size them: what a vision tower sees of an image of so many pixels."""
+"""Image processors: the tokens of an image of so many pixels."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ if TYPE_CHECKING:
 
 
 class Resizing(StrEnum):
-    """What becomes of an image before its patches are cut.
+    """Resizing of an image before it is cut into patches.
 
-    ``fixed``: every image has the tower's own size. ``pixels``: sides are rounded to whole tokens
-    and scaled together to a range of pixels [1]_. ``edge``: scaled down to a longest edge, sides
-    rounded up to whole tokens, each row of which ends with a token of its own [2]_. ``canvas``:
-    tiles of the tower's size on the canvas that scales it up least, or else down least [3]_;
-    ``ratio``: on the grid of its ratio of sides [4]_; several have a small copy of the whole beside
-    them.
+    ``fixed``: to the size of the tower. ``pixels``: sides are rounded to whole tokens and scaled
+    together to a range of pixels [1]_. ``edge``: scaled down to a longest edge, with sides rounded
+    up to whole tokens; each row ends with an extra token [2]_. ``canvas``: tiles of the tower's
+    size on the canvas that scales it up least, or else down least [3]_; ``ratio``: on the grid of
+    the nearest ratio of sides [4]_. Several tiles have an additional small copy of the image.
 
     References
     ----------
     .. [1] github.com/huggingface/transformers,
-       ``src/transformers/models/qwen2_vl/image_processing_qwen2_vl.py``, ``smart_resize``; of
-       GLM-4.1V the same with pixels of both frames, of which an image has two.
+       ``src/transformers/models/qwen2_vl/image_processing_qwen2_vl.py``, ``smart_resize``;
+       GLM-4.1V counts the pixels of two frames per image.
     .. [2] The same, ``pixtral/image_processing_pixtral.py``, ``pixtral/processing_pixtral.py``.
     .. [3] The same, ``llama4/image_processing_llama4_fast.py``, ``get_best_fit``.
     .. [4] github.com/vllm-project/vllm, ``vllm/model_executor/models/internvl.py``,
@@ -48,7 +47,7 @@ LIMITS: Mapping[Resizing, str] = {
     Resizing.CANVAS: "max_tiles",
     Resizing.RATIO: "max_tiles",
 }
-"""What must be known of each."""
+"""Required fields of each method."""
 
 
 @record(kw_only=True)
@@ -73,7 +72,7 @@ class ImageTokens:
 
 
 def count_image_tokens(tower: VisionTower, width: int, height: int) -> ImageTokens | None:
-    """What is seen of an image of so many pixels; None where its processor is not known.
+    """Tiles and tokens of an image of so many pixels; None: unknown image processor.
 
     Parameters
     ----------
@@ -81,23 +80,23 @@ def count_image_tokens(tower: VisionTower, width: int, height: int) -> ImageToke
     width : width of the image [pixels]
     height : height of the image [pixels]
     """
-    side, own = tower.patch_size * tower.spatial_merge_size, tower.tokens_per_image
+    side, tile_tokens = tower.patch_size * tower.spatial_merge_size, tower.tokens_per_image
     kind = tower.resizing
     if kind is None:
         return None
     if kind is Resizing.FIXED:
-        return ImageTokens(tiles=1, tokens_per_tile=own)
+        return ImageTokens(tiles=1, tokens_per_tile=tile_tokens)
     if kind is Resizing.PIXELS:
-        least, most = tower.min_pixels, tower.max_pixels
-        across, down = _scaled(width, height, side=side, least=least, most=most)
+        min_pixels, max_pixels = tower.min_pixels, tower.max_pixels
+        across, down = _scaled(width, height, side=side, least=min_pixels, most=max_pixels)
         return ImageTokens(tiles=1, tokens_per_tile=across * down)
     if kind is Resizing.EDGE:
         ratio = max(max(width, height) / tower.longest_edge, 1.0)
-        across, down = (max(math.ceil(one // ratio / side), 1) for one in (width, height))
+        across, down = (max(math.ceil(length // ratio / side), 1) for length in (width, height))
         return ImageTokens(tiles=1, tokens_per_tile=across * down, breaks=down)
     count = _canvas_tiles if kind is Resizing.CANVAS else _ratio_tiles
-    tiles = count(width, height, side=tower.image_size, most=tower.max_tiles)
-    return ImageTokens(tiles=tiles + (tiles > 1), tokens_per_tile=own)
+    tiles = count(width, height, side=tower.image_size, max_tiles=tower.max_tiles)
+    return ImageTokens(tiles=tiles + (tiles > 1), tokens_per_tile=tile_tokens)
 
 
 def audio_tokens(tower: AudioTower, seconds: float) -> int:
@@ -112,7 +111,7 @@ def audio_tokens(tower: AudioTower, seconds: float) -> int:
 
 
 def tiles_of(tower: VisionTower, tokens: float) -> float:
-    """Images that a tower sees apart of one with so many tokens: one, or its tiles.
+    """Separate inputs of the tower for an image with so many tokens: one, or its tiles.
 
     Parameters
     ----------
@@ -122,8 +121,8 @@ def tiles_of(tower: VisionTower, tokens: float) -> float:
     return max(tokens / tower.tokens_per_image, 1.0) if tower.max_tiles else 1.0
 
 
-def tower_faults(tower: VisionTower) -> Iterator[str]:
-    """Faults of one vision tower.
+def tower_errors(tower: VisionTower) -> Iterator[str]:
+    """Errors of one vision tower.
 
     Parameters
     ----------
@@ -141,7 +140,7 @@ def tower_faults(tower: VisionTower) -> Iterator[str]:
     if name and not getattr(tower, name):
         yield f'resizing = "{tower.resizing}" needs {name}'
     if tower.tokens_per_image < 1:
-        yield f"image_size {tower.image_size} is smaller than what one token is made of"
+        yield f"image_size {tower.image_size} is smaller than the patches of one token"
 
 
 def _scaled(width: int, height: int, *, side: int, least: int, most: int) -> tuple[int, int]:
@@ -153,19 +152,20 @@ def _scaled(width: int, height: int, *, side: int, least: int, most: int) -> tup
     pixels = across * down * side**2
     if pixels > most:
         scale = math.sqrt(width * height / most)
-        across, down = (math.floor(one / scale / side) for one in (width, height))
+        across, down = (math.floor(length / scale / side) for length in (width, height))
     elif pixels < least:
         scale = math.sqrt(least / (width * height))
-        across, down = (math.ceil(one * scale / side) for one in (width, height))
+        across, down = (math.ceil(length * scale / side) for length in (width, height))
     return max(across, 1), max(down, 1)
 
 
-def _canvas_tiles(width: int, height: int, *, side: int, most: int) -> int:
-    """Tiles of the canvas, of at most so many, on which an image is scaled up least.
+def _canvas_tiles(width: int, height: int, *, side: int, max_tiles: int) -> int:
+    """Number of tiles of the canvas that scales an image up least, up to ``max_tiles``.
 
-    Where it is larger than all, that on which it is scaled down least; of several the smallest.
+    If the image is larger than all canvases, the one that scales it down least; of several the
+    smallest.
     """
-    shapes = [(n, tiles // n) for tiles in range(1, most + 1) for n in range(1, tiles + 1)
+    shapes = [(n, tiles // n) for tiles in range(1, max_tiles + 1) for n in range(1, tiles + 1)
               if tiles % n == 0]  # fmt: skip
     scales = {
         (across, down): min(across * side / width, down * side / height) for across, down in shapes
@@ -175,19 +175,23 @@ def _canvas_tiles(width: int, height: int, *, side: int, most: int) -> int:
     return min(across * down for (across, down), scale in scales.items() if scale == chosen)
 
 
-def _ratio_tiles(width: int, height: int, *, side: int, most: int) -> int:
-    """Tiles of the grid whose ratio of sides is nearest.
+def _ratio_tiles(width: int, height: int, *, side: int, max_tiles: int) -> int:
+    """Tiles of the grid with the nearest ratio of sides.
 
-    Of several the one after which an image has half of the grid's pixels, or fewer.
+    Of several, the largest one such that the image has more than half of the grid's pixels.
     """
     shapes = sorted(
-        ((across, down) for across in range(1, most + 1) for down in range(1, most // across + 1)),
+        (
+            (across, down)
+            for across in range(1, max_tiles + 1)
+            for down in range(1, max_tiles // across + 1)
+        ),
         key=lambda shape: shape[0] * shape[1],
     )
-    best, least = (1, 1), math.inf
+    best, smallest = (1, 1), math.inf
     for across, down in shapes:
-        apart = abs(width / height - across / down)
+        difference = abs(width / height - across / down)
         fills = width * height > side**2 * across * down / 2
-        if apart < least or (apart == least and fills):
-            best, least = (across, down), apart
+        if difference < smallest or (difference == smallest and fills):
+            best, smallest = (across, down), difference
     return best[0] * best[1]

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from planner.base.enums import AttentionKind, PositionEmbedding
 from planner.specs.attention import AttentionSpec, Size, SizeOrZero, refuse
-from planner.specs.image_processing import Resizing, tower_faults
+from planner.specs.image_processing import Resizing, tower_errors
 from planner.specs.quantization import Checkpoint, quantization_word
 from planner.specs.validated import Interval, MinLen, PostValidator, Strict, validated
 
@@ -31,7 +31,7 @@ QuantizationWord = Annotated[str, PostValidator(quantization_word)]
 
 
 class Placement(StrEnum):
-    """Where the layers of a group stand: in one run, or spread evenly over the depth."""
+    """Position of the layers of a group: in one run, or spread evenly over the depth."""
 
     CONTIGUOUS = "contiguous"
     INTERLEAVED = "interleaved"
@@ -67,7 +67,7 @@ class FeedForwardSpec:
     router_bias: bool = False
 
     def __post_init__(self) -> None:
-        refuse(_expert_faults(self) if self.num_experts else _dense_faults(self))
+        refuse(_expert_errors(self) if self.num_experts else _dense_errors(self))
 
     @property
     def shared_width(self) -> int:
@@ -75,7 +75,7 @@ class FeedForwardSpec:
         return self.shared_intermediate_size if self.num_experts else self.intermediate_size
 
     def expert_inputs(self, hidden_size: int) -> int:
-        """Width of what an expert reads and writes.
+        """Width of the input and output of an expert.
 
         Parameters
         ----------
@@ -106,7 +106,7 @@ class LayerGroup:
     hidden_size_per_layer_input : numbers of the layer's own embedding that multiply its output
     residual_sources : mean number of earlier block sums that a block reads, weighted by scores
         (attention residuals)
-    altup_num_inputs : streams of which a layer computes one and corrects the others (Gemma 3n)
+    altup_num_inputs : streams; a layer computes one and corrects the others (Gemma 3n)
     laurel_rank : rank of a low-rank product in parallel to the attention (Gemma 3n)
     """
 
@@ -125,7 +125,7 @@ class LayerGroup:
     laurel_rank: SizeOrZero = 0
 
     def __post_init__(self) -> None:
-        refuse(_layer_faults(self))
+        refuse(_layer_errors(self))
 
     @property
     def mixers(self) -> tuple[AttentionSpec, ...]:
@@ -163,7 +163,7 @@ class TrainingDefaults:
     source: Annotated[str, MinLen(1)]
 
     def __post_init__(self) -> None:
-        refuse(_training_faults(self))
+        refuse(_training_errors(self))
 
 
 @validated
@@ -215,7 +215,7 @@ class VisionTower:
     published_parameters_source: str = ""
 
     def __post_init__(self) -> None:
-        refuse(tower_faults(self))
+        refuse(tower_errors(self))
 
     @property
     def patches_per_token(self) -> int:
@@ -264,7 +264,7 @@ class AudioTower:
 
     @property
     def patch_width(self) -> int:
-        """Numbers that a frame is made of, by the weights of what makes it."""
+        """Input values per frame, from the number of weights of the stem."""
         return round(self.stem_parameters / self.hidden_size)
 
     @property
@@ -341,7 +341,7 @@ class ModelSpec:
     audio_tower: AudioTower | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        refuse(_model_faults(self))
+        refuse(_model_errors(self))
 
     @property
     def num_hidden_layers(self) -> int:
@@ -355,17 +355,17 @@ class ModelSpec:
 
     @property
     def altup_num_inputs(self) -> int:
-        """Streams of which a layer computes one."""
+        """Number of AltUp streams; a layer computes one and corrects the others."""
         return max((group.altup_num_inputs for group in self.layer_groups), default=1)
 
     @property
     def residual_sources(self) -> int:
-        """Sums of blocks that what follows the last layer reads; 0 without attention residuals."""
+        """Sums of blocks read after the last layer; 0 without attention residuals."""
         return max((group.residual_sources for group in self.layer_groups), default=0)
 
     @property
     def per_layer_inputs(self) -> int:
-        """Numbers that each token looks up for all layers together, beside its embedding."""
+        """Values that each token looks up for all layers, in addition to its embedding."""
         return sum(g.num_hidden_layers * g.hidden_size_per_layer_input for g in self.layer_groups)
 
     @property
@@ -402,7 +402,7 @@ class ModelSpec:
 
     @property
     def attentions(self) -> tuple[AttentionSpec, ...]:
-        """The attention of each layer group that has one, and what stands beside it."""
+        """The attentions and parallel states of all layer groups."""
         return tuple(each for group in self.layer_groups for each in group.mixers)
 
     @property
@@ -411,19 +411,19 @@ class ModelSpec:
         return tuple(group.feed_forward for group in self.layer_groups if group.feed_forward)
 
 
-def _layer_faults(layer: LayerGroup) -> Iterator[str]:
-    """Faults of one layer group."""
+def _layer_errors(layer: LayerGroup) -> Iterator[str]:
+    """Errors of one layer group."""
     if not layer.num_blocks:
         yield "needs attention, feed_forward, or both"
     if layer.state and (
         not layer.state.has_state or not layer.attention or layer.attention.has_state
     ):
-        yield "state is a mixer that keeps one, beside attention that keeps keys and values"
+        yield "state must be a mixer with a state, in parallel to an attention with keys and values"
     if layer.num_blocks == 1 and layer.parallel_residual:
         yield "parallel_residual needs both attention and feed_forward"
 
 
-def _expert_faults(feed_forward: FeedForwardSpec) -> Iterator[str]:
+def _expert_errors(feed_forward: FeedForwardSpec) -> Iterator[str]:
     experts, routed = feed_forward.num_experts, feed_forward.num_experts_per_tok
     if not 1 <= routed <= experts:
         yield f"num_experts_per_tok {routed} must be from 1 to num_experts {experts}"
@@ -433,14 +433,14 @@ def _expert_faults(feed_forward: FeedForwardSpec) -> Iterator[str]:
         yield "num_experts needs moe_intermediate_size"
     if feed_forward.intermediate_size:
         yield (
-            "intermediate_size is for layers without experts; an MLP beside the experts "
-            "is shared_intermediate_size"
+            "intermediate_size is for layers without experts; use shared_intermediate_size for "
+            "an MLP in parallel to the experts"
         )
     if feed_forward.shared_expert_gate and not feed_forward.shared_intermediate_size:
         yield "shared_expert_gate needs shared_intermediate_size"
 
 
-def _dense_faults(feed_forward: FeedForwardSpec) -> Iterator[str]:
+def _dense_errors(feed_forward: FeedForwardSpec) -> Iterator[str]:
     if not feed_forward.intermediate_size:
         yield "needs intermediate_size, or num_experts for a mixture of experts"
     for name in (
@@ -455,8 +455,8 @@ def _dense_faults(feed_forward: FeedForwardSpec) -> Iterator[str]:
             yield f"{name} needs num_experts"
 
 
-def _model_faults(model: ModelSpec) -> Iterator[str]:
-    """Faults that show only over the whole model."""
+def _model_errors(model: ModelSpec) -> Iterator[str]:
+    """Errors of the combination of layer groups."""
     if not model.name.strip():
         yield "name is empty"
     if not model.layer_groups:
@@ -472,11 +472,11 @@ def _model_faults(model: ModelSpec) -> Iterator[str]:
             yield f"{name} {getattr(model, name)} is more than {MOST[name]}"
     if model.per_layer_inputs and not model.vocab_size_per_layer_input:
         yield "hidden_size_per_layer_input needs vocab_size_per_layer_input"
-    yield from _width_faults(model)
-    yield from _position_faults(model)
+    yield from _width_errors(model)
+    yield from _position_errors(model)
 
 
-def _width_faults(model: ModelSpec) -> Iterator[str]:
+def _width_errors(model: ModelSpec) -> Iterator[str]:
     limit = WIDEST_TO_HIDDEN * model.hidden_size
     for number, group in enumerate(model.layer_groups):
         widths: dict[str, int] = {}
@@ -504,7 +504,7 @@ def _attention_widths(attention: AttentionSpec) -> dict[str, int]:
     }
 
 
-def _position_faults(model: ModelSpec) -> Iterator[str]:
+def _position_errors(model: ModelSpec) -> Iterator[str]:
     learned = model.position_embedding == PositionEmbedding.LEARNED
     positions = model.max_position_embeddings
     if learned and positions is None:
@@ -518,8 +518,8 @@ def _position_faults(model: ModelSpec) -> Iterator[str]:
         )
 
 
-def _training_faults(training: TrainingDefaults) -> Iterator[str]:
-    """Faults of one training table."""
+def _training_errors(training: TrainingDefaults) -> Iterator[str]:
+    """Errors of one training table."""
     batch, total = training.global_batch_tokens, training.total_tokens
     if batch is not None and batch < training.sequence_length:
         yield (

@@ -1,4 +1,4 @@
-"""On what terms GPUs run, how often they fail, and what an interruption of training costs."""
+"""Operating terms of GPUs: price, power, failures and the cost of interruptions."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _FREQUENCIES = ("gpu_hours_per_interruption", "gpu_hours_per_preemption", "campa
 
 @validated
 class Frequency:
-    """GPU-time between two events of a kind; its range is that of published figures.
+    """GPU-time between two events of a kind, with the range of published figures.
 
     Parameters
     ----------
-    typical : what is expected [GPU s]
-    low : where they are most frequent [GPU s]; as ``typical`` where not given
-    high : where they are rarest [GPU s]; as ``typical`` where not given
+    typical : expected GPU-time between two events [GPU s]
+    low : shortest published GPU-time between two events [GPU s]; None: ``typical``
+    high : longest published GPU-time between two events [GPU s]; None: ``typical``
     """
 
     typical: GpuSeconds
@@ -64,21 +64,20 @@ class Frequency:
         ----------
         name : ``low``, ``typical`` or ``high``
         """
-        given = getattr(self, name)
-        return self.typical if given is None else given
+        value = getattr(self, name)
+        return self.typical if value is None else value
 
 
 @validated
 class Checkpoints:
-    """How the state of a run is saved.
+    """Checkpoints of a training run.
 
     Parameters
     ----------
-    bandwidth_per_node : what a node writes to storage [bytes/s]; unlimited where not given
-    total_bandwidth : what the whole storage takes [bytes/s]; unlimited where not given
-    blocking_share : share of the time of writing for which training stops: 1 where it waits for the
-        end
-    interval : training between two of them [s]; the one that loses least where not given
+    bandwidth_per_node : write bandwidth of a node [bytes/s]; None: unlimited
+    total_bandwidth : write bandwidth of the storage [bytes/s]; None: unlimited
+    blocking_share : share of the write time in which training stops; 1: it waits for the end
+    interval : training time between two checkpoints [s]; None: the interval with the least loss
     """
 
     bandwidth_per_node: BytesPerSecond | None = None
@@ -89,13 +88,13 @@ class Checkpoints:
 
 @validated
 class Recovery:
-    """What an interruption takes beside reading the checkpoint and doing work again.
+    """Time of an interruption, without reading the checkpoint and repeating lost steps.
 
     Parameters
     ----------
-    detection : until it is noticed and located [s]
-    restart : until nodes are exchanged and all processes run again [s]
-    warm_up : what the first steps take longer [s]
+    detection : time until the failure is noticed and located [s]
+    restart : time until nodes are exchanged and all processes run again [s]
+    warm_up : additional time of the first steps [s]
     """
 
     detection: Seconds = 0.0
@@ -104,19 +103,19 @@ class Recovery:
 
     @property
     def total(self) -> float:
-        """Seconds together."""
+        """Sum of the times [s]."""
         return self.detection + self.restart + self.warm_up
 
 
 @validated
 class Stragglers:
-    """GPUs or links that work on, but slowly.
+    """GPUs or links that continue to work, but slowly.
 
     Parameters
     ----------
-    gpu_hours_per_slowdown : GPU-time between two of them [GPU s]
-    duration : until it is over or the node is exchanged [s]
-    lost_share : share of its speed that the whole job loses meanwhile
+    gpu_hours_per_slowdown : GPU-time between two slowdowns [GPU s]
+    duration : time until a slowdown is over or the node is exchanged [s]
+    lost_share : share of its speed that the job loses during a slowdown
     """
 
     gpu_hours_per_slowdown: GpuSeconds
@@ -126,16 +125,16 @@ class Stragglers:
 
 @validated
 class Campaign:
-    """GPU-hours of a whole campaign over those of its steps, checkpoints and failures.
+    """GPU-hours of a pretraining campaign over those of its steps, checkpoints and failures.
 
-    Restarts by hand, evaluations, nodes that are slow for long, parts that are run again, hours
-    that a job holds its GPUs before it trains.
+    They include manual restarts, evaluations, slow nodes, repeated parts, and hours in which a job
+    holds its GPUs before it trains.
 
     Parameters
     ----------
-    typical : the median of published campaigns
-    low : what 1 of 20 stay below
-    high : what 1 of 20 go beyond
+    typical : median of published campaigns
+    low : 5 % quantile of published campaigns
+    high : 95 % quantile of published campaigns
     """
 
     typical: Ratio
@@ -152,20 +151,20 @@ NO_CAMPAIGN = Campaign(typical=1.0, low=1.0, high=1.0)
 
 @validated
 class ReliabilitySpec:
-    """Failures of a fleet, and how training copes; what is not given does not happen.
+    """Failures of a fleet and their handling in training; unspecified events do not happen.
 
     Parameters
     ----------
     name : name in reports
-    gpu_hours_per_interruption : of a job, by failures of hardware or software, planned maintenance
-        excluded
-    gpu_hours_per_preemption : by a provider that takes spot instances back; counts under that
-        contract alone
-    checkpoints : saving
-    recovery : starting again
-    stragglers : slow parts
-    campaign : of pretraining, what a campaign takes beyond all this; nothing where not given
-    spare_share : nodes that stand by, as a share of those that train; whole nodes only
+    gpu_hours_per_interruption : GPU-time between two interruptions of a job by failures of hardware
+        or software, without planned maintenance; None: no interruptions
+    gpu_hours_per_preemption : GPU-time between two preemptions of spot instances by the provider;
+        only for spot contracts
+    checkpoints : checkpoints of the run
+    recovery : recovery from an interruption
+    stragglers : slow GPUs or links
+    campaign : further GPU-hours of a pretraining campaign; None: no further GPU-hours
+    spare_share : standby nodes over nodes in use; whole nodes only
     aliases : other names
     notes : remarks
     """
@@ -194,7 +193,7 @@ class ReliabilitySpec:
 
     @property
     def is_ideal(self) -> bool:
-        """Whether nothing ever interrupts, slows or saves."""
+        """Whether there are no interruptions, slowdowns or checkpoints."""
         return replace(self, name=IDEAL.name, aliases=(), notes="") == IDEAL
 
 
@@ -220,9 +219,9 @@ def load_reliability(name: str, folder: Path | None = None) -> LoadedSpec[Reliab
 def reliability_table(
     path: Path, folder: Path | None = None
 ) -> tuple[dict[str, object], tuple[Path, ...]]:
-    """The tables of a file over those of the one it ``extends``, and the files of these.
+    """The tables of a file merged over its parent (``extends``), and the files of the parents.
 
-    A frequency is replaced as a whole: the range of published ones is not that of one's own.
+    A frequency is replaced with its range: the published range does not apply to the user's fleet.
 
     Raises SpecError if a file cannot be read, or extends itself or an unknown file.
 
@@ -232,10 +231,10 @@ def reliability_table(
     folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     table, others = profile_table(SpecKind.RELIABILITY, path, folder)
-    own = read_toml(path)
+    file_table = read_toml(path)
     below = reliability_table(others[0], folder)[0] if others else {}
     for frequency in _FREQUENCIES:
-        if nearest := own.get(frequency, below.get(frequency)):
+        if nearest := file_table.get(frequency, below.get(frequency)):
             table[frequency] = nearest
     return table, others
 
@@ -281,7 +280,7 @@ class OperatingTerms:
         return math.nan if self.offer is None else self.offer.value
 
     def had(self, num_gpus: Numeric) -> FloatArray:
-        """GPUs that are paid when ``num_gpus`` are needed: whole racks, nodes or instances.
+        """GPUs to pay for ``num_gpus`` needed GPUs: whole racks, nodes or instances.
 
         Parameters
         ----------
@@ -316,21 +315,21 @@ class OperatingTerms:
     @property
     def columns(self) -> Mapping[str, Value]:
         """Result columns that all plans of the site have in common."""
-        ends = (math.nan, math.nan)
+        interval = (math.nan, math.nan)
         if self.offer is not None:
-            ends = self.offer.low, self.offer.high
+            interval = self.offer.low, self.offer.high
         return {
             "contract": str(self.contract),
             "provider": "" if self.offer is None else self.offer.provider,
             "price_per_gpu_hour_usd": self.price * HOUR,
-            "price_low_per_gpu_hour_usd": ends[0] * HOUR,
-            "price_high_per_gpu_hour_usd": ends[1] * HOUR,
+            "price_low_per_gpu_hour_usd": interval[0] * HOUR,
+            "price_high_per_gpu_hour_usd": interval[1] * HOUR,
         }
 
     @property
     def grounds(self) -> Mapping[str, Value]:
-        """Result columns that say what the price rests on."""
-        found: dict[str, Value] = dict.fromkeys(columns_about("price_evidence"))
+        """Result columns with the evidence of the price."""
+        columns: dict[str, Value] = dict.fromkeys(columns_about("price_evidence"))
         if (offer := self.offer) is not None:
             rent = offer.value if offer.contract == Contract.ON_DEMAND else offer.on_demand
             evidence: dict[str, Value] = {
@@ -343,10 +342,10 @@ class OperatingTerms:
                 CONTRACT_TERM: offer.term / DAY,
                 PRICED_UTILIZATION: offer.in_use,
             }
-            found |= {glossary()[name].column: value for name, value in evidence.items()}
+            columns |= {glossary()[name].column: value for name, value in evidence.items()}
         if self.utilization is not None:
-            found["charged_utilization"] = self.utilization
+            columns["charged_utilization"] = self.utilization
         if (currency := self.currency) is not None:
-            found |= {"currency": currency.code, "usd_per_currency": currency.usd}
-            found["currency_date"] = currency.date
-        return found
+            columns |= {"currency": currency.code, "usd_per_currency": currency.usd}
+            columns["currency_date"] = currency.date
+        return columns

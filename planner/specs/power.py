@@ -1,4 +1,4 @@
-"""Electricity: what hardware and buildings draw, and what regions emit and ask for it."""
+"""Electricity: power of hardware and buildings, and emissions and prices of regions."""
 
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ class Region:
 
     @property
     def provider(self) -> str:
-        """The cloud that it is of; empty of a grid."""
+        """The cloud of the region; empty for a grid."""
         return self.code.partition(" ")[0] if " " in self.code else ""
 
 
 def find_region(text: str, folder: Path | None = None) -> Region:
     """A region by its code, by its name, or by its code without the cloud's name.
 
-    The building's figures are those of its cloud where none are known of the region itself.
+    Figures of the building that the region lacks are those of its cloud.
 
     Raises SearchSpaceError if no region has the name; the message lists close names; SpecError if a
     table of regions has errors.
@@ -104,10 +104,10 @@ def find_region(text: str, folder: Path | None = None) -> Region:
             f"Unknown region {text!r}.{hint} A region is a country (SE, SWE, Sweden), a state "
             "(US-VA) or a cloud's (GCP europe-west4, us-east-1)."
         )
-    found = regions[code]
-    cloud = regions.get(found.provider)
-    figures = {**(cloud.figures if cloud else {}), **found.figures}
-    return Region(code=found.code, name=found.name, alias=found.alias, figures=figures)
+    region = regions[code]
+    cloud = regions.get(region.provider)
+    figures = {**(cloud.figures if cloud else {}), **region.figures}
+    return Region(code=region.code, name=region.name, alias=region.alias, figures=figures)
 
 
 @cache_by_files
@@ -115,22 +115,22 @@ def _regions(folder: Path | None) -> Mapping[str, Region]:
     regions: dict[str, Region] = {}
     for path in extra_files(REGIONS, folder):
         for code, region in read_regions(path).items():
-            known = regions.get(code)
-            figures = {**region.figures, **(known.figures if known else {})}
-            first = known or region
+            existing = regions.get(code)
+            figures = {**region.figures, **(existing.figures if existing else {})}
+            first = existing or region
             regions[code] = Region(code=code, name=first.name, alias=first.alias, figures=figures)
     return regions
 
 
 @cache_by_files
 def _words(folder: Path | None) -> Mapping[str, str]:
-    """What regions are called, the surest first: codes, aliases, names, parts of codes."""
+    """Names of regions, the most specific first: codes, aliases, names, parts of codes."""
     regions = _regions(folder).values()
     words: dict[str, str] = {}
     grids = [region for region in regions if not region.provider]
     clouds = [region for region in regions if region.provider]
     cities = Counter(_plain(region.name) for region in clouds)
-    for named in (
+    for pairs in (
         [(region.code, region) for region in regions],
         [(region.alias, region) for region in regions],
         [(region.name, region) for region in grids],
@@ -138,7 +138,7 @@ def _words(folder: Path | None) -> Mapping[str, str]:
         [(f"{region.provider} {region.name}", region) for region in clouds if region.name],
         [(region.name, region) for region in clouds if cities[_plain(region.name)] == 1],
     ):
-        for word, region in named:
+        for word, region in pairs:
             if word:
                 words.setdefault(_plain(word), region.code)
     return words
@@ -158,18 +158,18 @@ def read_regions(path: Path) -> Mapping[str, Region]:
     return regions
 
 
-def _add(found: dict[str, Region], row: Row) -> None:
+def _add(regions: dict[str, Region], row: Row) -> None:
     code, quantity = row["region"], row["quantity"]
     value = to_si(row["value"], row["unit"], _DIMENSIONS[quantity])
     if quantity == PUE and value < 1:
         raise ValueError(f"value {row['value']:g} is below 1")
-    figures = dict(found[code].figures) if code in found else {}
+    figures = dict(regions[code].figures) if code in regions else {}
     figures[quantity] = SourcedNumber(value=value, source=row["source"], year=row["year"])
-    found[code] = Region(code=code, name=row["name"], alias=row["alias"], figures=figures)
+    regions[code] = Region(code=code, name=row["name"], alias=row["alias"], figures=figures)
 
 
 def _plain(text: str) -> str:
-    """A name without case, blanks at its ends and repeated ones."""
+    """A name in lower case, without blanks at its ends and repeated blanks."""
     return " ".join(text.casefold().replace("_", " ").split())
 
 
@@ -193,7 +193,7 @@ class RangedValue:
 
     @classmethod
     def exactly(cls, value: float) -> RangedValue:
-        """A number that is known.
+        """A range of a single number.
 
         Parameters
         ----------
@@ -268,25 +268,25 @@ def read_power(path: Path) -> LoadedSpec[PowerProfile]:
     path : file to read
     """
     table = read_toml(path)
-    found = load_spec(PowerProfile, table, path)
-    faults = [f"{path}: {fault}" for fault in _faults(found.spec)]
-    if faults:
-        raise SpecError("\n".join(faults))
-    return found
+    loaded = load_spec(PowerProfile, table, path)
+    errors = [f"{path}: {error}" for error in _errors(loaded.spec)]
+    if errors:
+        raise SpecError("\n".join(errors))
+    return loaded
 
 
-def _faults(profile: PowerProfile) -> list[str]:
-    """What of the shares cannot be."""
+def _errors(profile: PowerProfile) -> list[str]:
+    """Errors in the shares."""
     ranges = {
         name: value for name, value in vars(profile).items() if isinstance(value, RangedValue)
     }
-    faults = [
+    errors = [
         f"{name}: value must lie between low and high."
-        for name, one in ranges.items()
-        if not one.low <= one.value <= one.high
+        for name, share in ranges.items()
+        if not share.low <= share.value <= share.high
     ]
     if profile.pue.low < 1:
-        faults.append("pue.low must be at least 1: a building draws what is in it.")
+        errors.append("pue.low must be at least 1: a building draws the power of its equipment.")
     if not profile.network.high < 1:
-        faults.append("network.high must be below 1: it is a share of the whole.")
-    return faults
+        errors.append("network.high must be below 1: it is a share of the whole.")
+    return errors

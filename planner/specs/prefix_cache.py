@@ -1,4 +1,4 @@
-"""What requests find of earlier ones in caches of any size, and how caches share requests."""
+"""Prefix-cache hit rates by size of the cache, and routing of requests to several caches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from planner.base.arrays import FloatArray, Numeric
 from planner.base.records import record
 
 CACHES = tuple(2.0**power for power in range(13))
-"""Numbers of caches at which it is known what random routing leaves of reuse."""
+"""Numbers of caches with known hits under random routing."""
 _COLUMNS = 129
 _FINE = 513
 
@@ -42,7 +42,7 @@ class HitRateCurve:
 
     @property
     def endless(self) -> float:
-        """The share that a cache without end finds."""
+        """Hit rate of an unlimited cache, a share of the prompt tokens."""
         return self.hits[-1]
 
     def found(self, tokens: Numeric, rate: Numeric, caches: Numeric) -> FloatArray:
@@ -57,7 +57,7 @@ class HitRateCurve:
         return _at(self._tables[0], *self._place(tokens, rate, caches))
 
     def residence(self, tokens: Numeric, rate: Numeric, caches: Numeric) -> FloatArray:
-        """Seconds for which the caches keep unused tokens.
+        """Time for which the caches keep unused tokens [s].
 
         Parameters
         ----------
@@ -65,54 +65,54 @@ class HitRateCurve:
         rate : request rate of all caches together [1/s]
         caches : number of caches
         """
-        kept = np.exp(_at(self._tables[1], *self._place(tokens, rate, caches)))
-        kept = np.where(np.asarray(tokens) > 0, kept, 0.0)
-        return np.asarray(kept if self.per_second else kept / rate)
+        seconds = np.exp(_at(self._tables[1], *self._place(tokens, rate, caches)))
+        seconds = np.where(np.asarray(tokens) > 0, seconds, 0.0)
+        return np.asarray(seconds if self.per_second else seconds / rate)
 
     def _place(
         self, tokens: Numeric, rate: Numeric, caches: Numeric
     ) -> tuple[FloatArray, FloatArray]:
         """Row and column of the tables."""
-        room = np.maximum(tokens, 0.0) * caches / (rate if self.per_second else 1.0)
+        cache_size = np.maximum(tokens, 0.0) * caches / (rate if self.per_second else 1.0)
         low, high = self._rooms[0], self._rooms[-1]
-        column = (np.log(np.maximum(room, 1e-300)) - low) / (high - low) * (_COLUMNS - 1)
+        column = (np.log(np.maximum(cache_size, 1e-300)) - low) / (high - low) * (_COLUMNS - 1)
         row = np.log2(np.maximum(caches, 1.0)) if self.scatter else np.zeros(())
         return np.asarray(row), np.asarray(column)
 
     @cached_property
     def _rooms(self) -> FloatArray:
         """Logarithms of the sizes of all caches together, at which hits are tabled."""
-        most = self.written * self.times[-1] if self.scatter else self.filled[-1]
-        return np.linspace(np.log(self.filled[0]), np.log(most), _COLUMNS)
+        largest = self.written * self.times[-1] if self.scatter else self.filled[-1]
+        return np.linspace(np.log(self.filled[0]), np.log(largest), _COLUMNS)
 
     @cached_property
     def _tables(self) -> tuple[FloatArray, FloatArray]:
         r"""Hits, and the logarithm of the time, by number of caches and size of all together.
 
-        At random one of R caches had the last use in :math:`1 / R` of the cases; what it has of
-        earlier uses is R times as old.
+        Under random routing, one of R caches had the last use in :math:`1 / R` of the cases; its
+        earlier uses are R times as old.
         """
         time = np.geomspace(self.times[0], self.times[-1], _FINE)
         ages, rows = np.log(self.times), list[FloatArray]()
         hits = np.interp(np.log(time), ages, self.hits)
         if not self.scatter:
-            room = np.log(np.asarray(self.filled))
-            found = np.interp(self._rooms, room, self.hits)
-            return found[None], np.interp(self._rooms, room, np.log(self.times))[None]
-        kept = list[FloatArray]()
+            log_size = np.log(np.asarray(self.filled))
+            hit_shares = np.interp(self._rooms, log_size, self.hits)
+            return hit_shares[None], np.interp(self._rooms, log_size, np.log(self.times))[None]
+        log_times = list[FloatArray]()
         for caches, scattered in zip(CACHES, self.scatter, strict=True):
             older = np.asarray(scattered) - np.asarray(self.hits) / caches
             of_all = hits / caches + np.interp(np.log(time / caches), ages, older)
-            left = self.written - self.prompt * of_all
-            steps = np.diff(time) * (left[1:] + left[:-1]) / 2
-            room = np.log(np.cumsum(np.concatenate([[time[0] * left[0]], steps])))
-            rows.append(np.interp(self._rooms, room, of_all))
-            kept.append(np.interp(self._rooms, room, np.log(time)))
-        return np.stack(rows), np.stack(kept)
+            unused_tokens = self.written - self.prompt * of_all
+            steps = np.diff(time) * (unused_tokens[1:] + unused_tokens[:-1]) / 2
+            log_size = np.log(np.cumsum(np.concatenate([[time[0] * unused_tokens[0]], steps])))
+            rows.append(np.interp(self._rooms, log_size, of_all))
+            log_times.append(np.interp(self._rooms, log_size, np.log(time)))
+        return np.stack(rows), np.stack(log_times)
 
 
 def _at(table: FloatArray, row: FloatArray, column: FloatArray) -> FloatArray:
-    """Values between the entries of a table; those at its edge beyond it."""
+    """Values interpolated in a table; its edge values beyond it."""
     row = np.clip(row, 0, table.shape[0] - 1)
     column = np.clip(column, 0, table.shape[1] - 1)
     i = np.minimum(row.astype(np.intp), max(table.shape[0] - 2, 0))

@@ -1,6 +1,6 @@
-"""Prices of GPUs, rented or owned: which offers lists have, what one costs under a contract.
+"""Prices of rented or owned GPUs: offers of price lists, and the price under a contract.
 
-A list is a CSV of offers, one a row; rates of currencies are another.
+A list is a CSV with one offer per row; exchange rates are in another CSV.
 
 Parameters
 ----------
@@ -60,7 +60,7 @@ DIMENSIONS = {
     "operations_share": "1",
     "utilization": "1",
 }
-"""The quantities and what they are; the building's PUE is that of `planner.specs.power`."""
+"""Quantities of ownership with their dimensions; the PUE is that of `planner.specs.power`."""
 
 _OWNERSHIP_TABLE = (
     Column("quantity", one_of(DIMENSIONS), needed=True),
@@ -108,9 +108,9 @@ class SourcedQuantity:
 
 @cache_by_files
 def ownership_of(gpu: str, folder: Path | None = None) -> Mapping[str, SourcedQuantity]:
-    """The quantities of owning a GPU by name: its own, and where it has none those of all GPUs.
+    """The quantities of owning a GPU by name; a quantity that it lacks is that of all GPUs.
 
-    Of several files the first that has a quantity counts.
+    Of several files the first with a quantity counts.
 
     Raises SpecError if a file has errors, one line for each.
 
@@ -118,17 +118,17 @@ def ownership_of(gpu: str, folder: Path | None = None) -> Mapping[str, SourcedQu
     ----------
     gpu : name of the GPU
     """
-    found: dict[str, SourcedQuantity] = {}
+    quantities: dict[str, SourcedQuantity] = {}
     for path in extra_files(OWNERSHIP, folder):
         figures = _owned_names(path, folder)
-        own = {name: figure for (name, of), figure in figures.items() if of == gpu}
-        common = {name: figure for (name, of), figure in figures.items() if not of}
-        found = {**common, **own, **found}
-    return found
+        of_gpu = {name: figure for (name, owner), figure in figures.items() if owner == gpu}
+        common = {name: figure for (name, owner), figure in figures.items() if not owner}
+        quantities = {**common, **of_gpu, **quantities}
+    return quantities
 
 
 def can_be_owned(gpu: str, folder: Path | None = None) -> bool:
-    """Whether a file has what a GPU costs to buy.
+    """Whether a file has the purchase price of a GPU.
 
     Raises SpecError if a file has errors.
 
@@ -141,7 +141,7 @@ def can_be_owned(gpu: str, folder: Path | None = None) -> bool:
 
 @cache_by_files
 def read_ownership(path: Path) -> Mapping[tuple[str, str], SourcedQuantity]:
-    """The figures of a file by quantity and the word it has for the GPU, empty for all of them.
+    """The figures of a file by quantity and name of the GPU in the file; empty name: all GPUs.
 
     Raises SpecError with one line per error: file, line, problem.
 
@@ -149,15 +149,18 @@ def read_ownership(path: Path) -> Mapping[tuple[str, str], SourcedQuantity]:
     ----------
     path : file to read
     """
-    found = read_records(path, _OWNERSHIP_TABLE, _figure, once=("quantity", "gpu"))
-    prices = [(key, figure) for key, figure in found if key[0] in PRICES]
+    records = read_records(path, _OWNERSHIP_TABLE, _figure, once=("quantity", "gpu"))
+    prices = [(key, figure) for key, figure in records if key[0] in PRICES]
     ages = are_old([figure.date for _, figure in prices])
     dated_prices = zip(prices, ages, strict=True)
-    return {**dict(found), **{key: replace(one, is_old=old) for (key, one), old in dated_prices}}
+    return {
+        **dict(records),
+        **{key: replace(figure, is_old=old) for (key, figure), old in dated_prices},
+    }
 
 
 def unknown_owned(path: Path, folder: Path | None = None) -> list[str]:
-    """The words of a file for GPUs of which there is no spec, with what they may mean.
+    """Errors for GPUs in a file without a spec, with suggestions.
 
     Raises SpecError if the file has errors.
 
@@ -165,13 +168,13 @@ def unknown_owned(path: Path, folder: Path | None = None) -> list[str]:
     ----------
     path : file to read
     """
-    found = []
+    errors = []
     for word in {gpu for _, gpu in read_ownership(path) if gpu}:
         try:
             find(SpecKind.GPUS, word, folder)
         except SpecError as error:
-            found.append(f"{path}: {error}")
-    return sorted(found)
+            errors.append(f"{path}: {error}")
+    return sorted(errors)
 
 
 def _figure(row: Row) -> tuple[tuple[str, str], SourcedQuantity]:
@@ -180,8 +183,10 @@ def _figure(row: Row) -> tuple[tuple[str, str], SourcedQuantity]:
     if not ends[0] <= value <= ends[1]:
         raise ValueError(f"value {value:g} is not between low {ends[0]:g} and high {ends[1]:g}")
     if not row["source"]:
-        raise ValueError("source is empty: where nobody says so, it is assumed")
-    low, middle, high = (to_si(one, unit, DIMENSIONS[name]) for one in (ends[0], value, ends[1]))
+        raise ValueError("source is empty: name a source, or leave the figure to the defaults")
+    low, middle, high = (
+        to_si(bound, unit, DIMENSIONS[name]) for bound in (ends[0], value, ends[1])
+    )
     if name in _SHARES and high > 1:
         raise ValueError(f"{name} is a share of at most 1, not {high:g}")
     if name == "network_and_storage_share" and high == 1:
@@ -189,7 +194,7 @@ def _figure(row: Row) -> tuple[tuple[str, str], SourcedQuantity]:
     if name in _POSITIVE and not low:
         raise ValueError(f"{name} must be above 0")
     if name not in PRICES and (row["gpus"] is not None or row["asked"]):
-        raise ValueError("gpus and asked are of prices alone")
+        raise ValueError("gpus and asked are only for prices")
     figure = SourcedQuantity(
         value=middle, low=low, high=high, source=row["source"], date=row["date"],
         gpus=max(int(row["gpus"] or 1), 1), price_basis=row["asked"] or "",
@@ -199,7 +204,7 @@ def _figure(row: Row) -> tuple[tuple[str, str], SourcedQuantity]:
 
 @cache_by_files
 def _owned_names(path: Path, folder: Path | None) -> Mapping[tuple[str, str], SourcedQuantity]:
-    """Figures by quantity and the name of the GPU's spec; by its own word where there is none."""
+    """Figures by quantity and name of the GPU's spec; without spec, by the name in the file."""
     names = {}
     for (quantity, word), figure in read_ownership(path).items():
         try:
@@ -226,15 +231,14 @@ TERMS = {
     Contract.RESERVED_5Y: 5 * YEAR,
     Contract.RESERVED: math.nan,
 }
-"""For how long a contract is signed [s]; 0: what is used is paid, NaN: nobody says. What is owned
-is there for its lifetime."""
+"""Duration of a contract [s]; 0: pay per use, NaN: unknown. Owned GPUs have a lifetime instead."""
 ESTIMATE = "estimate"
 LOW_TO_RENT, HIGH_TO_RENT = 0.3, 1.2
-"""Owning a GPU costs between these shares of what it is rented for, where both prices are right."""
+"""Plausible range of the cost of owning a GPU over its rent."""
 
-# Where nobody names a contract: the one whose price stands for what a GPU costs, then what is
-# closest to it. What is owned was decided long before.
-_USUAL = (
+# Order of contracts if none is specified: on demand, then the most similar ones. Owned GPUs are
+# only used if requested.
+_DEFAULT_ORDER = (
     Contract.ON_DEMAND,
     Contract.CAPACITY_BLOCK,
     Contract.RESERVED_1Y,
@@ -310,7 +314,7 @@ class Price:
     def break_even(self) -> float:
         """Share of the term's hours with work above which the contract is cheaper than on demand.
 
-        NaN where there is no term, or nobody is known to sell it on demand.
+        NaN if the contract has no term, or there is no on-demand price.
         """
         if not self.is_signed or not self.on_demand:
             return math.nan
@@ -320,8 +324,8 @@ class Price:
     def doubts(self) -> tuple[str, ...]:
         """Reasons to doubt the price, in words; empty: none."""
         doubts = []
-        is_alone = self.sellers == 1 and not self.chosen
-        if is_alone and (self.provider or self.basis):
+        is_single_seller = self.sellers == 1 and not self.chosen
+        if is_single_seller and (self.provider or self.basis):
             doubts.append(f"one seller, {self.provider}" if self.provider else "one source")
         if self.is_old:
             doubts.append(self.when)
@@ -338,12 +342,12 @@ class Price:
 
 
 def one_price(value: float, source: str, contract: str) -> Price:
-    """A single price in USD/s that somebody states, today's.
+    """A single current price in USD/s from the user.
 
     Parameters
     ----------
     value : price [USD/s]
-    source : who states the price
+    source : source of the price
     contract : contract
     """
     return Price(
@@ -353,9 +357,9 @@ def one_price(value: float, source: str, contract: str) -> Price:
 
 
 def typical(offers: Sequence[Price]) -> Price:
-    """What is usual among offers of one GPU and contract: the median of their sellers.
+    """The typical price of offers of one GPU and contract: the median of their sellers.
 
-    Recent offers count alone where there are any. A seller counts once, with the median of its
+    Only recent offers count, if there are any. A seller counts once, with the median of its
     regions; the range is that of all offers.
 
     Parameters
@@ -367,11 +371,11 @@ def typical(offers: Sequence[Price]) -> Price:
     first = counted[0]
     sources = {offer.source for offer in counted}
     regions = {offer.region for offer in counted}
-    value = median(sellers.values())
-    ends = _nine_of_ten([*sellers.values()]) / value if value else (1.0, 1.0)
+    price = median(sellers.values())
+    interval = _nine_of_ten([*sellers.values()]) / price if price else (1.0, 1.0)
     return replace(
         first,
-        value=value,
+        value=price,
         low=min(offer.low for offer in counted),
         high=max(offer.high for offer in counted),
         provider=first.provider if len(sellers) == 1 else "",
@@ -381,18 +385,18 @@ def typical(offers: Sequence[Price]) -> Price:
         offers=len(counted),
         sellers=len(sellers),
         step=min(offer.step for offer in counted),
-        spread=(float(ends[0]), float(ends[1])),
+        spread=(float(interval[0]), float(interval[1])),
     )
 
 
 def _nine_of_ten(values: Sequence[float]) -> FloatArray:
-    """Their 5th and 95th percentile, as `numpy.quantile` has them, which loads masked arrays."""
-    places = np.multiply(_NINE_OF_TEN, len(values) - 1)
-    return np.asarray(np.interp(places, np.arange(len(values)), np.sort(values)))
+    """The 5th and 95th percentile as by `numpy.quantile`, which would load masked arrays."""
+    positions = np.multiply(_NINE_OF_TEN, len(values) - 1)
+    return np.asarray(np.interp(positions, np.arange(len(values)), np.sort(values)))
 
 
 def not_outdated(offers: Sequence[Price]) -> list[Price]:
-    """Those that are not old, or all where every one is.
+    """The offers that are not old; all offers if all are old.
 
     Parameters
     ----------
@@ -402,16 +406,16 @@ def not_outdated(offers: Sequence[Price]) -> list[Price]:
 
 
 def by_seller(offers: Sequence[Price]) -> dict[str, float]:
-    """What each seller asks, the median of its regions, in USD/s.
+    """Price of each seller [USD/s]: the median of its regions.
 
     Parameters
     ----------
     offers : offers of one GPU under one contract
     """
-    asked: dict[str, list[float]] = {}
+    prices: dict[str, list[float]] = {}
     for offer in offers:
-        asked.setdefault(offer.provider, []).append(offer.value)
-    return {seller: median(values) for seller, values in asked.items()}
+        prices.setdefault(offer.provider, []).append(offer.value)
+    return {seller: median(values) for seller, values in prices.items()}
 
 
 @cache_by_files
@@ -422,10 +426,9 @@ def price_of(
     user_folder: Path | None = None,
     folder: Path | None = None,
 ) -> Price | None:
-    """What one GPU costs, typical of the offers of the first list that has any; None unknown.
+    """Typical price of one GPU among the offers of the first list with any; None: unknown.
 
-    ``user_folder`` is a list of the user's, looked into first; ``contract`` the usual one if None,
-    ``provider`` any seller. A GPU that is owned has no offers: see `planner.specs.price`.
+    ``user_folder`` is a price list of the user, read first. Owned GPUs have no offers.
 
     Raises SpecError if a price list has errors, one line for each.
 
@@ -435,29 +438,29 @@ def price_of(
     contract : contract, such as ``spot``; None: the usual contract of the GPU
     provider : seller; None: any
     """
-    for wanted in _USUAL if contract is None else (contract,):
+    for requested in _DEFAULT_ORDER if contract is None else (contract,):
         for offers in _lists(gpu, user_folder, folder):
-            found = [offer for offer in offers if offer.contract == wanted]
+            matching = [offer for offer in offers if offer.contract == requested]
             if provider is not None:
-                found = [o for o in found if _is(o.provider, provider)]
-                found = [replace(offer, chosen=True) for offer in found]
-            if found:
-                return replace(typical(found), on_demand=_on_demand(found, offers))
+                matching = [o for o in matching if _is(o.provider, provider)]
+                matching = [replace(offer, chosen=True) for offer in matching]
+            if matching:
+                return replace(typical(matching), on_demand=_on_demand(matching, offers))
     return None
 
 
-def _on_demand(found: Sequence[Price], offers: Sequence[Price]) -> float | None:
-    """What the sellers of some other offers ask on demand; None where none of them does."""
-    if found[0].contract == Contract.ON_DEMAND:
+def _on_demand(chosen: Sequence[Price], offers: Sequence[Price]) -> float | None:
+    """Median on-demand price of the sellers of some offers; None: none of them sells on demand."""
+    if chosen[0].contract == Contract.ON_DEMAND:
         return None
-    sellers = by_seller(not_outdated(found))
+    sellers = by_seller(not_outdated(chosen))
     on_demand = [offer for offer in offers if offer.contract == Contract.ON_DEMAND]
-    asked = by_seller(not_outdated([o for o in on_demand if o.provider in sellers]))
-    return median(asked.values()) if asked else None
+    seller_prices = by_seller(not_outdated([o for o in on_demand if o.provider in sellers]))
+    return median(seller_prices.values()) if seller_prices else None
 
 
 def offers_of(gpu: str, user_folder: Path | None = None, folder: Path | None = None) -> list[Price]:
-    """All offers of one GPU, those of the first list in front.
+    """All offers of one GPU, in the order of lookup of their lists.
 
     Raises SpecError if a price list has errors.
 
@@ -483,20 +486,20 @@ def contracts_of(
     gpu : name of the GPU
     provider : seller; None: any
     """
-    found = {
+    contracts = {
         offer.contract
         for offer in offers_of(gpu, user_folder, folder)
         if provider is None or _is(offer.provider, provider)
     }
     if provider is None and can_be_owned(gpu, folder):
-        found.add(Contract.OWNED)
-    return tuple(contract for contract in CONTRACTS if contract in found)
+        contracts.add(Contract.OWNED)
+    return tuple(contract for contract in CONTRACTS if contract in contracts)
 
 
 def providers_of(
     gpu: str | None = None, user_folder: Path | None = None, folder: Path | None = None
 ) -> list[str]:
-    """Who sells a GPU, or any GPU, sorted.
+    """The sellers of a GPU, or of any GPU, sorted.
 
     Raises SpecError if a price list has errors.
 
@@ -518,7 +521,7 @@ def gpus_of(user_folder: Path | None = None, folder: Path | None = None) -> Iter
 
 @cache_by_files
 def unknown_gpus(path: Path, folder: Path | None = None) -> list[str]:
-    """The words of a list for GPUs of which there is no spec, with what they may mean.
+    """Errors for GPUs in a price list without a spec, with suggestions.
 
     Raises SpecError if the list has errors.
 
@@ -538,9 +541,9 @@ def unknown_gpus(path: Path, folder: Path | None = None) -> list[str]:
 def _lists(gpu: str, user_folder: Path | None, folder: Path | None) -> Iterator[tuple[Price, ...]]:
     for path in _files(user_folder, folder):
         offers = _named(path, folder).get(gpu, ())
-        # What a user states is today's, whatever its date.
-        own_offers = (replace(offer, is_old=False, chosen=True) for offer in offers)
-        yield tuple(own_offers) if path == user_folder else offers
+        # Prices of the user count as current, whatever their date.
+        user_offers = (replace(offer, is_old=False, chosen=True) for offer in offers)
+        yield tuple(user_offers) if path == user_folder else offers
 
 
 def _files(user_folder: Path | None, folder: Path | None) -> list[Path]:
@@ -549,28 +552,28 @@ def _files(user_folder: Path | None, folder: Path | None) -> list[Path]:
 
 @cache_by_files
 def _named(path: Path, folder: Path | None) -> dict[str, tuple[Price, ...]]:
-    """The offers of a list by the name of the GPU's spec; by its own word where there is none."""
-    found: dict[str, tuple[Price, ...]] = {}
+    """The offers of a list by name of the GPU's spec; without spec, by the name in the list."""
+    by_gpu: dict[str, tuple[Price, ...]] = {}
     for word, offers in read_prices(path, folder).items():
         try:
             name = find(SpecKind.GPUS, word, folder).stem
         except SpecError:
             name = word
-        found[name] = (*found.get(name, ()), *offers)
-    return found
+        by_gpu[name] = (*by_gpu.get(name, ()), *offers)
+    return by_gpu
 
 
-def _is(name: str, asked: str) -> bool:
-    return name.casefold() == asked.strip().casefold()
+def _is(name: str, provider: str) -> bool:
+    return name.casefold() == provider.strip().casefold()
 
 
 @cache_by_files
 def read_prices(path: Path, folder: Path | None = None) -> Mapping[str, tuple[Price, ...]]:
-    """The offers of a file by the word it has for the GPU, in USD/s.
+    """The offers of a file in USD/s, by name of the GPU in the file.
 
-    Needed are the columns ``gpu`` and ``price_per_gpu_hour`` (or ``price``); where others are
-    missing or empty, the contract is on-demand and the currency USD, whose rates are those of
-    ``currencies.csv`` in ``folder`` or of a column ``usd_per_unit``.
+    Required columns are ``gpu`` and ``price_per_gpu_hour`` (or ``price``). The default contract is
+    on-demand, the default currency USD. Exchange rates are in ``currencies.csv`` of ``folder``, or
+    in a column ``usd_per_unit``.
 
     Raises SpecError with one line per error: file, line, problem.
 
@@ -587,12 +590,12 @@ def read_prices(path: Path, folder: Path | None = None) -> Mapping[str, tuple[Pr
 
 
 def _offer(row: Row, path: Path, folder: Path | None) -> dict[str, Any]:
-    """The fields of an offer, but for its age."""
-    asked = number(row["price_per_gpu_hour"] or row["price"], "price")
+    """The fields of an offer, without its age."""
+    price = number(row["price_per_gpu_hour"] or row["price"], "price")
     per_unit = row["usd_per_unit"]
     if per_unit is None:
         per_unit = rate(row["currency"], folder).usd
-    value = to_si(asked * per_unit, "USD/h", "usd/s")
+    value = to_si(price * per_unit, "USD/h", "usd/s")
     return {
         "value": value,
         "low": value,
@@ -605,7 +608,7 @@ def _offer(row: Row, path: Path, folder: Path | None) -> dict[str, Any]:
     }
 
 
-_OFFERED = one_of([one for one in Contract if one is not Contract.OWNED])
+_OFFERED = one_of([contract for contract in Contract if contract is not Contract.OWNED])
 
 
 def _contract(cell: str, column: str) -> str:
@@ -641,16 +644,17 @@ def rate(currency: str, folder: Path | None = None) -> Currency:
     """
     if currency == USD:
         return Currency(code=USD, usd=1.0)
-    known: dict[str, Currency] = {}
+    currencies: dict[str, Currency] = {}
     for path in extra_files(CURRENCIES, folder):
-        known = {**read_currencies(path), **known}
-    if currency not in known:
-        hint = did_you_mean(currency, known)
+        currencies = {**read_currencies(path), **currencies}
+    if currency not in currencies:
+        hint = did_you_mean(currency, currencies)
         raise ValueError(
-            f"currency {currency!r} is unknown.{hint} Known: {', '.join([USD, *sorted(known)])}; "
-            "a column usd_per_unit says what one unit of another is worth"
+            f"currency {currency!r} is unknown.{hint} Known: "
+            f"{', '.join([USD, *sorted(currencies)])}; "
+            "a column usd_per_unit sets the value of one unit of another currency"
         )
-    return known[currency]
+    return currencies[currency]
 
 
 @cache_by_files
@@ -687,7 +691,7 @@ _PRICES = (
     Column("usd_per_unit", optional(number)),
 )
 COLUMNS = tuple(column.name for column in _PRICES[:-2])
-"""What a list is written with: in files of users the last two may stand for two of these."""
+"""Columns of a price list; in files of users, the last two columns may replace two of these."""
 _RATES = (
     Column("currency", nonempty_text, needed=True),
     Column("usd", number, needed=True),

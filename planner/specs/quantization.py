@@ -1,4 +1,4 @@
-"""What a quantization stores, moves and computes with."""
+"""Formats of quantizations: bytes stored, bytes moved and precision of the products."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ and 5.65 GiB of 8.03 billion weights).
 
 
 def gguf_word(text: str) -> str | None:
-    """The word of a type of GGUF files by any of its names; None of what is none.
+    """The word of a type of GGUF files by any of its names; None: no such type.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ _FORMATS: dict[Quantization, KernelFormat] = {
         experts="mxfp4",
     ),
 }  # fmt: skip
-# Kernels of GGUF files are those of integers of 4 bits or of 8, whichever are nearer.
+# Types of GGUF files use the kernels of 4-bit or 8-bit integers, whichever are nearer.
 _MIDDLE_BITS = 5.0
 FORMATS: Mapping[Quantization, KernelFormat] = _FORMATS | {
     code: replace(
@@ -157,7 +157,7 @@ _UNPACKED: Mapping[Quantization, KernelFormat] = {
     Quantization.FP8: FORMATS[Quantization.W8A16],
     Quantization.FP8_BLOCK: FORMATS[Quantization.W8A16],
     Quantization.NVFP4: FORMATS[Quantization.W4A16],
-}  # The kernels that read weights of a type into 16 bits: those of integers of as many bits.
+}  # Kernels that unpack weights of a type to 16 bits: those of integers with as many bits.
 
 _FP8_TRAINING: Mapping[Fp8Recipe, KernelFormat] = {
     Fp8Recipe.DELAYED: FORMATS[Quantization.FP8],
@@ -181,7 +181,7 @@ _FP8_TRAINING: Mapping[Fp8Recipe, KernelFormat] = {
 }  # fmt: skip
 _OF_RECIPES = tuple(_FP8_TRAINING)
 
-# No table: what 16-bit products reach of their peak stands for what these reach of theirs.
+# No measurements: assumed is the share of peak that 16-bit products reach.
 _WIDE = replace(FORMATS[Quantization.W16A16], weight=4.0, activation=4.0, kernel="", experts="")
 
 WIDE = np.isin([*ComputePrecision], (ComputePrecision.TF32, ComputePrecision.FP32))
@@ -200,11 +200,11 @@ TRAINING_FORMATS: tuple[KernelFormat, ...] = (
     replace(_WIDE, compute=(Precision.FP32,)),
     *_FP8_TRAINING.values(),
 )
-"""What training multiplies in: by the codes of `ComputePrecision`, then by recipes of fp8."""
+"""Formats of training products: by the codes of `ComputePrecision`, then by recipes of fp8."""
 
 
 def training_format(precision: CodeArray, recipe: CodeArray) -> CodeArray:
-    """Where ``TRAINING_FORMATS`` has a precision; ``recipe`` is none but of fp8, and never auto.
+    """Index of a precision in ``TRAINING_FORMATS``; ``recipe`` counts only for fp8.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ CACHE_BYTES: Mapping[CacheType, float] = {
 def compute_precision(
     quantization: Quantization, supported: Mapping[Precision, float]
 ) -> Precision | None:
-    """The precision a GPU with these peaks multiplies in; None if it has none for it.
+    """The precision of the products on a GPU with these peaks; None: the GPU lacks it.
 
     Parameters
     ----------
@@ -240,19 +240,21 @@ def compute_precision(
 
 
 def format_on(quantization: Quantization, supported: Mapping[Precision, float]) -> KernelFormat:
-    """How a GPU with these peaks multiplies: on weights of a type whose arithmetic it lacks, in 16
-    bits as kernels like Marlin do, with the bytes that the type stores.
+    """Format of the products on a GPU with these peaks.
+
+    If the GPU lacks the arithmetic of the type, weights are stored in the type and unpacked to
+    16 bits, as by kernels like Marlin.
 
     Parameters
     ----------
     quantization : type of weights and activations
     supported : peak by precision that the GPU multiplies in [FLOP/s]
     """
-    own = FORMATS[quantization]
+    stored = FORMATS[quantization]
     unpacked = _UNPACKED.get(quantization)
     if unpacked is None or compute_precision(quantization, supported) is not None:
-        return own
-    return replace(unpacked, weight=own.weight)
+        return stored
+    return replace(unpacked, weight=stored.weight)
 
 
 def first_of(precisions: Iterable[Precision], supported: Container[Precision]) -> Precision | None:
@@ -266,7 +268,7 @@ def first_of(precisions: Iterable[Precision], supported: Container[Precision]) -
     return next((precision for precision in precisions if precision in supported), None)
 
 
-# Endings of names, each with the quantization it means; an empty one says nothing of it.
+# Endings of names, each with its quantization; empty: an ending without a quantization.
 _ENDINGS = tuple(
     (re.compile(rf"[-_.:](?:{pattern})$", re.IGNORECASE), quantization)
     for pattern, quantization in (
@@ -292,7 +294,7 @@ _ENDINGS = tuple(
     )
 )
 _SIXTEEN_BIT = "w16a16"
-# Who publishes fp8 with a scale per 128 x 128 weights: weight_block_size of their config.json.
+# Publishers of fp8 with a scale per 128 x 128 weights: weight_block_size of their config.json.
 _IN_BLOCKS = ("qwen/", "deepseek-ai/", "minimaxai/")
 _CACHED = re.compile(r"models--(?P<owner>[^/]+?)--(?P<name>[^/]+)")
 _SCHEME = re.compile(r"^[a-z0-9]+://", re.IGNORECASE)
@@ -300,7 +302,7 @@ _SCHEME = re.compile(r"^[a-z0-9]+://", re.IGNORECASE)
 
 @record(kw_only=True)
 class CheckpointName:
-    """Model and quantization that the name of a checkpoint tells.
+    """Model and quantization in the name of a checkpoint.
 
     Parameters
     ----------
@@ -313,29 +315,29 @@ class CheckpointName:
 
 
 def checkpoint_of(name: str, folder: Path | None = None) -> CheckpointName:
-    """What a repository, folder or file of weights is by its name alone; nothing is opened.
+    """Model and quantization of a repository, folder or file of weights; nothing is opened.
 
     Parameters
     ----------
-    name : ``ORG/NAME``, with ``:TAG`` of a GGUF repository; a path, that of the Hub's cache among
-        them; a GGUF file
-    folder : of own specs, searched before those that are shipped
+    name : ``ORG/NAME``, with ``:TAG`` of a GGUF repository; a path, also in the cache of the Hub; a
+        GGUF file
+    folder : folder of own spec files, searched first; None: working directory and shipped files
 
     >>> checkpoint_of("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic")
     CheckpointName(model='llama-3.3-70b', quantization='fp8')
     """
     chains = [_shortened(part) for part in _parts(name)]
     quantization = format_of(name)
-    aliases, known = aliases_of(SpecKind.MODELS, folder), {*names(SpecKind.MODELS, folder)}
+    aliases, model_names = aliases_of(SpecKind.MODELS, folder), {*names(SpecKind.MODELS, folder)}
     for text in (text for chain in chains for text, _ in chain):
-        plain = re.sub(r"[\s_]+", "-", text.strip().lower())
-        if model := (plain if plain in known else aliases.get(plain)):
+        normalized = re.sub(r"[\s_]+", "-", text.strip().lower())
+        if model := (normalized if normalized in model_names else aliases.get(normalized)):
             return CheckpointName(model=model, quantization=quantization)
     return CheckpointName(model=None, quantization=quantization)
 
 
 def format_of(name: str) -> str | None:
-    """The quantization that the name of a checkpoint tells; None where it is silent.
+    """The quantization in the name of a checkpoint; None: not in the name.
 
     Parameters
     ----------
@@ -346,7 +348,7 @@ def format_of(name: str) -> str | None:
     """
     parts = list(_parts(name))
     words = [word for part in parts for _, word in _shortened(part) if word]
-    # 16 bit beside another format are those of the products: BNB-NF4-BF16.
+    # 16 bit together with another format is the precision of the products: BNB-NF4-BF16.
     word = next((word for word in words if word != _SIXTEEN_BIT), next(iter(words), None))
     in_blocks = word == "fp8" and any(part.lower().startswith(_IN_BLOCKS) for part in parts)
     return "fp8_block" if in_blocks else word
@@ -367,16 +369,16 @@ def _parts(name: str) -> Iterator[str]:
 
 
 def _shortened(part: str) -> list[tuple[str, str]]:
-    """A part, and what is left of it without one ending after another, with what they mean."""
+    """A part, and its beginnings without one ending after another, each with its quantization."""
     chain = [(part, "")]
     while True:
         text = chain[-1][0]
-        ends = ((ending.search(text), word) for ending, word in _ENDINGS)
-        found = next(((match, word) for match, word in ends if match), None)
-        if found is None:
+        endings = ((ending.search(text), word) for ending, word in _ENDINGS)
+        ending_match = next(((match, word) for match, word in endings if match), None)
+        if ending_match is None:
             return chain
-        word = gguf_word(found[0].groupdict().get("gguf") or "") or found[1]
-        chain.append((text[: found[0].start()], word))
+        word = gguf_word(ending_match[0].groupdict().get("gguf") or "") or ending_match[1]
+        chain.append((text[: ending_match[0].start()], word))
 
 
 _FAMILY = re.compile(r"(?<![a-z\d])([a-z]{3,})(?=\d)")
@@ -385,10 +387,10 @@ _NO_FAMILY = ("meta",)
 
 
 def nearest_model(name: str, folder: Path | None = None) -> str | None:
-    """The model of the catalogue of whose family, version and size the name of a repository is.
+    """The model of the catalogue with the family, version and size in the name of a repository.
 
-    The family is the first word of both, and every size in the name is the model's: what was
-    trained further is called so. None where no model's words are all in it, in their order.
+    The family is the first word of both names, and all sizes in the name are those of the model, as
+    for further trained models. None: no model has all its words in the name, in their order.
 
     Parameters
     ----------
@@ -401,17 +403,17 @@ def nearest_model(name: str, folder: Path | None = None) -> str | None:
     words = _words_of(name.rpartition("/")[2])
     sizes = {word for word in words if _SIZED.fullmatch(word)}
     best: tuple[int, int, str] | None = None
-    called = {**aliases_of(SpecKind.MODELS, folder)}
-    called |= {one: one for one in names(SpecKind.MODELS, folder)}
-    for alias, model in called.items():
-        own = _words_of(alias.rpartition("/")[2])
-        if own[:1] != words[:1] or not sizes or not sizes <= {*own}:
+    models_by_alias = {**aliases_of(SpecKind.MODELS, folder)}
+    models_by_alias |= {model_name: model_name for model_name in names(SpecKind.MODELS, folder)}
+    for alias, model in models_by_alias.items():
+        alias_words = _words_of(alias.rpartition("/")[2])
+        if alias_words[:1] != words[:1] or not sizes or not sizes <= {*alias_words}:
             continue
         rest = iter(words)
-        if all(word in rest for word in own):
-            pairs = zip(own, words, strict=False)
+        if all(word in rest for word in alias_words):
+            pairs = zip(alias_words, words, strict=False)
             begun = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-            best = max(best or (0, 0, ""), (len(own), begun, model))
+            best = max(best or (0, 0, ""), (len(alias_words), begun, model))
     return None if best is None else best[2]
 
 
@@ -427,10 +429,10 @@ def quantization_word(text: str) -> str:
     ----------
     text : name of the type
     """
-    word, known = Quantization.meant(text), Quantization.words()
-    if word not in known:
-        hint = did_you_mean(text, [*known, *Quantization.aliases()])
-        raise ValueError(f"is one of {', '.join(known)}.{hint}")
+    word, words = Quantization.meant(text), Quantization.words()
+    if word not in words:
+        hint = did_you_mean(text, [*words, *Quantization.aliases()])
+        raise ValueError(f"is one of {', '.join(words)}.{hint}")
     return word
 
 
@@ -438,9 +440,7 @@ PARTS = ("attention", "feed_forward", "shared_experts")
 
 
 def known_parts(parts: tuple[str, ...]) -> tuple[str, ...]:
-    """The parts, all of them known.
-
-    Raises ValueError if a part is unknown.
+    """Return the parts; raises ValueError if one is unknown.
 
     Parameters
     ----------
@@ -497,4 +497,4 @@ class Checkpoint:
 
     @staticmethod
     def _has(names: tuple[str, ...], name: str) -> bool:
-        return not names or name.lower() in {one.lower() for one in names}
+        return not names or name.lower() in {entry.lower() for entry in names}

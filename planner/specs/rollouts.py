@@ -1,4 +1,4 @@
-"""Reinforcement learning: what a step has to do, and how a framework generates its answers."""
+"""Reinforcement learning: work of a step, and generation of answers by a framework."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Transfer:
 
 @cache
 def transfers() -> Mapping[WeightSync, Transfer]:
-    """The methods, each as the published transfers of whole models tell it."""
+    """Time of each method of weight transfer, from published transfers of models."""
     return {
         WeightSync[row["method"].upper()]: Transfer(
             start=float(row["start"]), rate=float(row["rate"]) * _GIGABYTE, source=row["source"]
@@ -62,46 +62,44 @@ def _method(word: str) -> str:
 
 @validated
 class RolloutProfile:
-    """How a framework generates the answers that it trains.
+    """Generation of answers by a framework for reinforcement learning.
 
     Factors and host times are fitted to published steps, the same for all models and GPUs.
 
     Parameters
     ----------
-    engine : the profile of the engine that generates where nobody names another
-    engines : others that it can generate with
-    placements : where it can run trainer and engine
-    partial : the placements in which its answers can go on with new weights
-    colocated_memory : share of a GPU's memory that the engine is told where it shares the GPU
-    separate_memory : the same where it does not
-    colocated_sync : how weights get to the engine on the same GPUs
-    separate_sync : how they get to others
-    adapters : the low-rank adapters that it trains on generated answers
-    adapter_sync : what of them the engine is given where nobody says so
-    merged_engines : engines that are given merged weights all the same
-    critic : whether it trains a critic beside the policy, as PPO needs
-    max_num_seqs : answers that it lets an engine generate at once where nobody says so; 0: as many
-        as the engine itself
-    waits_for_batch : answers are generated for a step that waits for all of them; else a step takes
-        those that are done, and others go on
+    engine : profile of the default engine
+    engines : other supported engines
+    placements : supported placements of trainer and engine
+    partial : placements in which running answers can continue with new weights
+    colocated_memory : memory share of an engine on the GPUs of the trainer
+    separate_memory : memory share of an engine on other GPUs
+    colocated_sync : method of weight transfer to an engine on the same GPUs
+    separate_sync : method of weight transfer to an engine on other GPUs
+    adapters : low-rank adapters that can be trained on generated answers
+    adapter_sync : default weights that the engine gets of a model with adapters
+    merged_engines : engines that always get merged weights
+    critic : supports a critic in addition to the policy, as PPO needs
+    max_num_seqs : default maximum of answers that an engine generates at once; 0: the default of
+        the engine
+    waits_for_batch : a step waits for all its answers; otherwise it uses the finished ones, and
+        the other answers continue
     pads_linear_attention : answers of a model with linear attention are not packed into
         micro-batches: each is padded to the longest
-    micro_batch_tokens : tokens of a micro-batch where nobody says so and the longest sequence has
-        fewer
-    decode_factor : time of the engine's steps over that of a server, which shipped profiles leave
-        at 1
-    decode_layer_time : what each layer adds to a step of the engine over that of a server [s]:
-        log-probabilities come back, sampling is not greedy, and nothing of the scheduler hides
-    pass_factor : time of the trainer's passes over that of a run which trains alone: sequences are
-        of uneven length, and their logits become log-probabilities
+    micro_batch_tokens : default tokens of a micro-batch, if the longest sequence has fewer
+    decode_factor : time of the engine's steps over that of a server; 1 in shipped profiles
+    decode_layer_time : additional time of each layer in a step of the engine over that of a server
+        [s]: the engine returns log-probabilities, samples, and does not hide its scheduler
+    pass_factor : time of the trainer's passes over those of pretraining or fine-tuning: sequences
+        have different lengths, and logits become log-probabilities
     step_overhead : time of each step in which neither side works [s], such as rewards, advantages
         and moving batches
     sleep_time : time for a colocated engine to release or regain its memory [s]
-    sync_factor : time of a transfer of weights over that of the published ones of its method
-    calibration_runs : steps of a user that the numbers were fitted to
-    calibration_gpus : the GPUs of these steps
-    calibration_error : standard deviation of the logarithm of predicted over measured steps that
-        were left out
+    sync_factor : time of a weight transfer over that of published transfers with its method
+    calibration_runs : number of the user's steps that the parameters were fitted to
+    calibration_gpus : GPUs of these steps
+    calibration_error : standard deviation of the logarithm of predicted over measured, for steps
+        that were left out of the fit
     """
 
     engine: str

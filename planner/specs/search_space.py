@@ -113,15 +113,15 @@ def expand(choice: Choice, bases: Mapping[str, int]) -> list[Value]:
     """
     match choice:
         case PowersOfTwo():
-            most = choice.powers_of_two_up_to
+            maximum = choice.powers_of_two_up_to
             if choice.fewest_tokens is not None:
-                most = max(min(most, bases["sequence_length"] // choice.fewest_tokens), 1)
-            return [2**power for power in range(most.bit_length())]
+                maximum = max(min(maximum, bases["sequence_length"] // choice.fewest_tokens), 1)
+            return [2**power for power in range(maximum.bit_length())]
         case Divisors():
             number = bases[choice.divisors_of]
             small = [k for k in range(1, int(number**0.5) + 1) if number % k == 0]
-            every = sorted({*small, *(number // k for k in small)})
-            return [k for k in every if k <= choice.up_to]
+            divisors = sorted({*small, *(number // k for k in small)})
+            return [k for k in divisors if k <= choice.up_to]
         case Dense():
             values = list(range(1, min(choice.every_up_to, choice.up_to) + 1))
             while values[-1] < choice.up_to:

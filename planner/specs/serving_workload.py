@@ -1,4 +1,4 @@
-"""What is to be served: lengths, traffic, and what shortens or adds work."""
+"""Serving workloads: lengths, traffic, prefix cache and speculative decoding."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from planner.specs.validated import Interval, validated
 
 
 class DraftMethod(StrEnum):
-    """What drafts tokens: nothing that is said, a smaller model, the model's own modules of
-    multi-token prediction, heads trained beside it, or a search in what was written so far."""
+    """Method of speculative decoding: unspecified, a smaller model, the model's modules of
+    multi-token prediction, heads trained for the model, or a search in the text so far."""
 
     UNSAID = ""
     DRAFT_MODEL = "draft_model"
@@ -31,7 +31,7 @@ class DraftMethod(StrEnum):
 
     @property
     def states(self) -> int:
-        """Vectors of the residual stream that a module or a head projects to one; 0: it is none."""
+        """Vectors of the residual stream that a module or a head projects to one; 0: no module."""
         return {"mtp": 2, "eagle": 2, "eagle3": 3}.get(self.value, 0)
 
 
@@ -77,7 +77,7 @@ _TREE_UNSAID = Acceptance(usual=0.8, low=0.74, high=0.88)
 
 
 def acceptance(method: DraftMethod, *, is_tree: bool) -> Acceptance:
-    """What is usual of a method; a tree has more than one token that may be accepted next.
+    """Defaults of a draft method; in a tree, several tokens may be accepted next.
 
     Parameters
     ----------
@@ -94,11 +94,11 @@ _WIDE = 4  # of a dense layer over the residual stream, where the model has only
 
 
 def head_of(model: ModelSpec, method: DraftMethod) -> ModelSpec | None:
-    """What drafts for a model in this way; None where it is no part of the model or trained on it.
+    """The draft model of a method; None: it is no module of the model, and no trained head.
 
-    A head is a dense layer like the model's in 16 bit, over the state of the model and the
-    embedding of the token [1]_; that of EAGLE-3 has logits of its own over a part of the tokens
-    [2]_. Embedding and other logits are the model's.
+    A head is a dense layer like those of the model in 16 bit, over the state of the model and the
+    embedding of the token [1]_. EAGLE-3 has separate logits for a part of the vocabulary [2]_.
+    Embedding and other logits are shared with the model.
 
     Parameters
     ----------
@@ -116,12 +116,12 @@ def head_of(model: ModelSpec, method: DraftMethod) -> ModelSpec | None:
     layer = replace(
         groups[-1], attention=attention, state=None, feed_forward=dense, norms_per_layer=2
     )
-    own = method is DraftMethod.EAGLE3
+    has_separate_logits = method is DraftMethod.EAGLE3
     return replace(
         model,
         name=f"{model.name} {method} head",
         layer_groups=(layer,),
-        vocab_size=min(_VOCABULARY, model.vocab_size) if own else model.vocab_size,
+        vocab_size=min(_VOCABULARY, model.vocab_size) if has_separate_logits else model.vocab_size,
         tie_word_embeddings=False,
         quantization=None,
         expert_quantization=None,
@@ -134,7 +134,7 @@ def with_mtp(model: ModelSpec, count: int) -> ModelSpec:
 
     A module projects the last hidden state and the embedding of the next token to one state,
     has a layer with attention over all tokens and a feed-forward, and shares embedding and logits.
-    Where attention and feed-forward are layers of their own it has one of each.
+    If attention and feed-forward are separate layers, it has one of each.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def with_mtp(model: ModelSpec, count: int) -> ModelSpec:
 
 
 def module_of(model: ModelSpec) -> ModelSpec:
-    """A module alone: its layers, with what they lack beside them shared with the model.
+    """The layers of a single module; everything else is shared with the model.
 
     Parameters
     ----------
@@ -172,13 +172,13 @@ def module_of(model: ModelSpec) -> ModelSpec:
 
 
 def _of_module(groups: tuple[LayerGroup, ...]) -> set[int]:
-    """The groups of which a module has a layer: the last of each kind that it needs."""
+    """Indices of the groups with a layer in a module: the last of each kind that it needs."""
     attention = max(range(len(groups)), key=lambda index: (_attends(groups[index]), index))
     feed_forward = max(
         range(len(groups)), key=lambda index: (groups[index].feed_forward is not None, index)
     )
-    whole = groups[attention].feed_forward is not None
-    return {attention} if whole else {attention, feed_forward}
+    has_feed_forward = groups[attention].feed_forward is not None
+    return {attention} if has_feed_forward else {attention, feed_forward}
 
 
 def _attends(group: LayerGroup) -> int:
@@ -231,11 +231,11 @@ class ServingWorkload:
     equal_prompts : all prompts have the same tokens, so that a step visits the experts of one
         request
     redundant_experts : copies of routed experts in a layer; None: the fewest that fill all ranks
-    max_model_len : longest request that the engine accepts [tokens]; None: what fits
+    max_model_len : longest request that the engine accepts [tokens]; None: the longest that fits
     embedding_bits : bits of a weight of embedding and logits; None: as the engine stores them
     images_per_sample : images of a prompt
     tokens_per_image : tokens of an image, part of the prompt; 0: as usual for the model
-    audio_seconds : sound of a prompt, whose tokens are part of the prompt [s]
+    audio_seconds : duration of the sound in a prompt [s]; its tokens are part of the prompt
     """
 
     input_tokens: Tokens

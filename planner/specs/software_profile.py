@@ -34,7 +34,7 @@ def runs_on(profile: FrameworkProfile | EngineProfile, gpu: GpuSpec) -> bool:
 
 
 def release_parts(number: str) -> tuple[int, ...]:
-    """The numbers of a release.
+    """The numbers of a release, for comparison.
 
     Parameters
     ----------
@@ -49,13 +49,13 @@ def release_parts(number: str) -> tuple[int, ...]:
 def scheduler_default(
     engine: EngineProfile, gpu: GpuSpec | None, release: str = ""
 ) -> SchedulerDefault | None:
-    """The scheduler's defaults on a GPU in a release; None where the engine has the same on all.
+    """The scheduler's defaults on a GPU in a release; None: the engine has no such defaults.
 
     Parameters
     ----------
     engine : engine profile
-    gpu : None where it is not known: the defaults of a small GPU then
-    release : such as "0.11.0"; empty: the newest
+    gpu : GPU; None: unknown, as a small GPU
+    release : release, such as "0.11.0"; empty: the newest
     """
     name, memory = ("", 0.0) if gpu is None else (gpu.name.lower(), gpu.memory_capacity)
     parts = release_parts(release)
@@ -140,9 +140,9 @@ def kind_of_profile(path: Path, folder: Path | None = None) -> SpecKind:
 def profile_table(
     kind: SpecKind, path: Path, folder: Path | None = None, seen: tuple[Path, ...] = ()
 ) -> tuple[dict[str, object], tuple[Path, ...]]:
-    """The tables of a profile over those of the one it ``extends``, and the files of these.
+    """The tables of a profile merged over its parent (``extends``), and the files of the parents.
 
-    Name, aliases, notes and the release from which it holds are a profile's own.
+    Name, aliases, notes and first release are not inherited.
 
     Raises SpecError if a file cannot be read, or extends itself or an unknown file.
 
@@ -162,9 +162,12 @@ def profile_table(
     if Path(os.path.realpath(below)) in lineage:
         raise SpecError(f"{path}: extends leads back to {parent!r}.")
     inherited, others = profile_table(kind, below, folder, lineage)
-    own = {key: table[key] for key in _NOT_INHERITED if key in table}
-    kept = {key: value for key, value in inherited.items() if key not in _NOT_INHERITED}
-    return require_table(merge_tables(own | kept, table), str(path)), (below, *others)
+    not_inherited = {key: table[key] for key in _NOT_INHERITED if key in table}
+    inherited_keys = {key: value for key, value in inherited.items() if key not in _NOT_INHERITED}
+    return require_table(merge_tables(not_inherited | inherited_keys, table), str(path)), (
+        below,
+        *others,
+    )
 
 
 @cache_by_files

@@ -1,4 +1,4 @@
-"""Files of specs and tables of CSV, read with every fault in them told at once."""
+"""Spec files and CSV tables; reading reports all errors of a file at once."""
 
 from __future__ import annotations
 
@@ -158,16 +158,16 @@ def check_spec(kind: type[Spec], table: Mapping[str, object], where: str) -> Spe
     """
     fields = dict(table)
     sources = fields.pop("sources", {})
-    faults = list(_source_faults(sources))
+    errors = list(_source_errors(sources))
     context = FileContext(sources if isinstance(sources, dict) else {})
     try:
         spec = build_validated(kind, fields, context)
     except ValidationErrors as error:
-        for place, text in error.found:
-            hint = did_you_mean(place[-1], field_names(kind)) if text == UNKNOWN else ""
-            faults.append(f"{'.'.join(place) or 'the file'} {text}.{hint}")
-    if faults:
-        raise SpecError("\n".join(f"{where}: {fault}" for fault in faults))
+        for key_path, text in error.found:
+            hint = did_you_mean(key_path[-1], field_names(kind)) if text == UNKNOWN else ""
+            errors.append(f"{'.'.join(key_path) or 'the file'} {text}.{hint}")
+    if errors:
+        raise SpecError("\n".join(f"{where}: {problem}" for problem in errors))
     return spec
 
 
@@ -216,13 +216,13 @@ def _quantities(
                 yield from _quantities(value, f"{prefix}{key}.")
 
 
-def _source_faults(sources: object) -> Iterator[str]:
+def _source_errors(sources: object) -> Iterator[str]:
     if not isinstance(sources, dict):
         yield "sources must be a table of name = text"
         return
     for name, text in sources.items():
         if not isinstance(text, str) or not text.strip():
-            yield f"sources.{name} must say where the figures come from"
+            yield f"sources.{name} must name the origin of the figures"
 
 
 def field_names(kind: object) -> set[str]:
@@ -251,7 +251,7 @@ _DATE = re.compile(r"(\d{4})(?:-(0[1-9]|1[0-2])(?:-(?:0[1-9]|[12]\d|3[01]))?)?")
 
 
 def text(cell: str, _: str) -> str:
-    """A cell as it is.
+    """The text of a cell.
 
     Parameters
     ----------
@@ -278,13 +278,12 @@ class Column(NamedTuple):
 def read_records(
     path: Path, columns: Sequence[Column], make: Callable[[Row], T], once: Sequence[str] = ()
 ) -> list[T]:
-    """What is made of each row of a file, in order; a column that it lacks has empty cells.
+    """The records of the rows of a file, in order; missing columns have empty cells.
 
-    What the columns ``once`` say together stands in one row.
+    The combination of the columns ``once`` is unique.
 
-    Raises SpecError if the file cannot be read, is no CSV, has a column that is unknown or lacks
-    one that is needed, a row has more cells than there are columns, or something is wrong with one;
-    one line each.
+    Raises SpecError if the file cannot be read, is no CSV, has unknown columns or lacks required
+    ones, or if a row has too many or invalid cells; one line per error.
 
     Parameters
     ----------
@@ -293,10 +292,10 @@ def read_records(
     make : function from the values of a row by column to the record
     once : columns whose combination of values may occur only once
     """
-    found: list[T] = []
-    faults: list[str] = []
+    records: list[T] = []
+    errors: list[str] = []
     first: dict[str, int] = {}
-    # Most cells of a column stand in many rows.
+    # Most cells of a column are in many rows.
     reads = [(name, cache(read)) for name, read, _ in columns]
     for line, cells in _lines(path, columns):
         row: dict[str, object] = {}
@@ -308,43 +307,46 @@ def read_records(
                 wrong.append(str(error))
         if not wrong:
             try:
-                found.append(make(row))
-                told = [cells.get(name, "") for name in once]
-                key = ", ".join(told).lower()
-                if told and first.setdefault(key, line) != line:
-                    words = ", ".join(cell for cell in told if cell)
-                    raise ValueError(f"{words} stands on line {first[key]}, too")
+                records.append(make(row))
+                key_cells = [cells.get(name, "") for name in once]
+                key = ", ".join(key_cells).lower()
+                if key_cells and first.setdefault(key, line) != line:
+                    words = ", ".join(cell for cell in key_cells if cell)
+                    raise ValueError(f"{words} is also on line {first[key]}")
             except ValueError as error:
                 wrong.append(str(error))
-        faults += [f"{path}:{line}: {fault}." for fault in wrong]
-    if faults:
-        raise SpecError("\n".join(faults))
-    return found
+        errors += [f"{path}:{line}: {problem}." for problem in wrong]
+    if errors:
+        raise SpecError("\n".join(errors))
+    return records
 
 
 def _lines(path: Path, columns: Sequence[Column]) -> list[tuple[int, Mapping[str, str]]]:
-    """The rows of a file, each with its line number; cells that a row lacks are left out."""
+    """The rows of a file, each with its line number; missing cells are left out."""
     lines = [
         (number, [cell.strip() for cell in row])
         for number, row in parse_csv(StringIO(read_text(path, TABLE)), path)
     ]
-    known = [column.name for column in columns]
-    head = [current_name("column", name.lower(), known) for name in lines[0][1]] if lines else []
-    faults = [
-        f"1: column {name!r} is unknown.{did_you_mean(name, known)} Known: {', '.join(known)}."
+    valid_names = [column.name for column in columns]
+    head = (
+        [current_name("column", name.lower(), valid_names) for name in lines[0][1]] if lines else []
+    )
+    errors = [
+        f"1: column {name!r} is unknown.{did_you_mean(name, valid_names)} Known: "
+        f"{', '.join(valid_names)}."
         for name in head
-        if name not in known
+        if name not in valid_names
     ]
     missing = [name for name, _, needed in columns if needed and name not in head]
-    faults += [f"1: there is no column {name}." for name in missing]
-    faults += [f"1: column {name} is there twice." for name in repeated_names(head)]
-    faults += [
+    errors += [f"1: there is no column {name}." for name in missing]
+    errors += [f"1: column {name} is there twice." for name in repeated_names(head)]
+    errors += [
         f"{line}: has {len(cells)} fields, not {len(head)}."
         for line, cells in lines[1:]
         if len(cells) > len(head)
     ]
-    if faults:
-        raise SpecError("\n".join(f"{path}:{fault}" for fault in faults))
+    if errors:
+        raise SpecError("\n".join(f"{path}:{error}" for error in errors))
     return [(line, dict(zip(head, cells, strict=False))) for line, cells in lines[1:] if any(cells)]
 
 
@@ -359,12 +361,12 @@ def number(text: str, column: str) -> float:
     column : name of the column, for error messages
     """
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
         raise ValueError(f"{column} {text!r} is not a number") from None
-    if not 0 <= found <= _LARGEST:
+    if not 0 <= value <= _LARGEST:
         raise ValueError(f"{column} {text} is negative, or not finite")
-    return found
+    return value
 
 
 def nonempty_text(cell: str, column: str) -> str:
@@ -383,7 +385,7 @@ def nonempty_text(cell: str, column: str) -> str:
 
 
 def optional(read: Callable[[str, str], T]) -> Callable[[str, str], T | None]:
-    """What makes a value of a cell, and None of an empty one.
+    """A function that reads the value of a cell; None for an empty cell.
 
     Parameters
     ----------
@@ -393,7 +395,7 @@ def optional(read: Callable[[str, str], T]) -> Callable[[str, str], T | None]:
 
 
 def one_of(words: Collection[str]) -> Callable[[str, str], str]:
-    """What takes one of some words.
+    """A function that accepts only certain words.
 
     Parameters
     ----------
@@ -421,7 +423,7 @@ def parse_date(cell: str, _: str) -> str:
 
 
 def month(date: str) -> int | None:
-    """The number of a date's month, that of January where only the year is known; None undated.
+    """Number of a date's month, January if only the year is known; None: no date.
 
     Raises ValueError if the text is no date.
 

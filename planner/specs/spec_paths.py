@@ -1,6 +1,6 @@
-"""Where spec files are, and which one a name means: the one module that knows folders.
+"""Folders of spec files, and the lookup of names in them; no other module has folders.
 
-Looked up in this order: the folder of the request, the working directory, what is shipped.
+Order of lookup: the folder of the request, the working directory, shipped files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from planner.specs.file_cache import IDENTITY, cache_by_files, stamp
 from planner.specs.spec_files import read_text
 
 API_PRICES = "api_prices.csv"
-"""What a list of prices per token is called."""
+"""Name of a list of prices per token."""
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
@@ -37,7 +37,7 @@ class SpecKind(StrEnum):
 
     @property
     def singular(self) -> str:
-        """The word for one of them in messages."""
+        """The singular of the kind in messages."""
         return _SINGULAR[self]
 
 
@@ -59,7 +59,7 @@ _OF_SPACES = {SpecKind.SPACES: ".", SpecKind.SWEEPS: "sweeps"}
 
 
 def spec_folders(kind: SpecKind | str, folder: Path | None = None) -> list[Path]:
-    """The folders that hold specs of ``kind``, that of the user's ``folder`` in front.
+    """The folders of specs of ``kind`` in the order of lookup, the user's ``folder`` first.
 
     Parameters
     ----------
@@ -85,10 +85,10 @@ def listing(folder: Path, suffix: str) -> tuple[Path, ...]:
     """
     stamp(folder)
     try:
-        found = sorted(name for name in os.listdir(folder) if name.endswith(suffix))
+        entries = sorted(name for name in os.listdir(folder) if name.endswith(suffix))
     except OSError:  # no folder, or one that may not be read
         return ()
-    return tuple(folder / name for name in found)
+    return tuple(folder / name for name in entries)
 
 
 def is_shipped(kind: SpecKind, name: str) -> bool:
@@ -103,7 +103,7 @@ def is_shipped(kind: SpecKind, name: str) -> bool:
 
 
 def price_files(folder: Path | None = None) -> list[Path]:
-    """The price lists, the one whose prices count first in front.
+    """The price lists in the order of lookup.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def price_files(folder: Path | None = None) -> list[Path]:
 
 
 def data_folders(folder: Path | None = None) -> list[Path]:
-    """The folders of all files that a plan may read.
+    """The folders of all files that a plan may use.
 
     Parameters
     ----------
@@ -126,18 +126,18 @@ def data_folders(folder: Path | None = None) -> list[Path]:
 
 
 def data_files(folder: Path | None = None) -> list[Path]:
-    """Every file that a plan may read, sorted by its place in its folder.
+    """Every file that a plan may use, sorted by path within each folder.
 
     Parameters
     ----------
     folder : folder of own spec files, searched first; None: working directory and shipped files
     """
-    found = [path for root in data_folders(folder) for path in sorted(root.rglob("*"))]
-    return [path for path in found if path.suffix in (".toml", ".csv") and os.path.isfile(path)]
+    paths = [path for root in data_folders(folder) for path in sorted(root.rglob("*"))]
+    return [path for path in paths if path.suffix in (".toml", ".csv") and os.path.isfile(path)]
 
 
 def api_price_files(folder: Path | None = None) -> list[Path]:
-    """The lists of prices per token, the one whose prices count first in front.
+    """The lists of prices per token in the order of lookup.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def api_price_files(folder: Path | None = None) -> list[Path]:
 
 
 def load_file(path: Path) -> Path:
-    """The file of a day's load: where it is named, else the one of this name that is shipped.
+    """The file of a daily load: the path if it exists, else the shipped file of this name.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def load_file(path: Path) -> Path:
 
 
 def kernel_folders(folder: Path | None = None) -> list[Path]:
-    """The folders of tables of measured kernels, the one to look in first in front.
+    """The folders of tables of measured kernels, in the order of lookup.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def kernel_folders(folder: Path | None = None) -> list[Path]:
 
 
 def extra_files(name: str, folder: Path | None = None) -> list[Path]:
-    """The files or folders of a name beside the folders of specs, the one that counts in front.
+    """The files or folders of a name next to the spec folders, in the order of lookup.
 
     Parameters
     ----------
@@ -198,20 +198,20 @@ def _shipped(kind: SpecKind) -> Path:
 
 
 def _data_folder(name: str) -> Path:
-    # A wheel carries the folder inside the package; a checkout, editable or not, beside it.
+    # A wheel has the folder inside the package; a checkout has it next to the package.
     inside = _PACKAGE / "data" / name
     return inside if stamp(inside) else _PACKAGE.parent / name
 
 
 def _existing(candidates: list[Path]) -> list[Path]:
-    found: dict[tuple[int, ...], Path] = {}
+    by_identity: dict[tuple[int, ...], Path] = {}
     for path in candidates:
         if seen := stamp(path):
-            found.setdefault(seen[IDENTITY], path)
-    return list(found.values())
+            by_identity.setdefault(seen[IDENTITY], path)
+    return list(by_identity.values())
 
 
-# They stand before the first table of a file; reading only them keeps look-ups quick.
+# They precede the first table of a file; reading only them keeps look-ups fast.
 _ALIASES = re.compile(r"^aliases\s*=\s*\[[^\]]*\]", re.MULTILINE)
 _NAME = re.compile(r"^name\s*=\s*\"([^\"\n\\]+)\"", re.MULTILINE)
 
@@ -223,12 +223,12 @@ class UnknownSpecError(SpecError):
     """No spec has this name; close ones are looked for when somebody reads the message."""
 
     def __str__(self) -> str:
-        # Whoever tells where the name stood raises it again with a whole message.
+        # The caller raises it again with the position of the name.
         return _unknown(*self.args) if len(self.args) > 1 else super().__str__()
 
 
 def names(kind: SpecKind | str, folder: Path | None = None) -> list[str]:
-    """All specs of a kind, sorted; those of ``folder`` hide others of their name.
+    """All specs of a kind, sorted; specs in ``folder`` hide others of the same name.
 
     Parameters
     ----------
@@ -250,12 +250,12 @@ def find(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path:
     folder : folder of own spec files, searched first; None: working directory and shipped files
     """
     if name.endswith(".toml") or "/" in name or "\\" in name:
-        own = Path(name)
-        stamp(own)
-        if not os.path.isfile(own):
-            what = "is not a regular file" if os.path.exists(own) else "there is no such file"
-            raise SpecError(f"{own}: {what}.")
-        return own
+        direct = Path(name)
+        stamp(direct)
+        if not os.path.isfile(direct):
+            problem = "is not a regular file" if os.path.exists(direct) else "there is no such file"
+            raise SpecError(f"{direct}: {problem}.")
+        return direct
     files = _files(kind, folder)
     for word in (name, _normalised(name)):
         if word in files:
@@ -267,7 +267,7 @@ def find(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path:
 
 
 def aliased(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path | None:
-    """The file that has ``name`` among its aliases, if there is one.
+    """The file with ``name`` among its aliases; None: there is none.
 
     Parameters
     ----------
@@ -279,7 +279,7 @@ def aliased(kind: SpecKind | str, name: str, folder: Path | None = None) -> Path
 
 
 def aliases_of(kind: SpecKind | str, folder: Path | None = None) -> Mapping[str, str]:
-    """The specs that aliases mean: lower-case alias, with its owner and without -> name.
+    """Names of specs by lower-case alias, with and without the owner of the alias.
 
     Parameters
     ----------
@@ -336,7 +336,7 @@ def _aliases_in(path: Path) -> tuple[str, ...]:
         match = _ALIASES.search(read_text(path))
         words = parse_toml(match.group(), str(path))["aliases"] if match else None
     except SpecError:
-        return ()  # the file is faulty; loading it by its name says how
+        return ()  # the file has errors; loading it by its name reports them
     return tuple(word for word in words if isinstance(word, str)) if isinstance(words, list) else ()
 
 

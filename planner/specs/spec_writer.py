@@ -1,6 +1,6 @@
-"""Models and GPUs as the text of their spec files, which read back as the same.
+"""Text of spec files of models and GPUs; reading it gives the same spec.
 
-Of such a GPU nobody has more than a datasheet.
+Such a GPU has only the figures of a datasheet.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from planner.specs.spec_files import check_spec, read_spec
 from planner.specs.spec_paths import SpecKind
 
 USER_SPECS_FOLDER = Path("hardware_specs")
-"""The folder of own specs that is looked in where no other is named."""
+"""Default folder of the user's specs."""
 
 
 def model_text(model: ModelSpec) -> str:
-    """The TOML of a model: what differs from what a spec has where a file is silent.
+    """The TOML of a model: all fields with values other than the defaults.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def model_text(model: ModelSpec) -> str:
 
 
 def file_name(name: str) -> str:
-    """The name of the file of a model, which requests call it by: small letters, digits, dashes.
+    """Name of the file of a model, also in requests: lower-case letters, digits, dashes.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def file_name(name: str) -> str:
 def add_model(
     kind: SpecKind, source: str, name: str | None, folder: Path | None, replaces: bool
 ) -> tuple[Path, ModelSpec]:
-    """Keep what ``source`` describes: its file, and the model.
+    """Write the model of ``source`` to a spec file; returns the file and the model.
 
     Raises SpecError if the source is no model or unreadable, or the file exists.
 
@@ -69,20 +69,20 @@ def add_model(
         raise SpecError(
             f"Only models and GPUs can be added, not {kind}: copy the closest file of them."
         )
-    known = folder if folder and os.path.isdir(folder) else None
-    model = load_model(source, known)
+    existing_folder = folder if folder and os.path.isdir(folder) else None
+    model = load_model(source, existing_folder)
     is_repository = source.count("/") == 1 and not os.path.exists(source)
     aliases = (source,) if is_repository else ()
-    called = name or (source if is_repository else model.name)
+    target_name = name or (source if is_repository else model.name)
     model = replace(model, name=name or model.name, aliases=aliases)
-    return keep_model(model, called, folder, replaces), model
+    return keep_model(model, target_name, folder, replaces), model
 
 
 def keep_model(model: ModelSpec, name: str, folder: Path | None, replaces: bool = False) -> Path:
     """Write the file of a model into a folder of own specs, and return its path.
 
-    Raises SpecError if the name makes no file's name, there is such a file and it is not to be
-    replaced, or it cannot be written.
+    Raises SpecError if the name is no valid file name, the file exists and is not to be replaced,
+    or it cannot be written.
 
     Parameters
     ----------
@@ -126,17 +126,17 @@ def keep_text(
 
 
 def _lines(spec: Any, prefix: str) -> Iterator[str]:
-    given = []
+    set_values = []
     for field in fields(spec):
         value = getattr(spec, field.name)
         default = field.default if field.default_factory is MISSING else field.default_factory()
         if value is not None and value != default:
-            given.append((field.name, value))
-    tables = [(name, value) for name, value in given if _holds_tables(value)]
-    for name, value in given:
+            set_values.append((field.name, value))
+    tables = [(name, value) for name, value in set_values if _holds_tables(value)]
+    for name, value in set_values:
         if not _holds_tables(value):
-            plain = list(value) if isinstance(value, tuple) else value
-            yield f"{name} = {json.dumps(plain, ensure_ascii=True)}"  # as TOML has it
+            toml_value = list(value) if isinstance(value, tuple) else value
+            yield f"{name} = {json.dumps(toml_value, ensure_ascii=True)}"  # as TOML has it
     for name, value in tables:
         path = f"{prefix}{name}"
         several = isinstance(value, tuple)
@@ -159,10 +159,10 @@ FIGURES: Mapping[str, tuple[str, str, float]] = {
     "link": ("byte/s", "GB/s", GIGA),
     "power": ("watt", "W", 1.0),
 }
-"""What a datasheet must tell: dimension, the unit of a bare number, and that unit in SI."""
+"""Required figures of a datasheet: dimension, unit of a bare number, and that unit in SI."""
 
 _FASTEST_BUS = 128
-"""GB/s: what 16 lanes of PCIe 6.0 move in one direction; more is a fabric of its own."""
+"""Bandwidth of 16 lanes of PCIe 6.0 in one direction [GB/s]; a faster link is another fabric."""
 _FABRICS = {
     "NVIDIA": (LinkKind.NVLINK, "nvlink"),
     "AMD": (LinkKind.XGMI, "xgmi"),
@@ -201,17 +201,17 @@ class Datasheet:
     source: str = "a datasheet"
 
     def text(self) -> str:
-        """The TOML of the GPU: its kernels are assumed, so that its intervals are the widest.
+        """The TOML of the GPU; its efficiencies are assumed, so its intervals are the widest.
 
         Raises SpecError if a figure is missing or is no such quantity.
         """
         missing = [f"--{name}" for name in FIGURES if getattr(self, name) is None]
         if missing:
             raise SpecError(
-                f"A GPU takes {len(FIGURES)} figures of its datasheet: {', '.join(missing)} "
+                f"A GPU needs {len(FIGURES)} figures of its datasheet: {', '.join(missing)} "
                 f"{'is' if len(missing) == 1 else 'are'} missing."
             )
-        vendors = {known.lower(): known for known in _VENDORS}
+        vendors = {name.lower(): name for name in _VENDORS}
         vendor = vendors.get(self.vendor.lower(), self.vendor)
         link = self._number("link")
         kind, fabric = _FABRICS.get(vendor, (LinkKind.ROCE, "other_fabric"))
@@ -253,16 +253,16 @@ class Datasheet:
 
     def _number(self, name: str) -> float:
         dimension, unit, scale = FIGURES[name.removeprefix("fp8_")]
-        given = str(getattr(self, name))
+        text = str(getattr(self, name))
         try:
-            return parse_quantity(given.replace("FLOPS", "FLOP/s"), dimension, unit) / scale
+            return parse_quantity(text.replace("FLOPS", "FLOP/s"), dimension, unit) / scale
         except ValueError as error:
             option = f"--{name.replace('_', '-')}"
-            raise SpecError(f"{option} {given}: {error}.") from error
+            raise SpecError(f"{option} {text}: {error}.") from error
 
 
 def add_gpu(sheet: Datasheet, folder: Path | None, replaces: bool) -> Path:
-    """Keep a GPU in a folder of own specs, and return its file.
+    """Write a GPU into a folder of own specs, and return its file.
 
     Raises SpecError if a figure is missing or impossible, or the file exists.
 

@@ -1,4 +1,4 @@
-"""What is to be computed: a training run."""
+"""Training workloads: one training run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST = 100_000
 
 
 def chunks_of(layout: str) -> list[str]:
-    """The chunks that a layout deals layers to; E: embedding, t: layer, m: later tokens, L: loss.
+    """The chunks of a pipeline layout; E: embedding, t: layer, m: multi-token prediction, L: loss.
 
     Raises SpecError if the layout is invalid or longer than any model.
 
@@ -34,7 +34,7 @@ def chunks_of(layout: str) -> list[str]:
         counts = (int(number) * len(each) for each, number in pattern.findall(text))
         if len(text) + sum(counts) > _LONGEST:
             raise SpecError(f"The layout {layout[:60]!r} of the pipeline has too many layers.")
-        text = pattern.sub(lambda found: found[1] * int(found[2]), text)
+        text = pattern.sub(lambda match: match[1] * int(match[2]), text)
     if set(text) - set("EtmL|"):
         raise SpecError(
             f"{layout[:60]!r} is not a pipeline layout, as Et*3|(tt|)*29,m|L and 7,8,8,7 are."
@@ -44,7 +44,7 @@ def chunks_of(layout: str) -> list[str]:
 
 @lru_cache(maxsize=256)
 def layers_of_chunks(layout: str) -> tuple[int, ...]:
-    """Layers of each chunk; a layout may also be their numbers alone.
+    """Number of layers of each chunk; a layout may also be these numbers.
 
     Raises SpecError if the layout is invalid, or embedding or loss are not in the first and the
     last chunk.
@@ -106,18 +106,18 @@ class AdapterSetup:
 
     @property
     def adapter_name(self) -> str:
-        """The adapter as people call it: QLoRA's weights have 4 bits."""
+        """The common name of the adapter; QLoRA has 4-bit weights."""
         is_eight = self.adapter is AdapterKind.QLORA and self.quantization_bits == _EIGHT
         return f"{_EIGHT}-bit {AdapterKind.LORA}" if is_eight else str(self.adapter)
 
     @property
     def is_frozen(self) -> bool:
-        """Whether the model's own weights stay as they are."""
+        """Whether the weights of the model are frozen."""
         return self.adapter is not AdapterKind.NONE
 
     @property
     def saves_ends(self) -> bool:
-        """Whether embedding and logits are trained beside an adapter."""
+        """Whether embedding and logits are trained in addition to an adapter."""
         return self.is_frozen and self.modules_to_save is SavedModules.EMBEDDINGS
 
     @property
@@ -175,7 +175,7 @@ class TrainingWorkload(AdapterSetup):
 
     @property
     def freezes_tower(self) -> bool:
-        """Whether the vision tower and its projector stay as they are; beside adapters always."""
+        """Whether the vision tower and its projector are frozen; with adapters they always are."""
         return self.is_frozen or bool(self.freeze_vision_tower)
 
     @property
@@ -190,7 +190,7 @@ class TrainingWorkload(AdapterSetup):
 
     @property
     def keeps_reference(self) -> bool:
-        """Whether the weights of a reference model are kept: adapters are switched off instead."""
+        """Whether weights of a reference model are in memory; adapters are switched off instead."""
         return self.forward_passes[1] > 0 and not self.is_frozen
 
     @property
@@ -200,7 +200,7 @@ class TrainingWorkload(AdapterSetup):
 
     @property
     def prompt_tokens(self) -> int:
-        """Virtual tokens that stand before those of each sequence."""
+        """Virtual tokens before the tokens of each sequence."""
         return self.virtual_tokens if self.adapter is AdapterKind.PROMPT else 0
 
     @property

@@ -1,7 +1,7 @@
-"""Frozen dataclasses whose values are checked by their annotations when one is made.
+"""Frozen dataclasses with validation of their values by annotations.
 
-A value of another type is converted where nothing is lost: ``2048.0`` and ``"8"`` are whole numbers
-unless an annotation is `Strict`. All faults are told at once, each with its place.
+A value of another type is converted if nothing is lost: ``2048.0`` and ``"8"`` are whole numbers
+unless an annotation is `Strict`. All errors are reported at once, each with its key.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class MaxLen:
 
 @record()
 class PreValidator:
-    """A function of the value as it is given, and of what the values of a file share.
+    """A function of the raw value and the context of its file.
 
     Parameters
     ----------
@@ -109,15 +109,15 @@ class PostValidator:
 
 @record()
 class Strict:
-    """Nothing is converted: no text is a number, no fraction of zero a whole number."""
+    """Values are not converted: a text is no number, and 8.0 is no whole number."""
 
 
 class ValidationErrors(ValueError):
-    """What is wrong with the values of a spec: the place of each fault, and its text."""
+    """Errors in the values of a spec: the key and the text of each."""
 
-    def __init__(self, found: Sequence[tuple[KeyPath, str]]) -> None:
-        super().__init__(found)
-        self.found = found
+    def __init__(self, errors: Sequence[tuple[KeyPath, str]]) -> None:
+        super().__init__(errors)
+        self.found = errors
 
     def __str__(self) -> str:
         return "; ".join(f"{'.'.join(place)} {text}".strip() for place, text in self.found)
@@ -127,9 +127,9 @@ class ValidationErrors(ValueError):
     frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,)
 )
 def validated(cls: type[T]) -> type[T]:
-    """A frozen, keyword-only dataclass that takes no unknown keys and checks every value.
+    """A frozen, keyword-only dataclass that refuses unknown keys and checks every value.
 
-    Raises Faults if annotations or validators refuse a value.
+    Raises ValidationErrors if annotations or validators refuse a value.
     """
     made: Any = record(kw_only=True)(cls)
     made.__checked__ = True
@@ -138,27 +138,27 @@ def validated(cls: type[T]) -> type[T]:
 
 
 def build_validated(kind: type[T], values: Mapping[str, object], context: object) -> T:
-    """A ``kind`` of values that share a ``context``.
+    """An instance of ``kind`` from values that share a ``context``.
 
-    Raises Faults if annotations or validators refuse a value.
+    Raises ValidationErrors if annotations or validators refuse a value.
 
     Parameters
     ----------
-    kind : class made by `checked`
+    kind : class made by `validated`
     values : value of each field
-    context : object that all ``Before`` functions get
+    context : object that all `PreValidator` functions get
     """
-    made = object.__new__(kind)
-    _fill(made, values, context)
-    return made
+    instance = object.__new__(kind)
+    _fill(instance, values, context)
+    return instance
 
 
 def replace_unvalidated(spec: T, **values: object) -> T:
-    """A copy with other values, which nobody checks: files may not say infinity, or an array.
+    """A copy with other values that are not checked, such as infinity or an array.
 
     Parameters
     ----------
-    spec : instance of a class made by `checked`
+    spec : instance of a class made by `validated`
     values : new values by field
     """
     changed = copy.copy(spec)
@@ -182,45 +182,45 @@ def _init(self: object, **values: object) -> None:
     _fill(self, values, None)
 
 
-def _fill(made: object, values: Mapping[str, object], context: object) -> None:
-    kind: Any = type(made)
-    filled, checks = made.__dict__, _checks(kind)
-    faults: list[tuple[KeyPath, str]] = []
+def _fill(instance: object, values: Mapping[str, object], context: object) -> None:
+    kind: Any = type(instance)
+    filled, checks = instance.__dict__, _checks(kind)
+    errors: list[tuple[KeyPath, str]] = []
     for name, (check, default) in checks.items():
         if name in values:
             try:
                 filled[name] = check(values[name], context)
             except ValueError as error:
-                faults += _placed(error, name)
+                errors += _placed(error, name)
         elif default is None:
-            faults.append(((name,), "is missing"))
+            errors.append(((name,), "is missing"))
         else:
             filled[name] = default()
-    faults += [((str(name),), UNKNOWN) for name in values if name not in checks]
-    if not faults and hasattr(made, "__post_init__"):
+    errors += [((str(name),), UNKNOWN) for name in values if name not in checks]
+    if not errors and hasattr(instance, "__post_init__"):
         try:
-            made.__post_init__()
+            instance.__post_init__()
         except ValueError as error:
-            faults += _placed(error)
-    if faults:
+            errors += _placed(error)
+    if errors:
         filled.clear()
-        raise ValidationErrors(faults)
+        raise ValidationErrors(errors)
 
 
-def _placed(error: ValueError, *place: str) -> list[tuple[KeyPath, str]]:
-    """The faults that an error tells, with their place."""
+def _placed(error: ValueError, *key_path: str) -> list[tuple[KeyPath, str]]:
+    """The validation errors of an exception, with their keys."""
     if isinstance(error, ValidationErrors):
-        return [((*place, *inner), text) for inner, text in error.found]
-    return [(place, str(error))]
+        return [((*key_path, *inner), text) for inner, text in error.found]
+    return [(key_path, str(error))]
 
 
 @cache
 def _checks(kind: Any) -> Mapping[str, tuple[_Check, Callable[[], object] | None]]:
-    """By field, its check and what makes its default."""
+    """Check and default factory of each field."""
     homes = {  # of fields that are inherited the module of the class that has them
-        name: one.__module__
-        for one in reversed(kind.__mro__)
-        for name in vars(one).get("__annotations__", ())
+        name: base.__module__
+        for base in reversed(kind.__mro__)
+        for name in vars(base).get("__annotations__", ())
     }
     return {
         field.name: (_check_of(homes[field.name], str(field.type)), _default(field))
@@ -230,7 +230,7 @@ def _checks(kind: Any) -> Mapping[str, tuple[_Check, Callable[[], object] | None
 
 @cache
 def _check_of(module: str, annotation: str) -> _Check:
-    # As typing.get_type_hints, in a tenth of the time: many fields are written alike.
+    # As typing.get_type_hints, in a tenth of the time: many fields have the same annotation.
     return _check(eval(annotation, vars(sys.modules[module])))
 
 
@@ -241,7 +241,7 @@ def _default(field: dataclasses.Field[object]) -> Callable[[], object] | None:
 
 
 def _check(hint: object) -> _Check:
-    """What returns a value of a type, converted if need be, or raises a ``ValueError``."""
+    """A function that returns a value converted to a type, or raises a ``ValueError``."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
         return _limited(arguments[0], arguments[1:])
@@ -258,14 +258,14 @@ def _check(hint: object) -> _Check:
     return _word(list(hint), hint) if issubclass(hint, enum.StrEnum) else _nested(hint)
 
 
-def _wrong(what: str, value: object) -> ValueError:
+def _wrong(expected: str, value: object) -> ValueError:
     if isinstance(value, Mapping | list | tuple):
         return ValueError(
-            f"must be {what}, not a {'table' if isinstance(value, Mapping) else 'list'}"
+            f"must be {expected}, not a {'table' if isinstance(value, Mapping) else 'list'}"
         )
     text = repr(value)
     shown = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
-    return ValueError(f"must be {what}, not {shown}")
+    return ValueError(f"must be {expected}, not {shown}")
 
 
 def _exact_whole(value: object, _: object) -> int:
@@ -354,8 +354,8 @@ def _sequence(element: _Check) -> _Check:
     def check(value: object, context: object) -> object:
         if not isinstance(value, list | tuple):
             raise _wrong("a list", value)
-        numbered = ((str(number), one) for number, one in enumerate(value))
-        return tuple(_each(numbered, lambda _, one: element(one, context)))
+        numbered = ((str(number), entry) for number, entry in enumerate(value))
+        return tuple(_each(numbered, lambda _, entry: element(entry, context)))
 
     return check
 
@@ -365,7 +365,7 @@ def _mapping(of_key: _Check, of_value: _Check) -> _Check:
         if not isinstance(value, Mapping):
             raise _wrong("a table", value)
         pairs = _each(
-            value.items(), lambda key, one: (of_key(key, context), of_value(one, context))
+            value.items(), lambda key, entry: (of_key(key, context), of_value(entry, context))
         )
         return dict(pairs)
 
@@ -373,17 +373,17 @@ def _mapping(of_key: _Check, of_value: _Check) -> _Check:
 
 
 def _each(items: Iterable[tuple[Key, Item]], check: Callable[[Key, Item], T]) -> list[T]:
-    """What is made of each value under its name, or the faults of all."""
-    made: list[T] = []
-    faults: list[tuple[KeyPath, str]] = []
+    """The converted values by name; raises ValidationErrors with the errors of all."""
+    converted: list[T] = []
+    errors: list[tuple[KeyPath, str]] = []
     for name, value in items:
         try:
-            made.append(check(name, value))
+            converted.append(check(name, value))
         except ValueError as error:
-            faults += _placed(error, str(name))
-    if faults:
-        raise ValidationErrors(faults)
-    return made
+            errors += _placed(error, str(name))
+    if errors:
+        raise ValidationErrors(errors)
+    return converted
 
 
 def _one_of(kinds: Sequence[object]) -> _Check:
@@ -394,13 +394,13 @@ def _one_of(kinds: Sequence[object]) -> _Check:
         if value is None and len(checks) < len(kinds):
             return None
         likely = sorted(checks, key=lambda check: -_likeness(check[0], value))
-        faults: list[ValueError] = []
+        errors: list[ValueError] = []
         for _, convert in likely:
             try:
                 return convert(value, context)
             except ValueError as error:
-                faults.append(error)
-        raise faults[0]
+                errors.append(error)
+        raise errors[0]
 
     return check
 
@@ -413,15 +413,15 @@ def _likeness(kind: object, value: object) -> int:
 
 def _limited(kind: object, metadata: tuple[object, ...]) -> _Check:
     """A check between the validators of an annotation, within its bounds."""
-    is_strict = any(isinstance(one, Strict) for one in metadata)
+    is_strict = any(isinstance(validator, Strict) for validator in metadata)
     check = _exact_whole if is_strict and kind is int else _check(kind)
-    before = [one.func for one in metadata if isinstance(one, PreValidator)]
-    after = [one.func for one in metadata if isinstance(one, PostValidator)]
+    before = [validator.func for validator in metadata if isinstance(validator, PreValidator)]
+    after = [validator.func for validator in metadata if isinstance(validator, PostValidator)]
     bounds = [
-        (holds, getattr(one, name), text)
-        for one in metadata
+        (holds, getattr(bound, name), text)
+        for bound in metadata
         for name, (holds, text) in _BOUNDS.items()
-        if getattr(one, name, None) is not None
+        if getattr(bound, name, None) is not None
     ]
 
     def limited(value: object, context: object) -> object:
@@ -439,11 +439,11 @@ def _limited(kind: object, metadata: tuple[object, ...]) -> _Check:
 
 
 def field_words(spec: object) -> dict[str, str]:
-    """Dotted name of each field of a spec, and of the specs inside it -> what it means.
+    """Descriptions of the fields of a spec and of its inner specs, by dotted name.
 
     Parameters
     ----------
-    spec : class made by `checked`
+    spec : class made by `validated`
     """
     return dict(_words(spec, ""))
 

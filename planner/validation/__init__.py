@@ -1,1 +1,1 @@
-"""Published runs: what they did, what is predicted for them, and how far off that is."""
+"""Published runs: their measurements, our predictions for them, and the errors of these."""

@@ -48,11 +48,11 @@ from planner.validation.training.cases import (
 
 @record(kw_only=True)
 class ComparedQuantity:
-    """What of a row is compared: the first of ``names`` that it measured.
+    """A quantity that is compared: the first of ``names`` that a row measured.
 
-    ``interval`` names the errors that its intervals are made of, ``calibration`` the column of
-    the runs that parameters were fitted to, ``groups`` what errors are shown by. ``as_time``:
-    rates are turned over. ``with_regret``: the time of the layout that would be picked is shown.
+    ``interval`` names the errors behind its intervals, ``calibration`` the column of the runs that
+    parameters were fitted to, ``groups`` the columns that errors are grouped by. ``as_time``: rates
+    are inverted. ``with_regret``: the time of the layout that would be picked is shown.
     """
 
     title: str
@@ -71,13 +71,12 @@ class ComparedQuantity:
 
 @record(kw_only=True)
 class RunKind:
-    """A kind of tables; a case of one goes only to the functions beside what made it.
+    """A kind of tables of runs; its functions take only the cases that its ``case`` made.
 
-    ``impossible`` says why the columns of each run of a group cannot be its layout.
-    ``software`` is what its column framework is called, ``label`` the usual name of that of a
-    row, with its case if it has one, ``labels`` all that are known. ``choices`` are those that
-    were made for a run beside software and model, in words. A measurement among ``proofs`` says
-    that the run ran.
+    ``impossible`` returns why the columns of each run of a group cannot be its layout.
+    ``software`` is the name of the column framework in this kind, ``label`` the usual name of a
+    row's software, with its case if it has one, ``labels`` all known ones. ``choices`` are the
+    other assumptions about a run, in words. A measurement among ``proofs`` shows that the run ran.
     """
 
     case_of: Callable[[Run, Library], Case]
@@ -95,12 +94,12 @@ class RunKind:
 
     @cached_property
     def interval_names(self) -> Mapping[str, str]:
-        """Whose interval a quantity has."""
-        return {name: one.interval for one in self.compared for name in one.names}
+        """Name of the errors behind the interval of each quantity."""
+        return {name: quantity.interval for quantity in self.compared for name in quantity.names}
 
 
 _STEP_TIMES = ("step_time_s", "tokens_per_s_per_gpu", "tokens_per_s")
-# What a row's throughput is judged by: the first that it has; one often derives from another.
+# The throughput of a row is the first of these that it has; one often derives from another.
 THROUGHPUT = ("output_tokens_per_s", "total_tokens_per_s", "request_latency_s", "requests_per_s")
 _BY_FRAMEWORK = ("source", *terms_about("error_key", "train"), "workload")
 _BY_ENGINE = ("source", *terms_about("error_key", "serve"))
@@ -181,7 +180,7 @@ RL_KIND = RunKind(
     tables=RL_TABLES,
     compared=(RL_STEP, *RL_PHASES, replace(TRAINING_MEMORY, calibration="calibration")),
     proofs=("step_time_s",),
-    footnote="Phases are those that a source tells apart.",
+    footnote="Phases are those that a source reports separately.",
     template="rl",
 )
 KINDS = {
@@ -192,12 +191,12 @@ KINDS = {
 
 
 def kind_of(runs: Runs) -> RunKind:
-    """What is registered for the rows of a table."""
+    """The kind of a table."""
     return KINDS[runs.kind]
 
 
 IMPOSSIBLE = "impossible"
-"""In place of a basis where the columns of a run cannot be its layout."""
+"""Basis of a run with an impossible layout."""
 
 Progress = Callable[[int], None]
 
@@ -208,27 +207,27 @@ def predict(
 ) -> list[Prediction]:
     """A prediction for every row, in the order of the rows."""
     shelf, kind = library or Library(), kind_of(runs)
-    found = [_placed(run, shelf, kind) for run in runs.rows]
+    predictions = [_placed(run, shelf, kind) for run in runs.rows]
     groups: defaultdict[Hashable, list[tuple[int, Case]]] = defaultdict(list)
-    for index, prediction in enumerate(found):
+    for index, prediction in enumerate(predictions):
         if prediction.case is not None:
             groups[prediction.case.group].append((index, prediction.case))
-    done = len(found) - sum(map(len, groups.values()))
+    done = len(predictions) - sum(map(len, groups.values()))
     for members in groups.values():
         cases = [case for _, case in members]
-        faults = why_impossible(kind, [runs.rows[index] for index, _ in members], cases)
-        answers = zip(members, kind.predict_group(cases), faults, strict=True)
-        for (index, case), prediction, fault in answers:
+        reasons = why_impossible(kind, [runs.rows[index] for index, _ in members], cases)
+        answers = zip(members, kind.predict_group(cases), reasons, strict=True)
+        for (index, case), prediction, reason in answers:
             if prediction.reason:
-                found[index] = prediction
+                predictions[index] = prediction
                 continue
-            near = basis_of(case.software, case.gpu_class, case.kind, kind.tables)
-            near = IMPOSSIBLE if fault else near
-            found[index] = replace(prediction, basis=near, impossible=fault)
+            basis = basis_of(case.software, case.gpu_class, case.kind, kind.tables)
+            basis = IMPOSSIBLE if reason else basis
+            predictions[index] = replace(prediction, basis=basis, impossible=reason)
         done += len(members)
         if progress is not None:
             progress(done)
-    return found
+    return predictions
 
 
 def ranges(prediction: Prediction, kind: RunKind) -> dict[str, Range]:
@@ -236,17 +235,17 @@ def ranges(prediction: Prediction, kind: RunKind) -> dict[str, Range]:
     case = prediction.case
     if case is None or prediction.reason:
         return {}
-    found, near = {}, prediction.basis
+    by_name, basis = {}, prediction.basis
     for name, value in prediction.values.items():
-        asked = kind.interval_names[name], case.keys, kind.tables, near
-        low, high = interval_of(*asked, case.software.profile, case.lacks)
+        lookup_key = kind.interval_names[name], case.keys, kind.tables, basis
+        low, high = interval_of(*lookup_key, case.software.profile, case.lacks)
         if name in RATES:
             low, high = 1 / high, 1 / low if low else float("inf")
-        found[name] = Range(value=value, low=value * low, high=value * high)
+        by_name[name] = Range(value=value, low=value * low, high=value * high)
     value, chance = float(not prediction.fits), 1 - prediction.fit_probability
     low, high = float(chance > SUREST), float(chance > 1 - SUREST)
-    found[OUT_OF_MEMORY] = Range(value=value, low=min(low, value), high=max(high, value))
-    return found
+    by_name[OUT_OF_MEMORY] = Range(value=value, low=min(low, value), high=max(high, value))
+    return by_name
 
 
 def _placed(run: Run, library: Library, kind: RunKind) -> Prediction:
@@ -257,19 +256,19 @@ def _placed(run: Run, library: Library, kind: RunKind) -> Prediction:
 
 
 def why_impossible(kind: RunKind, runs: Sequence[Run], cases: Sequence[Case]) -> list[str]:
-    """Why the columns of each run of a group cannot be its layout; empty where they can.
+    """The reason why the columns of each run of a group cannot be its layout; empty if they can.
 
     A prediction for such a run is about something else: it is listed, and left out of the tables
     of errors. A run that ran out of memory needs not fit.
     """
     return [
-        "" if run.flag(f"{MEASURED}{OUT_OF_MEMORY}") else fault
-        for run, fault in zip(runs, kind.impossible(runs, cases), strict=True)
+        "" if run.flag(f"{MEASURED}{OUT_OF_MEMORY}") else error
+        for run, error in zip(runs, kind.impossible(runs, cases), strict=True)
     ]
 
 
 UNKNOWN = "is not known"
-"""What is said of software that no rule names."""
+"""Text for software that no rule names."""
 _OTHER = "other"
 
 
@@ -283,23 +282,23 @@ def assumed(run: Run, case: Case, kind: RunKind) -> tuple[str, ...]:
 
 
 def _software(text: str, rule: Rule, labels: Iterable[str]) -> Iterator[str]:
-    """Which profile stands for the software of a run, unless it is plainly its own."""
+    """Note on the profile that represents the software of a run, unless it is its own."""
     if rule.label == _OTHER:
-        known = {name.lower(): name for name in labels if name != _OTHER}
-        what = f"framework {text!r} {UNKNOWN}" if text else "framework is not given"
-        yield f"{what}: {rule.profile} stands in.{did_you_mean(text, known)}"
+        names = {name.lower(): name for name in labels if name != _OTHER}
+        description = f"framework {text!r} {UNKNOWN}" if text else "framework is not specified"
+        yield f"{description}: planner uses {rule.profile}.{did_you_mean(text, names)}"
     elif rule.nearest:
-        yield f"framework {rule.label}: {rule.profile} stands in as the closest profile"
+        yield f"framework {rule.label}: {rule.profile} is the closest profile"
     elif not text.lower().startswith(re.split(r"[-.]", spelled(rule.label))[0]):
-        yield f"framework {text!r} is taken for {rule.label}"
+        yield f"framework {text!r} is assumed to be {rule.label}"
 
 
 def _model(name: str, model: ModelSpec) -> Iterator[str]:
-    """Which model stands for the name of a run, unless it is its own."""
+    """Note on the model that represents the name of a run, unless it is its own."""
     if model.source == OF_COLUMNS:
         yield f"model {name!r} is made of the row's columns"
     elif spelled(name) not in map(spelled, (model.name, *model.aliases)):
-        yield f"model {name!r} is taken for {model.name}"
+        yield f"model {name!r} is assumed to be {model.name}"
 
 
 # One layout problem: the same model, GPUs, batch and length on the same software.
@@ -313,7 +312,7 @@ _LAYOUT = terms_about("layout", "train")
 def layout_problems(
     rows: Iterable[ComparedRun], compared: ComparedQuantity
 ) -> list[list[ComparedRun]]:
-    """Runs that differ in their layout alone, by problem, two layouts or more in each."""
+    """Groups of runs that differ only in their layout, each with two layouts or more."""
     problems: defaultdict[Hashable, list[ComparedRun]] = defaultdict(list)
     for row in rows:
         if row.ratio(compared) is not None:
@@ -325,15 +324,15 @@ def layout_problems(
 
 def regrets(rows: Iterable[ComparedRun], compared: ComparedQuantity) -> list[float]:
     """Per problem with two layouts or more: measured time of our pick over the best, less 1."""
-    found = []
+    values = []
     for group in layout_problems(rows, compared):
         # With equal batches, time per token orders layouts as step time does.
         predicted = [1 / row.prediction.values["tokens_per_s"] for row in group]
         ratios = [row.ratio(compared) or float("nan") for row in group]
         measured = [time / ratio for time, ratio in zip(predicted, ratios, strict=True)]
         *_, pick = min(zip(predicted, (row.run.line for row in group), measured, strict=True))
-        found.append(pick / min(measured) - 1)
-    return found
+        values.append(pick / min(measured) - 1)
+    return values
 
 
 def _words(row: ComparedRun, columns: Iterable[str]) -> tuple[str, ...]:
@@ -342,7 +341,7 @@ def _words(row: ComparedRun, columns: Iterable[str]) -> tuple[str, ...]:
 
 @record(kw_only=True)
 class ComparedRun:
-    """A run, what is predicted for it, and both compared."""
+    """A run compared with its prediction."""
 
     run: Run
     prediction: Prediction
@@ -373,25 +372,25 @@ class ComparedRun:
 
     @property
     def ran_out(self) -> bool | None:
-        """Whether the run ran out of memory; None where the source does not say."""
-        said = self.run.flag(f"{MEASURED}{OUT_OF_MEMORY}")
+        """Whether the run ran out of memory; None if the source does not specify it."""
+        has_run_out = self.run.flag(f"{MEASURED}{OUT_OF_MEMORY}")
         ran = self.first_measured(self.kind.proofs) is not None
-        return False if ran and not said else said
+        return False if ran and not has_run_out else has_run_out
 
     @cached_property
     def measured(self) -> dict[str, float]:
         """The measurements of quantities that can be predicted, by name."""
         names = (*self.kind.interval_names, OUT_OF_MEMORY)
-        found = {name: self.run.number(f"{MEASURED}{name}") for name in names}
-        return {name: value for name, value in found.items() if value}
+        values = {name: self.run.number(f"{MEASURED}{name}") for name in names}
+        return {name: value for name, value in values.items() if value}
 
     @cached_property
     def noisy(self) -> bool:
-        """Whether its source says that its speeds tell nothing."""
+        """Whether its source marks its speeds as noise."""
         return bool(self.run.flag("noisy"))
 
     def counts(self, compared: ComparedQuantity) -> bool:
-        """Whether it tells anything of a comparison: noise nothing of speed."""
+        """Whether the run counts in a comparison; noisy runs do not count in those of speed."""
         return not self.prediction.impossible and (compared.of_memory or not self.noisy)
 
     def first_measured(self, quantities: Iterable[str]) -> str | None:
@@ -418,7 +417,7 @@ class ComparedRun:
     def interval_score(self, compared: ComparedQuantity) -> float | None:
         """The interval score [1]_ of the logarithm, or None without either.
 
-        The width of the interval, and 2 / alpha times what the measurement is beyond it.
+        The width of the interval, and 2 / alpha times the distance of the measurement from it.
 
         References
         ----------
@@ -428,15 +427,15 @@ class ComparedRun:
         quantity = self.first_measured(compared.names) or ""
         if self.held(compared) is None or not self.ranges[quantity].low > 0:
             return None
-        measured, found = math.log(self.measured[quantity]), self.ranges[quantity]
-        low, high = math.log(found.low), math.log(found.high)
+        measured, predicted = math.log(self.measured[quantity]), self.ranges[quantity]
+        low, high = math.log(predicted.low), math.log(predicted.high)
         beyond = max(low - measured, 0.0) + max(measured - high, 0.0)
         return high - low + 2 / (1 - LEVEL) * beyond
 
 
 @record(kw_only=True)
 class Errors:
-    """Errors of one group of rows, as fractions; NaN where nothing can be said.
+    """Errors of one group of rows, as fractions; NaN if it has no measurement.
 
     ``rows`` counts the rows with a measurement, ``predicted`` those of them with a
     prediction. ``bias`` is the median of predicted / measured - 1, ``score`` the mean interval
@@ -477,8 +476,8 @@ def joined(runs: Runs, predictions: Sequence[Prediction]) -> list[ComparedRun]:
 def errors(rows: Sequence[ComparedRun], compared: ComparedQuantity, group: str) -> list[Errors]:
     """Errors by ``source``, ``gpu``, a column or the software: the largest group first, then all.
 
-    Groups without a measurement are left out, and so are rows whose layout cannot be or whose
-    speed is noise.
+    Groups without a measurement are left out, and so are rows with an impossible layout or noisy
+    speed.
     """
     groups: defaultdict[str, list[ComparedRun]] = defaultdict(list)
     for row in rows:
@@ -494,10 +493,10 @@ def errors(rows: Sequence[ComparedRun], compared: ComparedQuantity, group: str) 
 
 def group_errors(name: str, rows: Sequence[ComparedRun], compared: ComparedQuantity) -> Errors:
     """Errors of rows that belong together, under a name."""
-    found = [row.ratio(compared, as_time=compared.as_time) for row in rows]
-    ratios = np.asarray([ratio for ratio in found if ratio is not None])
-    inside = [held for row in rows if (held := row.held(compared)) is not None]
-    scores = [one for row in rows if (one := row.interval_score(compared)) is not None]
+    all_ratios = [row.ratio(compared, as_time=compared.as_time) for row in rows]
+    ratios = np.asarray([ratio for ratio in all_ratios if ratio is not None])
+    inside = [is_inside for row in rows if (is_inside := row.held(compared)) is not None]
+    scores = [score for row in rows if (score := row.interval_score(compared)) is not None]
     over = regrets(rows, compared) if compared.with_regret else []
     return Errors(
         name=name,
@@ -514,11 +513,11 @@ def group_errors(name: str, rows: Sequence[ComparedRun], compared: ComparedQuant
 
 
 def memory_verdicts(rows: Iterable[ComparedRun]) -> MemoryVerdicts:
-    """How often a run's ending, out of memory or not, is predicted wrongly."""
-    known = [row for row in rows if row.ranges and row.ran_out is not None]
-    known = [row for row in known if not row.prediction.impossible]
-    out = [row.prediction.fits for row in known if row.ran_out]
-    ran = [row.prediction.fits for row in known if not row.ran_out]
+    """Counts of right and wrong predictions of whether a run ran out of memory."""
+    compared_rows = [row for row in rows if row.ranges and row.ran_out is not None]
+    compared_rows = [row for row in compared_rows if not row.prediction.impossible]
+    out = [row.prediction.fits for row in compared_rows if row.ran_out]
+    ran = [row.prediction.fits for row in compared_rows if not row.ran_out]
     return MemoryVerdicts(
         ran_out=len(out),
         predicted_fit=sum(out),

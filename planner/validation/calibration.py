@@ -1,4 +1,4 @@
-"""What is fitted to what: parameters of profiles, measurements of runs, by kind of table."""
+"""Parameters of profiles and the measurements that they are fitted to, by kind of table."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
 SECTIONS = {"execution": Execution, "overlap": Overlap, "memory": Memory}
 _SHARES = ("selective_share", "fragmentation", "hidden_copies")
-# Shares that are a factor of what is shipped, and stay 0 where that is.
+# Shares that are scaled by a factor: they stay 0 where the shipped value is 0.
 _AT_MOST_ONE = ("sustained_clock", "selective_dropped", "loss_room")
-# Traffic over that of fused kernels, which nothing undercuts.
+# Traffic over that of fused kernels: at least 1.
 _AT_LEAST_ONE = (
     "elementwise_passes",
     "permute_passes",
@@ -59,10 +59,10 @@ _AT_LEAST_ONE = (
 _LARGEST_FRACTION = 1.3
 _SHARE_SPREAD = 0.25
 ROLLOUTS = "rollouts"
-"""The table of a profile with what reinforcement learning takes beside its trainer and engine."""
+"""The table of a profile with the costs of reinforcement learning outside trainer and engine."""
 _OF_ROLLOUTS = ("decode_factor", "decode_layer_time", "pass_factor", "step_overhead", "sync_factor")
 _SECONDS_SPREAD = 5.0
-"""Of what a step of reinforcement learning takes beside both sides, which may be nothing."""
+"""Prior of the time of a reinforcement learning step outside trainer and engine [s]; may be 0."""
 _FACTOR = 2.0
 _LARGEST_FACTOR = 16.0
 
@@ -83,7 +83,7 @@ class Parameter:
 
     @property
     def label(self) -> str:
-        """As it is named on the command line and in reports."""
+        """Name on the command line and in reports."""
         return f"{self.owner}.{self.name}"
 
     @property
@@ -93,14 +93,14 @@ class Parameter:
 
     @property
     def spread(self) -> float | None:
-        """What a standard deviation adds to it; None where that is a factor."""
+        """Standard deviation of the prior, added to the value; None: the prior is a factor."""
         if self.is_share:
             return _SHARE_SPREAD
         return _SECONDS_SPREAD if self.label == f"{ROLLOUTS}.step_overhead" else None
 
     @property
     def is_of_memory(self) -> bool:
-        """Whether it says something about memory alone."""
+        """Whether the parameter concerns memory only."""
         return self.owner == "memory"
 
     @property
@@ -110,7 +110,7 @@ class Parameter:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The ends of the scale it is fitted on."""
+        """The bounds of the scale of the fit."""
         if self.is_share:
             return (-self.shipped / _SHARE_SPREAD - 1e-9, (1 - self.shipped) / _SHARE_SPREAD + 1e-9)
         limit = math.log(_LARGEST_FACTOR, _FACTOR)
@@ -125,7 +125,7 @@ class Parameter:
         return (-limit, limit)
 
     def value(self, x: float) -> float:
-        """Its value at a point of the scale it is fitted on."""
+        """The value of the parameter at a point of the scale of the fit."""
         if self.spread is not None:
             moved = max(self.shipped + self.spread * x, 0.0)
             return min(moved, 1.0) if self.is_share else moved
@@ -134,31 +134,33 @@ class Parameter:
 
 
 def chosen_parameters(
-    every: Iterable[Parameter], profile: str, names: Iterable[str] | None
+    parameters: Iterable[Parameter], profile: str, names: Iterable[str] | None
 ) -> list[Parameter]:
-    """Those of the parameters of a profile that are named, or all that have a scale.
+    """The named parameters of a profile, or all that have a scale.
 
     Raises CalibrationError if a name is unknown, or the parameter is zero and has no scale.
     """
-    found = {parameter.label: parameter for parameter in every}
+    by_label = {parameter.label: parameter for parameter in parameters}
     if names is None:
-        return [p for p in found.values() if p.spread is not None or p.shipped > 0]
-    chosen = []
+        return [p for p in by_label.values() if p.spread is not None or p.shipped > 0]
+    selected = []
     for name in names:
-        if name not in found:
-            hint = did_you_mean(name, found)
-            raise CalibrationError(f"Unknown parameter {name!r}.{hint} Known: {', '.join(found)}.")
-        if found[name].spread is None and found[name].shipped <= 0:
-            raise CalibrationError(f"{name} is 0 in {profile}: give it a value to start from.")
-        chosen.append(found[name])
-    return chosen
+        if name not in by_label:
+            hint = did_you_mean(name, by_label)
+            raise CalibrationError(
+                f"Unknown parameter {name!r}.{hint} Known: {', '.join(by_label)}."
+            )
+        if by_label[name].spread is None and by_label[name].shipped <= 0:
+            raise CalibrationError(f"{name} is 0 in {profile}: set a value to start from.")
+        selected.append(by_label[name])
+    return selected
 
 
 @record(kw_only=True)
 class MeasuredQuantity:
-    """A case, one of its measured quantities, how much it counts, and who published it.
+    """A case with one measured quantity, its weight and its publisher.
 
-    ``line`` is that of its run in the file; the value is in the unit of the tables.
+    ``line`` is the line of its run in the file; the value is in the unit of the tables.
     """
 
     case: Case
@@ -175,37 +177,39 @@ class MeasuredQuantity:
         return self.quantity == MEMORY
 
     def measures(self, parameter: Parameter) -> bool:
-        """Whether it measured what the parameter is about."""
+        """Whether the measurement depends on the parameter."""
         return parameter.is_of_memory == self.is_of_memory
 
 
 def measured_runs(
     runs: Runs, library: Library, profile: str | None, *, everything: bool = False
 ) -> tuple[str, list[MeasuredQuantity]]:
-    """What was measured with one profile, and the profile's name.
+    """The name of a profile and the measurements with it.
 
-    Without a name it is the profile most rows belong to. Rows that more explains than the
-    profile are left out unless ``everything`` is asked for.
+    Without a name it is the profile of most rows. Rows that depend on more than the profile are
+    left out unless ``everything`` is set.
     Raises CalibrationError if no row can be used.
     """
     kind = CALIBRATED[runs.kind]
-    found = [
-        one
+    quantities = [
+        quantity
         for run in runs.rows
-        for one in _measured(run, library, runs, kind)
-        if everything or kind.is_usable(one.case)
+        for quantity in _measured(run, library, runs, kind)
+        if everything or kind.is_usable(quantity.case)
     ]
-    counts = Counter(dict.fromkeys((one.line, one.case.software.profile) for one in found))
-    if profile is None and found:
+    counts = Counter(
+        dict.fromkeys((quantity.line, quantity.case.software.profile) for quantity in quantities)
+    )
+    if profile is None and quantities:
         profile = Counter(name for _, name in counts).most_common(1)[0][0]
-    mine = [one for one in found if one.case.software.profile == profile]
-    if not mine:
+    selected = [quantity for quantity in quantities if quantity.case.software.profile == profile]
+    if not selected:
         raise CalibrationError(
             f"None of {len(runs.rows)} rows has a measured time, throughput or peak memory that "
             f"is fitted to and can be predicted with {profile or 'any profile'}: "
-            "`planner validate` says why, row by row."
+            "`planner validate` gives the reason for each row."
         )
-    return str(profile), mine
+    return str(profile), selected
 
 
 def log_ratios(
@@ -217,29 +221,36 @@ def log_ratios(
     is of the other kind.
     """
     groups: defaultdict[Hashable, list[int]] = defaultdict(list)
-    for index, one in enumerate(measured):
-        groups[one.case.group].append(index)
+    for index, quantity in enumerate(measured):
+        groups[quantity.case.group].append(index)
     ratios = np.full((2, len(measured)), np.nan)
     for indices in groups.values():
         kind = measured[indices[0]].kind
-        # What one run measured is of one case, which is predicted once.
-        cases = {id(one.case): one.case for one in (measured[index] for index in indices)}
+        # All measurements of a run belong to one case, which is predicted once.
+        cases = {
+            id(quantity.case): quantity.case for quantity in (measured[index] for index in indices)
+        }
         predicted = kind.predict_group(kind.with_values(list(cases.values()), values))
-        found = dict(zip(cases, predicted, strict=True))
+        predictions = dict(zip(cases, predicted, strict=True))
         for index in indices:
-            one = measured[index]
-            missing = kind.worst * one.value
-            ratio = np.log(found[id(one.case)].values.get(one.quantity, missing) / one.value)
-            ratios[int(one.is_of_memory), index] = -ratio if one.quantity in RATES else ratio
+            quantity = measured[index]
+            missing = kind.worst * quantity.value
+            ratio = np.log(
+                predictions[id(quantity.case)].values.get(quantity.quantity, missing)
+                / quantity.value
+            )
+            ratios[int(quantity.is_of_memory), index] = (
+                -ratio if quantity.quantity in RATES else ratio
+            )
     return ratios
 
 
-def thinned(measured: Sequence[MeasuredQuantity], most: int) -> list[MeasuredQuantity]:
-    """The measurements of at most so many setups, spread evenly over all in their order."""
-    groups = list(dict.fromkeys(one.case.setup for one in measured))
-    step = max(len(groups) / most, 1.0)
-    kept = {groups[int(number * step)] for number in range(int(len(groups) / step))}
-    return [one for one in measured if one.case.setup in kept]
+def thinned(measured: Sequence[MeasuredQuantity], max_setups: int) -> list[MeasuredQuantity]:
+    """The measurements of a maximum number of setups, spread evenly over all in their order."""
+    groups = list(dict.fromkeys(quantity.case.setup for quantity in measured))
+    step = max(len(groups) / max_setups, 1.0)
+    kept_setups = {groups[int(number * step)] for number in range(int(len(groups) / step))}
+    return [quantity for quantity in measured if quantity.case.setup in kept_setups]
 
 
 def _measured(
@@ -275,24 +286,24 @@ def parameters_of(profile: FrameworkProfile | EngineProfile) -> Iterator[Paramet
 
 
 def rollout_parameters(profile: FrameworkProfile) -> Iterator[Parameter]:
-    """What reinforcement learning by a framework takes beside its trainer and engine."""
+    """Parameters of a framework's reinforcement learning outside its trainer and engine."""
     for name in _OF_ROLLOUTS if profile.rollouts is not None else ():
         yield Parameter(owner=ROLLOUTS, name=name, shipped=getattr(profile.rollouts, name))
 
 
 def with_rollout_values(cases: Sequence[RlCase], values: Mapping[Parameter, float]) -> list[RlCase]:
     """Steps of reinforcement learning under other values of parameters."""
-    own: dict[str, Any] = {parameter.name: value for parameter, value in values.items()}
-    found = []
+    values_by_name: dict[str, Any] = {parameter.name: value for parameter, value in values.items()}
+    changed = []
     for case in cases:
         assert case.framework.rollouts is not None
-        rollouts = replace(case.framework.rollouts, **own)
-        found.append(replace(case, framework=replace(case.framework, rollouts=rollouts)))
-    return found
+        rollouts = replace(case.framework.rollouts, **values_by_name)
+        changed.append(replace(case, framework=replace(case.framework, rollouts=rollouts)))
+    return changed
 
 
 def step_and_phases(run: Run, _: RlCase) -> Iterator[tuple[str, float, float]]:
-    """The measured times of a step and of its phases [s]; where these end, logs do not agree."""
+    """The measured times of a step and its phases [s]; logs differ in where phases end."""
     weights = {"step_time_s": 1.0, **dict.fromkeys(_PHASES, _PHASE_WEIGHT)}
     for quantity, weight in weights.items():
         if value := run.number(f"measured_{quantity}"):
@@ -306,22 +317,22 @@ _PHASE_WEIGHT = 0.2
 def with_values(
     cases: Sequence[TrainingCase], values: Mapping[Parameter, float]
 ) -> list[TrainingCase]:
-    """The cases under other values of parameters, but those that are not of its GPU or loss."""
-    known: dict[tuple[int, bool], FrameworkProfile] = {}
-    found = []
+    """The cases with other values of the parameters that apply to their GPU and loss."""
+    frameworks: dict[tuple[int, bool], FrameworkProfile] = {}
+    changed = []
     for case in cases:
         key = (id(case.framework), case.own_loss)
-        if key not in known:
-            known[key] = _framework(case, values)
-        found.append(replace(case, framework=known[key], gpu=_gpu(case, values)))
-    return found
+        if key not in frameworks:
+            frameworks[key] = _framework(case, values)
+        changed.append(replace(case, framework=frameworks[key], gpu=_gpu(case, values)))
+    return changed
 
 
 def _framework(case: TrainingCase, values: Mapping[Parameter, float]) -> FrameworkProfile:
     sections: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for parameter, value in values.items():
-        is_own = case.own_loss and parameter.label == "memory.per_logit"
-        if parameter.owner in SECTIONS and not is_own:
+        is_fixed_loss = case.own_loss and parameter.label == "memory.per_logit"
+        if parameter.owner in SECTIONS and not is_fixed_loss:
             sections[parameter.owner][parameter.name] = value
     changed: dict[str, Any] = {
         owner: replace(getattr(case.framework, owner), **section)
@@ -331,16 +342,20 @@ def _framework(case: TrainingCase, values: Mapping[Parameter, float]) -> Framewo
 
 
 def _gpu(case: TrainingCase, values: Mapping[Parameter, float]) -> GpuSpec:
-    own: dict[str, Any] = {
+    efficiencies: dict[str, Any] = {
         parameter.name: value
         for parameter, value in values.items()
         if parameter.owner not in SECTIONS and parameter.owner == case.gpu_class
     }
-    return replace(case.gpu, efficiency=replace(case.gpu.efficiency, **own)) if own else case.gpu
+    return (
+        replace(case.gpu, efficiency=replace(case.gpu.efficiency, **efficiencies))
+        if efficiencies
+        else case.gpu
+    )
 
 
 def step_and_memory(run: Run, case: TrainingCase) -> Iterator[tuple[str, float, float]]:
-    """The measured step time [s], from the throughput where only that is given, and memory."""
+    """The measured step time [s], computed from the throughput if necessary, and memory."""
     step_time, memory = _step_time(run, case), run.number(f"measured_{MEMORY}")
     if step_time:
         yield "step_time_s", step_time, 1.0
@@ -358,7 +373,7 @@ def _step_time(run: Run, case: TrainingCase) -> float | None:
 
 
 _TOKEN, _FIRST = "time_per_output_token_s", "time_to_first_token_s"
-# Queues make the time to first token scatter: it counts less than what does not queue.
+# Queues make the time to first token scatter: it has less weight than the other quantities.
 _FIRST_WEIGHT = 0.1
 
 
@@ -371,12 +386,12 @@ def with_engine_values(
 
 
 def request_times(run: Run, case: InferenceCase) -> Iterator[tuple[str, float, float]]:
-    """The time of a token or, without it, throughput; and that of the first token."""
+    """Time per output token or, without it, throughput; and time to first token."""
     measured = {name: run.number(f"measured_{name}") for name in (_TOKEN, *THROUGHPUT, _FIRST)}
-    given = [name for name in (_TOKEN, *THROUGHPUT) if measured[name]]
+    measured_names = [name for name in (_TOKEN, *THROUGHPUT) if measured[name]]
     for name, weight in (
-        (given[0] if given else "", 1.0),
-        (_FIRST, _FIRST_WEIGHT if given else 1.0),
+        (measured_names[0] if measured_names else "", 1.0),
+        (_FIRST, _FIRST_WEIGHT if measured_names else 1.0),
     ):
         if value := measured.get(name):
             yield name, value, weight
@@ -389,7 +404,9 @@ def _engine(case: InferenceCase, values: Mapping[Parameter, float]) -> EnginePro
         is_scaled = parameter.name == "weight_bandwidth_fraction"
         set_to = min(value / case.weight_scale, 2.0) if is_scaled else value
         tables[parameter.owner][parameter.name] = set_to
-    changed = {table: _changed(getattr(case.engine, table), own) for table, own in tables.items()}
+    changed = {
+        table: _changed(getattr(case.engine, table), section) for table, section in tables.items()
+    }
     return replace(case.engine, **changed)
 
 
@@ -399,18 +416,18 @@ def _changed(table: Any, values: Mapping[str, float]) -> Any:
 
 
 Measurement = tuple[str, float, float]
-"""A quantity, its value in the unit of the tables, and its weight beside 1 of others."""
+"""A quantity, its value in the unit of the tables, and its weight (1: full)."""
 
 
 @record(kw_only=True)
 class CalibrationKind:
-    """How profiles of a kind are fitted to tables of its runs.
+    """The fit of profiles of a kind to tables of its runs.
 
-    ``parameters``: those of a profile. ``is_usable``: the profile alone explains a case.
-    ``with_values``: cases of one group under other values of parameters. ``worst``: what a
-    measurement without a prediction is taken to be off by. ``option`` takes the fitted profile on
-    the command line, ``time`` names what it is fitted to. ``settled``: a case without what would be
-    chosen anew where parameters move.
+    ``parameters`` returns the parameters of a profile, ``is_usable`` whether a case depends on the
+    profile only, ``with_values`` cases of one group with other values of parameters. ``worst``:
+    assumed error factor of a measurement without a prediction. ``option`` takes the fitted profile
+    on the command line, ``time`` names the fitted quantity. ``settled`` fixes the choices of a case
+    that would change with the parameters.
     """
 
     profiles: SpecKind
@@ -503,7 +520,7 @@ _BYTES = ("per_logit", "per_logit_fused", "optimizer_temporary", "step_gradients
 
 
 def require_fitting() -> None:
-    """Check that what calibration needs is installed.
+    """Check that the dependencies of calibration are installed.
 
     Raises MissingDependencyError if scipy or tomlkit is missing.
     """
@@ -514,7 +531,7 @@ def require_fitting() -> None:
 
 
 def unit_of(name: str) -> tuple[str, float]:
-    """The unit a parameter is written in, and how many of it make one in SI."""
+    """The unit of a parameter in files, and the factor from SI to this unit."""
     if name in _MILLISECONDS:
         return "ms", 1e3
     if name in _MICROSECONDS:
@@ -540,7 +557,7 @@ def profile_text(shipped: Path, fit: Fit, origin: str, gpus: Sequence[str] = ())
         number = tomlkit.inline_table()
         number |= {"value": float(f"{value * scale:.{_DIGITS}g}"), "unit": unit, "source": SOURCE}
         table_of(document, parameter.owner)[parameter.name] = number
-    if fit.spread is not None and any(one.owner == ROLLOUTS for one in fit.values):
+    if fit.spread is not None and any(parameter.owner == ROLLOUTS for parameter in fit.values):
         table = table_of(document, ROLLOUTS)
         table["calibration_runs"], table["calibration_gpus"] = fit.runs, list(gpus)
         error = tomlkit.inline_table()

@@ -1,4 +1,4 @@
-"""What both kinds of runs are as cases, and what is predicted for a case."""
+"""Cases of runs of any kind, and the prediction for a case."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MEMORY = "peak_memory_gib"
 
 @record(kw_only=True)
 class Case(ABC):
-    """A run as the estimator sees it; measurements are never read."""
+    """A run as input of the estimator; measurements are never read."""
 
     model: ModelSpec
     gpu: GpuSpec
@@ -41,22 +41,22 @@ class Case(ABC):
 
     @property
     def setup(self) -> Hashable:
-        """Cases of one setup differ in their traffic's intensity alone."""
+        """Key of the setup; cases of one setup differ only in the intensity of their traffic."""
         return self.group
 
     @property
     @abstractmethod
     def keys(self) -> tuple[str, ...]:
-        """What kind of run it is, by which the errors of similar runs are pooled."""
+        """Kind of the run; errors of runs of one kind are pooled."""
 
     @property
     @abstractmethod
     def memory_errors(self) -> MemoryErrors:
-        """How needed over predicted memory of runs of this kind is distributed."""
+        """Distribution of needed over predicted memory for runs of this kind."""
 
     @property
     def lacks(self) -> tuple[str, ...]:
-        """What of it no published run was measured with."""
+        """Features of the run without a published measurement."""
         return ()
 
     @cached_property
@@ -72,13 +72,13 @@ class Case(ABC):
 
 @record(kw_only=True)
 class Prediction:
-    """What is predicted for one run, by quantity in the units of the tables.
+    """Predictions for one run, by quantity in the units of the tables.
 
-    ``reason`` says why nothing is, else it is empty; ``impossible`` why the run's columns cannot be
-    its layout, so that what is predicted is about something else. The memory among ``values`` is of
-    the kind that the run's source reports; ``device_memory`` [bytes] is that of the whole device.
-    The run needs ``needed_memory`` [bytes] to go on, of which programs may use the ``capacity``:
-    with ``fit_probability`` it is there, and ``fits`` says whether that is sure enough.
+    ``reason`` says why there is no prediction, else it is empty; ``impossible`` why the run's
+    columns cannot be its layout, so that the prediction is for another layout. The memory among
+    ``values`` is of the kind that the run's source reports; ``device_memory`` [bytes] is the memory
+    of the whole device. The run needs ``needed_memory`` [bytes]; programs may use the ``capacity``
+    [bytes]. ``fit_probability`` is the probability that it fits; ``fits``: it is high enough.
     """
 
     case: Case | None = None
@@ -94,14 +94,14 @@ class Prediction:
 
     @property
     def basis_words(self) -> str:
-        """The basis, and what of the run no published one was measured with."""
+        """The basis, and the features of the run without a published measurement."""
         lacks = self.case.lacks if self.case and self.basis in BASES else ()
         return format_basis(self.basis, lacks)
 
 
 @record(kw_only=True)
 class Range:
-    """A predicted value with the ends of its 90 % interval."""
+    """A predicted value with its 90 % interval."""
 
     value: float
     low: float

@@ -1,4 +1,4 @@
-"""Fit parameters to measured runs: robust, with priors, refusing what is not told."""
+"""Robust fit of parameters with priors to measured runs; undetermined parameters are refused."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ NOISE = 0.08
 """Standard deviation of log(measured / predicted) that no parameter can explain: the same
 configurations were published again with 3 to 10 % difference."""
 MEMORY_NOISE = 0.05
-"""The same of memory: sources round, and sample what the driver says."""
+"""The same for memory: sources round, and sample the numbers of the driver."""
 _LEAST_DETERMINED = 0.15
 _MOST_FOLDS = 10
-# Of steps, in standard deviations of the prior: of the fit, whose values are written with four
-# digits, and of the one that says which parameters are told and those without a fold, whose
-# errors are told with three.
+# Tolerance of steps [standard deviations of the prior]: of the fit, whose values have four digits;
+# of the fits that choose the parameters or leave a fold out, whose errors have three.
 _TOLERANCE = 1e-5
 _COARSE = 3e-3
 # Of slopes, in the same unit.
@@ -37,8 +36,8 @@ _MOST_EVALUATIONS = 100
 class FittedParameter:
     """A parameter after the fit.
 
-    ``determined`` is the share of the prior's width that the data took away: 0 if they
-    say nothing. ``refused`` parameters keep their shipped value.
+    ``determined`` is the share of the prior's width that the data removed: 0 if they do not
+    depend on the parameter. ``refused`` parameters keep their shipped value.
     """
 
     parameter: Parameter
@@ -51,8 +50,8 @@ class FittedParameter:
 class FitErrors:
     """Mean absolute errors of one quantity as fractions, on its measurements.
 
-    ``left_out`` is that of rows the parameters were not fitted to, by leaving out one fold
-    at a time.
+    ``left_out`` is the error of rows that the parameters were not fitted to, by leaving out one
+    fold at a time.
     """
 
     measurements: int
@@ -65,9 +64,8 @@ class FitErrors:
 class Fit:
     """Fitted parameters, and errors of the quantities that some row measured.
 
-    ``spread``: the root mean square of the logarithm of predicted over measured of those that count
-    whole, on rows that are left out, no less than what no parameter explains; None where too few
-    are there to leave any out.
+    ``spread``: root mean square of the logarithm of predicted over measured, of rows with full
+    weight in the fold that was left out; at least the noise. None: too few rows to leave any out.
     """
 
     fitted: tuple[FittedParameter, ...]
@@ -80,12 +78,12 @@ class Fit:
     @property
     def values(self) -> dict[Parameter, float]:
         """The values of the parameters that were not refused."""
-        return {one.parameter: one.value for one in self.fitted if not one.refused}
+        return {outcome.parameter: outcome.value for outcome in self.fitted if not outcome.refused}
 
 
 def number_of_fits(measured: Sequence[MeasuredQuantity]) -> int:
-    """Fits that `fit` tells the end of: one to all runs, and one without each fold of them."""
-    return 1 + min(len({one.line for one in measured}), _MOST_FOLDS)
+    """Number of fits that `fit` reports: one to all runs, and one without each fold of them."""
+    return 1 + min(len({quantity.line for quantity in measured}), _MOST_FOLDS)
 
 
 def fit(
@@ -93,32 +91,31 @@ def fit(
     parameters: Sequence[Parameter],
     progress: Progress | None = None,
 ) -> Fit:
-    """Fit ``parameters``, leaving out what the data cannot tell.
+    """Fit ``parameters``, without those that the data do not determine.
 
-    ``progress`` is told how many of `number_of_fits` are done.
-    Raises CalibrationError if there is no row to fit to, or the data tell nothing about any
-    parameter.
+    ``progress`` gets the number of finished fits, of `number_of_fits`.
+    Raises CalibrationError if there is no row to fit to, or the data determine no parameter.
     """
     if not measured:
         raise CalibrationError("No row measured anything and can be predicted.")
-    asked = _moving(measured, [p for p in parameters if any(row.measures(p) for row in measured)])
-    near, widths = _fitted(measured, asked, tolerance=_COARSE)
-    told = [p for p in asked if 1 - widths[p] >= _LEAST_DETERMINED]
-    if not told:
+    moving = _moving(measured, [p for p in parameters if any(row.measures(p) for row in measured)])
+    start, widths = _fitted(measured, moving, tolerance=_COARSE)
+    determined = [p for p in moving if 1 - widths[p] >= _LEAST_DETERMINED]
+    if not determined:
         names = ", ".join(p.label for p in parameters)
-        raise CalibrationError(f"These {len(measured)} measurements tell nothing about {names}.")
-    points, narrower = _fitted(measured, told, [near[p] for p in told])
+        raise CalibrationError(f"These {len(measured)} measurements do not determine {names}.")
+    points, narrower = _fitted(measured, determined, [start[p] for p in determined])
     widths |= narrower
     values = {p: p.value(x) for p, x in points.items()}
-    tell = progress or _nobody
-    tell(1)
+    report_progress = progress or _nobody
+    report_progress(1)
     after = log_ratios(measured, values)
-    left_out, folds = _left_out(measured, points, after, tell)
+    left_out, folds = _left_out(measured, points, after, report_progress)
     kinds = (log_ratios(measured, {}), after, left_out)
     time, memory = (_errors(*(kind[index] for kind in kinds)) for index in (0, 1))
     return Fit(
         fitted=tuple(_outcome(p, values, widths) for p in parameters),
-        runs=len({one.line for one in measured}),
+        runs=len({quantity.line for quantity in measured}),
         folds=folds,
         time=time,
         memory=memory,
@@ -127,14 +124,14 @@ def fit(
 
 
 def _spread(measured: Sequence[MeasuredQuantity], left_out: FloatArray) -> float | None:
-    whole = np.array([one.weight >= 1 for one in measured]) & ~np.isnan(left_out)
-    if not whole.any():
+    is_full_weight = np.array([quantity.weight >= 1 for quantity in measured]) & ~np.isnan(left_out)
+    if not is_full_weight.any():
         return None
-    return max(float(np.sqrt(np.mean(left_out[whole] ** 2))), NOISE)
+    return max(float(np.sqrt(np.mean(left_out[is_full_weight] ** 2))), NOISE)
 
 
 def _nobody(done: int) -> None:
-    """Where nobody watches."""
+    """Do nothing: the caller wants no progress."""
 
 
 def _outcome(
@@ -151,7 +148,7 @@ def _outcome(
 def _moving(
     measured: Sequence[MeasuredQuantity], parameters: Sequence[Parameter]
 ) -> list[Parameter]:
-    """The parameters that move a prediction where they are a little off their shipped values."""
+    """The parameters that change a prediction near their shipped values."""
     shipped = {p: p.shipped for p in parameters}
     before = log_ratios(measured, shipped)
     return [
@@ -164,7 +161,7 @@ def _moving(
 
 
 def _inside(p: Parameter, step: float) -> float:
-    """A point that is a step from the shipped value, on the side where the scale goes on."""
+    """A point one step from the shipped value, on the side where the scale continues."""
     low, high = p.bounds
     return step if step < high else max(-step, low)
 
@@ -175,7 +172,7 @@ def _fitted(
     start: Sequence[float] | None = None,
     tolerance: float = _TOLERANCE,
 ) -> tuple[dict[Parameter, float], dict[Parameter, float]]:
-    """Points on the parameters' scales, and what is left of the widths of their priors."""
+    """Points on the parameters' scales, and their standard deviations over those of the priors."""
     if not parameters:
         return {}, {}
     best, spread = best_point(measured, parameters, start=start, tolerance=tolerance)
@@ -194,13 +191,11 @@ def best_point(
 ) -> tuple[FloatArray, FloatArray]:
     """The best point on the parameters' scales, and its standard deviations there.
 
-    The prior's are 1: what is left of them is what the data do not tell. After so many
-    ``evaluations``, beside those of the slopes, it stops. It begins at the shipped values, or at
-    ``start``, a point that is near, goes each time to the best point on the slopes there, and ends
-    where a step is shorter than the ``tolerance``.
-    ``slopes`` are those of `log_ratios` where they hardly change from there on; shape ``(2,
-    measurements, parameters)``. ``ratios`` are these at the start, where they are known; shape
-    ``(2, measurements)``.
+    The prior has standard deviations of 1. The search begins at the shipped values or at ``start``,
+    and moves to the best point of a linear model each time. It ends with a step shorter than
+    ``tolerance``, or after so many ``evaluations``, without those of the slopes.
+    ``slopes`` are fixed slopes of `log_ratios`; shape ``(2, measurements, parameters)``.
+    ``ratios`` are the `log_ratios` at the start, if known; shape ``(2, measurements)``.
     """
     low, high = np.array([p.bounds for p in parameters]).T
     noise = np.array([[NOISE], [MEMORY_NOISE]])
@@ -214,36 +209,36 @@ def best_point(
     first = np.zeros(len(parameters)) if start is None else np.asarray(start)
     x = np.clip(first, low + _INSIDE, high - _INSIDE)
     here = ratios_at(x) if ratios is None else ratios
-    known = ~np.isnan(here)
-    near = _Line(x=x, z=(here / noise)[known], slopes=np.zeros(()), weights=weights[known])
-    left = _MOST_EVALUATIONS if evaluations is None else evaluations - 1
+    present = ~np.isnan(here)
+    line = _Line(x=x, z=(here / noise)[present], slopes=np.zeros(()), weights=weights[present])
+    evaluations_left = _MOST_EVALUATIONS if evaluations is None else evaluations - 1
     while True:
-        own = (
-            _slopes(measured, dict(zip(parameters, near.x, strict=True)), here)
+        new_slopes = (
+            _slopes(measured, dict(zip(parameters, line.x, strict=True)), here)
             if slopes is None
             else slopes
         )
-        near = replace(near, slopes=(own / noise[..., None])[known])
-        step = near.best(low, high) - near.x
-        other, there = near, here
-        while left > 0 and np.max(np.abs(step)) >= tolerance / 2:
-            left -= 1
-            there = ratios_at(near.x + step)
-            other = replace(near, x=near.x + step, z=(there / noise)[known])
-            if other.loss <= near.loss:
+        line = replace(line, slopes=(new_slopes / noise[..., None])[present])
+        step = line.best(low, high) - line.x
+        candidate, there = line, here
+        while evaluations_left > 0 and np.max(np.abs(step)) >= tolerance / 2:
+            evaluations_left -= 1
+            there = ratios_at(line.x + step)
+            candidate = replace(line, x=line.x + step, z=(there / noise)[present])
+            if candidate.loss <= line.loss:
                 break
-            other, there, step = near, here, step / 2
-        size = np.max(np.abs(other.x - near.x))
-        near, here = other, there
-        if size < tolerance or left <= 0:
+            candidate, there, step = line, here, step / 2
+        size = np.max(np.abs(candidate.x - line.x))
+        line, here = candidate, there
+        if size < tolerance or evaluations_left <= 0:
             break
-    jacobian = near.jacobian(near.x)
-    return near.x, np.sqrt(np.diag(np.linalg.inv(jacobian.T @ jacobian)))
+    jacobian = line.jacobian(line.x)
+    return line.x, np.sqrt(np.diag(np.linalg.inv(jacobian.T @ jacobian)))
 
 
 @record(kw_only=True)
 class _Line:
-    """Ratios over their noise at a point, and how they go on along a line from there.
+    """Linear model of the ratios over their noise around a point.
 
     ``z`` and ``weights`` have shape ``(measurements,)``, ``slopes`` ``(measurements, parameters)``.
     """
@@ -255,12 +250,12 @@ class _Line:
 
     @property
     def loss(self) -> float:
-        """What the fit makes small; NaN where something is not predicted."""
+        """The objective that the fit minimizes; NaN if a prediction is missing."""
         return float(np.sum((_robust(self.z) * self.weights) ** 2) + np.sum(self.x**2))
 
     def best(self, low: FloatArray, high: FloatArray) -> FloatArray:
-        """The best point on the line within bounds; predictions are not asked for."""
-        found = least_squares(
+        """The best point of the linear model within bounds, without new predictions."""
+        solution = least_squares(
             lambda x: np.concatenate([_robust(self._at(x)) * self.weights, x]),
             np.clip(self.x, low + _INSIDE, high - _INSIDE),
             jac=self.jacobian,
@@ -269,7 +264,7 @@ class _Line:
             xtol=_EXACT,
             gtol=_EXACT,
         )
-        return np.asarray(found.x)
+        return np.asarray(solution.x)
 
     def jacobian(self, x: FloatArray) -> FloatArray:
         """Slopes of the residuals, and of the priors below them."""
@@ -307,19 +302,19 @@ def _left_out(
 ) -> tuple[FloatArray, int]:
     """Log ratios of each measurement with parameters fitted to the other folds of runs.
 
-    ``ratios`` are those at the ``points``, which are fitted to all. What is fitted to most runs is
-    near them, and has their slopes.
+    ``ratios`` are the log ratios at the ``points``, which are fitted to all. Fits without a fold
+    end near them, and use their slopes.
     """
     parameters, start = list(points), list(points.values())
     runs = {line: number for number, line in enumerate(dict.fromkeys(m.line for m in measured))}
     folds = min(len(runs), _MOST_FOLDS)
     fold_of = [runs[m.line] % max(folds, 1) for m in measured]
-    found = np.full((2, len(measured)), np.nan)
+    left_out_ratios = np.full((2, len(measured)), np.nan)
     if folds < 2 or not parameters:
-        return found, folds
+        return left_out_ratios, folds
     slopes = _slopes(measured, points, ratios)
     for fold in range(folds):
-        mine = [index for index, its in enumerate(fold_of) if its == fold]
+        held_out = [index for index, its in enumerate(fold_of) if its == fold]
         rest = [index for index, its in enumerate(fold_of) if its != fold]
         best, _ = best_point(
             [measured[index] for index in rest],
@@ -330,21 +325,21 @@ def _left_out(
             ratios=ratios[:, rest],
         )
         values = {p: p.value(x) for p, x in zip(parameters, best, strict=True)}
-        found[:, mine] = log_ratios([measured[index] for index in mine], values)
+        left_out_ratios[:, held_out] = log_ratios([measured[index] for index in held_out], values)
         report_progress(fold + 2)
-    return found, folds
+    return left_out_ratios, folds
 
 
 def _errors(before: FloatArray, after: FloatArray, left_out: FloatArray) -> FitErrors | None:
-    known = ~np.isnan(before)
-    if not known.any():
+    is_predicted = ~np.isnan(before)
+    if not is_predicted.any():
         return None
 
     def mean(ratios: FloatArray) -> float:
-        return float(np.mean(np.abs(np.expm1(ratios[known]))))
+        return float(np.mean(np.abs(np.expm1(ratios[is_predicted]))))
 
     return FitErrors(
-        measurements=int(known.sum()),
+        measurements=int(is_predicted.sum()),
         before=mean(before),
         after=mean(after),
         left_out=mean(left_out),

@@ -1,4 +1,4 @@
-"""Steps of reinforcement learning: from a row to what the estimator is asked, and its answer."""
+"""Steps of reinforcement learning: inputs of the estimator from rows, and its predictions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _UNKNOWN = MemoryErrors(center=0.0, spread=0.08)
 
 @record(kw_only=True)
 class RlCase(Case):
-    """A step as the estimator sees it: its setting, and all layouts that may be its own."""
+    """A step as input of the estimator: its setting, and all possible layouts."""
 
     framework: FrameworkProfile
     engine: EngineProfile
@@ -59,17 +59,17 @@ class RlCase(Case):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """What kind of run it is."""
+        """Kind of the run."""
         return self.rule.label, self.gpu_class, self.kind
 
     @property
     def memory_errors(self) -> MemoryErrors:
-        """Nothing is published of the memory of such steps."""
+        """Errors of the memory: unknown, as no published step measures it."""
         return _UNKNOWN
 
     @property
     def setting(self) -> RlSetting:
-        """What the estimator needs besides the layouts."""
+        """Inputs of the estimator besides the layouts."""
         return RlSetting(
             machine=Machine(gpu=self.gpu, cluster=self.cluster, catalogue=self.catalogue),
             model=self.model,
@@ -82,8 +82,7 @@ class RlCase(Case):
 def rl_case(run: Run, library: Library) -> RlCase:
     """The case of a row.
 
-    Raises NotPredicted if its GPU, model or framework is not known, or something in it is
-    impossible.
+    Raises NotPredicted if its GPU, model or framework is unknown, or its numbers are impossible.
     """
     gpu = library.gpu(run.text("gpu"))
     if gpu is None:
@@ -128,10 +127,12 @@ def rl_case(run: Run, library: Library) -> RlCase:
 
 
 def _layouts(run: Run, framework: FrameworkProfile, work: RlWorkload) -> RlConfigurations:
-    """The layout of a row; where it names no split of the matrices, every usual one."""
+    """The layouts of a row; all common splits of the matrices if it specifies none."""
 
-    def code(name: str, usual: str) -> float:
-        return float(glossary()[name].coded(parse_value(glossary()[name], run.word(name) or usual)))
+    def code(name: str, default: str) -> float:
+        return float(
+            glossary()[name].coded(parse_value(glossary()[name], run.word(name) or default))
+        )
 
     trainers, engines = (
         [run.count(name)] if run.count(name) else [*_DEGREES]
@@ -140,10 +141,10 @@ def _layouts(run: Run, framework: FrameworkProfile, work: RlWorkload) -> RlConfi
     if not framework.tensor_parallel:
         trainers = [1]
     placement = code("placement", "colocated")
-    apart = placement != Placement.COLOCATED
+    has_separate_gpus = placement != Placement.COLOCATED
     return RlConfigurations.of(
         num_gpus=float(run.count("num_gpus") or 1),
-        train_gpus=float(run.count("train_gpus") or 0) if apart else 0.0,
+        train_gpus=float(run.count("train_gpus") or 0) if has_separate_gpus else 0.0,
         placement=placement,
         staleness=float(run.number("staleness") or 0),
         partial_rollout=bool(run.flag("partial_rollout")),
@@ -165,9 +166,9 @@ def _layouts(run: Run, framework: FrameworkProfile, work: RlWorkload) -> RlConfi
 
 
 def tuned(case: RlCase) -> RlCase:
-    """The case of the fastest of its layouts that has room, as somebody who tunes would find it.
+    """The case with the fastest layout that fits, as if its user had tuned it.
 
-    Where none is computed, it is as it was.
+    Unchanged if no layout can be computed.
     """
     if math.prod(case.configurations.shape) == 1:
         return case
@@ -175,8 +176,8 @@ def tuned(case: RlCase) -> RlCase:
     time = np.broadcast_to(step.total, shape)
     peak = np.broadcast_to(step.peak_memory, shape)
     fits = (peak <= case.gpu.allocatable_memory) & np.broadcast_to(step.rollout.fits, shape)
-    known = np.isfinite(time) & (time > 0)
-    choice = known & fits if (known & fits).any() else known
+    is_computed = np.isfinite(time) & (time > 0)
+    choice = is_computed & fits if (is_computed & fits).any() else is_computed
     if not choice.any():
         return case
     best = int(np.argmin(np.where(choice, time, np.inf)))
@@ -188,7 +189,9 @@ def predict_rl_group(cases: Sequence[RlCase]) -> Iterable[Prediction]:
     for case in map(tuned, cases):
         step = evaluate_rl(case.setting, case.configurations)
         if not (np.isfinite(step.total) & (step.total > 0)).all():
-            yield Prediction(case=case, reason="the numbers of the row are beyond what is computed")
+            yield Prediction(
+                case=case, reason="the numbers of the row are too large to be computed"
+            )
             continue
         yield _prediction(case, step, case.gpu.allocatable_memory)
 
@@ -216,7 +219,7 @@ def _prediction(case: RlCase, step: RlStep, capacity: float) -> Prediction:
 
 
 def rl_choices(run: Run, case: RlCase) -> Iterator[str]:
-    """What was assumed of a row, in words."""
+    """Assumptions about a row, in words."""
     if run.number("output_variation") is None:
         yield f"answers vary by {_VARIATION:g} of their mean before they are cut off"
     for name in ("tensor_parallel", "rollout_tensor_parallel"):
@@ -229,5 +232,5 @@ def rl_choices(run: Run, case: RlCase) -> Iterator[str]:
 
 
 def impossible_steps(runs: Sequence[Run], _: Sequence[RlCase]) -> list[str]:
-    """Why the columns of a row cannot be its layout: nothing that is looked for."""
+    """Reasons why the layout of each row is impossible: none is checked."""
     return [""] * len(runs)

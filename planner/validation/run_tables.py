@@ -1,7 +1,7 @@
-"""Tables of runs: read with the place of every fault, or written to be filled in.
+"""Tables of runs: read with the position of every error, or written as templates.
 
-``columns.csv`` has a row for each column: in which tables it stands, the type of its cells, whether
-it must be there, its unit, what it means, and the cell of an example in each template (- where the
+``columns.csv`` has a row for each column: the tables that have it, the type of its cells, whether
+it is required, its unit, its meaning, and the cell of an example in each template (- if the
 template leaves it out).
 """
 
@@ -36,9 +36,11 @@ class ModelRule:
 
 @cache
 def model_rule(name: str) -> ModelRule | None:
-    """The first rule whose pattern is in a model's name, if there is one."""
-    found = (rule for rule in _model_rules() if re.search(rf"\b(?:{rule.pattern})", name.lower()))
-    return next(found, None)
+    """The first rule whose pattern matches a model's name; None: no rule."""
+    matching_rules = (
+        rule for rule in _model_rules() if re.search(rf"\b(?:{rule.pattern})", name.lower())
+    )
+    return next(matching_rules, None)
 
 
 @cache
@@ -50,13 +52,13 @@ MEASURED = "measured_"
 # Columns that `planner validate --output` adds: its files can be read again.
 ADDED = ("basis", "not_predicted_reason", "impossible_layout", "assumed")
 PREDICTED = "predicted_"
-# What a pool of workers, or a launch script, sets of the scheduler.
+# Scheduler options of a pool of workers or of a launch script.
 SCHEDULED = ("max_num_batched_tokens", "max_num_seqs", "stream_interval")
 _PATH_STARTS = ("/", "\\", ".", "~")
 
 
 class TableKind(StrEnum):
-    """What the rows of a table are: training steps, batches and requests of inference, or steps of
+    """Kind of the rows of a table: training steps, batches and requests of inference, or steps of
     reinforcement learning."""
 
     TRAINING = "training"
@@ -65,7 +67,7 @@ class TableKind(StrEnum):
 
 
 class MemoryKind(StrEnum):
-    """What a source calls memory: the tensors, what the allocator holds, or the whole device."""
+    """Kind of a memory measurement: tensors, memory of the allocator, or the whole device."""
 
     ALLOCATED = "allocated"
     RESERVED = "reserved"
@@ -73,11 +75,11 @@ class MemoryKind(StrEnum):
 
 
 class ColumnType(StrEnum):
-    """What the cells of a column are.
+    """Type of the cells of a column.
 
     ``COUNT`` is a whole number above zero, ``COUNT_OR_ZERO`` may be zero, ``FLAG`` is 0 or 1,
     ``NUMBER`` and ``MEASURED`` are not negative. ``NAME`` and ``GPU`` are names of the
-    catalogue, never paths. ``TEXT`` is read, ``DESCRIBED`` is for people alone.
+    catalogue, never paths. ``TEXT`` is read, ``DESCRIBED`` is for people only.
     """
 
     COUNT = "count"
@@ -97,7 +99,7 @@ _NUMERIC = (*_INTEGER_TYPES, ColumnType.FLAG, ColumnType.NUMBER)
 
 @record(kw_only=True)
 class Column:
-    """A column, its unit, what it means, and its cell in the example of each template."""
+    """A column, its unit, its meaning, and its cell in the example of each template."""
 
     name: str
     type: ColumnType
@@ -109,7 +111,7 @@ class Column:
 
 @record(kw_only=True)
 class Schema:
-    """The columns of one kind of table; others are kept as they are, and not understood."""
+    """The columns of one kind of table; other columns are kept unchanged, but not read."""
 
     kind: TableKind
     columns: dict[str, Column]
@@ -121,24 +123,24 @@ class Schema:
 
     @cached_property
     def numeric(self) -> frozenset[str]:
-        """Columns whose cells are numbers that were not measured, flags of outcomes among them."""
+        """Numeric columns that are not measurements; flags of outcomes are among them."""
         return frozenset(column.name for column in self.columns.values() if column.type in _NUMERIC)
 
     @cached_property
     def known(self) -> frozenset[str]:
-        """Columns that mean something."""
+        """Names of the columns that are read."""
         return frozenset(self.columns)
 
     def understood(self, name: str) -> bool:
-        """Whether a column means something, or is one that a validation wrote."""
+        """Whether a column is read, or was written by a validation."""
         return name in self.columns or name in ADDED or name.startswith(PREDICTED)
 
     def hint(self, name: str) -> str:
-        """The known columns that a name may stand for, as a question, or nothing."""
+        """A question that suggests known columns similar to a name; empty: none is similar."""
         return did_you_mean(name, self.columns)
 
-    def fault(self, name: str, cell: str) -> str | None:
-        """What is wrong with a cell of a column, or None."""
+    def cell_error(self, name: str, cell: str) -> str | None:
+        """The error in a cell of a column; None: no error."""
         column = self.columns.get(name)
         if not cell:
             return None
@@ -146,7 +148,7 @@ class Schema:
             if not is_path(cell, slashes=column.type is ColumnType.NAME):
                 return None
             kind = {"gpu": "gpus", "model": "models"}.get(column.name, "frameworks")
-            return f"{cell!r} is a path; give a name of `planner specs list {kind}`"
+            return f"{cell!r} is a path; use a name of `planner specs list {kind}`"
         if not (name in self.numeric or name.startswith(MEASURED)):
             return None
         try:
@@ -155,16 +157,16 @@ class Schema:
             return f"{cell!r} is not a number"
         if not math.isfinite(number):
             return f"{cell!r} is not a finite number"
-        return _number_fault(name, column.type if column is not None else None, number)
+        return _number_error(name, column.type if column is not None else None, number)
 
 
 def is_path(name: str, *, slashes: bool = False) -> bool:
-    """Whether a cell would be taken for a file; ``slashes``: names such as ORG/NAME are fine."""
+    """Whether a cell looks like a path; ``slashes``: names such as ORG/NAME are no paths."""
     somewhere = name.startswith(_PATH_STARTS) or "\\" in name or name.endswith(".toml")
     return somewhere or ("/" in name and not slashes) or "/../" in name
 
 
-def _number_fault(name: str, kind: ColumnType | None, number: float) -> str | None:
+def _number_error(name: str, kind: ColumnType | None, number: float) -> str | None:
     if number < 0:
         return f"{number:g} is negative"
     if kind is ColumnType.FLAG and number not in (0, 1):
@@ -200,13 +202,13 @@ RL = _schema(TableKind.RL)
 def schema_of(header: Sequence[str]) -> Schema:
     """The schema of the table that has these columns.
 
-    Only tables of inference count prompt and answer apart, and only those of reinforcement learning
-    several answers to a prompt; all others are of training.
+    Only tables of inference have columns for both prompt and answer tokens. Only tables of
+    reinforcement learning have several answers per prompt. All others are of training.
     """
     if "samples_per_prompt" in header:
         return RL
-    apart = {"input_tokens", "output_tokens"} & set(header)
-    return INFERENCE if apart and "sequence_length" not in header else TRAINING
+    length_columns = {"input_tokens", "output_tokens"} & set(header)
+    return INFERENCE if length_columns and "sequence_length" not in header else TRAINING
 
 
 _MEASUREMENTS = Path(__file__).parent / "measurements"
@@ -229,7 +231,7 @@ class Run:
         return self.text(column).lower()
 
     def text(self, column: str) -> str:
-        """A cell as it is written; empty where the table has no such column."""
+        """The text of a cell; empty if the table has no such column."""
         return self.cells.get(column, "").strip()
 
     def number(self, column: str) -> float | None:
@@ -238,7 +240,7 @@ class Run:
         return float(text) if text else None
 
     def count(self, column: str) -> int | None:
-        """A cell as a whole number above zero, or None where it is empty or zero."""
+        """A cell as a whole number above zero; None: it is empty or zero."""
         number = self.number(column)
         return int(number) if number else None
 
@@ -262,26 +264,26 @@ class Runs:
 
     @cached_property
     def schema(self) -> Schema:
-        """What its columns mean."""
+        """The schema of its columns."""
         return schema_of(self.columns)
 
     @cached_property
     def not_understood(self) -> tuple[str, ...]:
-        """Columns that are kept and mean nothing here."""
+        """Columns that are kept but not read."""
         return tuple(name for name in self.columns if not self.schema.understood(name))
 
     @cached_property
     def quantities(self) -> tuple[str, ...]:
-        """What the table measures: its ``measured_X`` columns without the prefix."""
+        """Measured quantities of the table: its ``measured_X`` columns without the prefix."""
         return tuple(
             column.removeprefix(MEASURED) for column in self.columns if column.startswith(MEASURED)
         )
 
 
 def read_runs(path: Path = SHIPPED) -> Runs:
-    """The runs of a CSV file; columns nobody knows are kept, comments are left out.
+    """The runs of a CSV file; unknown columns are kept, comments are left out.
 
-    Raises SpecError if the file cannot be read, or has faults: one line for each, with line and
+    Raises SpecError if the file cannot be read or has errors: one line per error, with its line and
     column.
     """
     lines = [*parse_csv(StringIO(read_text(path, RESULT), newline=""), path)]
@@ -294,36 +296,36 @@ def read_runs(path: Path = SHIPPED) -> Runs:
         if any(cells) and not cells[0].lstrip().startswith(COMMENT)
     ]
     schema = schema_of(header)
-    faults = list(_header_faults(header, schema))
-    if not faults:
-        faults = [
-            fault for number, cells in rows for fault in _row_faults(number, cells, header, schema)
+    errors = list(_header_errors(header, schema))
+    if not errors:
+        errors = [
+            error for number, cells in rows for error in _row_errors(number, cells, header, schema)
         ]
-    if faults:
-        raise SpecError("\n".join(f"{path}:{fault}" for fault in faults))
+    if errors:
+        raise SpecError("\n".join(f"{path}:{error}" for error in errors))
     runs = (Run(line=n, cells=dict(zip(header, cells, strict=True))) for n, cells in rows)
     return Runs(columns=header, rows=tuple(runs))
 
 
-def _header_faults(header: Sequence[str], schema: Schema) -> Iterator[str]:
+def _header_errors(header: Sequence[str], schema: Schema) -> Iterator[str]:
     for name in schema.needed:
         if name not in header:
             hint = did_you_mean(name, set(header) - schema.known)
             yield f"1: the column {name} is missing.{hint}"
     for name in repeated_names(header):
-        yield f"1: the column {name!r}: given twice."
+        yield f"1: the column {name!r} is a duplicate."
 
 
-def _row_faults(
+def _row_errors(
     number: int, cells: Sequence[str], header: Sequence[str], schema: Schema
 ) -> Iterator[str]:
     if len(cells) != len(header):
         yield f"{number}: has {len(cells)} cells, not {len(header)}."
         return
     for name, cell in zip(header, cells, strict=True):
-        fault = schema.fault(name, cell.strip())
-        if fault:
-            yield f"{number}: {name} {fault}."
+        error = schema.cell_error(name, cell.strip())
+        if error:
+            yield f"{number}: {name} {error}."
 
 
 _ABSENT = "-"
@@ -339,10 +341,10 @@ _CELLS = {
 def template(kind: TemplateKind) -> list[Sequence[str]]:
     """The rows of a table that `read_runs` reads as one run, the example.
 
-    Below the names of the columns stand comments: what each means, and what its cells hold.
+    Below the names of the columns are comments: the meaning and the cell type of each column.
     """
     schema = {TemplateKind.TRAINING: TRAINING, TemplateKind.RL: RL}.get(kind, INFERENCE)
-    columns = [one for one in schema.columns.values() if one.examples[kind] != _ABSENT]
+    columns = [column for column in schema.columns.values() if column.examples[kind] != _ABSENT]
     return [
         [column.name for column in columns],
         _commented([column.words for column in columns]),
@@ -356,7 +358,7 @@ def _commented(cells: Sequence[str]) -> list[str]:
 
 
 def _cells(column: Column) -> str:
-    """What stands in the cells of a column: needed or optional, their type and unit."""
+    """Text on the cells of a column: required or optional, their type and unit."""
     need = "needed" if column.needed else "optional"
     kind = _CELLS.get(column.type, "text")
     return f"{need}: {kind}{f' [{column.unit}]' if column.unit else ''}"

@@ -32,7 +32,7 @@ _VARIANT = re.compile(
 
 @dataclass(kw_only=True)
 class Library:
-    """Caches of specs by name; ``profiles`` and ``engines`` replace those of their names."""
+    """Caches of specs by name; ``profiles`` and ``engines`` replace shipped ones of equal names."""
 
     catalogue: Catalogue = field(default_factory=Catalogue)
     profiles: Mapping[str, FrameworkProfile] = field(default_factory=dict)
@@ -85,20 +85,20 @@ class Library:
 
 
 def _shortened(models: Mapping[str, ModelSpec]) -> dict[str, ModelSpec]:
-    """The names without release or format that only one model has."""
-    found: dict[str, list[ModelSpec]] = {}
+    """Models by names without release or format, if only one model has the name."""
+    by_short_name: dict[str, list[ModelSpec]] = {}
     for word, model in models.items():
         while word := without_variant(word):
-            known = found.setdefault(word, [])
-            if not any(model is other for other in known):
-                known.append(model)
-    return {word: known[0] for word, known in found.items() if len(known) == 1}
+            same_name = by_short_name.setdefault(word, [])
+            if not any(model is other for other in same_name):
+                same_name.append(model)
+    return {word: same_name[0] for word, same_name in by_short_name.items() if len(same_name) == 1}
 
 
 def replacing(path: Path, catalogue: Catalogue) -> Library:
-    """A library in which the profile in a file takes the place of the shipped one of its name.
+    """A library with the profile of a file in place of the shipped one of its name.
 
-    Raises SpecError if the file has faults, or no shipped profile has its name.
+    Raises SpecError if the file has errors, or no shipped profile has its name.
     """
     if kind_of_profile(path, catalogue.folder) is SpecKind.ENGINES:
         engine = catalogue.load_engine(str(path)).spec
@@ -130,7 +130,7 @@ def spelled(name: str) -> str:
     return re.sub(r"[\s_-]+", "-", bare).strip("-")
 
 
-# Where a run does not say: GPT-2's vocabulary as Megatron-LM pads it, LLaMA's, heads of 128.
+# Defaults of a run: GPT-2's vocabulary as Megatron-LM pads it, LLaMA's vocabulary, heads of 128.
 _GPT_VOCABULARY = 51200
 _LLAMA_VOCABULARY = 32000
 _HEAD_DIM = 128
@@ -140,7 +140,7 @@ OF_COLUMNS = "columns of the run"
 
 
 class NotPredicted(Exception):
-    """A run that cannot be predicted; the text says why."""
+    """A run that cannot be predicted; the text is the reason."""
 
 
 def model_of(run: Run, library: Library) -> ModelSpec:
@@ -158,9 +158,9 @@ def model_of(run: Run, library: Library) -> ModelSpec:
     return model
 
 
-def _built_in(run: Run, library: Library, known: str) -> ModelSpec | None:
+def _built_in(run: Run, library: Library, rule_name: str) -> ModelSpec | None:
     """The built-in model of a run's name, if nothing in its columns contradicts it."""
-    name = spelled(known or run.text("model"))
+    name = spelled(rule_name or run.text("model"))
     described = run.count("hidden_size") is not None
     while name:
         model = library.model(name)
@@ -179,7 +179,7 @@ def _built_in(run: Run, library: Library, known: str) -> ModelSpec | None:
 def _agrees(run: Run, model: ModelSpec) -> bool:
     layers = run.count("num_hidden_layers")
     standard = [a for a in model.attentions if a.kind is AttentionKind.STANDARD]
-    known = {
+    model_counts = {
         "hidden_size": {model.hidden_size},
         "num_attention_heads": {attention.num_attention_heads for attention in model.attentions},
         "num_key_value_heads": {attention.num_key_value_heads for attention in standard},
@@ -187,24 +187,26 @@ def _agrees(run: Run, model: ModelSpec) -> bool:
         "moe_intermediate_size": {mlp.moe_intermediate_size for mlp in model.feed_forwards},
     }
     if not has_experts(model):
-        known["intermediate_size"] = {mlp.intermediate_size for mlp in model.feed_forwards}
-    given = {name: run.count(name) for name in known}
-    same = all(given[name] in (None, *values) for name, values in known.items() if values)
+        model_counts["intermediate_size"] = {mlp.intermediate_size for mlp in model.feed_forwards}
+    run_counts = {name: run.count(name) for name in model_counts}
+    same = all(
+        run_counts[name] in (None, *values) for name, values in model_counts.items() if values
+    )
     return same and (layers is None or layers <= model.num_hidden_layers)
 
 
 def _reduced(model: ModelSpec, layers: int) -> tuple[LayerGroup, ...]:
-    """Fewer layers in about the same mix, one of each kind at least where there is room."""
-    kept: list[LayerGroup] = []
-    left, whole = layers, model.num_hidden_layers
+    """Layer groups with fewer layers in about the same mix, if possible one of each kind."""
+    groups: list[LayerGroup] = []
+    left, all_layers = layers, model.num_hidden_layers
     for number, group in enumerate(model.layer_groups):
         others = len(model.layer_groups) - number - 1
-        share = max(1, round(group.num_hidden_layers * layers / whole))
+        share = max(1, round(group.num_hidden_layers * layers / all_layers))
         count = left if others == 0 else max(0, min(share, left - others))
         if count:
-            kept.append(replace(group, num_hidden_layers=count))
+            groups.append(replace(group, num_hidden_layers=count))
         left -= count
-    return tuple(kept)
+    return tuple(groups)
 
 
 def _from_columns(run: Run) -> ModelSpec:
@@ -270,9 +272,9 @@ _LARGEST_NODE = 16
 
 
 def run_cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
-    """The GPU's own links, changed by what the run says of node, fabric and network.
+    """The cluster of a run: the links of its GPU, with the node, fabric and network of the run.
 
-    Where nobody counts the network interfaces of a node, each has the rate of the GPU's own.
+    If the number of network interfaces of a node is unknown, each has the rate of the GPU's link.
     Raises NotPredicted if no cluster has such nodes or rates.
     """
     try:
@@ -287,9 +289,9 @@ def _cluster(run: Run, gpu: GpuSpec) -> ClusterSpec:
     per_node = run.count("gpus_per_node") or cluster.gpus_per_node
     if fabric.domain_size <= _LARGEST_NODE:
         fabric = replace(fabric, domain_size=max(per_node, 1))
-    own = cluster.scale_out.bandwidth
-    bandwidth = _network(run, per_node) or own
-    nics = run.count("nics_per_node") or min(per_node * bandwidth / own, per_node)
+    nic_bandwidth = cluster.scale_out.bandwidth
+    bandwidth = _network(run, per_node) or nic_bandwidth
+    nics = run.count("nics_per_node") or min(per_node * bandwidth / nic_bandwidth, per_node)
     return replace(
         cluster,
         gpus_per_node=per_node,
@@ -312,14 +314,14 @@ def _fabric(run: Run, gpu: GpuSpec, cluster: ClusterSpec) -> ScaleUp:
 
 
 def _host_memory(run: Run) -> float | None:
-    """Bytes of host memory of a GPU where the node's are given."""
+    """Host memory per GPU [bytes], if the run specifies that of the node; else None."""
     of_node = run.number("host_memory_gb")
     gpus = run.count("gpus_per_node") or run.count("num_gpus") or 1
     return of_node * _GIGABYTE / gpus if of_node else None
 
 
 def _network(run: Run, gpus_per_node: int) -> float | None:
-    """Bytes per second and GPU of the network; per node unless the run says otherwise."""
+    """Network bandwidth per GPU [bytes/s]; the column is per node unless the run sets per GPU."""
     rate = run.number("scale_out_gbit_per_s")
     if not rate:
         return None

@@ -85,7 +85,7 @@ def test_what_is_no_python_is_refused(text: str) -> None:
 def test_what_grows_beyond_reading_is_refused() -> None:
     lines = [f"x{n + 1} = [x{n}, x{n}]" for n in range(60)]
 
-    with pytest.raises(LaunchError, match="beyond what is read"):
+    with pytest.raises(LaunchError, match="too long to be read"):
         parse_calls("\n".join(["x0 = 1", *lines, "f(x=x60)"]), "p.py")
 
 

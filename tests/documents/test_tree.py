@@ -150,12 +150,12 @@ HOSTILE = {
         + "".join(f"m{i}: &m{i} {{<<: [{', '.join([f'*{m}'] * 9)}]}}\n" for i, m in MERGED),
         "200,000 values",
     ),
-    "itself": ("a: &a [1, *a]\n", r":1: \*a stands within &a"),
+    "itself": ("a: &a [1, *a]\n", r":1: \*a is inside &a"),
     "nowhere": ("a: *b\n", r":1: \*b is used"),
     "deep": ("[" * 5000 + "]" * 5000, "nested more than 100"),
     "deep mapping": ("{a: " * 5000, "nested more than 100"),
-    "twice": ("a: 1\nb:\n  c: 1\n  c: 2\n", r":4: 'c' is given twice, first in line 3"),
-    "objects": ("a: !!python/object/apply:os.system ['true']\n", "never made"),
+    "twice": ("a: 1\nb:\n  c: 1\n  c: 2\n", r":4: 'c' is a duplicate of line 3"),
+    "objects": ("a: !!python/object/apply:os.system ['true']\n", "does not create it"),
     "tabs": ("a:\n\t- b\n", r":2: this is not YAML"),
     "unclosed": ('a: "b\n\nc: 1\n', "not YAML"),
     "binary": ("a: \x01\n", r":1: a character"),
@@ -181,7 +181,7 @@ def test_the_number_of_values_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 BAD_JSON = {
-    '{"a": 1,\n "a": 2}': r"f.json:2: 'a' is given twice, first in line 1",
+    '{"a": 1,\n "a": 2}': r"f.json:2: 'a' is a duplicate of line 1",
     '{"a": 1,\n}': "f.json:1: this is not JSON: a comma before }",
     '{"a": [1,\n2,\n]}': "f.json:2: this is not JSON: a comma before ]",
     '{"a": 1\n "b": 2}': 'f.json:2: this is not JSON: a comma or } is missing before \'"b"',

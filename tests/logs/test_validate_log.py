@@ -266,7 +266,7 @@ def test_a_benchmark_of_serving_beside_its_plan(validate: Validate, served: Path
     assert code == 0
     for label in ("time to first token ", "  p99", "request latency ", "output tokens/s"):
         assert any(line.startswith(label) for line in out.splitlines())
-    assert "requests came at 4 a second" in out
+    assert "requests came at 4 per second" in out
     (row,) = rows(table)
     assert (row["mode"], row["request_rate"], row["concurrency"]) == ("online", "4", "")
     assert (row["input_tokens"], row["weight_precision"]) == ("1000", "bf16")
@@ -415,7 +415,7 @@ def test_a_profile_that_a_row_cannot_name_is_told(validate: Validate, tmp_path: 
          tensor_parallel=1, sequence_parallel=False, zero_stage=3)  # fmt: skip
     megatron_log(tmp_path / "run.log", 10.0, 512)
     _, out, _ = validate("--log", tmp_path / "run.log", "--plan", tmp_path / "plan.toml")
-    assert "HF Trainer FSDP stands for the profile HF Trainer bf16" in " ".join(out.split())
+    assert "HF Trainer FSDP is the profile HF Trainer bf16" in " ".join(out.split())
 
 
 def test_the_json_of_a_search_is_a_plan_too(validate: Validate, trained: Path) -> None:
@@ -507,7 +507,7 @@ def test_a_step_of_trl_is_several_of_the_optimizer(validate: Validate, tmp_path:
     short.write_text(log.read_text().splitlines()[0] + "\n")
     code, _, err = validate("--log", short, "--plan", tmp_path / "plan.toml")
     assert code
-    assert "a step of the plan is 2" in err
+    assert "one step of the plan has 2" in err
 
 
 def test_the_row_of_a_log_of_rollouts_is_calibrated(validate: Validate, tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ def test_a_load_by_the_hour_and_by_the_clock(write):
                 "'many' is not a number",
                 "-3 is negative",
                 "'24'",
-                "2 stands on line 5",
+                "2 is also on line 5",
                 "'x'",
                 "inf",
             ],

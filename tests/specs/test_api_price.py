@@ -120,7 +120,7 @@ def test_faults_come_together_with_line_numbers(tmp_path: Path) -> None:
     with pytest.raises(SpecError) as raised:
         read_api_prices(path)
     assert str(raised.value).splitlines() == [
-        f"{path}:3: a, llama-7b stands on line 2, too.",
+        f"{path}:3: a, llama-7b is also on line 2.",
         f"{path}:4: provider is empty.",
         f"{path}:4: input_usd_per_mtok -1 is negative, or not finite.",
         f"{path}:4: cached_input_usd_per_mtok 'x' is not a number.",

@@ -21,6 +21,6 @@ def test_every_field_is_explained(profile: Any) -> None:
 
 def test_words_carry_the_place_of_their_field() -> None:
     words = field_words(FrameworkProfile)
-    assert words["states.gradient"] == "A gradient that persists [bytes/parameter]."
-    assert words["states.fp16.gradient"] == "Bytes per parameter of a gradient that persists."
-    assert words["memory.fp8_inputs"].endswith("cast again by the backward pass.")
+    assert words["states.gradient"] == "A persistent gradient [bytes/parameter]."
+    assert words["states.fp16.gradient"] == "Bytes of a persistent gradient [bytes/parameter]."
+    assert words["memory.fp8_inputs"].endswith("the backward pass casts them again.")

@@ -121,7 +121,7 @@ def test_faults_come_together_with_line_numbers(tmp_path: Path) -> None:
     for line, (number, part) in zip(
         lines,
         enumerate(
-            ["stands on line 2, too", "mean utilization?", "not between low 6", "'days per year'",
+            ["is also on line 2", "mean utilization?", "not between low 6", "'days per year'",
              "source is empty", "not finite", "at most 1", "above 0", "below 1", "date 'soon'"],
             start=3,
         ),

@@ -96,7 +96,7 @@ def test_rows_without_memory_tell_nothing_of_it(library):
     assert (reserved.refused, reserved.determined) == (True, 0.0)
     assert reserved.value == names[0].shipped
     assert found.memory is None
-    with pytest.raises(CalibrationError, match="tell nothing about memory"):
+    with pytest.raises(CalibrationError, match="do not determine memory"):
         fit(times, names[:1])
 
 

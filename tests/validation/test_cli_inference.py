@@ -83,7 +83,7 @@ def test_choices_for_a_run_are_told(validate, write_runs, tmp_path):
     with output.open(newline="") as file:
         (only,) = csv.DictReader(file)
     told = only["assumed"].split("; ")
-    assert told[0] == "framework 'vlmm' is not known: transformers stands in. Did you mean vllm?"
+    assert told[0] == "framework 'vlmm' is not known: planner uses transformers. Did you mean vllm?"
     expected = {"weight_precision: w16a16", "concurrency 1", "output_tokens 128"}
     expected |= {"kv_cache_precision: bf16", "framework_version of transformers"}
     assert expected <= set(told)

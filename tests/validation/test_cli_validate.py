@@ -94,8 +94,8 @@ def test_choices_for_a_run_are_told_on_screen_and_in_the_file(validate, write_ru
     assert exit_code == 0
     with output.open(newline="") as file:
         first, second = (cells["assumed"].split("; ") for cells in csv.DictReader(file))
-    unknown = "framework 'megatorn' is not known: megatron-lm stands in. Did you mean megatron-lm"
-    assert first[0].startswith(unknown)
+    unknown = "framework 'megatorn' is not known: planner uses megatron-lm."
+    assert first[0].startswith(f"{unknown} Did you mean megatron-lm")
     assert "precision bf16 or fp8" in first
     assert not any(text.startswith(("framework", "precision")) for text in second)
     assert "2  model 'tiny' is made of the row's columns" in printed.out
@@ -105,10 +105,10 @@ def test_choices_for_a_run_are_told_on_screen_and_in_the_file(validate, write_ru
 @pytest.mark.parametrize(
     ("framework", "told"),
     [
-        ("Primus", "framework Primus: megatron-lm stands in as the closest profile"),
+        ("Primus", "framework Primus: megatron-lm is the closest profile"),
         ("llm-foundry", None),
-        ("Composer", "framework 'Composer' is taken for llm-foundry"),
-        ("", "framework is not given: megatron-lm stands in."),
+        ("Composer", "framework 'Composer' is assumed to be llm-foundry"),
+        ("", "framework is not specified: planner uses megatron-lm."),
     ],
 )
 def test_what_stands_in_for_a_framework_is_told(validate, write_runs, tmp_path, framework, told):

@@ -16,7 +16,7 @@ def test_fine_tuning_without_a_length_takes_the_usual_one(library, framework, le
     named = {"framework": framework, "workload": "lora", "sequence_length": ""}
     changes = {**ALONE, **model, **named}
     assert case(library, **changes).sequence_length == length
-    with pytest.raises(NotPredicted, match="sequence length is not given"):
+    with pytest.raises(NotPredicted, match="sequence length is not specified"):
         case(library, **{**changes, "workload": "pretrain"})
 
 

@@ -320,7 +320,7 @@ def test_disaggregated_runs_have_two_pools(case):
     ("changes", "reason"),
     [
         ({"gpu": "abacus"}, "unknown GPU abacus"),
-        ({"gpu": ""}, "none given"),
+        ({"gpu": ""}, "not specified"),
         ({"model": "no such model"}, "unknown architecture"),
         ({"mode": "sometimes"}, "unknown mode"),
         ({"input_tokens": "0", "output_tokens": "0"}, "neither prompt nor answer"),

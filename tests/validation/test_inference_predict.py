@@ -271,7 +271,7 @@ def test_odd_cells_never_break_a_prediction(sample):
     for run in sample.rows:
         name = generator.choice(sorted(INFERENCE.numeric))
         cell = generator.choice(odd)
-        if INFERENCE.fault(name, cell) is None:
+        if INFERENCE.cell_error(name, cell) is None:
             rows.append(type(run)(line=run.line, cells={**run.cells, name: cell}))
     for prediction in predict(Runs(columns=sample.columns, rows=tuple(rows))):
         assert bool(prediction.reason) != bool(ranges(prediction, INFERENCE_KIND))
@@ -283,7 +283,7 @@ def test_odd_cells_never_break_a_prediction(sample):
 @pytest.mark.parametrize("name", sorted(INFERENCE.numeric))
 def test_large_numbers_never_break_a_prediction(sample, name, cell):
     run = sample.rows[0]
-    if INFERENCE.fault(name, cell) is None:
+    if INFERENCE.cell_error(name, cell) is None:
         rows = (type(run)(line=run.line, cells={**run.cells, name: cell}),)
         (prediction,) = predict(Runs(columns=sample.columns, rows=rows))
         assert bool(prediction.reason) != bool(ranges(prediction, INFERENCE_KIND))

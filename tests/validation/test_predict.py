@@ -158,7 +158,7 @@ def test_odd_cells_are_predicted_or_have_a_reason(sample, library, place, odd):
     names = sorted(cells)
     for number, cell in odd:
         name = names[number % len(names)]
-        cells[name] = cells[name] if TRAINING.fault(name, cell) else cell
+        cells[name] = cells[name] if TRAINING.cell_error(name, cell) else cell
     run = Run(line=2, cells=cells)
     (found,) = predict(Runs(columns=sample.columns, rows=(run,)), library)
     assert found.reason or all(0 < number < math.inf for number in numbers(found))

@@ -59,7 +59,7 @@ def test_a_missing_column_is_named_with_a_close_one(write_runs):
     [
         ("", "is empty"),
         ("framework,gpu,num_gpus,sequence_length\nx,y\n", "has 2 cells, not 4"),
-        ("framework,gpu,gpu,num_gpus,sequence_length\n", "'gpu': given twice"),
+        ("framework,gpu,gpu,num_gpus,sequence_length\n", "'gpu' is a duplicate"),
         ('framework,"gpu', "is not valid CSV"),
         ("\udcff\udcfe", "is not UTF-8 text"),
     ],
@@ -122,7 +122,7 @@ def test_calibration_rows_are_those_of_few_sources(shipped):
 )
 def test_a_path_in_a_cell_is_refused_with_row_and_column(write_runs, column, cell):
     (told,) = faults(write_runs(row(), row(**{column: cell})))
-    assert told.startswith(f"3: {column} {cell!r} is a path; give a name of `planner specs list ")
+    assert told.startswith(f"3: {column} {cell!r} is a path; use a name of `planner specs list ")
 
 
 def test_names_with_a_slash_are_no_paths(write_runs):

@@ -1,4 +1,4 @@
-"""Shell scripts read as text: what they would run, with which words, and where these stand."""
+"""Shell scripts read as text: the commands that they would run, with the positions of words."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 def read_shell(
     text: str, environment: Mapping[str, str] = _NOTHING, name: str = "the script"
 ) -> Script:
-    """What a script says; nothing is run and no other file is read.
+    """The commands, variables and files of a script; nothing is run and no other file is read.
 
     Raises LaunchError if it is longer than 4 MB or no text, a quote or branch is never closed, or
-    its variables expand to more than is read.
+    its variables expand to too much text.
 
     Parameters
     ----------
-    text : of the script, as bash reads it
-    environment : variables that the user gives; ``"1"`` is the script's first argument
-    name : of the file, for messages
+    text : text of the script
+    environment : variables that the user sets; ``"1"`` is the script's first argument
+    name : name of the file, for messages
     """
     refuse_unreadable(text, name)
     source = Source(text, name)
@@ -41,8 +41,10 @@ def read_shell(
     if len(follower.commands) > MOST_COMMANDS:
         raise LaunchError(f"{name}: {too_many('commands', MOST_COMMANDS)}")
     variables = {
-        known: variable_word(follower.expander, variable, (variable.assigned or (0,))[-1])
-        for known, variable in follower.scope.own.items()
+        name_of_variable: variable_word(
+            follower.expander, variable, (variable.assigned or (0,))[-1]
+        )
+        for name_of_variable, variable in follower.scope.own.items()
         if variable is not None
     }
     return Script(
@@ -56,7 +58,7 @@ def read_shell(
 
 
 def refuse_unreadable(text: str, name: str) -> None:
-    """Refuses what is too long, or no text. Raises `LaunchError`."""
+    """Raises LaunchError if the text is too long, or no text."""
     if len(text) > LARGEST:
         raise LaunchError(
             f"{name} has {len(text):,} characters; launch files of up to {LARGEST:,} "

@@ -55,11 +55,10 @@ _COMPARED: dict[str, Callable[[int, int], bool]] = {
 
 
 def evaluate_test(words: Sequence[str | None]) -> bool | None:
-    """Whether a test of these words holds; None if that is not told.
+    """Whether a test of these words holds; None: unknown.
 
-    >>> (evaluate_test(["8", "-gt", "4"]), evaluate_test(["-z", None]),
-    ... evaluate_test(["a", "=", "b"]))
-    (True, None, False)
+    >>> [evaluate_test(words) for words in (["8", "-gt", "4"], ["-z", None], ["a", "=", "b"])]
+    [True, None, False]
     """
     if "(" in words or ")" in words:
         return None
@@ -138,12 +137,12 @@ class SimpleCommands:
         raise NotImplementedError
 
     def enter(self, scope: Scope) -> None:
-        """Goes on with the variables of ``scope``."""
+        """Continues with the variables of ``scope``."""
         self.scope = self.expander.scope = scope
         self._environment = None
 
     def simple(self, node: SimpleCommand) -> bool | None:
-        """Follows one command; whether it succeeds, None if that is not told."""
+        """Follows one command; returns whether it succeeds, None: unknown."""
         self.expander.count(1, node.start)
         if node.words and node.words[0].literal in ("[[", "[", "test"):
             return self._test(node)
@@ -177,17 +176,20 @@ class SimpleCommands:
         return True if name in _SUCCEED else None
 
     def _command(self, node: SimpleCommand, words: Sequence[Word]) -> None:
-        given: Mapping[str, Word] = self._exports(node.start)
+        environment: Mapping[str, Word] = self._exports(node.start)
         if node.assignments:
-            own = {item.name: self._value(item) for item in node.assignments}
+            assigned = {item.name: self._value(item) for item in node.assignments}
             starts = {item.name: item.start for item in node.assignments}
-            given = {**given, **{n: self._word(v, starts[n]) for n, v in own.items()}}
+            environment = {
+                **environment,
+                **{n: self._word(v, starts[n]) for n, v in assigned.items()},
+            }
         span, line = Span(node.start, node.end), self.source.line(node.start)
-        # Each round of a loop is a copy of its own where it has devices of its own.
-        has_own = any(item.name.endswith(_VISIBLE_DEVICES_SUFFIX) for item in node.assignments)
-        copies = self.rounds if self.in_background and has_own else 1
+        # Each round of a loop is a separate copy if it has its own devices.
+        sets_devices = any(item.name.endswith(_VISIBLE_DEVICES_SUFFIX) for item in node.assignments)
+        copies = self.rounds if self.in_background and sets_devices else 1
         command = Command(
-            words=tuple(words), environment=given, line=line, span=span, copies=copies
+            words=tuple(words), environment=environment, line=line, span=span, copies=copies
         )
         self.commands.append(command)
 
@@ -266,10 +268,10 @@ class SimpleCommands:
                     self.put(variable, Variable((Element((TextPiece(""),)),)))
         elif name in _READ_IN:
             for variable in rest:
-                known = variable.partition("=")[0]
-                if known.isidentifier():
-                    reason = f"${known} is read when it runs (line {line})"
-                    self.put(known, Variable((), unknown=reason))
+                target = variable.partition("=")[0]
+                if target.isidentifier():
+                    reason = f"${target} is read when it runs (line {line})"
+                    self.put(target, Variable((), unknown=reason))
         elif name in _SOURCES:
             shown = " ".join(words[1].raw.split()) if len(words) > 1 else "a file"
             self.expander.elsewhere = f" (line {line} reads {shown})"
@@ -290,17 +292,25 @@ class SimpleCommands:
 
     def _read_words(self, node: SimpleCommand, words: Sequence[Word]) -> None:
         """``IFS=, read -r A B <<< TEXT``: the text is dealt to the names, or to an array."""
-        given = [item.word for item in node.redirections if item.operator == "<<<"]
-        text = text_of(self.expander.text(given[-1].parts, given[-1].start)) if given else None
+        here_strings = [item.word for item in node.redirections if item.operator == "<<<"]
+        text = (
+            text_of(self.expander.text(here_strings[-1].parts, here_strings[-1].start))
+            if here_strings
+            else None
+        )
         if text is None:
             return
         options = [word.text or "" for word in words[1:] if word.begins.startswith("-")]
         names = [word.text or "" for word in words[1:] if not word.begins.startswith("-")]
-        into = next((text_of(self._value(item).pieces) for item in node.assignments
+        separators = next((text_of(self._value(item).pieces) for item in node.assignments
                      if item.name == "IFS"), None)  # fmt: skip
         is_array = any("a" in option for option in options)
-        most = 0 if is_array else len(names) - 1
-        parts = re.split(f"[{re.escape(into)}]" if into else r"\s+", text.strip(), maxsplit=most)
+        max_splits = 0 if is_array else len(names) - 1
+        parts = re.split(
+            f"[{re.escape(separators)}]" if separators else r"\s+",
+            text.strip(),
+            maxsplit=max_splits,
+        )
         places = (node.start,)
         if is_array and names:
             elements = tuple(Element(computed_text(part)) for part in parts)
@@ -316,14 +326,14 @@ class SimpleCommands:
     # Here-documents
 
     def redirections(self, items: Sequence[Redirection], words: Sequence[Word]) -> None:
-        """Keeps the here-documents of a command, and what it prints, by the file that it writes."""
+        """Keeps here-documents and printed text of a command, by the file that it writes."""
         bodies = [item.body for item in items if item.body is not None]
         outputs = [item.word for item in items if item.operator in (">", ">>", ">|", "&>", "&>>")]
         appends = any(item.operator in (">>", "&>>") for item in items)
         if outputs and not bodies and (pieces := printed_text(words)):
             start, end = items[0].word.start, items[0].word.start
-            told = next((piece for piece in pieces if piece.start >= 0), None)
-            span = Span(start, end) if told is None else Span(told.start, told.end)
+            placed = next((piece for piece in pieces if piece.start >= 0), None)
+            span = Span(start, end) if placed is None else Span(placed.start, placed.end)
             self._keep(self._named(outputs[-1]), self._written(pieces, span), appends=appends)
         for body in bodies:
             name = self._output(body, outputs, words)
@@ -351,23 +361,23 @@ class SimpleCommands:
         return f"<<{body.delimiter} (line {self.source.line(body.start) - 1})"
 
     def _named(self, output: RawWord) -> str:
-        named = self.expander.words(output)
-        return (named[0].text or named[0].raw) if named else ""
+        words = self.expander.words(output)
+        return (words[0].text or words[0].raw) if words else ""
 
     def _document(self, body: HereDocBody) -> HereDocument:
         pieces = self.expander.text(body.parts, body.start)
         return self._written(pieces, Span(body.start, body.end))
 
     def _written(self, pieces: Pieces, span: Span) -> HereDocument:
-        shown = tuple(self._as_written(piece) for piece in pieces)
-        text = "".join(piece.text for piece in shown)
+        written = tuple(self._as_written(piece) for piece in pieces)
+        text = "".join(piece.text for piece in written)
         return HereDocument(
             text=text,
             span=span,
             line=self.source.line(span.start),
             expanded=text != self.source.text[span.start : span.end],
             unknown=why_unknown(pieces),
-            pieces=shown,
+            pieces=written,
         )
 
     def _as_written(self, piece: TextPiece) -> TextPiece:
@@ -394,7 +404,7 @@ _LEAVE = frozenset(("exit", "return", "break", "continue"))
 
 
 class Follower(SimpleCommands):
-    """What a script does to variables, and which commands it comes to."""
+    """Follows the commands of a script, and collects them with its variables."""
 
     _depth = 0
 
@@ -407,7 +417,7 @@ class Follower(SimpleCommands):
                 self._run_subshell([function.body])
 
     def run(self, nodes: Sequence[Node]) -> bool | None:
-        """Follows commands; whether the last succeeds, None if that is not told."""
+        """Follows commands; returns whether the last succeeds, None: unknown."""
         status: bool | None = True
         for node in nodes:
             self._depth += 1
@@ -448,7 +458,7 @@ class Follower(SimpleCommands):
     # Branches
 
     def _run_subshell(self, nodes: Sequence[Node], outer: Scope | None = None) -> Scope:
-        """Follows commands whose variables go no further, and gives these."""
+        """Follows commands in their own scope, and returns it."""
         before = self.scope
         self.enter(Scope(outer or before))
         self.run(nodes)
@@ -462,18 +472,18 @@ class Follower(SimpleCommands):
         if self._depth > _DEEPEST_CALL:
             return None
         self.called.add(name)
-        before, given = self.scope, self.expander.arguments
+        before, arguments_before = self.scope, self.expander.arguments
         self.expander.arguments = tuple(arguments)
         self.enter(Scope(before, is_function=True))
         status = self.run([function.body])
         inside = self.scope
         self.enter(before)
-        self.expander.arguments = given
+        self.expander.arguments = arguments_before
         inside.keep(before)
         return status
 
     def _one_of(self, branches: Sequence[Sequence[Node]], *, or_none: bool) -> None:
-        """Follows branches one of which, or none, is taken."""
+        """Follows alternative branches; ``or_none``: possibly none of them runs."""
         outcomes = [Scope(self.scope)] if or_none else []
         for branch in branches:
             inside = self._run_subshell(branch)
@@ -517,11 +527,11 @@ class Follower(SimpleCommands):
         pieces = self.expander.text(node.word.parts, node.word.start)
         text, possible, certain = text_of(pieces), list[Sequence[Node]](), False
         for alternatives, body in node.clauses:
-            taken = [self._matches(text, pattern.literal) for pattern in alternatives]
-            certain = True in taken
+            matches = [self._matches(text, pattern.literal) for pattern in alternatives]
+            certain = True in matches
             if certain and not possible:
                 return self.run(body)
-            if certain or None in taken:
+            if certain or None in matches:
                 possible.append(body)
             if certain:
                 break
@@ -569,9 +579,9 @@ class Follower(SimpleCommands):
     def _each(self, name: str, words: Sequence[Element], start: int) -> Variable:
         if len(words) == 1:
             return Variable((words[0],), assigned=(start,))
-        told = ", ".join(text_of(word.pieces) or "?" for word in words[:4]) or "the arguments"
-        more = ", ..." if len(words) > 4 else ""
-        reason = f"${name} is each of {told[:60]}{more} (line {self.source.line(start)})"
+        shown = ", ".join(text_of(word.pieces) or "?" for word in words[:4]) or "the arguments"
+        ellipsis = ", ..." if len(words) > 4 else ""
+        reason = f"${name} is each of {shown[:60]}{ellipsis} (line {self.source.line(start)})"
         return Variable((), assigned=(start,), unknown=reason)
 
     def _computed(self, node: ArithmeticCommand) -> bool | None:
@@ -583,7 +593,7 @@ class Follower(SimpleCommands):
 
 
 def _changing(before: Variable | None, place: int, reason: str) -> Variable:
-    """A variable that a loop changes: a list keeps what it holds, for rounds may add to it."""
+    """A variable that a loop changes: a list keeps its elements, as rounds may add to it."""
     if before is None or before.unknown or not (before.is_array or len(before.words) > 1):
         return Variable((), assigned=(place,), unknown=reason)
     change = Element(unknown_text(reason))
@@ -592,7 +602,7 @@ def _changing(before: Variable | None, place: int, reason: str) -> Variable:
 
 
 def _leaves(branch: Sequence[Node]) -> bool:
-    """Whether a branch ends the script, so that what it sets matters no more."""
+    """Whether a branch ends the script, so that its variables no longer matter."""
     last = branch[-1] if branch else None
     if isinstance(last, Group):
         return _leaves(last.body)
@@ -600,7 +610,7 @@ def _leaves(branch: Sequence[Node]) -> bool:
 
 
 def _looks_at_arguments(condition: Sequence[Node]) -> bool:
-    """Whether a loop goes on while there are arguments of the script."""
+    """Whether a loop runs while the script has arguments."""
     words = [word for node in condition if isinstance(node, SimpleCommand) for word in node.words]
     parts = [part for word in words for part in word.parts]
     return any(isinstance(part, Parameter) and part.name in _ARGUMENTS for part in parts)

@@ -1,4 +1,4 @@
-"""Text of launch files: where a value stands, what changes there, and the difference as a patch."""
+"""Edits of launch files: positions of values, changes there, and the difference as a patch."""
 
 from __future__ import annotations
 
@@ -28,42 +28,42 @@ class Span:
 
 @record(kw_only=True)
 class ParsedOption:
-    """One option of a user's file, as text alone tells it.
+    """One option of a user's file, as read from its text.
 
-    ``option`` is spelt as in the target's table: ``--tensor-model-parallel-size``,
+    ``option`` is spelled as in the target's table: ``--tensor-model-parallel-size``,
     ``zero_optimization.stage``.
     """
 
     option: str
     texts: tuple[str | None, ...]
-    """Its values as text; empty for a flag; None where text alone does not tell the value."""
+    """Its values as text; empty for a flag; None: an unknown value."""
     line: int
     """The first line of a file is 1."""
     spans: tuple[Span | None, ...]
     """Of each value; through a variable, where that got it; None if composed of several parts."""
     full_span: Span | None
-    """Option and values, where they stand together: what is removed to remove the option."""
+    """Position of option and values, if adjacent: the text to delete to remove the option."""
     unknown: str = ""
-    """Why a value cannot be told: ``$WORLD_SIZE is set by nothing in this file``."""
+    """Why a value is unknown: ``$WORLD_SIZE is set by nothing in this file``."""
 
     @property
     def single(self) -> str | None:
-        """Its one value; None of a flag, of several, and of one that cannot be told."""
+        """Its only value; None: a flag, several values, or an unknown value."""
         return self.texts[0] if len(self.texts) == 1 else None
 
     @property
     def joined(self) -> str | None:
-        """Its values with blanks between; None of a flag, and where one cannot be told."""
-        known = [text for text in self.texts if text is not None]
-        return " ".join(known) if len(known) == len(self.texts) and known else None
+        """Its values with blanks between; None: a flag, or an unknown value."""
+        readable = [text for text in self.texts if text is not None]
+        return (" ").join(readable) if len(readable) == len(self.texts) and readable else None
 
     def with_value(self, text: str) -> ParsedOption:
-        """The option with another value, which does not stand in the file."""
+        """The option with another value that is not in the file."""
         return replace(self, texts=(text,), spans=(None,))
 
 
 def implied_option(option: str, text: str, line: int = 1) -> ParsedOption:
-    """An option that a program has by itself: it stands nowhere in the file."""
+    """A default option of a program: it is not in the file."""
     return ParsedOption(option=option, texts=(text,), line=line, spans=(None,), full_span=None)
 
 
@@ -85,7 +85,7 @@ def apply_edits(text: str, edits: Mapping[Span, str]) -> str:
 
 
 def make_patch(before: str, after: str, name: str) -> str:
-    """A unified diff that ``patch`` takes; empty if nothing changed.
+    """A unified diff for ``patch``; empty if nothing changed.
 
     >>> print(make_patch("tp=2\\npp=4\\n", "tp=8\\npp=4\\n", "run.sh"), end="")
     --- run.sh
@@ -110,12 +110,12 @@ def _lines(text: str) -> Iterator[str]:
 
 Texts = tuple[str | None, ...]
 Changes = Mapping[str, tuple[str, ...] | None]
-"""Options with their new texts, none for a flag; None takes the option out."""
+"""Options with their new texts, an empty tuple for a flag; None removes the option."""
 
 
 @record(kw_only=True)
 class EditResult:
-    """A file after changes; ``unwritten`` are those whose place text alone does not tell."""
+    """A file after changes; ``unwritten`` are changes whose position in the text is unknown."""
 
     text: str
     unwritten: Changes = field(default_factory=dict)
@@ -126,13 +126,13 @@ def first_that_reads(
     wanted: Mapping[str, Texts],
     read: Callable[[str], Mapping[str, Texts]],
 ) -> str | None:
-    """The first text that reads as wanted; None if there is none."""
+    """The first candidate that reads as wanted; None: none does."""
     for candidate in candidates:
         try:
-            found = read(candidate)
+            texts = read(candidate)
         except LaunchError:
             continue
-        if dict(found) == dict(wanted):
+        if dict(texts) == dict(wanted):
             return candidate
     return None
 
@@ -140,7 +140,7 @@ def first_that_reads(
 def after_change(
     options: Mapping[str, Texts], name: str, texts: tuple[str, ...] | None
 ) -> dict[str, Texts]:
-    """The options that a change asks for; all others stay."""
+    """The options after a change of one of them."""
     rest = {option: old for option, old in options.items() if option != name}
     return rest if texts is None else {**rest, name: texts}
 
@@ -161,7 +161,7 @@ def shell_word(text: str) -> str:
 
 
 _SAFE_WORD = re.compile(r"[A-Za-z0-9_@%+:,./=-]+")
-# Quotes of a string that is split into words do not keep these from the shell.
+# Quotes of a string that is split into words do not protect these from the shell.
 _EXPANDED = re.compile(r"[*?\[\]{}~]")
 _CONTINUED = re.compile(r"[ \t]*\\\r?\n")
 _REST_OF_LINE = re.compile(r"[ \t]*(?:#[^\n]*)?(\r?\n|$)")
@@ -176,35 +176,35 @@ def edit_command(text: str, changes: Changes, read: Read, after: str = "") -> Ed
 
     Parameters
     ----------
-    changes : options as ``read`` names them
-    read : the options of the command in a text; called for every text that is tried, so that
-        only what reads back as wanted, everything else unchanged, is taken
-    after : the option that new ones stand behind; else the last ones are tried
+    changes : new texts by option, named as by ``read``
+    read : returns the options of the command in a text; every candidate text is read back, and
+        accepted only if all other options are unchanged
+    after : option after which new ones are written; empty: the last ones are tried
     """
     unwritten: dict[str, tuple[str, ...] | None] = {}
     for name, texts in changes.items():
         options = read(text)
-        given = options.get(name)
-        if (given is None and texts is None) or (given is not None and given.texts == texts):
+        option = options.get(name)
+        if (option is None and texts is None) or (option is not None and option.texts == texts):
             continue
-        if given is None:
-            # Behind what it may stand, the best first.
-            placed = [option for option in options.values() if option.full_span is not None]
-            placed.sort(key=lambda option: option.full_span or Span(0, 0), reverse=True)
-            places = [*([options[after]] if after in options else []), *placed]
-            candidates = _added(text, name, texts or (), places[:_MOST_NEIGHBOURS])
+        if option is None:
+            # Options after which the new one may be written, the best first.
+            placed = [other for other in options.values() if other.full_span is not None]
+            placed.sort(key=lambda other: other.full_span or Span(0, 0), reverse=True)
+            neighbours = [*([options[after]] if after in options else []), *placed]
+            candidates = _added(text, name, texts or (), neighbours[:_MOST_NEIGHBOURS])
         elif texts is None:
-            candidates = _removed(text, given)
+            candidates = _removed(text, option)
         else:
-            candidates = _changed(text, given, texts)
+            candidates = _changed(text, option, texts)
         wanted = after_change(_texts(options), name, texts)
-        found = first_that_reads(candidates, wanted, lambda option: _texts(read(option)))
-        if found is None and texts is None:
-            found = _removed_again(text, name, wanted, read)
-        if found is None:
+        edited = first_that_reads(candidates, wanted, lambda candidate: _texts(read(candidate)))
+        if edited is None and texts is None:
+            edited = _removed_again(text, name, wanted, read)
+        if edited is None:
             unwritten[name] = texts
         else:
-            text = found
+            text = edited
     return EditResult(text=text, unwritten=unwritten)
 
 
@@ -213,7 +213,7 @@ def _texts(options: Mapping[str, ParsedOption]) -> dict[str, tuple[str | None, .
 
 
 def _changed(text: str, option: ParsedOption, texts: tuple[str, ...]) -> Iterator[str]:
-    """The value where it stands; else the option written again where it is used."""
+    """Texts with the value replaced in place; else with the option written again at its use."""
     spans = [span for span in option.spans if span is not None]
     if len(spans) == len(texts) == len(option.spans):
         for quoted in _spellings(texts):
@@ -230,10 +230,10 @@ def _changed(text: str, option: ParsedOption, texts: tuple[str, ...]) -> Iterato
 
 
 def _removed(text: str, option: ParsedOption) -> Iterator[str]:
-    whole = option.full_span
-    if whole is None:
+    full_span = option.full_span
+    if full_span is None:
         return
-    start, end = _line_start(text, whole.start), whole.end
+    start, end = _line_start(text, full_span.start), full_span.end
     if start is not None:
         if match := _CONTINUED.match(text, end):
             yield text[:start] + text[match.end() :]
@@ -244,24 +244,26 @@ def _removed(text: str, option: ParsedOption) -> Iterator[str]:
                     before = before.rstrip("\r\n")[:-1].rstrip(" \t")
                 yield (before + text[end:])
             yield text[:start] + text[match.end() :]
-    blanks = len(text[: whole.start]) - len(text[: whole.start].rstrip(" \t"))
+    blanks = len(text[: full_span.start]) - len(text[: full_span.start].rstrip(" \t"))
     following = len(text) - end - len(text[end:].lstrip(" \t"))
     if start is not None:
-        yield text[: whole.start] + text[end + following :]
+        yield text[: full_span.start] + text[end + following :]
     if blanks:
-        yield text[: whole.start - blanks] + text[end:]
-    yield text[: whole.start] + text[end + following :]
+        yield text[: full_span.start - blanks] + text[end:]
+    yield text[: full_span.start] + text[end + following :]
 
 
 def _removed_again(text: str, name: str, wanted: Mapping[str, Texts], read: Read) -> str | None:
-    """Without an option that the command repeats, of which the last one counts."""
+    """The text without any occurrence of a repeated option; None: it cannot be removed."""
     for _ in range(_MOST_REPEATED):
         options = read(text)
         if name not in options:
             return text
 
-        def others(one: str) -> dict[str, Texts]:
-            return {option: old for option, old in _texts(read(one)).items() if option != name}
+        def others(candidate: str) -> dict[str, Texts]:
+            return {
+                option: old for option, old in _texts(read(candidate)).items() if option != name
+            }
 
         shorter = first_that_reads(_removed(text, options[name]), wanted, others)
         if shorter is None:
@@ -271,27 +273,27 @@ def _removed_again(text: str, name: str, wanted: Mapping[str, Texts], read: Read
 
 
 def _added(
-    text: str, name: str, texts: tuple[str, ...], places: list[ParsedOption]
+    text: str, name: str, texts: tuple[str, ...], neighbours: list[ParsedOption]
 ) -> Iterator[str]:
-    for place in places:
-        if place.full_span is None:
+    for neighbour in neighbours:
+        if neighbour.full_span is None:
             continue
-        before = text[place.full_span.start : place.full_span.end]
-        # Parsers of keys take them with hyphens, too, where their neighbours have some.
-        is_key = not (name.startswith("-") or place.option.startswith("-"))
+        before = text[neighbour.full_span.start : neighbour.full_span.end]
+        # Keys may have hyphens in front if their neighbours have some.
+        is_key = not (name.startswith("-") or neighbour.option.startswith("-"))
         spelt = f"--{name}" if is_key and before.startswith("--") else name
-        whole, rest = place.full_span, text[place.full_span.end :]
+        span, rest = neighbour.full_span, text[neighbour.full_span.end :]
         if rest.startswith("}") and before.count("{") > before.count("}"):  # ${NAME:-DEFAULT}
-            whole = Span(whole.start, whole.end + 1)
-        for words in _written(spelt, texts, joins=_is_joined(place, before)):
-            yield _put_behind(text, whole, words)
+            span = Span(span.start, span.end + 1)
+        for words in _written(spelt, texts, joins=_is_joined(neighbour, before)):
+            yield _put_behind(text, span, words)
 
 
-def _put_behind(text: str, whole: Span, words: str) -> str:
-    start, end = _line_start(text, whole.start), whole.end
+def _put_behind(text: str, span: Span, words: str) -> str:
+    start, end = _line_start(text, span.start), span.end
     if start is None:
         return f"{text[:end]} {words}{text[end:]}"
-    indent = text[start : whole.start]
+    indent = text[start : span.start]
     if match := _CONTINUED.match(text, end):
         return f"{text[: match.end()]}{indent}{words} \\\n{text[match.end() :]}"
     if text[:start].endswith(("\\\n", "\\\r\n")):
@@ -303,7 +305,7 @@ def _put_behind(text: str, whole: Span, words: str) -> str:
 
 
 def _line_start(text: str, position: int) -> int | None:
-    """Where the line begins if nothing but blanks stands before ``position``."""
+    """Start of the line if only blanks precede ``position``; else None."""
     start = text.rfind("\n", 0, position) + 1
     return start if not text[start:position].strip(" \t") else None
 

@@ -1,4 +1,4 @@
-"""Words as they become when a shell expands them, as far as text alone tells."""
+"""Shell expansion of words, as far as the text of the script determines it."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from planner.documents.shell.syntax import (
 )
 from planner.errors import LaunchError
 
-# A variable whose blanks alone change: $(echo "$WORDS" | tr '\\n' ' ' | xargs).
-# The folder of the script itself, beside which the files stand that it names.
+# The folder of the script itself: the script names files relative to it.
 _DIRNAME = r"""\$\(\s*dirname\s+(?:--\s+)?"?\$(?:0|\{?BASH_SOURCE(?:\[0\])?\}?)"?\s*\)"""
 _SCRIPT_FOLDER_PATTERN = re.compile(
     rf"""{_DIRNAME}|\$\(\s*cd\s+(?:--\s+)?"?{_DIRNAME}"?\s*(?:&>\s*/dev/null\s*)?&&\s*pwd\s*\)"""
 )
+# A variable with only its blanks changed: $(echo "$WORDS" | tr '\\n' ' ' | xargs).
 _ECHOED = re.compile(
     r"""\$\(\s*echo\s+(?:-n\s+)?"?\$\{?([A-Za-z_]\w*)\}?"?\s*"""
     r"""(?:\|\s*(?:xargs|tr\s+(?:-s\s+)?'\\n'\s+' '|sed\s+'s/ {1,2}(?:\\\+|\*)/ /g')\s*)*\)"""
@@ -50,7 +50,7 @@ _LONGEST_MATCHED = 4096
 
 
 def changed_by_pattern(text: str, operator: str, argument: str) -> str | None:
-    """``text`` without a prefix or suffix, replaced, cut or in another case; None if not told."""
+    """``text`` without a prefix or suffix, replaced, cut or in another case; None: unknown."""
     if operator in ("#", "##", "%", "%%"):
         return _removed(text, operator, argument)
     if operator in ("/", "//"):
@@ -70,7 +70,7 @@ def changed_by_pattern(text: str, operator: str, argument: str) -> str | None:
 
 
 def matches_pattern(text: str, pattern: str) -> bool | None:
-    """Whether a pattern of ``case`` takes the text; None if that is not told here."""
+    """Whether a pattern of ``case`` matches the text; None: unknown."""
     if not _SPECIAL & set(pattern):
         return text == pattern
     compiled = _compiled(pattern) if len(text) <= _LONGEST_MATCHED else None
@@ -106,11 +106,11 @@ def _removed(text: str, operator: str, pattern: str) -> str | None:
     if _SPECIAL & set(fixed) or not fixed:
         return "" if pattern == "*" and len(operator) == 2 else None
     if operator[0] == "#" and pattern.startswith("*"):
-        at = text.find(fixed) if operator == "#" else text.rfind(fixed)
-        return text if at < 0 else text[at + len(fixed) :]
+        position = text.find(fixed) if operator == "#" else text.rfind(fixed)
+        return text if position < 0 else text[position + len(fixed) :]
     if operator[0] == "%" and pattern.endswith("*"):
-        at = text.rfind(fixed) if operator == "%" else text.find(fixed)
-        return text if at < 0 else text[:at]
+        position = text.rfind(fixed) if operator == "%" else text.find(fixed)
+        return text if position < 0 else text[:position]
     return None
 
 
@@ -137,13 +137,13 @@ _OPERATIONS: dict[str, Callable[[int, int], int]] = {
 
 
 class UnknownExpression(Exception):
-    """The expression has no value that text alone tells; the message says why."""
+    """The value of an expression cannot be read from the text; the message is the reason."""
 
 
 def arithmetic_value(text: str, variable: Callable[[str], int]) -> int:
-    """What ``$((text))`` is, with 64 bits as shells have them.
+    """The value of ``$((text))`` in the 64-bit arithmetic of shells.
 
-    ``variable`` gives the number of a name. Raises `NotKnown`.
+    ``variable`` returns the number of a name. Raises `UnknownExpression`.
 
     >>> arithmetic_value("2 * (3 + n) % 7", {"n": 1}.__getitem__)
     1
@@ -239,7 +239,7 @@ class _Reader:
 def arithmetic_number(text: str) -> int:
     """A number as shells write it: ``0x1f`` and ``017`` are of base 16 and 8.
 
-    Raises `NotKnown` if it is none.
+    Raises `UnknownExpression` if it is none.
     """
     digits = text.strip()
     sign = -1 if digits.startswith("-") else 1
@@ -272,7 +272,7 @@ _AT_RUN_TIME = frozenset("?$!-_")
 
 
 class Expander:
-    """Expands words with the variables of `scope`; counts what it makes and refuses too much."""
+    """Expands words with the variables of `scope`; raises LaunchError on too much text."""
 
     def __init__(self, source: Source, scope: Scope) -> None:
         self.source = source
@@ -286,20 +286,23 @@ class Expander:
     def words(self, raw: RawWord) -> list[Word]:
         """The words that one written word becomes: none, one or several."""
         elements = self.elements(raw)
-        own = Span(raw.start, raw.end)
-        places = [own if len(elements) == 1 else self._place(one, own) for one in elements]
+        word_span = Span(raw.start, raw.end)
+        spans = [
+            word_span if len(elements) == 1 else self._place(element, word_span)
+            for element in elements
+        ]
         return [
-            self.word(element, place.start, place.end)
-            for element, place in zip(elements, places, strict=True)
+            self.word(element, span.start, span.end)
+            for element, span in zip(elements, spans, strict=True)
         ]
 
-    def _place(self, element: Element, own: Span) -> Span:
-        """Where one of several words stands itself, as in an array; else where all are used."""
-        (innermost, *_) = (*element.regions, own)
-        return innermost if innermost.end <= len(self.source.text) else own
+    def _place(self, element: Element, word_span: Span) -> Span:
+        """Position of one of several words, as in an array; else the position of all."""
+        (innermost, *_) = (*element.regions, word_span)
+        return innermost if innermost.end <= len(self.source.text) else word_span
 
     def word(self, element: Element, start: int, end: int) -> Word:
-        """A word that stands from ``start`` to ``end`` of the file."""
+        """A word from ``start`` to ``end`` of the file."""
         pieces, span = element.pieces, span_of(element.pieces)
         return Word(
             text=text_of(pieces),
@@ -320,10 +323,10 @@ class Expander:
         for element in fields.ended:
             self.spend(element.pieces, raw.start)
         self.count(len(fields.ended), raw.start)
-        own = Span(raw.start, raw.end)
+        word_span = Span(raw.start, raw.end)
         if len(fields.ended) == 1:
             first = fields.ended[0]
-            return [Element(first.pieces, tuple(dict.fromkeys((*first.regions, own))))]
+            return [Element(first.pieces, tuple(dict.fromkeys((*first.regions, word_span))))]
         return fields.ended
 
     def count(self, number: int, position: int) -> None:
@@ -336,7 +339,7 @@ class Expander:
             )
 
     def spend(self, pieces: Sequence[TextPiece], position: int) -> None:
-        """Counts what was made, and refuses what grows without end."""
+        """Counts the characters and words so far; raises LaunchError if they are too many."""
         length = sum(len(piece.text) for piece in pieces)
         self._pieces += len(pieces)
         self._characters += length
@@ -365,7 +368,7 @@ class Expander:
         elif (
             isinstance(part, Parameter) and part.argument and part.operator[-1:] in ("-", "=", "+")
         ):
-            # The default's own quotes count: ${X:---option "a b"}.
+            # Quotes in the default count: ${X:---option "a b"}.
             self._default(part, fields)
         else:
             fields.split(self._joined(part))
@@ -409,7 +412,7 @@ class Expander:
             return unknown_text(str(error))
 
     def number(self, name: str) -> int:
-        """The whole number that a variable holds; raises `NotKnown`."""
+        """The whole number in a variable; raises `UnknownExpression`."""
         pieces = self.parameter(Parameter(name, 0, 0, True))
         text = text_of(pieces)
         if text is None:
@@ -419,7 +422,7 @@ class Expander:
     # Parameters
 
     def parameter(self, part: Parameter) -> Pieces:
-        """What ``${...}`` is as one text."""
+        """The value of ``${...}`` as one text."""
         variable, operator = self.variable(part), part.operator
         if operator in (":-", "-", ":=", "=", ":+", "+", ":?", "?"):
             return self._chosen(part, variable)
@@ -460,7 +463,7 @@ class Expander:
 
     @property
     def num_arguments(self) -> int:
-        """How many arguments there are; a script has those that the user gives, else none."""
+        """Number of arguments; a script has those of the user, else none."""
         if self.arguments is not None:
             return len(self.arguments)
         number = 0
@@ -478,7 +481,7 @@ class Expander:
         return f"${name} is set by nothing in this file{self.elsewhere}"
 
     def _default_expansion(self, part: Parameter, variable: Variable | None) -> Pieces | None:
-        """What ``${X:-default}`` and its like are where the argument is not taken."""
+        """The value of ``${X:-default}`` and similar forms without the argument; None: with it."""
         operator = part.operator
         pieces = None if variable is None else self._subscripted(part, variable)
         if pieces is not None and any(piece.unknown for piece in pieces):
@@ -489,13 +492,11 @@ class Expander:
         return pieces if is_set else None
 
     def _chosen(self, part: Parameter, variable: Variable | None) -> Pieces:
-        kept = self._default_expansion(part, variable)
-        if kept is not None:
-            return kept
+        expansion = self._default_expansion(part, variable)
+        if expansion is not None:
+            return expansion
         if part.operator[-1] == "?":
-            return unknown_text(
-                f"${part.name} must be given, says line {self.source.line(part.start)}"
-            )
+            return unknown_text(f"${part.name} is required by line {self.source.line(part.start)}")
         argument = self.text(part.argument, part.start)
         if part.operator[-1] == "=":
             self.scope.put(part.name, Variable((Element(argument),), assigned=(part.start,)))
@@ -503,8 +504,8 @@ class Expander:
 
     def _default(self, part: Parameter, fields: Fields) -> None:
         through = Span(part.start, part.end)
-        kept = self._default_expansion(part, self.variable(part))
-        if kept is not None or part.operator[-1] == "=":
+        expansion = self._default_expansion(part, self.variable(part))
+        if expansion is not None or part.operator[-1] == "=":
             fields.split(self._joined(part))
             return
         for inner in part.argument:
@@ -528,10 +529,10 @@ class Expander:
         if variable is None:
             return unknown_text(self.unset(part))
         if part.subscript in ("@", "*"):
-            known = not variable.unknown
+            is_readable = not variable.unknown
             return (
                 computed_text(str(len(variable.elements)))
-                if known
+                if is_readable
                 else unknown_text(variable.unknown)
             )
         pieces = self._subscripted(part, variable)
@@ -541,11 +542,11 @@ class Expander:
     # Lists: arrays and arguments
 
     def _is_list(self, part: Parameter) -> bool:
-        every = part.name in ("@", "*") or part.subscript in ("@", "*")
-        return every and part.operator != "length"
+        is_all = part.name in ("@", "*") or part.subscript in ("@", "*")
+        return is_all and part.operator != "length"
 
     def _elements(self, part: Parameter) -> tuple[Element, ...] | str:
-        """The values of a list, or why they are not known."""
+        """The values of a list, or the reason why they are unknown."""
         if part.operator or part.argument:
             return self._of_list(part)
         if part.name in ("@", "*"):
@@ -558,8 +559,8 @@ class Expander:
 
     def _of_list(self, part: Parameter) -> tuple[Element, ...] | str:
         """``${A[@]:-default}`` and ``${A[@]+"${A[@]}"}``; the rest is not computed."""
-        plain = Parameter(part.name, part.start, part.end, part.quoted, part.subscript)
-        values = self._elements(plain)
+        array = Parameter(part.name, part.start, part.end, part.quoted, part.subscript)
+        values = self._elements(array)
         is_set = self.scope.get(part.name) is not None or self.arguments is not None
         if part.operator[-1:] == "+" and (not is_set or values == ()):
             return ()
@@ -605,7 +606,7 @@ class Expander:
 
 
 def _without_last_newlines(pieces: Pieces) -> Pieces:
-    """What ``$(command)`` becomes: the shell drops the newlines at the end of its output."""
+    """The text of ``$(command)``: the shell drops the newlines at the end of its output."""
     while pieces and not pieces[-1].unknown:
         last = pieces[-1]
         length = len(last.text.rstrip("\n"))

@@ -31,27 +31,27 @@ from planner.documents.shell.syntax import (
     why_unknown,
 )
 
-# What is not known stands for one character that no quote changes and no script has.
+# Placeholder of unknown text: a character that no quote changes and no script has.
 _FIRST_UNKNOWN = 0xE000
 _MOST_UNKNOWN = 0x1900
-# Places of the outer file, where the inner script's own places end.
+# Added to positions of the outer file, to tell them from those of the inner script.
 _OUTSIDE = 2**40
 
 
 def read_inner(
     pieces: Pieces, environment: Mapping[str, Word], outer: str, name: str = "the script"
 ) -> Script:
-    """What a script says that is a value of a file; nothing is run.
+    """The commands, variables and files of a script in a value of a file; nothing is run.
 
-    Raises LaunchError if a quote or branch is never closed, or it expands to more than is read.
+    Raises LaunchError if a quote or branch is never closed, or it expands to too much text.
 
     Parameters
     ----------
-    pieces : the script's text, with the places of ``outer`` that it comes from; what is not
-        known of it stays unknown in the words that it belongs to
+    pieces : the script's text with its positions in ``outer``; words with unknown pieces are
+        unknown
     environment : exported variables
-    outer : text of the file; spans and lines of the result are in it
-    name : of the file, for messages
+    outer : text of the file; spans and lines of the result refer to it
+    name : name of the file, for messages
     """
     inside = _NestedText.of(pieces, outer)
     refuse_unreadable(inside.text, name)
@@ -59,27 +59,33 @@ def read_inner(
     nodes = Parser(source).script()
     follower = Follower(source, {})
     for variable, word in environment.items():
-        given = tuple(_shifted(piece) for piece in word.pieces or computed_text(word.text or ""))
-        follower.scope.put(variable, Variable((Element(given),)))
+        outer_pieces = tuple(
+            _shifted(piece) for piece in word.pieces or computed_text(word.text or "")
+        )
+        follower.scope.put(variable, Variable((Element(outer_pieces),)))
         follower.exported[variable] = None
     follower.script(nodes)
-    own = {known: value for known, value in follower.scope.own.items() if value is not None}
+    variables = {
+        name_of_variable: value
+        for name_of_variable, value in follower.scope.own.items()
+        if value is not None
+    }
     return Script(
         name=name,
         text=outer,
         commands=tuple(inside.command(command) for command in follower.commands),
         variables={
-            known: inside.word(variable_word(follower.expander, value, 0))
-            for known, value in own.items()
+            name_of_variable: inside.word(variable_word(follower.expander, value, 0))
+            for name_of_variable, value in variables.items()
         },
         directives=tuple(inside.directive(directive) for directive in directives(source)),
-        files={known: inside.file(document) for known, document in follower.files.items()},
+        files={file_name: inside.file(document) for file_name, document in follower.files.items()},
     )
 
 
 @record(kw_only=True)
 class _NestedText:
-    """The text of an inner script, and where each of its characters comes from."""
+    """The text of an inner script, with the origin of each character."""
 
     text: str
     parts: tuple[tuple[int, TextPiece], ...]
@@ -102,7 +108,7 @@ class _NestedText:
 
     @cached_property
     def _ends(self) -> Sequence[int]:
-        """Where the parts end in the script, one after the other."""
+        """Ends of the parts in the script, in order."""
         return [passed + max(len(piece.text), 1) for passed, piece in self.parts]
 
     def command(self, command: Command) -> Command:
@@ -119,7 +125,7 @@ class _NestedText:
         )
 
     def word(self, word: Word) -> Word:
-        """A word with the places of the outer file, and without what is not known."""
+        """A word with positions in the outer file, and without unknown text."""
         pieces = tuple(part for piece in word.pieces for part in self._placed(piece))
         text = text_of(pieces)
         regions = [self.span(region) for region in word.regions]
@@ -135,17 +141,17 @@ class _NestedText:
         )
 
     def directive(self, directive: Directive) -> Directive:
-        """A scheduler's option with the places of the outer file."""
-        span, whole = self.span(directive.span), self.span(directive.full_span)
+        """A scheduler's option with positions in the outer file."""
+        span, full_span = self.span(directive.span), self.span(directive.full_span)
         line = self._line(directive.full_span.start)
         nowhere = Span(0, 0)
-        return replace(directive, span=span or nowhere, full_span=whole or nowhere, line=line)
+        return replace(directive, span=span or nowhere, full_span=full_span or nowhere, line=line)
 
     def file(self, document: HereDocument) -> HereDocument:
-        """A here-document with the places of the outer file."""
+        """A here-document with positions in the outer file."""
         start = document.span.start
-        own = (TextPiece(document.text, start, start + len(document.text)),)
-        inner = document.pieces if document.expanded else own
+        unexpanded = (TextPiece(document.text, start, start + len(document.text)),)
+        inner = document.pieces if document.expanded else unexpanded
         pieces = tuple(part for piece in inner for part in self._placed(piece))
         span = self.span(document.span)
         return replace(
@@ -158,7 +164,7 @@ class _NestedText:
         )
 
     def span(self, span: Span) -> Span | None:
-        """Characters of the script in the outer file; None where they do not stand together."""
+        """Span in the outer file of characters of the script; None: they are not adjacent there."""
         if span.start >= _OUTSIDE:
             return Span(span.start - _OUTSIDE, span.end - _OUTSIDE)
         return span_of(list(self._range(span.start, span.end, "")))
@@ -167,12 +173,12 @@ class _NestedText:
         return self._line_of(piece for piece in self._range(position, len(self.text), ""))
 
     def _line_of(self, pieces: Iterable[TextPiece]) -> int:
-        """The line of the first character that stands in the file; 0 if none does."""
+        """Line of the first character that is in the file; 0: none is."""
         place = next((piece.start for piece in pieces if piece.start >= 0), None)
         return 0 if place is None else self.outer.count("\n", 0, place) + 1
 
     def _placed(self, piece: TextPiece) -> Iterator[TextPiece]:
-        """What a piece of a word is in the outer file."""
+        """The pieces of the outer file for a piece of a word."""
         if piece.start >= _OUTSIDE:
             start, end = piece.start - _OUTSIDE, piece.end - _OUTSIDE
             yield piece._replace(start=start, end=end, trail=self._trail(piece))

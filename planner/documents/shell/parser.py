@@ -35,7 +35,7 @@ _UNQUOTED = re.compile(r"[^ \t\n\r;&|<>()'\"\\$`]+|\r")
 _IN_DOUBLE = re.compile(r'[^"\\$`]+')
 _IN_HERE = re.compile(r"[^\\$`]+")
 _SHOWN = re.compile(r"\s*cat\s*<<-?\s*(?P<quote>['\"\\]?)(?P<ends>\w+)['\"]?[ \t]*\r?\n")
-# ``expr`` counts as the shell does where it is given nothing but numbers, + and /.
+# ``expr`` computes as the shell does if it gets only numbers, + and /.
 _EXPR = re.compile(r"\s*expr\s(?P<sum>[\s\w${}+/%-]*)")
 _IN_BRACES = re.compile(r"[^}'\"\\$`]+")
 _IN_BRACES_QUOTED = re.compile(r"[^}\"\\$`]+")
@@ -59,9 +59,9 @@ MOST_COMMANDS, MOST_WORDS = 4000, 20_000
 """Of a script: each command is compared with the programs of all tools."""
 
 
-def too_many(what: str, most: int) -> str:
-    """The fault of a script that is longer than any that starts a job."""
-    return f"scripts of up to {most:,} {what} are read: give the part that starts the job."
+def too_many(units: str, maximum: int) -> str:
+    """Error text for a script that is longer than any that starts a job."""
+    return f"scripts of up to {maximum:,} {units} are read: give the part that starts the job."
 
 
 class Lexer:
@@ -76,15 +76,15 @@ class Lexer:
         self.words = 0
         self.commands = 0
 
-    def fault(self, what: str, position: int) -> LaunchError:
+    def error(self, problem: str, position: int) -> LaunchError:
         """An error that names file and line."""
-        return LaunchError(f"{self.source.at(position)}: {what}")
+        return LaunchError(f"{self.source.at(position)}: {problem}")
 
     def deeper(self, start: int) -> None:
         """Counts a level of nesting."""
         self.depth += 1
         if self.depth > MOST_NESTED:
-            raise self.fault(f"nested more than {MOST_NESTED} deep: that is not read.", start)
+            raise self.error(f"nested more than {MOST_NESTED} deep: that is not read.", start)
 
     def blanks(self) -> None:
         """Skips blanks, continued lines and a comment, but no end of a line."""
@@ -105,7 +105,7 @@ class Lexer:
         text, length = self.text, len(self.text)
         self.words += 1
         if self.words > MOST_WORDS:
-            raise self.fault(too_many("words", MOST_WORDS), start)
+            raise self.error(too_many("words", MOST_WORDS), start)
         while self.position < length:
             char = text[self.position]
             if char == "<" and (match := PLACEHOLDER.match(text, self.position)):
@@ -124,7 +124,7 @@ class Lexer:
         return RawWord(tuple(parts), start, self.position)
 
     def _whole_braces(self, start: int, parts: list[Part]) -> None:
-        """Words that the shell would make several of, ``{1..4}``, become one that is not told."""
+        """Words that the shell would expand to several, ``{1..4}``, become one unknown word."""
         if not any(isinstance(p, Literal) and not p.quote and "{" in p.text for p in parts):
             return
         bare = "".join(
@@ -161,7 +161,7 @@ class Lexer:
     def _single(self, start: int) -> Literal:
         end = self.text.find("'", start)
         if end < 0:
-            raise self.fault("the quote ' is never closed.", start - 1)
+            raise self.error("the quote ' is never closed.", start - 1)
         self.position = end + 1
         return Literal(self.text[start:end], start, end, "'")
 
@@ -171,7 +171,7 @@ class Lexer:
         while end < len(self.text) and self.text[end] != "'":
             end += 2 if self.text[end] == "\\" else 1
         if end >= len(self.text):
-            raise self.fault("the quote $' is never closed.", start - 2)
+            raise self.error("the quote $' is never closed.", start - 2)
         self.position = end + 1
         return Literal(_ANSI.sub(_ansi_character, self.text[start:end]), start, end, "$'")
 
@@ -181,7 +181,7 @@ class Lexer:
         parts = self.quoted_parts(_IN_DOUBLE, '"', start)
         return parts or [Literal("", start + 1, start + 1, '"')]
 
-    def quoted_parts(self, plain: re.Pattern[str], end: str, start: int) -> list[Part]:
+    def quoted_parts(self, literal: re.Pattern[str], end: str, start: int) -> list[Part]:
         """Parts in double quotes, up to ``end``; without it up to the limit."""
         parts, text = list[Part](), self.text
         escapable = '$`"\\' if end else "$`\\"
@@ -190,7 +190,7 @@ class Lexer:
             if char == end:
                 self.position += 1
                 return parts
-            if match := plain.match(text, self.position, self.limit):
+            if match := literal.match(text, self.position, self.limit):
                 parts.append(Literal(match[0], self.position, match.end(), '"'))
                 self.position = match.end()
             elif char == "\\":
@@ -198,7 +198,7 @@ class Lexer:
             else:
                 parts += self._special(char, quoted=True)
         if end or self.position > self.limit:
-            raise self.fault(f"the quote {end or '$'} is never closed.", start)
+            raise self.error(f"the quote {end or '$'} is never closed.", start)
         return parts
 
     def _escaped_in_quotes(self, escapable: str) -> list[Part]:
@@ -213,7 +213,7 @@ class Lexer:
         return [Literal("\\", start, start + 1, '"')]
 
     def here_parts(self, start: int, end: int) -> tuple[Part, ...]:
-        """The parts of a here-document or of arithmetic, which stands from ``start`` to ``end``."""
+        """The parts of a here-document or of arithmetic from ``start`` to ``end``."""
         self.deeper(start)
         after = self.position, self.limit
         self.position, self.limit = start, end
@@ -228,7 +228,7 @@ class Lexer:
         while end < len(self.text) and self.text[end] != "`":
             end += 2 if self.text[end] == "\\" else 1
         if end >= len(self.text):
-            raise self.fault("the quote ` is never closed.", start)
+            raise self.error("the quote ` is never closed.", start)
         self.position = end + 1
         return Substitution(start, end + 1, quoted)
 
@@ -258,7 +258,7 @@ class Lexer:
         return Arithmetic(inside, start, end + 2, quoted)
 
     def closing(self, position: int) -> int:
-        """Where the parenthesis closes that opened before ``position``; -1 if nowhere."""
+        """Position of the parenthesis that closes the one before ``position``; -1: none."""
         depth, text, length = 1, self.text, len(self.text)
         while position < length:
             char = text[position]
@@ -278,7 +278,7 @@ class Lexer:
         return -1
 
     def _quote_end(self, quote: str, position: int) -> int:
-        """The end of a quote that is not looked into; -1 if it has none."""
+        """The end of a quote whose content is not parsed; -1: it has no end."""
         text, length = self.text, len(self.text)
         if quote == "'" and not text.startswith("$", position - 1):
             return text.find("'", position + 1)
@@ -295,13 +295,13 @@ class Lexer:
             literal = Literal(
                 self.text[begins.end() : ends.start()], begins.end(), ends.start(), "'"
             )
-            is_told = bool(begins["quote"])
-            parts = (literal,) if is_told else self.here_parts(begins.end(), ends.start())
+            is_quoted = bool(begins["quote"])
+            parts = (literal,) if is_quoted else self.here_parts(begins.end(), ends.start())
             self.position = ends.end()
             return Substitution(start, self.position, quoted, parts)
         end = self.closing(inside)
         if end < 0:
-            raise self.fault(f"{self.text[start:inside]} is never closed.", start)
+            raise self.error(f"{self.text[start:inside]} is never closed.", start)
         if counts := _EXPR.fullmatch(self.text, inside, end):
             parts = self.here_parts(counts.start("sum"), end)
             self.position = end + 1
@@ -318,7 +318,7 @@ class Lexer:
         if match is None:
             end = text.find("}", start)
             if end < 0:
-                raise self.fault("${ is never closed.", start)
+                raise self.error("${ is never closed.", start)
             self.position = end + 1
             return Substitution(start, end + 1, quoted)
         self.position = match.end()
@@ -333,7 +333,7 @@ class Lexer:
 
     def _argument(self, start: int, *, quoted: bool) -> tuple[Part, ...]:
         parts, text, length = list[Part](), self.text, len(self.text)
-        plain = _IN_BRACES_QUOTED if quoted else _IN_BRACES
+        literal = _IN_BRACES_QUOTED if quoted else _IN_BRACES
         self.deeper(start)
         while self.position < length:
             char = text[self.position]
@@ -341,14 +341,14 @@ class Lexer:
                 self.position += 1
                 self.depth -= 1
                 return tuple(parts)
-            if match := plain.match(text, self.position):
+            if match := literal.match(text, self.position):
                 parts.append(Literal(match[0], self.position, match.end(), '"' if quoted else ""))
                 self.position = match.end()
             elif quoted and char == "\\":
                 parts += self._escaped_in_quotes('$`"\\}')
             else:
                 parts += self._special(char, quoted=quoted and char != '"')
-        raise self.fault("${ is never closed.", start)
+        raise self.error("${ is never closed.", start)
 
 
 def _ansi_character(match: re.Match[str]) -> str:
@@ -371,7 +371,7 @@ _OPERATORS = re.compile(r"&&|\|\||[<>()|&;]")
 
 
 class Parser(Lexer):
-    """Reads commands; ``here`` are here-documents whose bodies follow the current line."""
+    """Reads commands; ``here`` are here-documents with bodies after the current line."""
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)
@@ -382,8 +382,8 @@ class Parser(Lexer):
         """Every command of the text."""
         nodes = self._list()
         if self.position < len(self.text):
-            found = self._reserved() or self.text[self.position]
-            raise self.fault(f"{found} stands where a command begins.", self.position)
+            symbol = self._reserved() or self.text[self.position]
+            raise self.error(f"a command cannot begin with {symbol}.", self.position)
         if self.here:
             self._bodies()
         return nodes
@@ -408,10 +408,10 @@ class Parser(Lexer):
         return self.text.startswith((";;", ";&"), self.position)
 
     def _lines(self) -> None:
-        """Skips blanks, comments and ends of lines, after which here-documents stand."""
+        """Skips blanks, comments and ends of lines, and reads here-documents after these."""
         while True:
-            if not self.here and (found := _EMPTY_LINES.match(self.text, self.position)):
-                self.position = found.end()
+            if not self.here and (empty_lines := _EMPTY_LINES.match(self.text, self.position)):
+                self.position = empty_lines.end()
             self.blanks()
             if self.text.startswith("\r\n", self.position):
                 self.position += 1
@@ -430,7 +430,7 @@ class Parser(Lexer):
             strips, start, position = redirection.operator == "<<-", self.position, self.position
             while True:
                 if position >= len(self.text):
-                    raise self.fault(f"the here-document <<{ends} never ends.", word.start)
+                    raise self.error(f"the here-document <<{ends} never ends.", word.start)
                 end = self.text.find("\n", position)
                 end = len(self.text) if end < 0 else end
                 line = self.text[position:end].removesuffix("\r")
@@ -454,11 +454,11 @@ class Parser(Lexer):
 
     def _expect(self, *words: str, start: int, of: str) -> str:
         self._lines()
-        found = self._reserved()
-        if found not in words:
-            raise self.fault(f"{of} has no {' or '.join(words)}.", start)
-        self.position += len(found)
-        return found
+        reserved = self._reserved()
+        if reserved not in words:
+            raise self.error(f"{of} has no {' or '.join(words)}.", start)
+        self.position += len(reserved)
+        return reserved
 
     def _chain(self) -> Node:
         items: list[tuple[str, Node]] = [("", self._pipe())]
@@ -505,7 +505,7 @@ class Parser(Lexer):
         if self._takes("("):
             body = self._list()
             if not self._takes(")"):
-                raise self.fault("( is never closed.", start)
+                raise self.error("( is never closed.", start)
             return self._redirected(Subshell(body))
         readers = {"if": self._if, "while": self._while, "until": self._while, "case": self._case,
                    "for": self._for, "select": self._for, "{": self._group}  # fmt: skip
@@ -524,7 +524,7 @@ class Parser(Lexer):
             pass
         return Group((node,), tuple(redirections)) if redirections else node
 
-    def _redirection(self, found: list[Redirection]) -> bool:
+    def _redirection(self, redirections: list[Redirection]) -> bool:
         self.blanks()
         symbol = _REDIRECTION.match(self.text, self.position)
         if symbol is None or PLACEHOLDER.match(self.text, self.position):
@@ -532,7 +532,7 @@ class Parser(Lexer):
         self.position = symbol.end()
         self.blanks()
         redirection = Redirection(symbol[2], self.word())
-        found.append(redirection)
+        redirections.append(redirection)
         if symbol[2] in ("<<", "<<-"):
             self.here.append(redirection)
         return True
@@ -610,7 +610,7 @@ class Parser(Lexer):
                 self.position += 2
                 self._takes("&")
             elif self._reserved() != "esac":
-                raise self.fault("case has no esac.", start)
+                raise self.error("case has no esac.", start)
 
     def _patterns(self, start: int) -> tuple[RawWord, ...]:
         patterns: list[RawWord] = []
@@ -618,19 +618,19 @@ class Parser(Lexer):
         while True:
             pattern = self._next_word()
             if pattern is None:
-                raise self.fault("case has no esac.", start)
+                raise self.error("case has no esac.", start)
             patterns.append(pattern)
             self.blanks()
             if self._takes(")"):
                 return tuple(patterns)
             if not self._takes("|"):
-                raise self.fault("case has no esac.", start)
+                raise self.error("case has no esac.", start)
 
     def _simple(self) -> Node:
         start, assignments = self.position, list[Assignment]()
         self.commands += 1
         if self.commands > MOST_COMMANDS:
-            raise self.fault(too_many("commands", MOST_COMMANDS), start)
+            raise self.error(too_many("commands", MOST_COMMANDS), start)
         words, redirections, declares = list[RawWord](), list[Redirection](), ""
         end = start
         while True:
@@ -639,8 +639,8 @@ class Parser(Lexer):
                 self._lines()
             elif self._redirection(redirections):
                 continue
-            if (declares or not words) and (found := self._assignment()) is not None:
-                assignments.append(found)
+            if (declares or not words) and (assignment := self._assignment()) is not None:
+                assignments.append(assignment)
             elif tests and (operator := _OPERATORS.match(self.text, self.position)):
                 self.position = operator.end()
                 literal = Literal(operator[0], operator.start(), operator.end(), "")
@@ -656,7 +656,7 @@ class Parser(Lexer):
                 break
         if end == start and not redirections:
             here = self.text[start : start + 1] or "the end"
-            raise self.fault(f"{here} stands where a command begins.", start)
+            raise self.error(f"a command cannot begin with {here}.", start)
         return SimpleCommand(
             tuple(assignments), tuple(words), tuple(redirections), start, end, declares
         )
@@ -677,5 +677,5 @@ class Parser(Lexer):
                 return Assignment(match[1], start, adds, subscript, elements=tuple(elements))
             element = self.word()
             if element.end == element.start:
-                raise self.fault(f"the array {match[1]}=( is never closed.", start)
+                raise self.error(f"the array {match[1]}=( is never closed.", start)
             elements.append(element)

@@ -1,4 +1,4 @@
-"""What ``echo`` and ``printf`` print, as far as text alone tells it."""
+"""Output of ``echo`` and ``printf``, as far as the text of the script determines it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _EACH_ON_A_LINE = ("%s\\n", "%b\\n")
 
 
 def printed_text(words: Sequence[Word]) -> Pieces | None:
-    """What a command prints; None where it is another command, or has a format of its own."""
+    """Output of ``echo`` or ``printf``; None: another command, or a format with % fields."""
     name, *rest = [word.text for word in words] or [None]
     if name == "echo":
-        at = next((i for i, text in enumerate(rest) if not _is_option(text)), len(rest))
-        options = "".join(text or "" for text in rest[:at])
+        num_options = next((i for i, text in enumerate(rest) if not _is_option(text)), len(rest))
+        options = "".join(text or "" for text in rest[:num_options])
         end = "" if "n" in options else "\n"
-        return _joined(words[1 + at :], " ", end, is_escaped="e" in options)
+        return _joined(words[1 + num_options :], " ", end, is_escaped="e" in options)
     if name != "printf" or not rest:
         return None
     if rest[0] in _EACH_ON_A_LINE:
@@ -49,9 +49,9 @@ def _pieces(
 
 
 def _unescaped(pieces: Pieces) -> Iterator[TextPiece]:
-    """The pieces with the characters that escapes stand for; a backslash is a piece of its own."""
-    for is_known, run in groupby(pieces, key=lambda piece: not piece.unknown):
-        own = tuple(run)
-        before = "".join(piece.text for piece in own)
-        after = _ESCAPE.sub(lambda found: _CHARACTERS.get(found[1], found[1]), before)
-        yield from computed_text(after) if is_known and after != before else own
+    """The pieces with escapes replaced by their characters; a backslash is a separate piece."""
+    for is_readable, run in groupby(pieces, key=lambda piece: not piece.unknown):
+        group = tuple(run)
+        before = "".join(piece.text for piece in group)
+        after = _ESCAPE.sub(lambda match: _CHARACTERS.get(match[1], match[1]), before)
+        yield from computed_text(after) if is_readable and after != before else group

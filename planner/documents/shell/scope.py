@@ -1,4 +1,4 @@
-"""Variables of a script by where they are set, and what is known of them after a branch."""
+"""Variables of a script by scope, and their values after a branch."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ ONLY_IN_SOME = "is set only in some branches"
 
 
 class Scope:
-    """Variables by name; what a branch, a subshell or a function sets lies above the outer ones.
+    """Variables by name; those of a branch, a subshell or a function hide the outer ones.
 
-    None is a variable that was unset by the script, or that nothing set.
+    None: the script unset the variable, or never set it.
     """
 
     def __init__(self, outer: Scope | None = None, *, is_function: bool = False) -> None:
@@ -35,7 +35,7 @@ class Scope:
         self.is_function = is_function
 
     def get(self, name: str) -> Variable | None:
-        """The variable as it is known here."""
+        """The variable in this scope or an outer one."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.own:
@@ -44,11 +44,11 @@ class Scope:
         return None
 
     def put(self, name: str, variable: Variable | None) -> None:
-        """Sets it, here alone."""
+        """Sets a variable in this scope only."""
         self.own[name] = variable
 
     def keep(self, outer: Scope) -> None:
-        """Hands on what was set here and is not local to a function."""
+        """Passes variables that are not local to a function to an outer scope."""
         for name, variable in self.own.items():
             if name not in self.local:
                 outer.put(name, variable)
@@ -57,12 +57,12 @@ class Scope:
 
 
 def merge(scope: Scope, branches: Sequence[Scope], line: Callable[[int], int]) -> None:
-    """Sets in ``scope`` what is known after one of ``branches`` was taken."""
+    """Sets in ``scope`` the variables after one of ``branches`` ran."""
     names = dict.fromkeys(name for branch in branches for name in branch.own)
     for name in names:
         values = [branch.get(name) for branch in branches]
         specified = [value for value in values if value is not None]
-        # A script without arguments keeps what it set before it looked at them.
+        # A script without arguments keeps the values from before it read them.
         specified = [
             value for value in specified if not why_unknown(value.pieces).endswith(MISSING_ARGUMENT)
         ] or specified
@@ -91,14 +91,14 @@ def _common(name: str, values: Sequence[Variable], line: Callable[[int], int]) -
 
 
 def _without_places(elements: Iterable[Element]) -> tuple[Element, ...]:
-    """Elements that several places say: none of them alone can be changed."""
+    """Elements that several positions set: no single position can be changed."""
     return tuple(Element(computed_text(text_of(element.pieces) or "")) for element in elements)
 
 
 def _shared_words(lists: Sequence[Sequence[Element]], reason: str) -> Sequence[Element]:
-    """What all lists have in common, with an unknown element where some of them add words.
+    """Common elements of all lists, with an unknown element where some of them add words.
 
-    That is the shortest list where all others contain it, else how they begin and end.
+    They are the shortest list if all others contain it, else the common beginning and end.
     """
     contents = [[_content(word) for word in words] for words in lists]
     least = min(contents, key=len)
@@ -130,7 +130,7 @@ def _shared_words(lists: Sequence[Sequence[Element]], reason: str) -> Sequence[E
 
 
 def _start_of(part: Sequence[object], words: Sequence[object]) -> int | None:
-    """Where a list holds another in a row; None if it does not."""
+    """Index at which a list contains another in a row; None: it does not contain it."""
     starts = range(len(words) - len(part) + 1)
     if len(starts) * len(part) > _MOST_COMPARED:
         starts = range(1)
@@ -138,7 +138,7 @@ def _start_of(part: Sequence[object], words: Sequence[object]) -> int | None:
 
 
 def _num_shared(lists: Sequence[Sequence[object]]) -> int:
-    """How many words all lists begin with."""
+    """Number of first words that all lists share."""
     number = 0
     for words in zip(*lists, strict=False):
         if len({*words}) > 1:
@@ -152,7 +152,7 @@ def _content(element: Element) -> tuple[tuple[str, str], ...]:
 
 
 def _of_all(words: Sequence[Element]) -> Element:
-    """One of several equal words; without its place where they stand in several."""
+    """One of several equal words; without a position if they have several."""
     places = {tuple((piece.start, piece.end) for piece in word.pieces) for word in words}
     if len(places) == 1 or text_of(words[0].pieces) is None:
         return words[0]

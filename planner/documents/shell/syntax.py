@@ -1,4 +1,4 @@
-"""What a shell script consists of, as written, and its text with the places it comes from."""
+"""Elements of a shell script as written, and its text with the positions in the file."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from planner.documents.shell.edits import Span
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """Characters that stand for themselves; ``start`` to ``end`` is where, without quotes.
+    """Literal characters; ``start`` to ``end`` is their position without quotes.
 
-    ``quote`` is what they stand in: nothing, ``'``, ``"``, ``$'`` or a backslash before them.
+    ``quote`` is their quoting: nothing, ``'``, ``"``, ``$'`` or a backslash before them.
     """
 
     text: str
@@ -28,7 +28,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """``$name`` or ``${name...}``; ``operator`` such as ``:-`` with what follows it."""
+    """``$name`` or ``${name...}``; ``operator`` such as ``:-``, with its argument."""
 
     name: str
     start: int
@@ -51,9 +51,9 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Substitution:
-    """What only running it would tell: ``$(command)``, `` `command` ``, ``<(command)``.
+    """A command that would have to run: ``$(command)``, `` `command` ``, ``<(command)``.
 
-    ``parts`` are what ``$(cat <<END`` shows, which is told.
+    ``parts`` are the text of ``$(cat <<END``, which needs no run.
     """
 
     start: int
@@ -75,7 +75,7 @@ class RawWord:
 
     @property
     def literal(self) -> str | None:
-        """Its text where it has literal parts alone."""
+        """Its text if all parts are literal; else None."""
         texts = [part.text for part in self.parts if isinstance(part, Literal)]
         return "".join(texts) if len(texts) == len(self.parts) else None
 
@@ -104,7 +104,7 @@ class HereDocBody:
 
 @dataclass(slots=True)
 class Redirection:
-    """Where a command reads or writes; ``body`` of a here-document once it was met."""
+    """A redirection of a command; a here-document has its ``body`` once that was read."""
 
     operator: str
     word: RawWord
@@ -113,7 +113,7 @@ class Redirection:
 
 @dataclass(frozen=True, slots=True)
 class SimpleCommand:
-    """Assignments and words; ``declares`` is the builtin, such as ``export``, that takes them."""
+    """Assignments and words; ``declares`` is the builtin of the assignments, such as ``export``."""
 
     assignments: tuple[Assignment, ...]
     words: tuple[RawWord, ...]
@@ -125,14 +125,14 @@ class SimpleCommand:
 
 @dataclass(frozen=True, slots=True)
 class AndOrList:
-    """Commands joined by ``&&`` and ``||``, which stand before each but the first."""
+    """Commands joined by ``&&`` and ``||``; each but the first has its operator."""
 
     items: tuple[tuple[str, Node], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Subshell:
-    """Commands whose variables are their own: a subshell, parts of a pipe, in the background."""
+    """Commands with separate variables: a subshell, parts of a pipe, in the background."""
 
     body: tuple[Node, ...]
     in_background: bool = False
@@ -163,7 +163,7 @@ class ArithmeticCommand:
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """Conditions with what is done if they hold; the last may have none."""
+    """Conditions with the commands that run if they hold; the last may have no condition."""
 
     clauses: tuple[tuple[tuple[Node, ...], tuple[Node, ...]], ...]
     otherwise: tuple[Node, ...] | None
@@ -214,7 +214,7 @@ Node = (
 
 @dataclass(slots=True)
 class Source:
-    """The text that is read, with what messages need."""
+    """The text of a file, with its name and lines for messages."""
 
     text: str
     name: str
@@ -235,7 +235,7 @@ class Source:
         return f"{self.name}:{self.line(position)}"
 
 
-MISSING_ARGUMENT = "is an argument that this file does not give"
+MISSING_ARGUMENT = "is an argument that is not in this file"
 _LONGEST_TRAIL = 8
 _NOWHERE = -1
 _BLANKS = re.compile(r"(?:\r\n|[ \t\n])+")
@@ -244,7 +244,7 @@ _BLANKS = re.compile(r"(?:\r\n|[ \t\n])+")
 class TextPiece(NamedTuple):
     """Characters with one origin: ``start`` to ``end`` of the file, -1 if computed.
 
-    ``unknown`` says why nothing is known of them. ``trail`` are the expansions that they came
+    ``unknown`` is the reason if they are unknown. ``trail`` are the expansions that they came
     through, the innermost first.
     """
 
@@ -257,7 +257,7 @@ class TextPiece(NamedTuple):
 
     @property
     def is_exact(self) -> bool:
-        """Whether its characters stand in the file as they are."""
+        """Whether its characters are in the file unchanged."""
         return self.start >= 0 and self.end - self.start == len(self.text)
 
     def through(self, span: Span) -> TextPiece:
@@ -265,7 +265,7 @@ class TextPiece(NamedTuple):
         return self._replace(trail=(*self.trail, span)[:_LONGEST_TRAIL])
 
     def part(self, start: int, end: int) -> TextPiece:
-        """Some of its characters."""
+        """A part of its characters."""
         text = self.text[start:end]
         if self.is_exact:
             return self._replace(text=text, start=self.start + start, end=self.start + end)
@@ -278,17 +278,17 @@ Pieces = tuple[TextPiece, ...]
 
 
 def computed_text(text: str) -> Pieces:
-    """Text that stands nowhere in the file."""
+    """Text that is not in the file."""
     return (TextPiece(text),)
 
 
 def unknown_text(reason: str) -> Pieces:
-    """Text of which nothing is known."""
+    """Unknown text, with the reason."""
     return (TextPiece("", unknown=reason),)
 
 
 def text_of(pieces: Iterable[TextPiece]) -> str | None:
-    """The text, None where some of it is not known."""
+    """The text; None: a piece is unknown."""
     texts = []
     for piece in pieces:
         if piece.unknown:
@@ -298,19 +298,19 @@ def text_of(pieces: Iterable[TextPiece]) -> str | None:
 
 
 def why_unknown(pieces: Iterable[TextPiece]) -> str:
-    """Why some of it is not known; empty if all is."""
+    """The reason of the first unknown piece; empty: all are known."""
     return "; ".join(dict.fromkeys(piece.unknown for piece in pieces if piece.unknown))
 
 
 def span_of(pieces: Sequence[TextPiece]) -> Span | None:
-    """Where the text stands literally; None where it is composed of several places."""
-    told = [piece for piece in pieces if piece.text] or list(pieces[:1])
-    if not told or any(piece.start < 0 or piece.unknown for piece in told):
+    """Position of the literal text; None: it has several separate pieces."""
+    placed = [piece for piece in pieces if piece.text] or list(pieces[:1])
+    if not placed or any(piece.start < 0 or piece.unknown for piece in placed):
         return None
-    for before, after in pairwise(told):
+    for before, after in pairwise(placed):
         if before.end != after.start:
             return None
-    return Span(told[0].start, told[-1].end)
+    return Span(placed[0].start, placed[-1].end)
 
 
 def pieces_from(pieces: Iterable[TextPiece], start: int) -> Pieces:
@@ -323,18 +323,18 @@ def pieces_from(pieces: Iterable[TextPiece], start: int) -> Pieces:
         elif passed < start <= passed + length:
             rest.append(piece.part(start - passed, length))
         passed += length
-    told = [piece for piece in rest if piece.text or piece.unknown]
-    return tuple(told or rest)
+    non_empty = [piece for piece in rest if piece.text or piece.unknown]
+    return tuple(non_empty or rest)
 
 
 @record(kw_only=True)
 class Word:
-    """One word of a command, as far as text alone tells it.
+    """One word of a command, as far as the text determines it.
 
-    ``span`` is where its value stands literally, without quotes: through variables and
-    defaults, where these got it; None if it is composed of several parts. ``raw`` is what the
-    file has in its place, ``unknown`` says why ``text`` is None. ``regions`` are the places
-    that make the word up, the innermost first: what is removed to remove it.
+    ``span`` is the position of its literal value without quotes, also in the assignment of a
+    variable or in a default; None if it has several parts. ``raw`` is the text of the file in its
+    place, ``unknown`` the reason if ``text`` is None. ``regions`` are the positions that produce
+    the word, the innermost first: the text to delete to remove it.
     """
 
     text: str | None
@@ -347,7 +347,7 @@ class Word:
 
     @classmethod
     def of(cls, pieces: Pieces, line: int, raw: str) -> Word:
-        """A word of pieces that are known."""
+        """A word made of its pieces."""
         text = text_of(pieces)
         span = None if text is None else span_of(pieces)
         unknown = why_unknown(pieces)
@@ -355,7 +355,7 @@ class Word:
 
     @property
     def begins(self) -> str:
-        """What is known of its beginning, up to the first part that is not."""
+        """Its beginning up to the first unknown part."""
         texts = []
         for piece in self.pieces:
             if piece.unknown:
@@ -364,7 +364,7 @@ class Word:
         return "".join(texts)
 
     def after(self, start: int) -> Word:
-        """The word from a character of what `begins` it."""
+        """The word from a character of its known beginning (`begins`)."""
         rest = pieces_from(self.pieces, start)
         text = text_of(rest)
         return replace(self, text=text, span=span_of(rest), unknown=why_unknown(rest), pieces=rest)
@@ -380,7 +380,7 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """What a variable holds, and the characters where it was assigned."""
+    """The value of a variable, and the positions of its assignments."""
 
     elements: tuple[Element, ...]
     is_array: bool = False
@@ -389,7 +389,7 @@ class Variable:
 
     @property
     def pieces(self) -> Pieces:
-        """Its value as one text: of an array, that of the first element."""
+        """Its value as one text; of an array the first element."""
         if self.unknown:
             return unknown_text(self.unknown)
         return self.elements[0].pieces if self.elements else (TextPiece(""),)
@@ -401,7 +401,7 @@ class Variable:
 
     @property
     def words(self) -> Sequence[Element]:
-        """The words that it holds: the elements of an array, else its value split at blanks."""
+        """Its words: the elements of an array, else its value split at blanks."""
         if self.is_array:
             return self.elements
         fields = Fields()
@@ -410,7 +410,7 @@ class Variable:
         return fields.ended
 
     def of_words(self, words: Sequence[Element], assigned: tuple[int, ...]) -> Variable:
-        """A variable of the same kind that holds these words."""
+        """A variable of the same kind with these words."""
         if self.is_array:
             return Variable(tuple(words), True, assigned)
         pieces = [piece for word in words for piece in (*computed_text(" "), *word.pieces)]
@@ -434,7 +434,7 @@ class Fields:
         self._regions = ()
 
     def split(self, pieces: Iterable[TextPiece]) -> None:
-        """Adds an unquoted expansion, whose blanks end fields."""
+        """Adds an unquoted expansion; its blanks end fields."""
         for piece in pieces:
             if piece.unknown:
                 self.join((piece,))
@@ -448,7 +448,7 @@ class Fields:
                     self.end()
 
     def element(self, element: Element) -> None:
-        """Adds an element of an array; what stands beside the array joins the outer ones."""
+        """Adds an element of an array; text next to the array joins its first and last element."""
         if self._pieces is None:
             self._pieces, self._regions = list(element.pieces), element.regions
         else:
@@ -472,7 +472,7 @@ def _parts(piece: TextPiece) -> Iterator[tuple[TextPiece, bool]]:
 
 
 def _regions(pieces: Pieces) -> tuple[Span, ...]:
-    """Places in which the pieces stand in a row, the innermost first."""
+    """Positions that contain the pieces in a row, the innermost first."""
     regions: dict[Span, None] = {}
     for first in _levels(pieces[0]):
         last: Span | None = first
@@ -494,9 +494,9 @@ def _levels(piece: TextPiece) -> tuple[Span, ...]:
 
 @record(kw_only=True)
 class Command:
-    """One command with its words expanded, and the variables that it is given.
+    """One command with its words expanded, and its environment variables.
 
-    ``copies`` of it run at once where a loop over words that are told leaves it behind.
+    ``copies`` of it run at once if a loop over known words starts it in the background.
     """
 
     words: tuple[Word, ...]
@@ -524,11 +524,11 @@ class Directive:
 
 @record(kw_only=True)
 class HereDocument:
-    """A text that the script gives to a command or writes to a file.
+    """A text that the script passes to a command or writes to a file.
 
-    ``span`` is where it stands. ``expanded``: variables were replaced or tabs removed, so that
-    `place` says where a part of ``text`` stands. What is not known stands in ``text`` as in the
-    file, and ``unknown`` says why.
+    ``span`` is its position. ``expanded``: variables were replaced or tabs removed, so that `place`
+    returns the position of a part of ``text``. Unknown parts are in ``text`` as in the file, with
+    the reason in ``unknown``.
     """
 
     text: str
@@ -539,15 +539,15 @@ class HereDocument:
     pieces: Pieces = field(default=(), repr=False)
 
     def place(self, span: Span) -> Span | None:
-        """Where characters of ``text`` stand in the script; None if they are computed."""
+        """Position in the script of characters of ``text``; None: they are computed."""
         if not self.expanded:
             return Span(self.span.start + span.start, self.span.start + span.end)
         passed = 0
         for piece in self.pieces:
             end = passed + len(piece.text)
             if passed <= span.start and span.end <= end and span.start < max(end, passed + 1):
-                whole = (span.start, span.end) == (passed, end)
-                if piece.is_exact or (whole and piece.start >= 0):
+                is_full_piece = (span.start, span.end) == (passed, end)
+                if piece.is_exact or (is_full_piece and piece.start >= 0):
                     part = piece.part(span.start - passed, span.end - passed)
                     return Span(part.start, part.end)
                 return None
@@ -557,11 +557,11 @@ class HereDocument:
 
 @record(kw_only=True)
 class Script:
-    """A shell script as far as its text alone tells; nothing of it was run.
+    """A shell script as read from its text; nothing of it was run.
 
-    ``commands`` in the order in which they would run; a branch that is certainly not taken is
-    left out. ``variables`` as they are at the end. ``files`` are here-documents by the name of
-    the file that they are written to, else ``<<END (line 3)``.
+    ``commands`` are in the order in which they would run, without branches that certainly do not
+    run. ``variables`` have their values at the end. ``files`` are here-documents by the name of the
+    file that they are written to, else ``<<END (line 3)``.
     """
 
     name: str
@@ -578,7 +578,7 @@ _WORD = re.compile(r"(?:[^\s'\"]|'[^'\n]*'|\"[^\"\n]*\")+")
 
 def directives(source: Source) -> tuple[Directive, ...]:
     """Every ``#SBATCH``, ``#PBS`` and ``#BSUB`` line, an entry for each option."""
-    found: list[Directive] = []
+    options: list[Directive] = []
     for line in _LINE.finditer(source.text):
         words = list(_WORD.finditer(source.text, line.start(2), line.end(2)))
         for index, word in enumerate(words):
@@ -587,8 +587,8 @@ def directives(source: Source) -> tuple[Directive, ...]:
             if not word[0].startswith("-"):
                 continue
             after = words[index + 1] if index + 1 < len(words) else None
-            found.append(_directive(line[1], word, after, source))
-    return tuple(found)
+            options.append(_directive(line[1], word, after, source))
+    return tuple(options)
 
 
 def _directive(

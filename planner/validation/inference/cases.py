@@ -1,4 +1,4 @@
-"""From a row of inference to what the estimator is asked; measurements are never read."""
+"""Cases of inference: inputs of the estimator from rows; measurements are never read."""
 
 from __future__ import annotations
 
@@ -42,21 +42,25 @@ from planner.workloads.serving_space import eager, limited
 
 
 def scheduled(engine: EngineProfile, run: Run) -> EngineProfile:
-    """The engine with what a run says of its scheduler and of its graphs."""
+    """The engine with the scheduler and graph options of a run."""
     names = ("poll_interval", "batch_wait", *SCHEDULED)
-    given: dict[str, Any] = {name: int(run.number(name) or 0) for name in names if run.text(name)}
+    settings: dict[str, Any] = {
+        name: int(run.number(name) or 0) for name in names if run.text(name)
+    }
     if run.flag("enforce_eager"):
         engine = eager(engine)
     try:
-        if "max_num_seqs" in given:
-            engine = limited(engine, given["max_num_seqs"])
-        return replace(engine, scheduler=replace(engine.scheduler, **given)) if given else engine
+        if "max_num_seqs" in settings:
+            engine = limited(engine, settings["max_num_seqs"])
+        return (
+            replace(engine, scheduler=replace(engine.scheduler, **settings)) if settings else engine
+        )
     except ValueError as error:
         raise NotPredicted(f"impossible scheduler: {error}") from error
 
 
 def weight_scale(run: Run, replica: Deployment) -> float:
-    """Bytes of the weights over those of the format, where a run gives the bits."""
+    """Bytes of the weights over those of the format, if a run specifies the bits; else 1."""
     bits = run.number("bits_per_weight")
     if not bits:
         return 1.0
@@ -89,7 +93,7 @@ _DRAFT_COST = 0.05
 # A benchmark of ten times the concurrency: the first tenth arrives at once.
 WAVES = 10.0
 _WAVES_OF_EQUALS = 100.0
-# A short prompt and answer where nothing is said.
+# A short prompt and answer if a row specifies neither.
 _USUAL_LENGTHS = {"input_tokens": 32.0, "output_tokens": 128.0}
 SEQUENTIAL = "sequential"
 MICRO_BATCHES = "micro_batches"
@@ -98,7 +102,7 @@ _STAGES = ("", TOGETHER, SEQUENTIAL, MICRO_BATCHES)
 
 
 class Mode(StrEnum):
-    """How the requests of a run come: together, as many as there is room for, or over time."""
+    """Arrival of the requests of a run: together, as many as fit, or over time."""
 
     STATIC = "static_batch"
     MAX_THROUGHPUT = "continuous_max_throughput"
@@ -111,7 +115,7 @@ _MODES = {mode.value: mode for mode in Mode} | {"agg": Mode.ONLINE, "": Mode.ONL
 
 @record(kw_only=True)
 class Traffic:
-    """Lengths and arrivals as a row gives them; None where it does not.
+    """Lengths and arrivals of a row; None: not specified.
 
     ``input_tokens`` 0: only decoding is measured, ``output_tokens`` 0: only the prompt.
     """
@@ -135,12 +139,14 @@ class Traffic:
 
     @cached_property
     def workload(self) -> ServingWorkload:
-        """The same for the estimator, which counts whole tokens and at least one.
+        """The traffic for the estimator, which counts whole tokens and at least one.
 
         Only clients that wait for answers start together.
         """
         rate = self.request_rate if self.concurrency is None else None
-        usual = _ACCEPTANCE.get(self.draft_tokens, _LEAST_ACCEPTED) if self.draft_tokens else 0.0
+        default_rate = (
+            _ACCEPTANCE.get(self.draft_tokens, _LEAST_ACCEPTED) if self.draft_tokens else 0.0
+        )
         return ServingWorkload(
             input_tokens=max(round(self.input_tokens * self.length_scale), 1),
             output_tokens=max(round(self.output_tokens * self.length_scale), 1),
@@ -148,7 +154,7 @@ class Traffic:
             equal_lengths=self.equal_lengths,
             equal_prompts=self.equal_prompts,
             draft_tokens=self.draft_tokens,
-            acceptance_rate=self.acceptance_rate or usual,
+            acceptance_rate=self.acceptance_rate or default_rate,
             draft_cost=_DRAFT_COST * self.draft_tokens,
             input_variation=self.input_variation,
             output_variation=self.output_variation,
@@ -160,7 +166,7 @@ class Traffic:
 
     @property
     def clients(self) -> float | None:
-        """Requests in flight at most: without a rate all of a number start together."""
+        """Maximum number of requests in flight; without a rate all requests start together."""
         return self.concurrency or (self.num_requests if self.request_rate is None else None)
 
     @property
@@ -170,16 +176,16 @@ class Traffic:
 
     @property
     def sent(self) -> float:
-        """Requests that clients send in all, or assumed to send where nothing says how many.
+        """Total number of requests of the clients; assumed if the row does not specify it.
 
-        Tables of equal lengths that do not say it are of long runs.
+        Runs with equal lengths and without this number are assumed to be long.
         """
         waves = _WAVES_OF_EQUALS if self.equal_lengths else WAVES
         return self.num_requests or waves * (self.concurrency or np.inf)
 
     @property
     def of_all(self) -> tuple[Hashable, ...]:
-        """What runs that are predicted in one pass share: all but the lengths."""
+        """Key of runs that are predicted in one pass: all but the lengths."""
         return (
             self.request_rate is not None and self.concurrency is None,
             self.is_closed,
@@ -207,7 +213,7 @@ class WorkloadRows(ServingWorkload):
 
 @record(kw_only=True)
 class Pool:
-    """Prefill workers of a disaggregated run; a number of 0 is not given."""
+    """Prefill workers of a disaggregated run; 0: their number is not specified."""
 
     deployment: Deployment
     workers: int
@@ -215,13 +221,13 @@ class Pool:
 
 @record(kw_only=True)
 class InferenceCase(Case):
-    """A run as the estimator sees it.
+    """A run as input of the estimator.
 
     ``version``: of its engine, empty where its row has none. ``decode_rate``: its output rate
     leaves the prompts out. ``stages``: how the stages of a
     static batch's pipeline work: all at once if empty. ``tensors_only``: its memory is that
     of the allocator. ``weight_scale``: bytes of its weights over those of the quantization.
-    ``logit_bytes``: what a logit takes of those it computes for every position of a prompt.
+    ``logit_bytes``: bytes per logit, if it computes logits for every position of a prompt.
     """
 
     mode: Mode
@@ -245,7 +251,7 @@ class InferenceCase(Case):
 
     @cached_property
     def lacks(self) -> tuple[str, ...]:
-        """The release of its engine, and the layers of its model, where no run was of such."""
+        """The release of its engine and the layers of its model, if no published run has them."""
         if self.rule.nearest:
             return ()
         return unmeasured_features(self.rule.profile, stated_release(self.version), self.model)
@@ -275,7 +281,7 @@ class InferenceCase(Case):
 
     @property
     def setting(self) -> ServingSetting:
-        """What the estimator needs besides the replicas."""
+        """Inputs of the estimator besides the replicas."""
         return setting_of([self])
 
     @cached_property
@@ -292,7 +298,7 @@ class InferenceCase(Case):
 def setting_of(
     cases: Sequence[InferenceCase], *, endless: bool = False, columns: bool = False
 ) -> ServingSetting:
-    """What the estimator needs of cases of one group besides the replicas.
+    """Inputs of the estimator for cases of one group, besides the replicas.
 
     Where lengths differ they are arrays, one row per case; ``columns``: of shape (cases, 1).
     """
@@ -317,7 +323,7 @@ def setting_of(
 
 
 def inference_case(run: Run, library: Library) -> InferenceCase:
-    """The case of a run, from everything in its row but what was measured.
+    """The case of a run, from all columns of its row except measurements.
 
     Raises NotPredicted if it cannot be predicted; the text says why.
     """
@@ -326,7 +332,7 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
         raise NotPredicted(f"unknown mode {run.text('mode')}")
     gpu = library.gpu(run.text("gpu"))
     if gpu is None:
-        raise NotPredicted(f"unknown GPU {run.text('gpu') or '(none given)'}")
+        raise NotPredicted(f"unknown GPU {run.text('gpu') or '(not specified)'}")
     if capacity := run.number("gpu_memory_gib"):
         if capacity > _LARGEST_MEMORY:
             raise NotPredicted("the memory of the GPU is out of range")
@@ -337,8 +343,8 @@ def inference_case(run: Run, library: Library) -> InferenceCase:
     offline = mode in (Mode.STATIC, Mode.MAX_THROUGHPUT)
     default = engine_on(library.engine(rule.profile), gpu, stated_release(version), offline=offline)
     engine = scheduled(default, run)
-    own = mode is Mode.DISAGGREGATED and run.count("decode_tensor_parallel")
-    replica = deployment(run, model, gpu, engine, "decode_" if own else "")
+    has_decode_columns = mode is Mode.DISAGGREGATED and run.count("decode_tensor_parallel")
+    replica = deployment(run, model, gpu, engine, "decode_" if has_decode_columns else "")
     traffic = _traffic(run, mode)
     scale = weight_scale(run, replica)
     return InferenceCase(
@@ -374,7 +380,7 @@ def served_model(run: Run, library: Library) -> ModelSpec:
 
 
 def _stages(run: Run, rule: EngineRule) -> str:
-    """How stages work; empty where they do all at once."""
+    """Schedule of the pipeline stages; empty: all work at once."""
     stages = run.word("stages") or rule.stages
     if stages not in _STAGES:
         raise NotPredicted(f"stages {stages!r} are not {', '.join(_STAGES[1:])}")
@@ -387,8 +393,8 @@ def _prefill(
     if mode is not Mode.DISAGGREGATED:
         return None
     prefix = "prefill_" if run.count("prefill_tensor_parallel") else ""
-    found = deployment(run, model, gpu, engine, prefix)
-    return Pool(deployment=replace(found, replicas=1.0), workers=_workers(run, "prefill", 0))
+    pool = deployment(run, model, gpu, engine, prefix)
+    return Pool(deployment=replace(pool, replicas=1.0), workers=_workers(run, "prefill", 0))
 
 
 def _workers(run: Run, pool: str, otherwise: int) -> int:
@@ -397,9 +403,9 @@ def _workers(run: Run, pool: str, otherwise: int) -> int:
 
 def _traffic(run: Run, mode: Mode) -> Traffic:
     lengths, scale = [], run.number("length_scale") or 1.0
-    for name, usual in _USUAL_LENGTHS.items():
+    for name, default in _USUAL_LENGTHS.items():
         length = run.number(name)
-        length = usual if length is None else length
+        length = default if length is None else length
         if length * max(scale, 1.0) > _LONGEST:
             raise NotPredicted("the number of tokens is out of range")
         lengths.append(length)
@@ -433,21 +439,21 @@ def _traffic(run: Run, mode: Mode) -> Traffic:
     )
 
 
-def _up_to(run: Run, name: str, most: int) -> int | None:
-    """A number that may not be absurd; None where the row has none."""
-    found = run.count(name)
-    if found is not None and found > most:
-        raise NotPredicted(f"{name} must be at most {most:,}")
-    return found or None
+def _up_to(run: Run, name: str, maximum: int) -> int | None:
+    """A count up to a maximum; None if the row has none."""
+    count = run.count(name)
+    if count is not None and count > maximum:
+        raise NotPredicted(f"{name} must be at most {maximum:,}")
+    return count or None
 
 
 def _shares(run: Run) -> dict[str, float]:
-    """How lengths vary, and what a prefix cache holds."""
-    found = {name: run.number(name) or 0.0 for name in _LARGEST_SHARES}
+    """Variation of lengths and hit rate of the prefix cache, by column."""
+    shares = {name: run.number(name) or 0.0 for name in _LARGEST_SHARES}
     for name, largest in _LARGEST_SHARES.items():
-        if not 0 <= found[name] <= largest:
+        if not 0 <= shares[name] <= largest:
             raise NotPredicted(f"{name} must be from 0 to {largest:g}")
-    return found
+    return shares
 
 
 _RULES = tuple(
@@ -456,32 +462,32 @@ _RULES = tuple(
 
 
 def impossible_layouts(runs: Sequence[Run], cases: Sequence[InferenceCase]) -> list[str]:
-    """Why the layout of each run of a group cannot be what ran; empty where nothing says so.
+    """The reason why the layout of each run of a group is impossible; empty if it is possible.
 
-    Its prediction would be about something else: such a run is listed, and left out of errors.
+    Its prediction would be for another layout: such a run is listed, and left out of errors.
     """
     pools = [(case, case.replica) for case in cases]
     pools += [(case, case.prefill.deployment) for case in cases if case.prefill is not None]
-    found = dict.fromkeys(map(id, cases), "")
-    for (case, _), fault in zip(pools, _faults_of_deployments(pools), strict=True):
-        found[id(case)] = found[id(case)] or fault
+    reasons = dict.fromkeys(map(id, cases), "")
+    for (case, _), error in zip(pools, _errors_of_deployments(pools), strict=True):
+        reasons[id(case)] = reasons[id(case)] or error
     return [
-        found[id(case)] or _fault_of_numbers(run, case)
+        reasons[id(case)] or _error_of_numbers(run, case)
         for run, case in zip(runs, cases, strict=True)
     ]
 
 
-def _fault_of_numbers(run: Run, case: InferenceCase) -> str:
+def _error_of_numbers(run: Run, case: InferenceCase) -> str:
     if case.mode is Mode.DISAGGREGATED:
-        named = (run.count("prefill_num_workers"), run.count("decode_num_workers"))
-        return "" if all(named) else "it has pools, but no numbers of workers"
+        num_workers = (run.count("prefill_num_workers"), run.count("decode_num_workers"))
+        return "" if all(num_workers) else "it has pools, but no numbers of workers"
     size, domain = case.replica.tensor_parallel, case.cluster.scale_up.domain_size
     if run.count("num_gpus") or size <= max(domain, 8):
         return ""
-    return f"tensor_parallel {size} leaves a node of {domain}; no number of GPUs is given"
+    return f"tensor_parallel {size} leaves a node of {domain}; the number of GPUs is not specified"
 
 
-def _faults_of_deployments(pools: Sequence[tuple[InferenceCase, Deployment]]) -> Iterator[str]:
+def _errors_of_deployments(pools: Sequence[tuple[InferenceCase, Deployment]]) -> Iterator[str]:
     first = pools[0][0]
     setting = first.setting
     c = configurations([pool for _, pool in pools], [1.0] * len(pools))
@@ -511,13 +517,13 @@ def _faults_of_deployments(pools: Sequence[tuple[InferenceCase, Deployment]]) ->
 
 
 def inference_choices(run: Run, case: InferenceCase) -> Iterator[str]:
-    """The choices that are made for runs of inference alone, one text each."""
+    """Assumptions that only runs of inference need, one text each."""
     yield from _formats(run, case)
     pool = "decode_" if run.text("decode_tensor_parallel") else ""
     if not run.text(f"{pool}tensor_parallel"):
         yield f"tensor_parallel {case.replica.tensor_parallel}"
     if case.mode is Mode.DISAGGREGATED and not run.text("prefill_num_workers"):
-        yield "as many prefill workers as keep up"
+        yield "enough prefill workers to keep up"
     yield from _assumed_traffic(run, case)
 
 

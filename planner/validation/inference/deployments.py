@@ -1,4 +1,4 @@
-"""The replicas of a run: how its columns split GPUs, and what they leave open."""
+"""Replicas of a run: the split of its GPUs from its columns, with defaults for missing ones."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _NAMED = re.compile(r"mxfp4|fp4|fp8|awq|gptq|int4|int8")
 
 
 def quantizations(run: Run) -> tuple[Quantization, Quantization]:
-    """Of the matrices and of the experts: from the columns, and what checkpoints are known for."""
+    """Quantization of dense and expert weights, from the columns and the known checkpoints."""
     weights = run.word("weight_precision") or run.word("gemm_precision")
     if run.word("gemm_precision") in ("fp8_block", "mxfp4"):
         weights = run.word("gemm_precision")
-    if not weights and (named := _NAMED.search(run.word("model"))):
-        weights = named[0]
+    if not weights and (match := _NAMED.search(run.word("model"))):
+        weights = match[0]
     if not weights and (bits := run.number("bits_per_weight")):
         weights = "int8" if bits >= _NEARER_EIGHT else "int4"
     row = _first("quantizations.csv", model=run.word("model"), weights=weights,
@@ -77,10 +77,10 @@ _WEIGHT_ONLY = {
     Quantization.W4A4: Quantization.W4A16,
     Quantization.W4A8: Quantization.W4A16,
 }
-# What splits a replica; expert-parallel ranks are the same GPUs.
+# Columns that split a replica; expert-parallel ranks are on the same GPUs.
 _SIZES = terms_about("parallel_degree", "serve")
 _EXPERTS = "expert_parallel"
-# What host memory keeps, as shares of weights and cache.
+# Shares of weights and KV cache in host memory.
 _OFFLOAD = {
     "": (0.0, 0.0),
     "none": (0.0, 0.0),
@@ -94,8 +94,8 @@ _OFFLOAD = {
 class Deployment:
     """Equal replicas of a model, all of one kind; ``replicas`` of them share the requests.
 
-    ``narrow_cache``: the run does not give the cache's precision, and its weights have less
-    than 16 bits: where its requests do not fit a 16-bit cache, it is taken to have an fp8 one.
+    ``narrow_cache``: the run does not specify the precision of the cache, and its weights have
+    fewer than 16 bits. If its requests do not fit a 16-bit cache, an fp8 cache is assumed.
     """
 
     tensor_parallel: int
@@ -122,7 +122,7 @@ class Deployment:
 
 @cache
 def _columns() -> tuple[str, ...]:
-    """What a configuration has of a deployment."""
+    """Fields of a deployment that are columns of a configuration."""
     return tuple(terms_of("serve", "parameter").keys() - {"num_gpus", "concurrency"})
 
 
@@ -130,9 +130,13 @@ def configurations(
     deployments: Sequence[Deployment], concurrency: Sequence[float]
 ) -> ServingConfigurations:
     """One replica of each, with so many requests in it."""
-    columns = {name: [getattr(one, name) for one in deployments] for name in _columns()}
+    columns = {
+        name: [getattr(deployment, name) for deployment in deployments] for name in _columns()
+    }
     return ServingConfigurations.of(
-        num_gpus=[one.replica_gpus for one in deployments], concurrency=concurrency, **columns
+        num_gpus=[deployment.replica_gpus for deployment in deployments],
+        concurrency=concurrency,
+        **columns,
     )
 
 
@@ -144,8 +148,8 @@ def deployment(
     split = _split(run, prefix, has_experts(model))
     word = run.word("offload")
     if word not in _OFFLOAD:
-        what = "weights on disk are" if word == "disk" else f"offload of {word} is"
-        raise NotPredicted(f"{what} not modelled yet")
+        subject = "weights on disk are" if word == "disk" else f"offload of {word} is"
+        raise NotPredicted(f"{subject} not modelled yet")
     weights, cache = _OFFLOAD[word]
     share = run.number("gpu_memory_utilization") or 0.0
     if not 0 <= share <= 1:
@@ -167,17 +171,17 @@ def deployment(
 
 
 def _scheduled(run: Run, engine: EngineProfile, prefix: str, name: str) -> int:
-    """A setting of the scheduler: of these workers, else the engine's."""
-    own = run.count(f"{prefix}{name}") if prefix else None
-    return own or int(getattr(engine.scheduler, name))
+    """A limit of the scheduler: of these workers if specified, else of the engine."""
+    worker_limit = run.count(f"{prefix}{name}") if prefix else None
+    return worker_limit or int(getattr(engine.scheduler, name))
 
 
 def _step_tokens(run: Run, engine: EngineProfile, prefix: str, ranks: int) -> int:
-    """New tokens of a step of a rank: of the run, else the engine's default on so many ranks."""
+    """New tokens per step and rank: of the run, else the engine's default for so many ranks."""
     if run.count("max_num_batched_tokens"):
         return _scheduled(run, engine, prefix, "max_num_batched_tokens")
-    own = run.count(f"{prefix}max_num_batched_tokens") if prefix else None
-    return own or int(engine.scheduler.default_step_tokens(np.asarray(float(ranks))))
+    worker_tokens = run.count(f"{prefix}max_num_batched_tokens") if prefix else None
+    return worker_tokens or int(engine.scheduler.default_step_tokens(np.asarray(float(ranks))))
 
 
 def _split(run: Run, prefix: str, moe: bool) -> dict[str, int]:
@@ -192,19 +196,23 @@ def _split(run: Run, prefix: str, moe: bool) -> dict[str, int]:
 
 
 def _attention_ranks(run: Run, prefix: str, split: Mapping[str, int]) -> int:
-    """Ranks of attention that a run does not count: the GPUs of its experts over tensor_parallel.
+    """Attention ranks if a run does not specify them: GPUs of its experts over tensor_parallel.
 
-    Attention and experts stand on the same GPUs of a stage; one rank where the sizes are no such
-    layout, or would need more GPUs than there are.
+    Attention and experts use the same GPUs of a stage. One rank if the sizes are no such layout,
+    or would need more GPUs than the run has.
     """
     tensor, pipeline = split["tensor_parallel"], split["pipeline_parallel"]
     of_experts = (run.count(f"{prefix}expert_tensor_parallel") or 1) * split["expert_parallel"]
-    most = (run.count("num_gpus") or _MOST_GPUS) if not prefix else _MOST_GPUS
-    return of_experts // tensor if of_experts % tensor == 0 and of_experts * pipeline <= most else 1
+    max_gpus = (run.count("num_gpus") or _MOST_GPUS) if not prefix else _MOST_GPUS
+    return (
+        of_experts // tensor
+        if of_experts % tensor == 0 and of_experts * pipeline <= max_gpus
+        else 1
+    )
 
 
 def _replicas(run: Run, split: Mapping[str, int]) -> float:
-    """How often the GPUs of the run hold a replica; one where it does not count them."""
+    """Replicas on the GPUs of the run; 1 if it does not specify their number."""
     of_replica = math.prod(size for name, size in split.items() if name != _EXPERTS)
     total = run.count("num_gpus") or of_replica
     if total < of_replica:

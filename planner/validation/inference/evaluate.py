@@ -1,4 +1,4 @@
-"""What is predicted for cases of inference: one vectorized pass per mode."""
+"""Predictions for cases of inference: one vectorized pass per mode."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ from planner.workloads.max_concurrency import with_filled_cache
 class Outcome:
     """A column per quantity, in the units of the tables; memory in bytes on a GPU.
 
-    ``reserved`` is what the allocator does not see of ``memory``; ``needed`` is what a run needs
-    to start, or to go on where it cannot wait for room.
+    ``reserved`` is the part of ``memory`` outside the allocator; ``needed`` is the memory that a
+    run needs to start, or to continue if it cannot wait for free memory.
     """
 
     quantities: Mapping[str, FloatArray]
@@ -78,7 +78,7 @@ def rates(
 ) -> dict[str, FloatArray]:
     """Requests and tokens per second of all replicas, as their source counts them.
 
-    ``request_rate`` and ``decode_rate`` [tokens/s] are those of one replica.
+    ``request_rate`` [1/s] and ``decode_rate`` [tokens/s] are those of one replica.
     """
     requests = request_rate * columns.replicas
     output = requests * np.maximum(columns.output_tokens, 1.0)
@@ -101,10 +101,10 @@ def in_waves(
     ``full``: seconds of a wave of that size, ``smaller``: of one of fewer requests, the last.
     """
     rest = np.mod(number, size)
-    whole = np.floor(number / size) * full
+    full_waves = np.floor(number / size) * full
     if not np.any(rest):
-        return np.asarray(whole)
-    return np.asarray(whole + np.where(rest > 0, smaller(np.maximum(rest, 1.0)), 0.0))
+        return np.asarray(full_waves)
+    return np.asarray(full_waves + np.where(rest > 0, smaller(np.maximum(rest, 1.0)), 0.0))
 
 
 def whole_memory(memory: ServingMemory, scale: FloatArray) -> FloatArray:
@@ -113,12 +113,12 @@ def whole_memory(memory: ServingMemory, scale: FloatArray) -> FloatArray:
 
 
 def needed_memory(memory: ServingMemory, columns: Columns, sequences: Numeric = 1.0) -> FloatArray:
-    """What so many whole sequences on a GPU need, with weights of the runs' own size."""
+    """Memory [bytes] of so many complete sequences on a GPU, with weights as large as the runs'."""
     needed = memory.needed_for(sequences) + memory.weights * (columns.weight_scale - 1)
     return np.broadcast_to(needed, columns.weight_scale.shape)
 
 
-# Concurrencies that are tried where none is given: half powers of two.
+# Concurrencies to try if none is specified: half powers of two.
 _GRID: FloatArray = 2.0 ** np.arange(0.0, 13.5, 0.5)
 
 
@@ -130,12 +130,12 @@ def online_runs(cases: Sequence[InferenceCase]) -> Outcome:
     if cases[0].traffic.is_closed:
         clients = np.array([case.traffic.clients or np.nan for case in cases])
         return _outcome(cases, clients / Columns.of(cases).replicas)
-    found, offered = _at_rates(cases)
-    return _ending(cases, _outcome(cases, found, offered), offered)
+    concurrency, offered = _at_rates(cases)
+    return _ending(cases, _outcome(cases, concurrency, offered), offered)
 
 
 def _ending(cases: Sequence[InferenceCase], outcome: Outcome, offered: OfferedLoad) -> Outcome:
-    """Rates as a benchmark reports them that offers requests at a rate."""
+    """The outcome with rates as reported by a benchmark with a request rate."""
     carried = outcome.quantities["requests_per_s"] / Columns.of(cases).replicas
     longest = longest_answer(setting_of(cases).workload.output_variation)
     last = outcome.quantities["time_to_first_token_s"] + offered.answer * longest
@@ -144,10 +144,10 @@ def _ending(cases: Sequence[InferenceCase], outcome: Outcome, offered: OfferedLo
 
 
 def max_throughput_runs(cases: Sequence[InferenceCase]) -> Outcome:
-    """Requests that are all there from the start, in waves of the size that is fastest.
+    """Requests that all start together, in waves of the fastest size.
 
-    Memory, the scheduler and a given concurrency bound the size. Of a given number of requests
-    the last wave is smaller.
+    Memory, the scheduler and a specified concurrency bound the size. With a specified number of
+    requests the last wave is smaller.
     """
     number = np.array([case.traffic.num_requests or np.inf for case in cases])
     replicas = Columns.of(cases).replicas
@@ -167,22 +167,22 @@ def max_throughput_runs(cases: Sequence[InferenceCase]) -> Outcome:
 
 
 def _largest_wave(cases: Sequence[InferenceCase]) -> FloatArray:
-    """Sequences at full length that a replica has room for at once, at least one."""
-    given = np.array([case.traffic.concurrency or np.inf for case in cases])
+    """Number of full-length sequences that fit a replica at once, at least one."""
+    concurrency = np.array([case.traffic.concurrency or np.inf for case in cases])
     number = np.array([case.traffic.num_requests or np.inf for case in cases])
-    most = np.minimum(given, number) / Columns.of(cases).replicas
-    sizes = np.minimum(most[:, None], _GRID)
-    room = _room(cases, sizes)
-    # The more it holds, the more its steps take of the memory: the largest that finds room.
-    last = np.where(room >= sizes, np.arange(_GRID.size), 0).max(axis=1)
+    largest = np.minimum(concurrency, number) / Columns.of(cases).replicas
+    sizes = np.minimum(largest[:, None], _GRID)
+    fitting = _room(cases, sizes)
+    # Steps with more sequences need more memory: the largest number that fits.
+    last = np.where(fitting >= sizes, np.arange(_GRID.size), 0).max(axis=1)
     above = _GRID[np.minimum(last + 1, _GRID.size - 1)]
-    most = np.minimum(most, np.minimum(room[np.arange(len(cases)), last], above))
-    most = np.minimum(most, _room(cases, most[:, None])[:, 0])
-    return np.asarray(np.maximum(most, 1.0))
+    largest = np.minimum(largest, np.minimum(fitting[np.arange(len(cases)), last], above))
+    largest = np.minimum(largest, _room(cases, largest[:, None])[:, 0])
+    return np.asarray(np.maximum(largest, 1.0))
 
 
 def _room(cases: Sequence[InferenceCase], sizes: FloatArray) -> FloatArray:
-    """Sequences at full length that find room where a replica holds so many."""
+    """Number of full-length sequences that fit a replica, by its concurrency."""
     setting, c = _at(cases, sizes)
     return _places(cases, serving_memory(setting, c).most_whole_sequences)
 
@@ -203,9 +203,9 @@ def _scaled(outcome: Outcome, factor: FloatArray) -> Outcome:
 
 
 def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, OfferedLoad]:
-    """The concurrency at which a replica finishes requests as fast as they come, and these.
+    """The concurrency at which a replica finishes requests as fast as they arrive, and the load.
 
-    Where it cannot keep up, the largest that it has room for.
+    If it cannot keep up, the largest concurrency that fits.
     """
     setting, c = _at(cases, _GRID[None, :])
     memory = serving_memory(setting, c)
@@ -213,28 +213,28 @@ def _at_rates(cases: Sequence[InferenceCase]) -> tuple[FloatArray, OfferedLoad]:
     replicas = Columns.of(cases).replicas
     rate = np.array([case.traffic.request_rate or np.inf for case in cases]) / replicas
     number = np.array([case.traffic.num_requests or np.inf for case in cases]) / replicas
-    most = np.minimum(_places(cases, memory.most_sequences), number[:, None])
-    rising = np.maximum.accumulate(np.where(most >= _GRID, served.request_rate, 0.0), axis=1)
+    slots = np.minimum(_places(cases, memory.most_sequences), number[:, None])
+    rising = np.maximum.accumulate(np.where(slots >= _GRID, served.request_rate, 0.0), axis=1)
     fast = rising >= rate[:, None]
-    # The first concurrency that is fast enough, or the last that there is room for.
+    # The first concurrency that is fast enough, or the last that fits.
     last = np.argmax(rising, axis=1)
     first = np.where(fast.any(axis=1), np.argmax(fast, axis=1), last)
     below = np.maximum(first - 1, 0)
     lines = np.arange(len(cases))
     step = np.maximum(rising[lines, first] - rising[lines, below], 1e-300)
     part = np.clip((rate - rising[lines, below]) / step, 0.0, 1.0)
-    found: FloatArray = _GRID[below] * (_GRID[first] / _GRID[below]) ** part
+    concurrency: FloatArray = _GRID[below] * (_GRID[first] / _GRID[below]) ** part
     answer = emptying_answer(_at(cases, _GRID[None, :])[0], served)
     offered = OfferedLoad(
         rate=rate,
         number=number,
         capacity=rising[lines, last],
-        places=most[lines, last],
+        places=slots[lines, last],
         prompt=np.broadcast_to(served.phases.queued, rising.shape)[lines, last],
         answer=np.broadcast_to(answer, rising.shape)[lines, last],
     )
     unknown = offered.is_endless & np.isfinite(rate)
-    return found, replace(offered, number=np.where(unknown, WAVES * offered.places, number))
+    return concurrency, replace(offered, number=np.where(unknown, WAVES * offered.places, number))
 
 
 def _places(cases: Sequence[InferenceCase], room: FloatArray) -> FloatArray:
@@ -257,7 +257,7 @@ def _at(
 def _outcome(
     cases: Sequence[InferenceCase], concurrency: FloatArray, offered: OfferedLoad | None = None
 ) -> Outcome:
-    """Predictions at a concurrency per replica, which may be that of requests at a rate."""
+    """Predictions at a concurrency per replica, which may follow from a request rate."""
     setting, columns = setting_of(cases), Columns.of(cases)
     c = fitting_cache(
         setting, configurations([case.replica for case in cases], list(concurrency)), cases
@@ -269,10 +269,10 @@ def _outcome(
     else:
         served = served_at_rate(setting, c, memory, offered, concurrency)
     token = np.broadcast_to(served.time_per_output_token, concurrency.shape)
-    places = _places(cases, memory.most_sequences[..., None])[:, 0]
+    slots = _places(cases, memory.most_sequences[..., None])[:, 0]
     first = served.time_to_first_token
     latency = first + np.maximum(columns.output_tokens - 1, 0.0) * token
-    reported = _until_the_end(cases, setting, served, np.minimum(concurrency, places))
+    reported = _until_the_end(cases, setting, served, np.minimum(concurrency, slots))
     shape = concurrency.shape
     quantities = {
         "time_to_first_token_s": first,
@@ -298,14 +298,14 @@ def _until_the_end(
     served: RequestMeans,
     running: FloatArray,
 ) -> FloatArray:
-    """The share of the rate that is reported, where clients send a known number of requests."""
+    """The reported share of the rate if clients send a fixed number of requests; else 1."""
     if setting.workload.request_rate is not None:
         return np.ones(len(cases))
     number = np.array([case.traffic.num_requests or np.inf for case in cases])
-    known = np.isfinite(number) & (running > 0)
-    each = np.where(known, number, running) / Columns.of(cases).replicas
+    is_counted = np.isfinite(number) & (running > 0)
+    each = np.where(is_counted, number, running) / Columns.of(cases).replicas
     share = share_until_the_end(setting, served, np.maximum(running, 1e-3), each)
-    return np.where(known, share, 1.0)
+    return np.where(is_counted, share, 1.0)
 
 
 def fitting_cache(
@@ -320,7 +320,7 @@ def fitting_cache(
 def disaggregated_runs(cases: Sequence[InferenceCase]) -> Outcome:
     """Means over the requests; the memory is that of a decoding worker.
 
-    Where a source does not count its workers, one decodes and as many prefill as keep up.
+    If a source does not count its workers, one decodes and enough prefill workers keep up.
     """
     setting, columns = setting_of(cases), Columns.of(cases)
     requests = np.array([case.traffic.concurrency or 1.0 for case in cases])
@@ -332,11 +332,11 @@ def disaggregated_runs(cases: Sequence[InferenceCase]) -> Outcome:
     c = fitting_cache(setting, c, cases)
     memory = serving_memory(setting, c)
     pool = configurations(prefill, [1.0] * len(cases))
-    most_prompts = np.array([float(one.max_num_seqs) for one in prefill])
+    most_prompts = np.array([float(workers.max_num_seqs) for workers in prefill])
     prompt, service = prefill_times(setting, pool, most_prompts)
     seqs = np.array([float(case.replica.max_num_seqs) for case in cases])
-    places = decoders * seqs * c.attention_data_parallel
-    fixed, slope = decode_line(setting, c, np.minimum(places, requests) / decoders)
+    slots = decoders * seqs * c.attention_data_parallel
+    fixed, slope = decode_line(setting, c, np.minimum(slots, requests) / decoders)
     moved = np.maximum(
         *(cache_transfer_time(setting, workers, inside_fabric=False) for workers in (pool, c))
     )
@@ -350,7 +350,7 @@ def disaggregated_runs(cases: Sequence[InferenceCase]) -> Outcome:
         decode_workers=decoders,
         fixed=fixed,
         slope=slope,
-        places=places,
+        places=slots,
         stream_interval=np.array([float(case.replica.stream_interval) for case in cases]),
     )
     served = disaggregated_run(setting, pools, requests)
@@ -375,15 +375,15 @@ def _whole(values: FloatArray, like: FloatArray) -> FloatArray:
     return np.broadcast_to(values, like.shape)
 
 
-# Copies of the inputs of a graph that ggml's scheduler keeps (GGML_SCHED_MAX_COPIES).
+# Copies of the inputs of a graph in ggml's scheduler (GGML_SCHED_MAX_COPIES).
 _IN_FLIGHT = 4.0
 
 
 def static_runs(cases: Sequence[InferenceCase]) -> Outcome:
     """Times and rates of whole batches.
 
-    A continuous engine without room for all requests runs them as room comes free, or, where
-    it needs room for whole requests, in waves that end together; one without continuous batching
+    A continuous engine without room for all requests starts them as memory becomes free or, if it
+    reserves whole requests, in waves that end together. An engine without continuous batching
     needs room for all. Stages that work one at a time are timed as one GPU with the memory of all.
     """
     setting, columns = setting_of(cases), Columns.of(cases)
@@ -391,8 +391,8 @@ def static_runs(cases: Sequence[InferenceCase]) -> Outcome:
     deployments = [case.replica for case in cases]
     c = configurations(deployments, list(batch))
     memory = serving_memory(setting, c)
-    room, scheduler = memory.most_sequences, setting.engine.scheduler
-    running = np.clip(room, 1.0, batch) if scheduler.continuous else batch
+    fitting, scheduler = memory.most_sequences, setting.engine.scheduler
+    running = np.clip(fitting, 1.0, batch) if scheduler.continuous else batch
 
     def times(sequences: FloatArray) -> tuple[FloatArray, FloatArray]:
         of_batch = static_batch(setting, _timed(cases, replace(c, concurrency=sequences)))
@@ -409,7 +409,7 @@ def static_runs(cases: Sequence[InferenceCase]) -> Outcome:
     per_logit = np.array([case.logit_bytes for case in cases])
     tokens = c.concurrency * setting_of(cases).workload.input_tokens
     logits = per_logit * tokens * cases[0].model.vocab_size / c.replica_gpus
-    kept = 1.0 if scheduler.continuous else batch / c.attention_data_parallel
+    static_sequences = 1.0 if scheduler.continuous else batch / c.attention_data_parallel
     return Outcome(
         quantities={
             "time_to_first_token_s": first,
@@ -419,12 +419,13 @@ def static_runs(cases: Sequence[InferenceCase]) -> Outcome:
         },
         memory=whole_memory(memory, columns.weight_scale) + logits,
         reserved=np.broadcast_to(memory.reserved, batch.shape),
-        needed=needed_memory(memory, columns, kept) + (0.0 if scheduler.continuous else logits),
+        needed=needed_memory(memory, columns, static_sequences)
+        + (0.0 if scheduler.continuous else logits),
     )
 
 
 def _latency(columns: Columns, first: FloatArray, token: FloatArray) -> FloatArray:
-    """Prompt and answer, or the one of them that is there."""
+    """Latency [s] of prompt and answer, or of the only one of them."""
     answer = np.maximum(columns.output_tokens - 1, 0.0) * token
     return np.where(columns.input_tokens > 0, first + answer, columns.output_tokens * token)
 
@@ -435,12 +436,12 @@ def _timed(cases: Sequence[InferenceCase], c: ServingConfigurations) -> ServingC
 
 
 def _overlap(cases: Sequence[InferenceCase], c: ServingConfigurations) -> FloatArray:
-    """What overlap of a prompt's micro-batches on the stages leaves of its time."""
+    """Prefill time with overlapped micro-batches on the stages over that without overlap."""
     overlapped = np.array([case.stages == MICRO_BATCHES for case in cases])
     tokens = setting_of(cases).workload.input_tokens * c.concurrency
     parts = np.ceil(tokens / c.replica_step_tokens)
     p = c.pipeline_parallel
-    # A stage waits for the last one when as many micro-batches as are kept are under way.
+    # A stage waits for the last one if all copies of its inputs are in use.
     steps = p + (parts - 1) * np.maximum(p / _IN_FLIGHT, 1.0)
     return np.where(overlapped, steps / (parts * p), 1.0)
 
@@ -467,7 +468,7 @@ def _prediction(case: InferenceCase, outcome: Outcome, index: int, usable: float
     memory = float(outcome.memory[index])
     good = all(np.isfinite(value) and value > 0 for value in (*values.values(), memory))
     if not good:
-        reason = "the numbers of the row are beyond what can be computed"
+        reason = "the numbers of the row are too large to be computed"
         return Prediction(case=case, reason=reason)
     reported = memory - (float(outcome.reserved[index]) if case.tensors_only else 0.0)
     needed = float(outcome.needed[index])

@@ -1,1 +1,1 @@
-"""Logs of own runs beside what their plans predicted."""
+"""Logs of the user's runs, compared with the predictions of their plans."""

@@ -1,4 +1,4 @@
-"""What a log measured beside what its plan predicted."""
+"""Measurements of a log compared with the predictions of its plan."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ def run_cells(
     Raises LaunchError if a table of runs cannot name the model or the GPU of the plan.
     """
     if planned.is_of_rollouts:
-        own = _steps(planned, reading)
+        base_cells = _steps(planned, reading)
     else:
-        own = _training(planned) if planned.is_training else _serving(planned, reading)
+        base_cells = _training(planned) if planned.is_training else _serving(planned, reading)
     cells = dict(
-        own,
+        base_cells,
         id=name,
         source="own measurement",
         **_machine(planned),
@@ -93,14 +93,14 @@ def run_cells(
     )
     cells["model"] = _named(planned, "model")
     cells["gpu"] = _named(planned, "gpu")
-    found = {column: _text(value) for column, value in cells.items()}
-    found |= {f"measured_{column}": f"{value:.6g}" for column, value in measured.items()}
-    known = schema_for(planned).columns
-    return {column: cell for column, cell in found.items() if cell and column in known}
+    formatted = {column: _text(value) for column, value in cells.items()}
+    formatted |= {f"measured_{column}": f"{value:.6g}" for column, value in measured.items()}
+    columns = schema_for(planned).columns
+    return {column: cell for column, cell in formatted.items() if cell and column in columns}
 
 
 def unsaid(planned: PredictedRun) -> Iterator[str]:
-    """What of the plan no column tells, so that a row would claim something else."""
+    """Parts of the plan that no column holds, so that a row would describe another run."""
     row = planned.row
     if planned.is_training:
         return
@@ -117,7 +117,7 @@ def _named(planned: PredictedRun, question: str) -> str:
     answer = str(planned.row["gpu"] if question == "gpu" else planned.pinned.answers[question])
     if is_path(answer, slashes=question == "model"):
         raise LaunchError(
-            f"A table of runs names specs, not files: put {answer} into a folder of --specs, "
+            f"A table of runs names specs, not files. Put {answer} into a folder of --specs, "
             f"make the plan with its name there, and give --specs here too."
         )
     return answer
@@ -137,12 +137,12 @@ def _training(planned: PredictedRun) -> Mapping[str, object]:
 
 
 def _steps(planned: PredictedRun, reading: LogSummary) -> Mapping[str, object]:
-    """Of a step of reinforcement learning, with lengths as the log tells them."""
+    """Cells of a step of reinforcement learning; lengths come from the log where it has them."""
     row, work = planned.row, planned.setting.workload
-    told = {
+    logged_lengths = {
         name: reading.facts[name] for name in terms_about("length", "rl") if name in reading.facts
     }
-    asked = {
+    answers = {
         name: getattr(work, name)
         for name, column in RL.columns.items()
         if getattr(work, name, None) or (hasattr(work, name) and column.type is ColumnType.FLAG)
@@ -153,8 +153,8 @@ def _steps(planned: PredictedRun, reading: LogSummary) -> Mapping[str, object]:
     }
     return {
         **_parameters(planned),
-        **asked,
-        **{name: round(value) for name, value in told.items() if value},
+        **answers,
+        **{name: round(value) for name, value in logged_lengths.items() if value},
         **rollouts,
         "framework": planned.setting.framework.name,
         "algorithm": str(work.algorithm),
@@ -190,7 +190,7 @@ def _serving(planned: PredictedRun, reading: LogSummary) -> Mapping[str, object]
 
 
 def _formats(row: Mapping[str, object]) -> dict[str, object]:
-    """Of weights, activations, products and cache, and which of them are on the host."""
+    """Columns of the formats of weights, activations, products and cache, and of their offload."""
     experts = "mxfp4" if row["expert_quantization"] == "mxfp4" else str(row["quantization"])
     weights, activations, products = _WORDS[experts]
     return {
@@ -203,55 +203,55 @@ def _formats(row: Mapping[str, object]) -> dict[str, object]:
 
 
 def _spread(reading: LogSummary, work: object) -> dict[str, object]:
-    """Whether lengths are alike, else how they vary: as the log tells, else as the plan."""
-    found: dict[str, object] = {}
-    for name in _VARIATIONS:
-        found[name] = round(reading.facts.get(name, getattr(work, name)), 4) or ""
-    is_told = "equal_lengths" in reading.facts
-    alike = reading.facts["equal_lengths"] if is_told else getattr(work, "equal_lengths", False)
-    if not alike:
-        return found
-    return {"equal_lengths": 1, **dict.fromkeys(_VARIATIONS, "")}
+    """Columns on the variation of lengths: from the log where it has them, else from the plan."""
+    variations: dict[str, object] = {
+        name: round(reading.facts.get(name, getattr(work, name)), 4) or "" for name in _VARIATIONS
+    }
+    if reading.facts.get("equal_lengths", getattr(work, "equal_lengths", False)):
+        return {"equal_lengths": 1, **dict.fromkeys(_VARIATIONS, "")}
+    return variations
 
 
 def _load(planned: PredictedRun, reading: LogSummary) -> dict[str, object]:
-    """The load that the log tells, else that of the plan."""
+    """Columns of the load: from the log where it has them, else from the plan."""
     facts = reading.facts
-    told: dict[str, object] = {
+    load: dict[str, object] = {
         name: facts[name] for name in ("concurrency", "request_rate") if name in facts
     }
-    if not told and "all_at_once" not in facts:
-        told = {"concurrency": planned_concurrency(planned)}
+    if not load and "all_at_once" not in facts:
+        load = {"concurrency": planned_concurrency(planned)}
     ranks = int(planned.row["attention_data_parallel"])
-    places = math.ceil(float(planned.row["concurrency"]) / ranks)
-    more = {} if planned.pinned.workload == STATIC else {"max_num_seqs": places}
-    return {"concurrency": "", **told, **more, "num_requests": facts.get("num_requests", "")}
+    slots = math.ceil(float(planned.row["concurrency"]) / ranks)
+    scheduler = {} if planned.pinned.workload == STATIC else {"max_num_seqs": slots}
+    return {"concurrency": "", **load, **scheduler, "num_requests": facts.get("num_requests", "")}
 
 
 def planned_concurrency(planned: PredictedRun) -> float:
-    """Requests that the plan has at once on all its replicas."""
+    """Concurrency of the plan on all its replicas."""
     return float(planned.row["concurrency"]) * float(planned.row.get("replicas") or 1)
 
 
 def _workers(planned: PredictedRun, reading: LogSummary) -> dict[str, object]:
-    """How requests are answered, and the columns of the workers of a disaggregated plan."""
-    row, known = planned.row, INFERENCE.columns
+    """Columns of the serving mode, and of the workers of a disaggregated plan."""
+    row, columns = planned.row, INFERENCE.columns
     if planned.pinned.workload == STATIC:
         return {"mode": Mode.STATIC}
     if row.get("prefill_gpu") is None:
         return {"mode": Mode.MAX_THROUGHPUT if "all_at_once" in reading.facts else Mode.ONLINE}
-    own = {name: value for name, value in row.items() if name in known and value is not None}
+    values = {name: value for name, value in row.items() if name in columns and value is not None}
     return {
         "mode": Mode.DISAGGREGATED,
         "prefill_num_workers": row["prefill_replicas"],
         "decode_num_workers": row["replicas"],
-        **{name: value for name, value in own.items() if name.startswith("prefill_")},
-        **{f"decode_{name}": value for name, value in own.items() if f"decode_{name}" in known},
+        **{name: value for name, value in values.items() if name.startswith("prefill_")},
+        **{
+            f"decode_{name}": value for name, value in values.items() if f"decode_{name}" in columns
+        },
     }
 
 
 def _machine(planned: PredictedRun) -> dict[str, object]:
-    """The node and its network, where the run leaves the node."""
+    """Columns of the node, and of its network if the run uses several nodes."""
     cluster, row = planned.setting.machine.cluster, planned.row
     cells: dict[str, object] = {"gpus_per_node": cluster.gpus_per_node}
     if cluster.scale_up.kind is LinkKind.PCIE:
@@ -273,10 +273,10 @@ def _text(value: object) -> str:
     return str(value)
 
 
-# A log whose numbers are this near to the plan's is of the plan.
+# Relative difference up to which numbers of the log are those of the plan.
 _SAME = 0.02
 _SAME_LENGTH = 0.05
-# A row that is predicted so differently from its plan says less than the plan.
+# Relative difference between the predictions for row and plan from which a note says so.
 _UNLIKE = 0.02
 _PREFERRED = ("allocated", "reserved", "device")
 
@@ -291,7 +291,7 @@ class LoggedQuantity:
     measured : measured value
     predicted : prediction with its 90 % interval, NaN if unknown; None: not predicted
     spread : range of 80 % of the steps; None: unknown
-    percent : percentile that the quantity is of; None: no percentile
+    percent : percentile of the quantity; None: no percentile
     kind : kind of memory that the log measures, such as ``allocated``
     """
 
@@ -338,17 +338,18 @@ class Comparison:
 
 
 def compare(reading: LogSummary, planned: PredictedRun, name: str) -> Comparison:
-    """A log beside its plan; ``name`` is that of the run.
+    """The comparison of a log with its plan; ``name`` is the name of the run.
 
     Raises LaunchError if GPUs, batch or lengths of the log differ from those of the plan.
     """
     is_of_rollouts = reading.on_rollouts
     trains = planned.is_training or planned.is_of_rollouts
     if reading.is_training not in (None, trains) or is_of_rollouts != planned.is_of_rollouts:
-        what = "training" if reading.is_training else "serving"
-        what = "reinforcement learning" if is_of_rollouts else what
+        log_kind = "training" if reading.is_training else "serving"
+        log_kind = "reinforcement learning" if is_of_rollouts else log_kind
         raise LaunchError(
-            f"The log is of {what} ({reading.title}), the plan is to {planned.pinned.workload}: "
+            f"The log is of {log_kind} ({reading.title}), the plan is to "
+            f"{planned.pinned.workload}: "
             "give the plan that was launched."
         )
     _require_same_run(reading, planned)
@@ -360,20 +361,20 @@ def compare(reading: LogSummary, planned: PredictedRun, name: str) -> Comparison
 
 
 def _require_same_run(reading: LogSummary, planned: PredictedRun) -> None:
-    faults = [
-        f"{column.replace('_', ' ')}: {found:g} in the log, {expected:g} in the plan"
-        for column, found, expected, within in _facts(reading, planned)
-        if expected and abs(found / expected - 1) > within
+    differences = [
+        f"{column.replace('_', ' ')}: {logged:g} in the log, {expected:g} in the plan"
+        for column, logged, expected, within in _facts(reading, planned)
+        if expected and abs(logged / expected - 1) > within
     ]
-    if faults:
+    if differences:
         raise LaunchError(
-            "The log is not of this plan: " + "; ".join(faults) + ". A comparison would blame "
+            "The log is not of this plan: " + "; ".join(differences) + ". A comparison would blame "
             "the prediction for it: give the plan that was launched."
         )
 
 
 def _facts(reading: LogSummary, planned: PredictedRun) -> Iterator[tuple[str, float, float, float]]:
-    """Numbers that the log and the plan both have, and how far apart they may be."""
+    """Numbers in both the log and the plan, with the largest allowed relative difference."""
     row, work, facts = planned.row, planned.setting.workload, reading.facts
     if not planned.is_training:
         for name in ("input_tokens", "output_tokens"):
@@ -399,13 +400,13 @@ def _facts(reading: LogSummary, planned: PredictedRun) -> Iterator[tuple[str, fl
 
 
 def _of_training(reading: LogSummary, planned: PredictedRun, name: str) -> Comparison:
-    found, notes = _step_time(reading, planned)
+    step_time, notes = _step_time(reading, planned)
     quantities = []
     measured = {}
-    if found is not None:
+    if step_time is not None:
         tokens = planned.row["global_batch_size"] * planned.setting.workload.sequence_length
         per_gpu = tokens / planned.row["num_gpus"]
-        for column, step in ((STEP_TIME, found), (TOKENS, _turned(found, per_gpu))):
+        for column, step in ((STEP_TIME, step_time), (TOKENS, _turned(step_time, per_gpu))):
             quantities.append(
                 LoggedQuantity(
                     name=column,
@@ -414,7 +415,7 @@ def _of_training(reading: LogSummary, planned: PredictedRun, name: str) -> Compa
                     spread=(step.low, step.high) if step.lines > 1 else None,
                 )
             )
-        measured[STEP_TIME] = found.value
+        measured[STEP_TIME] = step_time.value
     if OUT_OF_MEMORY in reading.values:
         measured[OUT_OF_MEMORY] = 1.0
         quantities.append(
@@ -441,33 +442,33 @@ def _of_training(reading: LogSummary, planned: PredictedRun, name: str) -> Compa
 
 
 def _of_rollouts(reading: LogSummary, planned: PredictedRun, name: str) -> Comparison:
-    """A step and its phases.
+    """The comparison of a step and its phases.
 
-    In its row generation of colocated sides is left out, which the log has with their switch.
+    The row has no generation time of colocated sides: in the log it includes the switch of sides.
     """
-    found, notes = _step_time(reading, planned)
-    measured = {} if found is None else {STEP_TIME: found.value}
-    told = {part for one in reading.phases for part in _SUMS.get(one, (one,))}
+    step_time, notes = _step_time(reading, planned)
+    measured = {} if step_time is None else {STEP_TIME: step_time.value}
+    logged_parts = {part for phase in reading.phases for part in _SUMS.get(phase, (phase,))}
     quantities = []
     for column, value in {**measured, **reading.phases}.items():
         predicted = planned.ranges.get(column)
         names = _SUMS.get(column, (column,))
         if column == _GENERATE:
-            names = (column, *(one for one in _IN_GENERATE if one not in told))
-        if predicted is None and all(planned.row.get(one) is not None for one in names):
-            own = sum(float(planned.row[one]) for one in names)
-            predicted = Range(value=own, low=math.nan, high=math.nan)
+            names = (column, *(part for part in _IN_GENERATE if part not in logged_parts))
+        if predicted is None and all(planned.row.get(part) is not None for part in names):
+            total = sum(float(planned.row[part]) for part in names)
+            predicted = Range(value=total, low=math.nan, high=math.nan)
         quantities.append(LoggedQuantity(name=column, measured=value, predicted=predicted))
-    apart = planned.row["placement"] != Placement.COLOCATED.word
-    is_held = _GENERATE in reading.phases and not told >= {*_IN_GENERATE}
-    switched = (_SWITCHED,) if is_held else ()
-    of_row = dict(measured)
+    has_separate_gpus = planned.row["placement"] != Placement.COLOCATED.word
+    is_switch_in_generate = _GENERATE in reading.phases and not logged_parts >= {*_IN_GENERATE}
+    switched = (_SWITCHED,) if is_switch_in_generate else ()
+    row_values = dict(measured)
     for column, names in _OF_COLUMNS.items():
-        parts = [reading.phases[one] for one in names if one in reading.phases]
-        is_own = column != "generate_s" or not is_held or apart
-        if parts and is_own:
-            of_row[column] = sum(parts)
-    cells, no_row = _cells(reading, planned, of_row, name)
+        parts = [reading.phases[part] for part in names if part in reading.phases]
+        is_comparable = column != "generate_s" or not is_switch_in_generate or has_separate_gpus
+        if parts and is_comparable:
+            row_values[column] = sum(parts)
+    cells, no_row = _cells(reading, planned, row_values, name)
     return Comparison(
         reading=reading,
         quantities=tuple(quantities),
@@ -487,8 +488,8 @@ _OF_COLUMNS = {
 _IN_GENERATE = ("time_switch_s", "time_sync_s")
 _SUMS = {LOGPROBS: ("time_old_logprob_s", "time_reference_s", "time_values_s"), REFIT: _IN_GENERATE}
 _SWITCHED = (
-    "generation holds what the log has no line of: the switch of colocated sides, and the transfer "
-    "of weights"
+    "generation includes two times without a line in the log: the switch of colocated sides, and "
+    "the transfer of weights"
 )
 
 
@@ -522,17 +523,17 @@ def _step_time(
 
 
 def _of_generations(steps: Sequence[LoggedStep], planned: PredictedRun) -> Sequence[LoggedStep]:
-    """Steps of a plan, each of which may be several of the optimizer, beginning with the first."""
+    """Steps of the plan from the first on; each is one or more steps of the optimizer."""
     passes = float(planned.row["samples_per_step"]) * planned.setting.workload.update_epochs
     updates = max(round(passes / planned.row["global_batch_size"]), 1)
     if updates > len(steps):
         raise LaunchError(
-            f"The log has {len(steps)} steps of the optimizer, and a step of the plan is {updates} "
-            "of them: give a longer log."
+            f"The log has {len(steps)} optimizer steps, but one step of the plan has {updates}: "
+            "give a longer log."
         )
     starts = range(0, len(steps) - updates + 1, updates)
     return [
-        replace(steps[at], number=number, value=sum(one.value for one in steps[at : at + updates]))
+        replace(steps[at], number=number, value=sum(s.value for s in steps[at : at + updates]))
         for number, at in enumerate(starts, start=1)
     ]
 
@@ -614,27 +615,30 @@ def _percentile(planned: PredictedRun | None, column: str, percent: int) -> Rang
 
 
 def _about_load(reading: LogSummary, planned: PredictedRun) -> Iterator[str]:
-    """What load the prediction is for."""
+    """Notes on the load of the prediction."""
     facts = reading.facts
     if planned.pinned.workload == TRAIN or "replicas" not in planned.row:
         return
-    own = planned_concurrency(planned)
-    if "concurrency" in facts and round(facts["concurrency"]) != round(own):
+    planned_load = planned_concurrency(planned)
+    if "concurrency" in facts and round(facts["concurrency"]) != round(planned_load):
         yield (
-            f"the log has {facts['concurrency']:g} requests at once, the plan {own:g}: what is "
-            "predicted is the plan's deployment under the load of the log"
+            f"the log has {facts['concurrency']:g} requests at once, the plan {planned_load:g}: "
+            "the prediction is for the plan's deployment under the load of the log"
         )
     elif "concurrency" in facts:
         return
     elif "request_rate" in facts:
         yield (
-            f"requests came at {facts['request_rate']:g} a second: what is predicted is the "
-            "plan's deployment under that rate"
+            f"requests came at {facts['request_rate']:g} per second: the prediction is for the "
+            "plan's deployment at that rate"
         )
     elif "all_at_once" in facts:
-        yield "all requests were sent at the start: predicted is the time to work them off"
+        yield "all requests were sent at the start: the prediction is the time until all are done"
     else:
-        yield f"the log does not give its load: the plan's {own:g} requests at once are taken"
+        yield (
+            f"the log does not specify its load: planner assumes the {planned_load:g} requests at "
+            "once of the plan"
+        )
 
 
 def _cells(
@@ -647,49 +651,49 @@ def _cells(
 
 
 def _of_row(cells: Cells, planned: PredictedRun) -> tuple[Mapping[str, Range], tuple[str, ...]]:
-    """Predictions for the columns of a run, with notes; nothing where its row has too little."""
+    """Predictions by column of a run, with notes; no prediction where its row lacks columns."""
     schema = schema_for(planned)
     runs = Runs(columns=tuple(schema.columns), rows=(Run(line=1, cells=cells),))
     (prediction,) = predict(runs, Library(catalogue=planned.catalogue))
-    found = ranges(prediction, KINDS[schema.kind])
-    if not found:
+    column_ranges = ranges(prediction, KINDS[schema.kind])
+    if not column_ranges:
         return {}, (f"`planner validate` cannot predict the row of the run: {prediction.reason}",)
-    used, own = _software(prediction.case), _software(planned.setting)
-    if used != own:
-        return found, (
-            f"in a table of runs {cells['framework']} stands for the profile {used}, the plan's "
-            f"is {own}: `planner calibrate` fits the first",
+    run_profile, plan_profile = _software(prediction.case), _software(planned.setting)
+    if run_profile != plan_profile:
+        return column_ranges, (
+            f"in a table of runs {cells['framework']} is the profile {run_profile}, in the plan "
+            f"{plan_profile}: `planner calibrate` fits the first",
         )
-    return found, ()
+    return column_ranges, ()
 
 
-def _software(of: Any) -> str:
+def _software(source: Any) -> str:
     """The name of the profile of a case or of a setting."""
-    profile = getattr(of, "framework", None) or of.engine
+    profile = getattr(source, "framework", None) or source.engine
     return str(profile.name)
 
 
 def _about_row(
     cells: Cells, planned: PredictedRun, quantities: list[LoggedQuantity]
 ) -> Iterator[str]:
-    """Where calibration sees another run than the plan's in the row."""
+    """Notes where calibration sees another run in the row than that of the plan."""
     if not cells:
         return
-    of_row, about = _of_row(cells, planned)
+    row_ranges, about = _of_row(cells, planned)
     yield from about
     for quantity in quantities:
-        predicted = of_row.get(quantity.name)
-        is_told = not quantity.kind or quantity.kind == cells.get("memory_kind")
+        predicted = row_ranges.get(quantity.name)
+        is_same_memory_kind = not quantity.kind or quantity.kind == cells.get("memory_kind")
         if (
             quantity.name in (*RATES, OUT_OF_MEMORY)
             or predicted is None
             or quantity.predicted is None
-            or not is_told
+            or not is_same_memory_kind
         ):
             continue
         if abs(predicted.value / quantity.predicted.value - 1) > _UNLIKE:
             yield (
-                f"the row of the run does not hold all of the plan: `planner validate` predicts "
+                f"the row of the run does not hold the whole plan: `planner validate` predicts "
                 f"{predicted.value:.4g} for its {quantity.name}, the plan "
                 f"{quantity.predicted.value:.4g}"
             )

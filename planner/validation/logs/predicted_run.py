@@ -1,4 +1,4 @@
-"""What a plan predicts of the run that a log is of."""
+"""Predictions of a plan for the run of a log."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class PredictedRun:
 
     @classmethod
     def of(cls, pinned: SavedPlan) -> PredictedRun:
-        """The plan, evaluated again with the specs there are now.
+        """The plan, evaluated again with the current specs.
 
-        Raises SpecError, SearchSpaceError or InfeasibleError if it names what there is not, or
-        cannot be computed.
+        Raises SpecError, SearchSpaceError or InfeasibleError if it names unknown specs, or cannot
+        be computed.
         """
         request = pinned.request()
         evaluation = evaluate(make_single_plan(request))
@@ -56,10 +56,10 @@ class PredictedRun:
     def read(cls, path: Path, specs: Path | None = None) -> PredictedRun:
         """The plan of a file, of the file of a search, or of the folder of a launch.
 
-        ``specs`` is a folder of own specs, in place of the one that the plan names.
+        ``specs`` is a folder of the user's specs that replaces the one in the plan.
 
-        Raises SpecError, SearchSpaceError or InfeasibleError if it is no plan, names what there is
-        not, or cannot be computed.
+        Raises SpecError, SearchSpaceError or InfeasibleError if it is no plan, names unknown specs,
+        or cannot be computed.
         """
         pinned = SavedPlan.read(path / PLAN_FILE if os.path.isdir(path) else path)
         if specs is not None:
@@ -88,30 +88,30 @@ class PredictedRun:
 
     @property
     def model(self) -> ModelSpec:
-        """What is trained or served."""
+        """The model that is trained or served."""
         model: ModelSpec = self.setting.model
         return model
 
     @cached_property
     def ranges(self) -> Mapping[str, Range]:
-        """Its predictions with their 90 % intervals, by result column; memory apart."""
-        sure = self.evaluation.source.confidence(self.row["num_gpus"])
-        ends = intervals(self.row, sure)
+        """Predictions with their 90 % intervals, by result column; without memory."""
+        confidence = self.evaluation.source.confidence(self.row["num_gpus"])
+        by_column = intervals(self.row, confidence)
         return {
             name: Range(value=float(self.row[name]), low=float(low), high=float(high))
-            for name, (low, high) in ends.items()
+            for name, (low, high) in by_column.items()
             if self.row[name] is not None
         }
 
     def memory(self, kind: str) -> Range:
-        """The peak memory [GiB] of the fullest GPU as a measurement of this kind sees it."""
-        whole = float(self.row["peak_memory_gib"])
-        seen = whole - sum(
+        """Peak memory [GiB] of the fullest GPU, in the definition of a kind of measurement."""
+        peak = float(self.row["peak_memory_gib"])
+        measured = peak - sum(
             float(self.row.get(f"memory_{part}_gib") or 0.0) for part in _OUTSIDE[kind]
         )
-        known = self.ranges.get("peak_memory_gib", Range(value=whole, low=0.0, high=math.inf))
-        factor = seen / whole
-        return Range(value=seen, low=known.low * factor, high=known.high * factor)
+        interval = self.ranges.get("peak_memory_gib", Range(value=peak, low=0.0, high=math.inf))
+        factor = measured / peak
+        return Range(value=measured, low=interval.low * factor, high=interval.high * factor)
 
     @property
     def out_of_memory(self) -> Range:
@@ -124,10 +124,10 @@ class PredictedRun:
     def at_load(
         self, concurrency: float | None, request_rate: float | None, requests: Row | None = None
     ) -> PredictedRun | None:
-        """The same deployment at another load: so many requests at once, or so many a second.
+        """The same deployment at another load: a concurrency, or a request rate [1/s].
 
-        ``requests`` answers questions about them, such as their number. None where it cannot hold
-        that load.
+        ``requests`` are answers about the requests, such as their number. None: the deployment
+        cannot sustain that load.
         """
         parameters = dict(self.pinned.parameters)
         answers = {**self.pinned.answers, **(requests or {})}

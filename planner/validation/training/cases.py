@@ -1,4 +1,4 @@
-"""From a row of measurements to what the estimator is asked; measurements are never read."""
+"""Cases of training: inputs of the estimator from rows; measurements are never read."""
 
 from __future__ import annotations
 
@@ -63,16 +63,16 @@ _DEEPSPEED_WITH_TRAINER = re.compile(
     r"(?<=peft)\W+deepspeed|(?<=trainer)\W+deepspeed", re.IGNORECASE
 )
 _FROM_SCRATCH = ("", "pretrain", "pretraining")
-# Where a run does not say: the rank of MLPerf's LoRA task.
+# Default of a run: the rank of MLPerf's LoRA task.
 _LORA_RANK = 16
 _LONGEST_SEQUENCE = 100_000_000
 _LOSSES = {code.word: code for code in LossKernel} | {"chunked": LossKernel.LINEAR}
-"""Of runs, of which chunked says that the last matrix takes a part of the tokens at a time, too."""
+"""Kernels of the loss by word; ``chunked``: the last product is in chunks of tokens, too."""
 
 
 @record(kw_only=True)
 class Samples:
-    """Lengths of samples that do not fill their sequences, and how these are padded."""
+    """Lengths of samples that do not fill their sequences, and the padding."""
 
     padding: Padding = Padding.PACKED
     mean_length: int = 0
@@ -81,10 +81,10 @@ class Samples:
 
 @record(kw_only=True)
 class TrainingCase(Case):
-    """A run as the estimator sees it: what is the same for all its plausible layouts, and these.
+    """A run as input of the estimator: its plausible layouts and everything that they share.
 
-    ``own_loss``: the run's loss is not that of the profile. ``gpu_class``, ``scale`` and
-    ``kind`` name the runs whose errors it can be compared with.
+    ``has_fixed_loss``: the run's loss is not that of the profile. ``gpu_class``, ``scale`` and
+    ``kind`` select the runs with comparable errors.
     """
 
     framework: FrameworkProfile
@@ -126,7 +126,7 @@ class TrainingCase(Case):
 
     @property
     def setting(self) -> Setting:
-        """What the estimator needs besides the layouts."""
+        """Inputs of the estimator besides the layouts."""
         return Setting(
             machine=Machine(gpu=self.gpu, cluster=self.cluster, catalogue=self.catalogue),
             model=self.model,
@@ -170,7 +170,7 @@ class TrainingCase(Case):
 
 
 def training_case(run: Run, library: Library) -> TrainingCase:
-    """The case of a run, from everything in its row but what was measured.
+    """The case of a run, from all columns of its row except measurements.
 
     Raises NotPredicted if it cannot be predicted; the text says why.
     """
@@ -179,7 +179,7 @@ def training_case(run: Run, library: Library) -> TrainingCase:
         raise NotPredicted(f"workload {run.word('workload')} is not modelled yet")
     gpu = library.gpu(run.text("gpu"))
     if gpu is None:
-        raise NotPredicted(f"unknown GPU {run.text('gpu') or '(none given)'}")
+        raise NotPredicted(f"unknown GPU {run.text('gpu') or '(not specified)'}")
     rule = framework_rule(_framework(run))
     length = _length(run, rule)
     model = _trained(run, model_of(run, library), rule, adapter)
@@ -191,7 +191,7 @@ def training_case(run: Run, library: Library) -> TrainingCase:
         rule = replace(rule, profile=rule.sharded_profile)
     shipped = library.framework(rule.profile)
     profile = _as_run(shipped, run, rule, adapter)
-    has_own_loss = rule.per_logit not in (None, shipped.memory.per_logit)
+    has_fixed_loss = rule.per_logit not in (None, shipped.memory.per_logit)
     cluster = run_cluster(run, gpu)
     context = LayoutChoice(
         run=run,
@@ -211,7 +211,7 @@ def training_case(run: Run, library: Library) -> TrainingCase:
         sequence_length=length,
         layouts=tuple(layouts(context)),
         memory_kind=memory_kind(run),
-        own_loss=has_own_loss or code != LossKernel.AUTO,
+        own_loss=has_fixed_loss or code != LossKernel.AUTO,
         adapter=adapter,
         lora_rank=run.count("lora_rank") or _LORA_RANK,
         modules_to_save=_saved_modules(run, adapter),
@@ -223,24 +223,24 @@ def training_case(run: Run, library: Library) -> TrainingCase:
     )
     try:
         _ = case.setting
-    except ValidationErrors as error:  # a number of the run is beyond what a question may hold
+    except ValidationErrors as error:  # a number of the run is outside the range of a question
         (name,), text = error.found[0]
         raise NotPredicted(f"impossible {name}: {text}") from error
     return case
 
 
 def _length(run: Run, rule: FrameworkRule) -> int:
-    """Tokens of a sequence; of fine-tuning that gives none, those usual for the framework."""
+    """Tokens of a sequence; if a fine-tuning run specifies none, the default of its framework."""
     length = run.count("sequence_length")
     if length is None and is_fine_tuning(run):
         return rule.sample_length
     if length is None or length > _LONGEST_SEQUENCE:
-        raise NotPredicted("the sequence length is not given, or out of range")
+        raise NotPredicted("the sequence length is not specified, or out of range")
     return length
 
 
 def _saved_modules(run: Run, adapter: AdapterKind) -> SavedModules:
-    """What a run trains whole beside an adapter."""
+    """Modules that a run trains in full in addition to an adapter."""
     word = run.word("modules_to_save")
     if adapter is AdapterKind.NONE or not word:
         return SavedModules.NONE
@@ -250,7 +250,7 @@ def _saved_modules(run: Run, adapter: AdapterKind) -> SavedModules:
 
 
 def _samples(run: Run) -> Samples:
-    """The samples of a run; packed where it gives no mean length."""
+    """The samples of a run; packed if it specifies no mean length."""
     word, mean = run.word("padding"), run.number("mean_sample_length")
     if word and word not in [*Padding]:
         raise NotPredicted(f"padding of {word} is not modelled: packed, longest, full, none are")
@@ -279,11 +279,11 @@ def _pipeline_layout(run: Run) -> str:
 
 def _trained(run: Run, model: ModelSpec, rule: FrameworkRule, adapter: AdapterKind) -> ModelSpec:
     """The model with the modules of multi-token prediction that a run trains."""
-    stated = run.number("mtp_num_layers")
-    if stated is not None:
-        if stated > MOST_MODULES:
+    num_modules = run.number("mtp_num_layers")
+    if num_modules is not None:
+        if num_modules > MOST_MODULES:
             raise NotPredicted("the number of multi-token prediction modules is out of range")
-        return with_mtp(model, int(stated))
+        return with_mtp(model, int(num_modules))
     if not rule.trains_mtp or adapter is not AdapterKind.NONE:
         return model
     return with_mtp(model, model.num_nextn_predict_layers)
@@ -292,11 +292,11 @@ def _trained(run: Run, model: ModelSpec, rule: FrameworkRule, adapter: AdapterKi
 def _as_run(
     shipped: FrameworkProfile, run: Run, rule: FrameworkRule, adapter: AdapterKind
 ) -> FrameworkProfile:
-    """A profile with what a run or its framework says otherwise.
+    """A profile with the deviations of a run or its framework.
 
-    Its own loss; in fine-tuning activation inputs in 8 bits; DeepEP and Hybrid-EP, which send a
-    token once to a node, where collectives send it once to each expert there; and experts that do
-    not wait for the host, by graphs or counts on the GPU.
+    They are: the loss; in fine-tuning, activation inputs in 8 bits; DeepEP and Hybrid-EP, which
+    send a token once to a node, not once to each expert there; and experts that do not wait for the
+    host, because of graphs or counts on the GPU.
     """
     memory, execution = shipped.memory, shipped.execution
     if rule.per_logit is not None:
@@ -313,7 +313,7 @@ def _as_run(
 
 
 def _loss(run: Run, rule: FrameworkRule) -> tuple[str, LossKernel]:
-    """How a run computes its loss: its column, else by the rule of its framework and its year."""
+    """Loss kernel of a run: from its column, else from the rule of its framework and its year."""
     fused = since(rule.fused_loss_from, run.number("year"))
     word = run.word("loss") or ("fused" if fused else "eager")
     if word not in _LOSSES:
@@ -324,7 +324,7 @@ def _loss(run: Run, rule: FrameworkRule) -> tuple[str, LossKernel]:
 
 
 def memory_kind(run: Run) -> MemoryKind:
-    """Which memory a row speaks of: its own column, else what its framework prints."""
+    """Kind of the measured memory: from the row's column, else the kind its framework prints."""
     if run.word("memory_kind"):
         try:
             return MemoryKind(run.word("memory_kind"))
@@ -342,12 +342,12 @@ def _software(run: Run) -> str:
 
 
 def _framework(run: Run) -> str:
-    """The framework, its version, GPU, switches, bits and year, as rules know them."""
+    """The framework with its version, GPU, switches, bits and year, in the format of the rules."""
     graphs = "by layer graphs" if run.word("cuda_graphs") == "layers" else ""
     overlap = "tp-comm-overlap" if run.flag("tp_comm_overlap") else ""
-    own = (run.text(name) for name in ("framework_version", "gpu"))
+    version_and_gpu = (run.text(name) for name in ("framework_version", "gpu"))
     bits = "8-bit" if "fp8" in run.word("precision") else ""
-    parts = (_software(run), *own, graphs, overlap, bits, run.text("year"))
+    parts = (_software(run), *version_and_gpu, graphs, overlap, bits, run.text("year"))
     return " ".join(part for part in parts if part)
 
 
@@ -355,11 +355,11 @@ _SIXTEEN_BIT, _FOUR_BIT = 2.0, 0.5
 
 
 def impossible_training_layouts(_: Sequence[Run], cases: Sequence[TrainingCase]) -> list[str]:
-    """Why no layout of each run can be what ran; empty where nothing speaks against one."""
-    return [next(_faults(case), "") for case in cases]
+    """The reason why all layouts of each run are impossible; empty if one is possible."""
+    return [next(_errors(case), "") for case in cases]
 
 
-def _faults(case: TrainingCase) -> Iterator[str]:
+def _errors(case: TrainingCase) -> Iterator[str]:
     sizes = {layout.tensor_parallel for layout in case.layouts}
     heads = [attention.split_heads[0] for attention in case.model.attentions]
     if sizes and all(number % size for size in sizes for number in heads):
@@ -373,12 +373,12 @@ def _faults(case: TrainingCase) -> Iterator[str]:
         yield f"weights of {least / GIB:,.0f} GiB on a GPU of {have / GIB:,.0f} GiB"
 
 
-# Sizes of a layout; where none is given, 1 is no choice but the absence of it.
+# Sizes of a layout; 1 without a value in the row is the default, not an assumption.
 _SIZES = terms_about("layout_size")
 
 
 def training_choices(run: Run, case: TrainingCase) -> Iterator[str]:
-    """The choices that are made for runs of training alone, one text each."""
+    """Assumptions that only runs of training need, one text each."""
     if not run.text("workload"):
         yield "workload pretrain"
     if not run.text("sequence_length"):
@@ -391,9 +391,9 @@ def _layout(run: Run, layouts: tuple[Layout, ...]) -> Iterator[str]:
     for name in (*_SIZES, *terms_about("layout_choice")):
         values = sorted({getattr(layout, name) for layout in layouts})
         absent = name in _SIZES and values == [1]
-        one = layouts[0]
-        is_idle = (name == "zero_stage" and one.data_parallel * one.context_parallel == 1) or (
-            name == "sequence_parallel" and one.tensor_parallel == 1
+        first = layouts[0]
+        is_idle = (name == "zero_stage" and first.data_parallel * first.context_parallel == 1) or (
+            name == "sequence_parallel" and first.tensor_parallel == 1
         )
         if len(values) == 1 and (run.text(name) or absent or is_idle):
             continue
@@ -430,7 +430,7 @@ _OUTSIDE: dict[MemoryKind, tuple[str, ...]] = {
 LIKELY_SHARE = 0.945
 """Layouts that are predicted to fill more of the memory are believed in only where all do."""
 
-# What makes a row's numbers contradict each other; other rules its framework need not share.
+# Rules that show contradictions within a row; its framework need not follow the other rules.
 _IMPOSSIBLE = ("gpu_count", "precision", "num_hidden_layers", "pipeline_layout")
 
 
@@ -450,7 +450,7 @@ def predict_training_group(cases: Sequence[TrainingCase]) -> Iterable[Prediction
 
 
 class _Columns(NamedTuple):
-    """What is needed of an estimate, a row for each layout; ``memory`` as each kind sees it."""
+    """The used quantities of an estimate, a row per layout; ``memory`` by kind of measurement."""
 
     step_time: FloatArray
     tokens_per_second: FloatArray
@@ -518,10 +518,10 @@ def _summed_up(case: TrainingCase, rows: _Columns) -> Prediction:
 
 
 def _usable(rows: _Columns) -> tuple[BoolArray, str]:
-    """The layouts to believe in: those that fit, else those that are possible, else any.
+    """The most plausible layouts: those that fit, else those that are possible, else all.
 
-    Whole layers are repeated where nothing less would do, as Megatron Bridge's guide to activation
-    recomputation has it: full where selective recomputation still does not fit.
+    Full recomputation counts only if selective recomputation does not fit, as Megatron Bridge's
+    guide to activation recomputation recommends.
     """
     code, time, device = rows.rejected_by, rows.step_time, rows.memory[MemoryKind.DEVICE]
     finite = np.isfinite(time) & (time > 0) & np.isfinite(device) & (device > 0)
@@ -535,4 +535,4 @@ def _usable(rows: _Columns) -> tuple[BoolArray, str]:
     first = int(code[0])
     if 0 < first <= len(RULES):
         return possible, f"impossible layout: {RULES[first - 1].description}"
-    return possible, "the numbers of the row are beyond what can be computed"
+    return possible, "the numbers of the row are too large to be computed"

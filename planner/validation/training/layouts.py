@@ -1,4 +1,4 @@
-"""The layouts a run may have had: one where it says all, several where it leaves things open."""
+"""Possible layouts of a run: one if its row specifies all sizes, else several."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ from planner.validation.spec_library import NotPredicted
 def options_of(
     run: Run, profile: FrameworkProfile, rule: FrameworkRule, gpu: GpuSpec, model: ModelSpec
 ) -> dict[str, Any]:
-    """What few runs set, as a run or its framework says, in the words of ``Layout``.
+    """Rarely set fields of ``Layout``, from the row of a run or from its framework.
 
-    Raises NotPredicted if a column has a word that is none of its parameter's.
+    Raises NotPredicted if a column has a word that its parameter does not have.
     """
-    plain = TrainingConfigurations.plain()
+    defaults = TrainingConfigurations.plain()
     # A loop up to the year in which its framework left it; a run of no year is of today.
     year, last = run.number("year"), rule.loops_experts_until
     may_loop = profile.execution.expert_loop_time > 0 and model.num_experts > 0
@@ -79,18 +79,18 @@ def options_of(
     if not profile.compilation.selectable:
         words["torch_compile"] = ""
     read = {"count": run.count, "flag": run.flag, "number": run.number}
-    told = {n: read[glossary()[n].type](n) or plain[n] for n in terms_about("rare_number")}
-    told["expert_imbalance"] = max(told["expert_imbalance"], 1.0)
-    chosen = {name: _code(name, word) if word else plain[name] for name, word in words.items()}
-    return {**told, **chosen}
+    numbers = {n: read[glossary()[n].type](n) or defaults[n] for n in terms_about("rare_number")}
+    numbers["expert_imbalance"] = max(numbers["expert_imbalance"], 1.0)
+    chosen = {name: _code(name, word) if word else defaults[name] for name, word in words.items()}
+    return {**numbers, **chosen}
 
 
 def _code(name: str, word: str) -> Any:
-    """The code of a word of a parameter."""
-    known = {code.word: code for code in glossary()[name].enumeration}
-    if word not in known:
-        raise NotPredicted(f"{name} {word!r} is not {', '.join(known)}")
-    return known[word]
+    """The code of a parameter's word; raises NotPredicted if the parameter does not have it."""
+    codes = {code.word: code for code in glossary()[name].enumeration}
+    if word not in codes:
+        raise NotPredicted(f"{name} {word!r} is not {', '.join(codes)}")
+    return codes[word]
 
 
 _FORMATS = {
@@ -101,21 +101,21 @@ _FORMATS = {
 
 
 def stated_optimizer(run: Run) -> dict[str, Any]:
-    """Codes of the optimizer and of its formats, of those that a row tells.
+    """Codes of the optimizer and of its formats, if specified in a row.
 
     Raises NotPredicted if a word is unknown.
     """
     states: dict[str, Any] = {}
     if word := run.word("optimizer"):
-        known = parse_optimizer(word)
-        if known is None:
+        optimizer_codes = parse_optimizer(word)
+        if optimizer_codes is None:
             raise NotPredicted(f"the optimizer {word} is not modelled yet")
-        states |= known
+        states |= optimizer_codes
     for name, kind in _FORMATS.items():
         if word := run.word(name):
             codes = {code.word: code for code in kind}
             if word not in codes:
-                raise NotPredicted(f"{name} {word} is none of {', '.join(codes)}")
+                raise NotPredicted(f"{name} {word} is not one of {', '.join(codes)}")
             states[name] = codes[word]
     if run.flag("optimizer_in_backward"):
         states["optimizer_in_backward"] = True
@@ -123,7 +123,7 @@ def stated_optimizer(run: Run) -> dict[str, Any]:
 
 
 YEAR = 2025
-"""A run without a year is taken to be of now."""
+"""Assumed year of a run without a year."""
 _FP8_FROM = 2024
 _PRECISIONS = {
     "mxfp8": "fp8",
@@ -139,7 +139,7 @@ _PRECISIONS = {
 
 
 def precisions(run: Run, gpu: GpuSpec) -> list[ComputePrecision]:
-    """The precisions the matrices may have; where none is given, 16 bits or what came into use."""
+    """Possible precisions of the matrix products; if unspecified, those in use in its year."""
     words = run.word("precision") or run.word("likely_precision")
     if not words:
         bf16 = Precision.BF16 in gpu.peak_flops
@@ -150,24 +150,24 @@ def precisions(run: Run, gpu: GpuSpec) -> list[ComputePrecision]:
 
 
 def recipe_of(run: Run, precision: ComputePrecision) -> Fp8Recipe:
-    """How products in 8 bit are scaled: as the run says, or the word for its precision.
+    """Scaling of 8-bit products: from the run's recipe, else from its precision.
 
-    Tables that call some runs mxfp8 mean one factor per tensor by fp8.
+    In tables with mxfp8 runs, fp8 means one factor per tensor.
     """
     if precision is not ComputePrecision.FP8:
         return Fp8Recipe.AUTO
     words = run.word("precision").split("/")
     word = run.word("fp8_recipe") or ("mxfp8" if "mxfp8" in words else "delayed")
-    known = {code.word: code for code in Fp8Recipe}
-    code = known.get(Fp8Recipe.meant(word))
+    codes = {code.word: code for code in Fp8Recipe}
+    code = codes.get(Fp8Recipe.meant(word))
     if code is None:
-        raise NotPredicted(f"fp8_recipe {word!r} is not one of {', '.join(known)}")
+        raise NotPredicted(f"fp8_recipe {word!r} is not one of {', '.join(codes)}")
     return code
 
 
 def _precision(word: str, gpu: GpuSpec) -> ComputePrecision:
-    known = {word: ComputePrecision[word.upper()] for word in ComputePrecision.usual()}
-    code = known.get(_PRECISIONS.get(word, word))
+    codes = {word: ComputePrecision[word.upper()] for word in ComputePrecision.usual()}
+    code = codes.get(_PRECISIONS.get(word, word))
     if code is None:
         raise NotPredicted(f"training in {word} is not modelled yet")
     if Precision(code.word) not in gpu.peak_flops:
@@ -194,7 +194,7 @@ _OFFLOADED = {
 # In the order in which the words of codes join them.
 _OFFLOAD_PARTS = ("optimizer", "weights", "activations", "nvme")
 _NO_OFFLOAD = ("", "no", "0", "none")
-# Sources that say ZeRO or FSDP offloads to the host without saying what.
+# Sources where ZeRO or FSDP offloads to the host, without the offloaded tensors.
 _CPU_OFFLOAD = ("cpu", "cpu_offload", "zero_cpu_offload", "1")
 
 
@@ -262,7 +262,7 @@ class Layout:
 
 @record(kw_only=True)
 class LayoutChoice:
-    """What a layout of a run is chosen against."""
+    """Run, specs and rules that determine the possible layouts."""
 
     run: Run
     rule: FrameworkRule
@@ -284,23 +284,23 @@ def layouts(context: LayoutChoice) -> list[Layout]:
         {"precision": precision, "fp8_recipe": recipe_of(run, precision)}
         for precision in precisions(run, context.gpu)
     ]
-    found = [
+    all_layouts = [
         batched(**formats)
         for parallel in _parallel(context)
         for batched in _batches(context, parallel)
         for formats in possible
     ]
-    if not found:
+    if not all_layouts:
         raise NotPredicted("no layout of these parallel sizes fits the number of GPUs and batch")
-    return found
+    return all_layouts
 
 
 def _parallel(context: LayoutChoice) -> Iterator[Layout]:
-    """Layouts without batch: the sizes that are not given take all that fit."""
+    """Layouts without batch: all possible sizes where the run specifies none."""
     run = context.run
     num_gpus = run.count("num_gpus")
     if num_gpus is None:
-        raise NotPredicted("the number of GPUs is not given")
+        raise NotPredicted("the number of GPUs is not specified")
     splits = product(_tensor(context), _pipeline(context), _context(context))
     unsplit = _unsplit(context, num_gpus)
     for tensor, pipeline, ring in splits:
@@ -318,55 +318,57 @@ def _parallel(context: LayoutChoice) -> Iterator[Layout]:
 
 
 def _expert_ranks(context: LayoutChoice, num_ranks: int) -> list[int]:
-    """As a run says, else one; DeepEP and Hybrid-EP are there only where experts are on several."""
-    given = context.run.count("expert_parallel")
-    if given or context.run.word("token_dispatcher") not in ONCE_PER_NODE:
-        return [given or 1]
+    """Expert-parallel sizes of a run; by default 1, with DeepEP and Hybrid-EP more than 1."""
+    expert_parallel = context.run.count("expert_parallel")
+    if expert_parallel or context.run.word("token_dispatcher") not in ONCE_PER_NODE:
+        return [expert_parallel or 1]
     several = _powers_of_two(min(num_ranks, context.model.num_experts))[1:]
     fit = [e for e in several if num_ranks % e == context.model.num_experts % e == 0]
     return fit or [1]
 
 
 def _expert_splits(context: LayoutChoice, layout: Layout, ranks: int) -> list[int]:
-    """Expert tensor parallelism: as a run says, else 1, as recipes set it, or Megatron's default.
+    """Expert tensor parallelism: of the run, else 1, as in recipes, or Megatron's default.
 
-    That is the tensor parallelism of the rest: NVIDIA/Megatron-LM core_v0.14.0,
+    This default is the tensor parallelism of the rest: NVIDIA/Megatron-LM core_v0.14.0,
     ``megatron/core/model_parallel_config.py``, ``expert_tensor_parallel_size``.
     """
-    given, tensor = context.run.count("expert_tensor_parallel"), layout.tensor_parallel
+    expert_tensor, tensor = context.run.count("expert_tensor_parallel"), layout.tensor_parallel
     feeds = [group.feed_forward for group in context.model.layer_groups if group.feed_forward]
     widths = [width for feed in feeds if (width := feed.moe_intermediate_size)]
     num_ranks = layout.num_gpus // layout.pipeline_parallel
     is_possible = num_ranks % (ranks * tensor) == 0 and all(w % tensor == 0 for w in widths)
-    if given or not widths or not context.profile.expert_tensor_parallel or not is_possible:
-        return [given or 1]
+    if expert_tensor or not widths or not context.profile.expert_tensor_parallel or not is_possible:
+        return [expert_tensor or 1]
     return sorted({1, tensor})
 
 
 def _must_spread(context: LayoutChoice) -> bool:
-    """Whether layers are spread: the run says so, or a GPU has no room for a copy of them."""
+    """Whether layers are spread over GPUs: the run sets it, or a copy does not fit one GPU."""
     if context.run.flag("layer_split"):
         return True
     quantized = context.run.word("workload") == AdapterKind.QLORA
     width = NF4_BYTES if quantized else _WEIGHT_BYTES
-    whole = width * count_parameters(context.model).total
-    return _may_spread(context) and whole > context.gpu.memory_capacity
+    weight_bytes = width * count_parameters(context.model).total
+    return _may_spread(context) and weight_bytes > context.gpu.memory_capacity
 
 
 def _may_spread(context: LayoutChoice) -> bool:
-    """Whether layers may be spread over the GPUs: Trainer does so where nothing shards.
+    """Whether layers may be spread over the GPUs: Trainer does so if nothing is sharded.
 
-    It copies the model where its user starts a process for each GPU, and spreads it else.
+    It copies the model if its user starts a process for each GPU, else it spreads the layers.
     """
     run, sharded = context.run, ("deepspeed", "fsdp", "zero")
-    said = run.text("zero_stage") or run.text("data_parallel") or run.flag("layer_split") is False
-    named = any(word in run.word("framework") for word in sharded)
+    has_data_parallel = (
+        run.text("zero_stage") or run.text("data_parallel") or run.flag("layer_split") is False
+    )
+    names_sharding = any(word in run.word("framework") for word in sharded)
     several = (run.count("num_gpus") or 1) > 1
-    return several and context.profile.layer_split and not (said or named)
+    return several and context.profile.layer_split and not (has_data_parallel or names_sharding)
 
 
 def _unsplit(context: LayoutChoice, num_gpus: int) -> Layout:
-    """What a run says of all its layouts, with sizes of 1."""
+    """The layout with the specified fields of a run and sizes of 1."""
     year = int(context.run.number("year") or YEAR)
     flash = context.run.flag("flash_attention")
     return Layout(
@@ -402,9 +404,9 @@ def _fits_gpus(layout: Layout, run: Run) -> bool:
     ranks = layout.data_parallel
     if ranks < 1 or ranks != int(ranks):
         return False
-    given = run.count("data_parallel")
-    stated = run.count("tensor_parallel") and run.count("pipeline_parallel")
-    return bool(stated) or given is None or given == ranks
+    data_parallel = run.count("data_parallel")
+    is_fully_specified = run.count("tensor_parallel") and run.count("pipeline_parallel")
+    return bool(is_fully_specified) or data_parallel is None or data_parallel == ranks
 
 
 def _switched(context: LayoutChoice, layout: Layout) -> Iterator[Layout]:
@@ -420,12 +422,12 @@ def _switched(context: LayoutChoice, layout: Layout) -> Iterator[Layout]:
 
 
 def _batches(context: LayoutChoice, layout: Layout) -> Iterator[Callable[..., Layout]]:
-    """The layout with each plausible micro-batch and number of chunks, and what else is given."""
-    given = context.run.number("global_batch_size")
-    micro = context.run.count("micro_batch_size")
-    per_rank = None if given is None else given / layout.data_parallel
-    sizes = [micro or 1]
-    if per_rank is not None and not micro:
+    """Functions that make the layout with each plausible micro-batch and number of chunks."""
+    global_batch = context.run.number("global_batch_size")
+    micro_batch = context.run.count("micro_batch_size")
+    per_rank = None if global_batch is None else global_batch / layout.data_parallel
+    sizes = [micro_batch or 1]
+    if per_rank is not None and not micro_batch:
         sizes = [n for n in _powers_of_two(_MOST_MICRO_BATCH) if per_rank % n == 0] or [1]
     if shared := context.run.number("gpus_per_sequence"):
         split = layout.num_gpus / layout.data_parallel
@@ -433,7 +435,7 @@ def _batches(context: LayoutChoice, layout: Layout) -> Iterator[Callable[..., La
     for size in sizes:
         accumulated = _MICRO_BATCHES_PER_STAGE * layout.pipeline_parallel
         steps = accumulated if layout.pipeline_parallel > 1 else 1
-        batch = given or layout.data_parallel * size * steps
+        batch = global_batch or layout.data_parallel * size * steps
         if batch < layout.data_parallel * size:
             continue
         for chunks in _virtual(context, layout, batch / (layout.data_parallel * size)):
@@ -447,12 +449,12 @@ def _batches(context: LayoutChoice, layout: Layout) -> Iterator[Callable[..., La
 
 
 def _virtual(context: LayoutChoice, layout: Layout, micro_batches: float) -> list[int]:
-    given = context.run.count("virtual_pipeline") or context.rule.virtual_pipeline
+    chunks = context.run.count("virtual_pipeline") or context.rule.virtual_pipeline
     p = layout.pipeline_parallel
     if p == 1 or not context.profile.interleaved_schedule:
         return [1]
-    if given:
-        return [given]
+    if chunks:
+        return [chunks]
     layers = context.model.num_hidden_layers
     if micro_batches % p:
         return [1]
@@ -460,42 +462,45 @@ def _virtual(context: LayoutChoice, layout: Layout, micro_batches: float) -> lis
 
 
 def _tensor(context: LayoutChoice) -> list[int]:
-    given = context.run.count("tensor_parallel")
-    if given or not context.profile.tensor_parallel:
-        return [given or 1]
+    tensor_parallel = context.run.count("tensor_parallel")
+    if tensor_parallel or not context.profile.tensor_parallel:
+        return [tensor_parallel or 1]
     return _powers_of_two(min(_MOST_TENSOR_PARALLEL, context.domain_size))
 
 
 def _pipeline(context: LayoutChoice) -> list[int]:
-    given = context.run.count("pipeline_parallel")
-    if given or not context.profile.pipeline_parallel:
-        return [given or 1]
+    pipeline_parallel = context.run.count("pipeline_parallel")
+    if pipeline_parallel or not context.profile.pipeline_parallel:
+        return [pipeline_parallel or 1]
     layers, num_gpus = context.model.num_hidden_layers, context.run.count("num_gpus") or 1
     even = (size for size in range(1, layers + 1) if layers % size == num_gpus % size == 0)
     return sorted({*_powers_of_two(layers), *even})
 
 
 def _context(context: LayoutChoice) -> list[int]:
-    """One, as tables that tell no context parallelism had none, unless the others explain less."""
-    given, shared = context.run.count("context_parallel"), context.run.number("gpus_per_sequence")
-    if given or not shared or not context.profile.context_parallel:
-        return [given or 1]
+    """Context-parallel sizes: 1 if unspecified, unless ``gpus_per_sequence`` requires more."""
+    context_parallel, shared = (
+        context.run.count("context_parallel"),
+        context.run.number("gpus_per_sequence"),
+    )
+    if context_parallel or not shared or not context.profile.context_parallel:
+        return [context_parallel or 1]
     return _powers_of_two(_MOST_CONTEXT_PARALLEL)
 
 
 def _zero_stage(context: LayoutChoice, layout: Layout) -> int:
     if layout.data_parallel * layout.context_parallel == 1:
         return 0
-    given = context.run.number("zero_stage")
-    if layout.layer_split or (given is None and _may_spread(context)):
+    stage = context.run.number("zero_stage")
+    if layout.layer_split or (stage is None and _may_spread(context)):
         return 0
-    return context.profile.default_zero_stage if given is None else int(given)
+    return context.profile.default_zero_stage if stage is None else int(stage)
 
 
 def _recompute(context: LayoutChoice) -> list[Recompute]:
-    alone, _, sharded = (context.rule.recompute or "").partition("/")
+    single_gpu, _, sharded = (context.rule.recompute or "").partition("/")
     several = (context.run.count("num_gpus") or 1) > 1
-    word = context.run.word("recompute") or (several and sharded) or alone
+    word = context.run.word("recompute") or (several and sharded) or single_gpu
     if word in _RECOMPUTE:
         return [_RECOMPUTE[word]]
     if _stated_set(context.run, KeptTensors) is not None:
@@ -504,14 +509,14 @@ def _recompute(context: LayoutChoice) -> list[Recompute]:
         return [Recompute.SELECTIVE]
     if word:
         raise NotPredicted(
-            f"recompute {word!r} is not none, selective, feed_forward, full, modules that it "
-            "repeats, tensors that it keeps or a policy of MaxText"
+            f"recompute {word!r} is not none, selective, feed_forward, full, recomputed modules, "
+            "saved tensors or a policy of MaxText"
         )
     return [Recompute.NONE, Recompute.SELECTIVE, Recompute.FULL]
 
 
 def _stated_set(run: Run, sets: type[NameSet]) -> int | None:
-    """Tensors or modules, where a run tells its recomputation by them; else None."""
+    """Tensors or modules, if a run specifies its recomputation by them; else None."""
     word = sets.meant(run.word("recompute")).upper()
     if not word or word.lower() in _RECOMPUTE:
         return None
@@ -522,12 +527,12 @@ def _stated_set(run: Run, sets: type[NameSet]) -> int | None:
 
 
 def _parts_of_layers(run: Run) -> str:
-    """The tensors of layers among what a run offloads, as one word."""
+    """The tensors of layers that a run offloads, joined to one word."""
     return str(KeptTensors.meant("+".join(part for part in _offloads(run) if part in TENSORS)))
 
 
 def _offloads(run: Run) -> list[str]:
-    """What a run offloads, part by part."""
+    """Parts that a run offloads, by word."""
     word = KeptTensors.aliases().get(run.word("offload"), run.word("offload"))
     return [part.strip() for part in word.split("+")]
 
@@ -542,14 +547,14 @@ def _offload(run: Run) -> Offload:
         return Offload.OPTIMIZER_WEIGHTS if run.word("zero_stage") == "3" else Offload.OPTIMIZER
     if word in _NO_OFFLOAD:
         return Offload.NONE
-    known = {code.word: code for code in Offload}
+    codes = {code.word: code for code in Offload}
     parts = {_OFFLOADED.get(part.strip(), part) for part in word.split("+")}
     if "weights" in parts or "nvme" in parts:
-        # Weights are offloaded with what updates them.
+        # Weights are offloaded with the optimizer that updates them.
         parts.add("optimizer")
     joined = "_".join(part for part in _OFFLOAD_PARTS if part in parts)
-    code = known.get(word, known.get(joined))
-    if code is None or not (word in known or parts <= set(_OFFLOAD_PARTS)):
+    code = codes.get(word, codes.get(joined))
+    if code is None or not (word in codes or parts <= set(_OFFLOAD_PARTS)):
         raise NotPredicted(f"offload of {word} is not modelled yet")
     return code
 
@@ -557,9 +562,9 @@ def _offload(run: Run) -> Offload:
 def _sequence_parallel(context: LayoutChoice, layout: Layout) -> list[bool]:
     if layout.tensor_parallel == 1:
         return [False]
-    given = context.run.flag("sequence_parallel")
-    if given is not None:
-        return [given]
+    sequence_parallel = context.run.flag("sequence_parallel")
+    if sequence_parallel is not None:
+        return [sequence_parallel]
     first = context.rule.sequence_parallel_from
     if first is None or (context.run.number("year") or YEAR) < first:
         return [False]
