@@ -98,8 +98,8 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """
     from difflib import get_close_matches
 
-    known, text = sorted(choices), word.lower()
-    close = get_close_matches(text, known, n=_MAX_SUGGESTIONS, cutoff=0.6)
+    candidates, text = sorted(choices), word.lower()
+    close = get_close_matches(text, candidates, n=_MAX_SUGGESTIONS, cutoff=0.6)
     if not close and len(text) >= _SHORTEST_PART:
-        close = [choice for choice in known if text in choice][:_MAX_SUGGESTIONS]
+        close = [choice for choice in candidates if text in choice][:_MAX_SUGGESTIONS]
     return f" Did you mean {' or '.join(close)}?" if close else ""

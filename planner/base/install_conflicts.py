@@ -57,8 +57,8 @@ def conflicting_distributions(folders: Iterable[str], cache: str) -> list[tuple[
     What a folder had is read from the file ``cache`` while the folder's time is the same, else
     looked up and kept there.
     """
-    kept = _read(cache)
-    looked_up, found = False, []
+    cached = _read(cache)
+    looked_up, conflicts = False, []
     for folder in dict.fromkeys(folders):
         try:
             time_ns = os.stat(folder).st_mtime_ns
@@ -66,18 +66,18 @@ def conflicting_distributions(folders: Iterable[str], cache: str) -> list[tuple[
             time_ns = 0
         if not time_ns:
             continue
-        if kept.get(folder, ("", []))[0] != str(time_ns):
+        if cached.get(folder, ("", []))[0] != str(time_ns):
             # Moved to the end: the oldest are dropped first.
-            kept.pop(folder, None)
+            cached.pop(folder, None)
             names = [*_others_in(folder)]
             is_settled = time.time_ns() - time_ns > _SETTLED_AFTER_NS
-            kept[folder] = (str(time_ns) if is_settled else "", names)
+            cached[folder] = (str(time_ns) if is_settled else "", names)
             looked_up |= is_settled
-        found += [(name, folder) for name in kept[folder][1]]
+        conflicts += [(name, folder) for name in cached[folder][1]]
     if looked_up:
-        rows = ["\t".join((folder, time_ns, *names)) for folder, (time_ns, names) in kept.items()]
+        rows = ["\t".join((folder, time_ns, *names)) for folder, (time_ns, names) in cached.items()]
         keep_lines(cache, rows[-_MOST_KEPT:])
-    return found
+    return conflicts
 
 
 def _others_in(folder: str) -> Iterator[str]:
@@ -89,9 +89,9 @@ def _others_in(folder: str) -> Iterator[str]:
         stem, kind = os.path.splitext(entry)
         if kind in (".dist-info", ".egg-info"):
             name, _, version = stem.partition("-")
-            plain = name.replace("_", "-").replace(".", "-").lower()
-            if plain != DISTRIBUTION and _has_planner(plain, os.path.join(folder, entry)):
-                yield f"{plain} {version.split('-')[0]}".strip()
+            normalized = name.replace("_", "-").replace(".", "-").lower()
+            if normalized != DISTRIBUTION and _has_planner(normalized, os.path.join(folder, entry)):
+                yield f"{normalized} {version.split('-')[0]}".strip()
 
 
 def _has_planner(name: str, metadata: str) -> bool:

@@ -157,11 +157,11 @@ def read_csv(path: Path, error: Error = SpecError) -> Iterator[tuple[int, list[s
 
 
 def parse_csv(
-    found: Iterable[str], path: Path, error: Error = SpecError
+    lines: Iterable[str], path: Path, error: Error = SpecError
 ) -> Iterator[tuple[int, list[str]]]:
     """The rows of lines of CSV, as `read_csv`."""
     csv.field_size_limit(LONGEST_LINE)
-    reader = csv.reader(found, strict=True)
+    reader = csv.reader(lines, strict=True)
     try:
         for cells in reader:
             if len(cells) > MOST_COLUMNS:
@@ -237,20 +237,20 @@ def _computable(value: object, where: str, error: Error) -> object:
     """The value, whose depth, numbers and texts are such that everything can be done with them."""
     waiting: list[tuple[object, tuple[object, ...]]] = [(value, ())]
     while waiting:
-        found, place = waiting.pop()
+        item, keys = waiting.pop()
         items: Iterable[tuple[object, object]] = ()
-        if isinstance(found, dict):
-            items = found.items()
-        elif isinstance(found, list):
-            items = enumerate(found)
-        elif fault := _fault(found):
-            at = ".".join(str(key)[:60] for key in place)
-            raise error(f"{where}: {at}{' ' if at else ''}{fault}.")
-        if len(place) > _DEEPEST:
+        if isinstance(item, dict):
+            items = item.items()
+        elif isinstance(item, list):
+            items = enumerate(item)
+        elif fault := _fault(item):
+            location = ".".join(str(key)[:60] for key in keys)
+            raise error(f"{where}: {location}{' ' if location else ''}{fault}.")
+        if len(keys) > _DEEPEST:
             raise error(f"{where}: is nested more than {_DEEPEST} deep.")
         for key, inner in items:
             if isinstance(inner, dict | list) or _fault(inner):
-                waiting.append((inner, (*place, key)))
+                waiting.append((inner, (*keys, key)))
             if isinstance(key, str) and _fault(key):
                 raise error(f"{where}: a key {_fault(key)}.")
     return value

@@ -19,26 +19,26 @@ def record(
 ) -> Callable[[type[Kind]], type[Kind]]:
     """As ``dataclasses.dataclass(frozen=True)``: `dataclasses.replace`, ``fields`` hold of it."""
 
-    def made(cls: type[Kind]) -> type[Kind]:
-        own = vars(cls)
-        told = own.get("__annotations__", {})
+    def decorate(cls: type[Kind]) -> type[Kind]:
+        namespace = vars(cls)
+        annotations = namespace.get("__annotations__", {})
         # Annotations are text, and dataclasses look up what each may mean: a third of their time.
-        plain = {name: text for name, text in told.items() if not _SPECIAL.search(text)}
-        cls.__annotations__ = {**told, **dict.fromkeys(plain, object)}
+        deferred = {name: text for name, text in annotations.items() if not _SPECIAL.search(text)}
+        cls.__annotations__ = {**annotations, **dict.fromkeys(deferred, object)}
         kind: Any = dataclasses.dataclass(kw_only=kw_only, init=False, repr=False, eq=False)(cls)
-        for name, text in plain.items():
+        for name, text in deferred.items():
             kind.__dataclass_fields__[name].type = text
-        kind.__annotations__ = told
+        kind.__annotations__ = annotations
         kind.__init__, kind.__setattr__, kind.__delattr__ = _init(kind), _refuse, _refuse
-        if repr and "__repr__" not in own:
+        if repr and "__repr__" not in namespace:
             kind.__repr__ = _repr
-        if eq and "__eq__" not in own:
+        if eq and "__eq__" not in namespace:
             kind.__eq__ = _equals
-        if eq and "__hash__" not in own:
+        if eq and "__hash__" not in namespace:
             kind.__hash__ = _hash
         return typing.cast(type[Kind], kind)
 
-    return made
+    return decorate
 
 
 def _init(kind: Any) -> Callable[..., None]:

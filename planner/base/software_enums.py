@@ -93,11 +93,11 @@ class _AllSets(type):
 
     def __getitem__(cls, name: str) -> NameSet:
         held = [] if name == "NONE" else name.lower().split("+")
-        code = sum(1 << bit for bit, one in enumerate(cls._names) if one in held)
-        found: NameSet = cls(code)
-        if found.name != name:
+        code = sum(1 << bit for bit, member in enumerate(cls._names) if member in held)
+        name_set: NameSet = cls(code)
+        if name_set.name != name:
             raise KeyError(name)
-        return found
+        return name_set
 
     _names: tuple[str, ...] = ()
 
@@ -160,10 +160,10 @@ class NameSet(int, metaclass=_AllSets):
         >>> RecomputedModules.meant("norm_attention_norm")
         'attention+layernorm'
         """
-        known = cls.aliases()
+        aliases = cls.aliases()
         spelled = text.lower().replace("-", "_")
-        parts = [part.strip() for part in known.get(spelled, spelled).split("+")]
-        names = {name for part in parts for name in known.get(part, part).split("+")}
+        parts = [part.strip() for part in aliases.get(spelled, spelled).split("+")]
+        names = {name for part in parts for name in aliases.get(part, part).split("+")}
         ordered = [name for name in cls.names() if name in names]
         return "+".join(ordered) if ordered and len(ordered) == len(names) else "+".join(parts)
 
@@ -174,8 +174,8 @@ class NameSet(int, metaclass=_AllSets):
         >>> KeptTensors.has(KeptTensors["QKV_PROJ+CONTEXT"], "context")
         True
         """
-        found: BoolArray = (codes >> cls.names().index(name)) & 1 == 1
-        return found
+        is_member: BoolArray = (codes >> cls.names().index(name)) & 1 == 1
+        return is_member
 
 
 MODULES = (

@@ -60,15 +60,15 @@ def optimizer_settings(name: str) -> Mapping[str, str]:
     >>> settings_of("paged_adamw_8bit")
     {'optimizer': 'adam', 'optimizer_state_precision': 'int8', 'paged_optimizer': 'true'}
     """
-    known = parse_optimizer(name)
-    if known is None:
+    parameters = parse_optimizer(name)
+    if parameters is None:
         return {}
-    told = {
+    settings = {
         parameter: code.word
-        for parameter, code in known.items()
+        for parameter, code in parameters.items()
         if code or parameter == "optimizer"
     }
-    return told | ({"paged_optimizer": "true"} if is_paged(name) else {})
+    return settings | ({"paged_optimizer": "true"} if is_paged(name) else {})
 
 
 def is_paged(name: str) -> bool:
@@ -96,17 +96,17 @@ def parse_optimizer(name: str) -> Mapping[str, OptimizerKind | StatePrecision] |
     """
     # Paged ones are bitsandbytes', in fp32 unless their name says 8 bits (bitsandbytes/optim).
     text = _words_of(name)
-    found = StatePrecision.FP32 if is_paged(name) else StatePrecision.FRAMEWORK
+    state_precision = StatePrecision.FP32 if is_paged(name) else StatePrecision.FRAMEWORK
     while text not in _BY_NAME:
         shorter = _IMPLEMENTATIONS.sub("", text)
         for word, code in _FORMATS.items():
             if shorter.endswith("_" + word):
-                shorter, found = shorter.removesuffix("_" + word), code
+                shorter, state_precision = shorter.removesuffix("_" + word), code
                 break
         if shorter == text:
             return None
         text = shorter
-    return {"optimizer": _BY_NAME[text], "optimizer_state_precision": found}
+    return {"optimizer": _BY_NAME[text], "optimizer_state_precision": state_precision}
 
 
 class SavedModules(StrEnum):
@@ -191,8 +191,8 @@ def parse_adapter_targets(text: str) -> str:
     ('attention', 'q_prj')
     """
     names = _plain([text])
-    known = names <= _ATTENTION | _FEED_FORWARD
-    return str(nearest_adapter_targets(names)) if names and known else text
+    is_complete = names <= _ATTENTION | _FEED_FORWARD
+    return str(nearest_adapter_targets(names)) if names and is_complete else text
 
 
 def served_targets(text: str | None) -> AdapterTargets:
@@ -377,9 +377,9 @@ def parse_objective(word: str) -> TrainingObjective:
         )
     if text in _SAME:
         return _SAME[text]
-    known = [*TrainingObjective, *_SAME]
-    if text not in known:
-        hint = did_you_mean(text, known)
+    choices = [*TrainingObjective, *_SAME]
+    if text not in choices:
+        hint = did_you_mean(text, choices)
         raise SpecError(
             f"training_objective {word!r} is unknown.{hint} Known: {', '.join(TrainingObjective)}."
         )

@@ -79,12 +79,12 @@ def to_si(value: float, unit: str, dimension: str) -> float:
     >>> to_si(80, "GiB", "byte")
     85899345920.0
     """
-    known = UNITS[dimension]
-    if unit not in known:
-        raise ValueError(f"unit {unit!r} is not a unit of {dimension} ({', '.join(known)})")
+    factors = UNITS[dimension]
+    if unit not in factors:
+        raise ValueError(f"unit {unit!r} is not a unit of {dimension} ({', '.join(factors)})")
     if not abs(value) <= _LARGEST:
         raise ValueError("not a finite number, or beyond 1e300")
-    return float(value) * known[unit]
+    return float(value) * factors[unit]
 
 
 def parse_quantity(text: str, dimension: str, default_unit: str | None = None) -> float:

@@ -155,8 +155,8 @@ def _fp8_attention(gpu: GpuSpec) -> Fp8AttentionEfficiency | None:
 def _reaching(
     gpu: GpuSpec, kind: LinkKind, numbers: Mapping[str, float]
 ) -> dict[str, CollectiveEfficiency]:
-    found = collectives(gpu, kind)
-    return {name: _with_numbers(own, numbers) for name, own in found.items()}
+    measured = collectives(gpu, kind)
+    return {name: _with_numbers(efficiency, numbers) for name, efficiency in measured.items()}
 
 
 def _with_numbers(spec: T, numbers: Mapping[str, float]) -> T:
@@ -164,8 +164,8 @@ def _with_numbers(spec: T, numbers: Mapping[str, float]) -> T:
 
     def changed(value: object) -> object:
         if isinstance(value, Mapping):
-            return {key: changed(one) for key, one in value.items()}
+            return {key: changed(item) for key, item in value.items()}
         return _with_numbers(value, numbers) if hasattr(value, "__dataclass_fields__") else value
 
-    values = {name: numbers.get(name, changed(own)) for name, own in vars(spec).items()}
+    values = {name: numbers.get(name, changed(default)) for name, default in vars(spec).items()}
     return replace_unvalidated(spec, **values)

@@ -106,8 +106,10 @@ class KernelTable:
         local = np.asarray(local_experts)
         touched = np.maximum(touched_share * local, np.minimum(pairs, 1.0))
         rows = np.maximum(pairs / local, 1e-9)
-        beside = np.maximum(e["row_offset"], np.asarray(tile_rows) / 2)
-        computed = np.maximum(1 + touched_share * beside / rows, touched_share * tile_rows / rows)
+        partial_rows = np.maximum(e["row_offset"], np.asarray(tile_rows) / 2)
+        computed = np.maximum(
+            1 + touched_share * partial_rows / rows, touched_share * tile_rows / rows
+        )
         padding = (1 + e["width_offset"] / width) * computed
         flops = 2.0 * matrices * hidden_size * width * pairs
         moved = matrices * hidden_size * width * touched * e["weight"]
@@ -237,8 +239,8 @@ class KernelTable:
         in_table = self._with_wider_output(in_table, e, m * n, output_bytes)
         if np.all(e["tabulated"]):
             return in_table
-        untold = self._roofline(e, flops, moved + output_bytes * m * n, loads)
-        return np.where(e["tabulated"] > 0, in_table, untold)
+        computed = self._roofline(e, flops, moved + output_bytes * m * n, loads)
+        return np.where(e["tabulated"] > 0, in_table, computed)
 
     def _tabulated(
         self,

@@ -72,16 +72,16 @@ class Ledger:
 
     def drain(self) -> tuple[KernelWork, ...]:
         """What was recorded since the last time."""
-        found, self._open = tuple(self._open), []
-        return found
+        works, self._open = tuple(self._open), []
+        return works
 
     def of(self, seconds: object) -> tuple[KernelWork, ...]:
         """The same; of seconds that were worked out before, the work recorded then."""
-        found = self.drain()
-        if not found:
-            return next((works for known, works in self._known if known is seconds), ())
-        self._known.append((seconds, found))
-        return found
+        recorded = self.drain()
+        if not recorded:
+            return next((works for earlier, works in self._known if earlier is seconds), ())
+        self._known.append((seconds, recorded))
+        return recorded
 
     @property
     def mark(self) -> int:
@@ -102,8 +102,8 @@ class Ledger:
 
     def parts(self) -> dict[str, tuple[KernelWork, ...]]:
         """The parts of a step that were closed, which begins anew."""
-        found, self._parts = self._parts, {}
-        return found
+        parts, self._parts = self._parts, {}
+        return parts
 
 
 def attributed(

@@ -526,8 +526,10 @@ class Machine(Links):
 
     @property
     def _host_memory_bandwidth(self) -> float:
-        own = self._host.memory_bandwidth
-        return self.cluster.host_memory_bandwidth or own or _USUAL_HOST_MEMORY_BANDWIDTH
+        profile_bandwidth = self._host.memory_bandwidth
+        return (
+            self.cluster.host_memory_bandwidth or profile_bandwidth or _USUAL_HOST_MEMORY_BANDWIDTH
+        )
 
     @cached_property
     def _peaks(self) -> FloatArray:

@@ -81,8 +81,8 @@ def _basis(bought: SourcedQuantity) -> str:
         unit = "GPU"
     else:
         unit = f"{'rack' if bought.gpus > _MOST_OF_NODE else 'node'} of {bought.gpus}"
-    asked = {"": "price", "used": "price of used ones", ESTIMATE: ESTIMATE}
-    return f"{unit}, {asked.get(bought.price_basis, f'{bought.price_basis} price')}"
+    labels = {"": "price", "used": "price of used ones", ESTIMATE: ESTIMATE}
+    return f"{unit}, {labels.get(bought.price_basis, f'{bought.price_basis} price')}"
 
 
 def used_figures(
@@ -93,16 +93,16 @@ def used_figures(
     Raises SpecError if a file has faults.
     """
     building = {PUE: pue_figure(catalogue.load_power().spec)}
-    found = {**ownership_of(gpu.name, catalogue.folder), **building, **place}
-    price, power = next((name for name in PRICES if name in found), None), "power_per_gpu"
+    figures = {**ownership_of(gpu.name, catalogue.folder), **building, **place}
+    price, power = next((name for name in PRICES if name in figures), None), "power_per_gpu"
     unused = {name for name in PRICES if name != price}
     unused |= {"card_share_of_server"} if price == PURCHASE_PRICE else set()
-    unused |= {"power_over_tdp"} if power in found else {power}
+    unused |= {"power_over_tdp"} if power in figures else {power}
     needed = [name for name in (*DIMENSIONS, PUE) if name not in unused]
-    has_power = power in found or gpu.thermal_design_power is not None
-    if price is None or not has_power or any(name not in found for name in needed):
+    has_power = power in figures or gpu.thermal_design_power is not None
+    if price is None or not has_power or any(name not in figures for name in needed):
         return {}
-    return {name: found[name] for name in needed}
+    return {name: figures[name] for name in needed}
 
 
 def pue_figure(profile: PowerProfile, source: str = POWER) -> SourcedQuantity:
@@ -118,12 +118,12 @@ def assumed_figures(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) 
 
 
 def _priced(gpu: GpuSpec, values: Mapping[str, float]) -> float:
-    given = dict(values)
-    if "card_price" in given:
-        given["purchase_price"] = given.pop("card_price") / given.pop("card_share_of_server")
-    if "power_over_tdp" in given:
-        given["power_per_gpu"] = given.pop("power_over_tdp") * (gpu.thermal_design_power or 0.0)
-    return float(owned_price(**given))
+    figures = dict(values)
+    if "card_price" in figures:
+        figures["purchase_price"] = figures.pop("card_price") / figures.pop("card_share_of_server")
+    if "power_over_tdp" in figures:
+        figures["power_per_gpu"] = figures.pop("power_over_tdp") * (gpu.thermal_design_power or 0.0)
+    return float(owned_price(**figures))
 
 
 @record(kw_only=True)

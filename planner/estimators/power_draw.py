@@ -99,7 +99,7 @@ def power_range(
 ) -> tuple[float, float]:
     """Factors on the power of so many GPUs between which published figures lie."""
     host, network = _host(machine, profile), profile.network
-    nodes = range_of_sum(*((one.value, one.low, one.high) for one in (boards, host)))
+    nodes = range_of_sum(*((figure.value, figure.low, figure.high) for figure in (boards, host)))
     shares = [
         float(network_share(share_of_it=share, is_spread=num_gpus > _node(machine)))
         for share in (network.value, network.low, network.high)

@@ -221,8 +221,8 @@ def attention_block(h: int, group: LayerGroup, rotary: bool) -> Iterator[LayerOp
     """From the norm before the attention to the residual after it; nothing where it has none."""
     if not (attention := group.attention):
         return
-    alone = group.parallel_residual or not group.feed_forward
-    sets = group.norms_per_layer - (0 if alone else group.norms_per_layer // 2)
+    has_all_norms = group.parallel_residual or not group.feed_forward
+    sets = group.norms_per_layer - (0 if has_all_norms else group.norms_per_layer // 2)
     yield from streams("attention_streams", h, group.residual_streams)
     yield from sources("attention_sources", h, group.residual_sources)
     yield from predicted(h, group.altup_num_inputs)

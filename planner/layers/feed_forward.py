@@ -71,11 +71,11 @@ def norm(name: str, width: int, sets: int, bias: bool, blocks: tuple[str, ...] =
     .. [1] B. Zhang and R. Sennrich, "Root mean square layer normalization," 2019,
        arXiv:1910.07467, equation 4.
     """
-    own = saved_tensor(width, Element.RESIDUAL, RankSpread.TOKENS)
+    saved_input = saved_tensor(width, Element.RESIDUAL, RankSpread.TOKENS)
     in_fp32 = saved_tensor(
         width, Element.FP32, RankSpread.TOKENS, ("layernorm", *blocks), eager=True
     )
-    keeps = (own,) if bias else (own, in_fp32)
+    keeps = (saved_input,) if bias else (saved_input, in_fp32)
     return Elementwise(
         name=name,
         module="norm",
@@ -231,8 +231,8 @@ def laurel(h: int, group: LayerGroup) -> Iterator[LayerOperator]:
 
 def _product(name: str, depth: int, columns: int, weights: int = 0) -> MatrixProduct:
     """A product that every rank computes of the tokens it holds."""
-    found = unsharded_product(name, "residual_streams", depth, columns, ParameterPart.NORMS, name)
-    return replace(found, weights=weights, sharded=False, sixteen_bit=True)
+    product = unsharded_product(name, "residual_streams", depth, columns, ParameterPart.NORMS, name)
+    return replace(product, weights=weights, sharded=False, sixteen_bit=True)
 
 
 def _mixed(name: str, h: int, number: int) -> Elementwise:
@@ -298,10 +298,12 @@ def per_layer_block(h: int, group: LayerGroup) -> Iterator[LayerOperator]:
 
 def _unsharded_projection(name: str, depth: int, columns: int, keeps: int) -> MatrixProduct:
     """A projection that every rank has whole."""
-    found = unsharded_product(
+    projection = unsharded_product(
         name, "feed_forward", depth, columns, ParameterPart.FEED_FORWARD, name
     )
-    return replace(found, sharded=False, keeps=(saved_tensor(keeps, spread=RankSpread.TOKENS),))
+    return replace(
+        projection, sharded=False, keeps=(saved_tensor(keeps, spread=RankSpread.TOKENS),)
+    )
 
 
 def feed_forward_block(h: int, group: LayerGroup) -> Iterator[LayerOperator]:

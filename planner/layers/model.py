@@ -198,11 +198,11 @@ class Layer:
         return (op for op in self.operators if isinstance(op, kind))
 
 
-def _together(kept: list[SavedTensor]) -> SavedTensor:
+def _together(tensors: list[SavedTensor]) -> SavedTensor:
     """The sum of what is kept alike."""
-    split = sum(each.columns.split for each in kept)
-    copied = (part for each in kept for part in each.columns.copied)
-    return replace(kept[0], columns=columns(ColumnPart(name="", count=split), *copied))
+    split = sum(each.columns.split for each in tensors)
+    copied = (part for each in tensors for part in each.columns.copied)
+    return replace(tensors[0], columns=columns(ColumnPart(name="", count=split), *copied))
 
 
 @lru_cache(maxsize=4096)

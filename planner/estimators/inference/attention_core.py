@@ -56,8 +56,8 @@ def visible(rank: BatchShare, context: Numeric, op: AttentionCore) -> FloatArray
 
 def window(setting: ServingSetting, op: AttentionCore) -> int | None:
     """Tokens that the cache of a sequence keeps at most."""
-    kept = setting.engine.sliding_windows or op.compress_ratio
-    return op.sliding_window if kept else None
+    has_window = setting.engine.sliding_windows or op.compress_ratio
+    return op.sliding_window if has_window else None
 
 
 def attention_core(

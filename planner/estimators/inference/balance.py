@@ -179,14 +179,18 @@ class Loop:
     def fastest(self) -> FloatArray:
         """A rate [1/s] that is not reached: of requests that do not meet, or of a full engine."""
         costs, work = self.costs, self.work
-        alone = costs.prompt_time + work.steps * (costs.fixed + costs.slope) + self.outside
-        taken = self._others * (costs.prompt(costs.most) + work.steps * costs.slope)
+        unloaded = costs.prompt_time + work.steps * (costs.fixed + costs.slope) + self.outside
+        busy_time = self._others * (costs.prompt(costs.most) + work.steps * costs.slope)
         if self.setting.engine.scheduler.chunked_prefill and not self.setting.workload.embeds:
             # Steps that are full of prompts have a beginning, too.
-            taken = taken + self._others * costs.fixed / np.minimum(work.per_step, self.running)
+            busy_time = busy_time + self._others * costs.fixed / np.minimum(
+                work.per_step, self.running
+            )
         if (prefixes := self.setting.prefixes) is not None:
-            taken = np.maximum(taken, prefixes.cache_load_time)  # one after the other over a link
-        return np.minimum(self.running / alone, 1 / np.maximum(taken, 1e-300))
+            busy_time = np.maximum(
+                busy_time, prefixes.cache_load_time
+            )  # one after the other over a link
+        return np.minimum(self.running / unloaded, 1 / np.maximum(busy_time, 1e-300))
 
     def held(self, rate: FloatArray) -> FloatArray:
         """Requests that are in the engine with a place."""
@@ -254,18 +258,18 @@ class Loop:
         """
         costs, work = self.costs, self.work
         others = self._others * rate * (1 - self.together)
-        own = self._own
+        base = self._own
         if self._is_open:
             bursts = self.setting.workload.arrivals.dispersion_at(
                 self.running, sharing(self.setting, rate)
             )
-            own = costs.fixed + (steady_noise(work, rate, bursts) + self._alike) * costs.slope
+            base = costs.fixed + (steady_noise(work, rate, bursts) + self._alike) * costs.slope
         crowd = others * work.steps * costs.slope
         stopped = others * self.prompt(others)
-        step = (own + self._behind) / np.maximum(1 - crowd - stopped, LEAST_SHARE)
+        step = (base + self._behind) / np.maximum(1 - crowd - stopped, LEAST_SHARE)
         if not self.setting.engine.scheduler.chunked_prefill:
             return step
-        fullest = (own + work.per_step * costs.prefill) / np.maximum(1 - crowd, LEAST_SHARE)
+        fullest = (base + work.per_step * costs.prefill) / np.maximum(1 - crowd, LEAST_SHARE)
         return np.minimum(step, fullest)
 
 
@@ -278,9 +282,9 @@ def _scheduled_after(setting: ServingSetting, rate: FloatArray, step: FloatArray
     looks = (scheduler.poll_interval - 1) * step / 2
     if not scheduler.batch_wait:
         return looks
-    whole = scheduler.batch_wait * step
-    others = rate * whole
-    return looks + whole * (1 + others / 2) / (1 + others)
+    batch_wait = scheduler.batch_wait * step
+    others = rate * batch_wait
+    return looks + batch_wait * (1 + others / 2) / (1 + others)
 
 
 def together_share(setting: ServingSetting, clients: Numeric) -> Numeric:
@@ -301,6 +305,6 @@ def together_share(setting: ServingSetting, clients: Numeric) -> Numeric:
     if work.num_requests is None:
         return often
     waves = np.maximum(np.asarray(work.num_requests / clients), 1.0)
-    kept = _STILL_TOGETHER if work.equal_lengths else 0.0
-    share = together_in_waves(waves=waves, still_together=kept)
+    still_together = _STILL_TOGETHER if work.equal_lengths else 0.0
+    share = together_in_waves(waves=waves, still_together=still_together)
     return np.asarray(share + (1 - share) * often)

@@ -45,8 +45,8 @@ def pooled_burst(setting: ServingSetting, pools: Pools, num_requests: int) -> Bu
     fixed, slope = _only(pools.fixed), _only(pools.slope) / _only(pools.decode_workers)
     steps = float(decode_steps(setting)) + 1
     fed = workers / _only(pools.service_time) * steps
-    beside = fed * fixed / (1 - fed * slope) if fed * slope < 1 else np.inf
-    at_once = max(min(beside, places, num_requests), 1.0)
+    fed_sequences = fed * fixed / (1 - fed * slope) if fed * slope < 1 else np.inf
+    at_once = max(min(fed_sequences, places, num_requests), 1.0)
     step = fixed + slope * max(at_once, _only(pools.decode_workers))
 
     order = np.arange(num_requests, dtype=np.float64)

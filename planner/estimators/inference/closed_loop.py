@@ -178,11 +178,11 @@ class RateClasses:
         come as those are left.
         """
         places, answer = self.classes.queue.places, self.steps * self.step
-        found = self.paths.stalled(self.replicas, places, answer, self.stalls, of)
+        stalled = self.paths.stalled(self.replicas, places, answer, self.stalls, of)
         waiting = (self.weights * (self.waits > 0)).sum(axis=0)
         late = np.greater.outer(POINTS, 1 - waiting)
         most = np.minimum(np.where(late, self.left, np.inf), self.fullest)
-        return np.minimum(self.step * self.prompts * found, most)
+        return np.minimum(self.step * self.prompts * stalled, most)
 
     def stalled_within(self, share: float) -> FloatArray:
         """Seconds of prompts in a step of an answer that a share of the answers has at most."""
@@ -284,11 +284,11 @@ def served_at_rate(
     if running is None:
         running = requests_at_rate(setting, configurations, np.asarray(offered.rate))
     c = replace(configurations, concurrency=running)
-    found = replace(served_at_concurrency(setting, c, memory), offered=offered)
+    served = replace(served_at_concurrency(setting, c, memory), offered=offered)
     if setting.workload.num_requests is not None:
-        return _filling(setting, found, offered)
+        return _filling(setting, served, offered)
     paths = setting.workload.arrivals.paths
-    return found if paths is None else _as_traced(setting, c, found, paths)
+    return served if paths is None else _as_traced(setting, c, served, paths)
 
 
 def _as_traced(
@@ -316,10 +316,10 @@ def _as_traced(
         prompt = work.prompt + (prompt - work.prompt) * lone
     drifted = drifted_in(paths, replicas, rate, costs, work, prompt=prompt, fullest=fullest)
     # The queue is that of the path; a class has what steps add to it.
-    alone = work.prompt * met.queue.filled / met.queue.load
+    service_time = work.prompt * met.queue.filled / met.queue.load
     w = setting.workload
     queued = mean_wait(
-        utilization=met.queue.filled, service_time=alone, variation=w.input_variation
+        utilization=met.queue.filled, service_time=service_time, variation=w.input_variation
     )
     # A prompt has the step that it meets, and the prompts behind it of a full step.
     most = met.queue.decode_step + work.half_full
@@ -335,8 +335,8 @@ def _as_traced(
         for bursts in (paths.bursts_at(replicas, queue.filled), 1.0)
     )
     # Requests that come in turn meet fewer prompts in the steps of others, too.
-    alone = np.minimum(met.queue.decode_step / 2, beyond)
-    beyond = alone + (beyond - alone) * np.clip(path / random, 0.0, 1.0)
+    step_rest = np.minimum(met.queue.decode_step / 2, beyond)
+    beyond = step_rest + (beyond - step_rest) * np.clip(path / random, 0.0, 1.0)
     # Of those that come together each has the prompts behind it in its step.
     behind = paths.mean_within(np.maximum(path, 0.0), replicas, queue.filled, work.half_full)
     others = calm.workload.arrivals.mean_within(queued, met.queue.filled, work.half_full)

@@ -53,8 +53,8 @@ class PrefixHits:
     def scaled(self, hit_rate: FloatArray) -> PrefixHits:
         """So much found in all, of each cache as large a part of it."""
         part = hit_rate / np.maximum(self.hit_rate, 1e-12)
-        found = self.mapped(lambda values: np.asarray(values * part))
-        return replace(found, cache_residence=self.cache_residence)
+        hits = self.mapped(lambda values: np.asarray(values * part))
+        return replace(hits, cache_residence=self.cache_residence)
 
 
 @record(kw_only=True)

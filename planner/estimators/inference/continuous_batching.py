@@ -34,13 +34,15 @@ def prefix_share(setting: ServingSetting, configurations: ServingConfigurations)
         return np.zeros(())
     prompts = np.clip(np.floor(c.replica_step_tokens / new), 1.0, np.maximum(c.concurrency, 1.0))
     tokens = np.minimum(prompts * new, c.replica_step_tokens)
-    whole = prompt_batch(setting, prompts, tokens, np.zeros(()))
-    alone = replace(
-        whole,
-        prefill_keys=whole.prefill_keys - cached,
-        prefill_cached=whole.prefill_cached - cached,
+    with_cache = prompt_batch(setting, prompts, tokens, np.zeros(()))
+    without_cache = replace(
+        with_cache,
+        prefill_keys=with_cache.prefill_keys - cached,
+        prefill_cached=with_cache.prefill_cached - cached,
     )
-    times = [step_time(setting, c, batch, decoding=False).total for batch in (whole, alone)]
+    times = [
+        step_time(setting, c, batch, decoding=False).total for batch in (with_cache, without_cache)
+    ]
     return np.asarray(np.clip(1.0 - times[1] / times[0], 0.0, 1.0))
 
 
@@ -101,10 +103,10 @@ def decode_steps(setting: ServingSetting) -> FloatArray:
 
 def new_tokens(setting: ServingSetting) -> FloatArray:
     """Prompt tokens that are not found in the prefix cache; at least one."""
-    w, own = setting.workload, setting.prefixes
-    share = w.prefix_cache_hit_rate if own is None else own.hit_rate
-    found = np.maximum(w.input_tokens * share, w.shared_prefix_tokens)
-    return np.asarray(np.maximum(w.input_tokens - found, 1.0))
+    w, prefixes = setting.workload, setting.prefixes
+    share = w.prefix_cache_hit_rate if prefixes is None else prefixes.hit_rate
+    cached = np.maximum(w.input_tokens * share, w.shared_prefix_tokens)
+    return np.asarray(np.maximum(w.input_tokens - cached, 1.0))
 
 
 def decode_batch(setting: ServingSetting, sequences: FloatArray) -> Batch:
@@ -123,17 +125,17 @@ def prompt_batch(
     """
     w = setting.workload
     decode = decode_batch(setting, decoding)
-    whole = new_tokens(setting)
-    cached = w.input_tokens - whole
-    mine = np.minimum(tokens / prompts, whole)
-    before = cached + (whole - mine) / 2
+    new = new_tokens(setting)
+    cached = w.input_tokens - new
+    tokens_per_prompt = np.minimum(tokens / prompts, new)
+    before = cached + (new - tokens_per_prompt) / 2
     return Batch(
         decoding=decode.decoding,
         context=decode.context,
         tokens_per_sequence=decode.tokens_per_sequence,
         prefill_tokens=tokens,
         prompts=prompts,
-        prefill_keys=before + (mine + 1) / 2,
+        prefill_keys=before + (tokens_per_prompt + 1) / 2,
         prefill_cached=before,
     )
 
@@ -143,15 +145,15 @@ def decode_line(
 ) -> tuple[FloatArray, FloatArray]:
     """A step over B sequences, at most ``sequences``, lasts fixed + slope B seconds."""
     c, p = configurations, configurations.pipeline_parallel
-    whole = np.maximum(sequences, 1.0)
-    half = np.maximum(whole / 2, 0.5)
-    sizes = two_sizes(setting, c, whole, half)
+    upper = np.maximum(sequences, 1.0)
+    lower = np.maximum(upper / 2, 0.5)
+    sizes = two_sizes(setting, c, upper, lower)
     step = step_time(setting, c, decode_batch(setting, sizes / p), decoding=True)
     times = step.cycle(np.minimum(sizes, p)) * (1 + setting.workload.draft_cost)
     times = times + drafting_time(setting, c, decode_batch(setting, sizes))
     # Where more sequences change the kernel, the line would cross zero: a step has a beginning.
-    slope = np.minimum((times[0] - times[1]) / (whole - half), 0.99 * times[0] / whole)
-    return times[0] - slope * whole, slope
+    slope = np.minimum((times[0] - times[1]) / (upper - lower), 0.99 * times[0] / upper)
+    return times[0] - slope * upper, slope
 
 
 def two_sizes(
@@ -184,28 +186,29 @@ def phases(
     """The costs of the steps when about ``sequences`` requests are in the replica."""
     c = configurations
     p = c.pipeline_parallel
-    whole = np.maximum(sequences, 1.0)
-    fixed, slope = decode_line(setting, c, whole)
+    running = np.maximum(sequences, 1.0)
+    fixed, slope = decode_line(setting, c, running)
     new = new_tokens(setting)
-    room = prompt_room(setting, c, whole)
+    room = prompt_room(setting, c, running)
     # At random times a second one may come, however few are there on average.
-    there = whole if setting.workload.request_rate is None else np.maximum(whole, 2.0)
-    most = np.maximum(np.minimum(c.replica_step_tokens / new, there), 1.0)
+    present = running if setting.workload.request_rate is None else np.maximum(running, 2.0)
+    max_prompts = np.maximum(np.minimum(c.replica_step_tokens / new, present), 1.0)
     # A prompt is computed by one attention rank, a queue of them by all.
     ranks = c.attention_data_parallel
-    one, filled = np.minimum(new, room / ranks), np.minimum(most * new, room)
-    parts = np.maximum(new / one, 1.0)
-    busy = np.maximum(filled / new, np.minimum(ranks, there))
+    first_part, filled = np.minimum(new, room / ranks), np.minimum(max_prompts * new, room)
+    parts = np.maximum(new / first_part, 1.0)
+    busy = np.maximum(filled / new, np.minimum(ranks, present))
     if setting.engine.scheduler.chunked_prefill and not setting.workload.embeds:
-        drafting = drafting_time(setting, c, decode_batch(setting, whole))
-        verified = (fixed + slope * whole - drafting) / (1.0 + setting.workload.draft_cost)
-        beside, micro_batches, decode = whole / p, np.minimum(whole, p), verified
+        drafting = drafting_time(setting, c, decode_batch(setting, running))
+        verified = (fixed + slope * running - drafting) / (1.0 + setting.workload.draft_cost)
+        decoding, micro_batches, decode = running / p, np.minimum(running, p), verified
     else:
-        beside, micro_batches, decode = np.zeros(()), p, np.zeros(())
+        decoding, micro_batches, decode = np.zeros(()), p, np.zeros(())
     prompts, tokens = (
-        two_sizes(setting, c, alone, many) for alone, many in ((np.ones(()), busy), (one, filled))
+        two_sizes(setting, c, lower, upper)
+        for lower, upper in ((np.ones(()), busy), (first_part, filled))
     )
-    batch = prompt_batch(setting, prompts, tokens, beside)
+    batch = prompt_batch(setting, prompts, tokens, decoding)
     step, drafted = (
         step_time(setting, c, batch, decoding=False),
         drafted_prompt_time(setting, c, batch),
@@ -214,22 +217,22 @@ def phases(
     images = encoder_time(setting, c)
     loading = 0.0 if setting.prefixes is None else setting.prefixes.cache_load_time
     single = single * parts + images
-    full = full * np.maximum(most * new / room, 1.0) + most * images
-    alone = there > whole
-    prompts = np.clip(gathered(setting, whole), 1.0, most)
+    full = full * np.maximum(max_prompts * new / room, 1.0) + max_prompts * images
+    is_sparse = present > running
+    prompts = np.clip(gathered(setting, running), 1.0, max_prompts)
     # Ranks compute prompts side by side: one more beside a lone one takes nothing.
-    more = np.maximum((full - single) / np.maximum(most - 1, 1e-9), full / most / 2)
+    more = np.maximum((full - single) / np.maximum(max_prompts - 1, 1e-9), full / max_prompts / 2)
     return Phases(
         fixed=fixed,
         slope=slope,
         prompt_time=(step.total + drafted)[0] * parts + images + loading,
         single=single / p,
-        another=(full - single) / np.maximum(most - 1, 1.0) / p,
+        another=(full - single) / np.maximum(max_prompts - 1, 1.0) / p,
         gathered=prompts,
-        most=most,
-        queued=np.where(alone, single, full / most) / p,
-        together=np.where(alone, 1.0, most),
-        added=np.where((most > 1) & (ranks == 1), more, full / most) / p,
+        most=max_prompts,
+        queued=np.where(is_sparse, single, full / max_prompts) / p,
+        together=np.where(is_sparse, 1.0, max_prompts),
+        added=np.where((max_prompts > 1) & (ranks == 1), more, full / max_prompts) / p,
         parts=parts,
     )
 

@@ -84,25 +84,25 @@ def prefill_workers(
     setting: ServingSetting, configurations: ServingConfigurations, inside_fabric: bool | BoolArray
 ) -> PrefillWorkers:
     """Time and room of workers for prompts; ``setting`` is that of the whole deployment."""
-    alone = replace(
+    prefill_only = replace(
         setting, workload=replace_unvalidated(setting.workload, output_tokens=1, draft_tokens=0)
     )
-    whole, limit = new_tokens(alone), configurations.max_num_batched_tokens
-    most = setting.engine.scheduler.max_num_seqs
+    prompt_tokens, limit = new_tokens(prefill_only), configurations.max_num_batched_tokens
+    max_seqs = setting.engine.scheduler.max_num_seqs
     ranks = configurations.attention_data_parallel
-    together = np.clip(np.floor(limit / whole), 1.0, most) * ranks
+    together = np.clip(np.floor(limit / prompt_tokens), 1.0, max_seqs) * ranks
     c = replace(configurations, concurrency=together * configurations.pipeline_parallel)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        memory = serving_memory(alone, c)
-        prompt, service = prefill_times(alone, c, np.asarray(float(most)))
+        memory = serving_memory(prefill_only, c)
+        prompt, service = prefill_times(prefill_only, c, np.asarray(float(max_seqs)))
         return PrefillWorkers(
-            setting=alone,
+            setting=prefill_only,
             configurations=c,
             memory=memory,
             prompt_time=prompt,
             service_time=service,
-            transfer_time=cache_transfer_time(alone, c, inside_fabric),
-            rejected_by=serving_rejections(alone, c, memory, is_pool=True),
+            transfer_time=cache_transfer_time(prefill_only, c, inside_fabric),
+            rejected_by=serving_rejections(prefill_only, c, memory, is_pool=True),
             prefixes=setting.prefixes,
         )
 
@@ -119,15 +119,15 @@ def prefill_times(
     new, ranks = new_tokens(setting), c.attention_data_parallel
     rounds = np.maximum(np.ceil(new * ranks / c.replica_step_tokens), 1.0)
     p = c.pipeline_parallel
-    most = np.minimum(np.floor(c.replica_step_tokens / new), most_seqs * ranks)
-    full = np.maximum(most, ranks / rounds)
+    max_prompts = np.minimum(np.floor(c.replica_step_tokens / new), most_seqs * ranks)
+    full = np.maximum(max_prompts, ranks / rounds)
     prompts = two_sizes(setting, c, ranks, np.maximum(full, ranks))
     tokens = two_sizes(setting, c, new * ranks / rounds, full * new)
     batch = prompt_batch(setting, prompts, tokens, np.zeros(()))
     step = step_time(setting, c, batch, decoding=False)
     drafted = drafted_prompt_time(setting, c, batch)
-    alone, queued = step.cycle(p) + drafted
-    service = np.minimum(alone * rounds / ranks, queued / full)
+    one_round, queued = step.cycle(p) + drafted
+    service = np.minimum(one_round * rounds / ranks, queued / full)
     images = encoder_time(setting, c)
     if setting.prefixes is not None:
         images = images + setting.prefixes.cache_load_time
@@ -231,10 +231,10 @@ def disaggregated_run(
     """
     # The first token, too, comes to the client from a decode worker.
     steps, outside = decode_steps(setting) + 1, outside_engine(setting)
-    alone, moved, service = pools.prompt_time, pools.transfer_time, pools.service_time
+    prompt_time, moved, service = pools.prompt_time, pools.transfer_time, pools.service_time
     rate, number, step = pools_rate(
         requests=requests,
-        around=alone + moved + outside,
+        around=prompt_time + moved + outside,
         service_time=service,
         servers=pools.prefill_workers,
         steps=steps,
@@ -243,7 +243,7 @@ def disaggregated_run(
         places=pools.places,
         together=together_share(setting, requests),
     )
-    left = np.maximum(requests / rate - steps * step - moved - outside, alone)
+    left = np.maximum(requests / rate - steps * step - moved - outside, prompt_time)
     per_token, collected = _token_times(setting, pools, step)
     return DisaggregatedRun(
         time_to_first_token=left + moved + step + collected + request_overhead(setting),
@@ -251,8 +251,8 @@ def disaggregated_run(
         request_rate=rate,
         prefill_workers=number,
         load=rate * service / number,
-        prompt=alone,
-        wait=left - alone,
+        prompt=prompt_time,
+        wait=left - prompt_time,
     )
 
 

@@ -268,8 +268,8 @@ class Kernels:
 
     @property
     def _kernel_latency_fraction(self) -> float:
-        own = self._of_architecture(self.engine.kernel_latency_by_architecture)
-        return self.engine.execution.kernel_latency_fraction * own
+        architecture_factor = self._of_architecture(self.engine.kernel_latency_by_architecture)
+        return self.engine.execution.kernel_latency_fraction * architecture_factor
 
     def _of_architecture(self, factors: Mapping[str, float]) -> float:
         """The engine's factor for the generation of this GPU, which is 1 if it names none."""

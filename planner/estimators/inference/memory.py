@@ -89,7 +89,7 @@ class ServingMemory:
     def mapped(self, change: Callable[[FloatArray], FloatArray]) -> ServingMemory:
         """The memory with every array changed."""
         rooms = ("room", "host_room")
-        arrays = {name: change(one) for name, one in vars(self).items() if name not in rooms}
+        arrays = {name: change(array) for name, array in vars(self).items() if name not in rooms}
         room, host_room = self.room.mapped(change), self.host_room.mapped(change)
         return ServingMemory(room=room, host_room=host_room, **arrays)
 
@@ -146,17 +146,19 @@ def serving_memory(setting: ServingSetting, configurations: ServingConfiguration
         # An answer that runs is half way in the mean, and all of it is reserved.
         typical = _cache_bytes(setting, c, lengths.input_tokens + 2 * half_way)
     caches = (longest, typical, shared)
-    activations, usable, kept = _memory_and_cache(setting, c, weights + adapters, reserved, caches)
-    size, held_caches = kept.size, kept.shared + kept.sequence * c.concurrency
+    activations, usable, capacity = _memory_and_cache(
+        setting, c, weights + adapters, reserved, caches
+    )
+    size, held_caches = capacity.size, capacity.shared + capacity.sequence * c.concurrency
     offloaded = held * c.weight_offload
     on_host = _room(setting.machine.host_memory - offloaded, caches, c, c.kv_offload)
     return ServingMemory(
         weights=weights,
         adapters=adapters,
-        kv_cache=np.minimum(held_caches, np.maximum(size, kept.longest)),
+        kv_cache=np.minimum(held_caches, np.maximum(size, capacity.longest)),
         activations=activations,
         reserved=reserved,
-        room=kept,
+        room=capacity,
         host_room=on_host,
         host=offloaded + on_host.shared + on_host.sequence * c.concurrency,
         usable=usable,
@@ -202,16 +204,18 @@ def usable_bytes(
     """Bytes of a GPU that an engine may use which keeps ``weights``, and so much ``beside`` them
     that is no cache: by the share it is told, else by its default."""
     kind, size = setting.engine.memory.memory_share, setting.machine.gpu.allocatable_memory
-    told = c.gpu_memory_utilization
+    memory_share = c.gpu_memory_utilization
     if kind is MemoryShare.FREE:
-        told = np.where(told > 0, told, setting.engine.memory.gpu_memory_utilization)
+        memory_share = np.where(
+            memory_share > 0, memory_share, setting.engine.memory.gpu_memory_utilization
+        )
     if kind is MemoryShare.STATIC:
-        usable = np.minimum(told * size + beside, size)
+        usable = np.minimum(memory_share * size + beside, size)
     elif kind is MemoryShare.FREE:
-        usable = weights + beside + told * np.maximum(size - weights - beside, 0.0)
+        usable = weights + beside + memory_share * np.maximum(size - weights - beside, 0.0)
     else:
-        usable = np.asarray(size * told)
-    return np.where(told > 0, usable, setting.usable_memory)
+        usable = np.asarray(size * memory_share)
+    return np.where(memory_share > 0, usable, setting.usable_memory)
 
 
 def _memory_and_cache(
@@ -230,26 +234,26 @@ def _memory_and_cache(
     profiled = memory.profiled_seqs
     tokens = c.max_num_batched_tokens if profiled else step_tokens(setting, c)
 
-    def beside(activations: FloatArray) -> tuple[FloatArray, KvCacheCapacity]:
+    def cache_capacity(activations: FloatArray) -> tuple[FloatArray, KvCacheCapacity]:
         usable = usable_bytes(setting, c, weights=weights, beside=reserved + activations)
         left = usable - weights - reserved
         return usable, _room(left - activations, caches, c, 1 - c.kv_offload)
 
-    own = _activation_bytes(setting, c, sampled, tokens)
-    usable, room = beside(own)
+    sampled_bytes = _activation_bytes(setting, c, sampled, tokens)
+    usable, capacity = cache_capacity(sampled_bytes)
     if not profiled:
-        return own, usable, room
+        return sampled_bytes, usable, capacity
     seqs = np.maximum(profiled, sampled)
     if setting.engine_max_num_seqs is not None:
         seqs = np.where(c.concurrency == setting.engine_max_num_seqs, seqs, sampled)
-    usual = _activation_bytes(setting, c, seqs, tokens)
-    usual_usable, usual_room = beside(usual)
+    profiled_bytes = _activation_bytes(setting, c, seqs, tokens)
+    profiled_usable, profiled_capacity = cache_capacity(profiled_bytes)
     if memory.fixed_profiled_seqs:
-        return usual, usual_usable, usual_room
-    enough = usual_room.holds(usual_room.sequence) >= c.concurrency
-    size = np.where(enough, usual_room.size, room.size)
-    usable = np.where(enough, usual_usable, usable)
-    return np.where(enough, usual, own), usable, replace(room, size=size)
+        return profiled_bytes, profiled_usable, profiled_capacity
+    enough = profiled_capacity.holds(profiled_capacity.sequence) >= c.concurrency
+    size = np.where(enough, profiled_capacity.size, capacity.size)
+    usable = np.where(enough, profiled_usable, usable)
+    return np.where(enough, profiled_bytes, sampled_bytes), usable, replace(capacity, size=size)
 
 
 def needed_to_start(
@@ -260,21 +264,21 @@ def needed_to_start(
     A continuous engine makes requests wait for room in its cache, others need room for all. One
     that is told its longest request needs room for that, unless it takes shorter ones then.
     """
-    c, most = configurations, setting.workload.max_model_len
+    c, max_length = configurations, setting.workload.max_model_len
     waits = setting.engine.scheduler.continuous
     sequences = 1.0 if waits else c.concurrency / c.attention_data_parallel
     needed = memory.needed_for(sequences)
-    if most is None or setting.engine.memory.shortens_longest:
+    if max_length is None or setting.engine.memory.shortens_longest:
         return needed
-    held = sequence_bytes(setting, c, most) * sequences
+    held = sequence_bytes(setting, c, max_length) * sequences
     return np.maximum(needed, memory.non_cache_bytes + held)
 
 
 def longest_request(setting: ServingSetting) -> int:
     """Tokens of the longest request that the engine takes: as it is told, else the model's."""
     work = setting.workload
-    own = work.max_model_len or setting.model.max_position_embeddings
-    return own or work.input_tokens + work.output_tokens
+    max_length = work.max_model_len or setting.model.max_position_embeddings
+    return max_length or work.input_tokens + work.output_tokens
 
 
 def longest_that_fits(
@@ -289,12 +293,12 @@ def longest_that_fits(
     if not setting.engine.scheduler.continuous:
         sequences = float(np.ravel(configurations.concurrency)[0])
         sequences /= float(np.ravel(configurations.attention_data_parallel)[0])
-    beside = memory.non_cache_bytes
+    non_cache = memory.non_cache_bytes
     fits, beyond = 0, longest_request(setting) + 1
     while beyond - fits > 1:
         middle = (fits + beyond) // 2
         held = sequence_bytes(setting, configurations, middle) * sequences
-        has_room = bool(np.all(beside + held <= share * memory.usable))
+        has_room = bool(np.all(non_cache + held <= share * memory.usable))
         fits, beyond = (middle, beyond) if has_room else (fits, middle)
     return fits
 
@@ -344,10 +348,10 @@ def _cache_bytes(setting: ServingSetting, c: ServingConfigurations, tokens: Nume
     parts = []
     for group in setting.model.layer_groups:
         layer = layer_of(setting.model, group)
-        most = window(setting, layer.core) if layer.core else None
-        kept = np.minimum(tokens, most or tokens)
+        window_size = window(setting, layer.core) if layer.core else None
+        window_tokens = np.minimum(tokens, window_size or tokens)
         block_size = setting.engine.memory.block_size
-        held = paged_tokens(tokens=kept, block_size=block_size)
+        held = paged_tokens(tokens=window_tokens, block_size=block_size)
         cached = layer.core if layer.core and not layer.core.shares_cache else None
         per_layer = held * cached_bytes(rank, cached) + state_bytes(rank, layer.scan)
         if layer.core and (ratio := layer.core.compress_ratio):
@@ -356,9 +360,9 @@ def _cache_bytes(setting: ServingSetting, c: ServingConfigurations, tokens: Nume
                 cached_bytes(rank, layer.core) + index_bytes(layer.core)
             )
         parts.append(group.num_hidden_layers * per_layer)
-    own = add(parts) * uneven
+    total = add(parts) * uneven
     drafting = drafter(setting, c)
-    return own if drafting is None else own + _cache_bytes(*drafting, tokens)
+    return total if drafting is None else total + _cache_bytes(*drafting, tokens)
 
 
 def _activation_bytes(
@@ -382,8 +386,8 @@ def _activation_bytes(
     if memory.queued_all_reduces:
         outputs = 2.0 * model.num_hidden_layers / c.pipeline_parallel
         queued = np.where(t > 1, outputs * 2.0 * tokens * model.hidden_size, 0.0)
-    kept = 2 if memory.profiled_seqs else 4
-    sampling = 2.0 * tokens * kept * model.hidden_size + logits
+    copies = 2 if memory.profiled_seqs else 4
+    sampling = 2.0 * tokens * copies * model.hidden_size + logits
     working = np.maximum(layer, sampling + lasting)
     if memory.warm_up_logit_bytes:
         # The largest step of prompts, one of which is never cut: logits and hidden states.
@@ -409,5 +413,5 @@ def step_tokens(setting: ServingSetting, c: ServingConfigurations) -> FloatArray
     if setting.engine.scheduler.continuous:
         prompts = c.concurrency * setting.workload.input_tokens
         return np.minimum(c.max_num_batched_tokens, np.maximum(prompts, c.concurrency))
-    whole = c.concurrency * setting.workload.input_tokens / c.attention_data_parallel
-    return np.minimum(whole, np.maximum(c.max_num_batched_tokens, c.concurrency))
+    prompt_tokens = c.concurrency * setting.workload.input_tokens / c.attention_data_parallel
+    return np.minimum(prompt_tokens, np.maximum(c.max_num_batched_tokens, c.concurrency))

@@ -53,22 +53,24 @@ class EncoderTokens:
 
 def encoded(setting: ServingSetting) -> list[EncoderTokens]:
     """The images and the sound of a prompt."""
-    model, work, found = setting.model, setting.workload, []
+    model, work, inputs = setting.model, setting.workload, []
     if (tower := model.vision_tower) is not None and work.images_per_sample:
-        whole = work.tokens_per_image or tower.tokens_per_image
-        tiles = tiles_of(tower, whole)
-        patches = round(whole / tiles) * tower.patches_per_token
+        image_tokens = work.tokens_per_image or tower.tokens_per_image
+        tiles = tiles_of(tower, image_tokens)
+        patches = round(image_tokens / tiles) * tower.patches_per_token
         parts = work.images_per_sample * tiles
-        found.append(EncoderTokens(tower=tower, parts=parts, patches=patches, largest=whole))
+        inputs.append(
+            EncoderTokens(tower=tower, parts=parts, patches=patches, largest=image_tokens)
+        )
     if (sound := model.audio_tower) is not None and work.audio_seconds:
         seconds, window = work.audio_seconds, sound.window
         parts = np.ceil(seconds / window) if sound.pads else max(seconds / window, 1.0)
         part = window if sound.pads else min(seconds, window)
         patches, tokens = round(part * sound.frames_per_second), audio_tokens(sound, seconds)
-        found.append(
+        inputs.append(
             EncoderTokens(tower=sound, parts=float(parts), patches=patches, largest=tokens)
         )
-    return found
+    return inputs
 
 
 def tower_weights(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
@@ -87,26 +89,26 @@ def encoder_memory(
     is made before a step at most, and kept until its request has read it (vllm 0.33,
     ``v1/core/encoder_cache_manager.py``, ``compute_mm_encoder_budget``). Nothing without any.
     """
-    kept = working = np.zeros(())
+    stored = working = np.zeros(())
     copies = SIXTEEN_BIT_BYTES * setting.engine.memory.activation_copies
-    for one in encoded(setting):
-        tower, made = one.tower, np.maximum(tokens, one.largest)
+    for encoder_input in encoded(setting):
+        tower, made = encoder_input.tower, np.maximum(tokens, encoder_input.largest)
         widest = max(tower_layer(tower, group).widest for group in tower.layer_groups)
         width = _STREAMS * tower.hidden_size + widest / configurations.tensor_parallel
         working = np.maximum(working, copies * made * tower.patches_per_token * width)
-        kept = np.maximum(kept, SIXTEEN_BIT_BYTES * made * setting.model.hidden_size)
-    return kept, working
+        stored = np.maximum(stored, SIXTEEN_BIT_BYTES * made * setting.model.hidden_size)
+    return stored, working
 
 
 def encoder_time(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
     """Seconds in which the images and the sound of one prompt become tokens, in the mean of those
     whose tokens are found in the prefix cache and of the others."""
     machine, t = replace(setting.machine, ledger=None), configurations.tensor_parallel
-    own = setting.prefixes
-    found = setting.workload.prefix_cache_hit_rate if own is None else own.hit_rate
+    prefixes = setting.prefixes
+    hit_rate = setting.workload.prefix_cache_hit_rate if prefixes is None else prefixes.hit_rate
     times: list[FloatArray] = [np.zeros(())]
-    for one in encoded(setting):
-        tower, parts, patches = one.tower, one.parts, one.patches
+    for encoder_input in encoded(setting):
+        tower, parts, patches = encoder_input.tower, encoder_input.parts, encoder_input.patches
         times += [
             group.num_hidden_layers
             * _layer_time(machine, tower_layer(tower, group), parts, patches, t)
@@ -115,7 +117,7 @@ def encoder_time(setting: ServingSetting, configurations: ServingConfigurations)
         tokens = max(patches // tower.patches_per_token, 1)
         times.append(_layer_time(machine, patch_embedding(tower), parts, patches, t))
         times.append(_layer_time(machine, projector(tower), parts, tokens, t))
-    return (1 - found) * add(times)
+    return (1 - hit_rate) * add(times)
 
 
 def _layer_time(
@@ -126,8 +128,8 @@ def _layer_time(
     times: list[Numeric] = []
     for op in layer.operators:
         if isinstance(op, MatrixProduct):
-            whole = op.columns.whole / t
-            times.append(machine.gemm_time(rows, whole, op.depth, precision))
+            columns = op.columns.whole / t
+            times.append(machine.gemm_time(rows, columns, op.depth, precision))
         elif isinstance(op, AttentionCore):
             times.append(_core_time(machine, op, images, length, t))
         elif isinstance(op, Elementwise):

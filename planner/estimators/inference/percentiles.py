@@ -77,17 +77,17 @@ def time_per_output_token_percentile(estimate: ServingEstimate, share: float) ->
     spread independently, each lognormal about its mean. Its own prompt stops no answer of its own.
     """
     served = estimate.served
-    beside, prompts = _token_variances(estimate)
+    sequence_variance, prompt_variance = _token_variances(estimate)
     mean = served.time_per_output_token
     stalled = np.maximum(_others(estimate) * served.queue.load * mean, 1e-100)
-    first = lognormal_quantile(share=share, mean=mean, variance=beside) - mean
-    second = lognormal_quantile(share=share, mean=stalled, variance=prompts) - stalled
+    first = lognormal_quantile(share=share, mean=mean, variance=sequence_variance) - mean
+    second = lognormal_quantile(share=share, mean=stalled, variance=prompt_variance) - stalled
     spread = np.sign(first + second) * np.hypot(first, second)
-    found, tokens = mean + spread, tokens_per_step(estimate.setting)
+    quantile, tokens = mean + spread, tokens_per_step(estimate.setting)
     if served.traced is not None:
-        found = _stalled_percentile(estimate, share) / tokens
-    least = served.phases.decode_step(1.0) / tokens
-    return np.asarray(np.maximum(found, least))
+        quantile = _stalled_percentile(estimate, share) / tokens
+    shortest = served.phases.decode_step(1.0) / tokens
+    return np.asarray(np.maximum(quantile, shortest))
 
 
 def _stalled_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
@@ -105,21 +105,23 @@ def _stalled_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
 
 def _step_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
     """The mean step of an answer without prompts that a share of them does not exceed [s]."""
-    served, (beside, _) = estimate.served, _token_variances(estimate)
+    served, (sequence_variance, _) = estimate.served, _token_variances(estimate)
     mean = served.phases.decode_step(served.decoding)
-    variance = beside * tokens_per_step(estimate.setting) ** 2
-    found = lognormal_quantile(share=share, mean=mean, variance=variance)
-    return np.minimum(found, served.phases.decode_step(served.queue.places))
+    variance = sequence_variance * tokens_per_step(estimate.setting) ** 2
+    quantile = lognormal_quantile(share=share, mean=mean, variance=variance)
+    return np.minimum(quantile, served.phases.decode_step(served.queue.places))
 
 
 def _of_classes(
-    estimate: ServingEstimate, of: Callable[[ServingEstimate, float], FloatArray], share: float
+    estimate: ServingEstimate,
+    percentile: Callable[[ServingEstimate, float], FloatArray],
+    share: float,
 ) -> FloatArray:
     """What a share of the requests of all classes does not exceed, by quantiles of each class."""
     traced = estimate.served.traced
     assert traced is not None
     each = replace(estimate, served=traced.classes)
-    values = np.stack([np.broadcast_to(of(each, one), traced.shape) for one in POINTS])
+    values = np.stack([np.broadcast_to(percentile(each, point), traced.shape) for point in POINTS])
     weights = np.multiply.outer(POINT_WEIGHTS, CLASSES)
     values = values.reshape(weights.size, *traced.shape[1:])
     return weighted_quantile(values, weights.ravel(), share)
@@ -134,13 +136,13 @@ def request_latency_percentile(estimate: ServingEstimate, share: float) -> Float
     later = np.maximum(w.output_tokens - 1, 0.0)
     if served.traced is not None:
         traced, steps = served.traced, served.traced.steps_of_classes
-        found: list[FloatArray] = []
-        for one in POINTS:
+        latencies: list[FloatArray] = []
+        for point in POINTS:
             # Those who wait for long come in minutes of long steps.
-            token = served.token_of_all * weighted_quantile(steps, CLASSES, one) / traced.step
+            token = served.token_of_all * weighted_quantile(steps, CLASSES, point) / traced.step
             answers = np.multiply.outer(traced.paths.lengths, later * token)
-            found.append(time_to_first_token_percentile(estimate, one) + answers)
-        each = np.stack(np.broadcast_arrays(*found))
+            latencies.append(time_to_first_token_percentile(estimate, point) + answers)
+        each = np.stack(np.broadcast_arrays(*latencies))
         weights = np.multiply.outer(POINT_WEIGHTS, POINT_WEIGHTS).ravel()
         return weighted_quantile(each.reshape(weights.size, *each.shape[2:]), weights, share)
     answer = later * served.time_per_output_token
@@ -163,9 +165,9 @@ def _after_the_line(
     Waits are those of a line, of which no moments tell enough: answers of a mean and a variance
     are added to each of them.
     """
-    firsts = [time_to_first_token_percentile(estimate, one) for one in POINTS]
-    answers = [lognormal_quantile(share=one, mean=answer, variance=variance) for one in POINTS]
-    each = [first + one for first in firsts for one in answers]
+    firsts = [time_to_first_token_percentile(estimate, point) for point in POINTS]
+    answers = [lognormal_quantile(share=point, mean=answer, variance=variance) for point in POINTS]
+    each = [first + rest for first in firsts for rest in answers]
     weights = np.multiply.outer(POINT_WEIGHTS, POINT_WEIGHTS).ravel()
     return weighted_quantile(np.stack(np.broadcast_arrays(*each)), weights, share)
 
@@ -244,7 +246,7 @@ def _token_variances(estimate: ServingEstimate) -> tuple[FloatArray, FloatArray]
     """Variance of the time per output token by the sequences beside, and by prompts [s^2]."""
     served, queue = estimate.served, estimate.served.queue
     tokens = tokens_per_step(estimate.setting)
-    beside, prompts = step_variances(
+    sequences, prompts = step_variances(
         fixed=served.phases.fixed,
         slope=served.phases.slope,
         step=served.phases.decode_step(served.decoding),
@@ -254,7 +256,7 @@ def _token_variances(estimate: ServingEstimate) -> tuple[FloatArray, FloatArray]
         steps=np.maximum(decode_steps(estimate.setting), 1.0),
         variation=estimate.setting.workload.output_variation,
     )
-    return beside / tokens**2, prompts / tokens**2
+    return sequences / tokens**2, prompts / tokens**2
 
 
 @record(kw_only=True)
@@ -305,5 +307,5 @@ class PoolSpread:
         variance, _ = running_variance(
             running=running, load=zero, fixed=self.fixed, slope=self.slope
         )
-        kept = averaged_share(fixed=self.fixed, step=step)
-        return np.asarray(self.slope**2 * variance * kept / drafted**2)
+        averaged = averaged_share(fixed=self.fixed, step=step)
+        return np.asarray(self.slope**2 * variance * averaged / drafted**2)

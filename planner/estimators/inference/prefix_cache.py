@@ -36,19 +36,21 @@ Judged = TypeVar("Judged")
 
 
 def in_agreement(
-    judged: Judged, again: Callable[[PrefixHits], Judged], found: Callable[[Judged], PrefixHits]
+    judged: Judged,
+    evaluate_with: Callable[[PrefixHits], Judged],
+    hits_of: Callable[[Judged], PrefixHits],
 ) -> Judged:
     """What is ``judged`` where each configuration finds what its caches keep at what it answers.
 
     The more is found the more requests are answered, and the sooner what they leave is dropped:
-    between nothing and what is ``found`` without it is what both agree on. ``judged`` is without.
+    between nothing and what is ``hits_of`` without it is what both agree on. ``judged`` is without.
     """
-    prefixes, low = found(judged), np.zeros(())
+    prefixes, low = hits_of(judged), np.zeros(())
     high = prefixes.hit_rate
     for _ in range(ROUNDS):
         middle = (low + high) / 2
-        judged = again(prefixes.scaled(middle))
-        prefixes = found(judged)
+        judged = evaluate_with(prefixes.scaled(middle))
+        prefixes = hits_of(judged)
         is_more = prefixes.hit_rate > middle
         low, high = np.where(is_more, middle, low), np.where(is_more, high, middle)
     return judged
@@ -117,9 +119,9 @@ def cache_sizes(setting: ServingSetting, memory: ServingMemory) -> tuple[FloatAr
 
     Host and drives keep a copy of what the faster one has, as LMCache and HiCache do.
     """
-    work, own = setting.workload, np.maximum(memory.room.size - memory.room.shared, 0.0)
-    host = np.maximum(own, work.host_cache)
-    return own, host, np.maximum(host, work.disk_cache)
+    work, gpu_cache = setting.workload, np.maximum(memory.room.size - memory.room.shared, 0.0)
+    host = np.maximum(gpu_cache, work.host_cache)
+    return gpu_cache, host, np.maximum(host, work.disk_cache)
 
 
 def prefixes_at(
@@ -157,8 +159,8 @@ def prefixes_at(
 
 def _computed(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
     """Seconds in which a token of a prompt is computed, where as many are new as fill a step."""
-    alone, ranks = replace(setting, prefixes=None), configurations.attention_data_parallel
-    tokens = np.minimum(new_tokens(alone) * ranks, configurations.replica_step_tokens)
-    batch = prompt_batch(alone, np.asarray(ranks, np.float64), tokens, np.zeros(()))
-    step = step_time(alone, configurations, batch, decoding=False)
+    uncached, ranks = replace(setting, prefixes=None), configurations.attention_data_parallel
+    tokens = np.minimum(new_tokens(uncached) * ranks, configurations.replica_step_tokens)
+    batch = prompt_batch(uncached, np.asarray(ranks, np.float64), tokens, np.zeros(()))
+    step = step_time(uncached, configurations, batch, decoding=False)
     return np.asarray(step.total * ranks / tokens)

@@ -105,21 +105,21 @@ def queue_of(
     step = (work.fixed + work.slope * decoding) / c.pipeline_parallel
     load = np.minimum(rate * work.prompt, _BUSIEST)
     mean = step / (1 - load)
-    beside = step if mixes else np.zeros(())
+    mixed_step = step if mixes else np.zeros(())
     second = work.prompt * (1 + w.input_variation**2)
     if not is_open:
         together = np.maximum(c.concurrency - 1, 0.0)
         met = np.minimum(mean, step + together * work.prompt)
         busy = np.minimum(together, 1.0)
-        others, wait = _wait(work, beside, load, met, w.input_variation)
+        others, wait = _wait(work, mixed_step, load, met, w.input_variation)
         # What comes with one step fits the next, unless a prompt does not; where prompts stop
         # all answers, no other comes meanwhile.
         wait = np.where((work.per_step < 1) & mixes, wait, met / 2 + others)
-        most = step + together * (work.prompt + step / work.per_step)
+        longest = step + together * (work.prompt + step / work.per_step)
         zero, prompts = np.zeros(()), load * mean * second
         return QueueState(
             decode_step=step, load=load, met=met, met_variance=prompts,
-            wait=np.minimum(wait, most) * busy, others=others * busy, stall=zero,
+            wait=np.minimum(wait, longest) * busy, others=others * busy, stall=zero,
             backlog=zero, filled=load, prompts=prompts, running=zero, place_share=zero,
             place_time=zero, place_noise=zero, place_rate=zero, place_fill=zero, places=work.places,
         )  # fmt: skip
@@ -138,19 +138,19 @@ def _open_queue(
     mixes = setting.engine.scheduler.chunked_prefill
     step = (work.fixed + work.slope * decoding) / c.pipeline_parallel
     load = np.minimum(rate * work.prompt, _BUSIEST)
-    mean, beside = step / (1 - load), step if mixes else np.zeros(())
+    mean, mixed_step = step / (1 - load), step if mixes else np.zeros(())
     second = work.prompt * (1 + w.input_variation**2)
     busy = -np.expm1(-c.concurrency)
     replicas = sharing(setting, rate)
-    filled = np.minimum(load * (1 + beside / work.per_step / work.prompt), _BUSIEST)
+    filled = np.minimum(load * (1 + mixed_step / work.per_step / work.prompt), _BUSIEST)
     bursts = w.arrivals.bursts_at(filled, replicas)
     met, met_variance = (
-        what(
+        moment(
             decode_step=step, load=load, work=work.prompt, variation=w.input_variation, mixes=mixes
         )
-        for what in (met_step, met_step_variance)
+        for moment in (met_step, met_step_variance)
     )
-    others, wait = _wait(work, beside, load, met, w.input_variation, bursts)
+    others, wait = _wait(work, mixed_step, load, met, w.input_variation, bursts)
     variance, noise = running_variance(
         running=decoding,
         load=load,
@@ -164,21 +164,25 @@ def _open_queue(
         # A sequence has a step of one of the batches in a pipeline, with the prompts of that.
         in_steps = np.where(c.pipeline_parallel > 1, work.steps * work.per_step, np.inf)
         stopped = np.minimum(stopped, in_steps)
-    most = np.minimum(work.places / (answers + stopped * work.prompt), 1 / work.prompt)
+    max_rate = np.minimum(work.places / (answers + stopped * work.prompt), 1 / work.prompt)
     share, time = place_wait(
-        running=decoding, places=work.places, variance=variance, noise=noise, spare_rate=most - rate
+        running=decoding,
+        places=work.places,
+        variance=variance,
+        noise=noise,
+        spare_rate=max_rate - rate,
     )
-    own = work.prompt + others + beside
-    stall = np.maximum(own - mean, 0.0) * load / (1 - load) * busy
+    prompt_step = work.prompt + others + mixed_step
+    stall = np.maximum(prompt_step - mean, 0.0) * load / (1 - load) * busy
     backlog = np.zeros(())
     if not w.arrivals.are_random:
         backlog = _backlog(work.prompt * filled / load, filled, w.input_variation, bursts)
-        usual = work.steps / np.sqrt(1 + w.output_variation**2)
-        full = beside + work.per_step * work.prompt
-        longest = usual * full if mixes else np.inf
+        typical = work.steps / np.sqrt(1 + w.output_variation**2)
+        full = mixed_step + work.per_step * work.prompt
+        longest = typical * full if mixes else np.inf
         stopped = w.arrivals.mean_within(backlog, filled, longest)
         slower = 1 - mean / full if mixes else 1.0
-        longer = work.steps / np.maximum(usual, 1.0) / (1 + w.output_variation**2)
+        longer = work.steps / np.maximum(typical, 1.0) / (1 + w.output_variation**2)
         stall = stall + stopped * np.maximum(slower, 0.0) * longer
     return QueueState(
         decode_step=step,
@@ -195,7 +199,7 @@ def _open_queue(
         place_share=share,
         place_time=time,
         place_noise=noise,
-        place_rate=most,
+        place_rate=max_rate,
         place_fill=decoding * (work.fixed + work.slope * decoding) / work.fixed,
         places=work.places,
     )
@@ -219,9 +223,11 @@ def _wait(
     before = load * met / 2
     after = np.minimum(before, work.half_full)
     share = step / work.per_step
-    alone = work.prompt + share
-    busy = np.minimum(load * alone / work.prompt, _BUSIEST)
-    queue = mean_wait(utilization=busy, service_time=alone, variation=variation, bursts=bursts)
+    service_time = work.prompt + share
+    busy = np.minimum(load * service_time / work.prompt, _BUSIEST)
+    queue = mean_wait(
+        utilization=busy, service_time=service_time, variation=variation, bursts=bursts
+    )
     queue = queue + step / 2
     gated = met / 2 + before + after
     return before + after, np.maximum(gated, queue + np.minimum(share, 0.5 * step))
@@ -229,8 +235,8 @@ def _wait(
 
 def sharing(setting: ServingSetting, rate: FloatArray) -> FloatArray:
     """Replicas that share the stated load, where each has this ``rate`` [1/s] of it."""
-    whole = setting.workload.request_rate or 0.0
-    return np.maximum(whole / np.maximum(rate, 1e-12), 1.0)
+    offered_rate = setting.workload.request_rate or 0.0
+    return np.maximum(offered_rate / np.maximum(rate, 1e-12), 1.0)
 
 
 def _backlog(prompt: FloatArray, load: FloatArray, variation: float, bursts: Numeric) -> FloatArray:
@@ -338,8 +344,8 @@ class OfferedLoad:
         """How many of the requests find a place when they come."""
         with np.errstate(divide="ignore", invalid="ignore"):
             caught_up = np.where(self._later > 0, self.answer / self._later, np.inf)
-        found = np.where(np.isfinite(self.rate), np.maximum(self.places, caught_up), 0.0)
-        return np.minimum(found, self._sent)
+        placed = np.where(np.isfinite(self.rate), np.maximum(self.places, caught_up), 0.0)
+        return np.minimum(placed, self._sent)
 
     @cached_property
     def _of_prompts(self) -> FloatArray:

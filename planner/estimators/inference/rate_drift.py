@@ -41,12 +41,12 @@ def drifted_in(
     mixes = np.all(np.isfinite(fullest))
     lone, added = (costs.prefill, work.prompt) if mixes else (costs.single, costs.another)
     merged: DriftEffects | None = None
-    for mine, turns in paths.nearest(replicas):
+    for is_nearest, turns in paths.nearest(replicas):
         shape = (*turns.windows.shape, *[1] * np.ndim(rate))
         requests, prompts, answers = turns.windows.reshape(shape)
         running, waits = (
-            one.reshape(-1, *one.shape[2:])
-            for one in filled_by_drift(
+            array.reshape(-1, *array.shape[2:])
+            for array in filled_by_drift(
                 requests=requests,
                 prompts=prompts,
                 answers=answers,
@@ -67,17 +67,20 @@ def drifted_in(
         ratio = (prompts / np.maximum(answers, 1e-9)).reshape(weights.shape)
         # Windows that do not share out evenly are left out.
         lacking = [(0, paths.windows.shape[1] - len(waits)), *[(0, 0)] * (waits.ndim - 1)]
-        found = DriftEffects(
+        effects = DriftEffects(
             decoding=classes_of(running, weights.ravel()),
             waits=np.pad(waits, lacking),
             weights=np.pad(np.broadcast_to(weights / weights.sum(), waits.shape), lacking),
             longer=(ratio * late).sum(axis=0) / np.maximum(late.sum(axis=0), 1e-9),
         )
         if merged is not None:
-            before = vars(merged)
-            found = DriftEffects(
-                **{name: np.where(mine, one, before[name]) for name, one in vars(found).items()}
+            earlier = vars(merged)
+            effects = DriftEffects(
+                **{
+                    name: np.where(is_nearest, value, earlier[name])
+                    for name, value in vars(effects).items()
+                }
             )
-        merged = found
+        merged = effects
     assert merged is not None
     return merged

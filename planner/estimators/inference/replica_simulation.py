@@ -38,14 +38,17 @@ class StepCosts:
     @classmethod
     def of(cls, phases: Phases, new_tokens: float, mixes: bool) -> StepCosts:
         """The line through the work of one prompt, in its steps, and what each further one adds."""
-        one, each = phases.prefill, phases.added
+        first_prompt, further = phases.prefill, phases.added
         if not mixes:
-            one, each = phases.single, np.where(phases.most > 1, phases.another, phases.added)
+            first_prompt, further = (
+                phases.single,
+                np.where(phases.most > 1, phases.another, phases.added),
+            )
         return cls(
             fixed=first(phases.fixed),
             slope=first(phases.slope),
-            start=first((one - each) / phases.parts),
-            token=first(each) / new_tokens,
+            start=first((first_prompt - further) / phases.parts),
+            token=first(further) / new_tokens,
             mixes=mixes,
         )
 
@@ -79,20 +82,20 @@ class PrefixCache:
 
     def take(self, blocks: Sequence[int], prompt: float, answer: int) -> float:
         """Tokens of a prompt that it has; those of the request are in it from now on."""
-        kept = self._kept
-        number = next((n for n, block in enumerate(blocks) if block not in kept), len(blocks))
-        found = min(number * self.block_tokens, prompt - 1.0)
+        cached = self._kept
+        number = next((n for n, block in enumerate(blocks) if block not in cached), len(blocks))
+        hits = min(number * self.block_tokens, prompt - 1.0)
         for _ in range(ceil_div(answer, self.block_tokens)):
             self._written -= 1
-            kept[self._written] = None
+            cached[self._written] = None
         for block in reversed(blocks):
-            kept[block] = None
-            kept.move_to_end(block)
-        while len(kept) > self.room:
-            kept.popitem(last=False)
-        self.found += found
+            cached[block] = None
+            cached.move_to_end(block)
+        while len(cached) > self.room:
+            cached.popitem(last=False)
+        self.found += hits
         self.asked += prompt
-        return found
+        return hits
 
 
 @record(kw_only=True)
@@ -142,13 +145,13 @@ def replay(
         while waiting and decoding + len(prompts) < places:
             prompts.append(waiting.popleft())
             if cache is not None:
-                one = prompts[-1]
-                left[one] -= cache.take(requests.blocks[one], left[one], answers[one])
-        room, finished = float(step_tokens - decoding), []
+                index = prompts[-1]
+                left[index] -= cache.take(requests.blocks[index], left[index], answers[index])
+        budget, finished = float(step_tokens - decoding), []
         tokens = 0.0
-        while prompts and room > tokens:
+        while prompts and budget > tokens:
             request = prompts[0]
-            part = min(left[request], room - tokens)
+            part = min(left[request], budget - tokens)
             left[request] -= part
             tokens += part
             if left[request] > 0:

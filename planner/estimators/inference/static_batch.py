@@ -89,11 +89,11 @@ def _micro_batch(
 ) -> FloatArray:
     """Sequences that pass a pipeline together, of so many new tokens each."""
     p, batch = configurations.pipeline_parallel, configurations.concurrency
-    most = setting.engine.scheduler.pipeline_tokens
-    if most == 0:
+    max_tokens = setting.engine.scheduler.pipeline_tokens
+    if max_tokens == 0:
         return np.maximum(batch / p, 1.0)
     share = np.where(batch % p == 0, batch / p, batch)
-    whole = np.maximum(np.floor(share), 1.0).astype(np.int64)
-    largest_power = (whole & -whole).astype(float)
-    wanted = 2.0 ** np.ceil(np.log2(np.maximum(share * tokens / most, 1.0)))
+    at_least_one = np.maximum(np.floor(share), 1.0).astype(np.int64)
+    largest_power = (at_least_one & -at_least_one).astype(float)
+    wanted = 2.0 ** np.ceil(np.log2(np.maximum(share * tokens / max_tokens, 1.0)))
     return np.where(p > 1, share / np.minimum(wanted, largest_power), batch)

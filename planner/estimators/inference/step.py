@@ -52,14 +52,14 @@ def experts(context: LayerContext, op: ops.Experts, layer: Layer) -> Iterator[St
     fullest = fullest_rank_factor(
         pairs=pairs, ranks=uneven, num_experts=op.num_experts, dispersion=popularity
     )
-    mine = pairs / c.expert_parallel * fullest
+    rank_pairs = pairs / c.expert_parallel * fullest
     time = context.kernels.experts(
         tokens=rank.batch.tokens
         if not rank.setting.workload.equal_prompts
         else np.asarray(
             rank.batch.tokens / np.maximum(rank.batch.decoding + rank.batch.prompts, 1.0)
         ),
-        pairs=mine,
+        pairs=rank_pairs,
         num_experts=held,
         num_experts_per_tok=op.per_token,
         local_experts=held / c.expert_parallel,
@@ -71,12 +71,12 @@ def experts(context: LayerContext, op: ops.Experts, layer: Layer) -> Iterator[St
         uneven_ranks=uneven,
     )
     # It reads and writes as many tensors as there are matrices.
-    activation = context.kernels.elementwise(2.0 * op.matrices * mine * width, kernels=0)
+    activation = context.kernels.elementwise(2.0 * op.matrices * rank_pairs * width, kernels=0)
     yield StepOperator(
         name=op.name,
         module=op.module,
         time=time + activation,
-        flops=2.0 * op.matrices * op.depth * width * mine,
+        flops=2.0 * op.matrices * op.depth * width * rank_pairs,
     )
 
 
@@ -95,15 +95,15 @@ def exchange(context: LayerContext, op: ops.ExpertExchange, layer: Layer) -> Ite
         "reduce_scatter", num_bytes, group
     )
     sent = distinct_share(num_copies=op.per_token, num_domains=machine.num_domains(group))
-    own = 2.0 * rank.tokens * op.columns.whole * np.minimum(op.per_token, c.expert_parallel)
-    there = machine.collective("all_to_all", own, group, sent_across=sent)
-    apart = np.minimum(gathered, 2.0 * there)
-    is_apart = c.attention_data_parallel > 1
+    sent_bytes = 2.0 * rank.tokens * op.columns.whole * np.minimum(op.per_token, c.expert_parallel)
+    there = machine.collective("all_to_all", sent_bytes, group, sent_across=sent)
+    separate = np.minimum(gathered, 2.0 * there)
+    is_data_parallel = c.attention_data_parallel > 1
     if machine.ledger is not None:
-        machine.unused(is_apart, "all_reduce", "custom_all_reduce")
-        machine.unused(~is_apart | (gathered > 2.0 * there), "all_gather", "reduce_scatter")
-        machine.unused(~is_apart | (gathered <= 2.0 * there), "all_to_all")
-    time = np.where(is_apart, apart, together)
+        machine.unused(is_data_parallel, "all_reduce", "custom_all_reduce")
+        machine.unused(~is_data_parallel | (gathered > 2.0 * there), "all_gather", "reduce_scatter")
+        machine.unused(~is_data_parallel | (gathered <= 2.0 * there), "all_to_all")
+    time = np.where(is_data_parallel, separate, together)
     yield context.communication("experts_exchange", "experts", "expert_parallel", time)
 
 
@@ -236,8 +236,8 @@ def _elementwise(
     elif op.module == "rope":
         # Of the keys, what is rotated is written to the cache by the same kernel.
         queries = _NUMBER * op.forward * op.columns.split / t
-        own = layer.core if layer.core and not layer.core.shares_cache else None
-        moved = rows * (queries + _NUMBER * cached_bytes(context.rank, own))
+        cached = layer.core if layer.core and not layer.core.shares_cache else None
+        moved = rows * (queries + _NUMBER * cached_bytes(context.rank, cached))
     else:
         is_whole = op.module == "residual_streams"
         width = op.columns.whole if is_whole else op.columns.on_rank(t)
@@ -465,12 +465,12 @@ def _launch_time(rank: BatchShare, group: LayerGroup, decoding: bool) -> Numeric
         routing = execution.expert_launch_time
         captured_routing = execution.decode_expert_launch_time
     blocks = group.num_blocks / 2
-    beside = each + adapter_launches(rank.setting, layer_of(rank.setting.model, group))
-    launched = beside + blocks * execution.prefill_launch_time + routing + mixing
+    host_time = each + adapter_launches(rank.setting, layer_of(rank.setting.model, group))
+    launched = host_time + blocks * execution.prefill_launch_time + routing + mixing
     if not decoding:
         return launched
     longest = execution.captured_context or np.inf
-    shown = beside if execution.decode_launch_time > 0 else each
+    shown = host_time if execution.decode_launch_time > 0 else each
     captured = shown + blocks * execution.decode_launch_time + captured_routing
     return np.where(rank.batch.context > longest, launched, captured)
 

@@ -50,8 +50,8 @@ class Rollout:
 def generated(setting: RlSetting, c: RlConfigurations) -> Rollout:
     """The engine of every configuration."""
     work, serving, rollouts = setting.workload, setting.serving, setting.rollouts
-    told = np.where(c.colocated, rollouts.colocated_memory, rollouts.separate_memory)
-    share = np.where(c.rollout_gpu_memory > 0, c.rollout_gpu_memory, told)
+    default_share = np.where(c.colocated, rollouts.colocated_memory, rollouts.separate_memory)
+    share = np.where(c.rollout_gpu_memory > 0, c.rollout_gpu_memory, default_share)
     scheduler = serving.engine.scheduler
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         each = work.samples / (1 - work.flat_groups) / np.maximum(c.replicas, 1e-9)
@@ -62,9 +62,9 @@ def generated(setting: RlSetting, c: RlConfigurations) -> Rollout:
         engine = replace(engine, concurrency=places)
         held = np.minimum(places, np.maximum(each, 1.0))
         # One axis more than configurations have: that of the sizes.
-        own_axes = (1,) * (len(c.shape) - held.ndim) + held.shape
+        size_axes = (1,) * (len(c.shape) - held.ndim) + held.shape
         sizes = np.stack(np.broadcast_arrays(np.ones(()), np.sqrt(held), held))
-        sizes = sizes.reshape(3, *own_axes)
+        sizes = sizes.reshape(3, *size_axes)
         full = phases(serving, engine, held)
         fixed, slope = decode_line(serving, engine, sizes[:2])
         fewer, most = fixed + slope * sizes[:2], full.fixed + full.slope * held
@@ -94,14 +94,14 @@ def _batches(
         full = full_steps(sequences=each, places=held, mean=mean)
         shape = {"lengths": lengths, "sizes": sizes, "times": times}
         tails = [
-            tail_time(longer=one, sequences=held, replicas=c.replicas, **shape)
-            for one in (longer, left)
+            tail_time(longer=shares, sequences=held, replicas=c.replicas, **shape)
+            for shares in (longer, left)
         ]
         prompts = prompt * each / work.samples_per_prompt
         batch = full * step + np.where(waits, tails[1], tails[0]) + prompts
         last = expected_longest(lengths=lengths, longer=left, number=held * c.replicas)
-        whole = expected_longest(lengths=lengths, longer=longer, number=each * c.replicas)
-        steps = np.maximum(np.where(waits, full + last, whole), whole)
+        longest_steps = expected_longest(lengths=lengths, longer=longer, number=each * c.replicas)
+        steps = np.maximum(np.where(waits, full + last, longest_steps), longest_steps)
         steady = steady_time(
             sequences=each,
             places=np.maximum(engine.concurrency, 1.0),

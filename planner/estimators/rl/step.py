@@ -53,10 +53,10 @@ class RlStep:
     @cached_property
     def times(self) -> Mapping[str, FloatArray]:
         """Seconds of each of ``PHASES``."""
-        work, one = self.setting.workload, self.trainer.one_pass
-        old = one if work.old_logprob else np.zeros(())
-        reference = one if work.reference_model else np.zeros(())
-        values = one + self.trainer.update if work.critic else np.zeros(())
+        work, one_pass = self.setting.workload, self.trainer.one_pass
+        old = one_pass if work.old_logprob else np.zeros(())
+        reference = one_pass if work.reference_model else np.zeros(())
+        values = one_pass + self.trainer.update if work.critic else np.zeros(())
         reward = np.asarray(work.reward_time)
         parts = (self.generate, reward, old, reference, values, self.trainer.update)
         return dict(zip(PHASES, (*parts, self._switch, self._sync), strict=True))
@@ -83,9 +83,11 @@ class RlStep:
         steps: of weights one step old, all of it.
         """
         c = self.configurations
-        own = 1 / np.maximum(c.staleness, 1.0) if self.setting.rollouts.waits_for_batch else 0.0
-        apart = np.where(c.placement == Placement.ASYNC, own, 1.0)
-        return np.where(c.partial_rollout, np.where(c.colocated, 0.0, apart), 1.0)
+        waited_share = (
+            1 / np.maximum(c.staleness, 1.0) if self.setting.rollouts.waits_for_batch else 0.0
+        )
+        separate = np.where(c.placement == Placement.ASYNC, waited_share, 1.0)
+        return np.where(c.partial_rollout, np.where(c.colocated, 0.0, separate), 1.0)
 
     @cached_property
     def generate(self) -> FloatArray:
@@ -131,9 +133,9 @@ class RlStep:
         """Share of the step in which the GPUs that generate do nothing."""
         return self._idle(self.times["generate"])
 
-    def _idle(self, own: FloatArray) -> FloatArray:
+    def _idle(self, side_time: FloatArray) -> FloatArray:
         both = self.times["generate"] + self.trains + self.times["switch"]
-        busy = np.where(self.configurations.colocated, both, own) + self.times["sync"]
+        busy = np.where(self.configurations.colocated, both, side_time) + self.times["sync"]
         return np.asarray(np.clip(1 - busy / self.total, 0.0, 1.0))
 
     @property
@@ -153,17 +155,17 @@ class RlStep:
         """GPUs that would train where both sides took equally long."""
         c = self.configurations
         share = c.trainer_gpus / c.num_gpus
-        found = balanced_share(generating=self.generate, training=self.trains, share=share)
-        return np.where(c.colocated, c.num_gpus, found * c.num_gpus)
+        balanced = balanced_share(generating=self.generate, training=self.trains, share=share)
+        return np.where(c.colocated, c.num_gpus, balanced * c.num_gpus)
 
     @cached_property
     def method(self) -> CodeArray:
         """How weights are handed over."""
-        own, rollouts = self.configurations.weight_sync, self.setting.rollouts
+        requested, rollouts = self.configurations.weight_sync, self.setting.rollouts
         names = rollouts.colocated_sync, rollouts.separate_sync
         colocated, separate = (int(WeightSync[name.upper()]) for name in names)
-        usual = np.where(self.configurations.colocated, colocated, separate)
-        return np.where(own == WeightSync.AUTO, usual, own).astype(np.int8)
+        default = np.where(self.configurations.colocated, colocated, separate)
+        return np.where(requested == WeightSync.AUTO, default, requested).astype(np.int8)
 
     @cached_property
     def _handed_over(self) -> FloatArray:
@@ -175,14 +177,14 @@ class RlStep:
 
     @cached_property
     def _sync(self) -> FloatArray:
-        known = transfers()
+        methods = transfers()
         start, rate = (
-            np.array([getattr(known[code], name) if code else 1.0 for code in WeightSync])
+            np.array([getattr(methods[code], name) if code else 1.0 for code in WeightSync])
             for name in ("start", "rate")
         )
         num_bytes = self._handed_over
-        usual = sync_time(num_bytes=num_bytes, start=start[self.method], rate=rate[self.method])
-        return usual * self.setting.rollouts.sync_factor
+        seconds = sync_time(num_bytes=num_bytes, start=start[self.method], rate=rate[self.method])
+        return seconds * self.setting.rollouts.sync_factor
 
     @cached_property
     def _switch(self) -> FloatArray:

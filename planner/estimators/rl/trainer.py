@@ -71,7 +71,9 @@ def trained(setting: RlSetting, configurations: RlConfigurations) -> Trainer:
         filling = bubble * reference / (time.total - once)
         update = time.total - reference - filling
         fullest = estimate.memory.fullest
-    kept = work.reference_model and not work.is_frozen  # else it is the adapters switched off
+    has_reference = (
+        work.reference_model and not work.is_frozen
+    )  # else it is the adapters switched off
     return Trainer(
         estimate=estimate,
         time=time,
@@ -79,7 +81,7 @@ def trained(setting: RlSetting, configurations: RlConfigurations) -> Trainer:
         update=np.asarray(factor * update * updates * work.update_epochs),
         states=np.asarray(add(getattr(fullest, name) for name in _STATES)),
         weights=fullest.weights,
-        reference=fullest.weights * _BYTES / setting.framework.states.weight * kept,
+        reference=fullest.weights * _BYTES / setting.framework.states.weight * has_reference,
         reserved=fullest.reserved,
     )
 
@@ -90,16 +92,16 @@ def full_batches(setting: RlSetting, configurations: RlConfigurations) -> Traini
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         tokens = c.global_batch_size * setting.workload.mean_length
         number = np.maximum(np.ceil(tokens / (c.data_parallel * setting.budget)), 1.0)
-        whole = c.data_parallel * number
-    return replace(c, global_batch_size=whole, micro_batch_size=np.ones(()))
+        batch_size = c.data_parallel * number
+    return replace(c, global_batch_size=batch_size, micro_batch_size=np.ones(()))
 
 
 def _held(
     setting: RlSetting, full: TrainingConfigurations, batch: FloatArray
 ) -> TrainingConfigurations:
     """The same with no more tokens than a rank has in an optimizer step, if one of the longest."""
-    own = batch * setting.workload.mean_length / full.data_parallel
-    share = np.minimum(np.maximum(own, setting.workload.longest) / setting.budget, 1.0)
+    rank_tokens = batch * setting.workload.mean_length / full.data_parallel
+    share = np.minimum(np.maximum(rank_tokens, setting.workload.longest) / setting.budget, 1.0)
     return replace(full, micro_batch_size=share, global_batch_size=full.global_batch_size * share)
 
 
@@ -110,7 +112,7 @@ def _uneven(
     each = batch / full.global_batch_size
     answers = replace(full, global_batch_size=batch, micro_batch_size=each)
     _, share = fullest_and_mean_share(setting.uneven, answers)
-    beside = replace(
+    uneven = replace(
         estimate, setting=setting.uneven, configurations=answers, share=share, flops_efficiency=None
     )
-    return beside.time
+    return uneven.time

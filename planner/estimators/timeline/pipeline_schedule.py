@@ -40,14 +40,14 @@ def one_forward_one_backward(*, ranks: int, micro_batches: int) -> list[list[Mic
     .. [1] D. Narayanan et al., "Memory-efficient pipeline-parallel DNN training," 2021,
        arXiv:2006.09503.
     """
-    found = []
+    schedule = []
     for rank in range(ranks):
         forward, backward = (
             [MicroBatchPass(kind, each, rank) for each in range(micro_batches)]
             for kind in (FORWARD, BACKWARD)
         )
-        found.append(_alternating(forward, backward, ranks - rank - 1))
-    return found
+        schedule.append(_alternating(forward, backward, ranks - rank - 1))
+    return schedule
 
 
 def interleaved(*, ranks: int, chunks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
@@ -58,7 +58,7 @@ def interleaved(*, ranks: int, chunks: int, micro_batches: int) -> list[list[Mic
     .. [1] D. Narayanan et al., "Efficient large-scale language model training on GPU clusters
        using Megatron-LM," 2021, arXiv:2104.04473, section 2.2.
     """
-    found = []
+    schedule = []
     for rank in range(ranks):
         forward = [
             MicroBatchPass(FORWARD, micro_batch, chunk * ranks + rank)
@@ -68,8 +68,10 @@ def interleaved(*, ranks: int, chunks: int, micro_batches: int) -> list[list[Mic
             MicroBatchPass(BACKWARD, micro_batch, (chunks - 1 - chunk) * ranks + rank)
             for chunk, micro_batch in _in_turn(ranks, chunks, micro_batches)
         ]
-        found.append(_alternating(forward, backward, 2 * (ranks - rank - 1) + (chunks - 1) * ranks))
-    return found
+        schedule.append(
+            _alternating(forward, backward, 2 * (ranks - rank - 1) + (chunks - 1) * ranks)
+        )
+    return schedule
 
 
 def zero_bubble(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
@@ -79,18 +81,18 @@ def zero_bubble(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]
     ----------
     .. [1] P. Qi et al., "Zero bubble pipeline parallelism," 2024, arXiv:2401.10241, section 2.
     """
-    found = []
+    schedule = []
     for rank, works in enumerate(
         one_forward_one_backward(ranks=ranks, micro_batches=micro_batches)
     ):
-        mine: list[MicroBatchPass] = []
+        passes: list[MicroBatchPass] = []
         for work in works:
-            mine.append(work)
+            passes.append(work)
             if work.kind == BACKWARD and work.micro_batch >= rank:
-                mine.append(MicroBatchPass(WEIGHTS, work.micro_batch - rank, rank))
+                passes.append(MicroBatchPass(WEIGHTS, work.micro_batch - rank, rank))
         late = range(max(micro_batches - rank, 0), micro_batches)
-        found.append([*mine, *(MicroBatchPass(WEIGHTS, each, rank) for each in late)])
-    return found
+        schedule.append([*passes, *(MicroBatchPass(WEIGHTS, each, rank) for each in late)])
+    return schedule
 
 
 def dualpipe(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
@@ -169,34 +171,34 @@ class _DualPipe:
 
 def _dualpipe_rank(rank: int, ranks: int, each: int) -> Iterator[MicroBatchPass]:
     """The eight steps of a rank, for ``each`` micro-batches of a direction."""
-    mine, half = _DualPipe(rank, ranks), ranks // 2
+    state, half = _DualPipe(rank, ranks), ranks // 2
     near = min(rank, ranks - 1 - rank)
     for _ in range(2 * (half - near - 1)):
-        yield mine.pass_(FORWARD, 0)
+        yield state.pass_(FORWARD, 0)
     for _ in range(near + 1):
-        yield mine.pass_(FORWARD, 0)
-        yield mine.pass_(FORWARD, 1)
+        yield state.pass_(FORWARD, 0)
+        yield state.pass_(FORWARD, 1)
     for _ in range(half - near - 1):
-        yield from mine.backward(1, late=True)
-        yield mine.waiting.pop(0)
-        yield mine.pass_(FORWARD, 1)
+        yield from state.backward(1, late=True)
+        yield state.waiting.pop(0)
+        yield state.pass_(FORWARD, 1)
     for _ in range(each - ranks + near + 1):
-        yield from mine.both(0, 1)
-        yield from mine.both(1, 0)
+        yield from state.both(0, 1)
+        yield from state.both(1, 0)
     for _ in range(half - near - 1):
-        yield from mine.backward(1)
-        yield from mine.both(1, 0)
+        yield from state.backward(1)
+        yield from state.both(1, 0)
     late = False
     for step in range(near + 1):
         late = late or (step == (near + 1) // 2 and near % 2 == 1)
-        yield from mine.backward(1, late=late)
+        yield from state.backward(1, late=late)
         late = late or (step == (near + 1) // 2 and near % 2 == 0)
-        yield from mine.backward(0, late=late)
+        yield from state.backward(0, late=late)
     for _ in range(half - near - 1):
-        if mine.waiting:
-            yield mine.waiting.pop(0)
-        yield from mine.backward(0, late=True)
-    yield from mine.waiting
+        if state.waiting:
+            yield state.waiting.pop(0)
+        yield from state.backward(0, late=True)
+    yield from state.waiting
 
 
 def in_order(waits: Sequence[Sequence[int]]) -> list[int]:
@@ -209,15 +211,15 @@ def in_order(waits: Sequence[Sequence[int]]) -> list[int]:
     for work, each in enumerate(waits):
         for other in each:
             waited_by[other].append(work)
-    found = [work for work, number in enumerate(left) if number == 0]
-    for work in found:
+    order = [work for work, number in enumerate(left) if number == 0]
+    for work in order:
         for other in waited_by[work]:
             left[other] -= 1
             if left[other] == 0:
-                found.append(other)
-    if len(found) < len(waits):
+                order.append(other)
+    if len(order) < len(waits):
         raise ValueError("Works wait for each other.")
-    return found
+    return order
 
 
 def starts(
@@ -311,34 +313,34 @@ def placed(
     stages differ, it is handed over a little earlier or later, all by the same share of their
     durations.
     """
-    flat = [work for mine in works for work in mine]
-    at = {work.key: number for number, work in enumerate(flat)}
+    flat = [work for passes in works for work in passes]
+    numbers = {work.key: number for number, work in enumerate(flat)}
     before = _before(works)
-    waits = [[at[key] for key in _waits_for(work, last_chunk)] for work in flat]
+    waits = [[numbers[key] for key in _waits_for(work, last_chunk)] for work in flat]
     durations = [duration(work) for work in flat]
     linked = [[*w, *([b] if b >= 0 else [])] for w, b in zip(waits, before, strict=True)]
     order = in_order(linked)
-    share, found = 1.0, [0.0]
+    share, start_times = 1.0, [0.0]
     for _ in range(_ROUNDS):
-        found, slopes = starts(order, before, waits, durations, share)
-        last = max(range(len(flat)), key=lambda n: found[n] + durations[n])
-        rest = makespan - found[last] - durations[last]
+        start_times, slopes = starts(order, before, waits, durations, share)
+        last = max(range(len(flat)), key=lambda n: start_times[n] + durations[n])
+        rest = makespan - start_times[last] - durations[last]
         if abs(rest) <= _CLOSE * makespan or (not slopes[last] and rest < 0):
             break
         share = share + rest / slopes[last] if slopes[last] else 2 * share
-    begins = iter(found)
+    begins = iter(start_times)
     return ScheduledPasses(
-        works=works, starts=[[next(begins) for _ in mine] for mine in works], hand_over=share
+        works=works, starts=[[next(begins) for _ in passes] for passes in works], hand_over=share
     )
 
 
 def _before(works: Sequence[Sequence[MicroBatchPass]]) -> list[int]:
     """The number of the work before each on its rank, -1 for the first."""
-    found: list[int] = []
+    previous: list[int] = []
     for work in works:
-        first = len(found)
-        found += [first + n - 1 if n else -1 for n in range(len(work))]
-    return found
+        first = len(previous)
+        previous += [first + n - 1 if n else -1 for n in range(len(work))]
+    return previous
 
 
 def _waits_for(work: MicroBatchPass, last_chunk: int) -> list[tuple[str, int, int, int]]:

@@ -73,17 +73,19 @@ def chunks_of(estimate: Estimate, ranks: int, per_rank: int, *, splits: bool) ->
 
 
 def _summed(
-    counts: FloatArray, each: list[dict[str, dict[str, float]]], sends: float
+    counts: FloatArray, blocks: list[dict[str, dict[str, float]]], sends: float
 ) -> dict[str, dict[str, float]]:
     """Seconds by pass and stream of so many of each block, and of sending on what they made."""
-    found = {}
+    seconds = {}
     for kind in PASSES:
-        found[kind] = {
-            stream: float(sum(n * one[kind][stream] for n, one in zip(counts, each, strict=True)))
+        seconds[kind] = {
+            stream: float(
+                sum(n * block[kind][stream] for n, block in zip(counts, blocks, strict=True))
+            )
             for stream in (COMPUTE, EXCHANGE)
         }
-        found[kind][TRANSFER] = 0.0 if kind == WEIGHTS else sends
-    return found
+        seconds[kind][TRANSFER] = 0.0 if kind == WEIGHTS else sends
+    return seconds
 
 
 def _passes(
@@ -96,12 +98,12 @@ def _passes(
     shown = first(block.gather) + first(block.offload)
     passes = {}
     for kind, total in totals.items():
-        exchanges = [one for one in time.operators if one.part != "compute"]
+        exchanges = [operator for operator in time.operators if operator.part != "compute"]
         inside = sum(
-            first(one.forward)
+            first(operator.forward)
             if kind == FORWARD
-            else first(one.backward) + first(one.repeated(again))
-            for one in exchanges
+            else first(operator.backward) + first(operator.repeated(again))
+            for operator in exchanges
         )
         passes[kind] = {COMPUTE: total - inside, EXCHANGE: inside + shown * total / both}
     passes[FORWARD][COMPUTE] += first(block.reference)
@@ -149,11 +151,11 @@ def training_timeline(estimate: Estimate) -> Timeline:
     Of many micro-batches those of the middle are left out (`Span` of ``MORE``).
     """
     step = _step(estimate)
-    shown, most = step.pipeline.shown(), step.pipeline.micro_batches
-    left_out = most - shown
+    shown, num_micro_batches = step.pipeline.shown(), step.pipeline.micro_batches
+    left_out = num_micro_batches - shown
     later = left_out * step.pace
     works = step.pipeline.works(shown)
-    found = placed(
+    schedule = placed(
         works,
         lambda work: step.chunks[work.chunk].total(work.kind),
         len(step.chunks) - 1,
@@ -162,27 +164,27 @@ def training_timeline(estimate: Estimate) -> Timeline:
     cut = (step.pipeline_time - later) / 2 if left_out else np.inf
     each = left_out // 2 if step.pipeline.schedule == PipelineSchedule.DUALPIPE else left_out
     lanes = [
-        list(_lane(step, lane, mine, starts, cut, later, each))
-        for lane, (mine, starts) in enumerate(zip(works, found.starts, strict=True))
+        list(_lane(step, lane, passes, starts, cut, later, each))
+        for lane, (passes, starts) in enumerate(zip(works, schedule.starts, strict=True))
     ]
-    whole = first(estimate.step_time)
+    makespan = first(estimate.step_time)
     spans = [
         span
-        for lane, mine in enumerate(lanes)
-        for span in (*_with_bubbles(lane, mine, step.pipeline_time), *_once(step, lane))
+        for lane, passes in enumerate(lanes)
+        for span in (*_with_bubbles(lane, passes, step.pipeline_time), *_once(step, lane))
     ]
-    memory = [_memory(step, lane, mine) for lane, mine in enumerate(lanes)]
+    memory = [_memory(step, lane, passes) for lane, passes in enumerate(lanes)]
     capacity = estimate.setting.machine.gpu.allocatable_memory
     return Timeline(
         title="",
         lanes=[f"stage {lane + 1}" for lane in range(len(lanes))],
         spans=spans,
-        makespan=whole,
+        makespan=makespan,
         skipped=_skipped(lanes),
         memory=memory,
         peak=max(amount for series in memory for _, amount in series),
         capacity=capacity,
-        hand_over=found.hand_over,
+        hand_over=schedule.hand_over,
     )
 
 
@@ -304,17 +306,17 @@ def _memory(
     says how many micro-batches are held at once.
     """
     backward, *others = step.estimate.memory.moments[lane]
-    kept = first(backward.allocated_activations)
+    activations = first(backward.allocated_activations)
     working = first(backward.working) * (1 + first(backward.fragmentation_share))
-    base = first(backward.total) - kept - working
+    base = first(backward.total) - activations - working
     held = [*_held(step, works)]
-    most = max((amount for _, amount, _ in held), default=0.0) or 1.0
+    max_held = max((amount for _, amount, _ in held), default=0.0) or 1.0
     is_loaded = bool(step.estimate.setting.framework.memory.loaded_whole)
     # A model that is loaded whole before its shards are kept is there before the step.
     levels = [(0.0, first(others[-1].total))] if is_loaded else []
     levels += [(0.0, base)]
     levels += [
-        (start, base + kept * amount / most + working * is_backward)
+        (start, base + activations * amount / max_held + working * is_backward)
         for start, amount, is_backward in held
     ]
     levels.append((max(step.pipeline_time, levels[-1][0]), base))
@@ -437,22 +439,22 @@ def rl_timeline(step: RlStep) -> Timeline:
     starts with the step, on answers that the other has from the step before.
     """
     c, total = step.configurations, first(step.total)
-    beside = bool(first(step.overlaps))
-    seconds = {name: first(one) for name, one in step.times.items()}
+    overlaps = bool(first(step.overlaps))
+    seconds = {name: first(times) for name, times in step.times.items()}
     generate = seconds["generate"]
     steady = min(first(step.rollout.steady), generate)
     lane = [*_generation(steady, generate), *_after(generate, 1, [("reward", seconds["reward"])])]
-    start = 0.0 if beside else generate + seconds["reward"]
+    start = 0.0 if overlaps else generate + seconds["reward"]
     half = seconds["switch"] / 2
     if half:
-        lane += [Span(one, EXCHANGE, "switch", "switch", start, half) for one in (0, 1)]
+        lane += [Span(index, EXCHANGE, "switch", "switch", start, half) for index in (0, 1)]
         start += half
     training = [(name, seconds[name]) for name in TRAINER_PHASES]
     lane += _after(start, 0, training)
     end = total - seconds["sync"]
     if half:
-        lane += [Span(one, EXCHANGE, "switch", "switch", end - half, half) for one in (0, 1)]
-    lane += [Span(one, EXCHANGE, "sync", "sync", end, seconds["sync"]) for one in (0, 1)]
+        lane += [Span(index, EXCHANGE, "switch", "switch", end - half, half) for index in (0, 1)]
+    lane += [Span(index, EXCHANGE, "sync", "sync", end, seconds["sync"]) for index in (0, 1)]
     gpus = [
         f"{name}, {first(number):,.0f} GPUs"
         for name, number in zip(LANES, (c.trainer_gpus, c.rollout_gpus), strict=True)
@@ -470,9 +472,9 @@ def rl_timeline(step: RlStep) -> Timeline:
     )
 
 
-def _generation(steady: float, whole: float) -> Iterator[Span]:
+def _generation(steady: float, end: float) -> Iterator[Span]:
     yield Span(1, COMPUTE, "generate", "generate", 0.0, steady)
-    yield Span(1, COMPUTE, "tail", "generate", steady, whole - steady, left=0.06)
+    yield Span(1, COMPUTE, "tail", "generate", steady, end - steady, left=0.06)
 
 
 def _after(start: float, lane: int, named: Iterable[tuple[str, float]]) -> Iterator[Span]:
@@ -486,7 +488,9 @@ def _idle(spans: Iterable[Span], total: float) -> Iterator[Span]:
     """What is left of each lane."""
     for lane in range(len(LANES)):
         now = 0.0
-        for span in sorted((one for one in spans if one.lane == lane), key=lambda one: one.start):
+        for span in sorted(
+            (busy for busy in spans if busy.lane == lane), key=lambda busy: busy.start
+        ):
             if span.start - now > 1e-9 * total:
                 yield Span(lane, WAIT, "idle", IDLE, now, span.start - now)
             now = max(now, span.start + span.duration)

@@ -49,10 +49,10 @@ def adapted_matrices(setting: Setting, group: LayerGroup) -> tuple[AdaptedMatrix
     """The matrices of one layer that have an adapter, as the framework joins them."""
     if setting.workload.has_virtual_tokens:
         return ()
-    found = _adapted(layer_of(setting.model, group), setting.workload.lora_targets)
+    matrices = _adapted(layer_of(setting.model, group), setting.workload.lora_targets)
     if setting.framework.execution.fused_projections:
-        return tuple(_fused(found))
-    return tuple(found)
+        return tuple(_fused(matrices))
+    return tuple(matrices)
 
 
 def layer_adapter_parameters(

@@ -91,7 +91,7 @@ class GradientBytes:
                 return usual
             return np.where(wide & (np.asarray(usual) > 0), in_32_bits, usual)
 
-        def told(usual: Numeric) -> Numeric:
+        def in_main_format(usual: Numeric) -> Numeric:
             if main is None or not main.any():
                 return usual
             return np.where(main == MainPrecision.FRAMEWORK, usual, _MAIN_BYTES[main])
@@ -103,8 +103,8 @@ class GradientBytes:
             return np.where(narrow, np.minimum(usual, _MAIN_BYTES[MainPrecision.BF16]), usual)
 
         return cls(
-            stored_bytes=told(widened(of_weights(either("gradient")), WIDE_BYTES)),
-            on_wire=told(widened(either("gradient_on_wire"), WIDE_BYTES)),
+            stored_bytes=in_main_format(widened(of_weights(either("gradient")), WIDE_BYTES)),
+            on_wire=in_main_format(widened(either("gradient_on_wire"), WIDE_BYTES)),
             accumulation_traffic=widened(either("accumulation_traffic"), _WIDE_ACCUMULATION),
             scattered=either("scattered_gradients"),
         )

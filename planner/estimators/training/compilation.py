@@ -17,29 +17,29 @@ from planner.layers.operators import Elementwise
 def elementwise_tensors(share: MicroBatchShare, op: Elementwise) -> tuple[Numeric, Numeric]:
     """16-bit tensors that the kernels of an operator read and write, forward and backward."""
     framework = share.setting.framework
-    own = framework.execution.elementwise_passes
+    default_passes = framework.execution.elementwise_passes
     other = share.compiled_otherwise
     if not other.any():
-        return op.forward * own, op.backward * own
+        return op.forward * default_passes, op.backward * default_passes
     compilation = framework.compilation
     forward, backward = op.in_eager if compilation.default else (op.forward, op.backward)
     passes = compilation.elementwise_passes
     return (
-        np.where(other, forward * passes, op.forward * own),
-        np.where(other, backward * passes, op.backward * own),
+        np.where(other, forward * passes, op.forward * default_passes),
+        np.where(other, backward * passes, op.backward * default_passes),
     )
 
 
 def layer_launch_time(share: MicroBatchShare) -> Numeric:
     """Seconds of the host for the forward kernels of one layer."""
     framework = share.setting.framework
-    own, other = framework.execution.layer_launch_time, share.compiled_otherwise
+    default_time, other = framework.execution.layer_launch_time, share.compiled_otherwise
     if not other.any():
-        return own
+        return default_time
     compilation = framework.compilation
     is_split = compilation.default & (share.tensor_parallel > 1)
     dispatched = is_split * compilation.tensor_parallel_launch_time
-    return np.where(other, compilation.layer_launch_time + dispatched, own)
+    return np.where(other, compilation.layer_launch_time + dispatched, default_time)
 
 
 def keeps_eager_copies(share: MicroBatchShare) -> BoolArray:
@@ -52,7 +52,10 @@ def keeps_eager_copies(share: MicroBatchShare) -> BoolArray:
 def kept_activations(share: MicroBatchShare) -> Numeric:
     """What kernels keep for the backward pass over what fused ones keep."""
     framework = share.setting.framework
-    own, compiled = framework.memory.kept_activations, framework.compilation.kept_activations
+    default_factor, compiled = (
+        framework.memory.kept_activations,
+        framework.compilation.kept_activations,
+    )
     if framework.compilation.default or not share.compiled_otherwise.any():
-        return own
-    return np.where(share.compiled_otherwise, compiled, own)
+        return default_factor
+    return np.where(share.compiled_otherwise, compiled, default_factor)

@@ -85,35 +85,35 @@ def pipeline_bubble(
     show of sending it on.
     """
     p, slowest = c.pipeline_parallel, largest(stages)
-    whole = add((*(block.total * block.fully_recomputed for block in blocks), p * transfer))
-    usual = bubble_time(
-        all_stages=whole, slowest_stage=slowest, virtual_pipeline=c.virtual_pipeline
+    all_stages = add((*(block.total * block.fully_recomputed for block in blocks), p * transfer))
+    bubble = bubble_time(
+        all_stages=all_stages, slowest_stage=slowest, virtual_pipeline=c.virtual_pipeline
     )
     if c.layer_split.any():
         turns = turns_time(
-            all_stages=whole, slowest_stage=slowest, num_micro_batches=c.num_micro_batches
+            all_stages=all_stages, slowest_stage=slowest, num_micro_batches=c.num_micro_batches
         )
-        usual = np.where(c.layer_split, turns, usual)
+        bubble = np.where(c.layer_split, turns, bubble)
     schedule = c.pipeline_schedule
     if np.all(schedule <= PipelineSchedule.INTERLEAVED):
-        return usual
+        return bubble
     weights = [block.time.weights for block in blocks]
     on_stages = [
-        add(one * block.counts[stage] for one, block in zip(weights, blocks, strict=True))
+        add(seconds * block.counts[stage] for seconds, block in zip(weights, blocks, strict=True))
         for stage in range(len(stages))
     ]
     all_weights = add(
-        one * block.fully_recomputed for one, block in zip(weights, blocks, strict=True)
+        seconds * block.fully_recomputed for seconds, block in zip(weights, blocks, strict=True)
     )
     filled = zero_bubble_time(
-        all_stages=whole,
+        all_stages=all_stages,
         slowest_stage=slowest,
         all_weights=all_weights,
         slowest_weights=_of_slowest(stages, on_stages),
     )
     from_both_ends = dualpipe_bubble_time(
         stages=p,
-        mean_stage=whole / p,
+        mean_stage=all_stages / p,
         mean_backward=add(block.time.backward_total * block.fully_recomputed for block in blocks)
         / p,
         mean_weights=all_weights / p,
@@ -121,7 +121,7 @@ def pipeline_bubble(
     return np.where(
         schedule == PipelineSchedule.DUALPIPE,
         from_both_ends,
-        np.where(schedule == PipelineSchedule.ZERO_BUBBLE, filled, usual),
+        np.where(schedule == PipelineSchedule.ZERO_BUBBLE, filled, bubble),
     )
 
 
@@ -172,10 +172,10 @@ def step_time(
     close("optimizer")
     overhead = _overhead(share, c, parameters)
     m = c.num_micro_batches
-    alone = add((m * slowest, bubble, data_parallel, optimizer, overhead))
-    slow_nodes = share.setting.machine.large_scale_wait(alone, c.num_gpus)
+    without_waits = add((m * slowest, bubble, data_parallel, optimizer, overhead))
+    slow_nodes = share.setting.machine.large_scale_wait(without_waits, c.num_gpus)
     return StepTime(
-        total=alone + slow_nodes,
+        total=without_waits + slow_nodes,
         blocks=blocks,
         stage_times=stages,
         recomputation=share.recomputation,
@@ -199,15 +199,15 @@ def _behind_others(
     pass of another.
     """
     every = tuple(operators)
-    beside = _side_by_side(c)
-    if not beside.any():
+    is_concurrent = _side_by_side(c)
+    if not is_concurrent.any():
         return every
     window = add(o.forward + o.backward for o in every if o.part == "compute") / 2
     g = _overlap(share).interference
 
     def shown(time: FloatArray) -> FloatArray:
         behind = exposed_time(communication=time, computation=window, interference=g)
-        return np.where(beside, behind, time)
+        return np.where(is_concurrent, behind, time)
 
     return tuple(
         replace(o, forward=shown(o.forward), backward=shown(o.backward))
@@ -247,10 +247,12 @@ def _blocks(
             ),
         )
         of_block, loops = launch / 2, loop_launches(share, c, layer)
-        own_launches = of_block * group.num_blocks, softmax_launches(share, layer.core), loops
-        own_parts = {"attention": of_block + softmax_launches(share, layer.core)}
-        own_parts["moe" if layer.experts else "mlp"] = of_block + loops
-        of_modules = {name: own_parts[name] for name in own_parts if name in layer.modules}
+        base_launches = of_block * group.num_blocks, softmax_launches(share, layer.core), loops
+        launches_by_module = {"attention": of_block + softmax_launches(share, layer.core)}
+        launches_by_module["moe" if layer.experts else "mlp"] = of_block + loops
+        of_modules = {
+            name: launches_by_module[name] for name in launches_by_module if name in layer.modules
+        }
         waits = setting.framework.execution.expert_host_wait if layer.experts else 0.0
         operators = _behind_others(share, c, operators)
         timed = partial(
@@ -261,10 +263,10 @@ def _blocks(
             every_wait=share.reduce_wait,
         )
         of_adapters = adapter_launches(share, group)
-        time = reference = timed(operators, launch_time=add((*own_launches, of_adapters)))
+        time = reference = timed(operators, launch_time=add((*base_launches, of_adapters)))
         if setting.workload.is_frozen and any(setting.workload.forward_passes):
             without = adapter_launches(share, group, switched_off=True)
-            launches = add((*own_launches, without))
+            launches = add((*base_launches, without))
             reference = timed(without_adapters(operators), launch_time=launches)
         gathers = exchange.layer_forward[index], exchange.layer_backward[index]
         moves = copies.layer_forward[index], copies.layer_backward[index]
@@ -301,7 +303,7 @@ def _end_blocks(
     summed = _recorded(
         share, gradient_accumulation(share, parameters.trained.end, c.num_micro_batches)
     )
-    for end, (whole, is_there) in on_stages.items():
+    for end, (count, is_there) in on_stages.items():
         operators = (*_recorded(share, layer_operators(share, end)), *summed)
         time = layer_time(operators, share.recomputation, 0.0)
         gathers = exchange.end_forward, exchange.end_backward
@@ -312,8 +314,8 @@ def _end_blocks(
             time=time,
             gather=gather,
             offload=offload,
-            counts=whole * is_there.astype(np.float64),
-            fully_recomputed=whole,
+            counts=count * is_there.astype(np.float64),
+            fully_recomputed=count,
             reference=_without_gradients(share, time, time, gathers, moves),
             on_first=end is embedding_of(model),
         )
@@ -331,15 +333,17 @@ def _without_gradients(
     if not of_policy + of_reference:
         return nothing
 
-    def one(layer: LayerTime) -> FloatArray:
-        alone = replace(layer, backward=nothing, recompute=nothing, launch_wait_backward=nothing)
+    def forward_seconds(layer: LayerTime) -> FloatArray:
+        forward_only = replace(
+            layer, backward=nothing, recompute=nothing, launch_wait_backward=nothing
+        )
         gathered = gathers[0], nothing
-        gather = _shown_gather(share, alone, gathered, np.zeros((), dtype=np.bool_))
-        copied = _shown_copies(share, alone, gathered, (copies[0], nothing))
-        return add((alone.forward_total, gather, copied))
+        gather = _shown_gather(share, forward_only, gathered, np.zeros((), dtype=np.bool_))
+        copied = _shown_copies(share, forward_only, gathered, (copies[0], nothing))
+        return add((forward_only.forward_total, gather, copied))
 
     each = (of_policy, time), (of_reference, reference)
-    return add((nothing, *(passes * one(layer) for passes, layer in each if passes)))
+    return add((nothing, *(passes * forward_seconds(layer) for passes, layer in each if passes)))
 
 
 def _recorded(share: MicroBatchShare, *operators: Iterable[Operator]) -> tuple[Operator, ...]:
@@ -353,22 +357,22 @@ def _overlap(share: MicroBatchShare) -> Overlap:
 
 
 def _shown_gather(
-    share: MicroBatchShare, time: LayerTime, gathers: _Passes, beside: BoolArray
+    share: MicroBatchShare, time: LayerTime, gathers: _Passes, is_concurrent: BoolArray
 ) -> FloatArray:
     """What shows of ZeRO's gathers and scatters, forward and backward of one layer.
 
-    Passes ``beside`` each other hide those of both: experts' exchanges have hidden behind both.
-    """
+    Passes ``is_concurrent`` each other hide those of both: experts' exchanges have hidden behind
+    both."""
     overlap = _overlap(share)
     windows = time.forward_total, time.backward_total
-    apart = _shown(gathers, windows, overlap.weight_gather, overlap.interference)
-    if not beside.any():
-        return apart
+    separate = _shown(gathers, windows, overlap.weight_gather, overlap.interference)
+    if not is_concurrent.any():
+        return separate
     nothing = np.zeros(())
     both = (gathers[0] + gathers[1], nothing)
     joint = (windows[0] + windows[1], nothing)
     side_by_side = _shown(both, joint, overlap.weight_gather, overlap.interference)
-    return np.where(beside, side_by_side, apart)
+    return np.where(is_concurrent, side_by_side, separate)
 
 
 def _shown_copies(
@@ -446,17 +450,19 @@ def _optimizer_time(
             (parameters.trained.experts, parameters.expert_group),
         )
     ]
-    most = np.max(add(owned), axis=0)
-    own = ModelStates.of(setting, c)
-    on_gpu = setting.machine.memory_time(own.traffic * most) + muon_time(setting, c, parameters)
+    max_owned = np.max(add(owned), axis=0)
+    states = ModelStates.of(setting, c)
+    on_gpu = setting.machine.memory_time(states.traffic * max_owned) + muon_time(
+        setting, c, parameters
+    )
     if not c.any_offload or not np.any(keeps_states(c.offload)):
         return on_gpu
     on_host = host_updates(setting, c.offload)
     setting.machine.unused(on_host)
     if np.any(on_host):
-        offloaded = host_update_time(setting, c, most, own)
+        offloaded = host_update_time(setting, c, max_owned, states)
     else:
-        offloaded = np.maximum(on_gpu, streamed_states_time(setting, c, most, own))
+        offloaded = np.maximum(on_gpu, streamed_states_time(setting, c, max_owned, states))
     return np.where(keeps_states(c.offload), offloaded, on_gpu)
 
 

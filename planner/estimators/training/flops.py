@@ -90,13 +90,13 @@ HEAD = "embedding_and_logits"
 def forward_flops_by_part(model: ModelSpec, sequence_length: int) -> dict[str, float]:
     """The same of attention, feed forward, logits and the rest, such as norms."""
     counted = count_parameters(model)
-    found = {
+    flops = {
         "attention": 2.0 * counted.attention + attention_flops_per_token(model, sequence_length),
         "feed_forward": 2.0 * (counted.feed_forward + counted.active_experts + counted.router),
         HEAD: 2.0 * logits_met(model),
     }
-    rest = forward_flops_per_token(model, sequence_length) - sum(found.values())
-    return {**found, "others": rest}
+    rest = forward_flops_per_token(model, sequence_length) - sum(flops.values())
+    return {**flops, "others": rest}
 
 
 def model_flops_per_token(
@@ -198,7 +198,7 @@ def _in_adapters(setting: Setting) -> int:
 def recomputed_flops_per_token(
     model: ModelSpec,
     sequence_length: int,
-    again: Recomputation,
+    recomputation: Recomputation,
     flash_attention: BoolArray,
     selective_share: float = 0.0,
 ) -> FloatArray:
@@ -209,14 +209,16 @@ def recomputed_flops_per_token(
     """
     attention = attention_flops_per_token(model, sequence_length)
     matrices = 2.0 * (matmul_parameters(model) - logits_met(model))
-    partly = add(repeated_modules_flops(model, sequence_length, again, flash_attention))
+    partly = add(repeated_modules_flops(model, sequence_length, recomputation, flash_attention))
     if selective_share:
-        partly = partly + np.where(again.by_share, selective_share * matrices, 0.0)
+        partly = partly + np.where(recomputation.by_share, selective_share * matrices, 0.0)
     spared_ones: Numeric = 0.0
-    if again.spares:
-        spared_ones = _layer_flops_per_token(model, sequence_length, lambda op: spared(op, again))
-    whole = matrices + attention - spared_ones
-    return np.where(again.any_full, again.full * whole, partly)
+    if recomputation.spares:
+        spared_ones = _layer_flops_per_token(
+            model, sequence_length, lambda op: spared(op, recomputation)
+        )
+    full_flops = matrices + attention - spared_ones
+    return np.where(recomputation.any_full, recomputation.full * full_flops, partly)
 
 
 def repeated_modules_flops(
@@ -242,14 +244,14 @@ def _layer_flops_per_token(
     model: ModelSpec, sequence_length: int, share: Callable[[LayerOperator], Numeric]
 ) -> FloatArray:
     """Forward FLOPs of a share of each operator of all layers."""
-    found: list[Numeric] = []
+    terms: list[Numeric] = []
     for group in model.layer_groups:
         for op in layer_of(model, group).operators:
             met = op.met if isinstance(op, MatrixProduct | Experts) else 0
             flops = _core_flops(op, sequence_length) or 2.0 * met
             if flops:
-                found.append(group.num_hidden_layers * flops * share(op))
-    return add(found)
+                terms.append(group.num_hidden_layers * flops * share(op))
+    return add(terms)
 
 
 _PASSES = 3  # forward, and twice as much backward
@@ -285,9 +287,9 @@ def _reached(
         provenance = setting.machine.catalogue.load_gpu(setting.machine.gpu.name).provenance
     except PlannerError:
         provenance = {}
-    known = [
+    fractions = [
         float(row.compute_fraction)
         for key, row in rows.items()
         if not is_assumed(provenance, f"{part}.{key}.compute_fraction")
     ]
-    return max(known, default=1.0)
+    return max(fractions, default=1.0)

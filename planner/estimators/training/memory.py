@@ -108,10 +108,10 @@ def reserved_bytes(setting: Setting) -> FloatArray:
     .. [1] pytorch/pytorch, c10/cuda/CUDACachingAllocator.cpp: malloc frees what is cached and not
        used (release_cached_blocks), and tries again.
     """
-    whole = setting.framework.memory.reserved
-    context = min(whole, _CONTEXT)
+    profile_bytes = setting.framework.memory.reserved
+    context = min(profile_bytes, _CONTEXT)
     of_large = min(setting.machine.gpu.memory_capacity / _LARGE_GPU, 1.0)
-    return np.asarray(context + (whole - context) * of_large)
+    return np.asarray(context + (profile_bytes - context) * of_large)
 
 
 def communication_bytes(
@@ -138,16 +138,18 @@ def communication_bytes(
     memory = setting.framework.memory
     held = np.asarray(memory.communication_buffer)
     if memory.reduce_bucket_size:
-        told = np.where(c.reduce_bucket_size > 0, c.reduce_bucket_size, memory.reduce_bucket_size)
+        bucket_size = np.where(
+            c.reduce_bucket_size > 0, c.reduce_bucket_size, memory.reduce_bucket_size
+        )
         copies = np.where(c.zero_stage > ZeroStage.NONE, 2.0, 1.0)
-        held = held * copies * told / memory.reduce_bucket_size
+        held = held * copies * bucket_size / memory.reduce_bucket_size
     if memory.buffered_bytes:
         trained = parameters.trained.dense[stage] + parameters.trained.experts[stage]
         held = np.minimum(held, memory.buffered_bytes * trained)
     if memory.replica_buckets:
         held = np.maximum(held, _replica_buckets(setting, c, parameters, stage))
-    alone = (c.num_gpus == 1) & (c.zero_stage == ZeroStage.NONE)
-    return np.where(alone if memory.reduce_bucket_size else c.num_gpus == 1, 0.0, held)
+    is_single_gpu = (c.num_gpus == 1) & (c.zero_stage == ZeroStage.NONE)
+    return np.where(is_single_gpu if memory.reduce_bucket_size else c.num_gpus == 1, 0.0, held)
 
 
 def _replica_buckets(
@@ -209,10 +211,10 @@ def updated_at_once(
     .. [3] The same, stage3.py, has_overflow: torch.isinf of a flat buffer, which PyTorch computes
        as abs() == inf: 2 bytes and a flag.
     """
-    own = share.setting.framework.memory.sub_group_size
-    if not own:
+    default_size = share.setting.framework.memory.sub_group_size
+    if not default_size:
         return temporary
-    numbers = np.where(c.sub_group_size > 0, c.sub_group_size, own)
+    numbers = np.where(c.sub_group_size > 0, c.sub_group_size, default_size)
     each = update_temporary(share, c)
     of_all = temporary / each
     in_groups = c.zero_stage == ZeroStage.WEIGHTS
@@ -239,12 +241,12 @@ def live_bytes(
     .. [1] deepspeedai/DeepSpeed 0.19.6, runtime/zero/partitioned_param_coordinator.py:
        max_available_parameters_in_numel, max_reuse_distance_in_numel.
     """
-    own = setting.framework.memory.max_live_parameters
-    if not own:
+    default_limit = setting.framework.memory.max_live_parameters
+    if not default_limit:
         return np.zeros(())
-    told = c.stage3_max_live_parameters
+    limit = c.stage3_max_live_parameters
     held = parameters.dense[stage] + parameters.experts[stage]
-    share = np.minimum(np.where(told > 0, told, own) / held, 1.0)
+    share = np.minimum(np.where(limit > 0, limit, default_limit) / held, 1.0)
     return np.asarray(share * stage_gathered_bytes(setting, c, parameters, stage))
 
 
@@ -354,13 +356,13 @@ def peak_memory(
     if unified:  # what moves to the host is in it as before
         c = replace(c, offload=np.zeros((), np.int8), paged_optimizer=np.zeros((), np.bool_))
     groups = share.setting.model.layer_groups
-    whole = [all_bytes(share, group) for group in groups]
-    kept = [layer_bytes(share, group, each) for group, each in zip(groups, whole, strict=True)]
+    all_saved = [all_bytes(share, group) for group in groups]
+    saved = [layer_bytes(share, group, each) for group, each in zip(groups, all_saved, strict=True)]
     state = _state_parts(share, c, parameters)
     candidates = range(len(parameters.dense))
     moved = [moved_activations(share, group, c) for group in groups]
     moments = tuple(
-        _stage_memory(share, c, parameters, stage, kept, whole, moved, state)
+        _stage_memory(share, c, parameters, stage, saved, all_saved, moved, state)
         for stage in candidates
     )
     paged, least = np.zeros(()), None
@@ -405,19 +407,19 @@ def _paged(
     Pages leave where nothing else has room (bitsandbytes 0.48, ``optim/optimizer.py``, states in
     CUDA's managed memory), and no more of them than that.
     """
-    room = share.setting.machine.gpu.allocatable_memory
-    left, gone, least = [], [np.zeros(())], []
+    capacity = share.setting.machine.gpu.allocatable_memory
+    left, paged, least = [], [np.zeros(())], []
     for stage, of_stage in enumerate(moments):
         movable = np.where(c.paged_optimizer, state("moments", stage), 0.0)
         may = [np.minimum(movable, each.optimizer_states) for each in of_stage]
         both = [*zip(of_stage, may, strict=True)]
-        moves = largest(np.clip(each.total - room, 0.0, most) for each, most in both)
-        gone.append(moves)
+        moves = largest(np.clip(each.total - capacity, 0.0, most) for each, most in both)
+        paged.append(moves)
         least += [each.total - most for each, most in both]
         states = (each.optimizer_states - np.minimum(moves, most) for each, most in both)
         rest = zip(of_stage, states, strict=True)
-        left.append(tuple(replace(each, optimizer_states=own) for each, own in rest))
-    return tuple(left), largest(gone), largest(least)
+        left.append(tuple(replace(each, optimizer_states=remaining) for each, remaining in rest))
+    return tuple(left), largest(paged), largest(least)
 
 
 def _activations(
@@ -426,7 +428,7 @@ def _activations(
     """Bytes that the layers of a stage keep for the micro-batches in flight."""
     counts = parameters.layers.counts[stage]
     in_flight = _in_flight(c, parameters.layers.ranks[stage])
-    per_micro_batch = add(count * one for count, one in zip(counts, saved, strict=True))
+    per_micro_batch = add(count * num_bytes for count, num_bytes in zip(counts, saved, strict=True))
     return per_micro_batch * in_flight
 
 
@@ -436,7 +438,7 @@ def _stage_memory(
     parameters: StageParameters,
     stage: int,
     saved: list[FloatArray],
-    whole: list[FloatArray],
+    all_saved: list[FloatArray],
     moved: list[FloatArray],
     state: Callable[[str, int], FloatArray],
 ) -> tuple[MemoryBreakdown, ...]:
@@ -444,7 +446,7 @@ def _stage_memory(
     memory = share.setting.framework.memory
     counts = parameters.layers.counts[stage]
     padding = 1 + memory.fragmentation
-    allocated = _activations(c, parameters, stage, [padding * one for one in saved])
+    allocated = _activations(c, parameters, stage, [padding * num_bytes for num_bytes in saved])
     if c.any_offload:
         away = _activations(c, parameters, stage, moved)
         allocated = allocated - padding * moved_away(away, _largest_held(moved, counts))
@@ -452,7 +454,7 @@ def _stage_memory(
         flying = _in_flight(c, parameters.layers.ranks[stage])
         of_tower = np.where(parameters.is_first[stage], images.kept_bytes(), 0.0)
         allocated = allocated + padding * flying * of_tower
-    held = _largest_held(whole, counts)
+    held = _largest_held(all_saved, counts)
     rebuilt = _rebuilt(share, counts, held)
     backward = MemoryBreakdown(
         weights=np.where(keeps_weights(c.offload), 0.0, state("weight", stage)),
@@ -500,8 +502,8 @@ def _loading(
     is_sharded = (c.zero_stage >= profile.states.weights_sharded_from) & (
         parameters.dense_group.size > 1
     )
-    whole = parameters.dense[stage] + parameters.experts[stage]
-    loaded = backward.weights + profile.memory.loaded_whole * whole
+    num_parameters = parameters.dense[stage] + parameters.experts[stage]
+    loaded = backward.weights + profile.memory.loaded_whole * num_parameters
     sent = stage_gathered_bytes(share.setting, c, parameters, stage)
     loaded = np.where(c.zero3_init, loaded, np.maximum(loaded, sent))
     return replace(
@@ -563,18 +565,18 @@ def _rebuilt(share: MicroBatchShare, counts: FloatArray, layer: FloatArray) -> F
     return np.where(again.any_full, rebuilt, _largest_held(blocks, counts))
 
 
-def _loss_bytes(share: MicroBatchShare, beside: MemoryBreakdown) -> FloatArray:
+def _loss_bytes(share: MicroBatchShare, other: MemoryBreakdown) -> FloatArray:
     """Logits and their copies at the peak of the cross-entropy, of all tokens predicted at once.
 
-    Some losses take as many tokens at a time as there is room for ``beside`` all else. Modules
+    Some losses take as many tokens at a time as there is room for ``other`` all else. Modules
     of multi-token prediction keep what their norms and their projection read.
     """
     model, memory = share.setting.model, share.setting.framework.memory
     logits = share.tokens * model.head_columns / share.tensor_parallel
     if memory.loss_room:
-        free = share.setting.machine.gpu.allocatable_memory - beside.total
-        room = np.clip(memory.loss_room * free, 0.0, memory.loss_chunk or np.inf)
-        logits = np.minimum(logits, room / WIDE_BYTES)
+        free = share.setting.machine.gpu.allocatable_memory - other.total
+        chunk_bytes = np.clip(memory.loss_room * free, 0.0, memory.loss_chunk or np.inf)
+        logits = np.minimum(logits, chunk_bytes / WIDE_BYTES)
     read = share.number_bytes * (2 + 2) * share.local_tokens * model.hidden_size
     each = logits * bytes_per_logit(share.setting, logit_bytes(share))
     return np.asarray(each + model.mtp_num_layers * (each + read))
@@ -584,15 +586,15 @@ def _state_parts(
     share: MicroBatchShare, c: TrainingConfigurations, parameters: StageParameters
 ) -> Callable[[str, int], FloatArray]:
     states = share.setting.framework.states
-    trained, own_states = parameters.trained, ModelStates.of(share.setting, c)
+    trained, model_states = parameters.trained, ModelStates.of(share.setting, c)
     gradient, temporary = share.gradients.stored_bytes, update_temporary(share, c)
     weights_from = ZeroStage(states.weights_sharded_from)
     # Bytes per parameter of layers, and of embedding and logits.
     rules: dict[str, tuple[Numeric, Numeric, ZeroStage]] = {
-        "weight": (own_states.weight, own_states.end_weight, weights_from),
+        "weight": (model_states.weight, model_states.end_weight, weights_from),
         "gradient": (gradient, gradient, ZeroStage.GRADIENTS),
-        "optimizer": (own_states.optimizer, own_states.end_optimizer, ZeroStage.OPTIMIZER),
-        "moments": (own_states.moments, own_states.end_moments, ZeroStage.OPTIMIZER),
+        "optimizer": (model_states.optimizer, model_states.end_optimizer, ZeroStage.OPTIMIZER),
+        "moments": (model_states.moments, model_states.end_moments, ZeroStage.OPTIMIZER),
         "temporary": (temporary, temporary, ZeroStage.OPTIMIZER),
         "host_gradient": (HOST_GRADIENT_BYTES, HOST_GRADIENT_BYTES, ZeroStage.OPTIMIZER),
     }
@@ -608,12 +610,12 @@ def _state_parts(
             held.append((dense - in_layers, of_end, parameters.dense_group))
         if share.setting.model.num_experts:
             held.append((experts, width, parameters.expert_group))
-        own = sharded(c, sharded_from, held)
+        num_bytes = sharded(c, sharded_from, held)
         if name != "weight":
-            return own
+            return num_bytes
         if share.setting.workload.keeps_untrained:
-            own = own + untrained_bytes(share.setting, c, parameters, stage)
-        return own + frozen_tower_bytes(share.setting, c, parameters, stage)
+            num_bytes = num_bytes + untrained_bytes(share.setting, c, parameters, stage)
+        return num_bytes + frozen_tower_bytes(share.setting, c, parameters, stage)
 
     return state
 
@@ -653,10 +655,10 @@ def _gathered(
     gradients = np.maximum(together * _largest_held(trained.in_one_layer, counts), trained.end)
     weights = np.maximum(weights, live_bytes(share.setting, c, parameters, stage))
     if states.weights_sharded_from == ZeroStage.GRADIENTS:
-        whole = stage_gathered_bytes(share.setting, c, parameters, stage)
-        weights = np.where(c.zero_stage == ZeroStage.GRADIENTS, whole, weights)
+        unsharded = stage_gathered_bytes(share.setting, c, parameters, stage)
+        weights = np.where(c.zero_stage == ZeroStage.GRADIENTS, unsharded, weights)
         if profile.pipeline_parallel:
-            whole = trained.dense[stage] + trained.experts[stage]
-            gradients = np.where(c.pipeline_parallel > 1, whole, gradients)
+            unsharded = trained.dense[stage] + trained.experts[stage]
+            gradients = np.where(c.pipeline_parallel > 1, unsharded, gradients)
     both = weights + gradients * states.gradient_on_wire
     return np.where(passing, both, 0.0)

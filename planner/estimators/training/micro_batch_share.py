@@ -48,10 +48,13 @@ class Setting:
 
     def recomputation(self, c: TrainingConfigurations) -> Recomputation:
         """What each configuration computes again."""
-        alone = self.framework.execution.full_recompute_skips_last_product
-        outputs = self.framework.execution.selective_outputs and self.model.num_experts > 0
+        reads_without_overlap = self.framework.execution.full_recompute_skips_last_product
+        repeats_outputs = self.framework.execution.selective_outputs and self.model.num_experts > 0
         return Recomputation.of(
-            c, self.model.num_hidden_layers, reads_alone=alone, repeats_outputs=outputs
+            c,
+            self.model.num_hidden_layers,
+            reads_alone=reads_without_overlap,
+            repeats_outputs=repeats_outputs,
         )
 
 
@@ -164,20 +167,23 @@ class MicroBatchShare:
         wide, machine = is_wide(self.precision), self.setting.machine
         if not wide.any():
             return 1.0
-        own, sixteen = machine.peak(self.precision), machine.peak(machine.sixteen_bit)
-        return np.where(wide, own / sixteen, 1.0)
+        wide_peak, sixteen_bit_peak = (
+            machine.peak(self.precision),
+            machine.peak(machine.sixteen_bit),
+        )
+        return np.where(wide, wide_peak / sixteen_bit_peak, 1.0)
 
     @cached_property
     def gradients(self) -> GradientBytes:
         """What the framework does with gradients in each precision."""
-        own = (self.precision, self.main_grads, self.main_params)
-        return GradientBytes.of(self.setting.framework, *own)
+        codes = (self.precision, self.main_grads, self.main_params)
+        return GradientBytes.of(self.setting.framework, *codes)
 
     @cached_property
     def compiled_otherwise(self) -> BoolArray:
         """Where models are compiled and the profile is of eager ones, or the other way round."""
-        own = self.setting.framework.compilation.default
-        other = TorchCompile.FALSE if own else TorchCompile.TRUE
+        is_compiled = self.setting.framework.compilation.default
+        other = TorchCompile.FALSE if is_compiled else TorchCompile.TRUE
         return np.asarray(self.torch_compile == other)
 
     @cached_property
@@ -249,8 +255,8 @@ class MicroBatchShare:
 
 def recipe_of(setting: Setting, c: TrainingConfigurations) -> CodeArray:
     """How each configuration scales what it multiplies in 8 bit."""
-    own = setting.framework.recipe_on(scales_groups=setting.machine.gpu.scales_groups)
-    return np.where(c.fp8_recipe == Fp8Recipe.AUTO, own, c.fp8_recipe)
+    default_recipe = setting.framework.recipe_on(scales_groups=setting.machine.gpu.scales_groups)
+    return np.where(c.fp8_recipe == Fp8Recipe.AUTO, default_recipe, c.fp8_recipe)
 
 
 def trained_length(work: TrainingWorkload) -> float:

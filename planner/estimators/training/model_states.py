@@ -81,14 +81,14 @@ class ModelStates:
         states = setting.framework.states
         wide = is_wide(c.precision)
         if not (c.has_custom_optimizer or np.any(wide)):
-            usual = states.optimizer
+            default = states.optimizer
             return cls(
                 weight=_stored_bytes(setting, c, states.weight),
                 end_weight=states.weight,
-                optimizer=usual,
-                end_optimizer=usual,
-                moments=usual - states.main_weight,
-                end_moments=usual - states.main_weight,
+                optimizer=default,
+                end_optimizer=default,
+                moments=default - states.main_weight,
+                end_moments=default - states.main_weight,
                 traffic=states.optimizer_traffic,
             )
         # Weights that the optimizer updates, where they are not the weights themselves.
@@ -101,18 +101,22 @@ class ModelStates:
         gradients = GradientBytes.of(
             setting.framework, c.precision, c.main_grads_precision, c.main_params_precision
         )
-        own = GradientBytes.of(setting.framework, c.precision)
+        default_gradients = GradientBytes.of(setting.framework, c.precision)
         # What an update has beyond the framework's own is read and written, gradients are read.
-        beyond = 2 * (optimizer - states.optimizer) + gradients.stored_bytes - own.stored_bytes
+        beyond = (
+            2 * (optimizer - states.optimizer)
+            + gradients.stored_bytes
+            - default_gradients.stored_bytes
+        )
         # Weights that are updated themselves are as wide as the updated ones.
         narrow = c.main_params_precision == MainPrecision.BF16
-        own_width = np.where(narrow, min(states.weight, 2.0), states.weight)
-        weight = np.where(wide, WIDE_BYTES, own_width)
+        stored_width = np.where(narrow, min(states.weight, 2.0), states.weight)
+        weight = np.where(wide, WIDE_BYTES, stored_width)
         if np.any(wide):
             in_sixteen = GradientBytes.of(
                 setting.framework, setting.machine.sixteen_bit
             ).stored_bytes
-            of_gradients = np.asarray(own.stored_bytes) - in_sixteen
+            of_gradients = np.asarray(default_gradients.stored_bytes) - in_sixteen
             # Of weights of 32 bits that are updated themselves no copy in 16 bits is written.
             updated = 0.0 if states.main_weight else states.weight
             copied = states.weight if states.main_weight else 0.0
@@ -130,14 +134,14 @@ class ModelStates:
 
 
 def _moment_bytes(states: States, c: TrainingConfigurations) -> FloatArray:
-    own = (states.optimizer - states.main_weight) / 2
-    widths = np.array([_STATE_BYTES.get(code, own) for code in StatePrecision])
-    told = c.optimizer_state_precision
-    untold = is_wide(c.precision) & (told == StatePrecision.FRAMEWORK)
-    return np.where(untold, max(own, WIDE_BYTES), widths[told])
+    default_width = (states.optimizer - states.main_weight) / 2
+    widths = np.array([_STATE_BYTES.get(code, default_width) for code in StatePrecision])
+    state_precision = c.optimizer_state_precision
+    is_unspecified = is_wide(c.precision) & (state_precision == StatePrecision.FRAMEWORK)
+    return np.where(is_unspecified, max(default_width, WIDE_BYTES), widths[state_precision])
 
 
-def _stored_bytes(setting: Setting, c: TrainingConfigurations, usual: Numeric) -> Numeric:
+def _stored_bytes(setting: Setting, c: TrainingConfigurations, default: Numeric) -> Numeric:
     """Weights of layers as they lie there between steps.
 
     In 4 bits they lie in both orientations, as the products of both passes read them. In 8 bits
@@ -148,15 +152,15 @@ def _stored_bytes(setting: Setting, c: TrainingConfigurations, usual: Numeric) -
     """
     states = setting.framework.states
     if setting.workload.is_frozen:
-        return usual
+        return default
     if states.cached_weights:
         narrow = is_narrow(c.precision)
-        return usual + np.where(narrow, _read_bytes(setting, c), 0.0)
+        return default + np.where(narrow, _read_bytes(setting, c), 0.0)
     if not states.quantized_weights:
-        return usual
+        return default
     is_four = c.precision == ComputePrecision.FP4
     is_single = (c.precision == ComputePrecision.FP8) & _has_one_copy(setting, c)
-    return np.where(is_four | is_single, _read_bytes(setting, c), usual)
+    return np.where(is_four | is_single, _read_bytes(setting, c), default)
 
 
 def _read_bytes(setting: Setting, c: TrainingConfigurations) -> FloatArray:
@@ -272,8 +276,8 @@ def keeps_gradients(setting: Setting, c: TrainingConfigurations) -> BoolArray:
     main gradients does, and the host gets its share at the end.
     """
     can_shard = ZeroStage.GRADIENTS in setting.framework.zero_stages
-    alone = (c.data_parallel * c.context_parallel == 1) & can_shard
-    leave = (c.zero_stage >= ZeroStage.GRADIENTS) | alone
+    is_single_rank = (c.data_parallel * c.context_parallel == 1) & can_shard
+    leave = (c.zero_stage >= ZeroStage.GRADIENTS) | is_single_rank
     return np.asarray(host_updates(setting, c.offload) & leave)
 
 
@@ -289,10 +293,10 @@ def moved_activations(
     if not c.any_offload:
         return np.zeros(())
     moves = _OF_ACTIVATIONS[c.offload]
-    kept = layer_bytes(share, group)
+    saved = layer_bytes(share, group)
     if share.setting.framework.offloading.only_layer_inputs:
-        kept = np.minimum(kept, layer_input_bytes(share))
-    return np.where(moves, kept, offloaded_bytes(share, group))
+        saved = np.minimum(saved, layer_input_bytes(share))
+    return np.where(moves, saved, offloaded_bytes(share, group))
 
 
 def moved_away(moved: FloatArray, largest_layer: FloatArray) -> FloatArray:
@@ -339,7 +343,7 @@ def host_copies(
 
 
 def host_update_time(
-    setting: Setting, c: TrainingConfigurations, owned: FloatArray, own: ModelStates
+    setting: Setting, c: TrainingConfigurations, owned: FloatArray, model_states: ModelStates
 ) -> FloatArray:
     """Seconds of the optimizer on the host, and of bringing its ``owned`` weights back.
 
@@ -347,8 +351,10 @@ def host_update_time(
     written while others are updated.
     """
     states, offloading = setting.framework.states, setting.framework.offloading
-    update = setting.machine.host_memory_time(owned * own.traffic, offloading.host_memory_fraction)
-    passing = _drive_time(setting, c.offload, 2 * owned * own.optimizer)
+    update = setting.machine.host_memory_time(
+        owned * model_states.traffic, offloading.host_memory_fraction
+    )
+    passing = _drive_time(setting, c.offload, 2 * owned * model_states.optimizer)
     weights = owned * widened(states.weight_on_wire, c.precision)
     back = np.where(keeps_weights(c.offload), 0.0, weights)
     on_wire = widened(states.gradient_on_wire, c.precision)
@@ -357,10 +363,10 @@ def host_update_time(
 
 
 def streamed_states_time(
-    setting: Setting, c: TrainingConfigurations, owned: FloatArray, own: ModelStates
+    setting: Setting, c: TrainingConfigurations, owned: FloatArray, model_states: ModelStates
 ) -> FloatArray:
     """Seconds to bring optimizer states to the GPU, while others go back."""
-    num_bytes = owned * own.optimizer
+    num_bytes = owned * model_states.optimizer
     passing = _drive_time(setting, c.offload, 2 * num_bytes)
     return np.maximum(_copy_time(setting, num_bytes), passing)
 
@@ -404,9 +410,11 @@ def loading_bytes(
     if not each or workload.adapter is AdapterKind.QLORA:
         return np.zeros(())
     stages = range(len(parameters.dense))
-    whole = largest(parameters.dense[stage] + parameters.experts[stage] for stage in stages)
+    num_parameters = largest(
+        parameters.dense[stage] + parameters.experts[stage] for stage in stages
+    )
     is_sharded = (c.zero_stage >= states.weights_sharded_from) & c.zero3_init
-    return np.where(is_sharded, 0.0, each * whole)
+    return np.where(is_sharded, 0.0, each * num_parameters)
 
 
 def _drive_time(setting: Setting, offload: CodeArray, num_bytes: FloatArray) -> FloatArray:

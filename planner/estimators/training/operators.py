@@ -277,8 +277,12 @@ def _sent(share: MicroBatchShare, op: ExpertExchange, bytes_of_pairs: FloatArray
     gathers = share.token_dispatcher == TokenDispatcher.ALLGATHER
     domains = machine.num_domains(share.expert_group)
     once = distinct_share(num_copies=op.per_token, num_domains=domains)
-    own = float(TokenDispatcher.FLEX) if framework.execution.deduplicated_dispatch else 0.0
-    used = np.where(share.token_dispatcher == TokenDispatcher.AUTO, own, share.token_dispatcher)
+    default_dispatcher = (
+        float(TokenDispatcher.FLEX) if framework.execution.deduplicated_dispatch else 0.0
+    )
+    used = np.where(
+        share.token_dispatcher == TokenDispatcher.AUTO, default_dispatcher, share.token_dispatcher
+    )
     one_way = machine.collective(
         "all_to_all",
         bytes_of_pairs,
@@ -288,9 +292,9 @@ def _sent(share: MicroBatchShare, op: ExpertExchange, bytes_of_pairs: FloatArray
     machine.unused(gathers, "all_to_all")
     if np.all(share.expert_tensor_parallel == 1):
         return 2 * one_way
-    whole = bytes_of_pairs * share.expert_tensor_parallel
+    gathered = bytes_of_pairs * share.expert_tensor_parallel
     gather, scatter = (
-        machine.collective(kind, whole, share.expert_tensor_group)
+        machine.collective(kind, gathered, share.expert_tensor_group)
         for kind in ("all_gather", "reduce_scatter")
     )
     return 2 * one_way + gather + scatter
@@ -302,10 +306,10 @@ def _gathered(share: MicroBatchShare, op: ExpertExchange) -> FloatArray:
         return np.zeros(())
     ranks = share.expert_parallel * share.expert_tensor_parallel
     group = CommunicationGroup(size=ranks, stride=1)
-    whole = share.number_bytes * share.local_tokens * op.columns.whole * ranks
+    gathered = share.number_bytes * share.local_tokens * op.columns.whole * ranks
     machine = share.setting.machine
-    return machine.collective("all_gather", whole, group) + machine.collective(
-        "reduce_scatter", whole, group
+    return machine.collective("all_gather", gathered, group) + machine.collective(
+        "reduce_scatter", gathered, group
     )
 
 
@@ -432,9 +436,9 @@ class StepTime:
     @cached_property
     def runs(self) -> Sequence[tuple[OperatorGroup, FloatArray]]:
         """How often the slowest stage runs each block in a step."""
-        slowest, found = self.slowest, []
+        slowest, runs = self.slowest, []
         for block in self.blocks:
             counts = np.broadcast_arrays(*block.counts, slowest)[:-1]
             count = np.take_along_axis(np.stack(counts), slowest[None].astype(np.intp), axis=0)
-            found.append((block, count[0] * self.num_micro_batches))
-        return found
+            runs.append((block, count[0] * self.num_micro_batches))
+        return runs

@@ -56,12 +56,12 @@ class Recomputation:
         if layers.any():
             stage = num_hidden_layers / c.pipeline_parallel
             full = full * np.where(layers > 0, np.minimum(layers / stage, 1.0), 1.0)
-        usual: CodeArray | int = _CORE
+        default_modules: CodeArray | int = _CORE
         if repeats_outputs:
-            usual = np.where(c.fused_attention, _CORE | _CHEAP, _CORE)
+            default_modules = np.where(c.fused_attention, _CORE | _CHEAP, _CORE)
         named = c.recompute_modules != 0
         selective = np.asarray(c.recompute == Recompute.SELECTIVE)
-        of_selective = np.where(selective, np.where(named, c.recompute_modules, usual), 0)
+        of_selective = np.where(selective, np.where(named, c.recompute_modules, default_modules), 0)
         blocks = c.recompute == Recompute.FEED_FORWARD
         return cls(
             full=full,
@@ -94,11 +94,11 @@ class Recomputation:
 
     def repeats(self, modules: Iterable[str]) -> BoolArray:
         """Where any of these modules is repeated by itself."""
-        found = np.zeros((), dtype=np.bool_)
+        is_repeated = np.zeros((), dtype=np.bool_)
         for name in modules:
             if name in self.some:
-                found = found | RecomputedModules.has(self.modules, name)
-        return np.asarray(found)
+                is_repeated = is_repeated | RecomputedModules.has(self.modules, name)
+        return np.asarray(is_repeated)
 
     def share_of(self, modules: Iterable[str], parts: Mapping[str, Numeric]) -> Numeric:
         """Share of an operator that is repeated: all by ``modules``, a part by others."""

@@ -60,12 +60,12 @@ class Goodput:
 
         What several take together is split in proportion to the logarithms of what they leave.
         """
-        whole = np.log(self.ratio)
+        log_ratio = np.log(self.ratio)
         with np.errstate(divide="ignore", invalid="ignore"):
-            logs = {name: np.log(np.maximum(one, 1e-300)) for name, one in self.left.items()}
-            every = sum(logs.values())
-            scale = np.where(whole < 0, (1 - self.ratio) / np.abs(every), 0.0)
-        return {name: np.asarray(scale * np.abs(one)) for name, one in logs.items()}
+            logs = {name: np.log(np.maximum(share, 1e-300)) for name, share in self.left.items()}
+            log_sum = sum(logs.values())
+            scale = np.where(log_ratio < 0, (1 - self.ratio) / np.abs(log_sum), 0.0)
+        return {name: np.asarray(scale * np.abs(log)) for name, log in logs.items()}
 
 
 def goodput(
@@ -86,9 +86,9 @@ def goodput(
 
 def campaign_of(setting: Setting, site: OperatingTerms) -> Campaign:
     """What a run takes beyond its steps and failures: of pretraining, of which campaigns are."""
-    work, known = setting.workload, site.reliability.campaign
+    work, campaign = setting.workload, site.reliability.campaign
     is_pretraining = work.training_objective is TrainingObjective.PRETRAIN and not work.is_frozen
-    return known if known is not None and is_pretraining else NO_CAMPAIGN
+    return campaign if campaign is not None and is_pretraining else NO_CAMPAIGN
 
 
 def _goodput(

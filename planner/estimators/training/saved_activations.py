@@ -121,21 +121,23 @@ def layer_bytes(
     what these read; that of a share of a layer makes again what eager kernels alone keep.
     ``every``: its `all_bytes` where they are known.
     """
-    again = share.recomputation
+    recomputation = share.recomputation
     profile = share.setting.framework
     repeated = profile.memory.selective_dropped
     if repeated is None:
         repeated = profile.execution.selective_share
-    whole = all_bytes(share, group) if every is None else every
+    all_saved = all_bytes(share, group) if every is None else every
     layer_input = layer_input_bytes(share)
-    kept = whole - _remade_bytes(share, group)
-    if repeated and np.any(again.by_share):
-        beside = _eager_copies(share, _saved_tensors(share, group))
-        rest = (1 - repeated) * (kept - beside) + repeated * layer_input
-        kept = np.where(again.by_share, rest, kept)
-    tensors = kept_tensor_bytes(share, group, again.saved | again.offloaded)
-    repeated_whole = again.full * (layer_input + tensors)
-    return np.where(again.any_full, repeated_whole + (1 - again.full) * whole, kept)
+    saved = all_saved - _remade_bytes(share, group)
+    if repeated and np.any(recomputation.by_share):
+        eager_bytes = _eager_copies(share, _saved_tensors(share, group))
+        rest = (1 - repeated) * (saved - eager_bytes) + repeated * layer_input
+        saved = np.where(recomputation.by_share, rest, saved)
+    tensors = kept_tensor_bytes(share, group, recomputation.saved | recomputation.offloaded)
+    repeated_whole = recomputation.full * (layer_input + tensors)
+    return np.where(
+        recomputation.any_full, repeated_whole + (1 - recomputation.full) * all_saved, saved
+    )
 
 
 def layer_input_bytes(share: MicroBatchShare) -> FloatArray:
@@ -150,13 +152,15 @@ def all_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
 
 def remade_at_once(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
     """Bytes that are made again at once where whole blocks are repeated, of the larger block."""
-    again, found = share.recomputation, np.zeros(())
+    recomputation, peak = share.recomputation, np.zeros(())
     for module in ("attention", "mlp", "moe", "shared_experts"):
-        if module in again.some:
-            made = [kept for kept in _saved_tensors(share, group) if module in kept.remade_by]
-            inside = _sum(share, made)
-            found = np.maximum(found, np.where(again.repeats((module,)), inside, 0.0))
-    return found
+        if module in recomputation.some:
+            tensors = [
+                tensor for tensor in _saved_tensors(share, group) if module in tensor.remade_by
+            ]
+            inside = _sum(share, tensors)
+            peak = np.maximum(peak, np.where(recomputation.repeats((module,)), inside, 0.0))
+    return peak
 
 
 def _saved_tensors(share: MicroBatchShare, group: LayerGroup) -> tuple[SavedTensor, ...]:
@@ -164,53 +168,53 @@ def _saved_tensors(share: MicroBatchShare, group: LayerGroup) -> tuple[SavedTens
     every = _layer(share, group).saved_tensors
     if not (remade := set(share.setting.framework.memory.remade)):
         return every
-    return tuple(kept for kept in every if remade.isdisjoint(kept.remade_by))
+    return tuple(tensor for tensor in every if remade.isdisjoint(tensor.remade_by))
 
 
 def _remade_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
     """What recomputation of modules does without."""
-    again = share.recomputation
+    recomputation = share.recomputation
     kinds: dict[tuple[str, ...], list[SavedTensor]] = {}
-    for kept in _saved_tensors(share, group):
-        by = tuple(name for name in kept.remade_by if name in again.some)
+    for tensor in _saved_tensors(share, group):
+        by = tuple(name for name in tensor.remade_by if name in recomputation.some)
         if by and not (by == ("core_attn",) and np.all(share.flash_attention)):
-            kinds.setdefault(by, []).append(kept)
-    return add(again.repeats(by) * _sum(share, kept) for by, kept in kinds.items())
+            kinds.setdefault(by, []).append(tensor)
+    return add(recomputation.repeats(by) * _sum(share, tensors) for by, tensors in kinds.items())
 
 
-def _sum(share: MicroBatchShare, wanted: Iterable[SavedTensor]) -> FloatArray:
+def _sum(share: MicroBatchShare, tensors: Iterable[SavedTensor]) -> FloatArray:
     """Bytes of what is wanted, as the framework's allocator counts them."""
-    every = tuple(wanted)
-    fused = _bytes(share, (kept for kept in every if not kept.eager))
+    every = tuple(tensors)
+    fused = _bytes(share, (tensor for tensor in every if not tensor.eager))
     return fused * kept_activations(share) + _eager_copies(share, every)
 
 
-def _eager_copies(share: MicroBatchShare, wanted: Iterable[SavedTensor]) -> FloatArray:
+def _eager_copies(share: MicroBatchShare, tensors: Iterable[SavedTensor]) -> FloatArray:
     """Bytes that eager kernels alone keep, where the profile counts none of them."""
     has_them = keeps_eager_copies(share)
     if not np.any(has_them):
         return np.zeros(())
-    return np.where(has_them, _bytes(share, (kept for kept in wanted if kept.eager)), 0.0)
+    return np.where(has_them, _bytes(share, (tensor for tensor in tensors if tensor.eager)), 0.0)
 
 
-def _bytes(share: MicroBatchShare, wanted: Iterable[SavedTensor]) -> FloatArray:
+def _bytes(share: MicroBatchShare, tensors: Iterable[SavedTensor]) -> FloatArray:
     split: list[Numeric] = []
-    own: list[Numeric] = []
-    for kept in wanted:
-        element = _ELEMENTS[kept.element](share)
-        if kept.spread is RankSpread.TENSOR:
-            split.append(kept.columns.on_rank(share.tensor_parallel) * element)
+    unsplit: list[Numeric] = []
+    for tensor in tensors:
+        element = _ELEMENTS[tensor.element](share)
+        if tensor.spread is RankSpread.TENSOR:
+            split.append(tensor.columns.on_rank(share.tensor_parallel) * element)
         else:
-            if kept.spread is RankSpread.EXPERTS:
+            if tensor.spread is RankSpread.EXPERTS:
                 # Ranks that split experts have their inputs and outputs of all of them whole.
-                is_inside = "moe_act" in kept.remade_by
-                is_inside = is_inside or kept.element is Element.ACTIVATION_INPUT
-                whole = 1.0 if is_inside else share.expert_tensor_parallel
-                element = element * (share.expert_load * whole)
-            own.append(kept.columns.whole * element)
-    every = kept_bytes(tokens=share.tokens, bytes_per_token=add(split))
-    of_own = kept_bytes(tokens=share.local_tokens, bytes_per_token=add(own))
-    return every + of_own
+                is_inside = "moe_act" in tensor.remade_by
+                is_inside = is_inside or tensor.element is Element.ACTIVATION_INPUT
+                copies = 1.0 if is_inside else share.expert_tensor_parallel
+                element = element * (share.expert_load * copies)
+            unsplit.append(tensor.columns.whole * element)
+    split_bytes = kept_bytes(tokens=share.tokens, bytes_per_token=add(split))
+    unsplit_bytes = kept_bytes(tokens=share.local_tokens, bytes_per_token=add(unsplit))
+    return split_bytes + unsplit_bytes
 
 
 def _adapter_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:

@@ -71,12 +71,13 @@ def stage_layers(
     pairs = sorted(set(each.tolist()), key=lambda pair: (pair.real, pair.imag))
     inverse = np.searchsorted(np.array(pairs), each)
     weights = _logits_weight(model)
-    own = layers_of_chunks(layout) if layout else ()
-    found = [
-        _candidates(model.layer_groups, weights, pair.real, pair.imag, own, every) for pair in pairs
+    chunk_layers = layers_of_chunks(layout) if layout else ()
+    candidates = [
+        _candidates(model.layer_groups, weights, pair.real, pair.imag, chunk_layers, every)
+        for pair in pairs
     ]
-    most = max(len(ranks) for _, ranks in found)
-    padded = [[_padded(array, most) for array in pair] for pair in found]
+    max_stages = max(len(ranks) for _, ranks in candidates)
+    padded = [[_padded(array, max_stages) for array in pair] for pair in candidates]
     counts, ranks = (
         np.stack(arrays, axis=-1)[..., inverse] for arrays in zip(*padded, strict=True)
     )
@@ -99,19 +100,21 @@ def _candidates(
     weights: tuple[int, int],
     p: float,
     v: float,
-    own: tuple[int, ...] = (),
+    chunk_layers: tuple[int, ...] = (),
     every: bool = False,
 ) -> tuple[FloatArray, FloatArray]:
-    """Counts and ranks of the candidate stages of one pipeline; ``own``: explicit chunks."""
+    """Counts and ranks of the candidate stages of one pipeline; ``chunk_layers``: explicit
+    chunks.
+    """
     kinds = layer_kinds(groups)
     chunks = int(p * v)
-    is_told = len(own) == chunks and sum(own) == len(kinds)
+    is_explicit = len(chunk_layers) == chunks and sum(chunk_layers) == len(kinds)
     too_many = chunks > len(kinds) + (END_CHUNKS if v > 1 else 0)
-    if chunks != p * v or (too_many and not is_told):
+    if chunks != p * v or (too_many and not is_explicit):
         return np.zeros((3, len(groups))), np.zeros(3)
     sizes = chunk_sizes(len(kinds), chunks, *weights, interleaved=v > 1)
-    if is_told:
-        sizes = np.array(own)
+    if is_explicit:
+        sizes = np.array(chunk_layers)
     stages = _per_chunk(groups, sizes).reshape(int(v), int(p), len(groups)).sum(axis=0)
     ranks = [*range(len(stages))] if every else [0, *_inner(stages), len(stages) - 1]
     return stages[ranks], np.array(ranks, dtype=np.float64)
@@ -135,11 +138,11 @@ def chunk_layers(
 
 def _inner(stages: FloatArray) -> list[int]:
     """Ranks of the inner stages but those that an earlier one equals or exceeds in each group."""
-    kept: list[int] = []
+    ranks: list[int] = []
     for rank in range(1, len(stages) - 1):
-        if not any(np.all(stages[earlier] >= stages[rank]) for earlier in kept):
-            kept.append(rank)
-    return kept or [0]
+        if not any(np.all(stages[earlier] >= stages[rank]) for earlier in ranks):
+            ranks.append(rank)
+    return ranks or [0]
 
 
 def chunk_split(
@@ -150,8 +153,11 @@ def chunk_split(
     An explicit ``layout`` says them itself.
     Layers of modules of multi-token prediction are the last of the last chunk.
     """
-    if layout and len(own := layers_of_chunks(layout)) == pipeline_parallel * virtual_pipeline:
-        return list(own)
+    if (
+        layout
+        and len(chunk_layers := layers_of_chunks(layout)) == pipeline_parallel * virtual_pipeline
+    ):
+        return list(chunk_layers)
     sizes = chunk_sizes(
         model.num_hidden_layers,
         pipeline_parallel * virtual_pipeline,
@@ -283,10 +289,10 @@ def stage_parameters(
     text = _unsharded_parameters(
         model, c, setting.workload.pipeline_layout if setting else "", every_stage
     )
-    whole = text if setting is None else _with_tower(setting, text)
+    parameters = text if setting is None else _with_tower(setting, text)
     if setting is None or not setting.workload.is_frozen:
-        return whole
-    whole = replace(whole, adapters=None)
+        return parameters
+    parameters = replace(parameters, adapters=None)
     dense = tuple(
         layer_adapter_parameters(setting, group, c.tensor_parallel) for group in model.layer_groups
     )
@@ -294,20 +300,20 @@ def stage_parameters(
         layer_expert_parameters(setting, group, c.expert_parallel, c.expert_tensor_parallel)
         for group in model.layer_groups
     )
-    saved = saved_share(setting) * whole.end
+    saved = saved_share(setting) * parameters.end
     prompt = np.zeros(())
     if setting.workload.adapter is AdapterKind.PROMPT:  # embeddings of virtual tokens
         numbers = float(setting.workload.virtual_tokens * setting.model.hidden_size)
-        prompt = np.where(whole.is_first, numbers, 0.0)
+        prompt = np.where(parameters.is_first, numbers, 0.0)
     adapters = replace(
-        whole,
-        dense=_on_stages(whole.layers, dense) + _saved_ends(model, whole, saved) + prompt,
-        experts=np.zeros_like(whole.experts) + _on_stages(whole.layers, experts),
+        parameters,
+        dense=_on_stages(parameters.layers, dense) + _saved_ends(model, parameters, saved) + prompt,
+        experts=np.zeros_like(parameters.experts) + _on_stages(parameters.layers, experts),
         layer_dense=dense,
         layer_experts=experts,
         end=saved,
     )
-    return replace(whole, adapters=adapters)
+    return replace(parameters, adapters=adapters)
 
 
 def _with_tower(setting: Setting, text: StageParameters) -> StageParameters:
@@ -316,8 +322,8 @@ def _with_tower(setting: Setting, text: StageParameters) -> StageParameters:
     if tower is None or not work.has_tower:
         return text
     held = np.where(text.is_first, float(tower_parameters(tower)), 0.0)
-    whole = replace(text, dense=text.dense + held)
-    return replace(whole, adapters=text) if work.freezes_tower else whole
+    with_tower = replace(text, dense=text.dense + held)
+    return replace(with_tower, adapters=text) if work.freezes_tower else with_tower
 
 
 def sharded(
@@ -353,15 +359,15 @@ def saved_share(setting: Setting) -> float:
     return min(_END_BYTES / width, 1.0) if width else 1.0
 
 
-def _saved_ends(model: ModelSpec, whole: StageParameters, matrix: FloatArray) -> FloatArray:
+def _saved_ends(model: ModelSpec, parameters: StageParameters, matrix: FloatArray) -> FloatArray:
     """Trained copies of embedding and logits on each stage; tied ones that meet are one."""
     if not np.any(matrix):
         return np.zeros(())
-    first = np.where(whole.is_first, matrix, 0.0)
+    first = np.where(parameters.is_first, matrix, 0.0)
     if model.num_labels:
         return first
-    one = whole.is_first & model.tie_word_embeddings
-    return first + np.where(whole.is_last & ~one, matrix, 0.0)
+    is_tied = parameters.is_first & model.tie_word_embeddings
+    return first + np.where(parameters.is_last & ~is_tied, matrix, 0.0)
 
 
 def _unsharded_parameters(
@@ -411,9 +417,9 @@ def _dense_share(layer: Layer, tensor_parallel: FloatArray) -> FloatArray:
     """Parameters of a layer or an end on one tensor-parallel rank, its routed experts aside."""
     dense = [op for op in layer.operators if not isinstance(op, Experts)]
     sharded = sum(op.parameters for op in dense if op.sharded)
-    whole = sum(op.parameters for op in dense if not op.sharded)
+    unsharded = sum(op.parameters for op in dense if not op.sharded)
     copied = [_copied(product, tensor_parallel) for product in layer.of(MatrixProduct)]
-    return add((sharded / tensor_parallel, whole, *copied))
+    return add((sharded / tensor_parallel, unsharded, *copied))
 
 
 def _copied(product: MatrixProduct, tensor_parallel: FloatArray) -> FloatArray:
@@ -605,11 +611,11 @@ class _Exchange:
         if not np.any(dense):
             return np.zeros(())
         machine, nics = self.setting.machine, self.most_nics
-        everyone = machine.collective(kind, dense, groups[0], most_nics=nics)
+        dense_time = machine.collective(kind, dense, groups[0], most_nics=nics)
         if self.setting.model.num_experts == 0:
-            return everyone
-        own = machine.collective(kind, experts, groups[1], most_nics=nics)
-        return everyone + np.where(experts > 0, own, 0.0)
+            return dense_time
+        expert_time = machine.collective(kind, experts, groups[1], most_nics=nics)
+        return dense_time + np.where(experts > 0, expert_time, 0.0)
 
 
 def _step_exchange(

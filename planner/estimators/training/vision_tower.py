@@ -87,20 +87,20 @@ class TowerShare:
     @cached_property
     def patches(self) -> MicroBatchShare:
         """Sizes of what the layers of the tower compute, in 16 bits, split over no ranks."""
-        one, no = np.ones(()), np.zeros((), dtype=np.bool_)
+        unity, disabled = np.ones(()), np.zeros((), dtype=np.bool_)
         sixteen = self.share.setting.machine.sixteen_bit
         return replace(
             self.share,
             setting=replace(self.share.setting, model=_encoder(self.tower)),
-            tensor_parallel=one,
-            context_parallel=one,
+            tensor_parallel=unity,
+            context_parallel=unity,
             sequences=self.images,
             sequence_length=self.tokens_per_image * self.tower.patches_per_token,
             precision=sixteen,
             kernel_format=sixteen,
-            sequence_parallel=no,
-            fp8_attention=no,
-            tp_comm_overlap=no,
+            sequence_parallel=disabled,
+            fp8_attention=disabled,
+            tp_comm_overlap=disabled,
         )
 
     @cached_property
@@ -140,11 +140,11 @@ class TowerShare:
             return layer_time(operators, share.recomputation, launch_time)
         nothing = np.zeros(())
         # No gradient reaches frozen layers that stand before all trained ones.
-        alone = (
+        forward_only = (
             replace(operator, backward=nothing, weights=0.0, repeatable=False, selective=0.0)
             for operator in operators
         )
-        time = layer_time(alone, share.recomputation, launch_time)
+        time = layer_time(forward_only, share.recomputation, launch_time)
         return replace(time, launch_wait_backward=nothing)
 
     def _block(

@@ -79,16 +79,16 @@ def inner_commands(script: Script) -> tuple[StartedProgram, ...]:
     head = scheduler_resources(script.directives)
     layers = (head,) if head.fields or head.gpu else ()
     return tuple(
-        _inner(script, one, command.copies)
+        _inner(script, unwrapped, command.copies)
         for command in script.commands
-        for one in unwrap(script, command.words, command.environment, layers)
+        for unwrapped in unwrap(script, command.words, command.environment, layers)
     )
 
 
 def _inner(script: Script, command: UnwrappedCommand, rounds: int) -> StartedProgram:
     devices = next(
-        (given for name in _VISIBLE if name in command.environment
-         and (given := visible_device_count(command.environment[name])) is not None),
+        (option for name in _VISIBLE if name in command.environment
+         and (option := visible_device_count(command.environment[name])) is not None),
         None,
     )  # fmt: skip
     # A script of ours starts copies in its loop or steps.
@@ -104,11 +104,15 @@ def _inner(script: Script, command: UnwrappedCommand, rounds: int) -> StartedPro
             num_nodes=_variable(command, "NNODES"),
             gpus_per_node=processes or world.gpus_per_node,
         )
-    is_alone = program in _SINGLE_PROCESS_PROGRAMS and devices is not None and processes is None
-    is_one = (command.by_python or is_alone) and not (command.is_launched or command.layers)
+    is_single_process = (
+        program in _SINGLE_PROCESS_PROGRAMS and devices is not None and processes is None
+    )
+    is_one = (command.by_python or is_single_process) and not (
+        command.is_launched or command.layers
+    )
     world = replace(world, is_one_process=is_one or None)
-    own = command.environment.get(GPUS_OF_COPY)
-    if own is not None and (share := visible_device_count(own)) is not None:
+    copy_gpus = command.environment.get(GPUS_OF_COPY)
+    if copy_gpus is not None and (share := visible_device_count(copy_gpus)) is not None:
         world = replace(world, gpus_per_node=share)  # of what the job has on a node
     return StartedProgram(
         words=unwrap_frontend(command.words, command.environment),
@@ -146,9 +150,9 @@ def _scheduled(script: Script) -> dict[str, str]:
     each, gpus = layer.number("tasks_per_node"), layer.number("gpus_per_node")
     if tasks is None and nodes is not None and each is not None:
         tasks = nodes * each
-    said = {
+    variables = {
         "SLURM_NNODES": nodes, "SLURM_JOB_NUM_NODES": nodes, "SLURM_NTASKS": tasks,
         "SLURM_NPROCS": tasks, "SLURM_NTASKS_PER_NODE": each, "SLURM_GPUS_PER_NODE": gpus,
         "SLURM_GPUS_ON_NODE": gpus,
     }  # fmt: skip
-    return {name: str(value) for name, value in said.items() if value is not None}
+    return {name: str(value) for name, value in variables.items() if value is not None}

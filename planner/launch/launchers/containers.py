@@ -149,20 +149,20 @@ def program_of(
     A NIM takes the ``gpus`` of its container, whatever they are.
     """
     started = (program for part, program in option_aliases("image").items() if part in image)
-    known = tuple(next(started, "").split())
+    command = tuple(next(started, "").split())
     names_program = bool(words) and not (words[0].text or "-").startswith("-")
     if nim := _NIM.search(image):
         number = gpus.single if gpus is not None else None
-        known = ("nim", nim["model"] or "", number if number and number.isdecimal() else "")
+        command = ("nim", nim["model"] or "", number if number and number.isdecimal() else "")
         names_program = names_program and "://" not in (words[0].text or "")
-    elif not known and "vllm" in image and words and not names_program:
-        known = ("vllm", "serve")  # built by its Dockerfile under another name
+    elif not command and "vllm" in image and words and not names_program:
+        command = ("vllm", "serve")  # built by its Dockerfile under another name
     is_model = names_program and bool(_REPOSITORY.fullmatch(words[0].text or ""))
-    if not known or (names_program and not is_model):
+    if not command or (names_program and not is_model):
         return tuple(words)
-    if known[:1] == ("vllm",) and any((w.begins + "=").startswith("--model=") for w in words):
-        known = _MODULE
-    return (*(plain_word(word, line) for word in known), *words)
+    if command[:1] == ("vllm",) and any((w.begins + "=").startswith("--model=") for w in words):
+        command = _MODULE
+    return (*(plain_word(word, line) for word in command), *words)
 
 
 def _containers(text: str, name: str) -> Iterator[Container]:
@@ -185,11 +185,11 @@ def _containers(text: str, name: str) -> Iterator[Container]:
         elif document.get(*_FORMAT[:-2], "runtime").text in runtimes:
             continue
         elif document.get("services").is_mapping and not kind:
-            for service, found in document.get("services").items():
-                yield _of_compose(service, found, name)
+            for service, section in document.get("services").items():
+                yield _of_compose(service, section, name)
         elif kind == "DynamoGraphDeployment":
-            for service, found in document.get("spec", "services").items():
-                yield from _of_graph(service, found)
+            for service, section in document.get("spec", "services").items():
+                yield from _of_graph(service, section)
             for component in document.get("spec", "components").entries():
                 yield from _of_component(component)
         elif kind == "VLLMRuntime":
@@ -222,8 +222,8 @@ def _of_pods(document: YamlValue, kind: str) -> Iterator[Container]:
     for path, around, pod in _pod_specs(document.get("spec"), (), ()):
 
         def nearest(*keys: str, places: tuple[YamlValue, ...] = around) -> YamlValue:
-            found = (each.get(key) for each in places[::-1] for key in keys if each.get(key).text)
-            return next(found, YamlValue.nothing(document))
+            values = (each.get(key) for each in places[::-1] for key in keys if each.get(key).text)
+            return next(values, YamlValue.nothing(document))
 
         copies, nodes = nearest("replicas", "minReplicas"), nearest(*_GROUPS)
         gpu = gpu_of_nodes(pod)
@@ -231,8 +231,8 @@ def _of_pods(document: YamlValue, kind: str) -> Iterator[Container]:
         roles = (*(value.text for _, value in labels), *path[::-1])
         role = next((role for role in roles if role in _ROLES), "")
         for place in pod.get("containers").entries():
-            known = {"LWS_GROUP_SIZE": nodes} if nodes.text else {}
-            container = container_at(place, known, _mounted(place, pod.get("volumes")))
+            variables = {"LWS_GROUP_SIZE": nodes} if nodes.text else {}
+            container = container_at(place, variables, _mounted(place, pod.get("volumes")))
             several = kind == "StatefulSet" and any(w.text == "--nnodes" for w in _all(container))
             world = JobResources(
                 num_nodes=all_members or (copies if several else nodes).option_text("nodes"),
@@ -311,8 +311,8 @@ def apply_mounts(pieces: Pieces, mounts: Iterable[tuple[str, str]]) -> Pieces:
     for inside, outside in mounts:
         path = outside.removeprefix("hf://")
         parts = (path, *path.strip("/").split("/")[::-1])
-        whole = parts if _REPOSITORY.fullmatch(path) else parts[1:]
-        model = next((part for part in whole if checkpoint_of(part).model), "")
+        candidates = parts if _REPOSITORY.fullmatch(path) else parts[1:]
+        model = next((part for part in candidates if checkpoint_of(part).model), "")
         if (path := inside.rstrip("/")) and model:
             pattern = rf"(?<![^\s\"'=])(?P<name>{re.escape(path)})/?(?=[\s\"']|$)"
             pieces = apply_controller_variables(
@@ -322,11 +322,11 @@ def apply_mounts(pieces: Pieces, mounts: Iterable[tuple[str, str]]) -> Pieces:
 
 
 def container_at(
-    place: YamlValue, known: Mapping[str, YamlValue], mounts: Iterable[tuple[str, str]] = ()
+    place: YamlValue, variables: Mapping[str, YamlValue], mounts: Iterable[tuple[str, str]] = ()
 ) -> Container:
     """What a container of a pod runs, with the variables that its group knows."""
     environment = environment_at(place.get("env"))
-    environment |= {name: word_at(found.pieces, found) for name, found in known.items()}
+    environment |= {name: word_at(value.pieces, value) for name, value in variables.items()}
     mounts = tuple(mounts)
     values = {name: word.pieces for name, word in environment.items()}
     words = [
@@ -453,12 +453,12 @@ def _of_service_with_runtime(service: YamlValue, runtime: YamlValue) -> Iterator
     predictor = service.get("spec", "predictor")
     place = predictor.get("model")
     mounts = [(_MODELS, (place.get("storageUri").text or "").replace(":", "/"))]
-    known = {"Name": service.get("metadata", "name").pieces}
+    variables = {"Name": service.get("metadata", "name").pieces}
     for entry in runtime.get("spec", "containers").entries():
         container = container_at(entry, {}, mounts)
         more = [word_at(apply_mounts(e.pieces, mounts), e) for e in place.get("args").entries()]
         words = (
-            word_at(apply_controller_variables(word.pieces, _IN_RUNTIME, known), entry)
+            word_at(apply_controller_variables(word.pieces, _IN_RUNTIME, variables), entry)
             for word in container.words
         )
         yield replace(
@@ -482,11 +482,11 @@ def _of_runtime(predictor: YamlValue) -> Iterator[Container]:
     options: list[Word] = []
     for entry in place.get("args").entries():
         option, equals, _ = (entry.text or "").partition("=")
-        own = option_aliases("kserve huggingface").get(option.replace("_", "-"))
-        if own is None:
+        engine_option = option_aliases("kserve huggingface").get(option.replace("_", "-"))
+        if engine_option is None:
             options.append(word_at(entry.pieces, entry))
-        elif own:
-            options.append(plain_word(own, entry.line))
+        elif engine_option:
+            options.append(plain_word(engine_option, entry.line))
             if equals:
                 options.append(word_at(YamlValue.pieces_after(entry, f"{option}="), entry))
     uri = place.get("storageUri")
@@ -618,25 +618,27 @@ def gpu_limit(place: YamlValue, section: str = "resources") -> ParsedOption | No
     """The GPUs that a container of a pod is given."""
     for group in ("limits", "requests"):
         for key in _GPU_LIMITS:
-            if (given := place.get(section, group, key).option_text(key)) is not None:
-                return given
+            if (option := place.get(section, group, key).option_text(key)) is not None:
+                return option
     return None
 
 
 def environment_at(place: YamlValue) -> dict[str, Word]:
     """Variables of a list of names and values, of ``NAME=value`` texts, or of a mapping."""
-    found: dict[str, Word] = {}
+    variables: dict[str, Word] = {}
     for entry in place.entries():
         if entry.is_mapping:
             value = entry.get("value")
             reason = f"{entry.get('name').text} comes from elsewhere (line {entry.line})"
             pieces = value.pieces if value.text is not None else unknown_text(reason)
-            found[entry.get("name").text or ""] = word_at(pieces, value if value.text else entry)
+            variables[entry.get("name").text or ""] = word_at(
+                pieces, value if value.text else entry
+            )
         elif "=" in (entry.text or ""):
-            named = (entry.text or "").partition("=")[0]
-            found[named] = word_at(YamlValue.pieces_after(entry, f"{named}="), entry)
-    found |= {key: word_at(value.pieces, value) for key, value in place.items()}
-    return found
+            name = (entry.text or "").partition("=")[0]
+            variables[name] = word_at(YamlValue.pieces_after(entry, f"{name}="), entry)
+    variables |= {key: word_at(value.pieces, value) for key, value in place.items()}
+    return variables
 
 
 def apply_controller_variables(

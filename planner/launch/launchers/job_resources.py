@@ -43,38 +43,38 @@ class LauncherResources:
 
     def number(self, name: str) -> int | None:
         """A field as a number; None where it is not said or not told."""
-        given = self.fields.get(name)
-        text = given.texts[0] if given is not None else None
+        option = self.fields.get(name)
+        text = option.texts[0] if option is not None else None
         return int(text) if text is not None and text.isdecimal() else None
 
 
 def launcher_resources(kind: str, options: Iterable[tuple[str, Word | None]]) -> LauncherResources:
     """What the options of a launcher say; those that say nothing of the world are passed over."""
     table = OPTIONS.get(kind, {})
-    said: dict[str, ParsedOption] = {}
+    fields: dict[str, ParsedOption] = {}
     gpu: str | None = None
     for name, word in options:
-        usual = name if name in table else name.replace("_", "-")
+        option_name = name if name in table else name.replace("_", "-")
         if kind == "deepspeed" and name in ("-i", "--include") and word is not None:
-            said.update(_included(name, word))
+            fields.update(_included(name, word))
         if kind == "slurm" and name in _CONSTRAINTS and word is not None:
             gpu = gpu or _constraint(word.text)
-        if usual not in table or word is None:
+        if option_name not in table or word is None:
             continue
         gpu = _kind(word.text) or gpu
-        if (given := _resource_option(name, word, table[usual])) is not None:
-            said[table[usual]] = given
-    return LauncherResources(kind=kind, fields=said, gpu=gpu)
+        if (option := _resource_option(name, word, table[option_name])) is not None:
+            fields[table[option_name]] = option
+    return LauncherResources(kind=kind, fields=fields, gpu=gpu)
 
 
 def scheduler_resources(directives: Sequence[Directive]) -> LauncherResources:
     """What the lines for the scheduler at the head of a script say."""
-    said: dict[str, ParsedOption] = {}
+    fields: dict[str, ParsedOption] = {}
     gpu: str | None = None
     for directive in directives:
         table = OPTIONS.get({"SBATCH": "slurm", "BSUB": "bsub"}.get(directive.kind, ""), {})
         if directive.kind == "PBS" and directive.option == "-l":
-            said.update(_selected(directive))
+            fields.update(_selected(directive))
             continue
         if directive.kind == "SBATCH" and directive.option in _CONSTRAINTS:
             gpu = gpu or _constraint(directive.text)
@@ -82,12 +82,12 @@ def scheduler_resources(directives: Sequence[Directive]) -> LauncherResources:
         if field is None:
             continue
         gpu = _kind(directive.text) or gpu
-        whole = Word(
+        word = Word(
             text=directive.text, span=directive.span, line=directive.line, raw=directive.text
         )
-        if (given := _resource_option(directive.option, whole, field)) is not None:
-            said[field] = given
-    return LauncherResources(kind="slurm", fields=said, gpu=gpu)
+        if (option := _resource_option(directive.option, word, field)) is not None:
+            fields[field] = option
+    return LauncherResources(kind="slurm", fields=fields, gpu=gpu)
 
 
 def combine_resources(
@@ -97,35 +97,40 @@ def combine_resources(
 
     ``devices`` are the GPUs of a node as CUDA_VISIBLE_DEVICES names them.
     """
-    found: dict[str, ParsedOption] = {}
+    fields: dict[str, ParsedOption] = {}
     for layer in layers:
         for name in (NODES, PER_NODE, TOTAL):
-            given = layer.fields.get(name)
-            if given is None:
+            option = layer.fields.get(name)
+            if option is None:
                 continue
             # One place in the file that can be changed is worth more than one that is computed.
-            known = found.get(name)
-            if known is not None and (
-                (known.texts == given.texts and given.spans == (None,)) or given.texts == (None,)
+            previous = fields.get(name)
+            if previous is not None and (
+                (previous.texts == option.texts and option.spans == (None,))
+                or option.texts == (None,)
             ):
                 continue
-            found[name] = given
-            if name in (NODES, PER_NODE) and layer.kind != "slurm" and TOTAL in found:
-                found.pop(TOTAL)
-    ranks = next((one for one in reversed(layers) if one.kind in ("slurm", "mpi")), None)
-    is_by_rank = not any(one.kind in ("torchrun", "deepspeed", "accelerate") for one in layers)
+            fields[name] = option
+            if name in (NODES, PER_NODE) and layer.kind != "slurm" and TOTAL in fields:
+                fields.pop(TOTAL)
+    ranks = next(
+        (launcher for launcher in reversed(layers) if launcher.kind in ("slurm", "mpi")), None
+    )
+    is_by_rank = not any(
+        launcher.kind in ("torchrun", "deepspeed", "accelerate") for launcher in layers
+    )
     if ranks is not None and is_by_rank:
-        if PER_NODE not in found and (ranks.number(TASKS_PER_NODE) or 1) > 1:
-            found[PER_NODE] = ranks.fields[TASKS_PER_NODE]
-        if PER_NODE not in found and TOTAL not in found and (ranks.number(TASKS) or 1) > 1:
-            found[TOTAL] = ranks.fields[TASKS]
-    if PER_NODE not in found and TOTAL not in found and devices is not None:
-        found[PER_NODE] = devices
+        if PER_NODE not in fields and (ranks.number(TASKS_PER_NODE) or 1) > 1:
+            fields[PER_NODE] = ranks.fields[TASKS_PER_NODE]
+        if PER_NODE not in fields and TOTAL not in fields and (ranks.number(TASKS) or 1) > 1:
+            fields[TOTAL] = ranks.fields[TASKS]
+    if PER_NODE not in fields and TOTAL not in fields and devices is not None:
+        fields[PER_NODE] = devices
     gpus = [layer.gpu for layer in layers if layer.gpu]
     return JobResources(
-        num_nodes=found.get(NODES),
-        gpus_per_node=found.get(PER_NODE),
-        num_gpus=found.get(TOTAL),
+        num_nodes=fields.get(NODES),
+        gpus_per_node=fields.get(PER_NODE),
+        num_gpus=fields.get(TOTAL),
         gpu=gpus[-1] if gpus else None,
     )
 
@@ -154,10 +159,10 @@ def conflict_of(layers: Sequence[LauncherResources]) -> str:
     return ""
 
 
-def _conflict_message(wants: ParsedOption, has: ParsedOption, what: str, number: str = "") -> str:
+def _conflict_message(wants: ParsedOption, has: ParsedOption, unit: str, number: str = "") -> str:
     return (
         f"line {wants.line}: {wants.option} {wants.texts[0]} is more than the "
-        f"{number or has.texts[0]} {what} of {has.option} on line {has.line}."
+        f"{number or has.texts[0]} {unit} of {has.option} on line {has.line}."
     )
 
 
@@ -251,10 +256,10 @@ def _included(option: str, word: Word) -> dict[str, ParsedOption]:
         return {}
     hosts = [host for host in word.text.split("@") if host]
     slots = [len(host.partition(":")[2].split(",")) for host in hosts if ":" in host]
-    found = {NODES: _make_option(option, word, str(len(hosts)), None)}
+    fields = {NODES: _make_option(option, word, str(len(hosts)), None)}
     if slots and len(slots) == len(hosts) and len(set(slots)) == 1:
-        found[PER_NODE] = _make_option(option, word, str(slots[0]), None)
-    return found
+        fields[PER_NODE] = _make_option(option, word, str(slots[0]), None)
+    return fields
 
 
 def parse_hosts(
@@ -266,23 +271,23 @@ def parse_hosts(
         lines = (line.partition("#")[0].strip() for line in listed.text.splitlines())
         names = [line for line in lines if line]
     slots = [match[1] for name in names if (match := _SLOTS.search(name))]
-    said = {NODES: _make_option(option, word, str(len(names)), None)}
+    fields = {NODES: _make_option(option, word, str(len(names)), None)}
     if len(slots) == len(names) and len(set(slots)) == 1:
-        said[PER_NODE] = _make_option(option, word, slots[0], None)
-    return LauncherResources(kind=kind, fields=said)
+        fields[PER_NODE] = _make_option(option, word, slots[0], None)
+    return LauncherResources(kind=kind, fields=fields)
 
 
 def _selected(directive: Directive) -> dict[str, ParsedOption]:
     """``select=4:ngpus=8`` and ``nodes=4:gpus=8`` of PBS."""
-    found = {}
+    fields = {}
     for field, words in ((NODES, "select|nodes"), (PER_NODE, "ngpus|gpus")):
-        if place := re.search(rf"(?:^|[:,])(?:{words})=(\d+)", directive.text):
+        if match := re.search(rf"(?:^|[:,])(?:{words})=(\d+)", directive.text):
             start = directive.span.start
-            found[field] = ParsedOption(
-                option="-l", texts=(place[1],), line=directive.line, full_span=None,
-                spans=(Span(start + place.start(1), start + place.end(1)),),
+            fields[field] = ParsedOption(
+                option="-l", texts=(match[1],), line=directive.line, full_span=None,
+                spans=(Span(start + match.start(1), start + match.end(1)),),
             )  # fmt: skip
-    return found
+    return fields
 
 
 _MAKERS = re.compile(r"^(?:nvidia|tesla|geforce|amd|instinct|gpu)-")
@@ -320,18 +325,18 @@ class NamedGpu:
 
 def parse_gpu_name(word: str, folder: Path | None = None) -> str | None:
     """The GPU that a scheduler, a label of nodes or ``nvidia-smi`` calls so; None if unknown."""
-    plain = re.sub(r"[\s_]+", "-", word.strip().lower())
-    while stripped := _MAKERS.match(plain):
-        plain = plain[stripped.end() :]
-    if plain in INSTANCES:
-        return INSTANCES[plain].gpu
-    words = _words(folder)
-    if (whole := words.get(plain)) is not None:
-        return whole
-    match = _pattern(folder).match(plain)
+    normalized = re.sub(r"[\s_]+", "-", word.strip().lower())
+    while stripped := _MAKERS.match(normalized):
+        normalized = normalized[stripped.end() :]
+    if normalized in INSTANCES:
+        return INSTANCES[normalized].gpu
+    aliases = _words(folder)
+    if (gpu := aliases.get(normalized)) is not None:
+        return gpu
+    match = _pattern(folder).match(normalized)
     if match is None:  # of a short name the first part, as in l4-vws
-        return words.get(plain.partition("-")[0])
-    return _of_size(match[0], plain[match.end() :], folder)
+        return aliases.get(normalized.partition("-")[0])
+    return _of_size(match[0], normalized[match.end() :], folder)
 
 
 def gpus_in_text(
@@ -346,20 +351,20 @@ def gpus_in_text(
         for word in re.findall(r"[\w.-]+", "\n".join(places).lower()):
             if (instance := INSTANCES.get(word.strip(".-"))) is not None:
                 return (NamedGpu(gpu=instance.gpu, word=word, gpus_per_node=instance.gpus),)
-        words: dict[str, str] = {}
+        named: dict[str, str] = {}
         for place in places:
-            found: Counter[str] = Counter()
-            own: dict[str, str] = {}
-            for one in _pattern(folder).finditer(place.lower()):
-                gpu = _of_size(one[0], place[one.end() : one.end() + 20], folder)
-                found[gpu] += 1
-                own.setdefault(gpu, one[0])
-            words = {
-                **words,
-                **{gpu: own[gpu] for gpu, _ in found.most_common() if gpu not in words},
+            counts: Counter[str] = Counter()
+            spellings: dict[str, str] = {}
+            for match in _pattern(folder).finditer(place.lower()):
+                gpu = _of_size(match[0], place[match.end() : match.end() + 20], folder)
+                counts[gpu] += 1
+                spellings.setdefault(gpu, match[0])
+            named = {
+                **named,
+                **{gpu: spellings[gpu] for gpu, _ in counts.most_common() if gpu not in named},
             }
-        if words:
-            return tuple(NamedGpu(gpu=gpu, word=word) for gpu, word in words.items())
+        if named:
+            return tuple(NamedGpu(gpu=gpu, word=word) for gpu, word in named.items())
     if software := _OF_AMD.search(text):
         return (NamedGpu(gpu=_USUAL_OF_AMD, word=software[0]),)
     return ()
@@ -367,15 +372,15 @@ def gpus_in_text(
 
 def _of_size(word: str, following: str, folder: Path | None) -> str:
     """The GPU of a word that memory or form may follow: ``a100`` of ``A100-SXM4-40GB``."""
-    plain, words = re.sub(r"[\s_]+", "-", word), _words(folder)
-    while plain not in words and (stripped := _MAKERS.match(plain)):
-        plain = plain[stripped.end() :]
-    gpu = words[plain]
-    own, size = re.search(r"-(\d+)gb$", gpu), _SIZE.match(following)
+    normalized, aliases = re.sub(r"[\s_]+", "-", word), _words(folder)
+    while normalized not in aliases and (stripped := _MAKERS.match(normalized)):
+        normalized = normalized[stripped.end() :]
+    gpu = aliases[normalized]
+    listed_size, size = re.search(r"-(\d+)gb$", gpu), _SIZE.match(following)
     form = "pcie" if _PCIE.match(following) else ""
-    if size is None and (own is None or not form):
+    if size is None and (listed_size is None or not form):
         return gpu
-    memory = next(found[1] for found in (size, own) if found is not None)
+    memory = next(match[1] for match in (size, listed_size) if match is not None)
     family = f"{gpu.partition('-')[0]}-"
     same = [
         name
@@ -389,8 +394,8 @@ def _of_size(word: str, following: str, folder: Path | None) -> str:
 @cache_by_files
 def _words(folder: Path | None) -> Mapping[str, str]:
     """Names and aliases of GPUs with the name they mean."""
-    own = {name: name for name in names(SpecKind.GPUS, folder)}
-    return {**aliases_of(SpecKind.GPUS, folder), **own}
+    by_name = {name: name for name in names(SpecKind.GPUS, folder)}
+    return {**aliases_of(SpecKind.GPUS, folder), **by_name}
 
 
 @cache_by_files

@@ -57,12 +57,12 @@ def requests_at(lengths: YamlValue, at_once: YamlValue) -> dict[str, ParsedOptio
 
     Of several numbers, listed or as ``4x8x32``, the largest.
     """
-    said = {
-        name: given
+    load = {
+        name: option
         for name, key in _LENGTHS.items()
-        if (given := lengths.get(key).option_text(key))
+        if (option := lengths.get(key).option_text(key))
     }
-    texts = [one.text or "" for one in (*at_once.entries(), at_once)]
+    texts = [entry.text or "" for entry in (*at_once.entries(), at_once)]
     numbers = [
         int(number)
         for text in texts
@@ -71,8 +71,8 @@ def requests_at(lengths: YamlValue, at_once: YamlValue) -> dict[str, ParsedOptio
     ]
     if numbers:
         which = " (the largest)" if len(numbers) > 1 else ""
-        said["at_once"] = implied_option(f"concurrency{which}", str(max(numbers)), at_once.line)
-    return said
+        load["at_once"] = implied_option(f"concurrency{which}", str(max(numbers)), at_once.line)
+    return load
 
 
 def with_arguments(
@@ -84,14 +84,20 @@ def with_arguments(
     """
     named = environment.get("SERVER_ARGS_FILE")
     keys = [] if named is None else [PurePath(named.text or "").name, "serving-configuration"]
-    found = next((files[key] for key in keys if key in files), None)
-    places = [at for at, word in enumerate(words) if word.raw.strip('"').endswith(_ALL_ARGUMENTS)]
-    if found is None or not places:
-        return [*words]
-    own = [
-        word for document in documents(found.text, keys[0]) for word in options_of(document, "--")
+    arguments_file = next((files[key] for key in keys if key in files), None)
+    positions = [
+        position
+        for position, word in enumerate(words)
+        if word.raw.strip('"').endswith(_ALL_ARGUMENTS)
     ]
-    return [*words[: places[0]], *own, *words[places[0] + 1 :]]
+    if arguments_file is None or not positions:
+        return [*words]
+    options = [
+        word
+        for document in documents(arguments_file.text, keys[0])
+        for word in options_of(document, "--")
+    ]
+    return [*words[: positions[0]], *options, *words[positions[0] + 1 :]]
 
 
 def _of_srt(document: YamlValue) -> Iterator[Container]:
@@ -104,7 +110,7 @@ def _of_srt(document: YamlValue) -> Iterator[Container]:
             if not section.is_mapping:
                 continue
             served = [section.get(f"served{dash}model{dash}name") for dash in "-_"]
-            named = [one for one in served if one.text]
+            named = [name for name in served if name.text]
             model = next(iter(named), document.get("model", "path"))
             yield Container(
                 name=kind,
@@ -127,15 +133,15 @@ def _of_srt(document: YamlValue) -> Iterator[Container]:
 def options_of(section: YamlValue, dashes: str, above: str = "") -> Iterator[Word]:
     """The keys of a section as options of a command, or as ``key=value`` words of a document."""
     for key, value in section.items():
-        own = above + (key.replace("_", "-") if dashes else key)
+        name = above + (key.replace("_", "-") if dashes else key)
         if value.is_mapping and not dashes:
-            yield from options_of(value, dashes, f"{own}.")
-        elif value.text is None or own in _MODEL_OPTIONS:
+            yield from options_of(value, dashes, f"{name}.")
+        elif value.text is None or name in _MODEL_OPTIONS:
             continue
         elif not dashes:
-            yield plain_word(f"{own}={value.text}", value.line)
+            yield plain_word(f"{name}={value.text}", value.line)
         elif value.text.lower() != "false":
-            yield plain_word(f"{dashes}{own}", value.line)
+            yield plain_word(f"{dashes}{name}", value.line)
             if value.text.lower() != "true":
                 yield word_at(value.pieces, value)
 
@@ -143,14 +149,14 @@ def options_of(section: YamlValue, dashes: str, above: str = "") -> Iterator[Wor
 def _of_vllm(document: YamlValue) -> Iterator[Container]:
     """The checkpoints of a model that vLLM's recipes tell, on one node, the first as it stands."""
     model = document.get("model")
-    compatible = [one.text or "" for one in document.get("compatible_strategies").entries()]
+    compatible = [entry.text or "" for entry in document.get("compatible_strategies").entries()]
     strategy = next((name for name in compatible if name in _STRATEGIES), "")
-    opted = {one.text for one in document.get("opt_in_features").entries()}
-    features = [one.get("args") for name, one in document.get("features").items()
+    opted = {entry.text for entry in document.get("opt_in_features").entries()}
+    features = [feature.get("args") for name, feature in document.get("features").items()
                 if name not in opted]  # fmt: skip
     for name, variant in document.get("variants").items():
-        own = variant.get("model_id")
-        named = own if own.text else model.get("model_id")
+        model_id = variant.get("model_id")
+        named = model_id if model_id.text else model.get("model_id")
         lists = [model.get("base_args"), *features, variant.get("extra_args")]
         yield Container(
             name=name,
@@ -158,7 +164,7 @@ def _of_vllm(document: YamlValue) -> Iterator[Container]:
             words=(
                 *plain_words("vllm serve", variant.line),
                 word_at(named.pieces, named),
-                *(word_at(entry.pieces, entry) for one in lists for entry in one.entries()),
+                *(word_at(entry.pieces, entry) for section in lists for entry in section.entries()),
                 *(plain_word(word, variant.line) for word in _STRATEGIES.get(strategy, ())),
                 plain_word("--tensor-parallel-size", variant.line),
                 Word.of(unknown_text(_AS_MANY), variant.line, "GPUS"),
@@ -219,25 +225,25 @@ def entry_of(path: Path, text: str) -> RecipeEntry | None:
     words = {*re.split(r"[_-]", path.stem.lower())}
     for file in _configs_above(path):
         with suppress(LaunchError):
-            whole = read_files.read_text(file, LARGEST, LaunchError)
-            own = [
-                (len(parts), one)
-                for one in _ENTRY.finditer(whole)
-                if words <= (parts := {*one["name"].lower().split("-")})
+            config_text = read_files.read_text(file, LARGEST, LaunchError)
+            matches = [
+                (len(parts), candidate)
+                for candidate in _ENTRY.finditer(config_text)
+                if words <= (parts := {*candidate["name"].lower().split("-")})
             ]
-            if not own:
+            if not matches:
                 continue
-            _, found = min(own, key=lambda each: each[0])
-            (document, *_) = documents(found[0], file.name)
-            entry = document.get(found["name"])
+            _, match = min(matches, key=lambda each: each[0])
+            (document, *_) = documents(match[0], file.name)
+            entry = document.get(match["name"])
             for scenario, point in _points(entry):
                 values = _values(entry, scenario, point)
-                told = ", ".join(f"{name} {value}" for name, value in values.items())
+                description = ", ".join(f"{name} {value}" for name, value in values.items())
                 return RecipeEntry(
                     file=file,
-                    text="\n" * whole.count("\n", 0, found.start()) + found[0],
+                    text="\n" * config_text.count("\n", 0, match.start()) + match[0],
                     environment=values,
-                    note=f"{told}: as {found['name']} of {file.name} runs the script.",
+                    note=f"{description}: as {match['name']} of {file.name} runs the script.",
                 )
     return None
 
@@ -254,16 +260,16 @@ def _points(entry: YamlValue) -> Iterator[tuple[YamlValue, YamlValue]]:
     """The scenarios of an entry with each point of their search spaces."""
     for scenarios in dict(entry.get("scenarios").items()).values():
         for scenario in scenarios.entries():
-            yield from ((scenario, one) for one in scenario.get("search-space").entries())
+            yield from ((scenario, point) for point in scenario.get("search-space").entries())
 
 
 def _values(entry: YamlValue, scenario: YamlValue, point: YamlValue) -> dict[str, str]:
     load = requests_at(scenario, _numbers(point))
-    said = {"ISL": "input_tokens", "OSL": "output_tokens", "CONC": "at_once"}
+    terms = {"ISL": "input_tokens", "OSL": "output_tokens", "CONC": "at_once"}
     return {
         "MODEL": entry.get("model").text or "",
         **{name: point.get(key).text or other for name, (key, other) in _VARIABLES.items()},
-        **{name: load[term].single or "" for name, term in said.items() if term in load},
+        **{name: load[term].single or "" for name, term in terms.items() if term in load},
     }
 
 
@@ -279,11 +285,13 @@ def _servers(entry: YamlValue) -> Iterator[Container]:
     """
     framework = entry.get("framework").text or ""
     parts = {*framework.replace("_", "-").split("-")}
-    engine = next((own for word, own in _FRAMEWORKS.items() if word in parts), None)
+    engine = next((name for word, name in _FRAMEWORKS.items() if word in parts), None)
     if engine is None:
         return
     node = entry.node
-    own = "" if node is None else "\n" * (entry.line - 1) + entry.source[node.start : node.end]
+    entry_text = (
+        "" if node is None else "\n" * (entry.line - 1) + entry.source[node.start : node.end]
+    )
     runner = (entry.get("runner").text or "").partition(":")
     gpu = (runner[2] or runner[0]).partition("-")[0]
     for scenario, point in _points(entry):
@@ -305,7 +313,7 @@ def _servers(entry: YamlValue) -> Iterator[Container]:
                 role=role,
                 load=requests_at(scenario, _numbers(point)),
                 deployment=point.line,
-                text=own,
+                text=entry_text,
                 line=point.line,
             )
 
@@ -313,23 +321,27 @@ def _servers(entry: YamlValue) -> Iterator[Container]:
 def _degrees(worker: YamlValue, engine: str, drafts: bool) -> Iterator[Word]:
     """How a worker is split, as options of its engine."""
     texts: list[str] = []
-    known = option_aliases(f"inferencex {engine}")
-    has_own = worker.get("dp-attn").text == "true"
-    own = tuple(text.format(tp=worker.get("tp").text or "1") for text in _BENCHMARK_OPTIONS[engine])
-    for key, option in known.items():
-        if (text := worker.get(key).text) and not (has_own and option in own):
+    options_by_key = option_aliases(f"inferencex {engine}")
+    has_attention_dp = worker.get("dp-attn").text == "true"
+    attention_options = tuple(
+        text.format(tp=worker.get("tp").text or "1") for text in _BENCHMARK_OPTIONS[engine]
+    )
+    for key, option in options_by_key.items():
+        if (text := worker.get(key).text) and not (
+            has_attention_dp and option in attention_options
+        ):
             texts += [option, text]
-    texts += own if has_own else ()
-    if "ep" not in known and (worker.get("ep").text or "1") != "1":
+    texts += attention_options if has_attention_dp else ()
+    if "ep" not in options_by_key and (worker.get("ep").text or "1") != "1":
         texts.append(_EXPERTS)
     texts += _DRAFTS[engine] if drafts else ()
     for text in texts:
-        told = (
+        pieces = (
             computed_text(text)
             if text
             else unknown_text("the script tells how many tokens are drafted")
         )
-        yield Word.of(told, worker.line, text)
+        yield Word.of(pieces, worker.line, text)
 
 
 _FRONTEND_OPTIONS = ("--n-gpu", "--gpu-idx", "--worker-ip", "--model-path", "--n-worker")
@@ -355,10 +367,16 @@ def unwrap_frontend(words: Sequence[Word], environment: Mapping[str, Word]) -> t
     if name == "nim":
         return (*_of_nim(words, environment), *words[3:])
     if name == "djl-serving":
-        told = {key: word.text or "" for key, word in environment.items()}
-        rows = {f"option.{key[7:].lower()}": told[key] for key in told if key.startswith("OPTION_")}
-        rows = {"option.model_id": told.get("HF_MODEL_ID", ""), **rows}
-        rows.setdefault("option.tensor_parallel_degree", told.get("TENSOR_PARALLEL_DEGREE", "max"))
+        variables = {key: word.text or "" for key, word in environment.items()}
+        rows = {
+            f"option.{key[7:].lower()}": variables[key]
+            for key in variables
+            if key.startswith("OPTION_")
+        }
+        rows = {"option.model_id": variables.get("HF_MODEL_ID", ""), **rows}
+        rows.setdefault(
+            "option.tensor_parallel_degree", variables.get("TENSOR_PARALLEL_DEGREE", "max")
+        )
         command = served_by_properties("\n".join(f"{key}={rows[key]}" for key in rows))
         if not command:
             return (*words,)
@@ -379,22 +397,26 @@ def _of_nim(words: Sequence[Word], environment: Mapping[str, Word]) -> Iterator[
     """
     _, model, number = (word.text or "" for word in words[:3])
     texts = {name: word.text or "" for name, word in environment.items()}
-    named = texts.get("NIM_MODEL_PATH") or texts.get("NIM_MODEL_NAME") or model
-    named = named.removeprefix("hf://")
+    model_name = texts.get("NIM_MODEL_PATH") or texts.get("NIM_MODEL_NAME") or model
+    model_name = model_name.removeprefix("hf://")
     profile = _PROFILE.match(texts.get("NIM_MODEL_PROFILE", ""))
-    told = {"engine": "vllm", "tp": number, **(profile.groupdict() if profile else {})}
-    server = option_aliases("server")[told["engine"]].split()
-    names = option_aliases(f"nim {told['engine']}").values()
-    given = {word.begins.partition("=")[0] for word in words[3:]}
-    is_given = words[3:] and not words[3].begins.startswith("-")  # the model of an image of any
-    yield from _computed_words([*server, *([] if is_given else [named])], words[0].line)
-    values = (told["tp"] or number, told.get("pp"), texts.get("NIM_MAX_MODEL_LEN"))
+    profile_values = {"engine": "vllm", "tp": number, **(profile.groupdict() if profile else {})}
+    server = option_aliases("server")[profile_values["engine"]].split()
+    names = option_aliases(f"nim {profile_values['engine']}").values()
+    option_names = {word.begins.partition("=")[0] for word in words[3:]}
+    has_model = words[3:] and not words[3].begins.startswith("-")  # the model of an image of any
+    yield from _computed_words([*server, *([] if has_model else [model_name])], words[0].line)
+    values = (
+        profile_values["tp"] or number,
+        profile_values.get("pp"),
+        texts.get("NIM_MAX_MODEL_LEN"),
+    )
     for option, value in zip(names, values, strict=True):
-        if value and option not in given:
+        if value and option not in option_names:
             yield from _computed_words([option, value], words[0].line)
-    if profile and profile["stored"] == "fp8" and told["engine"] == "vllm":
+    if profile and profile["stored"] == "fp8" and profile_values["engine"] == "vllm":
         yield from _computed_words(["--quantization", "fp8"], words[0].line)
-    elif profile and told["engine"] == "tensorrt_llm":
+    elif profile and profile_values["engine"] == "tensorrt_llm":
         algorithm = {"fp8": "FP8", "nvfp4": "NVFP4"}.get(profile["stored"])
         yield from _computed_words(
             ["--quantization", algorithm] if algorithm else [], words[0].line
@@ -402,40 +424,43 @@ def _of_nim(words: Sequence[Word], environment: Mapping[str, Word]) -> Iterator[
 
 
 def _of_xinference(words: Sequence[Word]) -> tuple[Word, ...]:
-    texts, short = [word.text or "" for word in words], option_aliases("xinference")
-    own: dict[str, str] = {}
+    texts, aliases = [word.text or "" for word in words], option_aliases("xinference")
+    options: dict[str, str] = {}
     rest: list[Word] = []
-    place = 2
-    while place < len(words):
-        name, equals, value = texts[place].partition("=")
-        name = short.get(name, name.replace("_", "-"))
-        if name in (*short.values(), *_FRONTEND_OPTIONS):
-            own[name] = value if equals else next(iter(texts[place + 1 : place + 2]), "")
-            place += 1 if equals else 2
+    index = 2
+    while index < len(words):
+        name, equals, value = texts[index].partition("=")
+        name = aliases.get(name, name.replace("_", "-"))
+        if name in (*aliases.values(), *_FRONTEND_OPTIONS):
+            options[name] = value if equals else next(iter(texts[index + 1 : index + 2]), "")
+            index += 1 if equals else 2
         else:
-            rest.append(words[place])
-            place += 1
-    engine = own.get("--model-engine", "").lower()
+            rest.append(words[index])
+            index += 1
+    engine = options.get("--model-engine", "").lower()
     if engine not in ("vllm", "sglang"):
         return tuple(words)
-    told = [*option_aliases("server")[engine].split(), own.get("--model-path") or _model(own)]
-    if own.get("--n-gpu", "auto").isdigit():
-        told += ["--tensor-parallel-size", own["--n-gpu"]]
-    return (*_computed_words(told, words[0].line), *rest)
+    command = [
+        *option_aliases("server")[engine].split(),
+        options.get("--model-path") or _model(options),
+    ]
+    if options.get("--n-gpu", "auto").isdigit():
+        command += ["--tensor-parallel-size", options["--n-gpu"]]
+    return (*_computed_words(command, words[0].line), *rest)
 
 
-def _model(own: dict[str, str]) -> str:
+def _model(options: dict[str, str]) -> str:
     """A name with its size before the kind of its training, and its format behind.
 
     >>> _model({"--model-name": "qwen2.5-instruct", "--size-in-billions": "0_5"})
     'qwen2.5-0.5b-instruct'
     """
-    stem, _, kind = own.get("--model-name", "").rpartition("-")
+    stem, _, kind = options.get("--model-name", "").rpartition("-")
     if kind not in _KINDS:
-        stem, kind = own.get("--model-name", ""), ""
-    size = own.get("--size-in-billions", "").replace("_", ".")
-    form = own.get("--model-format", "")
-    bits = [own.get("--quantization", "Int4")] if form == "gptq" else []
+        stem, kind = options.get("--model-name", ""), ""
+    size = options.get("--size-in-billions", "").replace("_", ".")
+    form = options.get("--model-format", "")
+    bits = [options.get("--quantization", "Int4")] if form == "gptq" else []
     forms = [form, *bits] if form in ("gptq", "awq", "fp8") else []
     return "-".join(part for part in (stem, f"{size}b" if size else "", kind, *forms) if part)
 
@@ -446,22 +471,24 @@ def served_by_properties(text: str) -> str:
     >>> served_by_properties("option.model_id=a/b\\noption.tensor_parallel_degree=4").split()
     ['vllm', 'serve', 'a/b', '\\\\', '--tensor-parallel-size', '4', '\\\\']
     """
-    own = (line.strip() if line.strip().startswith("option.") else "" for line in text.split("\n"))
-    rows = [line.removeprefix("option.").partition("=") for line in own]
-    known = {key.strip(): value.strip() for key, equals, value in rows if equals}
-    program = option_aliases("djl server").get(known.get("rolling_batch", ""))
-    if program is None or "model_id" not in known:
+    option_lines = (
+        line.strip() if line.strip().startswith("option.") else "" for line in text.split("\n")
+    )
+    rows = [line.removeprefix("option.").partition("=") for line in option_lines]
+    properties = {key.strip(): value.strip() for key, equals, value in rows if equals}
+    program = option_aliases("djl server").get(properties.get("rolling_batch", ""))
+    if program is None or "model_id" not in properties:
         return ""
     names = option_aliases(f"djl {program.split()[0]}")
     lines: list[str] = []
     for key, equals, value in ((key.strip(), equals, value.strip()) for key, equals, value in rows):
-        is_own = equals and program != "trtllm-serve"
-        option = names.get(key, f"--{key.replace('_', '-')}" if is_own else "")
+        is_engine_option = equals and program != "trtllm-serve"
+        option = names.get(key, f"--{key.replace('_', '-')}" if is_engine_option else "")
         if not option or value == "false" or value == "max" or "." in option:
             lines.append("\\")
         else:
             lines.append(f"{option} {'' if value == 'true' else shlex.quote(value)} \\")
-    start = f"{program} {shlex.quote(known['model_id'])}"
+    start = f"{program} {shlex.quote(properties['model_id'])}"
     return "\n".join((f"{start} {lines[0]}", *lines[1:]))
 
 
@@ -514,15 +541,15 @@ def served_by_triton(text: str) -> str:
     ...     '  key: "gpt_model_path"\\n  value: { string_value: "/m/llama-3-8b" }\\n}')
     'trtllm-serve /m/llama-3-8b --tp_size $TP --max_batch_size 64'
     """
-    fields = {one["name"]: one["value"] for one in _FIELD.finditer(text)}
-    known = {one["name"]: one["value"] for one in _PARAMETER.finditer(text)}
-    if fields.get("backend") != "tensorrtllm" or "gpt_model_path" not in known:
+    fields = {match["name"]: match["value"] for match in _FIELD.finditer(text)}
+    parameters = {match["name"]: match["value"] for match in _PARAMETER.finditer(text)}
+    if fields.get("backend") != "tensorrtllm" or "gpt_model_path" not in parameters:
         return ""
-    words = ["trtllm-serve", known["gpt_model_path"], "--tp_size", "$TP"]
+    words = ["trtllm-serve", parameters["gpt_model_path"], "--tp_size", "$TP"]
     if fields.get("max_batch_size", "0") != "0":
         words += ["--max_batch_size", fields["max_batch_size"]]
     for name, option in option_aliases("triton").items():
-        value = known.get(name, "").lower()
+        value = parameters.get(name, "").lower()
         if value not in ("", "false") and "$" not in value:
             words += [option] if value == "true" else [option, value]
     return " ".join(word if word.startswith("$") else shlex.quote(word) for word in words)

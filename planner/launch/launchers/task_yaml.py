@@ -89,11 +89,15 @@ def _counted(place: YamlValue) -> JobResources:
 
 def _of_sky(document: YamlValue, resources: YamlValue) -> Container:
     choices = [resources, *resources.get("any_of").entries(), *resources.entries()]
-    worlds = (_counted(one.get("accelerators")) for one in choices)
-    world = next((one for one in worlds if one.gpu), JobResources())
+    jobs = (_counted(choice.get("accelerators")) for choice in choices)
+    job = next((job for job in jobs if job.gpu), JobResources())
     nodes = document.get("num_nodes")
-    each = "1" if world.gpus_per_node is None else str(world.gpus_per_node.single)
-    known = {"NUM_GPUS_PER_NODE": each, "NUM_NODES": nodes.text or "1", "NODE_RANK": "0"}
+    gpus_per_node = "1" if job.gpus_per_node is None else str(job.gpus_per_node.single)
+    variables = {
+        "NUM_GPUS_PER_NODE": gpus_per_node,
+        "NUM_NODES": nodes.text or "1",
+        "NODE_RANK": "0",
+    }
     run = document.get("run")
     return Container(
         name=document.get("name").text or "",
@@ -101,12 +105,12 @@ def _of_sky(document: YamlValue, resources: YamlValue) -> Container:
         words=shell_words(word_at(run.pieces, run)),
         environment={
             **environment_at(document.get("envs")),
-            **{_SKY + name: plain_word(value, nodes.line) for name, value in known.items()},
+            **{_SKY + name: plain_word(value, nodes.line) for name, value in variables.items()},
         },
         world=JobResources(
             num_nodes=nodes.option_text("num_nodes"),
-            gpus_per_node=world.gpus_per_node,
-            gpu=world.gpu,
+            gpus_per_node=job.gpus_per_node,
+            gpu=job.gpu,
         ),
         line=run.line,
     )
@@ -142,20 +146,20 @@ def _of_kaito(document: YamlValue) -> Container:
     """A workspace, whose preset vLLM serves on all GPUs of the machine."""
     name, kind = document.get("inference", "preset", "name"), document.get("resource")
     instance = kind.get("instanceType")
-    known = INSTANCES.get((instance.text or "").lower())
+    machine = INSTANCES.get((instance.text or "").lower())
     words = [*plain_words(f"vllm serve {name.text}", name.line)]
-    if known is not None:
-        words += plain_words(f"--tensor-parallel-size {known.gpus}", instance.line)
+    if machine is not None:
+        words += plain_words(f"--tensor-parallel-size {machine.gpus}", instance.line)
     return Container(
         name="",
         image="",
         words=tuple(words),
         world=JobResources(
-            gpu=instance.text if known is None else known.gpu,
+            gpu=instance.text if machine is None else machine.gpu,
             num_nodes=kind.get("count").option_text("count"),
             gpus_per_node=None
-            if known is None
-            else implied_option("instanceType", str(known.gpus), instance.line),
+            if machine is None
+            else implied_option("instanceType", str(machine.gpus), instance.line),
         ),
         line=name.line,
     )
@@ -267,16 +271,20 @@ def _of_pools(values: YamlValue, model: YamlValue) -> Iterator[Container]:
     }
     for kind, pool in pools.items():
         place = next(iter(pool.get("containers").entries()), pool)
-        own = container_at(place, {})
-        words = own.words
+        container = container_at(place, {})
+        words = container.words
         if place.get("modelCommand").text != "custom":
             options = [
                 word_at(entry.pieces, entry)
                 for key in ("args", "extraArgs")
                 for entry in place.get(key).entries()
             ]
-            given = {word.begins.partition("=")[0] for word in options}
-            sizes = {key: one for key, one in option_aliases("llm-d").items() if one not in given}
+            option_names = {word.begins.partition("=")[0] for word in options}
+            sizes = {
+                key: option
+                for key, option in option_aliases("llm-d").items()
+                if option not in option_names
+            }
             options += options_at(pool.get("parallelism"), sizes)
             program = plain_words("vllm serve", pool.line)
             words = (*program, word_at(YamlValue.pieces_after(model, "hf://"), model), *options)
@@ -285,11 +293,13 @@ def _of_pools(values: YamlValue, model: YamlValue) -> Iterator[Container]:
         labels += [label for _, label in pool.get("nodeSelector").items()]
         yield Container(
             name=kind,
-            image=own.image,
+            image=container.image,
             words=words,
-            environment=own.environment,
+            environment=container.environment,
             world=JobResources(
-                gpu=next((one.text for one in labels if parse_gpu_name(one.text or "")), None),
+                gpu=next(
+                    (label.text for label in labels if parse_gpu_name(label.text or "")), None
+                ),
                 gpus_per_node=gpu_limit(place) or gpu_limit(values),
                 copies=pool.get("replicas").option_text("replicas"),
             ),

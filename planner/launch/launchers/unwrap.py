@@ -81,28 +81,28 @@ def parse_wrapper(program: WrapperRule, words: Sequence[Word]) -> tuple[Options,
     The first word is the wrapper's own. Of a container its image is the first of the rest.
     """
     options: Options = []
-    index, plain, module = 1, program.num_positional, None
+    index, positional_left, module = 1, program.num_positional, None
     while index < len(words):
         word = words[index]
         begins = word.text if word.text is not None else word.begins
         if word.text is None and not begins.startswith("-"):
-            if plain == 0 and _is_program(program, words, index):
+            if positional_left == 0 and _is_program(program, words, index):
                 break
-            plain, index = max(plain - 1, 0), index + 1
-            if program.num_positional and plain == 0:
+            positional_left, index = max(positional_left - 1, 0), index + 1
+            if program.num_positional and positional_left == 0:
                 index -= program.does == "container"
                 break
         elif begins == "--":
             index += 1
             break
         elif begins.startswith("-") and len(begins) > 1:
-            taken = _option(program, words, index, options)
+            consumed = _option(program, words, index, options)
             if begins in ("-m", "--module") and options[-1][1] is None:
                 module = index
-            index += taken
-        elif plain:
-            plain, index = plain - 1, index + 1
-            if plain == 0:
+            index += consumed
+        elif positional_left:
+            positional_left, index = positional_left - 1, index + 1
+            if positional_left == 0:
                 index -= program.does == "container"
                 break
         else:
@@ -232,13 +232,13 @@ def unwrap(
         words=tuple(words), environment=environment, layers=layers, is_launched=is_launched
     )
     while state.words:
-        known = next(
-            (i for i, one in enumerate(state.words) if program_name(one).text is not None), None
+        start = next(
+            (i for i, word in enumerate(state.words) if program_name(word).text is not None), None
         )
-        if known is None:
+        if start is None:
             return
-        if known:  # variables that nothing sets: what follows them may still be a command
-            state = replace(state, words=state.words[known:], is_launched=True)
+        if start:  # variables that nothing sets: what follows them may still be a command
+            state = replace(state, words=state.words[start:], is_launched=True)
         first = program_name(state.words[0])
         name = (first.text or "").rpartition("/")[2]
         state = replace(state, words=(first, *state.words[1:]))
@@ -266,8 +266,8 @@ def unwrap(
                 return
             state = following
         elif name.endswith(_SCRIPTS):
-            own = _documents(script, state, state.words)
-            yield from (state,) if own is None else _all(script, state, own, depth)
+            commands = _documents(script, state, state.words)
+            yield from (state,) if commands is None else _all(script, state, commands, depth)
             return
         else:
             yield state
@@ -331,29 +331,29 @@ def _unwrapped(
     options, rest = parse_wrapper(program, words)
     environment = dict(state.environment)
     if program.does in ("container", "inside"):
-        found: dict[str, Word] = {}
+        variables: dict[str, Word] = {}
         for name, word in options:
             if name in ("-e", "--env") and word is not None:
-                _assigned([word], found)
-        environment |= found
+                _assigned([word], variables)
+        environment |= variables
         if program.does == "container":
             while _leads_to_image(rest):  # options in a variable that nothing sets
                 more, rest = parse_wrapper(program, rest)
                 options = [*options, *more]
             rest = _from_image(options, rest)
-            given = [word.text or "" for name, word in options if word and name in _VOLUMES]
+            volumes = [word.text or "" for name, word in options if word and name in _VOLUMES]
             mounts = [
-                (part[1], part[0]) for part in (text.split(":") for text in given) if part[1:]
+                (part[1], part[0]) for part in (text.split(":") for text in volumes) if part[1:]
             ]
-            named = ((one, apply_mounts(one.pieces, mounts)) for one in rest)
+            named = ((word, apply_mounts(word.pieces, mounts)) for word in rest)
             rest = [
-                one if pieces == one.pieces else Word.of(pieces, one.line, one.raw)
-                for one, pieces in named
+                word if pieces == word.pieces else Word.of(pieces, word.line, word.raw)
+                for word, pieces in named
             ]
     if program.does == "env":
         rest = _assigned(rest, environment)
     if program.does == "dashes":
-        rest = next((words[i + 1 :] for i, one in enumerate(words) if one.text == "--"), ())
+        rest = next((words[i + 1 :] for i, word in enumerate(words) if word.text == "--"), ())
     layers = (*state.layers, *_hosts(script, program, options))
     if (layer := launcher_resources(program.does, options)).fields or layer.gpu:
         layers = (*layers, layer)
@@ -366,8 +366,8 @@ def _unwrapped(
     )
     if program.does == "remote" and len(rest) == 1 and " " in rest[0].raw:
         return _all(script, inside, script_in(rest[0], environment, script), depth)
-    is_given = program.does in ("slurm", "remote") and len(rest) <= 1
-    if is_given and (commands := _documents(script, state, rest)) is not None:
+    can_read_document = program.does in ("slurm", "remote") and len(rest) <= 1
+    if can_read_document and (commands := _documents(script, state, rest)) is not None:
         return _all(script, inside, commands, depth)
     return inside
 
@@ -382,8 +382,8 @@ def _hosts(
         if name.lstrip("-") in ("hostfile", "machinefile", "f") or (
             name == "-H" and program.does == "deepspeed"
         ):
-            known = word.text.removeprefix("./")
-            if (listed := script.files.get(known) or script.files.get(word.text)) is not None:
+            file_name = word.text.removeprefix("./")
+            if (listed := script.files.get(file_name) or script.files.get(word.text)) is not None:
                 yield parse_hosts(program.does, name, word, listed)
         elif name in ("-H", "--host", "-host", "-hosts"):
             yield parse_hosts(program.does, name, word, None)
@@ -429,14 +429,14 @@ def _documents(
     """The commands of a here-document that a shell or scheduler is given, by name or as input."""
     name = rest[0].text if rest else None
     if name is not None:
-        for known, document in script.files.items():
+        for file_name, document in script.files.items():
             # That of a ConfigMap is mounted in some folder.
-            if known in (name, name.removeprefix("./"), name.rpartition("/")[2]):
+            if file_name in (name, name.removeprefix("./"), name.rpartition("/")[2]):
                 return script_of(document, state.environment, script)
         return None
     first, last = state.words[0].line, state.words[-1].line + 1
-    for known, document in script.files.items():
-        if known.startswith("<<") and first <= document.line <= last + 1:
+    for file_name, document in script.files.items():
+        if file_name.startswith("<<") and first <= document.line <= last + 1:
             return script_of(document, state.environment, script)
     return None
 
@@ -470,5 +470,5 @@ def _from_image(options: Sequence[tuple[str, Word | None]], rest: Sequence[Word]
     for name, word in options:
         if name == "--entrypoint" and word is not None and word.text:
             return (word, *words)
-    said = launcher_resources("container", options).fields.get("gpus_per_node")
-    return program_of(image.text or image.raw, words, image.line, said)
+    gpus = launcher_resources("container", options).fields.get("gpus_per_node")
+    return program_of(image.text or image.raw, words, image.line, gpus)
