@@ -46,7 +46,7 @@ class InfeasibleError(PlannerError):
 
 
 class CalibrationError(PlannerError):
-    """The measurements cannot determine what was asked of them."""
+    """The measurements cannot determine the requested parameters."""
 
     exit_code = 5
 
@@ -76,9 +76,9 @@ class WorkersLost(PlannerError):
 
 
 def require_installed(needs: str, extra: str, *modules: str) -> None:
-    """Check that modules are installed, of which ``needs`` says whose they are.
+    """Check that modules are installed; ``needs`` begins the message.
 
-    Raises MissingDependencyError with those that are missing, and the extra that brings them.
+    Raises MissingDependencyError with the missing modules and the extra that installs them.
     """
     from importlib.util import find_spec
 

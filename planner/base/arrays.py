@@ -26,8 +26,8 @@ _SMALL = 2**10  # where a new array costs less than to find out whether the old 
 def add(parts: Iterable[Numeric | BoolArray]) -> FloatArray:
     """Sum of arrays of broadcastable shapes, smallest first.
 
-    Configurations are open meshes: adding the small arrays first leaves only one
-    operation on the full grid per distinct large array. A single part is returned as it is.
+    Configurations are open meshes: adding the small arrays first leaves only one operation on the
+    full grid per distinct large array. A single part is returned as it is.
     """
     by_size: list[Any] = [
         part if type(part) is np.ndarray and part.dtype is _FLOAT else np.asarray(part, _FLOAT)
@@ -57,8 +57,8 @@ def _fits_in(array: FloatArray, total: FloatArray) -> bool:
 def first_true(conditions: Iterable[BoolArray]) -> CodeArray:
     """One-based position of the first condition that holds, 0 where none does.
 
-    Conditions may have any broadcastable shapes, up to 126 of them; the result has that of those
-    which hold anywhere.
+    Up to 126 conditions may have any broadcastable shapes. The result has the shape of the
+    conditions that hold somewhere.
     """
     none = np.uint8(255)
     by_shape: dict[tuple[int, ...], NDArray[np.uint8]] = {}

@@ -68,9 +68,8 @@ def check_path(path: Path) -> None:
 def write_atomically(path: Path) -> Iterator[TextIO]:
     """A stream whose text takes the place of ``path`` when all of it is on the disk.
 
-    ``-`` is stdout. Devices and pipes are written as they are.
-    Raises OutputError if the disk is full, or whatever else hinders; an earlier file is left as it
-    was.
+    ``-`` is stdout. Devices and pipes are written as they are. Raises OutputError if the disk is
+    full, or whatever else hinders; an earlier file is left as it was.
     """
     try:
         if path == STDOUT:
@@ -133,11 +132,11 @@ def _replaced(target: Path, opened: Callable[[Path], Stream]) -> Iterator[Stream
 
 
 def _is_locked(stream: TextIO | BinaryIO, path: Path) -> bool:
-    """Lock a file; False where somebody took it for left behind before it was locked."""
+    """Lock a file; False if another process removed it as unfinished before it was locked."""
     try:
         fcntl.flock(stream.fileno(), fcntl.LOCK_EX)
     except OSError:
-        return True  # no locks on this file system: nobody removes it there
+        return True  # no locks on this file system: no process removes the file
     try:
         return os.path.samestat(os.fstat(stream.fileno()), os.stat(path))
     except FileNotFoundError:
@@ -145,7 +144,7 @@ def _is_locked(stream: TextIO | BinaryIO, path: Path) -> bool:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what killed writers left half-written in a folder: what nobody has locked."""
+    """Remove the unlocked, half-written files of killed writers from a folder."""
     for path in folder.glob(TEMPORARY):
         with suppress(OSError):  # another user's, or locked
             number = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -159,12 +158,12 @@ def remove_unfinished(folder: Path) -> None:
 def _is_ordinary(target: Path) -> bool:
     try:
         return stat.S_ISREG(target.stat().st_mode)
-    except (OSError, ValueError):  # nothing is there; writing says what else is wrong
+    except (OSError, ValueError):  # the file is missing; writing reports other errors
         return True
 
 
 def is_device(path: Path) -> bool:
-    """Whether a path is stdout, a device or a pipe, beside which no file belongs."""
+    """Whether a path is stdout, a device or a pipe, where a temporary file makes no sense."""
     return path == STDOUT or not _is_ordinary(Path(os.path.realpath(path)))
 
 

@@ -45,7 +45,7 @@ def cell_value(cell: str) -> Value:
 def number_or_nan(value: object) -> float:
     """A value that is a number; NaN of one that is unknown, or a text.
 
-    >>> number(8), number(None)
+    >>> number_or_nan(8), number_or_nan(None)
     (8.0, nan)
     """
     return float(value) if isinstance(value, Real) else math.nan

@@ -147,7 +147,7 @@ class CodeEnum(IntEnum):
 
     @classmethod
     def meant(cls, text: str) -> str:
-        """The word that a text stands for, whatever its case and hyphens.
+        """The canonical word of a text in any case, with hyphens or underscores.
 
         >>> Quantization.meant("AWQ"), Quantization.meant("w4a16"), Quantization.meant("bf61")
         ('w4a16', 'w4a16', 'bf61')
@@ -241,7 +241,7 @@ class Quantization(CodeEnum):
 
     @classmethod
     def usual(cls) -> list[str]:
-        """All but the types of GGUF files, of which the smallest would always be the fastest."""
+        """All words but the GGUF types, since the smallest of these would always be the fastest."""
         return [code.word for code in cls if code <= cls.MXFP4]
 
 
@@ -258,12 +258,12 @@ class CacheType(CodeEnum):
 class Recompute(CodeEnum):
     """What the backward pass computes again instead of keeping it.
 
-    ``SELECTIVE`` recomputes the attention core alone (arXiv:2205.05198); a fused kernel
-    does so by itself, so with flash attention it changes nothing, except where a framework
-    repeats other cheap parts: see ``selective_share`` and ``selective_outputs`` of its profile, or
-    except where modules are named (``RecomputedModules``).
-    ``FEED_FORWARD`` repeats the feed-forward blocks, dense or of experts, from their norm to
-    their output, and keeps what attention made (Megatron-Core's modules mlp and moe).
+    ``SELECTIVE`` recomputes the attention core alone (arXiv:2205.05198); a fused kernel does so by
+    itself, so with flash attention it changes nothing, except where a framework repeats other cheap
+    parts: see ``selective_share`` and ``selective_outputs`` of its profile, or except where modules
+    are named (``RecomputedModules``). ``FEED_FORWARD`` repeats the feed-forward blocks, dense or of
+    experts, from their norm to their output, and keeps what attention made (Megatron-Core's modules
+    mlp and moe).
     """
 
     NONE = 0
@@ -381,7 +381,7 @@ class ContextExchange(CodeEnum):
 
 
 class AdapterKind(StrEnum):
-    """What is trained: every weight, or what stands beside frozen ones (4-bit for qlora).
+    """Trained weights: all, or an adapter of frozen ones (4-bit for qlora).
 
     Low-rank adapters; ``PROMPT``: embeddings of virtual tokens before each sequence; ``PREFIX``:
     keys and values of virtual tokens in each layer.
@@ -460,10 +460,10 @@ class AttentionKernels(StrEnum):
 class AttentionKind(StrEnum):
     """Attention with keys and values per head, with a compressed latent, or with a state.
 
-    ``COMPRESSED`` has one head that is both, and few entries of what is far.
-    ``LINEAR`` is the gated delta net, ``LIGHTNING`` linear attention whose decay is fixed,
-    ``MAMBA1`` and ``MAMBA2`` are state-space layers, ``CONVOLUTION`` one over the last few tokens:
-    they have a state of fixed size instead of keys and values.
+    ``COMPRESSED`` has one head that is both, and few entries of what is far. ``LINEAR`` is the
+    gated delta net, ``LIGHTNING`` linear attention whose decay is fixed, ``MAMBA1`` and ``MAMBA2``
+    are state-space layers, ``CONVOLUTION`` one over the last few tokens: they have a state of fixed
+    size instead of keys and values.
     """
 
     STANDARD = "standard"

@@ -12,7 +12,7 @@ from planner.base.units import GIB, HOUR
 
 _SCALES = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 # From here on fractions say nothing.
-_WHOLE = 1000
+_ALL_DIGITS_BELOW = 1000
 _WORDS = {True: "yes", False: "no"}
 
 
@@ -35,7 +35,7 @@ def printable(words: str) -> str:
 def format_count(number: float) -> str:
     """A whole number with thousands separators.
 
-    >>> count(107520)
+    >>> format_count(107520)
     '107,520'
     """
     return f"{number:,.0f}"
@@ -44,7 +44,7 @@ def format_count(number: float) -> str:
 def format_large(number: float) -> str:
     """A large number in words.
 
-    >>> large(65285660672)
+    >>> format_large(65285660672)
     '65.29 billion'
     """
     for scale, word in _SCALES:
@@ -56,9 +56,9 @@ def format_large(number: float) -> str:
 def format_duration(seconds: float) -> str:
     """Seconds in the unit that suits them.
 
-    >>> duration(22.42), duration(2e6)
+    >>> format_duration(22.42), format_duration(2e6)
     ('22.4 s', '23.1 days')
-    >>> duration(math.inf), duration(math.nan)
+    >>> format_duration(math.inf), format_duration(math.nan)
     ('endless', 'unknown')
     """
     if not math.isfinite(seconds):
@@ -74,7 +74,7 @@ def format_duration(seconds: float) -> str:
 def format_significant(number: float) -> str:
     """Three digits, or all before the decimal point, with thousands separators.
 
-    >>> significant(22.4178), significant(2048.7)
+    >>> format_significant(22.4178), format_significant(2048.7)
     ('22.4', '2,049')
     """
     if not math.isfinite(number):
@@ -97,7 +97,7 @@ def format_gib(num_bytes: float) -> str:
 def format_usd(amount: float) -> str:
     """USD, without cents where they do not matter, and with what is less than one.
 
-    >>> dollars(1234.5), dollars(0.4), dollars(0.00123)
+    >>> format_usd(1234.5), format_usd(0.4), format_usd(0.00123)
     ('1,234 USD', '0.40 USD', '0.0012 USD')
     """
     if 0 < amount < 0.01:
@@ -113,7 +113,7 @@ def format_kw(power: float) -> str:
 def format_co2(mass: float) -> str:
     """CO2 equivalent in g, kg or t.
 
-    >>> carbon(0.0102), carbon(255978)
+    >>> format_co2(0.0102), format_co2(255978)
     ('10.2 g CO2e', '256 t CO2e')
     """
     scales = ((1.0, 1e-3, "g"), (1e4, 1.0, "kg"), (math.inf, 1e3, "t"))
@@ -182,7 +182,7 @@ def format_gpus(number: float) -> str:
 def join_words(words: Iterable[str]) -> str:
     """Words as a sentence has them.
 
-    >>> listed(["cost", "time", "memory"])
+    >>> join_words(["cost", "time", "memory"])
     'cost, time and memory'
     """
     *first, last = [*words] or [""]
@@ -190,14 +190,14 @@ def join_words(words: Iterable[str]) -> str:
 
 
 def format_parameter(value: object) -> str:
-    """A value of a parameter.
+    """A value of a parameter as text.
 
-    >>> value(0.95), value(4096.0), value(True)
+    >>> format_parameter(0.95), format_parameter(4096.0), format_parameter(True)
     ('0.95', '4,096', 'yes')
     """
     if isinstance(value, bool):
         return _WORDS[value]
-    if isinstance(value, float) and abs(value) < _WHOLE and not value.is_integer():
+    if isinstance(value, float) and abs(value) < _ALL_DIGITS_BELOW and not value.is_integer():
         return f"{value:.4g}"
     return format_count(value) if isinstance(value, int | float) else str(value)
 
@@ -205,7 +205,7 @@ def format_parameter(value: object) -> str:
 def format_probability(share: float) -> str:
     """A probability, which is never told as certain.
 
-    >>> chance(0.97), chance(0.9999)
+    >>> format_probability(0.97), format_probability(0.9999)
     ('97 %', '> 99 %')
     """
     if share > 0.99:
@@ -216,7 +216,7 @@ def format_probability(share: float) -> str:
 def format_fit_probability(share: float) -> str:
     """The probability that a plan fits in memory.
 
-    >>> fits(0.9999), fits(0.4)
+    >>> format_fit_probability(0.9999), format_fit_probability(0.4)
     ('fits, > 99 % likely', '40 % likely to fit')
     """
     likely = f"{format_probability(share)} likely"
@@ -243,7 +243,7 @@ def format_limit(amount: float, unit: str) -> str:
 def summarize_assumed(names: Sequence[str]) -> str | None:
     """The assumed numbers of specs; of those of one table how many.
 
-    >>> assumed_in_short(["gpu power", "gpu efficiency.gemm.latency", "gpu efficiency.wave"])
+    >>> summarize_assumed(["gpu power", "gpu efficiency.gemm.latency", "gpu efficiency.wave"])
     'gpu power; gpu efficiency (2 numbers)'
     """
     counts = Counter(name.partition(".")[0] for name in names)

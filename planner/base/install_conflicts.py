@@ -1,7 +1,7 @@
-"""Whether another installed distribution has a package or a command named ``planner``, too.
+"""Find other installed distributions with a package or a command named ``planner``.
 
-The wrong one would run, or a mixture of both. It is asked before every command: what was found in
-a folder of packages is kept until the folder changes, and little is imported.
+The wrong one would run, or a mixture of both. The check runs before every command, so its result
+for a folder of packages is cached until the folder changes, and few modules are imported.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def version_line() -> str:
 
 
 def warn_of_conflicts() -> None:
-    """Say on stderr which other distributions bring a ``planner``, and what to do."""
+    """Print on stderr which other distributions contain a ``planner``, and what to do."""
     if "_PLANNER_COMPLETE" in os.environ:  # a shell reads what is printed
         return
-    # A stream that cannot be written is told of by the command itself.
+    # The command itself reports a stream that cannot be written.
     with contextlib.suppress(OSError, ValueError):
         folders = sys.path[0 if sys.flags.safe_path else 1 :]  # the first is the script's own
         for other, folder in conflicting_distributions(folders, cache_file("distributions.tsv")):

@@ -1,8 +1,8 @@
-"""Files that are read: regular files of a bounded size, as bytes, text, JSON, TOML or CSV.
+"""Read regular files of a bounded size as bytes, text, JSON, TOML or CSV.
 
-Whatever a user names is opened here. A device, a pipe or a folder is refused, so that reading ends
-and memory is bounded; what a file holds is nested little and has numbers that can be computed with.
-Every function raises an error of the class ``error`` that says which file and what is wrong.
+All files that a user names are opened here. Devices, pipes and folders are refused, so that reading
+ends and memory is bounded. Nesting depth is bounded too, and all numbers must be finite.
+Every function raises an error of the class ``error`` that names the file and the problem.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def is_restricted() -> bool:
 
 
 def open_regular_file(path: Path, error: Error = SpecError) -> BufferedReader:
-    """A regular file, open for reading; one that nobody writes to is not waited for."""
+    """Open a regular file for reading, without waiting for a pipe that has no writer."""
     if (folders := _readable.get()) is not None:
         place = os.path.realpath(path)
         if not any(os.path.commonpath((place, folder)) == folder for folder in folders):
@@ -140,7 +140,7 @@ def parse_toml(text: str, where: str, error: Error = SpecError) -> dict[str, obj
     """The tables of a text of TOML."""
     import tomllib  # what was parsed in an earlier run needs none
 
-    if _DEEP_KEY.search(text):  # of which the parser takes time with the square
+    if _DEEP_KEY.search(text):  # the parser takes quadratic time for deep keys
         raise error(f"{where}: is nested more than {_DEEPEST} deep.")
     try:
         table = tomllib.loads(text.replace("\r\n", "\n").replace("\r", "\n"))
@@ -234,7 +234,7 @@ def _reason(failure: BaseException) -> str:
 
 
 def _computable(value: object, where: str, error: Error) -> object:
-    """The value, whose depth, numbers and texts are such that everything can be done with them."""
+    """The value; raises ``error`` if it is nested too deeply or has invalid numbers or texts."""
     waiting: list[tuple[object, tuple[object, ...]]] = [(value, ())]
     while waiting:
         item, keys = waiting.pop()

@@ -80,9 +80,9 @@ the first matrices of the feed-forward, and of its last."""
 
 
 class _AllSets(type):
-    """What is asked of an enumeration, of classes whose members are all sets of some names.
+    """The interface of an enumeration for classes whose members are all sets of some names.
 
-    There are hundreds: each is made when it is asked for.
+    There are hundreds of members; each is created on first use.
     """
 
     def __len__(cls) -> int:
@@ -182,8 +182,8 @@ MODULES = (
     *("core_attn", "attention", "layernorm", "mla_up_proj"),
     *("mlp", "moe", "shared_experts", "mlp_act", "moe_act"),
 )
-"""Modules of a layer that the backward pass may compute again by themselves, in the words of
-Megatron-Core and two beside them: ``core_attn`` scores, softmax and weighted values; ``attention``
+"""Modules of a layer that may be recomputed one by one, named as in Megatron-Core, and two more
+(``attention`` and ``mlp_act``): ``core_attn`` scores, softmax and weighted values; ``attention``
 from its normed input to its output projection; ``layernorm`` the norms; ``mla_up_proj`` from
 latents to heads; ``mlp`` dense feed-forwards, ``moe`` those of experts, each with the norm before
 it; ``shared_experts`` these alone; ``mlp_act`` and ``moe_act`` the functions inside
@@ -210,8 +210,8 @@ class Placement(CodeEnum):
     """Where trainer and engine of reinforcement learning run.
 
     ``COLOCATED``: on the same GPUs, one after the other. ``SEPARATE``: each on its own, one after
-    the other. ``ONE_STEP_OFF``: answers of the next step are generated while those of the one
-    before are trained. ``ASYNC``: neither waits, within the staleness that is allowed.
+    the other. ``ONE_STEP_OFF``: answers of the next step are generated while the previous step
+    trains. ``ASYNC``: neither waits, within the staleness that is allowed.
     """
 
     COLOCATED = 0

@@ -55,9 +55,9 @@ def transformers_name(optimizer: str, state_precision: str, *, paged: bool = Fal
 
 
 def optimizer_settings(name: str) -> Mapping[str, str]:
-    """The settings that an optimizer of a library's name is; none of an unknown one.
+    """The training parameters of an optimizer by its library name; empty for an unknown one.
 
-    >>> settings_of("paged_adamw_8bit")
+    >>> optimizer_settings("paged_adamw_8bit")
     {'optimizer': 'adam', 'optimizer_state_precision': 'int8', 'paged_optimizer': 'true'}
     """
     parameters = parse_optimizer(name)
@@ -83,15 +83,15 @@ def _words_of(name: str) -> str:
 
 
 def parse_optimizer(name: str) -> Mapping[str, OptimizerKind | StatePrecision] | None:
-    """What a name means, as parameters of training; None where it is not known.
+    """The training parameters of an optimizer's name; None for an unknown name.
 
-    >>> optimizer_of("paged_adamw_8bit")["optimizer_state_precision"].word
+    >>> parse_optimizer("paged_adamw_8bit")["optimizer_state_precision"].word
     'int8'
-    >>> optimizer_of("PagedAdamW8bit") == optimizer_of("paged_adamw_8bit")
+    >>> parse_optimizer("PagedAdamW8bit") == parse_optimizer("paged_adamw_8bit")
     True
-    >>> optimizer_of("adamw_torch_fused")["optimizer"].word
+    >>> parse_optimizer("adamw_torch_fused")["optimizer"].word
     'adam'
-    >>> optimizer_of("lbfgs"), optimizer_of("AdamW4bit")
+    >>> parse_optimizer("lbfgs"), parse_optimizer("AdamW4bit")
     (None, None)
     """
     # Paged ones are bitsandbytes', in fp32 unless their name says 8 bits (bitsandbytes/optim).
@@ -110,7 +110,7 @@ def parse_optimizer(name: str) -> Mapping[str, OptimizerKind | StatePrecision] |
 
 
 class SavedModules(StrEnum):
-    """What is trained whole beside an adapter: nothing, or embedding and logits."""
+    """Modules that are fully trained with an adapter: none, or embedding and logits."""
 
     NONE = "none"
     EMBEDDINGS = "embeddings"
@@ -150,10 +150,12 @@ _LOGITS = {"lm_head", "embed_out", "output_layer"}
 
 
 def nearest_adapter_targets(modules: Iterable[str]) -> AdapterTargets:
-    """The nearest set of matrices that is predicted, for names of modules.
+    """The nearest predicted set of adapted matrices, for names of modules.
 
-    >>> targets_of(["model.layers.0.q_proj,v_proj"]).value, targets_of(["all-linear"]).value
-    ('query_value', 'all_linear')
+    >>> nearest_adapter_targets(["model.layers.0.q_proj,v_proj"]).value
+    'query_value'
+    >>> nearest_adapter_targets(["all-linear"]).value
+    'all_linear'
     """
     names = _plain(modules)
     if names == {"all"} or any(map(_is_forward, names)):
@@ -185,9 +187,9 @@ def names_shared_experts(text: str) -> bool:
 
 
 def parse_adapter_targets(text: str) -> str:
-    """A set of matrices by its own word, or that of names of modules which are all known.
+    """The word of a set of matrices, from that word or from module names that are all known.
 
-    >>> targets_named("q_proj,k_proj,v_proj,o_proj"), targets_named("q_prj")
+    >>> parse_adapter_targets("q_proj,k_proj,v_proj,o_proj"), parse_adapter_targets("q_prj")
     ('attention', 'q_prj')
     """
     names = _plain([text])
@@ -198,8 +200,7 @@ def parse_adapter_targets(text: str) -> str:
 def served_targets(text: str | None) -> AdapterTargets:
     """The matrices for which an engine keeps room, by their word or by names of modules.
 
-    All where nothing is given.
-    Raises ValueError if a name is unknown.
+    All where nothing is given. Raises ValueError if a name is unknown.
 
     >>> served_targets("qkv_proj,o_proj").value, served_targets(None).value
     ('attention', 'all_linear')
@@ -312,10 +313,10 @@ class TrainingObjective(StrEnum):
 
 
 class AdapterSync(StrEnum):
-    """What of low-rank adapters an engine is given that generates what trains them.
+    """How the rollout engine receives low-rank adapters that are trained.
 
-    ``ADAPTER``: they alone, which it applies beside the weights that it has. ``MERGED``: all
-    weights, to which they are added.
+    ``ADAPTER``: only the adapters, which it applies with its own weights. ``MERGED``: all weights,
+    with the adapters merged into them.
     """
 
     ADAPTER = "adapter"
@@ -361,11 +362,11 @@ WITH_ROLLOUTS = ("online_dpo", "nash_md", "xpo")
 
 
 def parse_objective(word: str) -> TrainingObjective:
-    """The objective that a word of the field stands for.
+    """The training objective of a common name.
 
     Raises SpecError if it is unknown, or needs answers that are generated in each step.
 
-    >>> str(objective_named("SimPO"))
+    >>> str(parse_objective("SimPO"))
     'orpo'
     """
     text = str(word).strip().lower().replace("-", "_")

@@ -44,11 +44,11 @@ def run_on_workers(
     workers: int,
     look: Callable[[], object] = lambda: None,
 ) -> Iterator[tuple[Task, Result]]:
-    """Tasks and their results, in any order, of so many processes that end with this one.
+    """Yield tasks and their results, in any order, from processes that end with this one.
 
-    What a process was working on that ended is done by another. ``look`` is called some times per
-    second while nothing is done; what it raises ends the work. Tasks can be told apart by hash.
-    Raises Lost if workers ended `TRIES` times in a row without a result.
+    If a process ends, another one repeats its task. ``look`` is called a few times per second while
+    no task finishes; an exception that it raises ends the work. Tasks are hashable and distinct.
+    Raises WorkersEnded if workers ended `TRIES` times in a row without a result.
     """
     left, tries = [*tasks], 0
     while left:

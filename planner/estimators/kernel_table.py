@@ -100,8 +100,8 @@ class KernelTable:
     ) -> FloatArray:
         """Seconds of all matrices of a rank's experts on ``pairs`` of a token and an expert.
 
-        ``touched_share``: of its experts, those that have tokens; each computes whole tiles of
-        ``tile_rows``, the last of which is half empty on average.
+        ``touched_share``: share of the experts that have tokens. Each computes whole tiles of
+        ``tile_rows``; the last tile is half empty on average.
         """
         local = np.asarray(local_experts)
         touched = np.maximum(touched_share * local, np.minimum(pairs, 1.0))
@@ -180,7 +180,7 @@ class KernelTable:
             self.ledger.add(kernel_work(formula, self.gpu, reached, time, done))
 
     def bandwidth_fraction(self, measured: Numeric) -> Numeric:
-        """The reached share of the memory bandwidth, or what the user says of it."""
+        """The reached share of the memory bandwidth: measured, unless the user sets it."""
         return measured if self.memory_efficiency is None else self.memory_efficiency
 
     @property

@@ -1,9 +1,9 @@
-"""What kernels and copies do: their work, sizes that tables know, and a ledger where one asks.
+"""Work of kernels and copies: FLOPs, bytes, tabulated sizes, and a ledger that records them.
 
-A search has no ledger: its machine is asked for seconds and nothing else. `planner explain`
-predicts one configuration with a ledger on its machine; every kernel, exchange and copy then tells
-it what it does, and `attributed` gives that to the operator whose seconds it is part of. The
-seconds are those of the same functions, so that no prediction depends on a ledger.
+A search has no ledger: its machine computes seconds only. `planner explain` predicts one
+configuration with a ledger on its machine. Every kernel, exchange and copy then records its work,
+and `attributed` adds the work to the operator that the seconds belong to. The seconds come from the
+same functions, so no prediction depends on a ledger.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ class Ledger:
         self._open.append(work)
 
     def drain(self) -> tuple[KernelWork, ...]:
-        """What was recorded since the last time."""
+        """The work recorded since the last call."""
         works, self._open = tuple(self._open), []
         return works
 
     def of(self, seconds: object) -> tuple[KernelWork, ...]:
-        """The same; of seconds that were worked out before, the work recorded then."""
+        """The work recorded since the last call; for seconds computed earlier, their work."""
         recorded = self.drain()
         if not recorded:
             return next((works for earlier, works in self._known if earlier is seconds), ())
@@ -89,7 +89,7 @@ class Ledger:
         return len(self._open)
 
     def forget(self, *names: str, since: int = 0) -> None:
-        """Drop what nobody uses: work of these formulas or collectives, or all; since a mark."""
+        """Drop unused work recorded since a mark: of these formulas or collectives, or all."""
         self._open[since:] = [
             work
             for work in self._open[since:]
@@ -101,7 +101,7 @@ class Ledger:
         self._parts[part] = (*self._parts.get(part, ()), *self.drain())
 
     def parts(self) -> dict[str, tuple[KernelWork, ...]]:
-        """The parts of a step that were closed, which begins anew."""
+        """The work of each closed part of a step; the ledger then starts a new step."""
         parts, self._parts = self._parts, {}
         return parts
 
@@ -283,7 +283,7 @@ def copy_work(
 
 
 def _key(gpu: GpuSpec, formula: str, e: Rows) -> str:
-    """Where the spec of a GPU says what a kernel reaches."""
+    """The key of a GPU's spec with the efficiency of a kernel: ``efficiency.gemm.bf16``."""
     table = {"experts": "grouped_gemm", "attention": "attention"}.get(formula, "")
     places = (table,) if table else ("gemm", "quantized_gemm", "wave_gemm")
     sharpness = float(np.ravel(e["sharpness"])[0])
@@ -313,14 +313,13 @@ class KernelVisibility:
     ``sustained``: share of the way from the clock of a burst to that of hours of products.
     ``compute``, ``bandwidth``: rates of products over the measured ones, ``dense_compute``,
     ``expert_compute`` and ``quantized_bandwidth`` more of them in dense products, in those of
-    experts and in those of quantized weights.
-    ``latency``, ``dense_latency``, ``expert_latency``: what shows of the start of kernels, of all
-    and of products. ``vector_bandwidth``: bytes per second that a multiprocessor loads at most in
-    products of few rows. ``expert_padding``: what shows of the padding that narrow experts have in
-    the measured kernels. ``permutes``: kernels of experts sort their tokens, as the measured ones
-    do. ``fused_casts``: casts of activations are part of other kernels; ``reads_casts``: products
-    read activations once more where the measured ones cast them. ``half_accumulation``: products
-    of 16 bit sum in 16 bit.
+    experts and in those of quantized weights. ``latency``, ``dense_latency``, ``expert_latency``:
+    what shows of the start of kernels, of all and of products. ``vector_bandwidth``: bytes per
+    second that a multiprocessor loads at most in products of few rows. ``expert_padding``: what
+    shows of the padding that narrow experts have in the measured kernels. ``permutes``: kernels of
+    experts sort their tokens, as the measured ones do. ``fused_casts``: casts of activations are
+    part of other kernels; ``reads_casts``: products read activations once more where the measured
+    ones cast them. ``half_accumulation``: products of 16 bit sum in 16 bit.
     """
 
     sustained: float = 1.0

@@ -118,8 +118,8 @@ _PASSES = {
 }
 _RINGS = ("all_gather", "reduce_scatter")
 _CROSSINGS = 2.0
-_VECTOR_FRACTION = 0.5  # that of Ampere, assumed of what nobody measured
-"""An all-reduce over two domains, of which ``base_latency`` is, crosses the network twice."""
+_VECTOR_FRACTION = 0.5  # of Ampere, assumed for architectures without a measurement
+"""An all-reduce over two domains, as in ``base_latency``, crosses the network twice."""
 
 
 @record(kw_only=True)
@@ -213,9 +213,9 @@ class Links:
         return 0 if self.ledger is None else self.ledger.mark
 
     def unused(self, where: BoolArray, *names: str, since: int = 0) -> None:
-        """Forget an alternative that was recorded since a mark, where nobody uses it.
+        """Drop an alternative that was recorded since a mark, if ``where`` holds everywhere.
 
-        ``names``: formulas or collectives, all where none is named.
+        ``names``: formulas or collectives; all if none is named.
         """
         if self.ledger is not None and np.all(where):
             self.ledger.forget(*names, since=since)
@@ -321,7 +321,7 @@ _TRAINING = KernelVisibility(permutes=False)
 class Machine(Links):
     """A GPU in a cluster.
 
-    ``ideal`` says that the specs and profiles are those of `planner.estimators.ideal_hardware`: the
+    ``ideal``: the specs and profiles come from `planner.estimators.ideal_hardware`, which is the
     roofline bound. ``memory_efficiency`` replaces the reached share of the memory bandwidth,
     ``flops_efficiency`` that of the peak in an ideal machine.
     """
@@ -502,9 +502,9 @@ class Machine(Links):
 
     @property
     def host_memory(self) -> float:
-        """Bytes of host memory of a GPU of a full node; infinite where nobody says.
+        """Bytes of host memory per GPU of a full node; infinite if not specified.
 
-        None besides its own where both have one memory.
+        0 where GPU and host share one memory.
         """
         cluster = self.cluster
         if self.gpu.unified_memory:

@@ -39,8 +39,8 @@ def owned(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) -> Price |
     """The price of a GPU that one owns; None where its purchase price or power is unknown.
 
     ``place`` has the figures that are known of the building and its region. The range is that of
-    every figure's own range, one at a time, put together as independent ones are.
-    Raises SpecError if a file has faults.
+    every figure's own range, one at a time, put together as independent ones are. Raises SpecError
+    if a file has faults.
     """
     figures = used_figures(gpu, catalogue, place)
     if not figures:
@@ -76,7 +76,7 @@ def owned(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) -> Price |
 
 
 def _basis(bought: SourcedQuantity) -> str:
-    """What a purchase price was asked for, by whom: ``rack of 72, trade price``."""
+    """The unit and the kind of a purchase price: ``rack of 72, trade price``."""
     if bought.gpus == 1:
         unit = "GPU"
     else:
@@ -88,9 +88,9 @@ def _basis(bought: SourcedQuantity) -> str:
 def used_figures(
     gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE
 ) -> Mapping[str, SourcedQuantity]:
-    """The figures that the price of an owned GPU rests on, by name; none where one is unknown.
+    """The figures that set the price of an owned GPU, by name; empty if one is unknown.
 
-    Raises SpecError if a file has faults.
+    Raises SpecError if a file has errors.
     """
     building = {PUE: pue_figure(catalogue.load_power().spec)}
     figures = {**ownership_of(gpu.name, catalogue.folder), **building, **place}
@@ -112,7 +112,7 @@ def pue_figure(profile: PowerProfile, source: str = POWER) -> SourcedQuantity:
 
 
 def assumed_figures(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) -> list[str]:
-    """The names of the figures of an owned GPU that nobody published."""
+    """Names of the figures of an owned GPU that are assumed, not published."""
     figures = used_figures(gpu, catalogue, place)
     return [name for name, figure in figures.items() if figure.source == ASSUMED]
 

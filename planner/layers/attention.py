@@ -1,9 +1,9 @@
-"""Attention as operators: multi-head, grouped-query, latent, sparse, and what keeps a state.
+"""Attention as operators: multi-head, grouped-query, latent, sparse, linear and state-space.
 
-Compressed attention is to few numbers of a token: one head that is both keys and values, and its
-summaries. Queries come from a latent. What is near is attended to within a window; of what is far,
-each run of tokens leaves one entry, of which an indexer may choose. Heads leave through a
-projection that is diagonal in groups of them [10]_.
+Compressed attention caches one head that is both keys and values, and summaries of it. Queries
+come from a latent. A query attends to near tokens within a window. Far tokens are summarized: each
+run of tokens has one entry, and an indexer may choose among the entries. Heads leave through a
+projection that is block-diagonal in groups of heads [10]_.
 
 References
 ----------

@@ -1,7 +1,7 @@
-"""The feed-forward block and what stands around blocks, as operators: experts, norms, streams.
+"""The feed-forward block and the operators around blocks: experts, norms, residual streams.
 
-Alternating updates are streams of which a layer computes one [3]_, with a learned residual beside
-it [4]_; embeddings of layers gate a projection behind their blocks [5]_.
+Alternating updates keep several streams and compute one per layer [3]_, with a learned residual
+added [4]_. Per-layer embeddings gate a projection after the blocks [5]_.
 
 References
 ----------
@@ -358,7 +358,7 @@ def _shared(op: LayerOperator) -> LayerOperator:
 
 
 def _dense(h: int, feed_forward: FeedForwardSpec, width: int) -> Iterator[LayerOperator]:
-    """Every matrix beside the last, a function of their outputs, the last [6]_."""
+    """Operators of a dense feed-forward: input matrices, activation, last matrix [6]_."""
     names = ("gate", "up") if feed_forward.gated else ("up",)
     inputs = len(names)
     adapter = AdapterTargets.ALL_LINEAR

@@ -102,7 +102,7 @@ def logits(model: ModelSpec) -> Iterator[LayerOperator]:
 
 
 def prediction(model: ModelSpec) -> Iterator[LayerOperator]:
-    """What a module of multi-token prediction has beside its layers.
+    """Operators of a multi-token prediction module in addition to its layers.
 
     Two norms, the projection of state and embedding to one state, and logits of its own tokens by
     the model's matrix.
@@ -238,7 +238,7 @@ def logits_of(model: ModelSpec) -> Layer:
 
 @lru_cache(maxsize=256)
 def prediction_of(model: ModelSpec) -> Layer:
-    """What a module of multi-token prediction has beside its layers."""
+    """A multi-token prediction module without its layers."""
     return _end(prediction(model))
 
 
@@ -327,11 +327,11 @@ class LayerParameters:
 
 @record(kw_only=True)
 class ParameterCount:
-    """A whole model; tied logits count in ``embedding``.
+    """Parameters of a model by part; tied logits count in ``embedding``.
 
-    ``active_experts`` is the part of ``experts`` one token visits, ``looked_up`` the part
-    of ``embedding`` that no matrix multiplication reads, ``prediction`` what modules of
-    multi-token prediction have beside layers.
+    ``active_experts`` is the part of ``experts`` that one token visits, ``looked_up`` the part of
+    ``embedding`` that no matrix multiplication reads, ``prediction`` the part of multi-token
+    prediction modules outside their layers.
     """
 
     embedding: int

@@ -93,7 +93,7 @@ class Columns:
 
     @property
     def copied(self) -> tuple[ColumnPart, ...]:
-        """The parts of which every rank has one head at least."""
+        """The parts with at least one head on every rank."""
         return tuple(part for part in self.parts if part.copied)
 
     def on_rank(self, tensor_parallel: Numeric) -> Numeric:
@@ -124,7 +124,7 @@ class SavedTensor:
     """Numbers per token that a layer keeps for its backward pass.
 
     ``remade_by``: modules (``planner.base.software_enums``) whose recomputation makes them again.
-    ``eager``: only kernels of one operation each keep them, beside what fused ones keep.
+    ``eager``: only eager kernels (one operation each) save it, in addition to those of fused ones.
     """
 
     columns: Columns
@@ -283,10 +283,10 @@ class AttentionCore(LayerOperator):
     """Scores, softmax and weighted values of softmax attention, with its exchange of tokens.
 
     Sizes of heads are those of the expanded form. ``latent_width``: numbers per token of the
-    latent that is cached in place of keys and values, of which the last ``rope_dim`` are the keys'
+    latent that is cached in place of keys and values, the last ``rope_dim`` being the keys'
     rotary part; 0 without latent. ``sliding_window`` and ``index_topk`` are the most keys that a
     query sees, None and 0 where it sees all; ``index_dim`` numbers per token are cached to choose.
-    With a ``compress_ratio`` a query sees its window, and beside it one entry for so many tokens:
+    With a ``compress_ratio`` a query sees its window, and one entry for so many tokens outside it:
     all of these, or ``index_topk`` at most. One that ``shares_cache`` caches nothing. Keys after a
     query are seen where it is not ``causal``.
     """
@@ -311,11 +311,11 @@ class AttentionCore(LayerOperator):
 
     @property
     def most_keys(self) -> int | None:
-        """Keys that a query sees at most, beside compressed ones; None: all."""
+        """Most uncompressed keys that a query sees; None: all."""
         return self.sliding_window or self.index_topk or None
 
     def compressed_keys(self, context: Numeric) -> FloatArray:
-        """Entries of ``context`` tokens that the last of them sees beside its window."""
+        """Compressed entries of ``context`` tokens that the last token sees."""
         if not self.compress_ratio:
             return np.zeros(())
         return np.minimum(np.asarray(context) / self.compress_ratio, self.index_topk or np.inf)

@@ -1,9 +1,9 @@
-"""Adapters served beside a model: what an engine keeps for them.
+"""LoRA adapters of an engine: their memory and their time in a step.
 
-An engine allocates its slots at the start: a pair of thin matrices of the greatest rank beside
-every matrix that may have one, for as many adapters as a step may have. Where tensor parallelism
-splits the columns of a matrix, the first of a pair is whole on every rank; where it splits the
-rows, the second is [1]_ [2]_. Those of embedding and logits are not counted.
+An engine allocates its adapter slots at the start: for every adapted matrix a pair of thin matrices
+of the greatest rank, for as many adapters as a step may use. Where tensor parallelism splits the
+columns of a matrix, every rank holds the first of the pair unsharded; where it splits the rows,
+every rank holds the second unsharded [1]_ [2]_. Adapters of embedding and logits are not counted.
 
 References
 ----------
@@ -108,9 +108,9 @@ _OF_EXPERTS = 2  # one set of kernels before the activation, one after it
 
 
 def adapters(context: LayerContext, op: LayerOperator) -> Iterator[StepOperator]:
-    """Those beside an operator; none without adapters, or beside one that has none.
+    """Operators of the adapters of a layer's operator; none where it has no adapter.
 
-    All requests use one, and those of a step are evenly spread over as many as it may have.
+    Every request uses an adapter. The requests of a step are spread evenly over ``max_loras``.
     """
     setting = context.rank.setting
     if not setting.max_loras:

@@ -33,13 +33,13 @@ class Burst:
 
 
 def pooled_burst(setting: ServingSetting, pools: Pools, num_requests: int) -> Burst:
-    r"""The burst on prefill and decode workers of known numbers.
+    r"""The burst of requests on prefill and decode workers whose numbers are set.
 
     Prompts queue for one pool and answers for the other, so that it does not drain as a replica.
     P workers compute the prompts, s seconds for each, so that the i-th is ready after
     :math:`w + \lfloor i / P \rfloor s` and its cache has moved. It decodes when one of the k
-    places is free, which is once every k requests: in n steps of :math:`a + b B / D`, with so
-    many B beside it as the prompts feed, and there are places.
+    places is free, which is once every k requests: in n steps of :math:`a + b B / D`, with B
+    sequences, as many as the prompts feed and at most as many as there are places.
     """
     workers, places = _only(pools.prefill_workers), max(np.floor(_only(pools.places)), 1.0)
     fixed, slope = _only(pools.fixed), _only(pools.slope) / _only(pools.decode_workers)
@@ -89,8 +89,10 @@ def share_until_the_end(
 
 
 def emptying_answer(setting: ServingSetting, served: RequestMeans) -> FloatArray:
-    """Seconds of an answer at the end of a run: no prompts stop it, and half of those that were in
-    flight are beside it on average."""
+    """Seconds of an answer at the end of a run.
+
+    No prompts interrupt it, and on average half of the requests in flight decode with it.
+    """
     half = np.maximum(np.asarray(served.decoding) / 2, 1.0)
     return np.asarray(decode_steps(setting) * served.phases.decode_step(half))
 

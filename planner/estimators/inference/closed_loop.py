@@ -99,15 +99,15 @@ class RequestMeans:
 class RateClasses:
     """Requests whose rate moves more slowly than a replica fills, in classes of one rate each.
 
-    ``classes``: what they meet where they come at random at that rate, which is no more than is
-    carried, and beside the sequences of that share of the windows; the first axis of every array.
-    ``replicas``: that share them. ``waits``: seconds that they wait for a place in each window of
-    the trace (`filled_by_drift`); ``queued``: mean seconds before a ``prompt``, and ``behind`` it
-    in its step, of which a class has at most ``most_behind``. ``steps``: of answers that come in a
-    second; ``filled``: share of the time of steps with prompts, ``prompts`` of it for prompts
-    alone, ``stalls`` that of prompts beside as many others as usual. ``fullest``: seconds of the
-    prompts of a full step that decodes, too, ``left``: of those that come in a step as answers
-    leave all places.
+    ``classes``: latencies of requests that come at random at the rate of a class, which is no more
+    than a replica carries, with the sequences of that share of the windows; the first axis of every
+    array is the class. ``replicas``: the replicas that share the requests. ``waits``: seconds that
+    they wait for a place in each window of the trace (`filled_by_drift`); ``queued``: mean seconds
+    before a ``prompt``, and ``behind`` it in its step, at most ``most_behind`` in a class.
+    ``steps``: of answers that come in a second; ``filled``: share of the time of steps with
+    prompts, ``prompts`` of it for prompts alone, ``stalls`` that of prompts with as many others as
+    usual. ``fullest``: seconds of the prompts of a full step that decodes, too, ``left``: of those
+    that come in a step as answers leave all places.
     """
 
     paths: TracePaths

@@ -61,14 +61,13 @@ class PrefixHits:
 class ServingSetting:
     """Everything that is the same for all configurations of a search.
 
-    ``sure_share``: the share of the usable memory that what must be there to start may be
-    predicted to take. ``draft``: the model that drafts tokens. ``compares_drafts``: other settings
-    of the search differ in the number of drafted tokens. ``engine_version``: the release of the
-    engine, empty where nobody says it; it tells how sure predictions are, and changes none.
-    ``engine_max_num_seqs``: the requests at once with which an engine that is told a number of
-    sequences is
-    told its own; with others it is told those. None: with any. ``prefixes``: what each of the
-    configurations that it is used with finds of its prompts, in place of the requests' own share.
+    ``sure_share``: the share of the usable memory that the bytes needed to start may take.
+    ``draft``: the model that drafts tokens. ``compares_drafts``: other settings of the search
+    differ in the number of drafted tokens. ``engine_version``: the release of the engine, empty if
+    not specified; it sets how certain predictions are, not the predictions.
+    ``engine_max_num_seqs``: the concurrency at which the engine starts with its own sequence limit;
+    at any other concurrency the limit is set to that. None: at any. ``prefixes``: prefix-cache
+    hits of each configuration, in place of the hit rate of the workload.
     """
 
     machine: Machine
@@ -94,7 +93,7 @@ class ServingSetting:
 
     @property
     def profile(self) -> EngineProfile:
-        """What says how its software behaves: the engine."""
+        """The profile of the software: the engine."""
         return self.engine
 
     @property
@@ -138,8 +137,8 @@ class Batch:
 
     ``decoding`` sequences each take ``tokens_per_sequence`` tokens (more than one when drafts
     are verified) over ``context`` cached tokens. ``prefill_tokens`` prompt tokens belong to
-    ``prompts`` sequences; each attends to ``prefill_keys`` keys on average, of which
-    ``prefill_cached`` per sequence are read from the cache.
+    ``prompts`` sequences; each attends to ``prefill_keys`` keys on average. ``prefill_cached`` of
+    these per sequence are read from the cache.
     """
 
     decoding: FloatArray

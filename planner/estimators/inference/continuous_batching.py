@@ -48,10 +48,10 @@ def prefix_share(setting: ServingSetting, configurations: ServingConfigurations)
 
 @record(kw_only=True)
 class Phases:
-    """What the engine's steps cost.
+    """Seconds of the engine's steps.
 
     A decode step over B sequences lasts ``fixed + slope B`` seconds. A request's prompt takes
-    ``prompt_time`` once it is looked at, beside B sequences where the engine mixes them. It adds
+    ``prompt_time`` once it is scheduled, with B sequences where the engine mixes them. It adds
     ``single`` seconds to the engine's work and ``another`` with each more in its step, which
     holds ``gathered`` between two of decoding and ``most`` at most; ``queued`` where a queue fills
     the steps with ``together`` of them, ``added`` to a step that has one already. ``parts``: steps
@@ -119,7 +119,7 @@ def decode_batch(setting: ServingSetting, sequences: FloatArray) -> Batch:
 def prompt_batch(
     setting: ServingSetting, prompts: FloatArray, tokens: FloatArray, decoding: FloatArray
 ) -> Batch:
-    """``tokens`` new tokens of ``prompts`` prompts beside ``decoding`` sequences.
+    """``tokens`` new tokens of ``prompts`` prompts in a step with ``decoding`` sequences.
 
     A prompt that takes several steps sees half of itself as cache on average.
     """
@@ -220,7 +220,7 @@ def phases(
     full = full * np.maximum(max_prompts * new / room, 1.0) + max_prompts * images
     is_sparse = present > running
     prompts = np.clip(gathered(setting, running), 1.0, max_prompts)
-    # Ranks compute prompts side by side: one more beside a lone one takes nothing.
+    # Ranks compute prompts in parallel: a second prompt adds no time to a single one.
     more = np.maximum((full - single) / np.maximum(max_prompts - 1, 1e-9), full / max_prompts / 2)
     return Phases(
         fixed=fixed,

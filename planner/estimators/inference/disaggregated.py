@@ -280,7 +280,7 @@ def token_time_at_rate(setting: ServingSetting, pools: Pools, rate: FloatArray) 
 
 
 def _step_at_rate(pools: Pools, steps: FloatArray) -> FloatArray:
-    """Seconds of a decode step where so many steps of sequences are asked for in a second."""
+    """Seconds of a decode step at a demand of ``steps`` sequence steps per second."""
     return crowded_step(fixed=pools.fixed, slope=pools.slope / pools.decode_workers, steps=steps)
 
 

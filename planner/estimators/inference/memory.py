@@ -33,9 +33,9 @@ from planner.specs.engine import MemoryShare
 class KvCacheCapacity:
     """Bytes that a cache may take of one GPU, or of the host memory of one.
 
-    ``shared``: what all prompts begin with, which stands there once. ``sequence``: what one
-    sequence takes beside it at its mean length, ``longest`` at its full length with it on the rank
-    that holds it, ``longest_on_average_rank`` beside it on an average rank.
+    ``shared``: bytes of the prefix of all prompts, held once. ``sequence``: further bytes of one
+    sequence at its mean length. ``longest``: bytes of one at its full length with the prefix, on
+    the rank that holds it; ``longest_on_average_rank``: without the prefix, on an average rank.
     """
 
     size: FloatArray
@@ -49,9 +49,9 @@ class KvCacheCapacity:
         return KvCacheCapacity(**{name: change(value) for name, value in vars(self).items()})
 
     def holds(self, sequence: FloatArray) -> FloatArray:
-        """Sequences of so many bytes that find room; at least one must fit whole.
+        """Number of sequences of so many bytes that fit; 0 where the longest does not fit.
 
-        A memory that is not there bounds no sequences of which nothing is in it.
+        A device without memory for the cache sets no limit if it holds no part of a sequence.
         """
         count = np.floor((self.size - self.shared) / np.maximum(sequence, 1.0))
         count = np.where((self.size <= 0) & (self.longest <= 0), np.inf, count)
@@ -73,7 +73,7 @@ class ServingMemory:
     ``kv_cache`` holds the sequences of the configuration's ``concurrency``; ``room`` is what the
     GPU has for it, ``host_room`` what its host has. ``host``: bytes of host memory that offloaded
     weights and cache take for this GPU. ``usable``: bytes that the engine may use of the GPU.
-    ``adapters``: what is kept at the start for those served beside the model.
+    ``adapters``: adapter slots that the engine allocates at the start.
     """
 
     weights: FloatArray
@@ -201,8 +201,10 @@ def reserved_bytes(setting: ServingSetting, c: ServingConfigurations) -> FloatAr
 def usable_bytes(
     setting: ServingSetting, c: ServingConfigurations, *, weights: FloatArray, beside: FloatArray
 ) -> FloatArray:
-    """Bytes of a GPU that an engine may use which keeps ``weights``, and so much ``beside`` them
-    that is no cache: by the share it is told, else by its default."""
+    """Bytes of a GPU that an engine may use, by its specified memory share or its default.
+
+    ``reserved``: bytes that are neither weights nor cache.
+    """
     kind, size = setting.engine.memory.memory_share, setting.machine.gpu.allocatable_memory
     memory_share = c.gpu_memory_utilization
     if kind is MemoryShare.FREE:
@@ -225,10 +227,10 @@ def _memory_and_cache(
     reserved: FloatArray,
     caches: tuple[FloatArray, FloatArray, FloatArray],
 ) -> tuple[FloatArray, FloatArray, KvCacheCapacity]:
-    """Activations, what the engine may use, and the room that a cache has of it.
+    """Bytes of activations, bytes that the engine may use, and its KV-cache capacity.
 
-    Where the sequences that the engine samples by default to size the cache leave too little for
-    the plan's, it is told to take those of the plan at most, unless it is told a number already.
+    The engine samples a default number of sequences to size the cache. If that leaves too little
+    for the sequences of the plan, its limit is set to these, unless a limit is specified.
     """
     memory, sampled = setting.engine.memory, c.concurrency / c.attention_data_parallel
     profiled = memory.profiled_seqs
@@ -259,10 +261,11 @@ def _memory_and_cache(
 def needed_to_start(
     setting: ServingSetting, memory: ServingMemory, configurations: ServingConfigurations
 ) -> FloatArray:
-    """Bytes without which the fullest GPU runs nothing.
+    """Bytes that the fullest GPU needs to run at all.
 
-    A continuous engine makes requests wait for room in its cache, others need room for all. One
-    that is told its longest request needs room for that, unless it takes shorter ones then.
+    With continuous batching requests wait for space in the cache; other engines need space for all
+    requests. An engine with a specified maximum length needs space for one such request, unless it
+    shortens the maximum.
     """
     c, max_length = configurations, setting.workload.max_model_len
     waits = setting.engine.scheduler.continuous
@@ -275,7 +278,7 @@ def needed_to_start(
 
 
 def longest_request(setting: ServingSetting) -> int:
-    """Tokens of the longest request that the engine takes: as it is told, else the model's."""
+    """Tokens of the longest request that the engine takes: as specified, else the model's."""
     work = setting.workload
     max_length = work.max_model_len or setting.model.max_position_embeddings
     return max_length or work.input_tokens + work.output_tokens
@@ -390,7 +393,7 @@ def _activation_bytes(
     sampling = 2.0 * tokens * copies * model.hidden_size + logits
     working = np.maximum(layer, sampling + lasting)
     if memory.warm_up_logit_bytes:
-        # The largest step of prompts, one of which is never cut: logits and hidden states.
+        # The largest step of prompts (the first is never split): logits and hidden states.
         tokens = np.maximum(c.max_num_batched_tokens, setting.workload.input_tokens)
         of_token = memory.warm_up_logit_bytes * model.vocab_size + 4.0 * model.hidden_size
         working = np.maximum(working, np.asarray(tokens * of_token))

@@ -1,9 +1,8 @@
 """The towers of images and sound in serving: weights, working sets, their time before a prompt.
 
 Engines keep them in 16 bits and split their matrices over the tensor-parallel ranks of the first
-stage, as vLLM does unless ``--mm-encoder-tp-mode`` says data (vllm 0.33,
-``config/multimodal.py``). What the prefix cache has the tokens of is not computed again
-(``v1/core/sched/scheduler.py``,
+stage, as vLLM does unless ``--mm-encoder-tp-mode`` says data (vllm 0.33, ``config/multimodal.py``).
+What the prefix cache has the tokens of is not computed again (``v1/core/sched/scheduler.py``,
 ``_try_schedule_encoder_inputs``).
 """
 
@@ -83,10 +82,10 @@ def tower_weights(setting: ServingSetting, configurations: ServingConfigurations
 def encoder_memory(
     setting: ServingSetting, configurations: ServingConfigurations, tokens: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Bytes of what towers have made, kept beside a step, and of their own working set.
+    """Bytes of the outputs of towers stored during a step, and of the towers' working set.
 
-    Both of as many ``tokens`` as a step has, or of one image or sound where that has more: so much
-    is made before a step at most, and kept until its request has read it (vllm 0.33,
+    Both for the ``tokens`` of a step, or for one image or sound where that has more: at most so
+    many are encoded before a step, and stored until their request has read them (vllm 0.33,
     ``v1/core/encoder_cache_manager.py``, ``compute_mm_encoder_budget``). Nothing without any.
     """
     stored = working = np.zeros(())

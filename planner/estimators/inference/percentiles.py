@@ -73,8 +73,8 @@ def time_to_first_token_percentile(estimate: ServingEstimate, share: float) -> F
 def time_per_output_token_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
     r"""The mean time per output token that a ``share`` of the requests does not exceed [s].
 
-    The number of sequences beside a request and the prompts that come while it is answered
-    spread independently, each lognormal about its mean. Its own prompt stops no answer of its own.
+    The number of concurrent sequences and the prompts that arrive while a request is answered
+    vary independently, each lognormal about its mean. Its own prompt stops no answer of its own.
     """
     served = estimate.served
     sequence_variance, prompt_variance = _token_variances(estimate)
@@ -93,7 +93,7 @@ def time_per_output_token_percentile(estimate: ServingEstimate, share: float) ->
 def _stalled_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
     """The mean step of an answer that a share of them does not exceed on the path of a trace [s].
 
-    Sequences beside it spread in each class, and prompts stop it as in the trace.
+    The number of concurrent sequences varies in each class; prompts interrupt it as in the trace.
     """
     traced = estimate.served.traced
     assert traced is not None
@@ -160,10 +160,10 @@ def request_latency_percentile(estimate: ServingEstimate, share: float) -> Float
 def _after_the_line(
     estimate: ServingEstimate, share: float, answer: FloatArray, variance: FloatArray
 ) -> FloatArray:
-    """What a share of the latencies does not exceed, of a number of requests [s].
+    """The latency that a share of a number of requests does not exceed [s].
 
-    Waits are those of a line, of which no moments tell enough: answers of a mean and a variance
-    are added to each of them.
+    The waits of a queue are not described by their moments: answers of a mean and a variance are
+    added to each of them.
     """
     firsts = [time_to_first_token_percentile(estimate, point) for point in POINTS]
     answers = [lognormal_quantile(share=point, mean=answer, variance=variance) for point in POINTS]
@@ -243,7 +243,7 @@ def _others(estimate: ServingEstimate) -> FloatArray:
 
 
 def _token_variances(estimate: ServingEstimate) -> tuple[FloatArray, FloatArray]:
-    """Variance of the time per output token by the sequences beside, and by prompts [s^2]."""
+    """Variance of the time per output token from concurrent sequences, and from prompts [s^2]."""
     served, queue = estimate.served, estimate.served.queue
     tokens = tokens_per_step(estimate.setting)
     sequences, prompts = step_variances(
@@ -296,7 +296,7 @@ class PoolSpread:
 
     @property
     def _token(self) -> FloatArray:
-        """Variance of the time per token by the number of sequences beside it [s^2]."""
+        """Variance of the time per token from the number of concurrent sequences [s^2]."""
         zero = np.zeros(())
         if self.setting.workload.request_rate is None:
             return zero

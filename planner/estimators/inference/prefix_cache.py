@@ -95,13 +95,13 @@ def caches_at(
 ) -> PrefixCaches:
     """The caches of every configuration at a load, one on each attention rank.
 
-    Of a trace all of one counts, in which requests that run are those used last; of sessions,
-    whose gaps begin when an answer ends, what those leave.
-    Raises ValueError if nothing specifies what requests share.
+    Of a trace all of one counts, in which requests that run are those used last; of sessions, whose
+    gaps begin when an answer ends, what those leave. Raises ValueError if nothing specifies what
+    requests share.
     """
     work, ranks = setting.workload, configurations.attention_data_parallel
     if work.reuse is None:
-        raise ValueError("Nothing is said of what requests share.")
+        raise ValueError("The workload does not specify what requests share.")
     left = residual_mean(mean=work.output_tokens, variation=work.output_variation)
     context = work.input_tokens + left - work.shared_prefix_tokens
     running = np.minimum(load.running, memory.most_sequences) / ranks

@@ -50,16 +50,15 @@ class StepDemand:
 class QueueState:
     """What requests meet when they come; times in seconds.
 
-    ``decode_step``: of the step without prompts; ``load``: share of the time that computes
-    prompts; ``met``: mean length of the step in which a request comes, ``met_variance`` its
-    variance; ``wait``: until its own
-    prompt would be through if it were alone, beyond that time; ``others``: what the prompts
-    that came with it add to its own step; ``stall``: what those that come meanwhile add to its
-    answer; ``prompts``: variance of what prompts add to a step, of all steps. ``running``:
-    variance of the sequences that decode. A share ``place_share`` waits
-    ``place_time`` for a place before; ``place_noise``: how much more than at random its queue
-    varies, ``place_rate``: requests per second of all places, ``place_fill``: requests that come
-    until an empty replica is as full as it gets (`averaged_share`); ``places``: for sequences.
+    ``decode_step``: of the step without prompts; ``load``: share of the time that computes prompts;
+    ``met``: mean length of the step in which a request comes, ``met_variance`` its variance;
+    ``wait``: until its own prompt would be through if it were alone, beyond that time; ``others``:
+    what the prompts that came with it add to its own step; ``stall``: what those that come
+    meanwhile add to its answer; ``prompts``: variance of what prompts add to a step, of all steps.
+    ``running``: variance of the sequences that decode. A share ``place_share`` waits ``place_time``
+    for a place before; ``place_noise``: how much more than at random its queue varies,
+    ``place_rate``: requests per second of all places, ``place_fill``: requests that come until an
+    empty replica is as full as it gets (`averaged_share`); ``places``: for sequences.
     """
 
     decode_step: FloatArray
@@ -213,12 +212,12 @@ def _wait(
     variation: float,
     bursts: Numeric = 1.0,
 ) -> tuple[FloatArray, FloatArray]:
-    """What others add to a request's own step, and its wait before and in that step.
+    """Seconds that other prompts add to a request's step, and its wait before and in that step.
 
     Half of the step that it meets is left. The prompts that came before it in that step are
-    computed before its own, those that came after it in the same step as long as that has
-    room. Where one step does not take what comes, prompts queue at a server that takes
-    them one after the other, each with its share of the ``step`` beside it.
+    computed before its own, those that came after it in the same step as long as that has room.
+    Where one step does not take what comes, prompts queue at a server that takes them one after the
+    other, each with its share of the ``step`` of decoding.
     """
     before = load * met / 2
     after = np.minimum(before, work.half_full)

@@ -1,7 +1,7 @@
-"""What drafts tokens, a model or a part of one: its share of memory, its time beside each step.
+"""Speculative decoding: memory of the draft model or draft head, and its time in each step.
 
-It is split over the GPUs of tensor parallelism where they divide its heads, else every one has it
-whole; stages of a pipeline and attention ranks have it whole.
+The draft is split over the GPUs of tensor parallelism where these divide its heads, else every GPU
+holds it unsharded. Pipeline stages and attention ranks hold it unsharded.
 """
 
 from __future__ import annotations

@@ -253,7 +253,7 @@ def _lookup(context: LayerContext, op: ops.Lookup, layer: Layer) -> Iterator[Ste
 
 
 def _embedding_bytes(context: LayerContext) -> float | None:
-    """Bytes of a weight of embedding and logits, where others than 16 bits are said."""
+    """Bytes of a weight of embedding and logits; None where these have 16 bits."""
     bits = context.rank.setting.workload.embedding_bits
     return None if bits in (None, 16) else bits / 8
 
@@ -313,7 +313,7 @@ _KINDS: dict[
 
 
 def offload_wait(rank: BatchShare, busy: FloatArray) -> FloatArray:
-    """Seconds of a step in which the GPU waits for its host, beside ``busy`` ones of its own.
+    """Seconds of a step in which the GPU waits for its host, in addition to its ``busy`` time.
 
     Weights, and the cache where the GPU attends to it, are copied over the host link while the
     GPU computes. Where the host attends to the cache, the GPU waits for that.

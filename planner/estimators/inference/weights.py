@@ -22,7 +22,7 @@ class WeightFormats:
     """Bytes per weight by code of `planner.base.enums.Quantization`, as a checkpoint stores them.
 
     ``stored_bytes``: by part, whether a code leaves it in 16 bit; ``whole_layers``: share of the
-    layers of which it leaves all matrices.
+    layers that stay in 16 bit with all their matrices.
     """
 
     weight: FloatArray
@@ -148,10 +148,10 @@ def held_experts(setting: ServingSetting, number: int, c: ServingConfigurations)
 
 
 def _of_latent(layer: Layer, t: FloatArray, stored: FloatArray) -> FloatArray:
-    """Bytes that latent attention holds in a layer beside its share of the matrices.
+    """Bytes that latent attention (MLA) holds in a layer in addition to its matrix shards.
 
-    Every rank has the projections into the latent space whole, and 16-bit copies of those out of
-    it, which decoding folds into queries and outputs.
+    Every rank has unsharded projections into the latent space, and 16-bit copies of the
+    projections out of it, which decoding folds into queries and outputs.
     """
     if layer.core is None or not layer.core.latent_width:
         return np.zeros(())

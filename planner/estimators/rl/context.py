@@ -24,9 +24,9 @@ from planner.specs.training_workload import AdapterSetup, TrainingWorkload
 
 @record(kw_only=True)
 class RlSetting:
-    """A machine, a model, a framework with its engine, and what a step has to do.
+    """A machine, a model, a framework with its engine, and the workload of a step.
 
-    ``engine_word``: what the engine's profile was asked for by.
+    ``engine_word``: the name that the user gave for the engine's profile.
     """
 
     machine: Machine
@@ -38,7 +38,7 @@ class RlSetting:
 
     @property
     def profile(self) -> FrameworkProfile:
-        """What says how its software behaves: the framework."""
+        """The profile of the software: the framework."""
         return self.framework
 
     @property
@@ -66,7 +66,7 @@ class RlSetting:
 
     @property
     def serves_adapter(self) -> bool:
-        """Whether the engine applies adapters beside the weights of the model."""
+        """Whether the engine applies adapters without merging them into the weights."""
         return self.workload.is_frozen and self.adapter_sync is AdapterSync.ADAPTER
 
     @cached_property

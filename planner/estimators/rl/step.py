@@ -152,7 +152,7 @@ class RlStep:
 
     @property
     def balanced_train_gpus(self) -> FloatArray:
-        """GPUs that would train where both sides took equally long."""
+        """Number of training GPUs at which both sides take equally long."""
         c = self.configurations
         share = c.trainer_gpus / c.num_gpus
         balanced = balanced_share(generating=self.generate, training=self.trains, share=share)
@@ -169,7 +169,7 @@ class RlStep:
 
     @cached_property
     def _handed_over(self) -> FloatArray:
-        """Bytes of the new weights that the engine is given."""
+        """Bytes of the new weights that the engine receives."""
         if self.setting.serves_adapter:
             return np.asarray(_ADAPTER_BYTES * adapter_parameter_count(self.setting.packed))
         size = count_parameters(self.setting.model).total
@@ -200,10 +200,10 @@ class RlStep:
     def memory_parts(self) -> tuple[Mapping[str, FloatArray], ...]:
         """Bytes of the fullest GPU by part in each of ``MEMORY_PHASES``.
 
-        On the same GPU the engine shares what it is told to use with what of the trainer stays;
-        weights are handed over before the cache is there again; and the trainer has what the
-        engine leaves. The cache is that with the activations of the engine. Where the trainer goes
-        to host memory, other models wait there for their passes.
+        On the same GPU the engine shares its specified memory with the trainer's remaining states.
+        Weights are handed over before the cache is allocated again. The trainer has the memory
+        that the engine leaves. The cache includes the engine's activations. Where the trainer is
+        offloaded to host memory, other models wait there for their passes.
         """
         trainer, memory, c = self.trainer, self.rollout.memory, self._residents
         critic = trainer.states if self.setting.workload.critic else np.zeros(())

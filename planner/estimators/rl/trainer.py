@@ -27,11 +27,10 @@ class Trainer:
     """Seconds and bytes of the trainer; arrays broadcast to the configurations' shape.
 
     ``estimate`` is that of an optimizer step over micro-batches that are full, ``time`` that of one
-    over its answers. ``one_pass``:
-    seconds of a pass without gradients over all answers; ``update``: of all optimizer steps of a
-    step. ``states``: bytes of a GPU that wait while answers are generated; ``weights``: those of
-    them that the engine is given; ``reference``: those of a reference model, ``reserved``: what
-    always stays.
+    over its answers. ``one_pass``: seconds of a pass without gradients over all answers;
+    ``update``: of all optimizer steps of a step. ``states``: bytes of a GPU that wait while answers
+    are generated; ``weights``: those of them that the engine is given; ``reference``: those of a
+    reference model, ``reserved``: what always stays.
     """
 
     estimate: Estimate
@@ -59,7 +58,7 @@ def trained(setting: RlSetting, configurations: RlConfigurations) -> Trainer:
     work, batch = setting.workload, configurations.global_batch_size
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         full = full_batches(setting, configurations)
-        # Its rules are asked together with those of the engine.
+        # The search checks the rules together with those of the engine.
         estimate = evaluate(setting.packed, _held(setting, full, batch), broken=_ALL_KEPT)
         time = _uneven(setting, full, estimate, batch)
         updates = work.samples / batch

@@ -28,7 +28,7 @@ class MicroBatchPass:
 
     @property
     def key(self) -> tuple[str, int, int, int]:
-        """What tells it from all others."""
+        """A key that is unique in a schedule."""
         return self.kind, self.micro_batch, self.chunk, self.direction
 
 
@@ -96,7 +96,7 @@ def zero_bubble(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]
 
 
 def dualpipe(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
-    """Micro-batches from both ends, the passes of one direction beside those of the other [1]_.
+    """Micro-batches from both ends, whose passes of the two directions overlap [1]_.
 
     Needs an even number of ranks, and of micro-batches at least twice as many.
 
@@ -164,7 +164,7 @@ class _DualPipe:
             yield weights
 
     def both(self, forward: int, backward: int) -> Iterator[MicroBatchPass]:
-        """A forward pass of one phase beside a backward pass of the other."""
+        """A forward pass of one phase that overlaps a backward pass of the other."""
         yield self.pass_(FORWARD, forward)
         yield from self.backward(backward)
 
@@ -393,7 +393,7 @@ class Timeline:
 
     ``makespan`` [s] is the step's time. ``skipped`` are times at which all lanes do what repeats
     what stands before and after. ``memory``: for each lane, from when on it holds how many bytes;
-    ``peak`` is the most of all, of which ``capacity`` may be used. ``hand_over``: the share of a
+    ``peak`` is the most of all, ``capacity`` the usable bytes. ``hand_over``: the share of a
     pass after which the next stage takes it on (`planner.estimators.timeline.pipeline_schedule`).
     """
 

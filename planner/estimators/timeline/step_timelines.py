@@ -299,11 +299,10 @@ def _skipped(
 def _memory(
     step: _Step, lane: int, works: Sequence[tuple[MicroBatchPass | None, list[Span]]]
 ) -> list[tuple[float, float]]:
-    """From when on a lane holds how many bytes: its states, and what passes keep.
+    """Times [s] and bytes that a lane holds from then on: states, and activations of passes.
 
-    What a forward pass keeps is there from its start to the end of the backward pass; the sum is
-    scaled so that the most is what the estimate has. A rule of the estimate, not of this picture,
-    says how many micro-batches are held at once.
+    Activations of a forward pass are held from its start to the end of the backward pass. The sum
+    is scaled to the peak of the estimate, whose rule sets how many micro-batches are in flight.
     """
     backward, *others = step.estimate.memory.moments[lane]
     activations = first(backward.allocated_activations)
@@ -351,7 +350,7 @@ def _held(
 
 
 _SHOWN = 2
-"""Layers of a kind that are shown before others like them are left out, the last one beside."""
+"""Layers of a kind that are shown, with the last one, before the rest are left out."""
 _AFTER = {"pipeline": TRANSFER, "launch_wait": WAIT, "transfer_wait": WAIT, "overhead": WAIT}
 
 
@@ -360,8 +359,8 @@ def step_timeline(
 ) -> Timeline:
     """The operators of the first configuration's step in the order of the model.
 
-    What passes between pipeline stages, and what the GPU waits for in all, stands after them.
-    ``memory`` [bytes] is held throughout, of which ``capacity`` may be used.
+    Transfers between pipeline stages and all waits of the GPU follow them. ``memory`` [bytes] is
+    held throughout; ``capacity`` bytes may be used.
     """
     lane = _Lane()
     spans: list[Span] = []

@@ -24,7 +24,7 @@ from planner.layers.model import Layer
 from planner.layers.operators import AttentionCore, IndexScores, Scan
 
 # Casts to fp32 and back, scale, mask and softmax move 36 bytes per score where the fused kernel
-# moves 4; they are 5 kernels more beside about 18 of a layer.
+# moves 4; they are 5 kernels more than the about 18 of a layer.
 _FALLBACK_PASSES = 16.0
 _FALLBACK_LAUNCHES = 5 / 18
 _STREAMS = 2.0
@@ -158,7 +158,7 @@ def fused_work(
 ) -> tuple[FloatArray, FloatArray]:
     """FLOPs and bytes of a fused kernel, forward.
 
-    A query sees ``most_keys`` at most, and ``compressed_keys`` in the mean beside them.
+    A query sees at most ``most_keys``, and in addition ``compressed_keys`` on average.
     """
     keys = mean_keys_per_query(
         sequence_length=sequence_length, sliding_window=most_keys, causal=causal
@@ -177,7 +177,7 @@ def fused_work(
 
 
 def _mean_compressed(op: AttentionCore, sequence_length: Numeric) -> FloatArray:
-    """Entries that the mean query of a sequence sees beside its window."""
+    """Compressed entries that the mean query of a sequence sees outside its window."""
     if not op.compress_ratio:
         return np.zeros(())
     entries = np.asarray(sequence_length) / op.compress_ratio
@@ -189,8 +189,8 @@ def _mean_compressed(op: AttentionCore, sequence_length: Numeric) -> FloatArray:
 def _ring_step(share: MicroBatchShare, heads: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Kernels of a pass that follow each other, and the heads of each.
 
-    A ring runs one for the keys and values of each rank, of which zigzag gives every rank equal
-    shares under the causal mask; two run side by side and fill the GPU (Transformer Engine's
+    A ring runs one for the keys and values of each rank; zigzag gives every rank equal shares
+    under the causal mask. Two run side by side and fill the GPU (Transformer Engine's
     context_parallel.py has two streams). Ranks that trade tokens for heads run one on fewer.
     """
     c, trades = share.context_parallel, share.cp_comm_type == ContextExchange.A2A

@@ -71,11 +71,12 @@ class GradientBytes:
         main: CodeArray | None = None,
         weights: CodeArray | None = None,
     ) -> GradientBytes:
-        """Those of a framework under each precision code; ``main``: formats they are told to have.
+        """Gradient bytes of a framework under each precision code.
 
-        As `planner.base.enums.MainPrecision`; they are reduced in that format, too. ``weights``:
-        formats of those that are updated. Where there is no copy of these in 32 bits, gradients are
-        kept in their type: PyTorch's autograd refuses another (``Tensor.grad``).
+        ``main``: specified formats of gradients (`planner.base.enums.MainPrecision`), also used for
+        their reduction. ``weights``: formats of those that are updated. Where there is no copy of
+        these in 32 bits, gradients are kept in their type: PyTorch's autograd refuses another
+        (``Tensor.grad``).
         """
         states = framework.states
         is_fp16 = precision == ComputePrecision.FP16

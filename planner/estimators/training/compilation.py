@@ -43,14 +43,14 @@ def layer_launch_time(share: MicroBatchShare) -> Numeric:
 
 
 def keeps_eager_copies(share: MicroBatchShare) -> BoolArray:
-    """Where kernels keep what only eager ones do, beside what the profile counts."""
+    """Where eager kernels keep tensors that the profile does not count."""
     if not share.setting.framework.compilation.default:
         return np.zeros((), dtype=np.bool_)
     return share.compiled_otherwise
 
 
 def kept_activations(share: MicroBatchShare) -> Numeric:
-    """What kernels keep for the backward pass over what fused ones keep."""
+    """Activations saved for the backward pass, as a multiple of those of fused kernels."""
     framework = share.setting.framework
     default_factor, compiled = (
         framework.memory.kept_activations,

@@ -145,9 +145,9 @@ def step_time(
 ) -> StepTime:
     """Seconds of a step of every configuration.
 
-    ``m t + (T - t)/v`` for m micro-batches on the slowest stage t, T all stages together,
-    v chunks per stage; then what shows of the gradient exchange, the optimizer, and what many
-    nodes wait for each other. ``paged``: bytes of optimizer states that go to the host and back.
+    ``m t + (T - t)/v`` for m micro-batches on the slowest stage t, T all stages together, v chunks
+    per stage; then what shows of the gradient exchange, the optimizer, and what many nodes wait for
+    each other. ``paged``: bytes of optimizer states that go to the host and back.
     """
     exchange = data_parallel_time(share.setting, c, parameters)
     close = share.setting.machine.close
@@ -193,10 +193,10 @@ def step_time(
 def _behind_others(
     share: MicroBatchShare, c: TrainingConfigurations, operators: Iterable[Operator]
 ) -> tuple[Operator, ...]:
-    """Operators with what shows of the experts' exchange beside another micro-batch's layer.
+    """Operators with the exposed experts' exchange, which overlaps another micro-batch's layer.
 
-    DualPipe, and ``overlap_expert_parallel``, run the forward pass of one beside the backward
-    pass of another.
+    DualPipe and ``overlap_expert_parallel`` run the forward pass of one micro-batch while the
+    backward pass of another runs.
     """
     every = tuple(operators)
     is_concurrent = _side_by_side(c)
@@ -218,7 +218,7 @@ def _behind_others(
 
 
 def _side_by_side(c: TrainingConfigurations) -> BoolArray:
-    """Where the forward pass of one micro-batch runs beside the backward pass of another."""
+    """Where the forward pass of one micro-batch overlaps the backward pass of another."""
     dual = c.pipeline_schedule == PipelineSchedule.DUALPIPE
     return np.asarray(c.overlap_expert_parallel | dual)
 
@@ -326,7 +326,7 @@ def _without_gradients(
 ) -> FloatArray:
     """Seconds of the passes without gradients: of the policy, and of the ``reference`` model.
 
-    Nothing runs beside them but their own gathers and copies.
+    Only their own gathers and copies overlap them.
     """
     of_policy, of_reference = share.setting.workload.forward_passes
     nothing = np.zeros(())
@@ -359,10 +359,11 @@ def _overlap(share: MicroBatchShare) -> Overlap:
 def _shown_gather(
     share: MicroBatchShare, time: LayerTime, gathers: _Passes, is_concurrent: BoolArray
 ) -> FloatArray:
-    """What shows of ZeRO's gathers and scatters, forward and backward of one layer.
+    """Exposed seconds of ZeRO's gathers and scatters, forward and backward of one layer.
 
-    Passes ``is_concurrent`` each other hide those of both: experts' exchanges have hidden behind
-    both."""
+    Where passes overlap (``is_concurrent``), both hide the transfers of both: experts' exchanges
+    have hidden behind both.
+    """
     overlap = _overlap(share)
     windows = time.forward_total, time.backward_total
     separate = _shown(gathers, windows, overlap.weight_gather, overlap.interference)
@@ -414,8 +415,8 @@ def _pipeline_transfer(share: MicroBatchShare, c: TrainingConfigurations) -> Flo
 def late_share(share: MicroBatchShare, parameters: StageParameters) -> FloatArray:
     """Share of the exchanged gradients that only the end of a backward pass makes.
 
-    Those of a saved embedding, half of all and more beside adapters. In frameworks that train
-    every weight they are part of what measured overlap leaves.
+    These are the gradients of a saved embedding, half of all and more with adapters. In frameworks
+    that train every weight the measured overlap includes them.
     """
     trained = parameters.trained
     if not share.setting.workload.saves_ends:
@@ -488,8 +489,8 @@ class Estimate:
 
     ``rejected_by`` is 0 where a configuration is possible and fits, else the one-based
     position in ``REJECTIONS`` of the first rule that rejects it. Predictions of rejected
-    configurations have no meaning, except the memory of those that run out of it. Times are worked
-    out where they are asked for: where nothing fits, nobody asks.
+    configurations have no meaning, except the memory of those that run out of it. Times are
+    computed on first use, since they are not needed where nothing fits.
     """
 
     setting: Setting
@@ -599,12 +600,11 @@ def evaluate(
 ) -> Estimate:
     """Predict memory and time of every configuration, and what rejects it.
 
-    ``flops_efficiency`` replaces the time model: it is the share of the dense peak that
-    the whole step reaches, communication and bubble inside it; or one for each
-    `ComputePrecision`. ``broken`` is the `broken_rule` of the configurations where it is known
-    already. ``usable_share`` is the share of a GPU's memory that the predicted peak may reach.
-    ``every_stage``: all stages of the pipelines are told, not those alone that may be the slowest
-    or fullest; the predictions are the same.
+    ``flops_efficiency`` replaces the time model: it is the share of the dense peak that the whole
+    step reaches, communication and bubble inside it; or one for each `ComputePrecision`. ``broken``
+    is the `broken_rule` of the configurations if computed before. ``usable_share`` is the share of
+    a GPU's memory that the predicted peak may reach. ``every_stage``: return all stages of the
+    pipelines, not only those that may be the slowest or fullest; the predictions are the same.
     """
     c = configurations
     if broken is None:
@@ -632,9 +632,9 @@ def evaluate(
 
 
 def host_need(setting: Setting, memory: Memory) -> FloatArray:
-    """Bytes that each GPU must find in host memory.
+    """Bytes of host memory that each GPU needs.
 
-    That whole models find room while they load is asked where a node's memory is known.
+    Memory to load unsharded models counts only if the host memory of a node is specified.
     """
     if setting.machine.cluster.host_memory is None:
         return memory.host

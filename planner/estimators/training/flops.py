@@ -88,7 +88,7 @@ HEAD = "embedding_and_logits"
 
 
 def forward_flops_by_part(model: ModelSpec, sequence_length: int) -> dict[str, float]:
-    """The same of attention, feed forward, logits and the rest, such as norms."""
+    """Forward FLOPs per token of attention, feed forward, logits and the rest, such as norms."""
     counted = count_parameters(model)
     flops = {
         "attention": 2.0 * counted.attention + attention_flops_per_token(model, sequence_length),
@@ -104,11 +104,10 @@ def model_flops_per_token(
 ) -> float:
     """Forward and backward FLOPs: ``6 N + 12 L a d s`` [1]_.
 
-    N are the active parameters in matrix multiplications; attention is counted without
-    the causal mask, as PaLM, Megatron-LM and torchtitan do. Frozen weights have no
-    gradient: ``4 N``, and 6 per parameter of the adapters of a setting. Passes without gradients
-    that the objective needs, such as those of a reference model, are ``2 N`` each: none of it is
-    done twice.
+    N are the active parameters in matrix multiplications; attention is counted without the causal
+    mask, as PaLM, Megatron-LM and torchtitan do. Frozen weights have no gradient: ``4 N``, and 6
+    per parameter of the adapters of a setting. Passes without gradients that the objective needs,
+    such as those of a reference model, are ``2 N`` each: none of it is done twice.
 
     References
     ----------
@@ -129,10 +128,10 @@ def model_flops_per_token(
 
 
 def tower_flops_per_token(setting: Setting) -> float:
-    """FLOPs of the images of a sequence over its trained tokens; of a frozen tower forward alone.
+    """FLOPs of the images of a sequence per trained token; forward only for a frozen tower.
 
-    Layers meet patches, of which each attends to those of its image or window; the projector
-    meets the tokens that are made of them.
+    Layers process patches, and each patch attends to those of its image or window. The projector
+    processes the tokens that are made of the patches.
     """
     tower, work = setting.model.vision_tower, setting.workload
     if tower is None or not work.images_per_sample:
@@ -164,7 +163,7 @@ def adapter_parameter_count(setting: Setting) -> int:
 
 
 def saved_parameter_count(setting: Setting) -> int:
-    """Parameters of embedding and logits where they are trained beside adapters."""
+    """Number of parameters of embedding and logits that are trained with adapters."""
     model = setting.model
     if not setting.workload.saves_ends:
         return 0
@@ -185,7 +184,7 @@ def _met_on_experts(setting: Setting) -> float:
 
 
 def _in_adapters(setting: Setting) -> int:
-    """Parameters of the adapters beside those of routed experts."""
+    """Number of adapter parameters, without those of routed experts."""
     workload = setting.workload
     if workload.adapter is AdapterKind.PROMPT:
         return workload.virtual_tokens * setting.model.hidden_size
@@ -263,10 +262,10 @@ def most_utilization(setting: Setting) -> float:
 
     .. math:: MFU_{max} = \frac{F}{(F - A) / e + c A / e_a}
 
-    e and e_a are the shares of the peak that products and attention reach, 1 where no publication
-    says it; of F FLOPs per token, which MFU counts, A are those of attention, of which causal
-    kernels compute the share c = 1/2. The 2,343 published runs of the validation stay below; the
-    nearest reaches 0.93 of it, on B200.
+    e and e_a are the shares of the peak that products and attention reach, 1 if not published. MFU
+    counts F FLOPs per token. A of these are attention, and causal kernels compute the share c = 1/2
+    of A. The 2,343 published runs of the validation stay below; the nearest reaches 0.93 of it, on
+    B200.
     """
     length = setting.workload.sequence_length
     counted = float(np.ravel(np.asarray(model_flops_per_token(setting.model, length, setting)))[0])

@@ -166,7 +166,7 @@ def numbers(share: MicroBatchShare, columns: Columns, spread: RankSpread) -> Flo
 
 
 def _is_frozen(share: MicroBatchShare, op: ops.LayerOperator) -> bool:
-    """Whether weights get no gradient; embedding and logits may be trained beside adapters."""
+    """Whether weights get no gradient; embedding and logits may be trained with adapters."""
     workload = share.setting.workload
     saved = workload.saves_ends and op.holder in (
         ops.ParameterPart.EMBEDDING,

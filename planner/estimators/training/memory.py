@@ -117,12 +117,12 @@ def reserved_bytes(setting: Setting) -> FloatArray:
 def communication_bytes(
     setting: Setting, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
-    """Buffers of gradients and weights on the wire; a lone GPU has none, but those of ZeRO.
+    """Bytes of the buffers of gradients and weights on the wire; a single GPU has only ZeRO's.
 
-    A bucket holds no more than there is. DeepSpeed, whose bucket can be told, has two in stages 1
-    and 2 where it overlaps their reduction, as is predicted [4]_; stage 3 scatters from a copy of
-    one [1]_. Replicas under DistributedDataParallel have buckets for all gradients beside these,
-    as nobody says gradient_as_bucket_view [2]_ [3]_.
+    A bucket holds no more than there is. DeepSpeed, where the bucket size is an option, has two
+    buckets in stages 1 and 2 to overlap their reduction, as is predicted [4]_; stage 3 scatters
+    from a copy of one [1]_. Replicas under DistributedDataParallel have further buckets for all
+    gradients, since gradient_as_bucket_view is not set [2]_ [3]_.
 
     References
     ----------
@@ -195,12 +195,12 @@ def updated_at_once(
     parameters: StageParameters,
     stage: int,
 ) -> FloatArray:
-    """Bytes of the temporaries of one update, of those of all that a rank owns.
+    """Bytes of the temporaries of one update; ``temporary``: those of all parameters of a rank.
 
     ZeRO-3 of DeepSpeed makes the gradients of one sub-group after the other [1]_. Before an update
-    gradients are looked through for overflows: stages 1 and 2 take one after the other to 32 bits,
-    in which what is no number is told apart by as many bytes again, in 16 bits or not; the
-    largest is the embedding's [2]_. In fp16 stage 3 looks through all that it owns at once [3]_.
+    gradients are checked for overflows. Stages 1 and 2 convert one after the other to 32 bits, and
+    flags of invalid numbers take as many bytes again; the largest gradient is the embedding's
+    [2]_. In fp16 stage 3 checks all gradients that it owns at once [3]_.
 
     References
     ----------

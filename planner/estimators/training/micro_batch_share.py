@@ -43,11 +43,11 @@ class Setting:
 
     @property
     def profile(self) -> FrameworkProfile:
-        """What says how its software behaves: the framework."""
+        """The profile of the software: the framework."""
         return self.framework
 
     def recomputation(self, c: TrainingConfigurations) -> Recomputation:
-        """What each configuration computes again."""
+        """The recomputation of each configuration."""
         reads_without_overlap = self.framework.execution.full_recompute_skips_last_product
         repeats_outputs = self.framework.execution.selective_outputs and self.model.num_experts > 0
         return Recomputation.of(
@@ -244,7 +244,7 @@ class MicroBatchShare:
         return np.where(self.flash_attention, 1.0, 0.0)
 
     def kept_in_bits(self, name: str, usual: Numeric) -> Numeric:
-        """Bytes of a number that is kept of one of ``INPUTS``, ``usual`` where nobody says bits."""
+        """Bytes of a saved number of one of ``INPUTS``; ``usual`` if its bits are not specified."""
         bits = self.input_bits[name]
         return np.where(bits > 0, bits / 8, usual) if bits.any() else usual
 

@@ -47,7 +47,7 @@ _STATE_BYTES = {
     StatePrecision.INT8: block_scaled_bytes(element_bytes=1, block=_BLOCK),
 }
 # Adafactor's second moment is a row and a column of each matrix. Muon's matrices have a momentum;
-# embedding and logits beside them are Adam's.
+# their embedding and logits use Adam.
 _IN_LAYERS = {
     OptimizerKind.ADAM: 2,
     OptimizerKind.SGD: 0,
@@ -142,13 +142,14 @@ def _moment_bytes(states: States, c: TrainingConfigurations) -> FloatArray:
 
 
 def _stored_bytes(setting: Setting, c: TrainingConfigurations, default: Numeric) -> Numeric:
-    """Weights of layers as they lie there between steps.
+    """Bytes per parameter of layers' weights stored between steps.
 
-    In 4 bits they lie in both orientations, as the products of both passes read them. In 8 bits
-    with one scale for a matrix one is enough where products take either; Hopper and scales of
-    groups need both, which are as many bytes as 16 bits. Transformer Engine caches these beside
-    the 16-bit weights unless they are the weights themselves (2.x, ``pytorch/module/linear.py``,
-    ``base.py`` ``get_weight_workspace``; Megatron-LM keeps the cache over micro-batches).
+    In 4 bits they are stored in both orientations, as the products of both passes read them. In 8
+    bits with one scale for a matrix one is enough where products take either; Hopper and scales of
+    groups need both, which are as many bytes as 16 bits. Transformer Engine caches these in
+    addition to the 16-bit weights unless they are the weights themselves (2.x,
+    ``pytorch/module/linear.py``, ``base.py`` ``get_weight_workspace``; Megatron-LM keeps the cache
+    over micro-batches).
     """
     states = setting.framework.states
     if setting.workload.is_frozen:

@@ -29,14 +29,13 @@ COLLECTIVES = terms_about("collective")
 class Operator:
     """One operator of one layer and one micro-batch on one GPU.
 
-    ``forward`` and ``backward`` are seconds (of a communication: exposed seconds),
-    ``flops`` those of the forward pass. ``part`` is ``compute`` or the parallelism that
-    communicates. The backward pass runs the forward again under full recomputation if
-    ``repeatable``, all but the share ``spared``; where modules are repeated by themselves, all of
-    it by one ``repeated_by``, a part by those of ``parts``, and the share ``selective`` where a
-    framework has no modules but shares. ``weights``:
-    seconds of the backward pass that make gradients of weights, which nothing waits for. ``works``:
-    what its seconds are made of, where that is recorded.
+    ``forward`` and ``backward`` are seconds (of a communication: exposed seconds), ``flops`` those
+    of the forward pass. ``part`` is ``compute`` or the parallelism that communicates. The backward
+    pass runs the forward again under full recomputation if ``repeatable``, all but the share
+    ``spared``; where modules are repeated by themselves, all of it by one ``repeated_by``, a part
+    by those of ``parts``, and the share ``selective`` where a framework has no modules but shares.
+    ``weights``: seconds of the backward pass that make gradients of weights, which nothing waits
+    for. ``works``: what its seconds are made of, where that is recorded.
     """
 
     name: str
@@ -223,7 +222,7 @@ def loop_launches(share: MicroBatchShare, c: TrainingConfigurations, layer: Laye
     """Seconds of the host for a loop over a GPU's experts, forward; twice that backward.
 
     Each expert has kernels of its own, and waits for the number of its tokens. ZeRO-3 gathers
-    each of its matrices where the loop comes to it: nobody knows before which have tokens.
+    each of its matrices inside the loop, since the experts with tokens are not known before.
     """
     execution = share.setting.framework.execution
     if layer.experts is None or not np.any(c.expert_compute == ExpertCompute.LOOP):
@@ -338,10 +337,10 @@ _COMPUTING = ("forward", "backward", "recompute", "reference", "optimizer")
 class OperatorGroup:
     """Operators that a stage runs ``counts[stage]`` times per micro-batch.
 
-    ``counts`` has shape ``(stages, ...)``; ``fully_recomputed`` is the number
-    in the whole model. ``gather`` is exposed ZeRO communication [s], ``offload`` exposed copies
-    to and from the host. ``reference``: passes without gradients, as of a reference model, with
-    all that shows in them. ``on_first``: it stands before the layers, on the first stage.
+    ``counts`` has shape ``(stages, ...)``; ``fully_recomputed`` is the number in the whole model.
+    ``gather`` is exposed ZeRO communication [s], ``offload`` exposed copies to and from the host.
+    ``reference``: passes without gradients, as of a reference model, with all that shows in them.
+    ``on_first``: it stands before the layers, on the first stage.
     """
 
     time: LayerTime

@@ -23,9 +23,9 @@ _CORE, _FEED_FORWARD, _CHEAP = (
 class Recomputation:
     """``full``: share of the layers that are repeated whole, the same on every stage.
 
-    ``modules``: those that every layer repeats (``RecomputedModules``). ``by_share``: what a
-    framework calls selective repeats a share of everything beside them.
-    ``saved`` and ``offloaded``: the tensors that layers repeated whole keep (``KeptTensors``).
+    ``modules``: those that every layer repeats (``RecomputedModules``). ``by_share``: the
+    framework's selective recomputation repeats a share of everything else. ``saved`` and
+    ``offloaded``: the tensors that layers repeated whole keep (``KeptTensors``).
     ``reads_without_overlap``: they repeat only what the backward pass reads.
     """
 
@@ -45,11 +45,11 @@ class Recomputation:
         reads_alone: bool = False,
         repeats_outputs: bool = False,
     ) -> Recomputation:
-        """That of each configuration of a model with so many layers.
+        """The recomputation of each configuration of a model with so many layers.
 
-        ``repeats_outputs``: what selective recomputation repeats, where nobody names modules,
-        are norms, activation functions of experts and projections of latents, beside attention
-        cores that no fused kernel makes again.
+        ``repeats_outputs``: if no modules are specified, selective recomputation repeats norms,
+        activation functions of experts and projections of latents, in addition to attention cores
+        that no fused kernel recomputes.
         """
         full = np.where(c.recompute == Recompute.FULL, 1.0, 0.0)
         layers = c.recompute_num_layers

@@ -85,7 +85,7 @@ def goodput(
 
 
 def campaign_of(setting: Setting, site: OperatingTerms) -> Campaign:
-    """What a run takes beyond its steps and failures: of pretraining, of which campaigns are."""
+    """Time of a pretraining run beyond its steps and failures; none for other objectives."""
     work, campaign = setting.workload, site.reliability.campaign
     is_pretraining = work.training_objective is TrainingObjective.PRETRAIN and not work.is_frozen
     return campaign if campaign is not None and is_pretraining else NO_CAMPAIGN
@@ -210,8 +210,8 @@ class RunCost:
     """A run of ``total_tokens``: seconds, GPU-seconds and USD.
 
     ``time_to_train`` is without interruptions, ``calendar_time`` with all that `Goodput` has;
-    GPU-seconds are those of the calendar time, of all GPUs that are paid for: spares, and what a
-    rack or node has beside. ``cost`` is what is signed for them, as
+    GPU-seconds are those of the calendar time, of all GPUs that are paid for, including spares and
+    unused GPUs of a rack or node. ``cost`` is the contract price of these, as
     `planner.estimators.ownership_cost` charges it; NaN where the price is unknown.
     """
 

@@ -39,7 +39,7 @@ from planner.layers.operators import (
 )
 from planner.specs.model import LayerGroup
 
-_SUM_BYTES = 4.0  # Of the softmax, which is kept beside what it weights.
+_SUM_BYTES = 4.0  # Of the softmax, which is saved in addition to the values that it weights.
 
 
 def spared(op: LayerOperator, again: Recomputation) -> Numeric:

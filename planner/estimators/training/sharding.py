@@ -150,8 +150,8 @@ def chunk_split(
 ) -> list[int]:
     """Layers of each chunk of a pipeline, in the order of the model: chunk c is on stage c mod p.
 
-    An explicit ``layout`` says them itself.
-    Layers of modules of multi-token prediction are the last of the last chunk.
+    An explicit ``layout`` says them itself. Layers of modules of multi-token prediction are the
+    last of the last chunk.
     """
     if (
         layout
@@ -238,13 +238,13 @@ _END_BYTES = 2.0
 class StageParameters:
     """Parameters on one GPU: those every data-parallel rank has, and routed experts.
 
-    ``dense`` and ``experts`` have shape ``(stages, ...)``, the candidates of
-    `StageLayers`. ``layer_dense`` and ``layer_experts`` hold one
-    layer of each group, ``end`` the embedding or logits matrix. ``is_first`` and
-    ``is_last`` tell where embedding and logits stand. ZeRO shards over ``dense_group`` and
-    ``expert_group``; ranks of ``dense_replicas`` and ``expert_replicas`` hold the same shard.
-    ``adapters`` are what is trained of it, all but a frozen vision tower or adapters alone, saved
-    modules counted as so many adapter parameters as their states take (`saved_share`).
+    ``dense`` and ``experts`` have shape ``(stages, ...)``, the candidates of `StageLayers`.
+    ``layer_dense`` and ``layer_experts`` hold one layer of each group, ``end`` the embedding or
+    logits matrix. ``is_first`` and ``is_last`` tell where embedding and logits stand. ZeRO shards
+    over ``dense_group`` and ``expert_group``; ranks of ``dense_replicas`` and ``expert_replicas``
+    hold the same shard. ``adapters`` are what is trained of it, all but a frozen vision tower or
+    adapters alone, saved modules counted as so many adapter parameters as their states take
+    (`saved_share`).
     """
 
     layers: StageLayers
@@ -373,7 +373,7 @@ def _saved_ends(model: ModelSpec, parameters: StageParameters, matrix: FloatArra
 def _unsharded_parameters(
     model: ModelSpec, c: TrainingConfigurations, layout: str, every_stage: bool
 ) -> StageParameters:
-    # The stages come before the axes of the configurations, all of which must be there.
+    # The axis of stages comes before the axes of the configurations, which must all exist.
     axes = (1,) * len(c.shape)
     p, v = (np.multiply(x, np.ones(axes)) for x in (c.pipeline_parallel, c.virtual_pipeline))
     layers = stage_layers(model, p, v, layout, every=every_stage)
@@ -513,8 +513,8 @@ def stage_gathered_bytes(
 class DataParallelTime:
     """Seconds of communication, before overlap.
 
-    ``layer_forward`` and ``layer_backward``: per group, one layer and micro-batch of
-    ZeRO-2 and ZeRO-3. ``step``: of the stage where it lasts longest, at the end of a step.
+    ``layer_forward`` and ``layer_backward``: per group, one layer and micro-batch of ZeRO-2 and
+    ZeRO-3. ``step``: of the stage where it lasts longest, at the end of a step.
     """
 
     layer_forward: tuple[FloatArray, ...]

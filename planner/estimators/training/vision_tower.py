@@ -180,7 +180,7 @@ class TowerShare:
 def frozen_tower_bytes(
     setting: Setting, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
-    """Bytes of a frozen tower beside trained weights on one GPU of a stage, in 16 bits."""
+    """Bytes of a frozen tower in 16 bits on one GPU of a stage, if other weights are trained."""
     tower = tower_of(setting)
     if tower is None or not setting.workload.freezes_tower or setting.workload.is_frozen:
         return np.zeros(())

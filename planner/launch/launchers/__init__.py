@@ -25,7 +25,7 @@ _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES
             "NVIDIA_VISIBLE_DEVICES")  # fmt: skip
 
 _SELF_LAUNCHING = ("swift", "megatron", "llamafactory-cli", "lmf", "xtuner")
-# Of these what starts one process where no variable says how many.
+# The programs that start one process unless a variable sets the number.
 _SINGLE_PROCESS_PROGRAMS = ("swift",)
 
 GPUS_OF_COPY = "GPUS_OF_COPY"

@@ -72,7 +72,7 @@ _PASSES = "-transfer-"
 SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ash"})
 """Programs that run the script in their argument."""
 _SCRIPT_FLAG = re.compile(r"-([^-].*)?c", re.DOTALL)
-"""Says that a script follows: ``-c``, ``-lc``."""
+"""The option of a shell before a script: ``-c``, ``-lc``."""
 _IN_KUBERNETES = re.compile(r"\$\((?P<name>[A-Za-z_]\w*)\)")
 _IN_RUNTIME = re.compile(r"\{\{\s*\.(?P<name>Name)\s*\}\}")
 _IN_COMPOSE = re.compile(
@@ -449,7 +449,7 @@ def _of_nim_service(spec: YamlValue) -> Container:
 
 
 def _of_service_with_runtime(service: YamlValue, runtime: YamlValue) -> Iterator[Container]:
-    """The container of a runtime with what a service says of its model, options and GPUs."""
+    """The container of a runtime with the model, options and GPUs of a service."""
     predictor = service.get("spec", "predictor")
     place = predictor.get("model")
     mounts = [(_MODELS, (place.get("storageUri").text or "").replace(":", "/"))]
@@ -529,7 +529,7 @@ def _of_values(place: YamlValue) -> Container:
 
 
 def _of_runtime_of_stack(spec: YamlValue) -> Container:
-    """The servers that the operator of the same stack is asked for."""
+    """The servers of a VLLMRuntime, for the operator of the same stack."""
     model, deployed = spec.get("model"), spec.get("deploymentConfig")
     return Container(
         name="",
@@ -615,7 +615,7 @@ def _devices(place: YamlValue) -> ParsedOption | None:
 
 
 def gpu_limit(place: YamlValue, section: str = "resources") -> ParsedOption | None:
-    """The GPUs that a container of a pod is given."""
+    """The GPU limit of a container of a pod."""
     for group in ("limits", "requests"):
         for key in _GPU_LIMITS:
             if (option := place.get(section, group, key).option_text(key)) is not None:

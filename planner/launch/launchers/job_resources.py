@@ -42,14 +42,14 @@ class LauncherResources:
     gpu: str | None = None
 
     def number(self, name: str) -> int | None:
-        """A field as a number; None where it is not said or not told."""
+        """A field as a number; None if missing or not readable."""
         option = self.fields.get(name)
         text = option.texts[0] if option is not None else None
         return int(text) if text is not None and text.isdecimal() else None
 
 
 def launcher_resources(kind: str, options: Iterable[tuple[str, Word | None]]) -> LauncherResources:
-    """What the options of a launcher say; those that say nothing of the world are passed over."""
+    """The resources that the options of a launcher request; other options are skipped."""
     table = OPTIONS.get(kind, {})
     fields: dict[str, ParsedOption] = {}
     gpu: str | None = None
@@ -68,7 +68,7 @@ def launcher_resources(kind: str, options: Iterable[tuple[str, Word | None]]) ->
 
 
 def scheduler_resources(directives: Sequence[Directive]) -> LauncherResources:
-    """What the lines for the scheduler at the head of a script say."""
+    """The resources that the scheduler directives at the head of a script request."""
     fields: dict[str, ParsedOption] = {}
     gpu: str | None = None
     for directive in directives:
@@ -93,7 +93,7 @@ def scheduler_resources(directives: Sequence[Directive]) -> LauncherResources:
 def combine_resources(
     layers: Sequence[LauncherResources], devices: ParsedOption | None = None
 ) -> JobResources:
-    """The world that layers make, the outermost first: the innermost that says something counts.
+    """The resources of a job from its launchers, outermost first; inner ones take precedence.
 
     ``devices`` are the GPUs of a node as CUDA_VISIBLE_DEVICES names them.
     """
@@ -265,7 +265,7 @@ def _included(option: str, word: Word) -> dict[str, ParsedOption]:
 def parse_hosts(
     kind: str, option: str, word: Word, listed: HereDocument | None
 ) -> LauncherResources:
-    """What a list of hosts says: ``a:8,b:8`` itself, or a file with ``a slots=8`` in each line."""
+    """Nodes and GPUs of a host list: ``a:8,b:8``, or a file with ``a slots=8`` in each line."""
     names = (word.text or "").split(",")
     if listed is not None:
         lines = (line.partition("#")[0].strip() for line in listed.text.splitlines())
@@ -316,7 +316,7 @@ INSTANCES: Mapping[str, CloudInstance] = {
 
 @record(kw_only=True)
 class NamedGpu:
-    """What a text names: a GPU, by which word, and the GPUs of its machine where that is told."""
+    """A GPU that a text names, the word for it, and the GPUs of its machine if specified."""
 
     gpu: str
     word: str
@@ -344,8 +344,8 @@ def gpus_in_text(
 ) -> tuple[NamedGpu, ...]:
     """The GPUs that a file names in its text, else in its path, the likeliest first.
 
-    A type of a cloud's machines counts before the names of GPUs, of which the one that stands
-    there most often counts; those ``near`` what is started, a part of the text, before others.
+    A cloud instance type counts before names of GPUs. Among these the most frequent counts, and
+    names in ``near``, the text around the started program, count first.
     """
     for places in ((near, text), (str(path),)):
         for word in re.findall(r"[\w.-]+", "\n".join(places).lower()):

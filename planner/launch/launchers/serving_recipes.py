@@ -147,7 +147,7 @@ def options_of(section: YamlValue, dashes: str, above: str = "") -> Iterator[Wor
 
 
 def _of_vllm(document: YamlValue) -> Iterator[Container]:
-    """The checkpoints of a model that vLLM's recipes tell, on one node, the first as it stands."""
+    """The checkpoints of a model in vLLM's recipes, on one node, the first unchanged."""
     model = document.get("model")
     compatible = [entry.text or "" for entry in document.get("compatible_strategies").entries()]
     strategy = next((name for name in compatible if name in _STRATEGIES), "")
@@ -339,7 +339,7 @@ def _degrees(worker: YamlValue, engine: str, drafts: bool) -> Iterator[Word]:
         pieces = (
             computed_text(text)
             if text
-            else unknown_text("the script tells how many tokens are drafted")
+            else unknown_text("the script sets how many tokens are drafted")
         )
         yield Word.of(pieces, worker.line, text)
 
@@ -361,7 +361,7 @@ _PROFILE = re.compile(
 
 
 def unwrap_frontend(words: Sequence[Word], environment: Mapping[str, Word]) -> tuple[Word, ...]:
-    """The command of the server that a front starts; other words as they are."""
+    """The command of the server that a front end starts; other commands unchanged."""
     texts = [word.text or "" for word in words]
     name = texts[0].rpartition("/")[2]
     if name == "nim":
@@ -391,9 +391,9 @@ def _computed_words(texts: Sequence[str], line: int) -> Iterator[Word]:
 
 
 def _of_nim(words: Sequence[Word], environment: Mapping[str, Word]) -> Iterator[Word]:
-    """The engine of a NIM's profile; that of none is vLLM, on all GPUs that are told.
+    """The command of a NIM profile's engine; without a profile vLLM on all specified GPUs.
 
-    Behind the program stand the model of the image and that number.
+    The model of the image and the number of GPUs follow the program.
     """
     _, model, number = (word.text or "" for word in words[:3])
     texts = {name: word.text or "" for name, word in environment.items()}
@@ -513,11 +513,11 @@ def started_by_unit(text: str) -> str:
 
 
 def unsupported_server(programs: Sequence[str], text: str) -> str:
-    """What is said of a server that is not predicted, by what it is started with or by the keys
-    of its document; empty of any other.
+    """The message for a server without predictions, found by its program or by the keys of its
+    document; empty for any other.
 
-    >>> refused(["/usr/bin/koboldcpp"], "")[:39]
-    'starts KoboldCpp, of which planner has '
+    >>> unsupported_server(["/usr/bin/koboldcpp"], "")[:40]
+    'starts KoboldCpp: planner has no profile'
     """
     names = {*programs, *(program.rpartition("/")[2] for program in programs)}
     for row in shipped_rows("launchers/refused.csv"):
@@ -525,9 +525,9 @@ def unsupported_server(programs: Sequence[str], text: str) -> str:
         is_document = all(re.search(rf"^[ \t-]*{key}[ \t]*:", text, re.MULTILINE) for key in keys)
         if names & {*row["programs"].split()} or (keys and not programs and is_document):
             return (
-                f"starts {row['name']}, of which planner has no profile and no published runs. "
-                f"The nearest that it predicts is the same model with the same lengths in another "
-                f"server: give the command, {row['instead']}."
+                f"starts {row['name']}: planner has no profile and no published runs of it. "
+                "The nearest prediction is the same model with the same lengths in another "
+                f"server. Give the command, {row['instead']}."
             )
     return ""
 
@@ -535,7 +535,7 @@ def unsupported_server(programs: Sequence[str], text: str) -> str:
 def served_by_triton(text: str) -> str:
     """The command of the engine that a model's ``config.pbtxt`` starts; empty of other backends.
 
-    Its folder is that of an engine, whose own config alone tells how it is split.
+    Its folder is that of an engine; only the engine's config specifies how it is split.
 
     >>> served_by_triton('backend: "tensorrtllm"\\nmax_batch_size: 64\\nparameters: {\\n'
     ...     '  key: "gpt_model_path"\\n  value: { string_value: "/m/llama-3-8b" }\\n}')

@@ -22,14 +22,12 @@ from planner.launch.option_table import option_aliases, shipped_rows
 
 @record(kw_only=True)
 class WrapperRule:
-    """How the words of a wrapper end: a row of ``programs.csv``, of several ``names``.
+    """How to parse a wrapper: a row of ``programs.csv``, with several ``names``.
 
-    ``valued``, ``flags``: its options with and without a value in the next word; ``takes`` says
-    what one that is in neither does. ``first`` are words that stand before its options, of which
-    one must be there; ``num_positional`` words come before the command: a duration, an image.
-    ``does``
-    names what the words tell: see `planner.launch.launchers.job_resources`; ``nothing`` where no
-    command is among them.
+    ``valued``, ``flags``: its options with and without a value in the next word; ``takes``: how to
+    read an option in neither. ``first``: words before its options, one of them required;
+    ``num_positional`` words come before the command: a duration, an image. ``does``: the kind of
+    its options (`planner.launch.launchers.job_resources`); ``nothing`` if it starts no command.
     """
 
     does: str = ""
@@ -326,7 +324,7 @@ def _accelerate(state: UnwrappedCommand) -> UnwrappedCommand:
 def _unwrapped(
     script: Script, state: UnwrappedCommand, program: WrapperRule, depth: int
 ) -> UnwrappedCommand | Iterator[UnwrappedCommand]:
-    """The words behind a wrapper, or the commands that it is given as a text."""
+    """The command behind a wrapper, or the commands of its script text."""
     words = state.words[1:] if program.first else state.words
     options, rest = parse_wrapper(program, words)
     environment = dict(state.environment)
@@ -375,7 +373,7 @@ def _unwrapped(
 def _hosts(
     script: Script, program: WrapperRule, options: Sequence[tuple[str, Word | None]]
 ) -> Iterator[LauncherResources]:
-    """The nodes that a launcher is given by name, or in a file that the script writes."""
+    """The nodes of a launcher, from its host list or from a file that the script writes."""
     for name, word in options:
         if word is None or word.text is None or program.does not in ("deepspeed", "mpi"):
             continue
@@ -426,7 +424,7 @@ def _all(
 def _documents(
     script: Script, state: UnwrappedCommand, rest: Sequence[Word]
 ) -> Sequence[Command] | None:
-    """The commands of a here-document that a shell or scheduler is given, by name or as input."""
+    """The commands of a here-document that a shell or scheduler reads, by name or as input."""
     name = rest[0].text if rest else None
     if name is not None:
         for file_name, document in script.files.items():
