@@ -70,7 +70,7 @@ class OutputError(PlannerError):
 
 
 class WorkersLost(PlannerError):
-    """Workers ended again and again, for memory or killed by somebody, or are out of reach."""
+    """Workers ended repeatedly: out of memory, killed, or out of reach."""
 
     exit_code = 9
 

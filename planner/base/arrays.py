@@ -55,7 +55,7 @@ def _fits_in(array: FloatArray, total: FloatArray) -> bool:
 
 
 def first_true(conditions: Iterable[BoolArray]) -> CodeArray:
-    """One-based position of the first condition that holds, 0 where none does.
+    """One-based position of the first condition that holds; 0 if none holds.
 
     Up to 126 conditions may have any broadcastable shapes. The result has the shape of the
     conditions that hold somewhere.
@@ -74,7 +74,7 @@ def first_true(conditions: Iterable[BoolArray]) -> CodeArray:
 
 
 def is_among(values: Numeric | CodeArray, few: Iterable[object]) -> BoolArray:
-    """Where values are one of a few: as `numpy.isin`, in an eighth of its time for short arrays."""
+    """Mask of values that equal one of ``few``: `numpy.isin`, 8 times as fast for short arrays."""
     is_any = np.zeros(np.shape(values), dtype=np.bool_)
     for value in few:
         is_any = is_any | (values == value)
@@ -94,12 +94,12 @@ def largest(values: Iterable[Numeric]) -> FloatArray:
 
 
 def broadcast_flat(values: NDArray[Item], shape: tuple[int, ...]) -> NDArray[Item]:
-    """The entries of an array that broadcasts to a shape, one after the other."""
+    """Entries of an array that broadcasts to a shape, flattened."""
     return np.ravel(values if values.shape == shape else np.broadcast_to(values, shape))
 
 
 def first(values: object) -> float:
-    """The first element of an array, or the only one, as a plain number."""
+    """The first element of an array as a Python float."""
     return float(np.ravel(np.asarray(values, dtype=np.float64))[0])
 
 
@@ -113,7 +113,7 @@ def sorted_unique(values: NDArray[Item]) -> NDArray[Item]:
 
 
 def rank_values(values: NDArray[Item]) -> tuple[NDArray[Item], IndexArray]:
-    """The distinct values of an array, and the place among them of each one."""
+    """The distinct values of an array in order, and the index of each entry among them."""
     flat = np.ravel(values)
     order = np.argsort(flat, kind="stable")
     ordered = flat[order]

@@ -23,7 +23,7 @@ _looked_into: set[Path] = set()
 
 
 def manifest_path(path: Path) -> Path:
-    """Where the manifest of a CSV file stands."""
+    """Path of the manifest of a CSV file."""
     return path.with_name(f"{path.stem}.manifest.json")
 
 
@@ -66,7 +66,7 @@ def check_path(path: Path) -> None:
 
 @contextmanager
 def write_atomically(path: Path) -> Iterator[TextIO]:
-    """A stream whose text takes the place of ``path`` when all of it is on the disk.
+    """Open a text stream that replaces ``path`` once all of it is on the disk.
 
     ``-`` is stdout. Devices and pipes are written as they are. Raises OutputError if the disk is
     full, or whatever else hinders; an earlier file is left as it was.
@@ -89,7 +89,7 @@ def write_atomically(path: Path) -> Iterator[TextIO]:
 
 @contextmanager
 def write_bytes_atomically(path: Path) -> Iterator[BinaryIO]:
-    """A stream whose bytes take the place of ``path`` when all of them are on the disk.
+    """Open a byte stream that replaces ``path`` once all of it is on the disk.
 
     Raises OutputError if the disk is full, or whatever else hinders; an earlier file is left as it
     was.
@@ -163,7 +163,7 @@ def _is_ordinary(target: Path) -> bool:
 
 
 def is_device(path: Path) -> bool:
-    """Whether a path is stdout, a device or a pipe, where a temporary file makes no sense."""
+    """Whether a path is stdout, a device or a pipe, which have no files in the same folder."""
     return path == STDOUT or not _is_ordinary(Path(os.path.realpath(path)))
 
 

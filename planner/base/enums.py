@@ -128,7 +128,7 @@ class CodeEnum(IntEnum):
 
     @classmethod
     def listed(cls) -> str:
-        """The words as a sentence tells them."""
+        """The words as a list in a sentence."""
         return ", ".join(cls.words())
 
     @classmethod
@@ -137,12 +137,12 @@ class CodeEnum(IntEnum):
 
     @classmethod
     def usual(cls) -> list[str]:
-        """The words that ``all`` stands for."""
+        """Words that ``all`` stands for."""
         return cls.words()
 
     @classmethod
     def aliases(cls) -> Mapping[str, str]:
-        """Other names that people use, and the word that each stands for."""
+        """Aliases in common use, with the word of each."""
         return ALIASES.get(cls.__name__, {})
 
     @classmethod
@@ -174,12 +174,12 @@ class ComputePrecision(CodeEnum):
 
     @classmethod
     def usual(cls) -> list[str]:
-        """Those that language models are trained in today."""
+        """Precisions in which language models are trained today."""
         return [code.word for code in cls if code <= cls.FP4]
 
 
 class Fp8Recipe(CodeEnum):
-    """How training scales what it multiplies in 8 bit.
+    """Scaling of 8-bit products in training.
 
     ``AUTO``: as the framework does on the GPU. ``DELAYED``: one factor per tensor, from steps
     before; ``TENSORWISE``: one, from the tensor itself; ``ROWWISE``: one per row; ``BLOCKWISE``:
@@ -256,7 +256,7 @@ class CacheType(CodeEnum):
 
 
 class Recompute(CodeEnum):
-    """What the backward pass computes again instead of keeping it.
+    """Activation recomputation: what the backward pass recomputes instead of storing it.
 
     ``SELECTIVE`` recomputes the attention core alone (arXiv:2205.05198); a fused kernel does so by
     itself, so with flash attention it changes nothing, except where a framework repeats other cheap
@@ -273,7 +273,7 @@ class Recompute(CodeEnum):
 
 
 class ZeroStage(CodeEnum):
-    """What the data-parallel ranks shard: nothing, optimizer states, gradients, weights."""
+    """Tensors that data-parallel ranks shard: none, optimizer states, gradients, weights."""
 
     NONE = 0
     OPTIMIZER = 1
@@ -282,7 +282,7 @@ class ZeroStage(CodeEnum):
 
 
 class Offload(CodeEnum):
-    """What of a training step lies in host memory while it is not used.
+    """Tensors of a training step that are stored in host memory while unused.
 
     ``OPTIMIZER``: its states, and the gradients where the host itself computes the update.
     ``OPTIMIZER_WEIGHTS``: the weights too. ``ACTIVATIONS``: what layers keep for the backward
@@ -315,19 +315,19 @@ class Offload(CodeEnum):
 
     @property
     def to_drives(self) -> bool:
-        """Whether what leaves the GPU lies on drives, not in host memory."""
+        """Whether offloaded tensors are stored on drives instead of host memory."""
         return "NVME" in self.name
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Words of the offloads that one of several kinds is made of."""
+        """Words of the single offloads that a combined one consists of."""
         if not (self.of_activations and self.of_states):
             return (self.word,)
         return self.word.removesuffix("_activations"), Offload.ACTIVATIONS.word
 
 
 class OptimizerKind(CodeEnum):
-    """What updates the weights. ``SGD`` keeps nothing, ``MOMENTUM`` one number per weight."""
+    """The optimizer. ``SGD`` keeps no state, ``MOMENTUM`` one number per weight."""
 
     ADAM = 0
     SGD = 1
@@ -365,7 +365,7 @@ class PipelineSchedule(CodeEnum):
 
 
 class TokenDispatcher(CodeEnum):
-    """How tokens get to their experts: as the framework does, or by a dispatcher by name."""
+    """How tokens reach their experts: by the framework's default or a named dispatcher."""
 
     AUTO = 0
     ALLGATHER = 1
@@ -374,7 +374,7 @@ class TokenDispatcher(CodeEnum):
 
 
 class ContextExchange(CodeEnum):
-    """How context-parallel ranks see all keys: these go round, or tokens are traded for heads."""
+    """Exchange of keys between context-parallel ranks: a ring, or tokens traded for heads."""
 
     P2P = 0
     A2A = 1
@@ -411,7 +411,7 @@ class AdapterTargets(StrEnum):
 
 
 class Padding(StrEnum):
-    """How samples of different lengths fill sequences.
+    """How samples of different lengths fill sequences: packed or padded.
 
     ``PACKED``: several fill each; ``LONGEST``: padded to the longest of a micro-batch; ``FULL``:
     to the sequence; ``NONE``: one after the other without padding, each attends to itself alone.
@@ -424,7 +424,7 @@ class Padding(StrEnum):
 
 
 class LinkKind(StrEnum):
-    """How the GPUs of a node reach each other; ``NETWORK``: only as nodes do."""
+    """Link between the GPUs of a node; ``NETWORK``: only the network between nodes."""
 
     NVLINK = "nvlink"
     PCIE = "pcie"
@@ -446,7 +446,7 @@ class LinkKind(StrEnum):
 
 
 class AttentionKernels(StrEnum):
-    """What fused attention kernels are written for.
+    """GPU generation that fused attention kernels are written for.
 
     ``NATIVE``: each architecture (cuDNN, FlashAttention-3); ``FLASH_ATTENTION_2``: Ampere and Ada;
     ``PORTABLE``: none in particular (Triton, FlashAttention-1).
@@ -477,7 +477,7 @@ class AttentionKind(StrEnum):
 
 
 class PositionEmbedding(StrEnum):
-    """How a model encodes positions; only ``LEARNED`` has parameters."""
+    """Position encoding of a model; only ``LEARNED`` has parameters."""
 
     ROTARY = "rotary"
     LEARNED = "learned"
@@ -486,7 +486,7 @@ class PositionEmbedding(StrEnum):
 
 
 class TemplateKind(StrEnum):
-    """What the runs are of a table that `planner validate` writes to fill in."""
+    """Kind of runs in a table that `planner validate` writes as a template."""
 
     TRAINING = "training"
     STATIC = "static"

@@ -24,7 +24,7 @@ _UNPRINTABLE = dict.fromkeys(
 
 
 def printable(words: str) -> str:
-    """A text without what a terminal would obey instead of showing it.
+    """A text without characters that a terminal would interpret.
 
     >>> printable("H100\x1b[31m")
     'H100[31m'
@@ -33,7 +33,7 @@ def printable(words: str) -> str:
 
 
 def format_count(number: float) -> str:
-    """A whole number with thousands separators.
+    """An integer with thousands separators.
 
     >>> format_count(107520)
     '107,520'
@@ -85,7 +85,7 @@ def format_significant(number: float) -> str:
 
 
 def format_percent(share: float) -> str:
-    """A share in percent, with one decimal."""
+    """A share in percent with one decimal place."""
     return f"{100 * share:.1f} %" if math.isfinite(share) else "-"
 
 
@@ -95,7 +95,7 @@ def format_gib(num_bytes: float) -> str:
 
 
 def format_usd(amount: float) -> str:
-    """USD, without cents where they do not matter, and with what is less than one.
+    """USD: no cents from 100 USD on, two significant digits below one cent.
 
     >>> format_usd(1234.5), format_usd(0.4), format_usd(0.00123)
     ('1,234 USD', '0.40 USD', '0.0012 USD')
@@ -154,7 +154,7 @@ def _singular(match: re.Match[str]) -> str:
 
 
 def agreed(words: str) -> str:
-    """A text in which one of something has no plural.
+    """A text in which the nouns after a 1 are singular.
 
     >>> agreed("1 runs on 21 GPUs"), agreed("1 options have no effect"), agreed("1 of 3 runs")
     ('1 run on 21 GPUs', '1 option has no effect', '1 of 3 runs')
@@ -165,7 +165,7 @@ def agreed(words: str) -> str:
 
 
 def counted(number: float, noun: str) -> str:
-    """A number of things, one or several.
+    """A number with its noun, singular or plural.
 
     >>> counted(1, "run"), counted(2000, "run"), counted(0, "GPU")
     ('1 run', '2,000 runs', '0 GPUs')
@@ -180,7 +180,7 @@ def format_gpus(number: float) -> str:
 
 
 def join_words(words: Iterable[str]) -> str:
-    """Words as a sentence has them.
+    """Words as a list in a sentence: ``a, b and c``.
 
     >>> join_words(["cost", "time", "memory"])
     'cost, time and memory'
@@ -203,7 +203,7 @@ def format_parameter(value: object) -> str:
 
 
 def format_probability(share: float) -> str:
-    """A probability, which is never told as certain.
+    """A probability, never shown as 0 or 100 %.
 
     >>> format_probability(0.97), format_probability(0.9999)
     ('97 %', '> 99 %')
@@ -241,7 +241,7 @@ def format_limit(amount: float, unit: str) -> str:
 
 
 def summarize_assumed(names: Sequence[str]) -> str | None:
-    """The assumed numbers of specs; of those of one table how many.
+    """Names of assumed numbers of specs; for several of one table their count.
 
     >>> summarize_assumed(["gpu power", "gpu efficiency.gemm.latency", "gpu efficiency.wave"])
     'gpu power; gpu efficiency (2 numbers)'

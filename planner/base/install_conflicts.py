@@ -26,7 +26,7 @@ InstallCache = dict[
 
 
 def version_line() -> str:
-    """What runs: version, distribution and folder of the package."""
+    """Version, distribution and folder of the running package."""
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return f"planner {__version__} (distribution {DISTRIBUTION}, in {folder})"
 

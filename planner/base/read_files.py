@@ -49,7 +49,7 @@ _readable: ContextVar[tuple[str, ...] | None] = ContextVar("readable", default=N
 
 @contextmanager
 def restrict_to_folders(folders: Iterable[Path]) -> Iterator[None]:
-    """Inside, files are read from these folders alone, wherever a name or a link leads.
+    """Within this context, read files only from these folders, also through links.
 
     Whether there is another file is not told.
     """
@@ -61,7 +61,7 @@ def restrict_to_folders(folders: Iterable[Path]) -> Iterator[None]:
 
 
 def is_restricted() -> bool:
-    """Whether `only_within` limits what is read: the files come from someone else."""
+    """Whether `restrict_to_folders` limits reading, because someone else provides the files."""
     return _readable.get() is not None
 
 
@@ -84,12 +84,12 @@ def open_regular_file(path: Path, error: Error = SpecError) -> BufferedReader:
 
 
 def read_error(path: Path, failure: BaseException, error: Error = SpecError) -> PlannerError:
-    """The error of a file that the system does not give."""
+    """The error for a file that the system cannot read."""
     return error(f"{path}: cannot be read ({getattr(failure, 'strerror', None) or failure}).")
 
 
 def read_bytes(path: Path, most: int = SMALL, error: Error = SpecError) -> bytes:
-    """The content of a file of at most ``most`` bytes."""
+    """Content of a file of at most ``most`` bytes."""
     with open_regular_file(path, error) as file:
         try:
             content = file.read(most + 1)  # the size that files of /proc state is 0
@@ -103,12 +103,12 @@ def read_bytes(path: Path, most: int = SMALL, error: Error = SpecError) -> bytes
 
 
 def read_text(path: Path, most: int = SMALL, error: Error = SpecError) -> str:
-    """The text of a UTF-8 file, without a mark of the byte order."""
+    """Text of a UTF-8 file, without a byte order mark."""
     return decode_text(read_bytes(path, most, error), path, error)
 
 
 def decode_text(content: bytes, path: Path, error: Error = SpecError) -> str:
-    """Bytes of a UTF-8 file as text, without a mark of the byte order."""
+    """Bytes of a UTF-8 file as text, without a byte order mark."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as failure:
@@ -123,7 +123,7 @@ def read_json(path: Path, most: int = SMALL, error: Error = SpecError) -> object
 
 
 def parse_json(text: str, where: str, error: Error = SpecError) -> object:
-    """The value of a text of JSON, as `read_json`."""
+    """The value of a JSON text, as `read_json`."""
     try:
         value = json.loads(text)
     except _FAULTS as failure:
@@ -137,7 +137,7 @@ def read_toml(path: Path, error: Error = SpecError) -> dict[str, object]:
 
 
 def parse_toml(text: str, where: str, error: Error = SpecError) -> dict[str, object]:
-    """The tables of a text of TOML."""
+    """The tables of a TOML text."""
     import tomllib  # what was parsed in an earlier run needs none
 
     if _DEEP_KEY.search(text):  # the parser takes quadratic time for deep keys
@@ -151,7 +151,7 @@ def parse_toml(text: str, where: str, error: Error = SpecError) -> dict[str, obj
 
 
 def read_csv(path: Path, error: Error = SpecError) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a CSV file of any size, each with its last line; memory does not grow with it."""
+    """Rows of a CSV file of any size with their last line number; memory stays constant."""
     with open_regular_file(path, error) as file:
         yield from parse_csv(read_lines(file, path, error), path, error)
 
@@ -159,7 +159,7 @@ def read_csv(path: Path, error: Error = SpecError) -> Iterator[tuple[int, list[s
 def parse_csv(
     lines: Iterable[str], path: Path, error: Error = SpecError
 ) -> Iterator[tuple[int, list[str]]]:
-    """The rows of lines of CSV, as `read_csv`."""
+    """Rows of CSV lines, as `read_csv`."""
     csv.field_size_limit(LONGEST_LINE)
     reader = csv.reader(lines, strict=True)
     try:
@@ -192,7 +192,7 @@ def packaged_rows(path: Path, delimiter: str = ",") -> list[dict[str, str]]:
 def read_lines(
     file: BinaryIO | GzipFile, path: Path, error: Error = SpecError, most: int = LONGEST_LINE
 ) -> Iterator[str]:
-    """The lines of an open UTF-8 file, each with its end; one of over ``most`` is refused."""
+    """Lines of an open UTF-8 file with their line ends; lines over ``most`` bytes are refused."""
     try:
         with TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
             while line := text.readline(most + 1):
@@ -206,14 +206,14 @@ def read_lines(
 
 
 def require_table(value: object, where: str, error: Error = SpecError) -> dict[str, object]:
-    """A value of TOML or JSON that must be a table."""
+    """A TOML or JSON value that must be a table."""
     if not isinstance(value, dict):
         raise error(f"{where}: must be a table.")
     return value
 
 
 def require_entry(table: object, name: str, kind: type[Kind], error: Error = SpecError) -> Kind:
-    """An entry of a table that must be there, and of a kind."""
+    """A required entry of a table, of one kind."""
     if not isinstance(table, dict) or name not in table:
         raise error(f"{name} is missing.")
     value: object = table[name]
@@ -225,7 +225,7 @@ def require_entry(table: object, name: str, kind: type[Kind], error: Error = Spe
 
 
 def _at_once(path: str, flags: int) -> int:
-    """Open without waiting for somebody who writes into a pipe."""
+    """Open a pipe without waiting for a writer."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -257,7 +257,7 @@ def _computable(value: object, where: str, error: Error) -> object:
 
 
 def _fault(value: object) -> str:
-    """What is wrong with a number or a text; empty where nothing is."""
+    """The problem of a number or a text; empty if valid."""
     if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
         return f"is a whole number beyond {_LARGEST:,}"
     if isinstance(value, float) and not math.isfinite(value):

@@ -17,7 +17,7 @@ _SPECIAL = re.compile("ClassVar|InitVar|KW_ONLY")
 def record(
     *, kw_only: bool = False, eq: bool = True, repr: bool = True
 ) -> Callable[[type[Kind]], type[Kind]]:
-    """As ``dataclasses.dataclass(frozen=True)``: `dataclasses.replace`, ``fields`` hold of it."""
+    """A decorator for frozen dataclasses; `dataclasses.replace` and ``fields`` work with them."""
 
     def decorate(cls: type[Kind]) -> type[Kind]:
         namespace = vars(cls)

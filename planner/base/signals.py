@@ -31,7 +31,7 @@ _state = _State()
 
 
 def install_handlers() -> None:
-    """End the process in good order on SIGINT and SIGTERM; one that is ignored stays so."""
+    """End the process cleanly on SIGINT and SIGTERM; an ignored signal stays ignored."""
     _state.owner = os.getpid()
     for number in _WORDS:
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -40,7 +40,7 @@ def install_handlers() -> None:
 
 @contextlib.contextmanager
 def remove_on_exit(path: str) -> Iterator[None]:
-    """A file that is removed if the process is ended before this is over."""
+    """Remove a file if the process ends within this context."""
     _state.unfinished.add(path)
     try:
         yield
@@ -50,7 +50,7 @@ def remove_on_exit(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def defer_interrupt() -> Iterator[None]:
-    """The first SIGINT is only noted, for `is_asked_to_stop`; the second ends the process."""
+    """Note the first SIGINT for `is_stop_requested`; the second one ends the process."""
     _state.is_patient, _state.is_asked = True, False
     try:
         yield
@@ -59,7 +59,7 @@ def defer_interrupt() -> Iterator[None]:
 
 
 def is_stop_requested() -> bool:
-    """Whether there was a SIGINT since `patient` began."""
+    """Whether a SIGINT arrived since `defer_interrupt` began."""
     return _state.is_asked
 
 

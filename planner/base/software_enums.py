@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class AttentionKernel(CodeEnum):
-    """Which kernels compute the core of attention in training.
+    """Kernels of the attention core in training.
 
     ``AUTO``: those of the framework. ``EAGER``: products and a softmax of their own; ``SDPA``:
     what PyTorch's scaled_dot_product_attention chooses on the GPU; ``FA2``, ``FA3``, ``FA4``:
@@ -31,7 +31,7 @@ class AttentionKernel(CodeEnum):
 
 
 class LossKernel(CodeEnum):
-    """How training computes the loss from logits, and with that how many copies of them there are.
+    """Kernel of the loss, which sets how many copies of the logits exist.
 
     ``AUTO``: as the framework does. ``EAGER``: kernels of its own for each operation, in fp32;
     ``COMPILED``: what a compiler makes of these; ``FUSED``: one kernel; ``CHUNKED``: fp32 copies of
@@ -48,7 +48,7 @@ class LossKernel(CodeEnum):
 
 
 class ExpertCompute(CodeEnum):
-    """How the experts of a GPU are computed.
+    """Computation of the experts of a GPU.
 
     ``AUTO``: as the framework does; ``GROUPED``: all in one grouped product; ``LOOP``: one after
     the other, each with kernels of its own, as Transformers before 5 does.
@@ -128,32 +128,32 @@ class NameSet(int, metaclass=_AllSets):
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """What a set may hold, in the order of the bits."""
+        """Names that a set may contain, in bit order."""
         return cls._names
 
     @classmethod
     def words(cls) -> list[str]:
-        """No name, and each alone."""
+        """The empty set, and each name as a set."""
         return ["none", *cls.names()]
 
     @classmethod
     def usual(cls) -> list[str]:
-        """The words that ``all`` stands for."""
+        """Words that ``all`` stands for."""
         return cls.words()
 
     @classmethod
     def aliases(cls) -> Mapping[str, str]:
-        """Other names that people use, and the word that each stands for."""
+        """Aliases in common use, with the word of each."""
         return {**ALIASES[cls.__name__], **{name: name for name in cls.names()}}
 
     @classmethod
     def listed(cls) -> str:
-        """The words as a sentence tells them."""
+        """The words as a list in a sentence."""
         return f"{', '.join(cls.words())}, or several joined by +"
 
     @classmethod
     def meant(cls, text: str) -> str:
-        """The word of a set in any order, or of one that has a name of its own.
+        """The canonical word of a set in any order, or of an alias.
 
         >>> KeptTensors.meant("out_proj+qkv_proj"), KeptTensors.meant("save_qkv_proj")
         ('qkv_proj+out_proj', 'qkv_proj')
@@ -169,7 +169,7 @@ class NameSet(int, metaclass=_AllSets):
 
     @classmethod
     def has(cls, codes: CodeArray, name: str) -> BoolArray:
-        """Where sets have a name.
+        """Mask of sets that contain a name.
 
         >>> KeptTensors.has(KeptTensors["QKV_PROJ+CONTEXT"], "context")
         True
@@ -207,7 +207,7 @@ class RecomputedModules(NameSet):
 
 
 class Placement(CodeEnum):
-    """Where trainer and engine of reinforcement learning run.
+    """Placement of trainer and engine in reinforcement learning.
 
     ``COLOCATED``: on the same GPUs, one after the other. ``SEPARATE``: each on its own, one after
     the other. ``ONE_STEP_OFF``: answers of the next step are generated while the previous step
@@ -221,7 +221,7 @@ class Placement(CodeEnum):
 
 
 class WeightSync(CodeEnum):
-    """How new weights get from the trainer to the engine.
+    """Transfer of new weights from the trainer to the engine.
 
     ``AUTO``: as the framework does in the placement. ``IPC``: handed over on the same GPU.
     ``NCCL``: gathered and broadcast by one rank. ``RESHARD``: from each rank to those that need

@@ -44,7 +44,7 @@ _PAGED = {"adam": "paged_adamw", "lion": "paged_lion"}
 
 
 def transformers_name(optimizer: str, state_precision: str, *, paged: bool = False) -> str | None:
-    """What Transformers' ``optim`` calls it; None where that is its default, or has no such.
+    """Name of an optimizer in Transformers' ``optim``; None for its default or if missing there.
 
     >>> transformers_name("adam", "int8", paged=True), transformers_name("adam", "fp32", paged=True)
     ('paged_adamw_8bit', 'paged_adamw_32bit')
@@ -77,7 +77,7 @@ def is_paged(name: str) -> bool:
 
 
 def _words_of(name: str) -> str:
-    """A name, or a class's (PagedAdamW8bit), as words with underscores between."""
+    """A name, or a class name (PagedAdamW8bit), in snake case."""
     text = re.sub(r"[\s-]+", "_", name.strip().lower())
     return re.sub(r"^(paged|fused)(?=[a-z])|(?<=[a-z])(?=\d+bit|fp8)", r"\g<0>_", text)
 
@@ -167,7 +167,7 @@ _SHARED = "shared_expert"
 
 
 def names_feed_forward(text: str) -> bool:
-    """Whether modules of feed-forwards are named one by one, not by the word for all of them.
+    """Whether feed-forward modules are named one by one, not by the word for all.
 
     Those of shared experts alone are none that routed ones have.
 
@@ -182,7 +182,7 @@ def names_feed_forward(text: str) -> bool:
 
 
 def names_shared_experts(text: str) -> bool:
-    """Whether modules of shared experts are named as such."""
+    """Whether modules of shared experts are named."""
     return _SHARED in text
 
 
@@ -198,7 +198,7 @@ def parse_adapter_targets(text: str) -> str:
 
 
 def served_targets(text: str | None) -> AdapterTargets:
-    """The matrices for which an engine keeps room, by their word or by names of modules.
+    """Matrices with adapter slots in an engine, from their word or from module names.
 
     All where nothing is given. Raises ValueError if a name is unknown.
 
@@ -209,7 +209,7 @@ def served_targets(text: str | None) -> AdapterTargets:
 
 
 def saved_modules(text: str | None) -> str:
-    """What is trained whole by its own word, or by names of the embedding and the logits.
+    """The word of fully trained modules, from that word or from names of embedding and logits.
 
     >>> saved_modules("embed_tokens,lm_head"), saved_modules(None), saved_modules("mlp")
     ('embeddings', 'none', 'mlp')
@@ -221,7 +221,7 @@ def saved_modules(text: str | None) -> str:
 
 
 def is_one_end(text: str | None) -> bool:
-    """Whether names of modules are those of the embedding alone, or of the logits alone.
+    """Whether the names are only those of the embedding, or only those of the logits.
 
     >>> is_one_end("lm_head"), is_one_end("embed_tokens,lm_head"), is_one_end(None)
     (True, False, False)
@@ -235,13 +235,13 @@ def _is_forward(name: str) -> bool:
 
 
 def _plain(modules: Iterable[str]) -> set[str]:
-    """The last parts of names that commas or spaces separate."""
+    """Last parts of module names that commas or spaces separate."""
     words = (word for each in modules for word in each.replace(",", " ").split())
     return {word.strip("[]'\", ").rsplit(".", 1)[-1] for word in words} - {""}
 
 
 class TrainingObjective(StrEnum):
-    """What training minimizes, and so which passes a sample takes.
+    """Training objective, which sets the passes of a sample.
 
     ``PRETRAIN`` and ``SFT``: cross-entropy of next tokens, in SFT of a model that is trained
     already. Of a chosen and a rejected answer: ``DPO`` [1]_ (and IPO, which computes the same),
@@ -274,7 +274,7 @@ class TrainingObjective(StrEnum):
 
     @property
     def sequences_per_sample(self) -> int:
-        """Sequences of a sample that are trained."""
+        """Number of trained sequences per sample."""
         return 2 if self in _OF_PAIRS else 1
 
     @property
@@ -285,7 +285,7 @@ class TrainingObjective(StrEnum):
 
     @property
     def needs_rollouts(self) -> bool:
-        """Whether answers are generated before they are trained, which is not predicted.
+        """Whether answers are generated before training, which is not predicted.
 
         Passes without gradients run before the update then, so that no logits meet.
         """
@@ -293,7 +293,7 @@ class TrainingObjective(StrEnum):
 
     @property
     def is_preference(self) -> bool:
-        """Whether it learns from judged answers."""
+        """Whether it trains on preference data."""
         return self not in (TrainingObjective.PRETRAIN, TrainingObjective.SFT)
 
     def forward_passes(self, *, precomputed: bool) -> tuple[int, int]:
@@ -324,7 +324,7 @@ class AdapterSync(StrEnum):
 
 
 class Algorithm(StrEnum):
-    """What reinforcement learning of generated answers maximizes; see `TrainingObjective`.
+    """Reinforcement learning algorithm of generated answers; see `TrainingObjective`.
 
     ``RLOO`` [1]_ takes the passes of GRPO; ``PPO`` [2]_ has a critic.
 
@@ -388,6 +388,6 @@ def parse_objective(word: str) -> TrainingObjective:
 
 
 def is_objective(word: str) -> bool:
-    """Whether a word names what training minimizes, predicted or not."""
+    """Whether a word names a training objective, predicted or not."""
     text = word.strip().lower().replace("-", "_")
     return text in (*TrainingObjective, *_SAME, *WITH_ROLLOUTS)

@@ -88,7 +88,7 @@ def to_si(value: float, unit: str, dimension: str) -> float:
 
 
 def parse_quantity(text: str, dimension: str, default_unit: str | None = None) -> float:
-    """Read a quantity that a user typed, such as ``3.35 TB/s`` or ``20s``.
+    """A quantity as a user types it, such as ``3.35 TB/s`` or ``20s``, in base units.
 
     Raises ValueError if there is no number, no unit where one is needed, or a wrong unit.
 

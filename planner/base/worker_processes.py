@@ -26,12 +26,12 @@ Result = TypeVar("Result")
 
 
 def num_cores() -> int:
-    """The cores that this process may use."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class WorkersEnded(Exception):
-    """Workers ended again and again without a result; ``tasks`` are those still to be done."""
+    """Workers ended repeatedly without a result; ``tasks`` are the remaining ones."""
 
     def __init__(self, tasks: Sequence[object]) -> None:
         super().__init__(tasks)
@@ -68,7 +68,7 @@ def run_on_workers(
 def _once(
     work: Callable[[Task], Result], tasks: Iterable[Task], workers: int, look: Callable[[], object]
 ) -> Iterator[tuple[Task, Result]]:
-    """Few tasks wait at a time, so that memory does not grow with their number."""
+    """Results of one pool; few tasks wait at a time, so memory does not grow with their number."""
     methods = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
     ends, alive = context.Pipe(duplex=False)
@@ -101,7 +101,7 @@ _working = threading.Lock()
 
 
 def _begin(work: Callable[[Any], Any], ends: Connection, alive: Connection) -> None:
-    """A worker leaves signals of the terminal to its parent, and ends with it."""
+    """Start a worker that ignores terminal signals and ends with its parent."""
     global _work
     _work = work
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -111,7 +111,7 @@ def _begin(work: Callable[[Any], Any], ends: Connection, alive: Connection) -> N
 
 
 def _end_with(ends: Connection, parent: int) -> None:
-    """Wait until the other end of a pipe is closed, as it is when its process is killed.
+    """Exit when the other end of a pipe closes, as it does when its process is killed.
 
     A result that is cut off while it is sent would be waited for without end, so a worker that
     sends one ends in the middle of it only if its parent has ended.

@@ -81,7 +81,7 @@ class KernelTable:
         return self._dense(m, n, k, e, output_bytes) + self.casts(m * k, e)
 
     def casts(self, elements: Numeric, e: Rows) -> FloatArray:
-        """Seconds in which kernels of their own quantize so many activations."""
+        """Seconds of separate kernels that quantize so many activations."""
         if not e["cast_bytes"].any():
             return np.zeros(())
         return np.where(e["cast_bytes"] > 0, self.memory_time(e["cast_bytes"] * elements), 0.0)
@@ -197,7 +197,7 @@ class KernelTable:
     def without_casts(
         self, rows: Numeric, columns: Numeric, depth: Numeric, e: Rows, output_bytes: Numeric = 2.0
     ) -> FloatArray:
-        """The same where others cast A: operators of their own."""
+        """Seconds of products without casts of activations, which separate kernels do."""
         return self._dense(rows, np.asarray(columns), np.asarray(depth), e, output_bytes)
 
     def _dense(
@@ -282,7 +282,7 @@ class KernelTable:
     def _with_wider_output(
         self, time: FloatArray, e: Rows, elements: FloatArray, output_bytes: Numeric
     ) -> FloatArray:
-        """With the bytes that a product's output has above the two of the table's."""
+        """Seconds with the output bytes beyond the two per number of the table."""
         wider = np.maximum(np.asarray(output_bytes) - SIXTEEN_BIT_BYTES, 0.0)
         if not wider.any():
             return time
@@ -316,7 +316,7 @@ class KernelTable:
         return self.bandwidth_fraction(np.minimum(e["bandwidth_fraction"], most_bandwidth_fraction))
 
     def _most_bandwidth_fraction(self, rows: Numeric) -> Numeric:
-        """What the multiprocessors load at most in products of few rows."""
+        """Most bandwidth that multiprocessors can load in products of few rows, as a share."""
         each, multiprocessors = self.shown.vector_bandwidth, self.gpu.num_multiprocessors
         if each == 0 or multiprocessors is None:
             return np.inf

@@ -43,7 +43,7 @@ Timed = TypeVar("Timed")
 
 @record(kw_only=True)
 class KernelWork:
-    """One kernel, exchange or copy: what it does, and what that takes.
+    """Work of one kernel, exchange or copy, and its seconds.
 
     ``formula`` is how ``time`` [s] is made of ``figures``, which are in SI units; ``terms`` are the
     seconds of each bound alone, ``at_peak`` those that silicon and links take at their peaks.
@@ -85,7 +85,7 @@ class Ledger:
 
     @property
     def mark(self) -> int:
-        """Where the next work will be among what was recorded since the last time."""
+        """Index of the next work among those recorded since the last call of `drain`."""
         return len(self._open)
 
     def forget(self, *names: str, since: int = 0) -> None:
@@ -97,7 +97,7 @@ class Ledger:
         ]
 
     def close(self, part: str) -> None:
-        """What was recorded since the last time belongs to a part of a step."""
+        """Assign the recorded work to a part of a step."""
         self._parts[part] = (*self._parts.get(part, ()), *self.drain())
 
     def parts(self) -> dict[str, tuple[KernelWork, ...]]:
@@ -122,7 +122,7 @@ def attributed(
 def scan_work(
     scan: Scan, tokens: FloatArray, tensor_parallel: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """FLOPs and bytes of the scan over so many tokens on one tensor-parallel rank.
+    """FLOPs and bytes of a scan over so many tokens on one tensor-parallel rank.
 
     It is chunked, but where decays are of each channel.
     """
@@ -153,7 +153,7 @@ def scan_work(
 
 @record()
 class KernelFlops:
-    """What a kernel did: the ``flops`` that it needs and those ``paid`` for, and ``moved`` bytes.
+    """FLOPs of a kernel: useful ``flops``, executed ``paid``, and ``moved`` bytes.
 
     ``sizes`` are those of a matrix product, by term.
     """
@@ -308,7 +308,7 @@ _EIGHT_BIT = (Precision.FP8, Precision.FP4)
 
 @record(kw_only=True)
 class KernelVisibility:
-    """What a framework or an engine shows of the kernels measured on a GPU; defaults: all.
+    """Factors of a framework or an engine on the measured kernels of a GPU; default: none.
 
     ``sustained``: share of the way from the clock of a burst to that of hours of products.
     ``compute``, ``bandwidth``: rates of products over the measured ones, ``dense_compute``,
@@ -340,7 +340,7 @@ class KernelVisibility:
 
 
 def num_multiprocessors(gpu: GpuSpec) -> int:
-    """Those of the GPU, or a common number of them."""
+    """Number of multiprocessors of a GPU, or a common default."""
     return gpu.num_multiprocessors or _UNKNOWN_MULTIPROCESSORS
 
 
@@ -361,7 +361,7 @@ def dense_rows(gpu: GpuSpec, formats: Sequence[KernelFormat], shown: KernelVisib
 
 
 def expert_rows(gpu: GpuSpec, formats: Sequence[KernelFormat], shown: KernelVisibility) -> Rows:
-    """The same of the grouped products of experts, whose rows contain no casts."""
+    """Rows of the grouped products of experts, without casts."""
     rows = _columns([_expert_row(gpu, form, shown) for form in formats])
     rows["read_fraction"] = rows["bandwidth_fraction"]
     rows["compute_fraction"] = rows["compute_fraction"] * shown.expert_compute
@@ -464,11 +464,11 @@ def rate_of_class(efficiency: Efficiency, kernels: AttentionKernels) -> float:
 
 
 def rates(
-    efficiency: Efficiency, codes: CodeArray, usual: AttentionKernels
+    efficiency: Efficiency, codes: CodeArray, default: AttentionKernels
 ) -> tuple[FloatArray, FloatArray]:
-    """Rates forward and backward of codes of `AttentionKernel`; ``usual`` is what auto means."""
+    """Rates forward and backward of codes of `AttentionKernel`; ``default`` is what auto means."""
     rows = [
-        _of_class(efficiency, usual) if code is AttentionKernel.AUTO else _of(efficiency, code)
+        _of_class(efficiency, default) if code is AttentionKernel.AUTO else _of(efficiency, code)
         for code in AttentionKernel
     ]
     forward, backward = np.array([(row.forward, row.backward) for row in rows]).T

@@ -209,7 +209,7 @@ class Links:
 
     @property
     def mark(self) -> int:
-        """Where the next work will be recorded, for `unused`."""
+        """Index of the next recorded work, for `unused`."""
         return 0 if self.ledger is None else self.ledger.mark
 
     def unused(self, where: BoolArray, *names: str, since: int = 0) -> None:
@@ -221,16 +221,16 @@ class Links:
             self.ledger.forget(*names, since=since)
 
     def close(self, part: str) -> None:
-        """What was recorded last is behind a part of a step."""
+        """Assign the work recorded last to a part of a step."""
         if self.ledger is not None:
             self.ledger.close(part)
 
     def recorded_parts(self) -> Mapping[str, tuple[KernelWork, ...]]:
-        """What is behind the parts of a step that belong to no operator."""
+        """Work of the parts of a step that belong to no operator."""
         return {} if self.ledger is None else self.ledger.parts()
 
     def fills_domain(self, group: CommunicationGroup) -> BoolArray:
-        """Whether a group is inside one scale-up domain and takes more than half of it."""
+        """Whether a group lies in one scale-up domain and uses over half of it."""
         local = self._local_ranks(group)
         wide = 2 * local > self.cluster.scale_up.domain_size
         return np.asarray(wide & (np.asarray(group.size) == local) & (local > 1))
@@ -264,7 +264,7 @@ class Links:
         return time
 
     def large_scale_wait(self, step_time: Numeric, num_gpus: Numeric) -> FloatArray:
-        """Seconds that a step of so many GPUs waits for the slowest and between pods."""
+        """Seconds of a step of so many GPUs for stragglers and between pods."""
         out = self.cluster.scale_out
         return large_scale_wait(
             step_time=step_time,
@@ -362,7 +362,7 @@ class Machine(Links):
         precision: CodeArray,
         output_bytes: Numeric = 2,
     ) -> Sequence[FloatArray]:
-        """`gemm_time` of several products, in one go unless work is recorded of each."""
+        """`gemm_time` of several products, vectorized unless work is recorded."""
         if self.ledger is not None:
             return [self.gemm_time(*size, precision, output_bytes) for size in sizes]
         numbers = [np.shape(number) for size in sizes for number in size]
@@ -374,11 +374,11 @@ class Machine(Links):
         return [*self.gemm_time(rows, columns, depth, precision, output_bytes)]
 
     def cast_time(self, elements: Numeric, precision: CodeArray) -> FloatArray:
-        """Seconds in which kernels of their own quantize so many numbers for products."""
+        """Seconds of separate kernels that quantize so many numbers for products."""
         return self.kernels.casts(elements, {"cast_bytes": self._dense["cast_bytes"][precision]})
 
     def expert_cast_time(self, elements: Numeric, precision: CodeArray) -> FloatArray:
-        """The same for the grouped products of experts."""
+        """As `cast_time`, for the grouped products of experts."""
         return self.kernels.casts(elements, {"cast_bytes": self._experts["cast_bytes"][precision]})
 
     def vector_product_time(self, rows: Numeric, columns: Numeric, depth: Numeric) -> FloatArray:
@@ -394,7 +394,7 @@ class Machine(Links):
         return time
 
     def vector_time(self, flops: Numeric) -> FloatArray:
-        """Seconds of so many FLOPs of 32 bits without tensor cores; 0 where no peak is known."""
+        """Seconds of so many 32-bit FLOPs without tensor cores; 0 if the peak is unknown."""
         reached = self.gpu.efficiency.vector_product_fraction or _VECTOR_FRACTION
         peak = self.gpu.peak_flops.get(Precision.FP32, np.inf)
         time = np.asarray(flops / (peak * reached))
@@ -433,11 +433,11 @@ class Machine(Links):
         )
 
     def attention_rate(self, kernels: AttentionKernels) -> float:
-        """Rate forward of a class of attention kernels over those written for this GPU."""
+        """Forward rate of a class of attention kernels relative to those written for this GPU."""
         return rate_of_class(self.gpu.efficiency, kernels)
 
     def fp8_attention_rates(self, used: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """Rates of attention in 8 bit over those in 16 bit where it is ``used``, else 1.
+        """Rates of 8-bit attention relative to 16 bit where it is ``used``, else 1.
 
         Forward, then backward.
         """
@@ -472,7 +472,7 @@ class Machine(Links):
     def single_copy_time(
         self, num_bytes: Numeric, link_fraction: float | None = None
     ) -> FloatArray:
-        """Seconds of one copy between a GPU and its host, from pinned memory, with its start."""
+        """Seconds of one copy between a GPU and pinned host memory, with its latency."""
         link, e = self._host.bandwidth or np.nan, self.gpu.efficiency.host_copy
         share = e.bandwidth_fraction if link_fraction is None else link_fraction
         rate = np.minimum(link * share, self._host_memory_bandwidth)
@@ -484,7 +484,7 @@ class Machine(Links):
         return self._copied(num_bytes, rate * memory_fraction, rate)
 
     def drive_copy_time(self, num_bytes: Numeric) -> FloatArray:
-        """Seconds in which the drives of a host read or write so many bytes for one of its GPUs."""
+        """Seconds in which a host's drives read or write so many bytes for one of its GPUs."""
         return self._copied(num_bytes, self.drive_bandwidth, self.drive_bandwidth)
 
     @property
@@ -514,7 +514,7 @@ class Machine(Links):
         return cluster.host_memory_per_gpu or self._host.memory_per_gpu or np.inf
 
     def host_room(self, num_gpus: Numeric) -> FloatArray:
-        """Bytes of host memory for each of so many GPUs, which fill nodes one by one."""
+        """Bytes of host memory per GPU for so many GPUs, which fill nodes one by one."""
         if self.cluster.host_memory is None:
             return np.asarray(self.host_memory)
         in_node = np.minimum(num_gpus, self.cluster.gpus_per_node)

@@ -36,7 +36,7 @@ _MOST_OF_NODE = 16
 
 
 def owned(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) -> Price | None:
-    """The price of a GPU that one owns; None where its purchase price or power is unknown.
+    """Price per hour of an owned GPU; None if its purchase price or power is unknown.
 
     ``place`` has the figures that are known of the building and its region. The range is that of
     every figure's own range, one at a time, put together as independent ones are. Raises SpecError
@@ -106,7 +106,7 @@ def used_figures(
 
 
 def pue_figure(profile: PowerProfile, source: str = POWER) -> SourcedQuantity:
-    """What the building draws over what computes in it, the same for energy and for owning."""
+    """Power usage effectiveness of the building, the same for energy and for ownership."""
     pue = profile.pue
     return SourcedQuantity(value=pue.value, low=pue.low, high=pue.high, source=source, date="")
 
@@ -148,7 +148,7 @@ class Charge:
 
 
 def charge(site: OperatingTerms, *, duration: Numeric, num_gpus: Numeric) -> Charge:
-    """What a run of a ``duration`` [s] on so many GPUs is charged on the terms of a site.
+    """Cost of a run of a ``duration`` [s] on so many GPUs on the terms of a site.
 
     Of a term all that is signed for it, or the run's part of it where the rest has work, as
     ``site.utilization`` says.
@@ -174,6 +174,6 @@ def charge(site: OperatingTerms, *, duration: Numeric, num_gpus: Numeric) -> Cha
 
 
 def outlay(site: OperatingTerms, num_gpus: Numeric) -> FloatArray | None:
-    """What is paid for one term of so many GPUs, or for buying them [USD]; None without a term."""
+    """Payment for one term of so many GPUs, or for buying them [USD]; None without a term."""
     term = 0.0 if site.offer is None or not site.offer.is_signed else site.offer.term
     return charge(site, duration=term, num_gpus=num_gpus).outlay

@@ -69,7 +69,7 @@ def power_draw(
     board_share: Callable[[PowerProfile], Numeric],
     joined: Numeric | None = None,
 ) -> PowerDraw:
-    """The power of so many GPUs whose boards draw a share of their design power.
+    """Power of so many GPUs whose boards draw a share of their design power.
 
     They are among ``joined`` GPUs of one job, where these are more. Without a profile it is
     unknown.
@@ -97,7 +97,7 @@ def power_draw(
 def power_range(
     machine: Machine, profile: PowerProfile, num_gpus: float, boards: RangedValue
 ) -> tuple[float, float]:
-    """Factors on the power of so many GPUs between which published figures lie."""
+    """Lowest and highest factor on the power of so many GPUs, from published figures."""
     host, network = _host(machine, profile), profile.network
     nodes = range_of_sum(*((figure.value, figure.low, figure.high) for figure in (boards, host)))
     shares = [
@@ -115,7 +115,7 @@ def _host(machine: Machine, profile: PowerProfile) -> RangedValue:
 
 
 def _node(machine: Machine) -> int:
-    """GPUs that need no switches between nodes: those of a rack have theirs inside it."""
+    """Number of GPUs without switches between nodes; a rack has these inside."""
     cluster = machine.cluster
     is_rack = cluster.scale_up.domain_size > _LARGEST_NODE
     return cluster.scale_up.domain_size if is_rack else cluster.gpus_per_node

@@ -218,7 +218,7 @@ def _elementwise(
 
 
 def attention_block(h: int, group: LayerGroup, rotary: bool) -> Iterator[LayerOperator]:
-    """From the norm before the attention to the residual after it; nothing where it has none."""
+    """Operators from the norm before the attention to the residual; none without attention."""
     if not (attention := group.attention):
         return
     has_all_norms = group.parallel_residual or not group.feed_forward
@@ -268,7 +268,7 @@ def value_dim(attention: AttentionSpec) -> int:
 
 
 def _softmax_attention(h: int, attention: AttentionSpec, rotary: bool) -> Iterator[LayerOperator]:
-    """From the projections to the output projection."""
+    """Operators from the projections to the output projection."""
     values = attention.num_attention_heads * value_dim(attention)
     is_latent = attention.kind is AttentionKind.LATENT
     yield from (_latent if is_latent else _projections)(h, attention)
@@ -291,7 +291,7 @@ def _softmax_attention(h: int, attention: AttentionSpec, rotary: bool) -> Iterat
 
 
 def _attention_output(h: int, width: int, *, bias: int = 0, reads: str = "values") -> MatrixProduct:
-    """From the values of all heads, or what is made of them, to the residual stream."""
+    """Operators from the values of all heads to the residual stream."""
     return MatrixProduct(
         name="attention_output",
         module="attention_output",
@@ -416,7 +416,7 @@ def _rotary(attention: AttentionSpec, is_latent: bool) -> LayerOperator:
 
 
 def _indexer(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
-    """What chooses the keys of sparse attention [3]_; none where a layer shares another's choice.
+    """Indexer of sparse attention, which chooses keys [3]_; none where a layer shares another's.
 
     Queries come from the query latent; one key head has a layer norm with a bias; each query head
     has a weight per token. Without a latent queries come from the residual stream, and queries and
@@ -481,7 +481,7 @@ def _core(attention: AttentionSpec, is_latent: bool) -> AttentionCore:
 def compressed_attention(
     h: int, attention: AttentionSpec, read: SavedTensor, rotary: bool
 ) -> Iterator[LayerOperator]:
-    """From the projections to the output; ``read`` is what the first of them keeps."""
+    """Operators from projections to output; ``read``: the input that the first one saves."""
     a, d, rank = attention.num_attention_heads, attention.head_dim, attention.q_lora_rank
     yield down("q_down", h, rank, (read,))
     yield MatrixProduct(
@@ -542,7 +542,7 @@ def _compressor(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
 
 
 def _compressed_indexer(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
-    """What chooses among the entries: its keys are compressed in the same way."""
+    """Indexer among the entries, whose keys are compressed in the same way."""
     if not attention.index_topk:
         return
     heads, d = attention.index_n_heads, attention.index_head_dim
@@ -595,7 +595,7 @@ def _compressed_core(attention: AttentionSpec) -> AttentionCore:
 
 
 def _output(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
-    """Each group of heads to its own numbers, and all of these to the residual stream."""
+    """Grouped output projection: heads of a group to its numbers, then to the residual stream."""
     values = attention.num_attention_heads * attention.head_dim
     groups, rank = attention.o_groups, attention.o_lora_rank
     yield MatrixProduct(

@@ -136,17 +136,17 @@ class Layer:
 
     @cached_property
     def core(self) -> AttentionCore | None:
-        """Its softmax attention; None where it has none."""
+        """Softmax attention of the layer, or None."""
         return next(self.of(AttentionCore), None)
 
     @cached_property
     def scan(self) -> Scan | None:
-        """Its linear attention or Mamba-2; None where it has none."""
+        """Linear attention or Mamba-2 of the layer, or None."""
         return next(self.of(Scan), None)
 
     @cached_property
     def experts(self) -> Experts | None:
-        """Its routed experts; None where it has none."""
+        """Routed experts of the layer, or None."""
         return next(self.of(Experts), None)
 
     @cached_property
@@ -157,12 +157,12 @@ class Layer:
 
     @cached_property
     def modules(self) -> frozenset[str]:
-        """The modules that recomputation may repeat by themselves."""
+        """Modules that recomputation may repeat by themselves."""
         return frozenset(name for op in self.operators for name in op.repeated_by)
 
     @cached_property
     def saved_tensors(self) -> tuple[SavedTensor, ...]:
-        """What it keeps for its backward pass, added up by kind and by what makes it again."""
+        """Saved tensors for the backward pass, summed by kind and by recomputing module."""
         sums: dict[tuple[object, ...], list[SavedTensor]] = {}
         for op in self.operators:
             for each in op.keeps:
@@ -172,7 +172,7 @@ class Layer:
 
     @cached_property
     def widest(self) -> int:
-        """Most numbers per token that it has at once between its matrices."""
+        """Most numbers per token at once between the layer's matrices."""
         inner = [op for op in self.of(MatrixProduct) if op.holder is ParameterPart.FEED_FORWARD]
         widths = [op.columns.whole for op in inner if op.split is MatrixSplit.COLUMNS]
         if core := self.core:
@@ -194,12 +194,12 @@ class Layer:
         return counts[0], counts[1]
 
     def of(self, kind: type[Kind]) -> Iterator[Kind]:
-        """Its operators of a kind."""
+        """Operators of the layer of a kind."""
         return (op for op in self.operators if isinstance(op, kind))
 
 
 def _together(tensors: list[SavedTensor]) -> SavedTensor:
-    """The sum of what is kept alike."""
+    """The sum of saved tensors that are alike."""
     split = sum(each.columns.split for each in tensors)
     copied = (part for each in tensors for part in each.columns.copied)
     return replace(tensors[0], columns=columns(ColumnPart(name="", count=split), *copied))
@@ -226,13 +226,13 @@ def layer_of(model: ModelSpec, group: LayerGroup) -> Layer:
 
 @lru_cache(maxsize=256)
 def embedding_of(model: ModelSpec) -> Layer:
-    """What stands before the first layer of ``model``."""
+    """The operators before the first layer of ``model``."""
     return _end(embedding(model))
 
 
 @lru_cache(maxsize=256)
 def logits_of(model: ModelSpec) -> Layer:
-    """What stands after its last layer."""
+    """The operators after the last layer."""
     return _end(logits(model))
 
 
@@ -243,7 +243,7 @@ def prediction_of(model: ModelSpec) -> Layer:
 
 
 def _end(operators: Iterator[LayerOperator]) -> Layer:
-    """Nothing at an end is computed again, and nothing is kept that layers would keep."""
+    """A layer at an end of a model, without recomputation and without saved layer inputs."""
     return Layer(
         operators=tuple(replace(op, repeatable=False, repeated_by=(), keeps=()) for op in operators)
     )
@@ -281,7 +281,7 @@ def patch_embedding(tower: Tower) -> Layer:
 
 @lru_cache(maxsize=256)
 def projector(tower: Tower) -> Layer:
-    """What a token meets between tower and language model, as one product as large [2]_."""
+    """The projector between tower and language model, as one product of equal size [2]_."""
     depth = tower.patches_per_token * tower.hidden_size
     return _named(
         (
@@ -306,7 +306,7 @@ def _named(operators: tuple[LayerOperator, ...]) -> Layer:
 
 @record(kw_only=True)
 class LayerParameters:
-    """One layer; ``feed_forward`` is the dense MLP or the shared expert.
+    """Parameters of one layer; ``feed_forward`` is the dense MLP or the shared expert.
 
     ``experts`` are all routed experts; ``active_experts`` those one token visits; ``router``
     includes the projections into and out of the experts' latent space.
@@ -377,7 +377,7 @@ def layer_parameters(hidden_size: int, group: LayerGroup) -> LayerParameters:
 
 
 def held_by(operators: Iterable[LayerOperator]) -> dict[ParameterPart, int]:
-    """Parameters of operators, by the part of the model that they count in."""
+    """Parameters of operators by the part of the model that they count in."""
     held = dict.fromkeys(ParameterPart, 0)
     for op in operators:
         held[op.holder] += op.parameters
@@ -385,7 +385,7 @@ def held_by(operators: Iterable[LayerOperator]) -> dict[ParameterPart, int]:
 
 
 def logits_met(model: ModelSpec) -> int:
-    """Parameters of the logits, as often as a token meets them: once, and once per module."""
+    """Parameters of the logits per token: once, and once per prediction module."""
     return (1 + model.mtp_num_layers) * model.head_columns * model.hidden_size
 
 

@@ -17,7 +17,7 @@ from planner.base.records import record
 
 
 class RankSpread(StrEnum):
-    """How the ranks of a tensor-parallel group share the numbers that a layer works on.
+    """Split of a layer's numbers over the ranks of a tensor-parallel group.
 
     ``TENSOR``: all tokens, a share of the columns. ``TOKENS``: all columns of the tokens whose
     residual stream a rank holds. ``EXPERTS``: all columns of those tokens, once per expert they
@@ -30,7 +30,7 @@ class RankSpread(StrEnum):
 
 
 class Element(StrEnum):
-    """What a kept number is, from which a software's bytes per number follow.
+    """Kind of a saved number, which sets its bytes in each software.
 
     ``RESIDUAL``: of the stream between blocks, in 16 bit; ``SIXTEEN_BIT``: any other in 16 bit;
     ``FP32``. ``ATTENTION_INPUT``, ``FEED_FORWARD_INPUT``: what a matrix product of these blocks
@@ -71,7 +71,7 @@ class ColumnPart:
 
     @property
     def columns(self) -> int:
-        """Numbers of the whole part."""
+        """Numbers of the unsharded part."""
         return self.count * self.width
 
 
@@ -97,7 +97,7 @@ class Columns:
         return tuple(part for part in self.parts if part.copied)
 
     def on_rank(self, tensor_parallel: Numeric) -> Numeric:
-        """Numbers on one of so many ranks."""
+        """Numbers on one of ``tensor_parallel`` ranks."""
         local: Numeric = self.split / tensor_parallel
         for part in self.copied:
             local = local + heads_on_rank(part.count, tensor_parallel) * part.width
@@ -110,12 +110,12 @@ def heads_on_rank(heads: int, tensor_parallel: Numeric) -> Numeric:
 
 
 def columns(*parts: ColumnPart) -> Columns:
-    """The columns of these parts."""
+    """Columns of these parts."""
     return Columns(parts)
 
 
 def even_columns(width: int, name: str = "") -> Columns:
-    """So many columns that ranks divide evenly."""
+    """Columns that ranks divide evenly."""
     return Columns((ColumnPart(name=name, count=width),))
 
 
@@ -134,7 +134,7 @@ class SavedTensor:
     eager: bool = False
 
     def also_by(self, *modules: str) -> SavedTensor:
-        """The same, which recomputation of these modules makes again, too."""
+        """A copy that recomputation of these modules rebuilds too."""
         return replace(self, remade_by=(*self.remade_by, *modules))
 
 
@@ -146,7 +146,7 @@ def saved_tensor(
     *,
     eager: bool = False,
 ) -> SavedTensor:
-    """So many numbers per token, of a kind, spread over the ranks in a way."""
+    """Numbers per token of a kind, spread over the ranks in a way."""
     which = even_columns(width) if isinstance(width, int) else width
     return SavedTensor(
         columns=which, element=element, spread=spread, remade_by=remade_by, eager=eager
@@ -176,7 +176,7 @@ class MatrixSplit(StrEnum):
 
 @record(kw_only=True)
 class LayerOperator:
-    """What every operator has.
+    """Base class of operators.
 
     ``weights``: parameters, counted in ``holder``; tensor parallelism divides them if ``sharded``.
     ``keeps``: what it keeps for the backward pass. ``repeated_by``: modules
@@ -200,12 +200,12 @@ class LayerOperator:
 
     @property
     def parameters(self) -> int:
-        """All parameters that it holds."""
+        """Number of parameters."""
         return self.weights
 
     @property
     def met(self) -> int:
-        """Those of them that one token meets."""
+        """Number of parameters that one token visits."""
         return self.parameters
 
 
@@ -245,7 +245,7 @@ class MatrixProduct(LayerOperator):
 def unsharded_product(
     name: str, module: str, depth: int, width: int, holder: ParameterPart, reads: str
 ) -> MatrixProduct:
-    """A product that every rank makes whole, of the tokens it holds."""
+    """A product that every rank computes unsharded for its tokens."""
     return MatrixProduct(
         name=name, module=module, depth=depth, columns=even_columns(width), split=MatrixSplit.NONE,
         rows=RankSpread.TOKENS, holder=holder, reads=reads,
@@ -444,7 +444,7 @@ class ExpertExchange(LayerOperator):
 
 @record(kw_only=True)
 class BlockExchange(LayerOperator):
-    """What tensor parallelism exchanges around a block that ends in a row-split product."""
+    """Tensor-parallel exchange around a block that ends in a row-split product."""
 
 
 @record(kw_only=True)

@@ -43,7 +43,7 @@ _NARROWER = {
 
 
 def is_adapted(op: MatrixProduct, targets: AdapterTargets) -> bool:
-    """Whether a product may have adapters: all its matrices do, where one of them may."""
+    """Whether a fused product has adapters: all its matrices do if one of them may."""
     if op.holder not in _ADAPTED:
         return False
     is_any = any(part.adapter in _NARROWER[targets] for part in op.columns.parts)
@@ -57,7 +57,7 @@ def has_adapted_experts(setting: ServingSetting) -> bool:
 
 
 def adapted_sides(op: MatrixProduct, tensor_parallel: Numeric) -> tuple[Numeric, Numeric]:
-    """Inputs of the first matrices of adapters and outputs of the second ones on a rank.
+    """Inputs of the first and outputs of the second adapter matrices on a rank.
 
     Matrices that are one product have an adapter each.
     """
@@ -69,7 +69,7 @@ def adapted_sides(op: MatrixProduct, tensor_parallel: Numeric) -> tuple[Numeric,
 
 
 def adapter_bytes(setting: ServingSetting, c: ServingConfigurations) -> FloatArray:
-    """Bytes of all slots on a GPU of the fullest stage."""
+    """Bytes of all adapter slots on a GPU of the fullest stage."""
     slots, rank = setting.max_loras, setting.workload.lora_rank
     if not slots:
         return np.zeros(())
@@ -84,7 +84,7 @@ def adapter_bytes(setting: ServingSetting, c: ServingConfigurations) -> FloatArr
 
 
 def _sides(setting: ServingSetting, layer: Layer, c: ServingConfigurations) -> Iterator[Numeric]:
-    """Inputs and outputs of adapters of a layer on a GPU: parameters of one of rank 1."""
+    """Inputs and outputs of a layer's adapters on a GPU: parameters at rank 1."""
     for op in layer.of(MatrixProduct):
         if is_adapted(op, setting.workload.lora_targets):
             yield sum(adapted_sides(op, c.tensor_parallel))
@@ -122,7 +122,7 @@ def adapters(context: LayerContext, op: LayerOperator) -> Iterator[StepOperator]
 
 
 def adapter_launches(setting: ServingSetting, layer: Layer) -> float:
-    """Seconds of the host to launch those of a layer."""
+    """Host seconds to launch the adapters of a layer."""
     if not setting.max_loras:
         return 0.0
     targets = setting.workload.lora_targets
@@ -142,7 +142,7 @@ def _of_product(context: LayerContext, op: MatrixProduct) -> StepOperator:
 
 
 def _of_experts(context: LayerContext, op: Experts) -> StepOperator:
-    """A token's copies have the adapters of their experts, each pair of both of its own."""
+    """Adapter operators of the experts: each pair of token and expert has its own adapter."""
     rank, c = context.rank, context.rank.configurations
     rows = rank.batch.tokens * op.per_token / c.expert_parallel
     touched = experts_touched(
@@ -192,7 +192,7 @@ def _operator(
 
 
 def _different(rank: BatchShare) -> FloatArray:
-    """Different adapters of the requests of a step on this rank."""
+    """Number of different adapters of a step's requests on this rank."""
     requests = rank.decoding + rank.batch.prompts * rank.prompt_share
     slots = rank.setting.max_loras
     return experts_touched(num_experts=slots, num_experts_per_tok=1, tokens=requests, dispersion=0)

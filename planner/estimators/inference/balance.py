@@ -36,7 +36,7 @@ LEAST_SHARE = 1e-6
 
 
 def requests_sent(setting: ServingSetting, configurations: ServingConfigurations) -> Numeric:
-    """Requests that clients send to a replica in all; infinite without an end."""
+    """Number of requests that clients send to a replica; infinite if unlimited."""
     work = setting.workload
     if work.num_requests is None or work.request_rate is not None:
         return np.inf
@@ -50,7 +50,7 @@ def work_of(
     running: FloatArray,
     places: FloatArray,
 ) -> StepDemand:
-    """What requests ask of the steps of a replica that has so many ``running``."""
+    """Demand of requests on the steps of a replica with so many ``running``."""
     return StepDemand(
         fixed=costs.fixed,
         slope=costs.slope,
@@ -63,7 +63,7 @@ def work_of(
 
 @record(kw_only=True)
 class Met:
-    """What requests meet at a rate; times in seconds.
+    """State of a replica at a request rate; times in seconds.
 
     ``step``: of a step of an answer with the prompts that stop it; ``answer``: of all of them;
     ``first``: from a place to the first token.
@@ -97,7 +97,7 @@ class Loop:
 
     @cached_property
     def together(self) -> Numeric:
-        """Share of the requests that start with those of all who can have a place at once."""
+        """Share of the requests that start with all others that have a place."""
         return together_share(self.setting, self.running * self.configurations.data_parallel)
 
     @cached_property
@@ -109,14 +109,14 @@ class Loop:
 
     @cached_property
     def spread(self) -> FloatArray:
-        """Seconds from the mean of those prompts to the last of them."""
+        """Seconds from the mean to the last of those prompts."""
         costs = self.costs
         half = np.maximum(self.running - costs.together, 0.0) / 2 * costs.queued
         return np.asarray(np.minimum(half, self.burst / np.maximum(self.together, 1e-12)))
 
     @cached_property
     def before_the_first(self) -> FloatArray:
-        r"""Seconds until the first answers of all that start together, beyond those of a rate.
+        r"""Seconds until the first answers of a simultaneous start, beyond steady state.
 
         .. math:: R w + n t (1 - c^2) / 2
 
@@ -134,14 +134,14 @@ class Loop:
 
     @cached_property
     def thinned(self) -> FloatArray:
-        """Share of the sequences that a token misses at the end, of a number of requests."""
+        """Share of the sequences that a token misses at the end of a finite number of requests."""
         waves = requests_sent(self.setting, self.configurations) / self.running
         missed = 1 - sharing_share(self.setting.workload.output_variation)
         return np.asarray(missed / np.maximum(waves, 1.0))
 
     @property
     def outside(self) -> float:
-        """Seconds for which a client has a request that is not in the engine."""
+        """Seconds in which a client's request is not in the engine."""
         return outside_engine(self.setting)
 
     @property
@@ -150,34 +150,34 @@ class Loop:
 
     @cached_property
     def _alike(self) -> FloatArray:
-        """Others that start with a request."""
+        """Number of other requests that start with a request."""
         return np.asarray(self.together * np.maximum(self.running - 1, 0.0))
 
     @cached_property
     def _behind(self) -> FloatArray:
-        """Seconds of a step in which those wait for each other's prompts."""
+        """Seconds of a step in which requests that start together wait for each other's prompts."""
         return np.asarray(self._alike * self.costs.queued / 2 / np.maximum(self.work.steps, 1.0))
 
     @cached_property
     def _own(self) -> FloatArray:
-        """Seconds of a step with one's own sequence and those that start with it."""
+        """Seconds of a step with a request's sequence and those that start with it."""
         return np.asarray(self.costs.fixed + (1.0 + self._alike) * self.costs.slope)
 
     @cached_property
     def _rounded_up(self) -> FloatArray:
-        """What a prompt's steps are short of whole ones."""
+        """Part of a step by which rounding up exceeds the steps of a prompt."""
         return np.asarray(np.ceil(self.costs.parts - 1e-9) - self.costs.parts)
 
     @cached_property
     def _others(self) -> Numeric:
-        """Share of the requests that are not one's own."""
+        """Share of the requests of other clients."""
         if self._is_open:
             return 1.0
         return np.maximum(self.running - 1, 0.0) / self.running
 
     @property
     def fastest(self) -> FloatArray:
-        """A rate [1/s] that is not reached: of requests that do not meet, or of a full engine."""
+        """Upper bound of the request rate [1/s]: of requests without waits, or of a full engine."""
         costs, work = self.costs, self.work
         unloaded = costs.prompt_time + work.steps * (costs.fixed + costs.slope) + self.outside
         busy_time = self._others * (costs.prompt(costs.most) + work.steps * costs.slope)
@@ -198,12 +198,12 @@ class Loop:
         return np.minimum(in_engine, self.running)
 
     def full(self, rate: FloatArray) -> FloatArray:
-        """By how much, in logarithms, the requests of a rate are more than those held."""
+        """Logarithm of the requests at a rate over those held; positive where they exceed them."""
         met = self.at(rate)
         return np.asarray(np.log(rate * (met.first + met.answer) / self.held(rate)))
 
     def at(self, rate: FloatArray, most: Numeric = np.inf) -> Met:
-        """What requests meet at a rate [1/s] while at ``most`` so many decode."""
+        """State of a replica at a rate [1/s] while at most ``most`` requests decode."""
         setting, costs, work = self.setting, self.costs, self.work
         step = np.minimum(self._step(rate), most / (rate * work.steps))
         answer = work.steps * step
@@ -288,7 +288,7 @@ def _scheduled_after(setting: ServingSetting, rate: FloatArray, step: FloatArray
 
 
 def together_share(setting: ServingSetting, clients: Numeric) -> Numeric:
-    """Share of the requests whose prompts come together with those of all other clients.
+    """Share of the requests whose prompts start with those of all other clients.
 
     So many of the waves of a closed loop whose ``clients`` start at once: of lengths that differ
     the first alone, of equal ones those that are still together when the wave before has ended. Of

@@ -17,7 +17,7 @@ from planner.formulas.draining import emptying_steps, whole_waves_share
 
 @record(kw_only=True)
 class Burst:
-    """What becomes of ``num_requests`` that a deployment's replicas share evenly.
+    """A burst of ``num_requests`` that the replicas of a deployment share evenly.
 
     ``makespan``: seconds until the last is answered; ``in_a_wave``: requests that a replica
     computes at once; ``first_within``, ``answered_within``: seconds within which a share of the

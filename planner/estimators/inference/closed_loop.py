@@ -132,7 +132,7 @@ class RateClasses:
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """That of the arrays of the classes."""
+        """Shape of the arrays of the classes."""
         return self.classes.request_rate.shape
 
     @cached_property
@@ -227,8 +227,7 @@ def requests_at_rate(
 def token_time_at_rate(
     setting: ServingSetting, configurations: ServingConfigurations, rate: FloatArray
 ) -> FloatArray:
-    """Seconds per output token at a ``rate`` [1/s] that a replica carries, whatever its
-    ``concurrency`` is: arrays have no more entries than all else asks for."""
+    """Seconds per output token at a ``rate`` [1/s] that a replica carries, at any concurrency."""
     c = replace(configurations, concurrency=np.ones(()))
     room = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
     running = _running_at_rate(setting, c, rate, room)
@@ -262,7 +261,7 @@ def _loop_of(
     running: FloatArray,
     places: FloatArray,
 ) -> Loop:
-    """The requests of a replica with so many in it."""
+    """The `Loop` of a replica with so many requests in it."""
     c = replace(configurations, concurrency=running)
     costs = phases(setting, configurations, running)
     work = work_of(setting, c, costs, running, places)
@@ -276,7 +275,7 @@ def served_at_rate(
     offered: OfferedLoad,
     running: FloatArray | None = None,
 ) -> RequestMeans:
-    """What requests meet that are offered at a rate, and what piles up before them.
+    """Latencies of requests that are offered at a rate, and the backlog before them.
 
     ``running``: so many are answered as fast as they come, or all that there is room for, where
     that is known.
@@ -297,7 +296,7 @@ def _as_traced(
     served: RequestMeans,
     paths: TracePaths,
 ) -> RequestMeans:
-    """What requests meet whose rate moves, and whose answers prompts stop as in their trace."""
+    """Latencies of requests of a trace, with its varying rate and its prompts."""
     queue, costs, rate = served.queue, served.phases, served.request_rate
     replicas, mixes = sharing(setting, rate), setting.engine.scheduler.chunked_prefill
     work = work_of(setting, configurations, costs, served.in_flight, queue.places)
@@ -374,7 +373,7 @@ def _as_traced(
 
 
 def _filling(setting: ServingSetting, served: RequestMeans, offered: OfferedLoad) -> RequestMeans:
-    """What requests meet while a replica fills and empties, of a number of them."""
+    """Latencies of a finite number of requests while a replica fills and empties."""
     queue, costs = served.queue, served.phases
     # Prompts that are computed alone stop answers for longer than their own work.
     step = served.time_per_output_token * tokens_per_step(setting)

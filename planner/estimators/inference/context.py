@@ -26,7 +26,7 @@ _CACHE_BYTES = np.array([CACHE_BYTES[code] for code in CacheType])
 
 @record(kw_only=True)
 class PrefixHits:
-    """What each configuration finds of its prompts; arrays that broadcast to their shape.
+    """Prefix-cache hits of each configuration, in arrays that broadcast to their shape.
 
     Shares of the tokens by where they are found; ``cache_residence``: seconds for which a GPU
     keeps what is not used, ``cache_load_time``: those of a request until the others are read.
@@ -39,7 +39,7 @@ class PrefixHits:
     cache_load_time: FloatArray
 
     def mapped(self, change: Callable[[FloatArray], FloatArray]) -> PrefixHits:
-        """The same with every array changed."""
+        """A copy with every array changed by a function."""
         return PrefixHits(
             **{field.name: change(getattr(self, field.name)) for field in fields(self)}
         )
@@ -51,7 +51,7 @@ class PrefixHits:
         return np.asarray(self.gpu_cache_hit_rate + slower)
 
     def scaled(self, hit_rate: FloatArray) -> PrefixHits:
-        """So much found in all, of each cache as large a part of it."""
+        """A copy with this total hit rate, split over the caches in proportion."""
         part = hit_rate / np.maximum(self.hit_rate, 1e-12)
         hits = self.mapped(lambda values: np.asarray(values * part))
         return replace(hits, cache_residence=self.cache_residence)
@@ -83,12 +83,12 @@ class ServingSetting:
 
     @property
     def named(self) -> Mapping[str, int]:
-        """What tells it from settings that it is compared with: the number of drafted tokens."""
+        """Label among compared settings: the number of drafted tokens."""
         return {"draft_tokens": self.workload.draft_tokens} if self.compares_drafts else {}
 
     @cached_property
     def kernels(self) -> Kernels:
-        """What the engine runs on the machine."""
+        """Kernels of the engine on the machine."""
         return Kernels(machine=self.machine, engine=self.engine)
 
     @property
@@ -112,7 +112,7 @@ class ServingSetting:
 
     @cached_property
     def adapter_draws(self) -> float:
-        """Requests that have as many different adapters as a step may have; no bound: infinite."""
+        """Number of requests that use ``max_loras`` adapters; infinite without a limit."""
         work = self.workload
         if work.num_adapters is None or not self.max_loras:
             return np.inf
@@ -173,7 +173,7 @@ class Batch:
 
 @record(kw_only=True)
 class BatchShare:
-    """One GPU's share of a batch."""
+    """The share of a batch on one GPU."""
 
     setting: ServingSetting
     configurations: ServingConfigurations
@@ -191,7 +191,7 @@ class BatchShare:
 
     @cached_property
     def prompt_share(self) -> FloatArray:
-        """Share of the prompts that the busiest rank takes part in: at least one of them."""
+        """Share of the prompts on the busiest rank, at least one prompt."""
         return self._busiest_share(self.batch.prompts)
 
     def _busiest_share(self, sequences: FloatArray) -> FloatArray:
@@ -231,7 +231,7 @@ class BatchShare:
 
     @cached_property
     def stage_group(self) -> CommunicationGroup:
-        """All ranks of a pipeline stage: those that hold the experts."""
+        """Group of all ranks of a pipeline stage, which hold the experts."""
         return CommunicationGroup(size=self.configurations.stage_gpus, stride=1)
 
     def key_value_heads(self, num_key_value_heads: int) -> FloatArray:

@@ -71,20 +71,20 @@ class Phases:
     parts: FloatArray
 
     def prompt(self, size: Numeric) -> FloatArray:
-        """Seconds that a prompt adds in a step with so many."""
+        """Seconds that a prompt adds in a step with so many prompts."""
         return np.asarray((self.single + self.another * (size - 1)) / size)
 
     @cached_property
     def prefill(self) -> FloatArray:
-        """Those where prompts come while one step decodes."""
+        """Seconds per prompt if prompts arrive while one step decodes."""
         return self.prompt(self.gathered)
 
     def decode_step(self, sequences: Numeric) -> FloatArray:
-        """Seconds of a step over so many sequences."""
+        """Seconds of a decode step over so many sequences."""
         return np.asarray(self.fixed + self.slope * sequences)
 
     def wave(self, size: Numeric, steps: Numeric) -> FloatArray:
-        """Seconds of requests that are there at once, their prompts one after the other."""
+        """Seconds of simultaneous requests, with their prompts one after the other."""
         return self.prompt_time + (size - 1) * self.queued + steps * self.decode_step(size)
 
 
@@ -102,7 +102,7 @@ def decode_steps(setting: ServingSetting) -> FloatArray:
 
 
 def new_tokens(setting: ServingSetting) -> FloatArray:
-    """Prompt tokens that are not found in the prefix cache; at least one."""
+    """Prompt tokens without a prefix-cache hit, at least one."""
     w, prefixes = setting.workload, setting.prefixes
     share = w.prefix_cache_hit_rate if prefixes is None else prefixes.hit_rate
     cached = np.maximum(w.input_tokens * share, w.shared_prefix_tokens)
@@ -159,7 +159,7 @@ def decode_line(
 def two_sizes(
     setting: ServingSetting, configurations: ServingConfigurations, *two: FloatArray
 ) -> FloatArray:
-    """Sizes of two batches on an axis before all others, so that one prediction is of both."""
+    """Sizes of two batches on a new leading axis, for one joint prediction."""
     work = setting.workload
     sizes = np.stack(np.broadcast_arrays(*two))
     others = (configurations.shape, np.shape(work.input_tokens), np.shape(work.output_tokens))
@@ -170,7 +170,7 @@ def two_sizes(
 def prompt_room(
     setting: ServingSetting, configurations: ServingConfigurations, sequences: FloatArray
 ) -> FloatArray:
-    """Tokens of a full step that are left for prompts where so many requests are in the replica.
+    """Tokens of a full step that remain for prompts with so many requests in the replica.
 
     They do not all decode: of a step that is always full, prompts have the share that they have of
     all tokens.
@@ -248,7 +248,7 @@ def wave_time(setting: ServingSetting, configurations: ServingConfigurations) ->
 
 
 def gathered(setting: ServingSetting, sequences: FloatArray) -> FloatArray:
-    """Prompts that come between two steps which may take them, as many as answers end."""
+    """Prompts that arrive between two prompt steps, as many as answers end."""
     scheduler = setting.engine.scheduler
     between = float(scheduler.poll_interval + scheduler.batch_wait)
     return np.asarray(between * sequences / np.maximum(decode_steps(setting), 1.0))

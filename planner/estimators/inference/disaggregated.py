@@ -54,7 +54,7 @@ class PrefillWorkers:
 
     @property
     def request_rate(self) -> FloatArray:
-        """Prompts per second of one worker at the highest load that still bounds the queue."""
+        """Prompts per second of one worker at the highest load with a bounded queue."""
         return HIGHEST_PREFILL_LOAD / self.service_time
 
 
@@ -83,7 +83,7 @@ class DecodeWorkers:
 def prefill_workers(
     setting: ServingSetting, configurations: ServingConfigurations, inside_fabric: bool | BoolArray
 ) -> PrefillWorkers:
-    """Time and room of workers for prompts; ``setting`` is that of the whole deployment."""
+    """Time and memory of prefill workers; ``setting`` is that of the whole deployment."""
     prefill_only = replace(
         setting, workload=replace_unvalidated(setting.workload, output_tokens=1, draft_tokens=0)
     )
@@ -110,7 +110,7 @@ def prefill_workers(
 def prefill_times(
     setting: ServingSetting, configurations: ServingConfigurations, most_seqs: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Seconds of a prompt when every rank has one, and of the worker's time it takes in a queue.
+    """Seconds of a prompt when every rank has one, and its share of the worker's time in a queue.
 
     A queue fills the steps with as many prompts as their tokens, and ``most_seqs`` sequences of
     a rank, allow.
@@ -162,7 +162,7 @@ def decode_workers(
 def decode_only(
     setting: ServingSetting, configurations: ServingConfigurations
 ) -> ServingConfigurations:
-    """The workers with steps of as many tokens as their sequences take in one."""
+    """Configurations whose steps take as many tokens as their sequences decode."""
     drafted = 1 + setting.workload.draft_tokens
     tokens = configurations.concurrency * drafted / configurations.attention_data_parallel
     return replace(configurations, max_num_batched_tokens=tokens)
@@ -171,7 +171,7 @@ def decode_only(
 def cache_transfer_time(
     setting: ServingSetting, configurations: ServingConfigurations, inside_fabric: bool | BoolArray
 ) -> FloatArray:
-    """Seconds to move one prompt's cache from or to the GPUs of one worker.
+    """Seconds to move the KV cache of one prompt from or to one worker.
 
     Each GPU moves its share over its own link: the fabric where all workers stand in one
     domain, else the network.
@@ -205,7 +205,7 @@ class Pools:
 
 @record(kw_only=True)
 class DisaggregatedRun:
-    """Means over the requests of the whole deployment; times in seconds.
+    """Means over the requests of the deployment; times in seconds.
 
     ``load``: share of the time in which the prefill workers compute prompts; ``prompt``: time of
     one; ``wait``: for a worker, and for a place among the sequences of another.
@@ -223,7 +223,7 @@ class DisaggregatedRun:
 def disaggregated_run(
     setting: ServingSetting, pools: Pools, requests: FloatArray
 ) -> DisaggregatedRun:
-    """What clients that always hold ``requests`` in flight see.
+    """Means over the requests of clients that always hold ``requests`` in flight.
 
     Prompts queue at the prefill workers (`pools_rate`), move their cache over the network, wait
     for a place among the sequences of a decode worker, and decode without prompts in between. A
@@ -257,7 +257,7 @@ def disaggregated_run(
 
 
 def requests_at_rate(setting: ServingSetting, pools: Pools, rate: FloatArray) -> FloatArray:
-    """Requests in the whole deployment that are answered as fast as they come at a rate [1/s].
+    """Requests in flight in the deployment at a rate [1/s] that it carries.
 
     What `disaggregated_run` settles with the rate known, of known numbers of workers. Infinite
     where the rate is more than a pool can take.
@@ -287,8 +287,7 @@ def _step_at_rate(pools: Pools, steps: FloatArray) -> FloatArray:
 def _token_times(
     setting: ServingSetting, pools: Pools, step: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Seconds per output token as a client sees them, and those that the first ones wait until
-    they are sent together."""
+    """Seconds per output token for a client, and until the first tokens are sent together."""
     per_token = step / tokens_per_step(setting)
     output = setting.workload.output_tokens
     collected = (np.minimum(pools.stream_interval, output) - 1) * per_token

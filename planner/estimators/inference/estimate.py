@@ -78,7 +78,7 @@ def evaluate_serving(
 def broken_serving_rule(
     setting: ServingSetting, configurations: ServingConfigurations, *, is_pool: bool = False
 ) -> CodeArray:
-    """One-based number in ``SERVING_REJECTIONS`` of the first rule each breaks, else 0."""
+    """One-based number in ``SERVING_REJECTIONS`` of the first broken rule; 0 if none."""
     context = ServingContext(
         gpu=setting.machine.gpu,
         model=setting.model,
@@ -97,7 +97,7 @@ def serving_rejections(
     *,
     is_pool: bool = False,
 ) -> CodeArray:
-    """As `broken_serving_rule`, and whether the requests find room in the memory."""
+    """As `broken_serving_rule`, with the rule that the requests fit in memory."""
     broken = broken_serving_rule(setting, configurations, is_pool=is_pool)
     last = len(SERVING_REJECTIONS)
     surely = starts_surely(setting, memory, configurations)

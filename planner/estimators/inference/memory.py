@@ -31,7 +31,7 @@ from planner.specs.engine import MemoryShare
 
 @record(kw_only=True)
 class KvCacheCapacity:
-    """Bytes that a cache may take of one GPU, or of the host memory of one.
+    """KV cache bytes of one GPU, or of the host memory per GPU.
 
     ``shared``: bytes of the prefix of all prompts, held once. ``sequence``: further bytes of one
     sequence at its mean length. ``longest``: bytes of one at its full length with the prefix, on
@@ -58,11 +58,11 @@ class KvCacheCapacity:
         return np.where(self.size >= self.longest, np.maximum(count, 1.0), 0.0)
 
     def holds_at_once(self, sequences: Numeric, ranks: FloatArray) -> BoolArray:
-        """Whether so many sequences of full length find room, spread over so many ranks."""
+        """Whether so many sequences of full length fit, spread over so many ranks."""
         return np.asarray(self.held(sequences / ranks) <= self.size)
 
     def held(self, sequences: Numeric) -> FloatArray:
-        """Bytes of so many whole sequences on the rank that holds them."""
+        """Bytes of so many full sequences on the rank that holds them."""
         return np.asarray(self.shared + (self.longest - self.shared) * sequences)
 
 
@@ -87,7 +87,7 @@ class ServingMemory:
     usable: FloatArray
 
     def mapped(self, change: Callable[[FloatArray], FloatArray]) -> ServingMemory:
-        """The memory with every array changed."""
+        """A copy with every array changed by a function."""
         rooms = ("room", "host_room")
         arrays = {name: change(array) for name, array in vars(self).items() if name not in rooms}
         room, host_room = self.room.mapped(change), self.host_room.mapped(change)
@@ -95,27 +95,27 @@ class ServingMemory:
 
     @property
     def total(self) -> FloatArray:
-        """The peak."""
+        """Peak bytes."""
         return add(getattr(self, name) for name in SERVING_MEMORY_PARTS)
 
     def needed_for(self, sequences: Numeric) -> FloatArray:
-        """What the fullest GPU needs for so many whole sequences on it."""
+        """Bytes that the fullest GPU needs for so many full sequences on it."""
         return self.non_cache_bytes + self.room.held(sequences)
 
     @property
     def non_cache_bytes(self) -> FloatArray:
-        """All that is no cache."""
+        """Bytes of all but the KV cache."""
         return self.weights + self.adapters + self.activations + self.reserved
 
     @property
     def most_sequences(self) -> FloatArray:
-        """Sequences of mean length that a replica and its hosts have room for."""
+        """Sequences of mean length that fit on a replica and its hosts."""
         on_host = self.host_room.holds(self.host_room.sequence)
         return np.minimum(self.room.holds(self.room.sequence), on_host)
 
     @property
     def most_whole_sequences(self) -> FloatArray:
-        """The same of sequences that are all at their full length at once."""
+        """Sequences of full length that fit on a replica and its hosts."""
         on_host = self.host_room.holds(self.host_room.longest_on_average_rank)
         return np.minimum(self.room.holds(self.room.longest_on_average_rank), on_host)
 
@@ -168,7 +168,7 @@ def serving_memory(setting: ServingSetting, configurations: ServingConfiguration
 def preempted_share(
     setting: ServingSetting, c: ServingConfigurations, memory: ServingMemory, running: Numeric
 ) -> FloatArray:
-    """Share of so many ``running`` requests whose cache has no room at a time, as lengths vary.
+    """Share of ``running`` requests that do not fit in the cache at a time, as lengths vary.
 
     Engines compute them again, or make them wait; none does that keeps room for whole requests.
     """
@@ -309,7 +309,7 @@ def longest_that_fits(
 def starts_surely(
     setting: ServingSetting, memory: ServingMemory, configurations: ServingConfigurations
 ) -> BoolArray:
-    """Whether the memory is there for that as surely as the setting asks for, and as predicted."""
+    """Whether the memory to start fits, as predicted and with the margin of the setting."""
     needed = needed_to_start(setting, memory, configurations)
     return np.asarray(needed <= min(setting.sure_share, 1.0) * memory.usable)
 
@@ -338,12 +338,12 @@ def _room(
 def sequence_bytes(
     setting: ServingSetting, configurations: ServingConfigurations, tokens: float
 ) -> FloatArray:
-    """Bytes of the cache of one sequence on one GPU of the fullest stage."""
+    """KV cache bytes of one sequence on one GPU of the fullest stage, without offloaded ones."""
     return _cache_bytes(setting, configurations, tokens) * (1 - configurations.kv_offload)
 
 
 def _cache_bytes(setting: ServingSetting, c: ServingConfigurations, tokens: Numeric) -> FloatArray:
-    """The same with what is offloaded."""
+    """KV cache bytes of one sequence on one GPU of the fullest stage, with offloaded ones."""
     zero = np.zeros(())
     rank = BatchShare(setting=setting, configurations=c, batch=Batch.of_decode(zero, zero))
     layers = setting.model.num_hidden_layers
@@ -371,7 +371,7 @@ def _cache_bytes(setting: ServingSetting, c: ServingConfigurations, tokens: Nume
 def _activation_bytes(
     setting: ServingSetting, c: ServingConfigurations, sampled: FloatArray, tokens: FloatArray
 ) -> FloatArray:
-    """The largest layer's working set of a step, or what lives while its tokens are sampled."""
+    """Bytes of the largest layer's working set in a step, or of sampling its tokens."""
     model, memory, t = setting.model, setting.engine.memory, c.tensor_parallel
     described = [layer_of(model, group) for group in model.layer_groups]
     widest = max(each.widest for each in described)
@@ -412,7 +412,7 @@ def _expert_workspace(
 
 
 def step_tokens(setting: ServingSetting, c: ServingConfigurations) -> FloatArray:
-    """Tokens of the largest step: a step's bound, or all prompts of a static batch."""
+    """Tokens of the largest step: the limit of a step, or all prompts of a static batch."""
     if setting.engine.scheduler.continuous:
         prompts = c.concurrency * setting.workload.input_tokens
         return np.minimum(c.max_num_batched_tokens, np.maximum(prompts, c.concurrency))

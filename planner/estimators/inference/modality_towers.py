@@ -41,8 +41,8 @@ _STREAMS = 4
 
 @record(kw_only=True)
 class EncoderTokens:
-    """What a tower makes tokens of in a prompt: ``parts`` that it sees apart, of so many
-    ``patches`` each; ``largest``: tokens of what is made at once."""
+    """Input of a tower in a prompt: ``parts`` of ``patches`` each; ``largest``: tokens of one
+    input."""
 
     tower: Tower
     parts: float
@@ -51,7 +51,7 @@ class EncoderTokens:
 
 
 def encoded(setting: ServingSetting) -> list[EncoderTokens]:
-    """The images and the sound of a prompt."""
+    """Inputs of the vision and audio towers in a prompt."""
     model, work, inputs = setting.model, setting.workload, []
     if (tower := model.vision_tower) is not None and work.images_per_sample:
         image_tokens = work.tokens_per_image or tower.tokens_per_image
@@ -73,7 +73,7 @@ def encoded(setting: ServingSetting) -> list[EncoderTokens]:
 
 
 def tower_weights(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
-    """Bytes of the towers on one GPU of the first stage; 0 of a text model."""
+    """Bytes of the towers on one GPU of the first stage; 0 for a text model."""
     towers = (setting.model.vision_tower, setting.model.audio_tower)
     held = SIXTEEN_BIT_BYTES * sum(tower_parameters(tower) for tower in towers if tower)
     return np.asarray(held / configurations.tensor_parallel) if held else np.zeros(())
@@ -100,8 +100,7 @@ def encoder_memory(
 
 
 def encoder_time(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
-    """Seconds in which the images and the sound of one prompt become tokens, in the mean of those
-    whose tokens are found in the prefix cache and of the others."""
+    """Seconds to encode the images and the sound of one prompt, averaged over cache hits."""
     machine, t = replace(setting.machine, ledger=None), configurations.tensor_parallel
     prefixes = setting.prefixes
     hit_rate = setting.workload.prefix_cache_hit_rate if prefixes is None else prefixes.hit_rate
@@ -144,7 +143,7 @@ def _layer_time(
 def _core_time(
     machine: Machine, op: AttentionCore, images: float, length: int, t: FloatArray
 ) -> FloatArray:
-    """Every patch attends to all of its image, or of its window."""
+    """Seconds of attention in which every patch attends to its image or window."""
     window, dims = op.most_keys or length, {"qk_head_dim": op.qk_dim, "v_head_dim": op.v_dim}
     keys = mean_keys_per_query(sequence_length=length, sliding_window=window, causal=op.causal)
     rows, heads = images * length, op.heads / t

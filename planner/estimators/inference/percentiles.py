@@ -117,7 +117,7 @@ def _of_classes(
     percentile: Callable[[ServingEstimate, float], FloatArray],
     share: float,
 ) -> FloatArray:
-    """What a share of the requests of all classes does not exceed, by quantiles of each class."""
+    """The quantile of the requests of all classes, from quantiles of each class."""
     traced = estimate.served.traced
     assert traced is not None
     each = replace(estimate, served=traced.classes)
@@ -173,7 +173,7 @@ def _after_the_line(
 
 
 def percentile(estimate: ServingEstimate, quantity: str, share: float) -> FloatArray:
-    """One of the three times by its name [s]."""
+    """A percentile of one of the three times, by its name [s]."""
     return _BY_NAME[quantity](estimate, share)
 
 
@@ -185,7 +185,7 @@ _BY_NAME: Mapping[str, Callable[[ServingEstimate, float], FloatArray]] = {
 
 
 def _place_quantile(estimate: ServingEstimate, share: float) -> FloatArray:
-    """What a ``share`` of the requests does not wait longer for a place [s]."""
+    """The wait for a place that a ``share`` of the requests does not exceed [s]."""
     served, queue = estimate.served, estimate.served.queue
     with np.errstate(divide="ignore", invalid="ignore"):
         over = np.log(queue.place_share / (1 - share))
@@ -198,8 +198,7 @@ def _place_quantile(estimate: ServingEstimate, share: float) -> FloatArray:
 def _or_piled_up(
     estimate: ServingEstimate, share: float, steady: FloatArray, placed: FloatArray
 ) -> FloatArray:
-    """A ``steady`` time; where requests come faster than they are answered, no less than that of
-    one that has its ``placed`` place behind those before it."""
+    """The ``steady`` time; at overload at least the time after the backlog plus ``placed``."""
     offered = estimate.served.offered
     if offered is None:
         return np.asarray(steady)
@@ -235,7 +234,7 @@ def _first_variance(estimate: ServingEstimate) -> FloatArray:
 
 
 def _others(estimate: ServingEstimate) -> FloatArray:
-    """Share of the prompts that are not those of one request's own client."""
+    """Share of the prompts of other clients."""
     served = estimate.served
     if estimate.setting.workload.request_rate is not None:
         return np.ones(())
@@ -272,7 +271,7 @@ class PoolSpread:
     slope: FloatArray
 
     def percentile(self, quantity: str, share: float) -> FloatArray:
-        """What a ``share`` of the requests does not exceed of one of the three times [s]."""
+        """One of the three times that a ``share`` of the requests does not exceed [s]."""
         run, w = self.run, self.setting.workload
         first, token = run.time_to_first_token, run.time_per_output_token
         if quantity == "time_to_first_token":

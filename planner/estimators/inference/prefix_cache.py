@@ -21,8 +21,8 @@ from planner.specs.prefix_cache import HitRateCurve
 
 @record(kw_only=True)
 class ReplicaLoad:
-    """What replicas have to do: ``replicas`` of them answer a ``rate`` [1/s] of requests in all,
-    each with so many ``running``."""
+    """Load of ``replicas``: a ``rate`` [1/s] of requests in all, each replica with so many
+    ``running``."""
 
     replicas: Numeric
     rate: Numeric
@@ -40,7 +40,7 @@ def in_agreement(
     evaluate_with: Callable[[PrefixHits], Judged],
     hits_of: Callable[[Judged], PrefixHits],
 ) -> Judged:
-    """What is ``judged`` where each configuration finds what its caches keep at what it answers.
+    """The state at which prefix-cache hits and the request rate of each configuration agree.
 
     The more is found the more requests are answered, and the sooner what they leave is dropped:
     between nothing and what is ``hits_of`` without it is what both agree on. ``judged`` is without.
@@ -57,14 +57,14 @@ def in_agreement(
 
 
 def token_bytes(setting: ServingSetting, memory: ServingMemory) -> FloatArray:
-    """Bytes of a token in the cache of one GPU, on average over the longest request."""
+    """KV cache bytes per token on one GPU, averaged over the longest request."""
     work = setting.workload
     return np.asarray(memory.room.longest / (work.input_tokens + work.output_tokens))
 
 
 @record(kw_only=True)
 class PrefixCaches:
-    """The caches of every configuration: so many in all, of ``token_bytes`` for each token.
+    """Prefix caches of every configuration: their number, and ``token_bytes`` per token.
 
     ``pinned``: tokens in one of them that are no choice, those of requests that run.
     """
@@ -76,11 +76,11 @@ class PrefixCaches:
     rate: Numeric
 
     def hit_rate(self, size: Numeric) -> FloatArray:
-        """Share of the prompts that they find where each has so many bytes."""
+        """Share of the prompt tokens with a hit in caches of so many bytes."""
         return self.reuse.found(self._tokens(size), self.rate, self.number)
 
     def residence(self, size: Numeric) -> FloatArray:
-        """Seconds for which those keep what is not used."""
+        """Seconds for which caches of so many bytes store unused tokens."""
         return self.reuse.residence(self._tokens(size), self.rate, self.number)
 
     def _tokens(self, size: Numeric) -> FloatArray:
@@ -93,7 +93,7 @@ def caches_at(
     memory: ServingMemory,
     load: ReplicaLoad,
 ) -> PrefixCaches:
-    """The caches of every configuration at a load, one on each attention rank.
+    """Prefix caches of every configuration at a load, one per attention rank.
 
     Of a trace all of one counts, in which requests that run are those used last; of sessions, whose
     gaps begin when an answer ends, what those leave. Raises ValueError if nothing specifies what
@@ -130,7 +130,7 @@ def prefixes_at(
     memory: ServingMemory,
     load: ReplicaLoad,
 ) -> PrefixHits:
-    """What every configuration finds at a load, at its own room.
+    """Prefix-cache hits of every configuration at a load, with its own cache sizes.
 
     What host and drives alone have is read over their link before the prompt is computed, and is
     computed again where that is faster.
@@ -158,7 +158,7 @@ def prefixes_at(
 
 
 def _computed(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
-    """Seconds in which a token of a prompt is computed, where as many are new as fill a step."""
+    """Seconds per prompt token in steps filled with new tokens."""
     uncached, ranks = replace(setting, prefixes=None), configurations.attention_data_parallel
     tokens = np.minimum(new_tokens(uncached) * ranks, configurations.replica_step_tokens)
     batch = prompt_batch(uncached, np.asarray(ranks, np.float64), tokens, np.zeros(()))

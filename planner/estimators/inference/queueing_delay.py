@@ -27,7 +27,7 @@ _BUSIEST = 0.98
 
 @record(kw_only=True)
 class StepDemand:
-    """What the requests of a replica ask of its steps; times in seconds.
+    """Demand of a replica's requests on its steps; times in seconds.
 
     A step over B sequences takes ``fixed + slope B`` and ``prompt`` for every prompt in it;
     ``per_step`` prompts fill one. ``steps``: that an answer takes. ``places``: for sequences.
@@ -48,7 +48,7 @@ class StepDemand:
 
 @record(kw_only=True)
 class QueueState:
-    """What requests meet when they come; times in seconds.
+    """State of the queue that a request meets; times in seconds.
 
     ``decode_step``: of the step without prompts; ``load``: share of the time that computes prompts;
     ``met``: mean length of the step in which a request comes, ``met_variance`` its variance;
@@ -93,7 +93,7 @@ def queue_of(
     rate: FloatArray,
     decoding: FloatArray,
 ) -> QueueState:
-    """What requests meet that come at a ``rate`` [1/s] while so many decode.
+    """State of the queue for requests at a ``rate`` [1/s] while so many decode.
 
     Requests of an open load come at random times, mostly in long steps, and long steps bring
     more of them. In a closed loop as many come in a step as answers end in it, whatever it takes.
@@ -132,7 +132,7 @@ def _open_queue(
     rate: FloatArray,
     decoding: FloatArray,
 ) -> QueueState:
-    """What requests meet that come at random."""
+    """State of the queue for requests that arrive at random."""
     w, c = setting.workload, configurations
     mixes = setting.engine.scheduler.chunked_prefill
     step = (work.fixed + work.slope * decoding) / c.pipeline_parallel
@@ -233,13 +233,13 @@ def _wait(
 
 
 def sharing(setting: ServingSetting, rate: FloatArray) -> FloatArray:
-    """Replicas that share the stated load, where each has this ``rate`` [1/s] of it."""
+    """Number of replicas that share the load if each has this ``rate`` [1/s]."""
     offered_rate = setting.workload.request_rate or 0.0
     return np.maximum(offered_rate / np.maximum(rate, 1e-12), 1.0)
 
 
 def _backlog(prompt: FloatArray, load: FloatArray, variation: float, bursts: Numeric) -> FloatArray:
-    """Mean seconds of prompts before a request's own that bursts add to those of random ones."""
+    """Mean seconds of prompts that bursts add before a request, beyond random arrivals."""
     waits = [
         mean_wait(utilization=load, service_time=prompt, variation=variation, bursts=b)
         for b in (bursts, 1.0)
@@ -321,17 +321,17 @@ class OfferedLoad:
 
     @property
     def is_beyond(self) -> BoolArray:
-        """Where requests come faster than they are answered."""
+        """Mask of rates above the capacity."""
         return np.asarray(np.asarray(self.rate) > np.asarray(self.capacity) * (1 + CARRIED))
 
     @property
     def is_endless(self) -> BoolArray:
-        """Where they do without an end: all wait for ever."""
+        """Mask of rates above the capacity without an end, where the wait is infinite."""
         return np.asarray(self.is_beyond & ~np.isfinite(self.number))
 
     @cached_property
     def _later(self) -> FloatArray:
-        """Seconds by which each request is answered later than the one before."""
+        """Seconds by which each request is answered later than the previous one."""
         return np.maximum(1 / np.asarray(self.capacity) - 1 / np.asarray(self.rate), 0.0)
 
     @cached_property
@@ -340,7 +340,7 @@ class OfferedLoad:
 
     @cached_property
     def _placed(self) -> FloatArray:
-        """How many of the requests find a place when they come."""
+        """Number of requests that find a free place on arrival."""
         with np.errstate(divide="ignore", invalid="ignore"):
             caught_up = np.where(self._later > 0, self.answer / self._later, np.inf)
         placed = np.where(np.isfinite(self.rate), np.maximum(self.places, caught_up), 0.0)
@@ -348,7 +348,7 @@ class OfferedLoad:
 
     @cached_property
     def _of_prompts(self) -> FloatArray:
-        """Seconds that the last prompt waits of those that have places, where they come faster."""
+        """Seconds that the last prompt with a place waits at overload."""
         faster = np.maximum(self.prompt - 1 / np.asarray(self.rate), 0.0)
         return np.minimum(self._placed, self.places) * faster
 

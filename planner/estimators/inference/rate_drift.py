@@ -14,7 +14,7 @@ from planner.specs.arrivals import TracePaths, classes_of
 
 @record(kw_only=True)
 class DriftEffects:
-    """What requests meet as replicas fill and empty, along the windows of a trace.
+    """Effects on requests of replicas that fill and empty along the windows of a trace.
 
     ``decoding``: sequences in `CLASSES` of the requests; ``waits`` for a place [s] in each window,
     which has a share of the requests of ``weights``; ``longer``: prompts over answers, each over

@@ -37,7 +37,7 @@ class StepCosts:
 
     @classmethod
     def of(cls, phases: Phases, new_tokens: float, mixes: bool) -> StepCosts:
-        """The line through the work of one prompt, in its steps, and what each further one adds."""
+        """A linear cost of prompts: seconds of the first in a step, and of each further one."""
         first_prompt, further = phases.prefill, phases.added
         if not mixes:
             first_prompt, further = (
@@ -55,7 +55,7 @@ class StepCosts:
 
 @record(kw_only=True)
 class Requests:
-    """Requests in the order in which they come: arrays of one length.
+    """Requests in order of arrival: arrays of one length.
 
     ``arrivals`` in seconds, ``prompts`` in tokens that are not cached, ``answers`` in tokens.
     ``blocks``: names of the blocks of each prompt from its begin on, where a cache may have them.
@@ -81,7 +81,7 @@ class PrefixCache:
         self._written = 0
 
     def take(self, blocks: Sequence[int], prompt: float, answer: int) -> float:
-        """Tokens of a prompt that it has; those of the request are in it from now on."""
+        """Prompt tokens with a hit; stores the tokens of the request."""
         cached = self._kept
         number = next((n for n, block in enumerate(blocks) if block not in cached), len(blocks))
         hits = min(number * self.block_tokens, prompt - 1.0)
@@ -100,7 +100,7 @@ class PrefixCache:
 
 @record(kw_only=True)
 class ClientLatencies:
-    """What a client saw of each request [s], in the order of the requests.
+    """Latencies of each request as its client sees them [s], in order of the requests.
 
     ``per_token`` is NaN of answers of one token.
     """
@@ -118,7 +118,7 @@ def replay(
     step_tokens: int,
     cache: PrefixCache | None = None,
 ) -> ClientLatencies:
-    """What requests see of one replica.
+    """Simulate one replica and return the latencies of its requests.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ from planner.specs.serving_workload import DraftMethod
 def drafter(
     setting: ServingSetting, c: ServingConfigurations
 ) -> tuple[ServingSetting, ServingConfigurations] | None:
-    """The setting of the model that drafts and how it is split; None where there is none."""
+    """The setting and configurations of the draft model; None without a draft model."""
     if setting.draft is None:
         return None
     work = replace(
@@ -65,7 +65,7 @@ def drafter(
 
 
 def draft_weights(setting: ServingSetting, c: ServingConfigurations) -> FloatArray:
-    """Bytes of the weights of what drafts on a GPU.
+    """Bytes of the draft weights on a GPU.
 
     Modules and heads share the ends of the model, but for logits of their own, and project several
     states to one; the queries, keys and values of EAGLE-3 are those of two.
@@ -90,7 +90,7 @@ def draft_weights(setting: ServingSetting, c: ServingConfigurations) -> FloatArr
 
 
 def drafting_time(setting: ServingSetting, c: ServingConfigurations, batch: Batch) -> FloatArray:
-    """Seconds in which the sequences of a batch get the tokens that a decode step verifies.
+    """Seconds to draft the tokens that a decode step of a batch verifies.
 
     Tokens are drafted one after the other, each in a step of its own, those of a tree in as many
     steps as it is deep.
@@ -109,7 +109,7 @@ def drafting_time(setting: ServingSetting, c: ServingConfigurations, batch: Batc
 def drafted_prompt_time(
     setting: ServingSetting, c: ServingConfigurations, batch: Batch
 ) -> FloatArray:
-    """Seconds in which the model that drafts computes the prompts of a step, too."""
+    """Seconds in which the draft model computes the prompts of a step."""
     drafting = drafter(setting, c)
     if drafting is None:
         return np.zeros(())

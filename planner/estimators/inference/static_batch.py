@@ -77,7 +77,7 @@ def static_batch(setting: ServingSetting, configurations: ServingConfigurations)
 def _step(
     setting: ServingSetting, configurations: ServingConfigurations, batch: Batch, decoding: bool
 ) -> InferenceStep:
-    """A step of a micro-batch; without overlap the next one waits for all stages."""
+    """Seconds of a micro-batch step; without overlap the next one waits for all stages."""
     step = step_time(setting, configurations, batch, decoding)
     if setting.engine.scheduler.pipeline_overlap:
         return step
@@ -87,7 +87,7 @@ def _step(
 def _micro_batch(
     setting: ServingSetting, configurations: ServingConfigurations, tokens: Numeric
 ) -> FloatArray:
-    """Sequences that pass a pipeline together, of so many new tokens each."""
+    """Sequences per pipeline micro-batch, of so many new tokens each."""
     p, batch = configurations.pipeline_parallel, configurations.concurrency
     max_tokens = setting.engine.scheduler.pipeline_tokens
     if max_tokens == 0:

@@ -35,7 +35,7 @@ from planner.specs.model import LayerGroup
 
 
 def experts(context: LayerContext, op: ops.Experts, layer: Layer) -> Iterator[StepOperator]:
-    """All matrices of the experts of the rank with most of the tokens.
+    """Expert matrices on the rank with most tokens.
 
     Copies of experts share their tokens, and each that is visited is read.
     """
@@ -119,7 +119,7 @@ _KERNELS = {"convolution": 2}
 
 
 def layer_operators(context: LayerContext, group: LayerGroup) -> Iterator[StepOperator]:
-    """Those of one layer of a group."""
+    """Operators of one layer of a group."""
     yield from _of(context, layer_of(context.rank.setting.model, group))
 
 
@@ -159,7 +159,7 @@ def _product(context: LayerContext, op: ops.MatrixProduct, layer: Layer) -> Iter
 
 
 def _joined(context: LayerContext, op: ops.MatrixProduct, layer: Layer) -> Iterator[StepOperator]:
-    """Projections into latent spaces, whole on every rank: engines have one product of all."""
+    """Projections into latent spaces, unsharded: engines compute all as one product."""
     same = [
         each
         for each in layer.of(ops.MatrixProduct)
@@ -220,7 +220,7 @@ def _code(context: LayerContext, op: ops.MatrixProduct, layer: Layer) -> CodeArr
 
 
 def _rows(context: LayerContext, op: ops.LayerOperator) -> FloatArray:
-    """Tokens of an operator: after the last layer those to be sampled."""
+    """Rows of an operator: after the last layer only the sampled tokens."""
     at_the_end = op.module == "logits" or op.name == "final_norm"
     return context.rank.sampled if at_the_end else context.rank.tokens
 
@@ -269,7 +269,7 @@ def _sampling(context: LayerContext, op: ops.Loss, layer: Layer) -> Iterator[Ste
 def _block_exchange(
     context: LayerContext, op: ops.BlockExchange, layer: Layer
 ) -> Iterator[StepOperator]:
-    """Experts' exchange adds up what shared ones made; blocks side by side may be added first."""
+    """All-reduce after a block; shared experts are in the experts' exchange."""
     is_last = op.module == "feed_forward"
     if is_last and layer.experts:
         return
@@ -449,10 +449,10 @@ def _overhead(rank: BatchShare) -> FloatArray:
     """Seconds of a step in which the host plans and samples and the GPU waits."""
     execution, batch = rank.setting.engine.execution, rank.batch
     # Ranks that share the requests have hosts that work side by side.
-    usual = execution.step_overhead + execution.sequence_overhead * rank.sampled
+    default = execution.step_overhead + execution.sequence_overhead * rank.sampled
     verifying = execution.draft_overhead + execution.draft_sequence_overhead * rank.decoding
     verifies = (batch.tokens_per_sequence > 1) & (batch.decoding > 0)
-    return np.asarray(usual + np.where(verifies, verifying, 0.0))
+    return np.asarray(default + np.where(verifies, verifying, 0.0))
 
 
 def _launch_time(rank: BatchShare, group: LayerGroup, decoding: bool) -> Numeric:
@@ -476,7 +476,7 @@ def _launch_time(rank: BatchShare, group: LayerGroup, decoding: bool) -> Numeric
 
 
 def _mixing(rank: BatchShare, group: LayerGroup) -> float:
-    """What attention other than over keys and values adds to the launch of a layer."""
+    """Host seconds per layer for attention that is not over keys and values."""
     execution, layer = rank.setting.engine.execution, layer_of(rank.setting.model, group)
     if layer.scan is not None:
         return execution.recurrent_launch_time
@@ -485,7 +485,7 @@ def _mixing(rank: BatchShare, group: LayerGroup) -> float:
 
 
 def _quantized_launches(rank: BatchShare, group: LayerGroup) -> Numeric:
-    """What the host adds for the quantized matrices of a layer."""
+    """Host seconds that quantized matrices add to a layer."""
     c, time = rank.configurations, rank.setting.engine.execution.quantized_launch_time
     if time == 0:
         return 0.0

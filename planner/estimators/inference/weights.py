@@ -43,7 +43,7 @@ class WeightFormats:
 
 
 def weight_formats(setting: ServingSetting) -> WeightFormats:
-    """The formats that the engine is served of the model: published ones where there are."""
+    """Formats of the model's weights in the engine, from published checkpoints if there are any."""
     weight = np.array([FORMATS[code].weight for code in Quantization])
     whole_layers = np.zeros(len(weight))
     formats: dict[str, FloatArray] = {}
@@ -79,7 +79,7 @@ _LATENT: Mapping[str, Callable[[MatrixProduct], bool]] = {
 
 @record(kw_only=True)
 class WeightBytes:
-    """Bytes on one GPU by part; router and norms stay in 16 bit, most engines' ends too."""
+    """Weight bytes on one GPU by part; router, norms and most engines' ends stay in 16 bit."""
 
     attention: FloatArray
     feed_forward: FloatArray
@@ -94,7 +94,7 @@ class WeightBytes:
 
 
 def weight_bytes(setting: ServingSetting, configurations: ServingConfigurations) -> WeightBytes:
-    """Weights of the fullest stage: its layers are rounded up, both ends count on one stage."""
+    """Weight bytes of the fullest stage: layers rounded up, both ends on one stage."""
     c, model = configurations, setting.model
     hidden = model.hidden_size
     groups = [

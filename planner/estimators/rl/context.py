@@ -43,7 +43,7 @@ class RlSetting:
 
     @property
     def rollouts(self) -> RolloutProfile:
-        """How the framework generates. Raises TypeError if it does not."""
+        """The rollout profile of the framework. Raises TypeError if it has none."""
         if self.framework.rollouts is None:
             raise TypeError(f"{self.framework.name} generates no answers.")
         return self.framework.rollouts
@@ -57,7 +57,7 @@ class RlSetting:
 
     @property
     def adapter_sync(self) -> AdapterSync:
-        """What of adapters the engine is given; modules trained whole need all weights."""
+        """How the engine receives adapters; fully trained modules need all weights."""
         work, rollouts = self.workload, self.rollouts
         merges = (self.engine_word or rollouts.engine) in rollouts.merged_engines
         if work.saves_ends or (merges and work.adapter_sync is None):

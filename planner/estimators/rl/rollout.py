@@ -43,12 +43,12 @@ class Rollout:
 
     @property
     def fits(self) -> BoolArray:
-        """Where the longest answer finds room."""
+        """Mask of configurations in which the longest answer fits."""
         return np.asarray(self.needed <= self.memory.usable)
 
 
 def generated(setting: RlSetting, c: RlConfigurations) -> Rollout:
-    """The engine of every configuration."""
+    """The rollouts of every configuration."""
     work, serving, rollouts = setting.workload, setting.serving, setting.rollouts
     default_share = np.where(c.colocated, rollouts.colocated_memory, rollouts.separate_memory)
     share = np.where(c.rollout_gpu_memory > 0, c.rollout_gpu_memory, default_share)
@@ -85,7 +85,7 @@ def _batches(
     times: FloatArray,
     prompt: FloatArray,
 ) -> Rollout:
-    """What so many answers of ``each`` replica take with ``held`` of them at once."""
+    """Rollout of a batch: ``each`` answers per replica, ``held`` of them at once."""
     work, (lengths, longer) = setting.workload, setting.lengths
     mean, step = float(work.output_tokens), times[-1]
     left = residual_lengths(lengths=lengths, longer=longer)

@@ -63,7 +63,7 @@ class RlStep:
 
     @property
     def overlaps(self) -> BoolArray:
-        """Where both sides work at the same time, on answers of older weights."""
+        """Mask of configurations in which both sides work at once, on answers of older weights."""
         c = self.configurations
         stale = (c.placement == Placement.ASYNC) & (c.staleness > 0)
         return np.asarray(stale | (c.placement == Placement.ONE_STEP_OFF))
@@ -140,12 +140,12 @@ class RlStep:
 
     @property
     def rollout_is_longer(self) -> BoolArray:
-        """Where the answers take longer than what trains them."""
+        """Mask of configurations in which rollouts take longer than training."""
         return np.asarray(self.generate + self.times["reward"] > self.trains)
 
     @property
     def imbalance(self) -> FloatArray:
-        """How much longer one side takes than the other, as a share."""
+        """Relative difference between the times of both sides."""
         answers = self.generate + self.times["reward"]
         longer = np.maximum(answers, self.trains)
         return np.asarray(longer / np.minimum(answers, self.trains) - 1)
@@ -160,7 +160,7 @@ class RlStep:
 
     @cached_property
     def method(self) -> CodeArray:
-        """How weights are handed over."""
+        """Method of the weight sync."""
         requested, rollouts = self.configurations.weight_sync, self.setting.rollouts
         names = rollouts.colocated_sync, rollouts.separate_sync
         colocated, separate = (int(WeightSync[name.upper()]) for name in names)
@@ -238,7 +238,7 @@ class RlStep:
 
     @property
     def _residents(self) -> RlConfigurations:
-        """The configurations with what frees nothing of one memory switched off."""
+        """Configurations without offloads that free nothing in unified memory."""
         if not self.setting.machine.gpu.unified_memory:
             return self.configurations
         no = np.zeros((), dtype=np.bool_)

@@ -86,7 +86,7 @@ def trained(setting: RlSetting, configurations: RlConfigurations) -> Trainer:
 
 
 def full_batches(setting: RlSetting, configurations: RlConfigurations) -> TrainingConfigurations:
-    """The trainer's configurations with one sequence of as many tokens as a micro-batch has."""
+    """Trainer configurations with one sequence of as many tokens as a micro-batch."""
     c = configurations.trainer
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         tokens = c.global_batch_size * setting.workload.mean_length
@@ -98,7 +98,7 @@ def full_batches(setting: RlSetting, configurations: RlConfigurations) -> Traini
 def _held(
     setting: RlSetting, full: TrainingConfigurations, batch: FloatArray
 ) -> TrainingConfigurations:
-    """The same with no more tokens than a rank has in an optimizer step, if one of the longest."""
+    """The configurations with at most a rank's tokens per optimizer step, or one longest answer."""
     rank_tokens = batch * setting.workload.mean_length / full.data_parallel
     share = np.minimum(np.maximum(rank_tokens, setting.workload.longest) / setting.budget, 1.0)
     return replace(full, micro_batch_size=share, global_batch_size=full.global_batch_size * share)
@@ -107,7 +107,7 @@ def _held(
 def _uneven(
     setting: RlSetting, full: TrainingConfigurations, estimate: Estimate, batch: FloatArray
 ) -> StepTime:
-    """The time of an optimizer step over a batch of answers in as many micro-batches."""
+    """Times of an optimizer step over a batch of answers in as many micro-batches."""
     each = batch / full.global_batch_size
     answers = replace(full, global_batch_size=batch, micro_batch_size=each)
     _, share = fullest_and_mean_share(setting.uneven, answers)

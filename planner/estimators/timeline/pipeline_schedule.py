@@ -108,7 +108,7 @@ def dualpipe(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
 
 
 def in_turns(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
-    """Every micro-batch passes all ranks and comes back before the next one starts."""
+    """One micro-batch passes all ranks forward and backward before the next starts."""
     return [
         [
             MicroBatchPass(kind, each, rank)
@@ -202,7 +202,7 @@ def _dualpipe_rank(rank: int, ranks: int, each: int) -> Iterator[MicroBatchPass]
 
 
 def in_order(waits: Sequence[Sequence[int]]) -> list[int]:
-    """Works so that each comes after those that it waits for.
+    """Works in topological order: each after those that it waits for.
 
     Raises ValueError if some wait for each other.
     """
@@ -229,7 +229,7 @@ def starts(
     durations: Sequence[float],
     share: float,
 ) -> tuple[list[float], list[float]]:
-    """When each work starts, and how fast that grows with ``share``.
+    """Start time of each work, and its derivative with respect to ``share``.
 
     A work starts when the one ``before`` it on its rank ends (-1: none), and when ``share`` of the
     duration of each that it ``waits`` for has passed since that started.
@@ -305,7 +305,7 @@ def placed(
     last_chunk: int,
     makespan: float,
 ) -> ScheduledPasses:
-    """When each work starts, so that the last one ends at ``makespan`` [s].
+    """Start time of each work, so that the last one ends at ``makespan`` [s].
 
     A rank works in its order; a pass starts when that of the neighbouring stage has handed over.
     The bubble of the step-time model is a closed form, which strict waiting keeps exactly where
@@ -335,7 +335,7 @@ def placed(
 
 
 def _before(works: Sequence[Sequence[MicroBatchPass]]) -> list[int]:
-    """The number of the work before each on its rank, -1 for the first."""
+    """Index of the previous work on the same rank, -1 for the first."""
     previous: list[int] = []
     for work in works:
         first = len(previous)
@@ -412,7 +412,7 @@ class Timeline:
         return iter(sorted((s for s in self.spans if s.lane == lane), key=lambda s: s.start))
 
     def seconds(self, lane: int) -> dict[str, float]:
-        """Seconds of a lane by part, those left out of the middle among them; they add up."""
+        """Seconds of a lane by part, including the parts left out of the middle."""
         sums: dict[str, float] = {}
         for span in self.of_lane(lane):
             for part, seconds in (span.within or {span.part: span.duration}).items():

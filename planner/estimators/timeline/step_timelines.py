@@ -51,7 +51,7 @@ class ChunkTimes:
 
 
 def chunks_of(estimate: Estimate, ranks: int, per_rank: int, *, splits: bool) -> list[ChunkTimes]:
-    """The chunks of the one configuration of an estimate, from the input to the output.
+    """Times of the chunks of a single-configuration estimate, from input to output.
 
     ``splits``: gradients of weights are a pass of their own. All passes over the chunks of a rank
     add up to the seconds of its stage (`planner.estimators.training.operators.StepTime`).
@@ -75,7 +75,7 @@ def chunks_of(estimate: Estimate, ranks: int, per_rank: int, *, splits: bool) ->
 def _summed(
     counts: FloatArray, blocks: list[dict[str, dict[str, float]]], sends: float
 ) -> dict[str, dict[str, float]]:
-    """Seconds by pass and stream of so many of each block, and of sending on what they made."""
+    """Seconds by pass and stream of so many of each block, and of sending the outputs."""
     seconds = {}
     for kind in PASSES:
         seconds[kind] = {
@@ -89,9 +89,9 @@ def _summed(
 
 
 def _passes(
-    block: OperatorGroup, again: Recomputation, *, splits: bool
+    block: OperatorGroup, recomputation: Recomputation, *, splits: bool
 ) -> dict[str, dict[str, float]]:
-    """Seconds of the passes of one block; gathers and copies are shared out by their time."""
+    """Seconds of the passes of one block; gathers and copies are split in proportion to time."""
     time = block.time
     totals = {FORWARD: first(time.forward_total), BACKWARD: first(time.backward_total)}
     both = sum(totals.values()) or 1.0
@@ -102,7 +102,7 @@ def _passes(
         inside = sum(
             first(operator.forward)
             if kind == FORWARD
-            else first(operator.backward) + first(operator.repeated(again))
+            else first(operator.backward) + first(operator.repeated(recomputation))
             for operator in exchanges
         )
         passes[kind] = {COMPUTE: total - inside, EXCHANGE: inside + shown * total / both}
@@ -123,7 +123,7 @@ _LEAST = 1e-12
 
 @record(kw_only=True)
 class _Step:
-    """The one configuration of an estimate, on every stage of its pipeline."""
+    """A single-configuration estimate on every stage of its pipeline."""
 
     estimate: Estimate
     pipeline: Pipeline
@@ -131,7 +131,7 @@ class _Step:
 
     @property
     def pace(self) -> float:
-        """Seconds that one more micro-batch adds."""
+        """Seconds per further micro-batch."""
         times = [first(stage) for stage in self.estimate.time.stage_times]
         return sum(times) if self.pipeline.turns else max(times)
 
@@ -144,7 +144,7 @@ class _Step:
 
 
 def training_timeline(estimate: Estimate) -> Timeline:
-    """The step of the one configuration of an estimate.
+    """The timeline of a step of a single-configuration estimate.
 
     It ends when the estimate says: the pipeline after all micro-batches of its slowest stage and
     the bubble, then the exchange of gradients, the optimizer and the rest, as far as they show.
@@ -229,7 +229,7 @@ def _lane(
 
 
 def _spans(step: _Step, lane: int, work: MicroBatchPass, start: float, more: int) -> Iterator[Span]:
-    """What a work does first to last: it computes, exchanges, sends."""
+    """Spans of a pass in order: compute, exchange, send."""
     name = f"{_SHORT[work.kind]}{work.micro_batch + more + 1}"
     if step.pipeline.chunks > 1:
         name += f", chunk {work.chunk // step.pipeline.ranks + 1}"
@@ -263,7 +263,7 @@ def _middle(step: _Step, lane: int, start: float, end: float) -> Span:
 def _with_bubbles(
     lane: int, works: Sequence[tuple[MicroBatchPass | None, list[Span]]], end: float
 ) -> Iterator[Span]:
-    """The spans of a lane, and between them those in which it waits."""
+    """Spans of a lane with the waits between them."""
     now = 0.0
     for span in (span for _, spans in works for span in spans):
         if span.start - now > _LEAST * end:
@@ -275,7 +275,7 @@ def _with_bubbles(
 
 
 def _once(step: _Step, lane: int) -> Iterator[Span]:
-    """What a step does once, after the pipeline."""
+    """Spans of a step after the pipeline."""
     now = step.pipeline_time
     for part in ONCE:
         seconds = first(getattr(step.estimate.time, part))
@@ -329,7 +329,7 @@ def _memory(
 def _held(
     step: _Step, works: Sequence[tuple[MicroBatchPass | None, list[Span]]]
 ) -> Iterator[tuple[float, float, bool]]:
-    """From when on layers of micro-batches are held, and whether a backward pass runs."""
+    """Times from which layers of micro-batches are held, and whether a backward pass runs."""
     held, most = 0.0, 0.0
     end = 0.0
     for work, spans in works:
@@ -386,7 +386,7 @@ def step_timeline(
 
 
 class _Lane:
-    """Spans one after the other: ``now`` is when the next one starts [s]."""
+    """Consecutive spans: ``now`` is the start of the next one [s]."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -408,7 +408,7 @@ class _Lane:
             yield from self.one(name, part, stream, first(operator.time))
 
     def layers(self, count: int, operators: Sequence[StepOperator], kind: str) -> Iterator[Span]:
-        """The layers of a kind, of many those of the middle in one span."""
+        """Spans of the layers of a kind; of many, those of the middle are one span."""
         shown = range(count) if count <= _SHOWN + 2 else range(_SHOWN)
         for layer in shown:
             yield from self.operators(operators, f", layer {layer + 1}{kind}")
@@ -477,14 +477,14 @@ def _generation(steady: float, end: float) -> Iterator[Span]:
 
 
 def _after(start: float, lane: int, named: Iterable[tuple[str, float]]) -> Iterator[Span]:
-    """Phases one after the other."""
+    """Spans of consecutive phases."""
     for name, seconds in named:
         yield Span(lane, COMPUTE, name.replace("_", " "), name, start, seconds)
         start += seconds
 
 
 def _idle(spans: Iterable[Span], total: float) -> Iterator[Span]:
-    """What is left of each lane."""
+    """Idle spans of each lane."""
     for lane in range(len(LANES)):
         now = 0.0
         for span in sorted(

@@ -27,7 +27,7 @@ _MODULE = "adapter"
 
 @record(kw_only=True)
 class AdaptedMatrix:
-    """A matrix with an adapter, whole; tensor parallelism splits one of its sides.
+    """An unsharded matrix with an adapter; tensor parallelism splits one of its sides.
 
     ``reads`` names what it is multiplied with.
     """
@@ -109,7 +109,7 @@ def layer_expert_parameters(
 
 
 def _expert_sets(setting: Setting, group: LayerGroup, expert_parallel: Numeric) -> FloatArray:
-    """Sets of adapters of routed experts on one rank: of each expert there, or one."""
+    """Number of adapter sets for routed experts on one rank: one per expert, or one."""
     op = layer_of(setting.model, group).experts
     if op is None or setting.workload.expert_adapters is ExpertAdapters.SHARED:
         return np.ones(())
@@ -270,7 +270,7 @@ def _prefix(share: MicroBatchShare, group: LayerGroup) -> Iterator[Operator]:
 
 
 def _dequantizations(share: MicroBatchShare, group: LayerGroup) -> Iterator[Operator]:
-    """Every frozen matrix becomes 16-bit before each product that reads it."""
+    """Dequantization of every frozen matrix to 16 bit before each product."""
     layer = layer_parameters(share.hidden_size, group)
     attention, feed_forward = layer_of(share.setting.model, group).num_matrices
     ranks = share.expert_parallel * share.expert_tensor_parallel

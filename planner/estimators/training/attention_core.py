@@ -37,9 +37,9 @@ _SCAN_BACKWARD = 2.5
 
 def attention_core(share: MicroBatchShare, op: AttentionCore, layer: Layer) -> Iterator[Operator]:
     """Scores, softmax and weighted values, fused or not; with context parallelism, their ring."""
-    usual = share.setting.framework.execution.attention_kernels
+    default = share.setting.framework.execution.attention_kernels
     gpu = share.setting.machine.gpu.efficiency
-    rate_forward, rate_backward = rates(gpu, share.attention_kernel, usual)
+    rate_forward, rate_backward = rates(gpu, share.attention_kernel, default)
     fused_forward, flops = _fused(share, op, rate_forward)
     unfused_forward, unfused_flops = _unfused(share, op)
     fused = share.flash_attention
@@ -62,7 +62,7 @@ def attention_core(share: MicroBatchShare, op: AttentionCore, layer: Layer) -> I
 
 
 def index_scores(share: MicroBatchShare, op: IndexScores, layer: Layer) -> Iterator[Operator]:
-    """Scores of all keys before a query, which choose those that sparse attention reads.
+    """Scores of all keys before a query, which choose the keys for sparse attention.
 
     Every rank scores with all heads of the indexer; its gradient does so twice.
     """
@@ -77,7 +77,7 @@ def index_scores(share: MicroBatchShare, op: IndexScores, layer: Layer) -> Itera
 
 
 def scan(share: MicroBatchShare, op: Scan, layer: Layer) -> Iterator[Operator]:
-    """The scan over the sequence, in kernels that are not written for one GPU."""
+    """The scan over the sequence, in kernels that are not written for one GPU architecture."""
     flops, moved = scan_work(op, share.tokens, share.tensor_parallel)
     if op.by_channel:
         machine = share.setting.machine
@@ -106,7 +106,7 @@ def softmax_launches(share: MicroBatchShare, core: AttentionCore | None) -> Nume
 
 
 def _falls_back(share: MicroBatchShare, op: AttentionCore) -> FloatArray:
-    """1 where the unfused attention has no softmax kernel for its batches and heads, else 0."""
+    """1 where the unfused attention has no softmax kernel for its sizes, else 0."""
     matrices = share.sequences * op.heads / share.tensor_parallel
     multiple = share.setting.framework.execution.softmax_multiple
     return np.where(np.mod(matrices, multiple) != 0, 1.0, 0.0)

@@ -31,19 +31,19 @@ def compute_bytes(precision: CodeArray) -> FloatArray:
 
 
 def is_wide(precision: CodeArray) -> BoolArray:
-    """Where all numbers of training have 32 bits."""
+    """Mask of configurations that train in 32 bits."""
     return np.asarray(WIDE[precision])
 
 
 def is_narrow(precision: CodeArray) -> BoolArray:
-    """Where products are in floating-point numbers of fewer than 16 bits."""
+    """Mask of configurations with floating-point products below 16 bits."""
     return np.asarray(NARROW[precision])
 
 
-def widened(usual: Numeric, precision: CodeArray) -> Numeric:
-    """So many bytes per number, or at least those of 32 bits where training is in these."""
+def widened(default: Numeric, precision: CodeArray) -> Numeric:
+    """Bytes per number, at least 4 in configurations that train in 32 bits."""
     wide = is_wide(precision)
-    return np.where(wide, np.maximum(usual, WIDE_BYTES), usual) if wide.any() else usual
+    return np.where(wide, np.maximum(default, WIDE_BYTES), default) if wide.any() else default
 
 
 _MAIN_BYTES = np.array([np.nan, 4.0, 2.0])
@@ -84,24 +84,24 @@ class GradientBytes:
         wide = is_wide(precision)
 
         def either(name: str) -> Numeric:
-            usual, in_fp16 = (float(getattr(s, name)) for s in (states, states.fp16 or states))
-            return usual if usual == in_fp16 else np.where(is_fp16, in_fp16, usual)
+            default, in_fp16 = (float(getattr(s, name)) for s in (states, states.fp16 or states))
+            return default if default == in_fp16 else np.where(is_fp16, in_fp16, default)
 
-        def widened(usual: Numeric, in_32_bits: float) -> Numeric:
+        def widened(default: Numeric, in_32_bits: float) -> Numeric:
             if not wide.any():
-                return usual
-            return np.where(wide & (np.asarray(usual) > 0), in_32_bits, usual)
+                return default
+            return np.where(wide & (np.asarray(default) > 0), in_32_bits, default)
 
-        def in_main_format(usual: Numeric) -> Numeric:
+        def in_main_format(default: Numeric) -> Numeric:
             if main is None or not main.any():
-                return usual
-            return np.where(main == MainPrecision.FRAMEWORK, usual, _MAIN_BYTES[main])
+                return default
+            return np.where(main == MainPrecision.FRAMEWORK, default, _MAIN_BYTES[main])
 
-        def of_weights(usual: Numeric) -> Numeric:
+        def of_weights(default: Numeric) -> Numeric:
             if states.main_weight or weights is None or not weights.any():
-                return usual
+                return default
             narrow = weights == MainPrecision.BF16
-            return np.where(narrow, np.minimum(usual, _MAIN_BYTES[MainPrecision.BF16]), usual)
+            return np.where(narrow, np.minimum(default, _MAIN_BYTES[MainPrecision.BF16]), default)
 
         return cls(
             stored_bytes=in_main_format(widened(of_weights(either("gradient")), WIDE_BYTES)),

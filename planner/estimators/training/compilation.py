@@ -31,7 +31,7 @@ def elementwise_tensors(share: MicroBatchShare, op: Elementwise) -> tuple[Numeri
 
 
 def layer_launch_time(share: MicroBatchShare) -> Numeric:
-    """Seconds of the host for the forward kernels of one layer."""
+    """Host seconds to launch the forward kernels of one layer."""
     framework = share.setting.framework
     default_time, other = framework.execution.layer_launch_time, share.compiled_otherwise
     if not other.any():

@@ -126,7 +126,7 @@ def pipeline_bubble(
 
 
 def _of_slowest(stages: Sequence[FloatArray], values: Sequence[FloatArray]) -> FloatArray:
-    """The value of the first stage that is as slow as the slowest."""
+    """The value of the first stage among the slowest."""
     times = np.stack(np.broadcast_arrays(*stages, *values)[: len(stages)])
     every = np.stack(np.broadcast_arrays(*stages, *values)[len(stages) :])
     which = np.argmax(times, axis=0)
@@ -347,7 +347,7 @@ def _without_gradients(
 
 
 def _recorded(share: MicroBatchShare, *operators: Iterable[Operator]) -> tuple[Operator, ...]:
-    """Operators one after the other, each with its work where that is recorded."""
+    """Consecutive operators, with their work if it is recorded."""
     ledger = share.setting.machine.ledger
     return tuple(attributed(ledger, chain(*operators), attrgetter("forward")))
 
@@ -379,7 +379,7 @@ def _shown_gather(
 def _shown_copies(
     share: MicroBatchShare, time: LayerTime, gathers: _Passes, copies: _Passes
 ) -> FloatArray:
-    """What shows of copies to and from the host; gathers hide first, and copies then."""
+    """Exposed seconds of copies to and from the host; gathers are hidden first."""
     if not (np.any(copies[0]) or np.any(copies[1])):
         return np.zeros(())
     totals = time.forward_total, time.backward_total
@@ -390,7 +390,7 @@ def _shown_copies(
 
 
 def _shown(transfers: _Passes, windows: _Passes, hidden: float, interference: float) -> FloatArray:
-    """What shows of transfers when a share of them can hide behind the windows."""
+    """Exposed seconds of transfers of which a share can hide behind the windows."""
     if not (np.any(transfers[0]) or np.any(transfers[1])):
         return np.zeros(())
     behind = [
@@ -401,7 +401,7 @@ def _shown(transfers: _Passes, windows: _Passes, hidden: float, interference: fl
 
 
 def _pipeline_transfer(share: MicroBatchShare, c: TrainingConfigurations) -> FloatArray:
-    """What shows of sending activations and their gradients on, per micro-batch and stage."""
+    """Exposed seconds to send activations and their gradients, per micro-batch and stage."""
     p = c.pipeline_parallel
     num_bytes = share.number_bytes * share.local_tokens * share.setting.model.stream_width
     distance = c.num_gpus / p
@@ -428,7 +428,7 @@ def late_share(share: MicroBatchShare, parameters: StageParameters) -> FloatArra
 def _shown_exchange(
     share: MicroBatchShare, exchange: DataParallelTime, window: FloatArray, late: FloatArray
 ) -> FloatArray:
-    """What shows of the exchange at the end of a step behind one micro-batch of a stage."""
+    """Exposed seconds of the exchange at the end of a step, behind one micro-batch of a stage."""
     overlap = _overlap(share)
     at_end, longest = late * exchange.step, (1 - late) * exchange.step
     if overlap.data_parallel == 0:
@@ -442,7 +442,7 @@ def _shown_exchange(
 def _optimizer_time(
     share: MicroBatchShare, c: TrainingConfigurations, parameters: StageParameters
 ) -> FloatArray:
-    """The optimizer reads and writes the states of the parameters it owns."""
+    """Seconds of the optimizer, which reads and writes the states of its parameters."""
     setting = share.setting
     owned = [
         count / np.where(c.zero_stage >= ZeroStage.OPTIMIZER, group.size, 1.0)
@@ -642,7 +642,7 @@ def host_need(setting: Setting, memory: Memory) -> FloatArray:
 
 
 def broken_rule(setting: Setting, configurations: TrainingConfigurations) -> CodeArray:
-    """One-based number of the first rule each configuration breaks, else 0."""
+    """One-based number of the first broken rule of each configuration; 0 if none."""
     context = Context(
         gpu=setting.machine.gpu,
         model=setting.model,

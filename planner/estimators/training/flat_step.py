@@ -89,7 +89,7 @@ class FlatStep:
         return forward, total_flops - again - forward - reference, again, reference
 
     def modules(self, communication: FloatArray) -> dict[str, dict[str, FloatArray]]:
-        """The same by module and pass; tensor-parallel communication is one of the modules.
+        """Seconds by module and pass; tensor-parallel communication is one of the modules.
 
         The backward pass is split as the forward pass is, of frozen weights too.
         """
@@ -117,7 +117,7 @@ class FlatStep:
         return modules
 
     def _repeated(self, forward: Mapping[str, float]) -> dict[str, Numeric]:
-        """How repeated FLOPs divide: of modules as they are repeated, of layers as they are."""
+        """Split of recomputed FLOPs over modules."""
         setting, c = self.setting, self.configurations
         length, again = setting.workload.sequence_length, setting.recomputation(c)
         repeated = repeated_modules_flops(setting.model, length, again, c.flash_attention)

@@ -38,7 +38,7 @@ from planner.specs.model import ModelSpec
 
 
 def matmul_parameters(model: ModelSpec) -> int:
-    """Parameters that one token is multiplied with, shared logits as often as they are used.
+    """Parameters that one token is multiplied with; shared logits count at every use.
 
     Looked-up embeddings are not.
     """
@@ -172,7 +172,7 @@ def saved_parameter_count(setting: Setting) -> int:
 
 
 def _met_on_experts(setting: Setting) -> float:
-    """The same as often as one token meets them: in each expert that it visits."""
+    """Adapter parameters of experts per token: of each expert that it visits."""
     shared = setting.workload.expert_adapters is ExpertAdapters.SHARED
     met = 0.0
     for group in setting.model.layer_groups:
@@ -221,16 +221,16 @@ def recomputed_flops_per_token(
 
 
 def repeated_modules_flops(
-    model: ModelSpec, sequence_length: int, again: Recomputation, flash_attention: BoolArray
+    model: ModelSpec, sequence_length: int, recomputation: Recomputation, flash_attention: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
-    """FLOPs of modules that are repeated by themselves: those of attention, and the others."""
+    """FLOPs of recomputed modules: those of attention, and the others."""
     parts = {"core_attn": np.where(flash_attention, 0.0, 1.0)}
 
     def repeated(op: LayerOperator, *, in_attention: bool) -> Numeric:
         is_core = isinstance(op, AttentionCore)
         if (is_core or op.holder is ParameterPart.ATTENTION) is not in_attention:
             return 0.0
-        return again.share_of(op.repeated_by, parts if is_core else {})
+        return recomputation.share_of(op.repeated_by, parts if is_core else {})
 
     of_attention, of_others = (
         _layer_flops_per_token(model, sequence_length, partial(repeated, in_attention=which))

@@ -87,7 +87,7 @@ def _kernel(share: MicroBatchShare) -> CodeArray:
 
 
 def product(share: MicroBatchShare, op: ops.MatrixProduct, layer: Layer) -> Iterator[Operator]:
-    """A matrix multiplication; its backward computes both gradients, of a frozen one the data's.
+    """A matrix product; backward it computes both gradients, for frozen weights only the data's.
 
     Operands in fewer bits are cast first, if the product's kernel does not; the weight gradient
     accumulates in place, unless other kernels do it.
@@ -183,7 +183,7 @@ def _moved(share: MicroBatchShare, op: ops.Elementwise) -> tuple[FloatArray, Flo
 
 
 def layer_operators(share: MicroBatchShare, layer: Layer) -> Iterator[Operator]:
-    """What every operator of a layer or an end takes, with its exchanges."""
+    """Operators of a layer or an end, with its exchanges."""
     again = share.recomputation
     for op in layer.operators:
         operators = KINDS_TIMED[type(op)](share, op, layer)
@@ -203,7 +203,7 @@ def _block_exchange(
 def _head_exchange(
     share: MicroBatchShare, op: ops.HeadExchange, layer: Layer
 ) -> Iterator[Operator]:
-    """An all-to-all before the scan and one after it, which trade its columns together."""
+    """An all-to-all before and after the scan, which trades its columns together."""
     t, c = share.tensor_parallel, share.context_parallel
     moved = share.number_bytes * share.tokens * op.columns.on_rank(t)
     time = share.setting.machine.collective(

@@ -52,7 +52,7 @@ _LOGIT_GRADIENT = 4.0
 def untrained_bytes(
     setting: Setting, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
-    """Bytes of weights that are not trained on one GPU: frozen ones, or a reference model's."""
+    """Bytes of untrained weights on one GPU: frozen ones, or a reference model's."""
     if setting.workload.is_frozen:
         return frozen_bytes(setting, c, parameters, stage)
     if setting.workload.keeps_reference:
@@ -77,8 +77,8 @@ def reference_bytes(
     return sharded(c, sharded_from, held)
 
 
-def bytes_per_logit(setting: Setting, usual: FloatArray) -> FloatArray:
-    """Bytes of a logit with its copies where the loss is fullest, of ``usual`` without others.
+def bytes_per_logit(setting: Setting, default: FloatArray) -> FloatArray:
+    """Bytes of a logit with its copies where the loss is fullest, of ``default`` without others.
 
     Passes without gradients run while the policy's logits wait for their backward pass: both have
     all but the gradient, of 4 bytes, then (trl 1.10, trl/trainer/dpo_trainer.py, ``_compute_loss``;
@@ -87,8 +87,8 @@ def bytes_per_logit(setting: Setting, usual: FloatArray) -> FloatArray:
     """
     work = setting.workload
     if work.training_objective.needs_rollouts or not any(work.forward_passes):
-        return usual
-    return np.maximum(usual, 2 * (usual - _LOGIT_GRADIENT))
+        return default
+    return np.maximum(default, 2 * (default - _LOGIT_GRADIENT))
 
 
 # A CUDA context with the kernels of PyTorch is 0.4 to 0.6 GiB.
@@ -98,7 +98,7 @@ _LOOKED_THROUGH, _FLAGGED = 11.0, 3.0
 
 
 def reserved_bytes(setting: Setting) -> FloatArray:
-    """Context, libraries and what the allocator keeps idle, on one GPU.
+    """Bytes of context, libraries and idle allocator cache on one GPU.
 
     A profile's figure is of GPUs of 80 GB. What is beyond the context is mostly cached blocks,
     which PyTorch gives back before it fails [1]_: smaller GPUs have as much less of them.
@@ -155,7 +155,7 @@ def communication_bytes(
 def _replica_buckets(
     setting: Setting, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
-    """Bytes of a second copy of all gradients; none where states are sharded, or on one rank."""
+    """Bytes of a second copy of all gradients; 0 with sharded states or on one rank."""
     trained = parameters.trained.dense[stage] + parameters.trained.experts[stage]
     each = GradientBytes.of(
         setting.framework, c.precision, c.main_grads_precision, c.main_params_precision
@@ -231,7 +231,7 @@ def updated_at_once(
 def live_bytes(
     setting: Setting, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
-    """Weights of a stage that ZeRO-3 of DeepSpeed keeps whole at once; 0 of other software.
+    """Unsharded weight bytes of a stage that DeepSpeed ZeRO-3 keeps at once; else 0.
 
     What a module has used stays if it is needed again within so many parameters, as the last
     layers are between the two passes, and no more than so many stay [1]_.
@@ -425,7 +425,7 @@ def _paged(
 def _activations(
     c: TrainingConfigurations, parameters: StageParameters, stage: int, saved: list[FloatArray]
 ) -> FloatArray:
-    """Bytes that the layers of a stage keep for the micro-batches in flight."""
+    """Activation bytes of the layers of a stage for the micro-batches in flight."""
     counts = parameters.layers.counts[stage]
     in_flight = _in_flight(c, parameters.layers.ranks[stage])
     per_micro_batch = add(count * num_bytes for count, num_bytes in zip(counts, saved, strict=True))
@@ -442,7 +442,7 @@ def _stage_memory(
     moved: list[FloatArray],
     state: Callable[[str, int], FloatArray],
 ) -> tuple[MemoryBreakdown, ...]:
-    """The moments of a stage at which it may be fullest."""
+    """Memory of a stage at the moments when it may be fullest."""
     memory = share.setting.framework.memory
     counts = parameters.layers.counts[stage]
     padding = 1 + memory.fragmentation
@@ -493,7 +493,7 @@ def _loading(
     stage: int,
     backward: MemoryBreakdown,
 ) -> MemoryBreakdown:
-    """A GPU that holds the whole model, and with some software its shard too; nothing else.
+    """Memory while a GPU holds the unsharded model, with some software its shard too.
 
     Without ``zero.Init`` DeepSpeed moves the model to the GPU as it is, and shards it there
     (deepspeedai/DeepSpeed 0.19.6, runtime/engine.py, ``_configure_distributed_model``).
@@ -556,7 +556,7 @@ def _largest_held(values: list[FloatArray], counts: FloatArray) -> FloatArray:
 
 
 def _rebuilt(share: MicroBatchShare, counts: FloatArray, layer: FloatArray) -> FloatArray:
-    """What recomputation builds up again at once: a layer, or one of its blocks."""
+    """Bytes that recomputation rebuilds at once: of a layer, or of one of its blocks."""
     again = share.recomputation
     rebuilt = np.where(again.any_full, layer, 0.0)
     if not again.some:
@@ -623,7 +623,7 @@ def _state_parts(
 def _alive_at_once(
     c: TrainingConfigurations, trained: StageParameters, stage: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Parameters whose gradients are there at once: of one layer, if updates do not wait."""
+    """Parameters whose gradients exist at once: of one layer, if updates do not wait."""
     counts = trained.layers.counts[stage]
     dense = np.maximum(_largest_held(list(trained.layer_dense), counts), trained.end)
     experts = _largest_held(list(trained.layer_experts), counts)

@@ -77,7 +77,7 @@ class ModelStates:
 
     @classmethod
     def of(cls, setting: Setting, c: TrainingConfigurations) -> ModelStates:
-        """Those of every configuration."""
+        """Bytes per parameter of every configuration."""
         states = setting.framework.states
         wide = is_wide(c.precision)
         if not (c.has_custom_optimizer or np.any(wide)):
@@ -165,13 +165,13 @@ def _stored_bytes(setting: Setting, c: TrainingConfigurations, default: Numeric)
 
 
 def _read_bytes(setting: Setting, c: TrainingConfigurations) -> FloatArray:
-    """What products of both passes read of a weight in fewer than 16 bits."""
+    """Bytes per weight that products of both passes read below 16 bits."""
     copies = np.where(_has_one_copy(setting, c), 1.0, 2.0)
     return np.asarray(copies * compute_bytes(c.precision))
 
 
 def _has_one_copy(setting: Setting, c: TrainingConfigurations) -> BoolArray:
-    """Whether products in 8 bits read a weight in one orientation."""
+    """Mask of configurations whose 8-bit products read a weight in one orientation."""
     if not setting.machine.gpu.scales_groups:
         return np.zeros(np.shape(c.precision), dtype=bool)
     recipe = recipe_of(setting, c)
@@ -219,7 +219,7 @@ def muon_time(
 
 
 def _newton_schulz(layer: Layer, c: TrainingConfigurations) -> tuple[FloatArray, FloatArray]:
-    """Operations for the matrices of one layer on one rank: of all, of routed experts."""
+    """FLOPs for the matrices of one layer on one rank: of all, of routed experts."""
     t = c.tensor_parallel
     dense = [np.zeros(())]
     for product in layer.of(MatrixProduct):
@@ -260,17 +260,17 @@ class HostCopies:
 
 
 def keeps_states(offload: CodeArray) -> BoolArray:
-    """Where the host keeps the optimizer states."""
+    """Mask of configurations whose optimizer states are on the host."""
     return np.asarray(_OF_STATES[offload])
 
 
 def host_updates(setting: Setting, offload: CodeArray) -> BoolArray:
-    """Where the host updates the weights that a rank owns."""
+    """Mask of configurations in which the host updates the weights of a rank."""
     return np.asarray(keeps_states(offload) & setting.framework.offloading.host_update)
 
 
 def keeps_gradients(setting: Setting, c: TrainingConfigurations) -> BoolArray:
-    """Where gradients leave for the host as they are made, and none stay on the GPU.
+    """Mask of configurations that move gradients to the host at once, with none on the GPU.
 
     Only sharded ones do (ZeRO-Offload, arXiv:2101.06840, section 4.1), and all of a lone rank.
     Below stage 2 the GPU adds up whole ones over the micro-batches, as Megatron-LM's buffer of
@@ -283,14 +283,14 @@ def keeps_gradients(setting: Setting, c: TrainingConfigurations) -> BoolArray:
 
 
 def keeps_weights(offload: CodeArray) -> BoolArray:
-    """Where the host keeps the weights."""
+    """Mask of configurations whose weights are on the host."""
     return np.asarray(_OF_WEIGHTS[offload])
 
 
 def moved_activations(
     share: MicroBatchShare, group: LayerGroup, c: TrainingConfigurations
 ) -> FloatArray:
-    """Bytes that one layer of a group moves to the host of those it keeps."""
+    """Bytes of activations that one layer of a group moves to the host."""
     if not c.any_offload:
         return np.zeros(())
     moves = _OF_ACTIVATIONS[c.offload]
@@ -301,7 +301,7 @@ def moved_activations(
 
 
 def moved_away(moved: FloatArray, largest_layer: FloatArray) -> FloatArray:
-    """Bytes that are not on a GPU of those its layers move: all but the layers being copied."""
+    """Offloaded activation bytes off the GPU: all but those of layers being copied."""
     return np.asarray(np.maximum(moved - _LAYERS_ON_GPU * largest_layer, 0.0))
 
 
@@ -373,7 +373,7 @@ def streamed_states_time(
 
 
 def paging_time(setting: Setting, paged: FloatArray) -> FloatArray:
-    """Seconds in which pages of optimizer states go to the host and come back, behind nothing."""
+    """Seconds to move pages of optimizer states to the host and back, not overlapped."""
     return _copy_time(setting, 2 * paged)
 
 
@@ -386,7 +386,7 @@ def host_bytes(
     gradients: FloatArray,
     activations: FloatArray,
 ) -> FloatArray:
-    """Bytes in host memory, of those that a GPU has of each; ``activations`` are moved ones."""
+    """Bytes in host memory of the tensors of one GPU; ``activations`` are the offloaded ones."""
     in_memory = ~_TO_DRIVES[offload]
     of_model = add(
         (
@@ -401,7 +401,7 @@ def host_bytes(
 def loading_bytes(
     setting: Setting, c: TrainingConfigurations, parameters: StageParameters
 ) -> FloatArray:
-    """Bytes of the whole model in the host memory of a process that loads it.
+    """Bytes of the unsharded model in host memory of a process that loads it.
 
     Weights that are sharded are so as they load, if ``zero3_init``. Those in 4 bits go to the GPU
     piece by piece.

@@ -52,16 +52,18 @@ class Operator:
     weights: FloatArray | float = 0.0
     works: tuple[KernelWork, ...] = ()
 
-    def repeated(self, again: Recomputation) -> FloatArray:
+    def repeated(self, recomputation: Recomputation) -> FloatArray:
         """Seconds of the repeated forward, the mean over the layers."""
-        if not (self.repeatable and again.is_any):
+        if not (self.repeatable and recomputation.is_any):
             return np.zeros(())
-        share = again.share_of(self.repeated_by, self.parts)
+        share = recomputation.share_of(self.repeated_by, self.parts)
         some = self.selective
         if some if isinstance(some, float) else some.any():
-            share = np.where(again.by_share, np.maximum(self.selective, share), share)
+            share = np.where(recomputation.by_share, np.maximum(self.selective, share), share)
         partly = share * self.forward
-        return np.where(again.any_full, again.full * (1 - self.spared) * self.forward, partly)
+        return np.where(
+            recomputation.any_full, recomputation.full * (1 - self.spared) * self.forward, partly
+        )
 
 
 def timed(
@@ -75,7 +77,7 @@ def timed(
     parts: Mapping[str, Numeric] | None = None,
     weights: FloatArray | float = 0.0,
 ) -> Operator:
-    """What a described operator takes."""
+    """The `Operator` of a layer operator with its times."""
     return Operator(
         name=op.name,
         module=op.module,
@@ -94,7 +96,7 @@ def timed(
 def gradient_accumulation(
     share: MicroBatchShare, num_parameters: Numeric, num_micro_batches: FloatArray
 ) -> Iterator[Operator]:
-    """Adding a micro-batch's gradients to those before it, by kernels of their own.
+    """Kernels that add a micro-batch's gradients to the accumulated ones.
 
     Those of the first of a step are added to nothing; the time is the mean over them.
     """
@@ -271,7 +273,7 @@ def expert_exchange(share: MicroBatchShare, op: ExpertExchange, layer: Layer) ->
 
 
 def _sent(share: MicroBatchShare, op: ExpertExchange, bytes_of_pairs: FloatArray) -> FloatArray:
-    """An all-to-all each way; then ranks that split experts gather tokens and add up outputs."""
+    """Seconds of an all-to-all each way, then of gathers and reduce-scatters in expert groups."""
     machine, framework = share.setting.machine, share.setting.framework
     gathers = share.token_dispatcher == TokenDispatcher.ALLGATHER
     domains = machine.num_domains(share.expert_group)
@@ -300,7 +302,7 @@ def _sent(share: MicroBatchShare, op: ExpertExchange, bytes_of_pairs: FloatArray
 
 
 def _gathered(share: MicroBatchShare, op: ExpertExchange) -> FloatArray:
-    """Every token comes to every rank of the experts, and the outputs are added up on its own."""
+    """Seconds to gather all tokens on every expert rank, and to reduce-scatter the outputs."""
     if not np.any(share.token_dispatcher == TokenDispatcher.ALLGATHER):
         return np.zeros(())
     ranks = share.expert_parallel * share.expert_tensor_parallel
@@ -313,7 +315,7 @@ def _gathered(share: MicroBatchShare, op: ExpertExchange) -> FloatArray:
 
 
 def expert_pairs(share: MicroBatchShare, per_token: int) -> FloatArray:
-    """Tokens that come to a rank, the fullest one, once per expert that they visit."""
+    """Pairs of token and expert on the fullest rank."""
     return np.asarray(share.local_tokens * per_token * share.expert_load)
 
 
@@ -392,7 +394,7 @@ class StepTime:
         return np.asarray(add(parts[name] for name in _COMPUTING) / self.total)
 
     def parts(self) -> dict[str, FloatArray]:
-        """Seconds of each of ``TIME_PARTS``; of one row they are worked out once."""
+        """Seconds of each of ``TIME_PARTS``; cached for a single row."""
         return self._of_one if self.total.size == 1 else self._parts()
 
     @cached_property
@@ -420,7 +422,7 @@ class StepTime:
         return sums
 
     def operator_times(self) -> Iterable[tuple[Operator, dict[str, FloatArray]]]:
-        """Each operator with its forward, backward and repeated seconds in a step."""
+        """Operators with their forward, backward and recomputation seconds in a step."""
         for block, runs in self.runs:
             for operator in block.time.operators:
                 yield (
@@ -434,7 +436,7 @@ class StepTime:
 
     @cached_property
     def runs(self) -> Sequence[tuple[OperatorGroup, FloatArray]]:
-        """How often the slowest stage runs each block in a step."""
+        """Blocks with the number of runs on the slowest stage in a step."""
         slowest, runs = self.slowest, []
         for block in self.blocks:
             counts = np.broadcast_arrays(*block.counts, slowest)[:-1]

@@ -74,12 +74,12 @@ class Recomputation:
 
     @cached_property
     def spares(self) -> bool:
-        """Whether any configuration does not repeat some operators of layers repeated whole."""
+        """Whether a configuration skips some operators in fully recomputed layers."""
         some = self.reads_without_overlap or np.any(self.saved) or np.any(self.offloaded)
         return bool(some and self.any_full.any())
 
     def keeps(self, tensor: str) -> BoolArray:
-        """Where layers repeated whole keep a tensor, on the GPU or on its host."""
+        """Mask of configurations whose fully recomputed layers save a tensor, on GPU or host."""
         return np.asarray(
             KeptTensors.has(self.saved, tensor) | KeptTensors.has(self.offloaded, tensor)
         )
@@ -93,7 +93,7 @@ class Recomputation:
         )
 
     def repeats(self, modules: Iterable[str]) -> BoolArray:
-        """Where any of these modules is repeated by itself."""
+        """Mask of configurations that recompute one of these modules by itself."""
         is_repeated = np.zeros((), dtype=np.bool_)
         for name in modules:
             if name in self.some:
@@ -117,5 +117,5 @@ class Recomputation:
 
     @cached_property
     def any_full(self) -> BoolArray:
-        """Where some layers are repeated whole."""
+        """Mask of configurations with fully recomputed layers."""
         return np.asarray(self.full > 0)

@@ -56,7 +56,7 @@ class Goodput:
         return formulas.effective_training_time_ratio(*self.left.values())
 
     def lost(self) -> Mapping[str, FloatArray]:
-        """The share of calendar time that each of ``LOSSES`` takes; they add up to 1 - ratio.
+        """Share of calendar time lost to each of ``LOSSES``; the shares add up to 1 - ratio.
 
         What several take together is split in proportion to the logarithms of what they leave.
         """
@@ -100,7 +100,7 @@ def _goodput(
     end: str,
     campaign: float = 1.0,
 ) -> Goodput:
-    """The same of n GPUs, so many on a ``node``, with checkpoints of a ``size`` [byte]."""
+    """Goodput of n GPUs, so many per ``node``, with checkpoints of a ``size`` [byte]."""
     rate = formulas.interruption_rate(
         num_gpus=n,
         gpu_time_per_interruption=spec.gpu_time("interruption", end),
@@ -139,7 +139,7 @@ def _goodput(
 def _checkpoints(
     spec: Checkpoints, size: float, num_nodes: FloatArray, rate: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Seconds to write one, those of them that stop training, and those between two."""
+    """Seconds to write a checkpoint, those that stop training, and those between two."""
     write = formulas.checkpoint_time(
         checkpoint_size=size,
         num_nodes=num_nodes,
@@ -185,7 +185,7 @@ def calendar_factors(
 def _calendar_factors(
     spec: ReliabilitySpec, is_spot: bool, size: float, node: int, num_gpus: float
 ) -> tuple[float, float]:
-    """The same: most frameworks save as much, and most contracts are of one fleet."""
+    """Factors on calendar time with rare and with frequent failures, cached."""
     often, typical, rare = (
         float(_goodput(spec, is_spot, size, node, np.asarray(num_gpus), end).ratio)
         for end in ("low", "typical", "high")
@@ -231,13 +231,13 @@ class RunCost:
 
     @property
     def signed_gpu_hours(self) -> FloatArray | None:
-        """GPU-seconds that are signed for; None without a term, as of the next ones."""
+        """GPU-hours of the contract; None without a term."""
         outlay = self.charge.outlay
         return None if outlay is None else np.where(np.isnan(outlay), np.nan, self.charge.signed)
 
     @property
     def unused_gpu_hours(self) -> FloatArray | None:
-        """Those of them that the run does not use."""
+        """GPU-hours of the contract that the run does not use."""
         outlay = self.charge.outlay
         return None if outlay is None else np.where(np.isnan(outlay), np.nan, self.charge.unused)
 
@@ -258,7 +258,7 @@ class RunCost:
 
     @property
     def interruptions(self) -> FloatArray:
-        """How many are expected from start to end."""
+        """Expected number of interruptions from start to end."""
         return np.asarray(self.calendar_time * self.goodput.rate)
 
 

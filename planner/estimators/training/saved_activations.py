@@ -42,7 +42,7 @@ from planner.specs.model import LayerGroup
 _SUM_BYTES = 4.0  # Of the softmax, which is saved in addition to the values that it weights.
 
 
-def spared(op: LayerOperator, again: Recomputation) -> Numeric:
+def spared(op: LayerOperator, recomputation: Recomputation) -> Numeric:
     """Share of an operator that full recomputation does not repeat.
 
     What is kept is not made again, nor, where a framework repeats only what is read, what nothing
@@ -50,10 +50,10 @@ def spared(op: LayerOperator, again: Recomputation) -> Numeric:
     """
     if isinstance(op, Experts):
         inside = (op.matrices - 1) / op.matrices
-        return inside * again.keeps(MLPWI) + (1 - inside) * again.keeps(MLPWO)
-    if op.unread and again.reads_without_overlap:
+        return inside * recomputation.keeps(MLPWI) + (1 - inside) * recomputation.keeps(MLPWO)
+    if op.unread and recomputation.reads_without_overlap:
         return 1.0
-    return np.where(again.keeps(op.makes), 1.0, 0.0) if op.makes else 0.0
+    return np.where(recomputation.keeps(op.makes), 1.0, 0.0) if op.makes else 0.0
 
 
 def kept_tensor_bytes(share: MicroBatchShare, group: LayerGroup, codes: CodeArray) -> FloatArray:
@@ -115,7 +115,8 @@ _MADE: dict[type[LayerOperator], Callable[..., Numeric]] = {
 def layer_bytes(
     share: MicroBatchShare, group: LayerGroup, every: FloatArray | None = None
 ) -> FloatArray:
-    """Bytes one layer keeps per micro-batch, the mean over those repeated whole and the others.
+    """Saved activation bytes of one layer per micro-batch, averaged over recomputed and other
+    layers.
 
     Full recomputation keeps the layer's input and the tensors that are named, that of modules
     what these read; that of a share of a layer makes again what eager kernels alone keep.
@@ -151,7 +152,7 @@ def all_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
 
 
 def remade_at_once(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
-    """Bytes that are made again at once where whole blocks are repeated, of the larger block."""
+    """Bytes that full recomputation of blocks rebuilds at once, of the larger block."""
     recomputation, peak = share.recomputation, np.zeros(())
     for module in ("attention", "mlp", "moe", "shared_experts"):
         if module in recomputation.some:
@@ -164,7 +165,7 @@ def remade_at_once(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
 
 
 def _saved_tensors(share: MicroBatchShare, group: LayerGroup) -> tuple[SavedTensor, ...]:
-    """What a layer keeps, but for what the framework's backward kernels make again themselves."""
+    """Saved tensors of a layer, without those that backward kernels of the framework recompute."""
     every = _layer(share, group).saved_tensors
     if not (remade := set(share.setting.framework.memory.remade)):
         return every
@@ -172,7 +173,7 @@ def _saved_tensors(share: MicroBatchShare, group: LayerGroup) -> tuple[SavedTens
 
 
 def _remade_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
-    """What recomputation of modules does without."""
+    """Bytes that recomputation of modules saves."""
     recomputation = share.recomputation
     kinds: dict[tuple[str, ...], list[SavedTensor]] = {}
     for tensor in _saved_tensors(share, group):
@@ -183,14 +184,14 @@ def _remade_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
 
 
 def _sum(share: MicroBatchShare, tensors: Iterable[SavedTensor]) -> FloatArray:
-    """Bytes of what is wanted, as the framework's allocator counts them."""
+    """Bytes of saved tensors, as the framework's allocator counts them."""
     every = tuple(tensors)
     fused = _bytes(share, (tensor for tensor in every if not tensor.eager))
     return fused * kept_activations(share) + _eager_copies(share, every)
 
 
 def _eager_copies(share: MicroBatchShare, tensors: Iterable[SavedTensor]) -> FloatArray:
-    """Bytes that eager kernels alone keep, where the profile counts none of them."""
+    """Bytes that only eager kernels save, where the profile counts none of them."""
     has_them = keeps_eager_copies(share)
     if not np.any(has_them):
         return np.zeros(())
@@ -218,7 +219,7 @@ def _bytes(share: MicroBatchShare, tensors: Iterable[SavedTensor]) -> FloatArray
 
 
 def _adapter_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
-    """What the adapters of a layer keep of their own."""
+    """Saved bytes of the adapters of a layer."""
     memory = share.setting.framework.memory
     if not (memory.adapter_input and share.setting.workload.is_frozen):
         return np.zeros(())
@@ -248,12 +249,12 @@ def _attention_input(share: MicroBatchShare) -> Numeric:
 
 
 def _read_by_matrix(share: MicroBatchShare, name: str) -> Numeric:
-    """The same in bits of its own, if any is kept."""
+    """Bytes per number of a matrix input that is saved, in its own bits."""
     workload = share.setting.workload
-    usual = _attention_input(share)
+    default = _attention_input(share)
     if workload.is_frozen and workload.lora_targets is not AdapterTargets.ALL_LINEAR:
-        usual = 0.0  # nothing is kept of frozen matrices without adapter
-    return share.kept_in_bits(name, usual) if np.any(usual) else usual
+        default = 0.0  # nothing is kept of frozen matrices without adapter
+    return share.kept_in_bits(name, default) if np.any(default) else default
 
 
 def _score(share: MicroBatchShare) -> Numeric:

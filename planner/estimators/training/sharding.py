@@ -57,7 +57,7 @@ def stage_layers(
     *,
     every: bool = False,
 ) -> StageLayers:
-    """The stages of every pair of arguments, whose axes are the trailing ones.
+    """Layers of the stages for every pair of arguments, on the trailing axes.
 
     ``every``: all stages of the pipeline, not those alone that may be the slowest or fullest.
 
@@ -137,7 +137,7 @@ def chunk_layers(
 
 
 def _inner(stages: FloatArray) -> list[int]:
-    """Ranks of the inner stages but those that an earlier one equals or exceeds in each group."""
+    """Ranks of inner stages, without those that an earlier one dominates in each group."""
     ranks: list[int] = []
     for rank in range(1, len(stages) - 1):
         if not any(np.all(stages[earlier] >= stages[rank]) for earlier in ranks):
@@ -200,7 +200,7 @@ def chunk_sizes(
 
 
 def logits_in_layers(model: ModelSpec) -> int:
-    """What a token meets in all logits, in layers of what it meets in the layers, rounded up."""
+    """Cost of all logits in units of layers, rounded up."""
     counts = count_parameters(model)
     in_layers = counts.attention + counts.feed_forward + counts.active_experts
     return ceil_div(logits_met(model) * model.num_hidden_layers, in_layers)
@@ -236,7 +236,7 @@ _END_BYTES = 2.0
 
 @record(kw_only=True)
 class StageParameters:
-    """Parameters on one GPU: those every data-parallel rank has, and routed experts.
+    """Parameters on one GPU: those replicated on data-parallel ranks, and routed experts.
 
     ``dense`` and ``experts`` have shape ``(stages, ...)``, the candidates of `StageLayers`.
     ``layer_dense`` and ``layer_experts`` hold one layer of each group, ``end`` the embedding or
@@ -263,7 +263,7 @@ class StageParameters:
 
     @property
     def trained(self) -> StageParameters:
-        """What gets gradients: the adapters, or everything where there are none."""
+        """Parameters with gradients: the adapters, or all without adapters."""
         return self.adapters or self
 
     @property
@@ -285,7 +285,7 @@ def stage_parameters(
     *,
     every_stage: bool = False,
 ) -> StageParameters:
-    """What each stage holds under each configuration, with the adapters of a setting."""
+    """Parameters of each stage under each configuration, with the adapters of a setting."""
     text = _unsharded_parameters(
         model, c, setting.workload.pipeline_layout if setting else "", every_stage
     )
@@ -317,7 +317,7 @@ def stage_parameters(
 
 
 def _with_tower(setting: Setting, text: StageParameters) -> StageParameters:
-    """The parameters with those of a vision tower on the first stage, trained or not."""
+    """The parameters with a vision tower on the first stage, trained or not."""
     tower, work = setting.model.vision_tower, setting.workload
     if tower is None or not work.has_tower:
         return text
@@ -331,7 +331,7 @@ def sharded(
     sharded_from: ZeroStage,
     held: Iterable[tuple[FloatArray, Numeric, CommunicationGroup]],
 ) -> FloatArray:
-    """Bytes on one GPU of parameters, each with the bytes of one and the group that shards it.
+    """Bytes on one GPU of parameters; ``held``: their number, bytes each, and sharding group.
 
     ``sharded_from``: the ZeRO stage that shards them.
     """
@@ -348,7 +348,7 @@ def sharded(
 
 
 def saved_share(setting: Setting) -> float:
-    """States of a parameter of embedding and logits that is trained over those of an adapter's.
+    """State bytes of trained embedding and logits per parameter, relative to an adapter's.
 
     PEFT copies saved modules as they are, in 16 bits, and their gradients and moments are as
     wide; adapters may be in 32 bits. 0 where neither end is trained.
@@ -414,7 +414,7 @@ def _replicas(shards: CommunicationGroup, c: TrainingConfigurations) -> Communic
 
 
 def _dense_share(layer: Layer, tensor_parallel: FloatArray) -> FloatArray:
-    """Parameters of a layer or an end on one tensor-parallel rank, its routed experts aside."""
+    """Parameters of a layer or an end on one tensor-parallel rank, without routed experts."""
     dense = [op for op in layer.operators if not isinstance(op, Experts)]
     sharded = sum(op.parameters for op in dense if op.sharded)
     unsharded = sum(op.parameters for op in dense if not op.sharded)
@@ -423,7 +423,7 @@ def _dense_share(layer: Layer, tensor_parallel: FloatArray) -> FloatArray:
 
 
 def _copied(product: MatrixProduct, tensor_parallel: FloatArray) -> FloatArray:
-    """What ranks hold beyond their share where they outnumber key-value heads."""
+    """Parameters beyond a rank's share where ranks outnumber key-value heads."""
     if not product.columns.copied:
         return np.zeros(())
     columns = product.columns
@@ -438,7 +438,7 @@ def _on_stages(layers: StageLayers, per_layer: tuple[FloatArray, ...]) -> FloatA
 def _end_parameters(
     model: ModelSpec, tensor_parallel: FloatArray, is_first: BoolArray, is_last: BoolArray
 ) -> FloatArray:
-    """Embedding on the first stage, logits on the last; tied ones that meet are one matrix.
+    """Embedding on the first stage, logits on the last; tied ones on one stage count once.
 
     Multi-token prediction embeds tokens on the last stage, too.
     """

@@ -60,8 +60,7 @@ def _encoder(tower: VisionTower) -> ModelSpec:
 
 @record(kw_only=True)
 class TowerShare:
-    """The images of a micro-batch on one GPU, or tiles of them: patches before the projector,
-    tokens after it."""
+    """Images or tiles of a micro-batch on one GPU: patches, and tokens after the projector."""
 
     tower: VisionTower
     share: MicroBatchShare
@@ -70,7 +69,7 @@ class TowerShare:
 
     @classmethod
     def of(cls, share: MicroBatchShare, c: TrainingConfigurations) -> TowerShare | None:
-        """That of each configuration; None where no tower is computed."""
+        """The share of each configuration; None without a computed tower."""
         tower, work = tower_of(share.setting), share.setting.workload
         if tower is None or not work.images_per_sample:
             return None
@@ -105,7 +104,7 @@ class TowerShare:
 
     @cached_property
     def tokens(self) -> MicroBatchShare:
-        """The same of the tokens that the projector makes."""
+        """Sizes of the tokens that the projector outputs."""
         return replace(self.patches, sequence_length=self.tokens_per_image)
 
     def kept_bytes(self) -> FloatArray:
@@ -120,7 +119,7 @@ class TowerShare:
     def blocks(
         self, parameters: StageParameters, exchange: DataParallelTime
     ) -> Iterator[OperatorGroup]:
-        """Its blocks on the first stage: embedding of patches, layers, projector."""
+        """Operator groups on the first stage: patch embedding, layers, projector."""
         launch, h = layer_launch_time(self.patches), self.tower.hidden_size
         for group in self.tower.layer_groups:
             number, layer = float(group.num_hidden_layers), tower_layer(self.tower, group)

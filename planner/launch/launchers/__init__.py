@@ -72,7 +72,7 @@ def read_script(text: str, environment: Mapping[str, str], name: str) -> Script:
 
 
 def inner_commands(script: Script) -> tuple[StartedProgram, ...]:
-    """Every program that a script starts, in order, also inside quotes and here-documents.
+    """All programs that a script starts, in order, also inside quotes and here-documents.
 
     Raises LaunchError if a script inside it is never closed, or nested too deeply.
     """
@@ -95,14 +95,14 @@ def _inner(script: Script, command: UnwrappedCommand, rounds: int) -> StartedPro
     copies = _variable(command, "COPIES") if f"# {WRITTEN} " in script.text else None
     if rounds > 1:
         copies = implied_option("the loop", str(rounds), command.words[0].line)
-    world = replace(combine_resources(command.layers, devices), copies=copies)
+    resources = replace(combine_resources(command.layers, devices), copies=copies)
     program = (command.words[0].text or "").rpartition("/")[2]
     processes = _variable(command, "NPROC_PER_NODE")
-    if world.num_nodes is None and world.num_gpus is None and program in _SELF_LAUNCHING:
-        world = replace(
-            world,
+    if resources.num_nodes is None and resources.num_gpus is None and program in _SELF_LAUNCHING:
+        resources = replace(
+            resources,
             num_nodes=_variable(command, "NNODES"),
-            gpus_per_node=processes or world.gpus_per_node,
+            gpus_per_node=processes or resources.gpus_per_node,
         )
     is_single_process = (
         program in _SINGLE_PROCESS_PROGRAMS and devices is not None and processes is None
@@ -110,15 +110,15 @@ def _inner(script: Script, command: UnwrappedCommand, rounds: int) -> StartedPro
     is_one = (command.by_python or is_single_process) and not (
         command.is_launched or command.layers
     )
-    world = replace(world, is_one_process=is_one or None)
+    resources = replace(resources, is_one_process=is_one or None)
     copy_gpus = command.environment.get(GPUS_OF_COPY)
     if copy_gpus is not None and (share := visible_device_count(copy_gpus)) is not None:
-        world = replace(world, gpus_per_node=share)  # of what the job has on a node
+        resources = replace(resources, gpus_per_node=share)  # of what the job has on a node
     return StartedProgram(
         words=unwrap_frontend(command.words, command.environment),
         front=option_aliases("front").get((command.words[0].text or "").rpartition("/")[2], ""),
         environment=command.environment,
-        world=world,
+        world=resources,
         line=command.words[0].line,
         conflict=conflict_of(command.layers),
     )
@@ -142,7 +142,7 @@ def option_of_value(name: str, word: Word) -> ParsedOption:
 
 
 def _scheduled(script: Script) -> dict[str, str]:
-    """Variables that SLURM sets for what the head of a script asks."""
+    """Variables that SLURM sets from the directives of a script."""
     if not any(directive.kind == "SBATCH" for directive in script.directives):
         return {}
     layer = scheduler_resources(script.directives)

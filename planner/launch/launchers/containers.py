@@ -38,12 +38,16 @@ def config_maps(text: str, name: str) -> dict[str, HereDocument]:
     """
     return {
         key: HereDocument(
-            text=place.text, span=Span(0, 0), line=place.line, expanded=True, pieces=place.pieces
+            text=section.text,
+            span=Span(0, 0),
+            line=section.line,
+            expanded=True,
+            pieces=section.pieces,
         )
         for document in documents(text, name)
         if document.get("kind").text == "ConfigMap"
-        for key, place in document.get("data").items()
-        if place.text
+        for key, section in document.get("data").items()
+        if section.text
     }
 
 
@@ -121,18 +125,18 @@ def containers_of(text: str, name: str) -> tuple[Container, ...]:
 
 
 def script_of(container: Container, text: str, name: str) -> Script:
-    """What a container runs, as the script that its shell is given, or as one command.
+    """The command of a container as a script: the one that its shell reads, or one command.
 
     ``text`` and ``name`` are those of the file. Raises `LaunchError` as `read_inner` does.
     """
     words = container.words
     shell = (words[0].text or "").rpartition("/")[2] if words else ""
     flags = (i for i, word in enumerate(words) if _SCRIPT_FLAG.fullmatch(word.text or ""))
-    place = next(flags, None)
-    if place is not None and words[place + 1 : place + 2] and words[place + 1].text == "--":
-        place += 1
-    if shell in SHELLS and place is not None and place + 1 < len(words):
-        return read_inner(words[place + 1].pieces, container.environment, text, name)
+    section = next(flags, None)
+    if section is not None and words[section + 1 : section + 2] and words[section + 1].text == "--":
+        section += 1
+    if shell in SHELLS and section is not None and section + 1 < len(words):
+        return read_inner(words[section + 1].pieces, container.environment, text, name)
     span = Span(0, 0)
     command = Command(
         words=words, environment=container.environment, line=container.line, span=span
@@ -218,7 +222,7 @@ def _of_pods(document: YamlValue, kind: str) -> Iterator[Container]:
     LeaderWorkerSet (``size``), a StormService of AIBrix (``podGroupSize``) or a Job.
     """
     members = document.get("spec", "pytorchReplicaSpecs").items()
-    all_members = _total([place.get("replicas") for _, place in members])
+    all_members = _total([section.get("replicas") for _, section in members])
     for path, around, pod in _pod_specs(document.get("spec"), (), ()):
 
         def nearest(*keys: str, places: tuple[YamlValue, ...] = around) -> YamlValue:
@@ -230,13 +234,13 @@ def _of_pods(document: YamlValue, kind: str) -> Iterator[Container]:
         labels = around[-2].get("metadata", "labels").items() if around[1:] else []
         roles = (*(value.text for _, value in labels), *path[::-1])
         role = next((role for role in roles if role in _ROLES), "")
-        for place in pod.get("containers").entries():
+        for section in pod.get("containers").entries():
             variables = {"LWS_GROUP_SIZE": nodes} if nodes.text else {}
-            container = container_at(place, variables, _mounted(place, pod.get("volumes")))
+            container = container_at(section, variables, _mounted(section, pod.get("volumes")))
             several = kind == "StatefulSet" and any(w.text == "--nnodes" for w in _all(container))
-            world = JobResources(
+            resources = JobResources(
                 num_nodes=all_members or (copies if several else nodes).option_text("nodes"),
-                gpus_per_node=gpu_limit(place),
+                gpus_per_node=gpu_limit(section),
                 gpu=gpu,
                 copies=None if several else copies.option_text("replicas"),
             )
@@ -250,58 +254,58 @@ def _of_pods(document: YamlValue, kind: str) -> Iterator[Container]:
             )
             passes = any(_PASSES in (w.text or "").replace("_", "-") for w in container.words)
             yield replace(
-                container, world=world, is_follower=is_follower, role=role if passes else ""
+                container, world=resources, is_follower=is_follower, role=role if passes else ""
             )
 
 
 def _total(places: Sequence[YamlValue]) -> ParsedOption | None:
-    """How many pods the replicas of a job are together; those that none says are one."""
+    """Number of pods of a job's replicas; unspecified ones count as one."""
     if not places:
         return None
-    numbers = [int(place.text or 1) for place in places if (place.text or "1").isdecimal()]
+    numbers = [int(section.text or 1) for section in places if (section.text or "1").isdecimal()]
     return implied_option("replicas", str(sum(numbers)), places[0].line)
 
 
 def _of_train_job(spec: YamlValue) -> Container:
-    """A TrainJob of Kubeflow: its command, or that of its runtime, on nodes with so many GPUs."""
+    """A Kubeflow TrainJob: its command or its runtime's, with its nodes and GPUs."""
     trainer = spec.get("trainer")
     container = container_at(trainer, {})
     each = gpu_limit(trainer, "resourcesPerNode")
     each = each or trainer.get("numProcPerNode").option_text("numProcPerNode")
     nodes = trainer.get("numNodes").option_text("numNodes")
-    world = JobResources(num_nodes=nodes, gpus_per_node=each)
+    resources = JobResources(num_nodes=nodes, gpus_per_node=each)
     runtime = spec.get("runtimeRef", "name")
     arguments = [entry.text or "" for entry in trainer.get("args").entries()]
     words = command_of(runtime.text or "", arguments, each.single if each else None)
     if words and not trainer.get("command").entries():
         placed = tuple(plain_word(word, runtime.line) for word in words)
         container = replace(container, words=placed, line=runtime.line)
-    return replace(container, world=world)
+    return replace(container, world=resources)
 
 
 def _pod_specs(
-    place: YamlValue, path: tuple[str, ...], around: tuple[YamlValue, ...]
+    section: YamlValue, path: tuple[str, ...], around: tuple[YamlValue, ...]
 ) -> Iterator[tuple[tuple[str, ...], tuple[YamlValue, ...], YamlValue]]:
-    """Every mapping below a place that has a list of containers, with its keys and what is around.
+    """Mappings with a list of containers below a place, with their keys and parents.
 
     An entry of a list is known by its name.
     """
-    around = (*around, place)
-    if place.get("containers").entries():
-        yield path, around, place
+    around = (*around, section)
+    if section.get("containers").entries():
+        yield path, around, section
         return
-    for key, below in place.items():
+    for key, below in section.items():
         yield from _pod_specs(below, (*path, key), around)
-    for below in place.entries():
+    for below in section.entries():
         yield from _pod_specs(below, (*path, below.get("name").text or ""), around)
 
 
-def _mounted(place: YamlValue, volumes: YamlValue) -> Iterator[tuple[str, str]]:
-    """Where a container sees folders, and what these are on the machine."""
+def _mounted(section: YamlValue, volumes: YamlValue) -> Iterator[tuple[str, str]]:
+    """Mount points of a container, with the path of each on the machine."""
     folders = {
         volume.get("name").text: volume.get("hostPath", "path").text for volume in volumes.entries()
     }
-    for mount in place.get("volumeMounts").entries():
+    for mount in section.get("volumeMounts").entries():
         if path := folders.get(mount.get("name").text):
             yield mount.get("mountPath").text or "", path
 
@@ -322,10 +326,10 @@ def apply_mounts(pieces: Pieces, mounts: Iterable[tuple[str, str]]) -> Pieces:
 
 
 def container_at(
-    place: YamlValue, variables: Mapping[str, YamlValue], mounts: Iterable[tuple[str, str]] = ()
+    section: YamlValue, variables: Mapping[str, YamlValue], mounts: Iterable[tuple[str, str]] = ()
 ) -> Container:
-    """What a container of a pod runs, with the variables that its group knows."""
-    environment = environment_at(place.get("env"))
+    """A container of a pod, with the variables of its group."""
+    environment = environment_at(section.get("env"))
     environment |= {name: word_at(value.pieces, value) for name, value in variables.items()}
     mounts = tuple(mounts)
     values = {name: word.pieces for name, word in environment.items()}
@@ -335,52 +339,54 @@ def container_at(
             entry,
         )
         for key in ("command", "args")
-        for entry in place.get(key).entries()
+        for entry in section.get(key).entries()
     ]
-    image = place.get("image").text or ""
+    image = section.get("image").text or ""
     return Container(
-        name=place.get("name").text or "",
+        name=section.get("name").text or "",
         image=image,
         words=tuple(words)
-        if place.get("command").entries()
-        else program_of(image, words, place.line, gpu_limit(place)),
+        if section.get("command").entries()
+        else program_of(image, words, section.line, gpu_limit(section)),
         environment=environment,
-        line=place.line,
+        line=section.line,
     )
 
 
-def _of_graph(service: str, place: YamlValue) -> Iterator[Container]:
-    main = place.get("extraPodSpec", "mainContainer")
+def _of_graph(service: str, section: YamlValue) -> Iterator[Container]:
+    main = section.get("extraPodSpec", "mainContainer")
     container = container_at(main, {})
     if not container.words:
         return
-    role = place.get("subComponentType").text or ""
-    yield replace(container, name=service, world=_of_workers(place, place), role=role)
+    role = section.get("subComponentType").text or ""
+    yield replace(container, name=service, world=_of_workers(section, section), role=role)
 
 
-def _of_workers(place: YamlValue, limited: YamlValue) -> JobResources:
-    """On what each of some workers of a graph runs, and how many there are."""
+def _of_workers(section: YamlValue, limited: YamlValue) -> JobResources:
+    """Resources of a group of workers in a graph."""
     return JobResources(
-        gpu=gpu_of_nodes(place.get("extraPodSpec"))
-        or gpu_of_nodes(place.get("podTemplate", "spec")),
-        num_nodes=place.get("multinode", "nodeCount").option_text("nodes"),
+        gpu=gpu_of_nodes(section.get("extraPodSpec"))
+        or gpu_of_nodes(section.get("podTemplate", "spec")),
+        num_nodes=section.get("multinode", "nodeCount").option_text("nodes"),
         gpus_per_node=gpu_limit(limited),
-        copies=place.get("replicas").option_text("replicas"),
+        copies=section.get("replicas").option_text("replicas"),
     )
 
 
-def _of_component(place: YamlValue) -> Iterator[Container]:
+def _of_component(section: YamlValue) -> Iterator[Container]:
     """Workers of a graph of Dynamo since nvidia.com/v1beta1."""
-    role = place.get("type").text or ""
-    for pod in place.get("podTemplate", "spec", "containers").entries():
+    role = section.get("type").text or ""
+    for pod in section.get("podTemplate", "spec", "containers").entries():
         container = container_at(pod, {})
         if container.words:
-            name, world = place.get("name").text or container.name, _of_workers(place, pod)
-            yield replace(container, name=name, world=world, role=role if role in _ROLES else "")
+            name, resources = section.get("name").text or container.name, _of_workers(section, pod)
+            yield replace(
+                container, name=name, world=resources, role=role if role in _ROLES else ""
+            )
 
 
 def _of_service(spec: YamlValue) -> Iterator[Container]:
-    """The servers of a service of KServe: vLLM, told by keys instead of a command."""
+    """Servers of a KServe LLMInferenceService: vLLM with keys instead of a command."""
     uri, called = spec.get("model", "uri"), spec.get("model", "name")
     model = uri if (uri.text or "").startswith("hf://") else called
     name = YamlValue.pieces_after(model, "hf://")
@@ -388,7 +394,7 @@ def _of_service(spec: YamlValue) -> Iterator[Container]:
     pools += [("prefill", spec.get("prefill"))] if spec.get("prefill").is_mapping else []
     for role, pool in pools:
         container = next(
-            (container_at(place, {}) for place in pool.get("template", "containers").entries()),
+            (container_at(section, {}) for section in pool.get("template", "containers").entries()),
             Container(name="", image="", words=()),
         )
         sizes = pool.get("parallelism")
@@ -415,19 +421,19 @@ def _of_service(spec: YamlValue) -> Iterator[Container]:
 
 def _of_nim_format(predictor: YamlValue) -> Container:
     """A predictor of KServe whose runtime is a NIM of this name: its image is that of the model."""
-    place = predictor.get("model")
-    model = (place.get("modelFormat", "name").text or "").partition(_NIM_FORMAT)[2]
+    section = predictor.get("model")
+    model = (section.get("modelFormat", "name").text or "").partition(_NIM_FORMAT)[2]
     return Container(
         name="predictor",
         image="",
-        words=program_of(f"{_NIM_IMAGES}{model}", (), place.line, gpu_limit(place)),
-        environment=environment_at(place.get("env")),
+        words=program_of(f"{_NIM_IMAGES}{model}", (), section.line, gpu_limit(section)),
+        environment=environment_at(section.get("env")),
         world=JobResources(
             gpu=gpu_of_nodes(predictor),
-            gpus_per_node=gpu_limit(place),
+            gpus_per_node=gpu_limit(section),
             copies=predictor.get("minReplicas").option_text("replicas"),
         ),
-        line=place.line,
+        line=section.line,
     )
 
 
@@ -451,12 +457,12 @@ def _of_nim_service(spec: YamlValue) -> Container:
 def _of_service_with_runtime(service: YamlValue, runtime: YamlValue) -> Iterator[Container]:
     """The container of a runtime with the model, options and GPUs of a service."""
     predictor = service.get("spec", "predictor")
-    place = predictor.get("model")
-    mounts = [(_MODELS, (place.get("storageUri").text or "").replace(":", "/"))]
+    section = predictor.get("model")
+    mounts = [(_MODELS, (section.get("storageUri").text or "").replace(":", "/"))]
     variables = {"Name": service.get("metadata", "name").pieces}
     for entry in runtime.get("spec", "containers").entries():
         container = container_at(entry, {}, mounts)
-        more = [word_at(apply_mounts(e.pieces, mounts), e) for e in place.get("args").entries()]
+        more = [word_at(apply_mounts(e.pieces, mounts), e) for e in section.get("args").entries()]
         words = (
             word_at(apply_controller_variables(word.pieces, _IN_RUNTIME, variables), entry)
             for word in container.words
@@ -464,10 +470,10 @@ def _of_service_with_runtime(service: YamlValue, runtime: YamlValue) -> Iterator
         yield replace(
             container,
             words=(*words, *more),
-            environment={**container.environment, **environment_at(place.get("env"))},
+            environment={**container.environment, **environment_at(section.get("env"))},
             world=JobResources(
                 gpu=gpu_of_nodes(predictor),
-                gpus_per_node=gpu_limit(place) or gpu_limit(entry),
+                gpus_per_node=gpu_limit(section) or gpu_limit(entry),
                 copies=predictor.get("minReplicas").option_text("replicas"),
             ),
         )
@@ -475,12 +481,12 @@ def _of_service_with_runtime(service: YamlValue, runtime: YamlValue) -> Iterator
 
 def _of_runtime(predictor: YamlValue) -> Iterator[Container]:
     """A predictor of KServe's Hugging Face runtime, which starts vLLM with its options."""
-    place = predictor.get("model")
-    words = [word_at(entry.pieces, entry) for entry in place.get("args").entries()]
+    section = predictor.get("model")
+    words = [word_at(entry.pieces, entry) for entry in section.get("args").entries()]
     if any(word.begins.replace("_", "-") == "--backend=huggingface" for word in words):
         return
     options: list[Word] = []
-    for entry in place.get("args").entries():
+    for entry in section.get("args").entries():
         option, equals, _ = (entry.text or "").partition("=")
         engine_option = option_aliases("kserve huggingface").get(option.replace("_", "-"))
         if engine_option is None:
@@ -489,7 +495,7 @@ def _of_runtime(predictor: YamlValue) -> Iterator[Container]:
             options.append(plain_word(engine_option, entry.line))
             if equals:
                 options.append(word_at(YamlValue.pieces_after(entry, f"{option}="), entry))
-    uri = place.get("storageUri")
+    uri = section.get("storageUri")
     if uri.text and not any(word.text == "--model" for word in options):
         before = "hf://"
         if uri.text.startswith("oci://"):  # an image, whose tag the model is
@@ -498,33 +504,33 @@ def _of_runtime(predictor: YamlValue) -> Iterator[Container]:
         options = [plain_word("--model", uri.line), path, *options]
     yield Container(
         name="predictor",
-        image=place.get("image").text or "",
-        words=(*(plain_word(word, place.line) for word in _MODULE), *options),
-        environment=environment_at(place.get("env")),
+        image=section.get("image").text or "",
+        words=(*(plain_word(word, section.line) for word in _MODULE), *options),
+        environment=environment_at(section.get("env")),
         world=JobResources(
             gpu=gpu_of_nodes(predictor),
-            gpus_per_node=gpu_limit(place),
+            gpus_per_node=gpu_limit(section),
             copies=predictor.get("minReplicas").option_text("replicas"),
         ),
-        line=place.line,
+        line=section.line,
     )
 
 
-def _of_values(place: YamlValue) -> Container:
+def _of_values(section: YamlValue) -> Container:
     """A model of the values of vLLM's production-stack, whose keys are options of the server."""
-    cache = place.get("lmcacheConfig")
+    cache = section.get("lmcacheConfig")
     kind = cache.get("nixlRole").text or cache.get("kvRole").text or ""
     return Container(
-        name=place.get("name").text or "",
-        image=place.get("repository").text or "",
-        words=_of_stack(place, place.get("modelURL"), place.get("vllmConfig")),
+        name=section.get("name").text or "",
+        image=section.get("repository").text or "",
+        words=_of_stack(section, section.get("modelURL"), section.get("vllmConfig")),
         world=JobResources(
-            gpu=gpu_of_nodes(place),
-            gpus_per_node=place.get("requestGPU").option_text("requestGPU"),
-            copies=place.get("replicaCount").option_text("replicaCount"),
+            gpu=gpu_of_nodes(section),
+            gpus_per_node=section.get("requestGPU").option_text("requestGPU"),
+            copies=section.get("replicaCount").option_text("replicaCount"),
         ),
         role=option_aliases("lmcache").get(kind, ""),
-        line=place.line,
+        line=section.line,
     )
 
 
@@ -543,28 +549,28 @@ def _of_runtime_of_stack(spec: YamlValue) -> Container:
     )
 
 
-def _of_stack(place: YamlValue, url: YamlValue, *configs: YamlValue) -> tuple[Word, ...]:
+def _of_stack(section: YamlValue, url: YamlValue, *configs: YamlValue) -> tuple[Word, ...]:
     """The command of a model of the stack, with the keys of its ``configs`` as options."""
     options: list[Word] = []
     for config in configs:
         options += options_at(config, option_aliases("production-stack"))
     caches = any(config.get("enablePrefixCaching").text == "true" for config in configs)
-    options.append(plain_word("--enable-prefix-caching" if caches else _NO_PREFIXES, place.line))
-    if any(each.get("enableLoRA").text == "true" for each in (place, *configs)):
-        options.append(plain_word("--enable-lora", place.line))
+    options.append(plain_word("--enable-prefix-caching" if caches else _NO_PREFIXES, section.line))
+    if any(each.get("enableLoRA").text == "true" for each in (section, *configs)):
+        options.append(plain_word("--enable-lora", section.line))
     for config in configs:
         options += [word_at(entry.pieces, entry) for entry in config.get("extraArgs").entries()]
-    return (*plain_words("vllm serve", place.line), word_at(url.pieces, url), *options)
+    return (*plain_words("vllm serve", section.line), word_at(url.pieces, url), *options)
 
 
-def _of_compose(service: str, place: YamlValue, name: str) -> Container:
-    environment = environment_at(place.get("environment"))
-    volumes = (entry.text or "" for entry in place.get("volumes").entries())
+def _of_compose(service: str, section: YamlValue, name: str) -> Container:
+    environment = environment_at(section.get("environment"))
+    volumes = (entry.text or "" for entry in section.get("volumes").entries())
     mounts = [(inside, path) for path, _, inside in (volume.partition(":") for volume in volumes)]
     mounts = [(inside.partition(":")[0], path) for inside, path in mounts]
     words: list[Word] = []
     for key in ("entrypoint", "command"):
-        part = place.get(key)
+        part = section.get(key)
         if part.entries():
             words += [
                 word_at(
@@ -577,16 +583,16 @@ def _of_compose(service: str, place: YamlValue, name: str) -> Container:
             pieces = apply_mounts(apply_controller_variables(part.pieces, _IN_COMPOSE, {}), mounts)
             commands = read_inner(pieces, {}, part.source, name).commands
             words += [word for command in commands[:1] for word in command.words]
-    image = place.get("image").text or ""
+    image = section.get("image").text or ""
     return Container(
         name=service,
         image=image,
         words=tuple(words)
-        if place.get("entrypoint").node is not None
-        else program_of(image, words, place.line, _devices(place)),
+        if section.get("entrypoint").node is not None
+        else program_of(image, words, section.line, _devices(section)),
         environment=environment,
-        world=JobResources(gpus_per_node=_devices(place)),
-        line=place.line,
+        world=JobResources(gpus_per_node=_devices(section)),
+        line=section.line,
     )
 
 
@@ -603,8 +609,8 @@ def gpu_of_nodes(pod: YamlValue) -> str | None:
     return min(filter(None, kinds), key=lambda kind: parse_gpu_name(kind) is None, default=None)
 
 
-def _devices(place: YamlValue) -> ParsedOption | None:
-    devices = place.get("deploy", "resources", "reservations", "devices")
+def _devices(section: YamlValue) -> ParsedOption | None:
+    devices = section.get("deploy", "resources", "reservations", "devices")
     for device in devices.entries():
         if (count := device.get("count")).text:
             return None if count.text == "all" else count.option_text("count")
@@ -623,10 +629,10 @@ def gpu_limit(place: YamlValue, section: str = "resources") -> ParsedOption | No
     return None
 
 
-def environment_at(place: YamlValue) -> dict[str, Word]:
+def environment_at(section: YamlValue) -> dict[str, Word]:
     """Variables of a list of names and values, of ``NAME=value`` texts, or of a mapping."""
     variables: dict[str, Word] = {}
-    for entry in place.entries():
+    for entry in section.entries():
         if entry.is_mapping:
             value = entry.get("value")
             reason = f"{entry.get('name').text} comes from elsewhere (line {entry.line})"
@@ -637,7 +643,7 @@ def environment_at(place: YamlValue) -> dict[str, Word]:
         elif "=" in (entry.text or ""):
             name = (entry.text or "").partition("=")[0]
             variables[name] = word_at(YamlValue.pieces_after(entry, f"{name}="), entry)
-    variables |= {key: word_at(value.pieces, value) for key, value in place.items()}
+    variables |= {key: word_at(value.pieces, value) for key, value in section.items()}
     return variables
 
 
@@ -663,9 +669,9 @@ def apply_controller_variables(
     return tuple(piece for piece in done if piece.text or piece.unknown) or computed_text("")
 
 
-def word_at(pieces: Pieces, place: YamlValue) -> Word:
+def word_at(pieces: Pieces, section: YamlValue) -> Word:
     """A word that stands at a place."""
-    return Word.of(pieces, place.line, place.text or "")
+    return Word.of(pieces, section.line, section.text or "")
 
 
 def plain_word(text: str, line: int) -> Word:
@@ -673,10 +679,10 @@ def plain_word(text: str, line: int) -> Word:
     return Word.of(computed_text(text), line, text)
 
 
-def options_at(place: YamlValue, keys: Mapping[str, str]) -> Iterator[Word]:
+def options_at(section: YamlValue, keys: Mapping[str, str]) -> Iterator[Word]:
     """The keys of a place as the options that they are."""
     for key, option in keys.items():
-        if (value := place.get(*key.split("."))).text:
+        if (value := section.get(*key.split("."))).text:
             yield plain_word(option, value.line)
             yield word_at(value.pieces, value)
 
@@ -692,7 +698,7 @@ def shell_words(script: Word) -> tuple[Word, ...]:
 
 
 def _all(container: Container) -> Iterator[Word]:
-    """The words of a container, those of one text among them."""
+    """Words of a container; a script in one text is split."""
     for word in container.words:
         yield word
         for text in (word.text or "").split():

@@ -35,7 +35,7 @@ for _row in shipped_rows("launchers/options.csv"):
 
 @record(kw_only=True)
 class LauncherResources:
-    """What one launcher or scheduler says; ``kind`` is which."""
+    """Resources that one launcher or scheduler requests; ``kind`` is its name."""
 
     kind: str
     fields: Mapping[str, ParsedOption]
@@ -236,7 +236,7 @@ def _devices(option: str, word: Word, text: str) -> ParsedOption:
 
 
 def visible_device_count(word: Word) -> ParsedOption | None:
-    """How many GPUs CUDA_VISIBLE_DEVICES names."""
+    """Number of GPUs in CUDA_VISIBLE_DEVICES."""
     if not word.text or word.text.strip() in ("", "-1", "all", "none", "void"):
         return None
     return _devices("CUDA_VISIBLE_DEVICES", word, word.text)
@@ -387,13 +387,13 @@ def _of_size(word: str, following: str, folder: Path | None) -> str:
         for name in (gpu, *names(SpecKind.GPUS, folder))
         if name.startswith(family) and name.endswith(f"-{memory}gb")
     ]
-    usual = [name for name in same if (form or "sxm") in name]
-    return next(iter((*usual, *same)), gpu)
+    default = [name for name in same if (form or "sxm") in name]
+    return next(iter((*default, *same)), gpu)
 
 
 @cache_by_files
 def _words(folder: Path | None) -> Mapping[str, str]:
-    """Names and aliases of GPUs with the name they mean."""
+    """Names and aliases of GPUs, with the spec name of each."""
     by_name = {name: name for name in names(SpecKind.GPUS, folder)}
     return {**aliases_of(SpecKind.GPUS, folder), **by_name}
 

@@ -45,7 +45,7 @@ _AS_MANY = "the recipe uses all GPUs of the node"
 
 
 def recipes_of(document: YamlValue) -> Iterator[Container]:
-    """The servers that a document tells as one of these recipes does; none of any other."""
+    """Servers of a document in one of these recipe formats; none otherwise."""
     if document.get("backend").is_mapping and document.get("resources", "gpu_type").text:
         yield from _of_srt(document)
     elif document.get("model", "model_id").text and document.get("variants").is_mapping:
@@ -78,7 +78,7 @@ def requests_at(lengths: YamlValue, at_once: YamlValue) -> dict[str, ParsedOptio
 def with_arguments(
     words: Sequence[Word], environment: Mapping[str, Word], files: Mapping[str, HereDocument]
 ) -> list[Word]:
-    """The words of a command with the options that its container reads from a file of its own.
+    """Words of a command with the options that its container reads from a file.
 
     As charts of AI-Hypercomputer/gpu-recipes do: src/helm-charts/*/inference-templates.
     """
@@ -198,7 +198,7 @@ _ENTRY = re.compile(
 
 
 def entries_of(document: YamlValue) -> Iterator[Container]:
-    """The servers of a document of such entries; none of any other."""
+    """Servers of a document of such entries; none otherwise."""
     for entry in dict(document.items()).values():
         if entry.get("framework").text and entry.get("scenarios").is_mapping:
             yield from _servers(entry)
@@ -206,7 +206,7 @@ def entries_of(document: YamlValue) -> Iterator[Container]:
 
 @record(kw_only=True)
 class RecipeEntry:
-    """What a script is run with: an entry of the configs of its repository.
+    """Environment of a script: an entry in the configs of its repository.
 
     ``text`` is the entry in the lines where it stands in its ``file``; ``environment`` that of its
     first point, and ``note`` says so.
@@ -219,7 +219,7 @@ class RecipeEntry:
 
 
 def entry_of(path: Path, text: str) -> RecipeEntry | None:
-    """The entry that has the name of a script; None of other scripts, and where there is none."""
+    """The entry with the name of a script; None if there is none."""
     if _OF_SCRIPTS not in text:
         return None
     words = {*re.split(r"[_-]", path.stem.lower())}
@@ -279,7 +279,7 @@ def _numbers(point: YamlValue) -> YamlValue:
 
 
 def _servers(entry: YamlValue) -> Iterator[Container]:
-    """The servers of an entry: one for each point of its search spaces.
+    """Servers of an entry, one per point of its search spaces.
 
     Further options stand in the script that it is run with.
     """
@@ -319,7 +319,7 @@ def _servers(entry: YamlValue) -> Iterator[Container]:
 
 
 def _degrees(worker: YamlValue, engine: str, drafts: bool) -> Iterator[Word]:
-    """How a worker is split, as options of its engine."""
+    """Parallelism of a worker as options of its engine."""
     texts: list[str] = []
     options_by_key = option_aliases(f"inferencex {engine}")
     has_attention_dp = worker.get("dp-attn").text == "true"

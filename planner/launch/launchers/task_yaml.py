@@ -45,7 +45,7 @@ _MEMORY = re.compile(r"\d+(?:\.\.|GB|MB|$)", re.IGNORECASE)
 
 
 def tasks_of(text: str, name: str) -> tuple[Container, ...]:
-    """What a file of YAML documents starts as a task; empty where it has none.
+    """Containers of a file of YAML tasks; empty if it has none.
 
     Raises `LaunchError`: it is no YAML, is too long or nested too deeply.
     """
@@ -73,16 +73,16 @@ def _tasks(document: YamlValue, name: str) -> Iterator[Container]:
         yield from entries_of(document)
 
 
-def _counted(place: YamlValue) -> JobResources:
-    """The first of the accelerators that may be taken: ``H100:8``, a list or a mapping of such."""
-    (first, number), *_ = [*place.items()] or [("", place)]
-    place = next(iter(place.entries()), place)
-    word, _, count = (first or place.text or "").partition(":")
+def _counted(section: YamlValue) -> JobResources:
+    """Resources of the first accelerator choice: ``H100:8``, a list or a mapping of such."""
+    (first, number), *_ = [*section.items()] or [("", section)]
+    section = next(iter(section.entries()), section)
+    word, _, count = (first or section.text or "").partition(":")
     if not word:
         return JobResources()
     count = number.text or count if first else count
     return JobResources(
-        gpu=word, gpus_per_node=implied_option("accelerators", count or "1", place.line)
+        gpu=word, gpus_per_node=implied_option("accelerators", count or "1", section.line)
     )
 
 
@@ -116,7 +116,7 @@ def _of_sky(document: YamlValue, resources: YamlValue) -> Container:
 
 
 def _of_dstack(document: YamlValue, resources: YamlValue) -> Container:
-    """A service, whose commands are one script."""
+    """A dstack service, whose commands form one script."""
     gpu, commands = resources.get("gpu"), document.get("commands")
     word, _, count = (gpu.get("name").text or gpu.text or "").partition(":")
     count = gpu.get("count").text or count or "1"
@@ -142,7 +142,7 @@ def _of_dstack(document: YamlValue, resources: YamlValue) -> Container:
 
 
 def _of_kaito(document: YamlValue) -> Container:
-    """A workspace, whose preset vLLM serves on all GPUs of the machine."""
+    """A KAITO workspace, whose preset vLLM serves on all GPUs of the machine."""
     name, kind = document.get("inference", "preset", "name"), document.get("resource")
     instance = kind.get("instanceType")
     machine = INSTANCES.get((instance.text or "").lower())
@@ -245,22 +245,22 @@ def _of_trt_llm(document: YamlValue) -> Container:
 
 
 def _pools_at(document: YamlValue) -> tuple[YamlValue, YamlValue] | None:
-    """Where values of llm-d tell their workers, and the model of these."""
-    for place in (document, document.get("spec")):
-        artifacts = place.get("modelArtifacts")
-        if artifacts.is_mapping and any(place.get(kind).is_mapping for kind in _KINDS):
+    """Sections of llm-d values with the workers and their model."""
+    for section in (document, document.get("spec")):
+        artifacts = section.get("modelArtifacts")
+        if artifacts.is_mapping and any(section.get(kind).is_mapping for kind in _KINDS):
             uri, name = artifacts.get("uri").text or "", artifacts.get("name")
             is_hub = uri.startswith("hf://") and "{{" not in uri  # a template of the name
-            return place, artifacts.get("uri") if is_hub or not name.text else name
-    for place in (document, document.get("llm-d")):
-        sample = place.get("sampleApplication")
+            return section, artifacts.get("uri") if is_hub or not name.text else name
+    for section in (document, document.get("llm-d")):
+        sample = section.get("sampleApplication")
         if (model := sample.get("model", "modelArtifactURI")).text:
             return sample, model
     return None
 
 
 def _of_pools(values: YamlValue, model: YamlValue) -> Iterator[Container]:
-    """The workers of llm-d; those of a kind that is not created, or has no copies, are none."""
+    """Workers of llm-d, without kinds that are disabled or have no copies."""
     off = (("create", "false"), ("enabled", "false"), ("replicas", "0"))
     pools = {
         kind: pool
@@ -269,14 +269,14 @@ def _of_pools(values: YamlValue, model: YamlValue) -> Iterator[Container]:
         and not any(pool.get(key).text == text for key, text in off)
     }
     for kind, pool in pools.items():
-        place = next(iter(pool.get("containers").entries()), pool)
-        container = container_at(place, {})
+        section = next(iter(pool.get("containers").entries()), pool)
+        container = container_at(section, {})
         words = container.words
-        if place.get("modelCommand").text != "custom":
+        if section.get("modelCommand").text != "custom":
             options = [
                 word_at(entry.pieces, entry)
                 for key in ("args", "extraArgs")
-                for entry in place.get(key).entries()
+                for entry in section.get(key).entries()
             ]
             option_names = {word.begins.partition("=")[0] for word in options}
             sizes = {
@@ -299,7 +299,7 @@ def _of_pools(values: YamlValue, model: YamlValue) -> Iterator[Container]:
                 gpu=next(
                     (label.text for label in labels if parse_gpu_name(label.text or "")), None
                 ),
-                gpus_per_node=gpu_limit(place) or gpu_limit(values),
+                gpus_per_node=gpu_limit(section) or gpu_limit(values),
                 copies=pool.get("replicas").option_text("replicas"),
             ),
             role=kind if len(pools) == len(_KINDS) else "",

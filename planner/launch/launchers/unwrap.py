@@ -110,7 +110,7 @@ def parse_wrapper(program: WrapperRule, words: Sequence[Word]) -> tuple[Options,
 
 
 def _is_program(program: WrapperRule, words: Sequence[Word], index: int) -> bool:
-    """Whether a word that is not known is a program: options of it follow, or nothing.
+    """Whether an unknown word is a program: options follow, or nothing.
 
     Those of the wrapper itself may follow a variable that holds more of them.
     """
@@ -124,26 +124,26 @@ def _is_program(program: WrapperRule, words: Sequence[Word], index: int) -> bool
 
 
 def _option(program: WrapperRule, words: Sequence[Word], index: int, options: Options) -> int:
-    """Reads an option; how many words it takes."""
+    """Read an option and return the number of its words."""
     word = words[index]
     text = word.text if word.text is not None else word.begins
     name, equals, _ = text.partition("=")
     if equals and text.startswith("--"):
         options.append((name, word.after(len(name) + 1)))
         return 1
-    usual = f"--{text[2:].replace('-', '_')}" if text.startswith("--") else text
+    default = f"--{text[2:].replace('-', '_')}" if text.startswith("--") else text
     if text in program.two:
         return 3
     if not text.startswith("--") and len(text) > 2 and text[:2] in program.attached:
         options.append((text[:2], word.after(3 if equals and text[2] == "=" else 2)))
         return 1
-    is_flag = bool({text, usual} & program.flags)
-    is_valued = bool({text, usual} & program.valued) or (program.takes and not is_flag)
+    is_flag = bool({text, default} & program.flags)
+    is_valued = bool({text, default} & program.valued) or (program.takes and not is_flag)
     value = words[index + 1] if index + 1 < len(words) else None
     if word.text is None or not is_valued or value is None:
         options.append((name, None))
         return 1
-    is_named = bool({text, usual} & program.valued)
+    is_named = bool({text, default} & program.valued)
     is_script = (value.text or "").endswith(".py") and not is_named
     if program.takes and ((value.begins or "").startswith("-") or is_script):
         options.append((name, None))
@@ -153,7 +153,7 @@ def _option(program: WrapperRule, words: Sequence[Word], index: int, options: Op
 
 
 def script_in(word: Word, environment: Mapping[str, Word], outer: Script) -> tuple[Command, ...]:
-    """The commands of a word that a shell reads again; their places are those in ``outer``.
+    """Commands of a word that a shell parses again; positions refer to ``outer``.
 
     Raises `LaunchError`: a quote in it is never closed.
     """
@@ -162,7 +162,7 @@ def script_in(word: Word, environment: Mapping[str, Word], outer: Script) -> tup
 
 
 def joined(words: Sequence[Word]) -> Word:
-    """Words as the one text that ``eval`` reads again."""
+    """Words joined to the text that ``eval`` parses."""
     pieces = (piece for word in words for piece in (*computed_text(" "), *_pieces(word)))
     return replace(words[0], pieces=tuple(pieces), span=None)
 
@@ -170,7 +170,7 @@ def joined(words: Sequence[Word]) -> Word:
 def script_of(
     document: HereDocument, environment: Mapping[str, Word], outer: Script
 ) -> tuple[Command, ...]:
-    """The commands of a here-document that a shell is given."""
+    """The commands of a here-document that a shell reads."""
     pieces: Pieces = (TextPiece(document.text, document.span.start, document.span.end),)
     if document.expanded:
         pieces = document.pieces
@@ -216,7 +216,7 @@ def unwrap(
     *,
     is_launched: bool = False,
 ) -> Iterator[UnwrappedCommand]:
-    """What a command starts: itself, what it wraps, or the commands of a script inside it.
+    """The command itself, the command that it wraps, or the commands of a script inside it.
 
     Raises LaunchError if scripts are nested too deeply, or one is never closed.
     """
@@ -286,7 +286,7 @@ def program_name(word: Word) -> Word:
 
 
 def _python(state: UnwrappedCommand) -> tuple[UnwrappedCommand, bool]:
-    """What Python runs, and whether that is the program itself."""
+    """The program that Python runs, and whether it was found."""
     words, index = state.words, 1
     while index < len(words):
         text = words[index].text
@@ -452,7 +452,7 @@ def _assigned(rest: Sequence[Word], environment: dict[str, Word]) -> Sequence[Wo
 
 
 def _leads_to_image(words: Sequence[Word]) -> bool:
-    """Whether the first word of a container is not known, and a later one is a known image."""
+    """Whether the first word of a container is unknown and a later one is a known image."""
     if not words or words[0].text is not None or words[0].begins:
         return False
     return any(
@@ -461,7 +461,7 @@ def _leads_to_image(words: Sequence[Word]) -> bool:
 
 
 def _from_image(options: Sequence[tuple[str, Word | None]], rest: Sequence[Word]) -> Sequence[Word]:
-    """The command of a container, which its entry point or image may begin; the image is first."""
+    """Command of a container, with its entry point or image program; the image comes first."""
     if not rest:
         return ()
     image, words = rest[0], rest[1:]
