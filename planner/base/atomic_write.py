@@ -19,7 +19,7 @@ TEMPORARY = ".planner-*.tmp"
 """What files are called until they are whole; while their writer lives, they are locked."""
 
 Stream = TypeVar("Stream", TextIO, BinaryIO)
-_looked_into: set[Path] = set()
+_cleaned_folders: set[Path] = set()
 
 
 def manifest_path(path: Path) -> Path:
@@ -61,7 +61,7 @@ def check_path(path: Path) -> None:
         if not os.access(target, os.W_OK) or not os.access(folder, os.X_OK):
             raise OutputError(f"{path}: {target} may not be written to; choose another place.")
     except (OSError, ValueError) as error:
-        raise _failed(path, error) from error
+        raise _output_error(path, error) from error
 
 
 @contextmanager
@@ -77,14 +77,14 @@ def write_atomically(path: Path) -> Iterator[TextIO]:
             sys.stdout.flush()
             return
         target = Path(os.path.realpath(path))
-        writer = _text(target) if _is_ordinary(target) else target.open("w", encoding="utf-8")
+        writer = _open_text(target) if _is_ordinary(target) else target.open("w", encoding="utf-8")
         with writer as stream:
             yield stream
             stream.flush()
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
-        raise _failed(path, error) from error
+        raise _output_error(path, error) from error
 
 
 @contextmanager
@@ -95,27 +95,29 @@ def write_bytes_atomically(path: Path) -> Iterator[BinaryIO]:
     was.
     """
     try:
-        with _replaced(path, lambda temporary: temporary.open("xb")) as stream:
+        with _replace_file(path, lambda temporary: temporary.open("xb")) as stream:
             yield stream
     except OSError as error:
-        raise _failed(path, error) from error
+        raise _output_error(path, error) from error
 
 
-def _text(target: Path) -> AbstractContextManager[TextIO]:
-    return _replaced(target, lambda temporary: temporary.open("x", encoding="utf-8", newline=""))
+def _open_text(target: Path) -> AbstractContextManager[TextIO]:
+    return _replace_file(
+        target, lambda temporary: temporary.open("x", encoding="utf-8", newline="")
+    )
 
 
 @contextmanager
-def _replaced(target: Path, opened: Callable[[Path], Stream]) -> Iterator[Stream]:
-    if target.parent not in _looked_into:
-        _looked_into.add(target.parent)
+def _replace_file(target: Path, open_temporary: Callable[[Path], Stream]) -> Iterator[Stream]:
+    if target.parent not in _cleaned_folders:
+        _cleaned_folders.add(target.parent)
         remove_unfinished(target.parent)
     with ExitStack() as stack:
         while True:
             temporary = target.with_name(TEMPORARY.replace("*", os.urandom(6).hex()))
             stack.enter_context(remove_on_exit(str(temporary)))
-            stream = opened(temporary)
-            if _is_locked(stream, temporary):
+            stream = open_temporary(temporary)
+            if _lock_file(stream, temporary):
                 break
             stream.close()
         try:
@@ -131,7 +133,7 @@ def _replaced(target: Path, opened: Callable[[Path], Stream]) -> Iterator[Stream
             raise
 
 
-def _is_locked(stream: TextIO | BinaryIO, path: Path) -> bool:
+def _lock_file(stream: TextIO | BinaryIO, path: Path) -> bool:
     """Lock a file; False if another process removed it as unfinished before it was locked."""
     try:
         fcntl.flock(stream.fileno(), fcntl.LOCK_EX)
@@ -167,7 +169,7 @@ def is_device(path: Path) -> bool:
     return path == STDOUT or not _is_ordinary(Path(os.path.realpath(path)))
 
 
-def _failed(path: Path, error: OSError | ValueError) -> OutputError:
+def _output_error(path: Path, error: OSError | ValueError) -> OutputError:
     reason = getattr(error, "strerror", None) or error
     if path == STDOUT:
         return OutputError(f"stdout: cannot be written ({reason}).")

@@ -43,7 +43,7 @@ _SHOWN = 60
 _DEEP_KEY = re.compile(rf"""(?:\.[ \t]?["'\w-]{{1,80}}[ \t]?){{{_DEEPEST}}}""")
 # Arrays hold whole numbers of 64 bits.
 _LARGEST = 2**63 - 1
-_FAULTS = (ValueError, RecursionError)
+_PARSE_ERRORS = (ValueError, RecursionError)
 _readable: ContextVar[tuple[str, ...] | None] = ContextVar("readable", default=None)
 
 
@@ -72,7 +72,7 @@ def open_regular_file(path: Path, error: Error = SpecError) -> BufferedReader:
         if not any(os.path.commonpath((place, folder)) == folder for folder in folders):
             raise error(f"{path}: is read from no place outside what was given.")
     try:
-        file = open(path, "rb", opener=_at_once)  # noqa: SIM115
+        file = open(path, "rb", opener=_open_nonblocking)  # noqa: SIM115
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             return file
         file.close()
@@ -126,9 +126,9 @@ def parse_json(text: str, where: str, error: Error = SpecError) -> object:
     """The value of a JSON text, as `read_json`."""
     try:
         value = json.loads(text)
-    except _FAULTS as failure:
+    except _PARSE_ERRORS as failure:
         raise error(f"{where}: is not valid JSON: {_reason(failure)}.") from failure
-    return _computable(value, where, error)
+    return _check_value(value, where, error)
 
 
 def read_toml(path: Path, error: Error = SpecError) -> dict[str, object]:
@@ -144,9 +144,9 @@ def parse_toml(text: str, where: str, error: Error = SpecError) -> dict[str, obj
         raise error(f"{where}: is nested more than {_DEEPEST} deep.")
     try:
         table = tomllib.loads(text.replace("\r\n", "\n").replace("\r", "\n"))
-    except _FAULTS as failure:
+    except _PARSE_ERRORS as failure:
         raise error(f"{where}: is not valid TOML: {_reason(failure)}.") from failure
-    _computable(table, where, error)
+    _check_value(table, where, error)
     return table
 
 
@@ -224,7 +224,7 @@ def require_entry(table: object, name: str, kind: type[Kind], error: Error = Spe
     return value
 
 
-def _at_once(path: str, flags: int) -> int:
+def _open_nonblocking(path: str, flags: int) -> int:
     """Open a pipe without waiting for a writer."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
@@ -233,7 +233,7 @@ def _reason(failure: BaseException) -> str:
     return "nested too deep" if isinstance(failure, RecursionError) else str(failure)
 
 
-def _computable(value: object, where: str, error: Error) -> object:
+def _check_value(value: object, where: str, error: Error) -> object:
     """The value; raises ``error`` if it is nested too deeply or has invalid numbers or texts."""
     waiting: list[tuple[object, tuple[object, ...]]] = [(value, ())]
     while waiting:
@@ -243,20 +243,20 @@ def _computable(value: object, where: str, error: Error) -> object:
             items = item.items()
         elif isinstance(item, list):
             items = enumerate(item)
-        elif fault := _fault(item):
+        elif fault := _value_problem(item):
             location = ".".join(str(key)[:60] for key in keys)
             raise error(f"{where}: {location}{' ' if location else ''}{fault}.")
         if len(keys) > _DEEPEST:
             raise error(f"{where}: is nested more than {_DEEPEST} deep.")
         for key, inner in items:
-            if isinstance(inner, dict | list) or _fault(inner):
+            if isinstance(inner, dict | list) or _value_problem(inner):
                 waiting.append((inner, (*keys, key)))
-            if isinstance(key, str) and _fault(key):
-                raise error(f"{where}: a key {_fault(key)}.")
+            if isinstance(key, str) and _value_problem(key):
+                raise error(f"{where}: a key {_value_problem(key)}.")
     return value
 
 
-def _fault(value: object) -> str:
+def _value_problem(value: object) -> str:
     """The problem of a number or a text; empty if valid."""
     if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
         return f"is a whole number beyond {_LARGEST:,}"

@@ -82,7 +82,7 @@ def _init(kind: Any) -> Callable[..., None]:
     return init
 
 
-def _compared(record: Any) -> tuple[Any, ...]:
+def _compared_values(record: Any) -> tuple[Any, ...]:
     held = record.__dict__
     return tuple([held[name] for name in record.__compared__])
 
@@ -93,11 +93,15 @@ def _repr(self: Any) -> str:
 
 
 def _equals(self: object, other: object) -> Any:
-    return _compared(self) == _compared(other) if type(self) is type(other) else NotImplemented
+    return (
+        _compared_values(self) == _compared_values(other)
+        if type(self) is type(other)
+        else NotImplemented
+    )
 
 
 def _hash(self: object) -> int:
-    return hash(_compared(self))
+    return hash(_compared_values(self))
 
 
 def _refuse(self: object, name: str, *_: object) -> None:

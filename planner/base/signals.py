@@ -71,12 +71,12 @@ def _handle(number: int, frame: FrameType | None) -> None:
         for path in _state.unfinished:
             with contextlib.suppress(OSError):
                 os.unlink(path)
-        _say(_WORDS[signal.Signals(number)])
+        _write_to_stderr(_WORDS[signal.Signals(number)])
     # An exception could be swallowed by the code it is raised in, an import above all.
     os._exit(128 + number)
 
 
-def _say(words: str) -> None:
+def _write_to_stderr(words: str) -> None:
     with contextlib.suppress(OSError, ValueError):
         if sys.stderr is not None and sys.stderr.isatty():
             words = _SHOW_CURSOR + "\n" + words  # after the bar of a search

@@ -73,10 +73,10 @@ def optimizer_settings(name: str) -> Mapping[str, str]:
 
 def is_paged(name: str) -> bool:
     """Whether the states of an optimizer of this name are in unified memory."""
-    return _words_of(name).startswith("paged_")
+    return _snake_case(name).startswith("paged_")
 
 
-def _words_of(name: str) -> str:
+def _snake_case(name: str) -> str:
     """A name, or a class name (PagedAdamW8bit), in snake case."""
     text = re.sub(r"[\s-]+", "_", name.strip().lower())
     return re.sub(r"^(paged|fused)(?=[a-z])|(?<=[a-z])(?=\d+bit|fp8)", r"\g<0>_", text)
@@ -95,7 +95,7 @@ def parse_optimizer(name: str) -> Mapping[str, OptimizerKind | StatePrecision] |
     (None, None)
     """
     # Paged ones are bitsandbytes', in fp32 unless their name says 8 bits (bitsandbytes/optim).
-    text = _words_of(name)
+    text = _snake_case(name)
     state_precision = StatePrecision.FP32 if is_paged(name) else StatePrecision.FRAMEWORK
     while text not in _BY_NAME:
         shorter = _IMPLEMENTATIONS.sub("", text)
@@ -157,7 +157,7 @@ def nearest_adapter_targets(modules: Iterable[str]) -> AdapterTargets:
     >>> nearest_adapter_targets(["all-linear"]).value
     'all_linear'
     """
-    names = _plain(modules)
+    names = _module_names(modules)
     if names == {"all"} or any(map(_is_forward, names)):
         return AdapterTargets.ALL_LINEAR
     return AdapterTargets.QUERY_VALUE if names <= _QUERY_VALUE else AdapterTargets.ATTENTION
@@ -177,7 +177,7 @@ def names_feed_forward(text: str) -> bool:
     False
     """
     routed = [name for name in re.split(r"[,\s]+", text) if _SHARED not in name]
-    names = _plain(routed) - {"all-linear", "all"}
+    names = _module_names(routed) - {"all-linear", "all"}
     return bool(names & _FEED_FORWARD) or any(map(_is_forward, names - {str(_ALL)}))
 
 
@@ -192,7 +192,7 @@ def parse_adapter_targets(text: str) -> str:
     >>> parse_adapter_targets("q_proj,k_proj,v_proj,o_proj"), parse_adapter_targets("q_prj")
     ('attention', 'q_prj')
     """
-    names = _plain([text])
+    names = _module_names([text])
     is_complete = names <= _ATTENTION | _FEED_FORWARD
     return str(nearest_adapter_targets(names)) if names and is_complete else text
 
@@ -214,7 +214,7 @@ def saved_modules(text: str | None) -> str:
     >>> saved_modules("embed_tokens,lm_head"), saved_modules(None), saved_modules("mlp")
     ('embeddings', 'none', 'mlp')
     """
-    names = _plain([text or ""])
+    names = _module_names([text or ""])
     if not names:
         return str(SavedModules.NONE)
     return str(SavedModules.EMBEDDINGS) if names <= _EMBEDDING | _LOGITS else str(text)
@@ -226,7 +226,7 @@ def is_one_end(text: str | None) -> bool:
     >>> is_one_end("lm_head"), is_one_end("embed_tokens,lm_head"), is_one_end(None)
     (True, False, False)
     """
-    names = _plain([text or ""])
+    names = _module_names([text or ""])
     return bool(names) and (names <= _EMBEDDING or names <= _LOGITS)
 
 
@@ -234,7 +234,7 @@ def _is_forward(name: str) -> bool:
     return name not in _ATTENTION and any(word in name for word in _FORWARD)
 
 
-def _plain(modules: Iterable[str]) -> set[str]:
+def _module_names(modules: Iterable[str]) -> set[str]:
     """Last parts of module names that commas or spaces separate."""
     words = (word for each in modules for word in each.replace(",", " ").split())
     return {word.strip("[]'\", ").rsplit(".", 1)[-1] for word in words} - {""}

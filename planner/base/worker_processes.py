@@ -54,7 +54,7 @@ def run_on_workers(
     while left:
         done = set()
         try:
-            for task, result in _once(work, left, workers, look):
+            for task, result in _run_pool(work, left, workers, look):
                 done.add(task)
                 tries = 0
                 yield task, result
@@ -65,7 +65,7 @@ def run_on_workers(
         left = [task for task in left if task not in done]
 
 
-def _once(
+def _run_pool(
     work: Callable[[Task], Result], tasks: Iterable[Task], workers: int, look: Callable[[], object]
 ) -> Iterator[tuple[Task, Result]]:
     """Results of one pool; few tasks wait at a time, so memory does not grow with their number."""
@@ -73,7 +73,7 @@ def _once(
     context = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
     ends, alive = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(
-        workers, mp_context=context, initializer=_begin, initargs=(work, ends, alive)
+        workers, mp_context=context, initializer=_start_worker, initargs=(work, ends, alive)
     )
     waiting: dict[Future[Result], Task] = {}
     try:
@@ -100,17 +100,17 @@ _working = threading.Lock()
 """Held where a worker begins or ends a task, and where it ends in the middle of one."""
 
 
-def _begin(work: Callable[[Any], Any], ends: Connection, alive: Connection) -> None:
+def _start_worker(work: Callable[[Any], Any], ends: Connection, alive: Connection) -> None:
     """Start a worker that ignores terminal signals and ends with its parent."""
     global _work
     _work = work
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     alive.close()
-    threading.Thread(target=_end_with, args=(ends, os.getppid()), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(ends, os.getppid()), daemon=True).start()
 
 
-def _end_with(ends: Connection, parent: int) -> None:
+def _exit_with_parent(ends: Connection, parent: int) -> None:
     """Exit when the other end of a pipe closes, as it does when its process is killed.
 
     A result that is cut off while it is sent would be waited for without end, so a worker that
@@ -131,14 +131,14 @@ def _end_with(ends: Connection, parent: int) -> None:
 def _run(task: object) -> Any:
     if _work is None:
         raise RuntimeError("The worker was not begun.")
-    _tell_working(True)
+    _set_working(True)
     try:
         return _work(task)
     finally:
-        _tell_working(False)
+        _set_working(False)
 
 
-def _tell_working(is_working: bool) -> None:
+def _set_working(is_working: bool) -> None:
     global _is_working
     with _working:
         if _is_over:

@@ -75,7 +75,7 @@ def ideal_hardware(gpu: GpuSpec, cluster: ClusterSpec) -> tuple[GpuSpec, Cluster
     efficiency = replace_unvalidated(
         _with_numbers(gpu.efficiency, _KERNEL),
         **_EFFICIENCY,
-        collective=_reaching(gpu, kind, _KERNEL),
+        collective=_ideal_collectives(gpu, kind, _KERNEL),
         fp8_attention=_fp8_attention(gpu),
     )
     link = replace_unvalidated(gpu.scale_up, kind=kind)
@@ -108,7 +108,7 @@ def with_link_share(gpu: GpuSpec, kind: LinkKind, share: float) -> GpuSpec:
 
     So does the ``intra_node_memory_efficiency`` of llm-analysis; latencies stay.
     """
-    reached = _reaching(gpu, kind, {"bandwidth_fraction": share})
+    reached = _ideal_collectives(gpu, kind, {"bandwidth_fraction": share})
     efficiency = replace_unvalidated(gpu.efficiency, collective=reached)
     return replace_unvalidated(
         gpu, efficiency=efficiency, scale_up=replace_unvalidated(gpu.scale_up, kind=kind)
@@ -152,7 +152,7 @@ def _fp8_attention(gpu: GpuSpec) -> Fp8AttentionEfficiency | None:
     return replace_unvalidated(measured, forward=ratio, backward=ratio)
 
 
-def _reaching(
+def _ideal_collectives(
     gpu: GpuSpec, kind: LinkKind, numbers: Mapping[str, float]
 ) -> dict[str, CollectiveEfficiency]:
     measured = collectives(gpu, kind)

@@ -213,7 +213,7 @@ class KernelTable:
             area_floor=e["area_floor"],
         )
         moved = e["weight"] * n * k + e["activation"] * m * k
-        loads = self._most_bandwidth_fraction(m)
+        loads = self._max_bandwidth_fraction(m)
         time = self._of_sizes((m, n, k), e, flops, moved, output_bytes, loads)
         if self.ledger is not None:
             in_table = self.gemm_table is not None and bool(e["tabulated"].any())
@@ -315,7 +315,7 @@ class KernelTable:
         """The share of the memory bandwidth that a kernel reaches."""
         return self.bandwidth_fraction(np.minimum(e["bandwidth_fraction"], most_bandwidth_fraction))
 
-    def _most_bandwidth_fraction(self, rows: Numeric) -> Numeric:
+    def _max_bandwidth_fraction(self, rows: Numeric) -> Numeric:
         """Most bandwidth that multiprocessors can load in products of few rows, as a share."""
         each, multiprocessors = self.shown.vector_bandwidth, self.gpu.num_multiprocessors
         if each == 0 or multiprocessors is None:

@@ -64,7 +64,7 @@ class Ledger:
     def __init__(self) -> None:
         self._open: list[KernelWork] = []
         self._parts: dict[str, tuple[KernelWork, ...]] = {}
-        self._known: list[tuple[object, tuple[KernelWork, ...]]] = []
+        self._recorded: list[tuple[object, tuple[KernelWork, ...]]] = []
 
     def add(self, work: KernelWork) -> None:
         """Record what was just predicted."""
@@ -79,8 +79,8 @@ class Ledger:
         """The work recorded since the last call; for seconds computed earlier, their work."""
         recorded = self.drain()
         if not recorded:
-            return next((works for earlier, works in self._known if earlier is seconds), ())
-        self._known.append((seconds, recorded))
+            return next((works for earlier, works in self._recorded if earlier is seconds), ())
+        self._recorded.append((seconds, recorded))
         return recorded
 
     @property

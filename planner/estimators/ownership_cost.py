@@ -46,11 +46,11 @@ def owned(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) -> Price |
     if not figures:
         return None
     values = {name: figure.value for name, figure in figures.items()}
-    value = _priced(gpu, values)
+    value = _owned_price(gpu, values)
     factors = []
     for name, figure in figures.items():
         ends = (figure.low, figure.high)
-        low, high = sorted(_priced(gpu, {**values, name: end}) / value for end in ends)
+        low, high = sorted(_owned_price(gpu, {**values, name: end}) / value for end in ends)
         factors.append((low, high))
     low, high = range_of_product(*factors)
     bought = next(figures[name] for name in PRICES if name in figures)
@@ -71,11 +71,11 @@ def owned(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) -> Price |
         term=values["lifetime"],
         in_use=values["utilization"],
         outlay=per_gpu / (1 - values["network_and_storage_share"]),
-        basis=_basis(bought),
+        basis=_price_basis(bought),
     )
 
 
-def _basis(bought: SourcedQuantity) -> str:
+def _price_basis(bought: SourcedQuantity) -> str:
     """The unit and the kind of a purchase price: ``rack of 72, trade price``."""
     if bought.gpus == 1:
         unit = "GPU"
@@ -117,7 +117,7 @@ def assumed_figures(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) 
     return [name for name, figure in figures.items() if figure.source == ASSUMED]
 
 
-def _priced(gpu: GpuSpec, values: Mapping[str, float]) -> float:
+def _owned_price(gpu: GpuSpec, values: Mapping[str, float]) -> float:
     figures = dict(values)
     if "card_price" in figures:
         figures["purchase_price"] = figures.pop("card_price") / figures.pop("card_share_of_server")

@@ -168,7 +168,7 @@ class Layer:
             for each in op.keeps:
                 key = (each.element, each.spread, each.remade_by, each.eager)
                 sums.setdefault(key, []).append(each)
-        return tuple(map(_together, sums.values()))
+        return tuple(map(_merge_saved_tensors, sums.values()))
 
     @cached_property
     def widest(self) -> int:
@@ -198,7 +198,7 @@ class Layer:
         return (op for op in self.operators if isinstance(op, kind))
 
 
-def _together(tensors: list[SavedTensor]) -> SavedTensor:
+def _merge_saved_tensors(tensors: list[SavedTensor]) -> SavedTensor:
     """The sum of saved tensors that are alike."""
     split = sum(each.columns.split for each in tensors)
     copied = (part for each in tensors for part in each.columns.copied)

@@ -116,9 +116,9 @@ def adapters(context: LayerContext, op: LayerOperator) -> Iterator[StepOperator]
     if not setting.max_loras:
         return
     if isinstance(op, MatrixProduct) and is_adapted(op, setting.workload.lora_targets):
-        yield _of_product(context, op)
+        yield _product_adapter(context, op)
     elif isinstance(op, Experts) and has_adapted_experts(setting):
-        yield _of_experts(context, op)
+        yield _expert_adapters(context, op)
 
 
 def adapter_launches(setting: ServingSetting, layer: Layer) -> float:
@@ -132,16 +132,16 @@ def adapter_launches(setting: ServingSetting, layer: Layer) -> float:
     return number * setting.engine.execution.adapter_launch_time
 
 
-def _of_product(context: LayerContext, op: MatrixProduct) -> StepOperator:
+def _product_adapter(context: LayerContext, op: MatrixProduct) -> StepOperator:
     rank = context.rank
     inputs, outputs = adapted_sides(op, rank.configurations.tensor_parallel)
-    read = _different(rank)
+    read = _distinct_adapters(rank)
     return _operator(
         context, op, rows=rank.tokens, inputs=inputs, outputs=outputs, read=read, sets=1
     )
 
 
-def _of_experts(context: LayerContext, op: Experts) -> StepOperator:
+def _expert_adapters(context: LayerContext, op: Experts) -> StepOperator:
     """Adapter operators of the experts: each pair of token and expert has its own adapter."""
     rank, c = context.rank, context.rank.configurations
     rows = rank.batch.tokens * op.per_token / c.expert_parallel
@@ -151,7 +151,7 @@ def _of_experts(context: LayerContext, op: Experts) -> StepOperator:
         tokens=rank.batch.tokens,
         dispersion=rank.setting.workload.expert_dispersion,
     )
-    read = np.minimum(touched / c.expert_parallel * _different(rank), rows)
+    read = np.minimum(touched / c.expert_parallel * _distinct_adapters(rank), rows)
     width = op.width / c.expert_tensor_parallel
     before = op.matrices - 1
     return _operator(
@@ -191,7 +191,7 @@ def _operator(
     )
 
 
-def _different(rank: BatchShare) -> FloatArray:
+def _distinct_adapters(rank: BatchShare) -> FloatArray:
     """Number of different adapters of a step's requests on this rank."""
     requests = rank.decoding + rank.batch.prompts * rank.prompt_share
     slots = rank.setting.max_loras

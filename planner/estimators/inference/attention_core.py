@@ -152,7 +152,7 @@ def state_bytes(rank: BatchShare, op: Scan | None) -> FloatArray:
 
 def scan(context: LayerContext, op: Scan, layer: Layer) -> Iterator[StepOperator]:
     """Operators of the scan over prompts, and of one recurrence step for decoding."""
-    yield _over_prompts(context, op)
+    yield _prompt_scan(context, op)
     rank = context.rank
     # Every sequence that decodes reads and writes its state.
     tokens = rank.decoding * rank.batch.tokens_per_sequence
@@ -161,7 +161,7 @@ def scan(context: LayerContext, op: Scan, layer: Layer) -> Iterator[StepOperator
     yield context.elementwise("state_update", op.module, num_bytes=moved, kernels=2)
 
 
-def _over_prompts(context: LayerContext, op: Scan) -> StepOperator:
+def _prompt_scan(context: LayerContext, op: Scan) -> StepOperator:
     """Scan over prompts, which stores one state each; not written for one GPU architecture."""
     rank, batch, t = context.rank, context.rank.batch, context.rank.configurations.tensor_parallel
     tokens = rank.prompt_tokens

@@ -149,19 +149,21 @@ class Loop:
         return self.setting.workload.request_rate is not None
 
     @cached_property
-    def _alike(self) -> FloatArray:
+    def _simultaneous(self) -> FloatArray:
         """Number of other requests that start with a request."""
         return np.asarray(self.together * np.maximum(self.running - 1, 0.0))
 
     @cached_property
     def _behind(self) -> FloatArray:
         """Seconds of a step in which requests that start together wait for each other's prompts."""
-        return np.asarray(self._alike * self.costs.queued / 2 / np.maximum(self.work.steps, 1.0))
+        return np.asarray(
+            self._simultaneous * self.costs.queued / 2 / np.maximum(self.work.steps, 1.0)
+        )
 
     @cached_property
-    def _own(self) -> FloatArray:
+    def _group_step_time(self) -> FloatArray:
         """Seconds of a step with a request's sequence and those that start with it."""
-        return np.asarray(self.costs.fixed + (1.0 + self._alike) * self.costs.slope)
+        return np.asarray(self.costs.fixed + (1.0 + self._simultaneous) * self.costs.slope)
 
     @cached_property
     def _rounded_up(self) -> FloatArray:
@@ -258,12 +260,14 @@ class Loop:
         """
         costs, work = self.costs, self.work
         others = self._others * rate * (1 - self.together)
-        base = self._own
+        base = self._group_step_time
         if self._is_open:
             bursts = self.setting.workload.arrivals.dispersion_at(
                 self.running, sharing(self.setting, rate)
             )
-            base = costs.fixed + (steady_noise(work, rate, bursts) + self._alike) * costs.slope
+            base = (
+                costs.fixed + (steady_noise(work, rate, bursts) + self._simultaneous) * costs.slope
+            )
         crowd = others * work.steps * costs.slope
         stopped = others * self.prompt(others)
         step = (base + self._behind) / np.maximum(1 - crowd - stopped, LEAST_SHARE)

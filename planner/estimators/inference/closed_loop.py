@@ -285,12 +285,12 @@ def served_at_rate(
     c = replace(configurations, concurrency=running)
     served = replace(served_at_concurrency(setting, c, memory), offered=offered)
     if setting.workload.num_requests is not None:
-        return _filling(setting, served, offered)
+        return _serve_finite_load(setting, served, offered)
     paths = setting.workload.arrivals.paths
-    return served if paths is None else _as_traced(setting, c, served, paths)
+    return served if paths is None else _serve_trace(setting, c, served, paths)
 
 
-def _as_traced(
+def _serve_trace(
     setting: ServingSetting,
     configurations: ServingConfigurations,
     served: RequestMeans,
@@ -372,7 +372,9 @@ def _as_traced(
     return replace(served, traced=traced, time_per_output_token=token)
 
 
-def _filling(setting: ServingSetting, served: RequestMeans, offered: OfferedLoad) -> RequestMeans:
+def _serve_finite_load(
+    setting: ServingSetting, served: RequestMeans, offered: OfferedLoad
+) -> RequestMeans:
     """Latencies of a finite number of requests while a replica fills and empties."""
     queue, costs = served.queue, served.phases
     # Prompts that are computed alone stop answers for longer than their own work.

@@ -151,7 +151,7 @@ def serving_memory(setting: ServingSetting, configurations: ServingConfiguration
     )
     size, held_caches = capacity.size, capacity.shared + capacity.sequence * c.concurrency
     offloaded = held * c.weight_offload
-    on_host = _room(setting.machine.host_memory - offloaded, caches, c, c.kv_offload)
+    on_host = _capacity_of_device(setting.machine.host_memory - offloaded, caches, c, c.kv_offload)
     return ServingMemory(
         weights=weights,
         adapters=adapters,
@@ -239,7 +239,7 @@ def _memory_and_cache(
     def cache_capacity(activations: FloatArray) -> tuple[FloatArray, KvCacheCapacity]:
         usable = usable_bytes(setting, c, weights=weights, beside=reserved + activations)
         left = usable - weights - reserved
-        return usable, _room(left - activations, caches, c, 1 - c.kv_offload)
+        return usable, _capacity_of_device(left - activations, caches, c, 1 - c.kv_offload)
 
     sampled_bytes = _activation_bytes(setting, c, sampled, tokens)
     usable, capacity = cache_capacity(sampled_bytes)
@@ -314,7 +314,7 @@ def starts_surely(
     return np.asarray(needed <= min(setting.sure_share, 1.0) * memory.usable)
 
 
-def _room(
+def _capacity_of_device(
     size: FloatArray,
     caches: tuple[FloatArray, FloatArray, FloatArray],
     c: ServingConfigurations,

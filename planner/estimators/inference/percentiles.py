@@ -48,7 +48,7 @@ def time_to_first_token_percentile(estimate: ServingEstimate, share: float) -> F
     varied = estimate.served.phases.prefill if vary else np.zeros(())
     line = served.line
     mean = served.placed_first - served.burst - line.wait
-    rest = np.minimum(_waited(estimate) + varied, _most_varied(estimate))
+    rest = np.minimum(_wait_time(estimate) + varied, _most_varied(estimate))
     spread = gamma_quantile(share=share, mean=rest, variance=_first_variance(estimate)) - rest
     arrivals = estimate.setting.workload.arrivals
     if not arrivals.are_random:
@@ -67,7 +67,7 @@ def time_to_first_token_percentile(estimate: ServingEstimate, share: float) -> F
         traced = served.traced
         bulk, piled = traced.first_within(share), traced.piled_within(share)
         bulk = np.where(piled > 0, np.maximum(bulk, traced.placed_first + piled), bulk)
-    return _or_piled_up(estimate, share, bulk, served.placed_first)
+    return _with_backlog(estimate, share, bulk, served.placed_first)
 
 
 def time_per_output_token_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
@@ -79,7 +79,7 @@ def time_per_output_token_percentile(estimate: ServingEstimate, share: float) ->
     served = estimate.served
     sequence_variance, prompt_variance = _token_variances(estimate)
     mean = served.time_per_output_token
-    stalled = np.maximum(_others(estimate) * served.queue.load * mean, 1e-100)
+    stalled = np.maximum(_share_of_others(estimate) * served.queue.load * mean, 1e-100)
     first = lognormal_quantile(share=share, mean=mean, variance=sequence_variance) - mean
     second = lognormal_quantile(share=share, mean=stalled, variance=prompt_variance) - stalled
     spread = np.sign(first + second) * np.hypot(first, second)
@@ -97,7 +97,7 @@ def _stalled_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
     """
     traced = estimate.served.traced
     assert traced is not None
-    first = _of_classes(estimate, _step_percentile, share) - traced.step
+    first = _quantile_of_classes(estimate, _step_percentile, share) - traced.step
     stalled = traced.stalled
     second = traced.stalled_within(share) - stalled
     return np.asarray(traced.step + stalled + np.sign(first + second) * np.hypot(first, second))
@@ -112,7 +112,7 @@ def _step_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
     return np.minimum(quantile, served.phases.decode_step(served.queue.places))
 
 
-def _of_classes(
+def _quantile_of_classes(
     estimate: ServingEstimate,
     percentile: Callable[[ServingEstimate, float], FloatArray],
     share: float,
@@ -151,13 +151,13 @@ def request_latency_percentile(estimate: ServingEstimate, share: float) -> Float
     answers = answer**2 * (lengths * (1 + relative / lengths) - 1)
     mean = served.placed_first + answer
     if w.num_requests is not None and w.request_rate is None:
-        return _after_the_line(estimate, share, answer, answers)
+        return _latency_after_queue(estimate, share, answer, answers)
     variance = _first_variance(estimate) + served.line.variance + answers
     bulk = lognormal_quantile(share=share, mean=mean, variance=variance)
-    return _or_piled_up(estimate, share, bulk + _place_quantile(estimate, share), mean)
+    return _with_backlog(estimate, share, bulk + _place_quantile(estimate, share), mean)
 
 
-def _after_the_line(
+def _latency_after_queue(
     estimate: ServingEstimate, share: float, answer: FloatArray, variance: FloatArray
 ) -> FloatArray:
     """The latency that a share of a number of requests does not exceed [s].
@@ -195,7 +195,7 @@ def _place_quantile(estimate: ServingEstimate, share: float) -> FloatArray:
         return np.where(over > 0, over * time, 0.0)
 
 
-def _or_piled_up(
+def _with_backlog(
     estimate: ServingEstimate, share: float, steady: FloatArray, placed: FloatArray
 ) -> FloatArray:
     """The ``steady`` time; at overload at least the time after the backlog plus ``placed``."""
@@ -214,7 +214,7 @@ def _most_varied(estimate: ServingEstimate) -> FloatArray:
     return np.maximum(mean - served.queue.backlog - overhead, 0.0)
 
 
-def _waited(estimate: ServingEstimate) -> FloatArray:
+def _wait_time(estimate: ServingEstimate) -> FloatArray:
     """Seconds of the queue of prompts, as far as clients and places let it grow."""
     queue = estimate.served.queue
     return np.clip(queue.wait - queue.backlog, 0.0, _most_varied(estimate))
@@ -227,13 +227,13 @@ def _first_variance(estimate: ServingEstimate) -> FloatArray:
         load=queue.load,
         met=queue.met,
         met_variance=queue.met_variance,
-        wait=_waited(estimate),
+        wait=_wait_time(estimate),
         prompt=prompt,
         variation=estimate.setting.workload.input_variation,
     )
 
 
-def _others(estimate: ServingEstimate) -> FloatArray:
+def _share_of_others(estimate: ServingEstimate) -> FloatArray:
     """Share of the prompts of other clients."""
     served = estimate.served
     if estimate.setting.workload.request_rate is not None:
@@ -251,7 +251,7 @@ def _token_variances(estimate: ServingEstimate) -> tuple[FloatArray, FloatArray]
         step=served.phases.decode_step(served.decoding),
         load=queue.load,
         running=queue.running,
-        prompts=_others(estimate) * queue.prompts,
+        prompts=_share_of_others(estimate) * queue.prompts,
         steps=np.maximum(decode_steps(estimate.setting), 1.0),
         variation=estimate.setting.workload.output_variation,
     )

@@ -146,7 +146,9 @@ def prefixes_at(
     if work.disk_cache:
         a_token["disk"] = machine.drive_copy_time(caches.token_bytes)
     for tier, seconds in a_token.items():
-        of_tier[tier] = np.where(seconds <= _computed(setting, configurations), of_tier[tier], 0.0)
+        of_tier[tier] = np.where(
+            seconds <= _prompt_token_time(setting, configurations), of_tier[tier], 0.0
+        )
         loading.append(of_tier[tier] * work.input_tokens * seconds)
     return PrefixHits(
         gpu_cache_hit_rate=hits[0],
@@ -157,7 +159,9 @@ def prefixes_at(
     )
 
 
-def _computed(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
+def _prompt_token_time(
+    setting: ServingSetting, configurations: ServingConfigurations
+) -> FloatArray:
     """Seconds per prompt token in steps filled with new tokens."""
     uncached, ranks = replace(setting, prefixes=None), configurations.attention_data_parallel
     tokens = np.minimum(new_tokens(uncached) * ranks, configurations.replica_step_tokens)

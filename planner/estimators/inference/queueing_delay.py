@@ -110,7 +110,7 @@ def queue_of(
         together = np.maximum(c.concurrency - 1, 0.0)
         met = np.minimum(mean, step + together * work.prompt)
         busy = np.minimum(together, 1.0)
-        others, wait = _wait(work, mixed_step, load, met, w.input_variation)
+        others, wait = _wait_times(work, mixed_step, load, met, w.input_variation)
         # What comes with one step fits the next, unless a prompt does not; where prompts stop
         # all answers, no other comes meanwhile.
         wait = np.where((work.per_step < 1) & mixes, wait, met / 2 + others)
@@ -149,7 +149,7 @@ def _open_queue(
         )
         for moment in (met_step, met_step_variance)
     )
-    others, wait = _wait(work, mixed_step, load, met, w.input_variation, bursts)
+    others, wait = _wait_times(work, mixed_step, load, met, w.input_variation, bursts)
     variance, noise = running_variance(
         running=decoding,
         load=load,
@@ -204,7 +204,7 @@ def _open_queue(
     )
 
 
-def _wait(
+def _wait_times(
     work: StepDemand,
     step: FloatArray,
     load: FloatArray,

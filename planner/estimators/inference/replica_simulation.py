@@ -77,12 +77,12 @@ class PrefixCache:
     def __init__(self, room: int, block_tokens: int) -> None:
         self.room, self.block_tokens = room, block_tokens
         self.found = self.asked = 0.0
-        self._kept: OrderedDict[int, None] = OrderedDict()
+        self._blocks: OrderedDict[int, None] = OrderedDict()
         self._written = 0
 
     def take(self, blocks: Sequence[int], prompt: float, answer: int) -> float:
         """Prompt tokens with a hit; stores the tokens of the request."""
-        cached = self._kept
+        cached = self._blocks
         number = next((n for n, block in enumerate(blocks) if block not in cached), len(blocks))
         hits = min(number * self.block_tokens, prompt - 1.0)
         for _ in range(ceil_div(answer, self.block_tokens)):

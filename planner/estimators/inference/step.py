@@ -139,7 +139,7 @@ def _of(context: LayerContext, layer: Layer) -> Iterator[StepOperator]:
 def _product(context: LayerContext, op: ops.MatrixProduct, layer: Layer) -> Iterator[StepOperator]:
     core, t = layer.core, context.rank.configurations.tensor_parallel
     if op.reads == "residual" and op.split is ops.MatrixSplit.NONE:
-        yield from _joined(context, op, layer)
+        yield from _joined_projections(context, op, layer)
         return
     if core and core.latent_width and op.reads == "key_latent":
         yield from _expansion(context, op, core)
@@ -158,7 +158,9 @@ def _product(context: LayerContext, op: ops.MatrixProduct, layer: Layer) -> Iter
         yield context.elementwise("choose_experts", "router", num_bytes=moved)
 
 
-def _joined(context: LayerContext, op: ops.MatrixProduct, layer: Layer) -> Iterator[StepOperator]:
+def _joined_projections(
+    context: LayerContext, op: ops.MatrixProduct, layer: Layer
+) -> Iterator[StepOperator]:
     """Projections into latent spaces, unsharded: engines compute all as one product."""
     same = [
         each
@@ -458,8 +460,8 @@ def _overhead(rank: BatchShare) -> FloatArray:
 def _launch_time(rank: BatchShare, group: LayerGroup, decoding: bool) -> Numeric:
     """Seconds in which the host launches a layer."""
     execution = rank.setting.engine.execution
-    each, routing, captured_routing = _quantized_launches(rank, group), 0.0, 0.0
-    mixing = _mixing(rank, group)
+    each, routing, captured_routing = _quantized_launch_time(rank, group), 0.0, 0.0
+    mixing = _mixing_launch_time(rank, group)
     if group.num_experts > 1:
         each = each + execution.expert_loop_time * group.num_experts
         routing = execution.expert_launch_time
@@ -475,7 +477,7 @@ def _launch_time(rank: BatchShare, group: LayerGroup, decoding: bool) -> Numeric
     return np.where(rank.batch.context > longest, launched, captured)
 
 
-def _mixing(rank: BatchShare, group: LayerGroup) -> float:
+def _mixing_launch_time(rank: BatchShare, group: LayerGroup) -> float:
     """Host seconds per layer for attention that is not over keys and values."""
     execution, layer = rank.setting.engine.execution, layer_of(rank.setting.model, group)
     if layer.scan is not None:
@@ -484,7 +486,7 @@ def _mixing(rank: BatchShare, group: LayerGroup) -> float:
     return execution.latent_launch_time if is_latent else 0.0
 
 
-def _quantized_launches(rank: BatchShare, group: LayerGroup) -> Numeric:
+def _quantized_launch_time(rank: BatchShare, group: LayerGroup) -> Numeric:
     """Host seconds that quantized matrices add to a layer."""
     c, time = rank.configurations, rank.setting.engine.execution.quantized_launch_time
     if time == 0:

@@ -168,7 +168,7 @@ class RlStep:
         return np.where(requested == WeightSync.AUTO, default, requested).astype(np.int8)
 
     @cached_property
-    def _handed_over(self) -> FloatArray:
+    def _synced_bytes(self) -> FloatArray:
         """Bytes of the new weights that the engine receives."""
         if self.setting.serves_adapter:
             return np.asarray(_ADAPTER_BYTES * adapter_parameter_count(self.setting.packed))
@@ -182,7 +182,7 @@ class RlStep:
             np.array([getattr(methods[code], name) if code else 1.0 for code in WeightSync])
             for name in ("start", "rate")
         )
-        num_bytes = self._handed_over
+        num_bytes = self._synced_bytes
         seconds = sync_time(num_bytes=num_bytes, start=start[self.method], rate=rate[self.method])
         return seconds * self.setting.rollouts.sync_factor
 
@@ -223,7 +223,7 @@ class RlStep:
             "engine_reserved": memory.reserved,
             "trainer_weights": trainer.weights,
             "trainer_reserved": trainer.reserved,
-            "bucket": np.minimum(float(_BUCKET), self._handed_over),
+            "bucket": np.minimum(float(_BUCKET), self._synced_bytes),
         }
         update = {
             "trainer_states": trainer.states + others,

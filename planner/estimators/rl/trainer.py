@@ -59,8 +59,8 @@ def trained(setting: RlSetting, configurations: RlConfigurations) -> Trainer:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         full = full_batches(setting, configurations)
         # The search checks the rules together with those of the engine.
-        estimate = evaluate(setting.packed, _held(setting, full, batch), broken=_ALL_KEPT)
-        time = _uneven(setting, full, estimate, batch)
+        estimate = evaluate(setting.packed, _limit_tokens(setting, full, batch), broken=_ALL_KEPT)
+        time = _uneven_times(setting, full, estimate, batch)
         updates = work.samples / batch
         factor = setting.rollouts.pass_factor
         passes = sum(setting.uneven.workload.forward_passes)
@@ -95,7 +95,7 @@ def full_batches(setting: RlSetting, configurations: RlConfigurations) -> Traini
     return replace(c, global_batch_size=batch_size, micro_batch_size=np.ones(()))
 
 
-def _held(
+def _limit_tokens(
     setting: RlSetting, full: TrainingConfigurations, batch: FloatArray
 ) -> TrainingConfigurations:
     """The configurations with at most a rank's tokens per optimizer step, or one longest answer."""
@@ -104,7 +104,7 @@ def _held(
     return replace(full, micro_batch_size=share, global_batch_size=full.global_batch_size * share)
 
 
-def _uneven(
+def _uneven_times(
     setting: RlSetting, full: TrainingConfigurations, estimate: Estimate, batch: FloatArray
 ) -> StepTime:
     """Times of an optimizer step over a batch of answers in as many micro-batches."""

@@ -62,11 +62,11 @@ def interleaved(*, ranks: int, chunks: int, micro_batches: int) -> list[list[Mic
     for rank in range(ranks):
         forward = [
             MicroBatchPass(FORWARD, micro_batch, chunk * ranks + rank)
-            for chunk, micro_batch in _in_turn(ranks, chunks, micro_batches)
+            for chunk, micro_batch in _round_robin(ranks, chunks, micro_batches)
         ]
         backward = [
             MicroBatchPass(BACKWARD, micro_batch, (chunks - 1 - chunk) * ranks + rank)
-            for chunk, micro_batch in _in_turn(ranks, chunks, micro_batches)
+            for chunk, micro_batch in _round_robin(ranks, chunks, micro_batches)
         ]
         schedule.append(
             _alternating(forward, backward, 2 * (ranks - rank - 1) + (chunks - 1) * ranks)
@@ -129,7 +129,7 @@ def _alternating(
     return [*forward[:first], *mixed, *backward[len(forward) - first :]]
 
 
-def _in_turn(ranks: int, chunks: int, micro_batches: int) -> Iterator[tuple[int, int]]:
+def _round_robin(ranks: int, chunks: int, micro_batches: int) -> Iterator[tuple[int, int]]:
     """Chunks and micro-batches: of so many micro-batches all chunks, then of the next ones."""
     for start in range(0, micro_batches, ranks):
         for chunk in range(chunks):
@@ -141,14 +141,14 @@ class _DualPipe:
     """A rank of DualPipe: numbers what it does, and holds back gradients of weights."""
 
     def __init__(self, rank: int, ranks: int) -> None:
-        self.own = 0 if rank < ranks // 2 else 1
+        self.near_direction = 0 if rank < ranks // 2 else 1
         self.chunk = (rank, ranks - 1 - rank)
         self.done = {FORWARD: [0, 0], BACKWARD: [0, 0]}
         self.waiting: list[MicroBatchPass] = []
 
     def pass_(self, kind: str, phase: int) -> MicroBatchPass:
         """The next pass of a phase: 0 is the direction that enters at the nearer end."""
-        direction = phase ^ self.own
+        direction = phase ^ self.near_direction
         number = self.done[kind][direction]
         self.done[kind][direction] += 1
         return MicroBatchPass(kind, number, self.chunk[direction], direction)
@@ -315,8 +315,8 @@ def placed(
     """
     flat = [work for passes in works for work in passes]
     numbers = {work.key: number for number, work in enumerate(flat)}
-    before = _before(works)
-    waits = [[numbers[key] for key in _waits_for(work, last_chunk)] for work in flat]
+    before = _previous_works(works)
+    waits = [[numbers[key] for key in _dependencies(work, last_chunk)] for work in flat]
     durations = [duration(work) for work in flat]
     linked = [[*w, *([b] if b >= 0 else [])] for w, b in zip(waits, before, strict=True)]
     order = in_order(linked)
@@ -334,7 +334,7 @@ def placed(
     )
 
 
-def _before(works: Sequence[Sequence[MicroBatchPass]]) -> list[int]:
+def _previous_works(works: Sequence[Sequence[MicroBatchPass]]) -> list[int]:
     """Index of the previous work on the same rank, -1 for the first."""
     previous: list[int] = []
     for work in works:
@@ -343,7 +343,7 @@ def _before(works: Sequence[Sequence[MicroBatchPass]]) -> list[int]:
     return previous
 
 
-def _waits_for(work: MicroBatchPass, last_chunk: int) -> list[tuple[str, int, int, int]]:
+def _dependencies(work: MicroBatchPass, last_chunk: int) -> list[tuple[str, int, int, int]]:
     """The passes of other chunks that a pass needs; its own forward pass at the last chunk."""
     kind, micro_batch, chunk, direction = work.key
     if kind == FORWARD:

@@ -67,12 +67,12 @@ def chunks_of(estimate: Estimate, ranks: int, per_rank: int, *, splits: bool) ->
     each = [_passes(block, time.recomputation, splits=splits) for block in time.blocks]
     sends = first(time.pipeline_transfer) / per_rank / 2
     return [
-        ChunkTimes(seconds=_summed(count, each, sends), layers=float(layers[at].sum()))
+        ChunkTimes(seconds=_sum_blocks(count, each, sends), layers=float(layers[at].sum()))
         for at, count in enumerate(counts)
     ]
 
 
-def _summed(
+def _sum_blocks(
     counts: FloatArray, blocks: list[dict[str, dict[str, float]]], sends: float
 ) -> dict[str, dict[str, float]]:
     """Seconds by pass and stream of so many of each block, and of sending the outputs."""
@@ -171,7 +171,7 @@ def training_timeline(estimate: Estimate) -> Timeline:
     spans = [
         span
         for lane, passes in enumerate(lanes)
-        for span in (*_with_bubbles(lane, passes, step.pipeline_time), *_once(step, lane))
+        for span in (*_add_bubbles(lane, passes, step.pipeline_time), *_once_per_step(step, lane))
     ]
     memory = [_memory(step, lane, passes) for lane, passes in enumerate(lanes)]
     capacity = estimate.setting.machine.gpu.allocatable_memory
@@ -180,7 +180,7 @@ def training_timeline(estimate: Estimate) -> Timeline:
         lanes=[f"stage {lane + 1}" for lane in range(len(lanes))],
         spans=spans,
         makespan=makespan,
-        skipped=_skipped(lanes),
+        skipped=_skipped_intervals(lanes),
         memory=memory,
         peak=max(amount for series in memory for _, amount in series),
         capacity=capacity,
@@ -260,7 +260,7 @@ def _middle(step: _Step, lane: int, start: float, end: float) -> Span:
     return Span(lane, COMPUTE, f"{number:,} micro-batches more", MORE, start, end - start, within)
 
 
-def _with_bubbles(
+def _add_bubbles(
     lane: int, works: Sequence[tuple[MicroBatchPass | None, list[Span]]], end: float
 ) -> Iterator[Span]:
     """Spans of a lane with the waits between them."""
@@ -274,7 +274,7 @@ def _with_bubbles(
         yield Span(lane, WAIT, "bubble", BUBBLE, now, end - now)
 
 
-def _once(step: _Step, lane: int) -> Iterator[Span]:
+def _once_per_step(step: _Step, lane: int) -> Iterator[Span]:
     """Spans of a step after the pipeline."""
     now = step.pipeline_time
     for part in ONCE:
@@ -285,7 +285,7 @@ def _once(step: _Step, lane: int) -> Iterator[Span]:
             now += seconds
 
 
-def _skipped(
+def _skipped_intervals(
     lanes: Sequence[Sequence[tuple[MicroBatchPass | None, list[Span]]]],
 ) -> list[tuple[float, float]]:
     """The time in which every lane is within what is left out of the middle."""
@@ -308,7 +308,7 @@ def _memory(
     activations = first(backward.allocated_activations)
     working = first(backward.working) * (1 + first(backward.fragmentation_share))
     base = first(backward.total) - activations - working
-    held = [*_held(step, works)]
+    held = [*_held_layers(step, works)]
     max_held = max((amount for _, amount, _ in held), default=0.0) or 1.0
     is_loaded = bool(step.estimate.setting.framework.memory.loaded_whole)
     # A model that is loaded whole before its shards are kept is there before the step.
@@ -326,7 +326,7 @@ def _memory(
     return levels
 
 
-def _held(
+def _held_layers(
     step: _Step, works: Sequence[tuple[MicroBatchPass | None, list[Span]]]
 ) -> Iterator[tuple[float, float, bool]]:
     """Times from which layers of micro-batches are held, and whether a backward pass runs."""
@@ -372,7 +372,7 @@ def step_timeline(
         spans += lane.layers(count, operators, kind)
     spans += lane.operators(logits, "")
     for part, stream in _AFTER.items():
-        spans += lane.one(part.replace("_", " "), part, stream, first(getattr(step, part)))
+        spans += lane.add_span(part.replace("_", " "), part, stream, first(getattr(step, part)))
     return Timeline(
         title=title,
         lanes=["GPU"],
@@ -392,7 +392,7 @@ class _Lane:
         self.now = 0.0
         self.skipped: list[tuple[float, float]] = []
 
-    def one(self, name: str, part: str, stream: str, seconds: float) -> Iterator[Span]:
+    def add_span(self, name: str, part: str, stream: str, seconds: float) -> Iterator[Span]:
         """A span, where it takes anything."""
         if seconds > 0:
             yield Span(0, stream, name, part, self.now, seconds)
@@ -405,7 +405,7 @@ class _Lane:
             part = operator.module if is_compute else operator.part
             name = f"{operator.name.replace('_', ' ')}{where}"
             stream = COMPUTE if is_compute else EXCHANGE
-            yield from self.one(name, part, stream, first(operator.time))
+            yield from self.add_span(name, part, stream, first(operator.time))
 
     def layers(self, count: int, operators: Sequence[StepOperator], kind: str) -> Iterator[Span]:
         """Spans of the layers of a kind; of many, those of the middle are one span."""
@@ -442,14 +442,17 @@ def rl_timeline(step: RlStep) -> Timeline:
     seconds = {name: first(times) for name, times in step.times.items()}
     generate = seconds["generate"]
     steady = min(first(step.rollout.steady), generate)
-    lane = [*_generation(steady, generate), *_after(generate, 1, [("reward", seconds["reward"])])]
+    lane = [
+        *_generation(steady, generate),
+        *_consecutive_spans(generate, 1, [("reward", seconds["reward"])]),
+    ]
     start = 0.0 if overlaps else generate + seconds["reward"]
     half = seconds["switch"] / 2
     if half:
         lane += [Span(index, EXCHANGE, "switch", "switch", start, half) for index in (0, 1)]
         start += half
     training = [(name, seconds[name]) for name in TRAINER_PHASES]
-    lane += _after(start, 0, training)
+    lane += _consecutive_spans(start, 0, training)
     end = total - seconds["sync"]
     if half:
         lane += [Span(index, EXCHANGE, "switch", "switch", end - half, half) for index in (0, 1)]
@@ -466,7 +469,7 @@ def rl_timeline(step: RlStep) -> Timeline:
             f"{name} (the same)" if is_shared and name.startswith("rollout") else name
             for name in gpus
         ],
-        spans=[*spans, *_idle(spans, total)],
+        spans=[*spans, *_idle_spans(spans, total)],
         makespan=total,
     )
 
@@ -476,14 +479,16 @@ def _generation(steady: float, end: float) -> Iterator[Span]:
     yield Span(1, COMPUTE, "tail", "generate", steady, end - steady, left=0.06)
 
 
-def _after(start: float, lane: int, named: Iterable[tuple[str, float]]) -> Iterator[Span]:
+def _consecutive_spans(
+    start: float, lane: int, named: Iterable[tuple[str, float]]
+) -> Iterator[Span]:
     """Spans of consecutive phases."""
     for name, seconds in named:
         yield Span(lane, COMPUTE, name.replace("_", " "), name, start, seconds)
         start += seconds
 
 
-def _idle(spans: Iterable[Span], total: float) -> Iterator[Span]:
+def _idle_spans(spans: Iterable[Span], total: float) -> Iterator[Span]:
     """Idle spans of each lane."""
     for lane in range(len(LANES)):
         now = 0.0

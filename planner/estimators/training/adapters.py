@@ -49,9 +49,9 @@ def adapted_matrices(setting: Setting, group: LayerGroup) -> tuple[AdaptedMatrix
     """The matrices of one layer that have an adapter, as the framework joins them."""
     if setting.workload.has_virtual_tokens:
         return ()
-    matrices = _adapted(layer_of(setting.model, group), setting.workload.lora_targets)
+    matrices = _adapted_parts(layer_of(setting.model, group), setting.workload.lora_targets)
     if setting.framework.execution.fused_projections:
-        return tuple(_fused(matrices))
+        return tuple(_fuse_matrices(matrices))
     return tuple(matrices)
 
 
@@ -87,7 +87,7 @@ def expert_matrices(setting: Setting, group: LayerGroup) -> tuple[AdaptedMatrix,
         for index in range(op.matrices - 1)
     ]
     if setting.framework.execution.fused_projections:
-        inside = [*_fused(inside)]
+        inside = [*_fuse_matrices(inside)]
     last = AdaptedMatrix(
         name="expert_down_adapter", reads="", depth=op.width, columns=op.depth, split_depth=True
     )
@@ -163,7 +163,7 @@ def adapter_launches(
     return time
 
 
-def _adapted(layer: Layer, targets: AdapterTargets) -> Iterator[AdaptedMatrix]:
+def _adapted_parts(layer: Layer, targets: AdapterTargets) -> Iterator[AdaptedMatrix]:
     """The parts of a layer's matrices that these targets choose, one by one."""
     wanted = _CHOSEN[targets]
     for product in layer.of(MatrixProduct):
@@ -178,7 +178,7 @@ def _adapted(layer: Layer, targets: AdapterTargets) -> Iterator[AdaptedMatrix]:
                 )
 
 
-def _fused(matrices: Iterable[AdaptedMatrix]) -> Iterator[AdaptedMatrix]:
+def _fuse_matrices(matrices: Iterable[AdaptedMatrix]) -> Iterator[AdaptedMatrix]:
     """One adapter for matrices of the same input: queries with keys, gate with up."""
     inputs: dict[str, list[AdaptedMatrix]] = {}
     for matrix in matrices:

@@ -40,8 +40,8 @@ def attention_core(share: MicroBatchShare, op: AttentionCore, layer: Layer) -> I
     default = share.setting.framework.execution.attention_kernels
     gpu = share.setting.machine.gpu.efficiency
     rate_forward, rate_backward = rates(gpu, share.attention_kernel, default)
-    fused_forward, flops = _fused(share, op, rate_forward)
-    unfused_forward, unfused_flops = _unfused(share, op)
+    fused_forward, flops = _fused_attention(share, op, rate_forward)
+    unfused_forward, unfused_flops = _unfused_attention(share, op)
     fused = share.flash_attention
     share.setting.machine.unused(~fused, "attention")
     machine = share.setting.machine
@@ -112,7 +112,7 @@ def _falls_back(share: MicroBatchShare, op: AttentionCore) -> FloatArray:
     return np.where(np.mod(matrices, multiple) != 0, 1.0, 0.0)
 
 
-def _fused(
+def _fused_attention(
     share: MicroBatchShare, op: AttentionCore, rate: Numeric
 ) -> tuple[FloatArray, FloatArray]:
     """Seconds of the forward pass at a rate over the GPU's own kernels, and its FLOPs."""
@@ -213,7 +213,7 @@ def _merge(share: MicroBatchShare, op: AttentionCore) -> Operator:
     )
 
 
-def _unfused(share: MicroBatchShare, op: AttentionCore) -> tuple[FloatArray, FloatArray]:
+def _unfused_attention(share: MicroBatchShare, op: AttentionCore) -> tuple[FloatArray, FloatArray]:
     """Seconds of the forward pass and its FLOPs; zero where all attention is fused."""
     if np.all(share.flash_attention):
         return np.zeros(()), np.zeros(())

@@ -165,7 +165,7 @@ def step_time(
     )
     slowest = largest(stages)
     bubble = pipeline_bubble(c, blocks, stages, transfer)
-    data_parallel = _shown_exchange(share, exchange, slowest, late_share(share, parameters))
+    data_parallel = _exposed_exchange(share, exchange, slowest, late_share(share, parameters))
     optimizer = _optimizer_time(share, c, parameters)
     if paged is not None and np.any(paged):
         optimizer = optimizer + paging_time(share.setting, paged)
@@ -190,7 +190,7 @@ def step_time(
     )
 
 
-def _behind_others(
+def _overlap_expert_exchange(
     share: MicroBatchShare, c: TrainingConfigurations, operators: Iterable[Operator]
 ) -> tuple[Operator, ...]:
     """Operators with the exposed experts' exchange, which overlaps another micro-batch's layer.
@@ -199,25 +199,25 @@ def _behind_others(
     backward pass of another runs.
     """
     every = tuple(operators)
-    is_concurrent = _side_by_side(c)
+    is_concurrent = _has_concurrent_passes(c)
     if not is_concurrent.any():
         return every
     window = add(o.forward + o.backward for o in every if o.part == "compute") / 2
     g = _overlap(share).interference
 
-    def shown(time: FloatArray) -> FloatArray:
+    def exposed(time: FloatArray) -> FloatArray:
         behind = exposed_time(communication=time, computation=window, interference=g)
         return np.where(is_concurrent, behind, time)
 
     return tuple(
-        replace(o, forward=shown(o.forward), backward=shown(o.backward))
+        replace(o, forward=exposed(o.forward), backward=exposed(o.backward))
         if o.part == "expert_parallel"
         else o
         for o in every
     )
 
 
-def _side_by_side(c: TrainingConfigurations) -> BoolArray:
+def _has_concurrent_passes(c: TrainingConfigurations) -> BoolArray:
     """Where the forward pass of one micro-batch overlaps the backward pass of another."""
     dual = c.pipeline_schedule == PipelineSchedule.DUALPIPE
     return np.asarray(c.overlap_expert_parallel | dual)
@@ -236,7 +236,7 @@ def _blocks(
     blocks = []
     for index, group in enumerate(setting.model.layer_groups):
         layer = layer_of(setting.model, group)
-        operators: Iterable[Operator] = _recorded(
+        operators: Iterable[Operator] = _record_work(
             share,
             layer_operators(share, layer),
             adapter_block(share, group),
@@ -254,7 +254,7 @@ def _blocks(
             name: launches_by_module[name] for name in launches_by_module if name in layer.modules
         }
         waits = setting.framework.execution.expert_host_wait if layer.experts else 0.0
-        operators = _behind_others(share, c, operators)
+        operators = _overlap_expert_exchange(share, c, operators)
         timed = partial(
             layer_time,
             again=share.recomputation,
@@ -273,8 +273,8 @@ def _blocks(
         blocks.append(
             OperatorGroup(
                 time=time,
-                gather=_shown_gather(share, time, gathers, _side_by_side(c)),
-                offload=_shown_copies(share, time, gathers, moves),
+                gather=_exposed_gather(share, time, gathers, _has_concurrent_passes(c)),
+                offload=_exposed_copies(share, time, gathers, moves),
                 counts=parameters.layers.counts[:, index],
                 fully_recomputed=float(group.num_hidden_layers),
                 reference=_without_gradients(share, time, reference, gathers, moves),
@@ -300,15 +300,15 @@ def _end_blocks(
     }
     if model.mtp_num_layers:
         on_stages[prediction_of(model)] = (float(model.mtp_num_layers), parameters.is_last)
-    summed = _recorded(
+    summed = _record_work(
         share, gradient_accumulation(share, parameters.trained.end, c.num_micro_batches)
     )
     for end, (count, is_there) in on_stages.items():
-        operators = (*_recorded(share, layer_operators(share, end)), *summed)
+        operators = (*_record_work(share, layer_operators(share, end)), *summed)
         time = layer_time(operators, share.recomputation, 0.0)
         gathers = exchange.end_forward, exchange.end_backward
-        gather = _shown_gather(share, time, gathers, np.zeros((), dtype=np.bool_))
-        offload = _shown_copies(share, time, gathers, (copies.end_forward, copies.end_backward))
+        gather = _exposed_gather(share, time, gathers, np.zeros((), dtype=np.bool_))
+        offload = _exposed_copies(share, time, gathers, (copies.end_forward, copies.end_backward))
         moves = copies.end_forward, copies.end_backward
         yield OperatorGroup(
             time=time,
@@ -338,15 +338,15 @@ def _without_gradients(
             layer, backward=nothing, recompute=nothing, launch_wait_backward=nothing
         )
         gathered = gathers[0], nothing
-        gather = _shown_gather(share, forward_only, gathered, np.zeros((), dtype=np.bool_))
-        copied = _shown_copies(share, forward_only, gathered, (copies[0], nothing))
+        gather = _exposed_gather(share, forward_only, gathered, np.zeros((), dtype=np.bool_))
+        copied = _exposed_copies(share, forward_only, gathered, (copies[0], nothing))
         return add((forward_only.forward_total, gather, copied))
 
     each = (of_policy, time), (of_reference, reference)
     return add((nothing, *(passes * forward_seconds(layer) for passes, layer in each if passes)))
 
 
-def _recorded(share: MicroBatchShare, *operators: Iterable[Operator]) -> tuple[Operator, ...]:
+def _record_work(share: MicroBatchShare, *operators: Iterable[Operator]) -> tuple[Operator, ...]:
     """Consecutive operators, with their work if it is recorded."""
     ledger = share.setting.machine.ledger
     return tuple(attributed(ledger, chain(*operators), attrgetter("forward")))
@@ -356,7 +356,7 @@ def _overlap(share: MicroBatchShare) -> Overlap:
     return share.setting.framework.overlap
 
 
-def _shown_gather(
+def _exposed_gather(
     share: MicroBatchShare, time: LayerTime, gathers: _Passes, is_concurrent: BoolArray
 ) -> FloatArray:
     """Exposed seconds of ZeRO's gathers and scatters, forward and backward of one layer.
@@ -366,17 +366,17 @@ def _shown_gather(
     """
     overlap = _overlap(share)
     windows = time.forward_total, time.backward_total
-    separate = _shown(gathers, windows, overlap.weight_gather, overlap.interference)
+    separate = _exposed(gathers, windows, overlap.weight_gather, overlap.interference)
     if not is_concurrent.any():
         return separate
     nothing = np.zeros(())
     both = (gathers[0] + gathers[1], nothing)
     joint = (windows[0] + windows[1], nothing)
-    side_by_side = _shown(both, joint, overlap.weight_gather, overlap.interference)
+    side_by_side = _exposed(both, joint, overlap.weight_gather, overlap.interference)
     return np.where(is_concurrent, side_by_side, separate)
 
 
-def _shown_copies(
+def _exposed_copies(
     share: MicroBatchShare, time: LayerTime, gathers: _Passes, copies: _Passes
 ) -> FloatArray:
     """Exposed seconds of copies to and from the host; gathers are hidden first."""
@@ -386,10 +386,12 @@ def _shown_copies(
     forward, backward = (
         np.maximum(total - gather, 0.0) for total, gather in zip(totals, gathers, strict=True)
     )
-    return _shown(copies, (forward, backward), share.setting.framework.offloading.hidden, 0.0)
+    return _exposed(copies, (forward, backward), share.setting.framework.offloading.hidden, 0.0)
 
 
-def _shown(transfers: _Passes, windows: _Passes, hidden: float, interference: float) -> FloatArray:
+def _exposed(
+    transfers: _Passes, windows: _Passes, hidden: float, interference: float
+) -> FloatArray:
     """Exposed seconds of transfers of which a share can hide behind the windows."""
     if not (np.any(transfers[0]) or np.any(transfers[1])):
         return np.zeros(())
@@ -425,7 +427,7 @@ def late_share(share: MicroBatchShare, parameters: StageParameters) -> FloatArra
     return np.asarray(np.max(first, axis=0) if first.ndim > trained.end.ndim else first)
 
 
-def _shown_exchange(
+def _exposed_exchange(
     share: MicroBatchShare, exchange: DataParallelTime, window: FloatArray, late: FloatArray
 ) -> FloatArray:
     """Exposed seconds of the exchange at the end of a step, behind one micro-batch of a stage."""

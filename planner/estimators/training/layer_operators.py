@@ -184,11 +184,11 @@ def _moved(share: MicroBatchShare, op: ops.Elementwise) -> tuple[FloatArray, Flo
 
 def layer_operators(share: MicroBatchShare, layer: Layer) -> Iterator[Operator]:
     """Operators of a layer or an end, with its exchanges."""
-    again = share.recomputation
+    recomputation = share.recomputation
     for op in layer.operators:
         operators = KINDS_TIMED[type(op)](share, op, layer)
-        if again.spares and op.repeatable:
-            left = spared(op, again)
+        if recomputation.spares and op.repeatable:
+            left = spared(op, recomputation)
             operators = (replace(operator, spared=left) for operator in operators)
         yield from operators
 

@@ -367,7 +367,7 @@ def peak_memory(
     )
     paged, least = np.zeros(()), None
     if c.paged_optimizer.any():
-        moments, paged, least = _paged(share, c, moments, state)
+        moments, paged, least = _page_states(share, c, moments, state)
     totals = tuple(largest(moment.total for moment in of_stage) for of_stage in moments)
     host = np.zeros(())
     if c.any_offload:
@@ -396,7 +396,7 @@ def peak_memory(
     )
 
 
-def _paged(
+def _page_states(
     share: MicroBatchShare,
     c: TrainingConfigurations,
     moments: tuple[tuple[MemoryBreakdown, ...], ...],
@@ -455,14 +455,14 @@ def _stage_memory(
         of_tower = np.where(parameters.is_first[stage], images.kept_bytes(), 0.0)
         allocated = allocated + padding * flying * of_tower
     held = _largest_held(all_saved, counts)
-    rebuilt = _rebuilt(share, counts, held)
+    rebuilt = _rebuilt_bytes(share, counts, held)
     backward = MemoryBreakdown(
         weights=np.where(keeps_weights(c.offload), 0.0, state("weight", stage)),
         gradients=np.where(keeps_gradients(share.setting, c), 0.0, state("gradient", stage)),
         optimizer_states=np.where(keeps_states(c.offload), 0.0, state("optimizer", stage)),
         allocated_activations=allocated,
         working=np.zeros(()),
-        gathered=_gathered(share, c, parameters, stage),
+        gathered=_gathered_bytes(share, c, parameters, stage),
         communication_buffers=communication_bytes(share.setting, c, parameters, stage),
         reserved=reserved_bytes(share.setting),
         fragmentation_share=np.asarray(memory.fragmentation),
@@ -555,14 +555,14 @@ def _largest_held(values: list[FloatArray], counts: FloatArray) -> FloatArray:
     )
 
 
-def _rebuilt(share: MicroBatchShare, counts: FloatArray, layer: FloatArray) -> FloatArray:
+def _rebuilt_bytes(share: MicroBatchShare, counts: FloatArray, layer: FloatArray) -> FloatArray:
     """Bytes that recomputation rebuilds at once: of a layer, or of one of its blocks."""
-    again = share.recomputation
-    rebuilt = np.where(again.any_full, layer, 0.0)
-    if not again.some:
+    recomputation = share.recomputation
+    rebuilt = np.where(recomputation.any_full, layer, 0.0)
+    if not recomputation.some:
         return rebuilt
     blocks = [remade_at_once(share, group) for group in share.setting.model.layer_groups]
-    return np.where(again.any_full, rebuilt, _largest_held(blocks, counts))
+    return np.where(recomputation.any_full, rebuilt, _largest_held(blocks, counts))
 
 
 def _loss_bytes(share: MicroBatchShare, other: MemoryBreakdown) -> FloatArray:
@@ -603,7 +603,7 @@ def _state_parts(
         width, of_end, sharded_from = rules[name]
         dense, experts = trained.dense[stage], trained.experts[stage]
         if name == "gradient" and c.optimizer_in_backward.any():
-            dense, experts = _alive_at_once(c, trained, stage)
+            dense, experts = _live_gradients(c, trained, stage)
         in_layers = dense if width is of_end else trained.dense_in_layers[stage]
         held = [(in_layers, width, parameters.dense_group)]
         if in_layers is not dense:
@@ -620,7 +620,7 @@ def _state_parts(
     return state
 
 
-def _alive_at_once(
+def _live_gradients(
     c: TrainingConfigurations, trained: StageParameters, stage: int
 ) -> tuple[FloatArray, FloatArray]:
     """Parameters whose gradients exist at once: of one layer, if updates do not wait."""
@@ -634,7 +634,7 @@ def _alive_at_once(
     )
 
 
-def _gathered(
+def _gathered_bytes(
     share: MicroBatchShare, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
     """Full weights and gradients of the layers that ZeRO-3 holds at once.

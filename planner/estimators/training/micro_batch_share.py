@@ -244,7 +244,7 @@ class MicroBatchShare:
         return np.where(self.flash_attention, 1.0, 0.0)
 
     def kept_in_bits(self, name: str, default: Numeric) -> Numeric:
-        """Bytes of a saved number of one of ``INPUTS``; ``default`` if its bits are not specified."""
+        """Bytes of a saved number of one of ``INPUTS``; ``default`` if no bits are specified."""
         bits = self.input_bits[name]
         return np.where(bits > 0, bits / 8, default) if bits.any() else default
 

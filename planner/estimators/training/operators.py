@@ -263,8 +263,8 @@ def expert_exchange(share: MicroBatchShare, op: ExpertExchange, layer: Layer) ->
     bytes_of_pairs = share.number_bytes * expert_pairs(share, op.per_token) * op.columns.whole
     time = np.where(
         share.token_dispatcher == TokenDispatcher.ALLGATHER,
-        _gathered(share, op),
-        _sent(share, op, bytes_of_pairs),
+        _allgather_time(share, op),
+        _dispatch_time(share, op, bytes_of_pairs),
     )
     there_and_back = partly_hidden(
         communication=time, hidden=share.setting.framework.overlap.expert_parallel
@@ -272,7 +272,9 @@ def expert_exchange(share: MicroBatchShare, op: ExpertExchange, layer: Layer) ->
     yield timed(op, forward=there_and_back, backward=there_and_back, part="expert_parallel")
 
 
-def _sent(share: MicroBatchShare, op: ExpertExchange, bytes_of_pairs: FloatArray) -> FloatArray:
+def _dispatch_time(
+    share: MicroBatchShare, op: ExpertExchange, bytes_of_pairs: FloatArray
+) -> FloatArray:
     """Seconds of an all-to-all each way, then of gathers and reduce-scatters in expert groups."""
     machine, framework = share.setting.machine, share.setting.framework
     gathers = share.token_dispatcher == TokenDispatcher.ALLGATHER
@@ -301,7 +303,7 @@ def _sent(share: MicroBatchShare, op: ExpertExchange, bytes_of_pairs: FloatArray
     return 2 * one_way + gather + scatter
 
 
-def _gathered(share: MicroBatchShare, op: ExpertExchange) -> FloatArray:
+def _allgather_time(share: MicroBatchShare, op: ExpertExchange) -> FloatArray:
     """Seconds to gather all tokens on every expert rank, and to reduce-scatter the outputs."""
     if not np.any(share.token_dispatcher == TokenDispatcher.ALLGATHER):
         return np.zeros(())

@@ -148,7 +148,7 @@ def layer_input_bytes(share: MicroBatchShare) -> FloatArray:
 
 def all_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
     """Bytes of everything that a layer keeps for its backward pass."""
-    return _sum(share, _saved_tensors(share, group)) + _adapter_bytes(share, group)
+    return _allocated_bytes(share, _saved_tensors(share, group)) + _adapter_bytes(share, group)
 
 
 def remade_at_once(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
@@ -159,7 +159,7 @@ def remade_at_once(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
             tensors = [
                 tensor for tensor in _saved_tensors(share, group) if module in tensor.remade_by
             ]
-            inside = _sum(share, tensors)
+            inside = _allocated_bytes(share, tensors)
             peak = np.maximum(peak, np.where(recomputation.repeats((module,)), inside, 0.0))
     return peak
 
@@ -180,10 +180,13 @@ def _remade_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
         by = tuple(name for name in tensor.remade_by if name in recomputation.some)
         if by and not (by == ("core_attn",) and np.all(share.flash_attention)):
             kinds.setdefault(by, []).append(tensor)
-    return add(recomputation.repeats(by) * _sum(share, tensors) for by, tensors in kinds.items())
+    return add(
+        recomputation.repeats(by) * _allocated_bytes(share, tensors)
+        for by, tensors in kinds.items()
+    )
 
 
-def _sum(share: MicroBatchShare, tensors: Iterable[SavedTensor]) -> FloatArray:
+def _allocated_bytes(share: MicroBatchShare, tensors: Iterable[SavedTensor]) -> FloatArray:
     """Bytes of saved tensors, as the framework's allocator counts them."""
     every = tuple(tensors)
     fused = _bytes(share, (tensor for tensor in every if not tensor.eager))

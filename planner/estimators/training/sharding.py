@@ -77,7 +77,7 @@ def stage_layers(
         for pair in pairs
     ]
     max_stages = max(len(ranks) for _, ranks in candidates)
-    padded = [[_padded(array, max_stages) for array in pair] for pair in candidates]
+    padded = [[_pad_stages(array, max_stages) for array in pair] for pair in candidates]
     counts, ranks = (
         np.stack(arrays, axis=-1)[..., inverse] for arrays in zip(*padded, strict=True)
     )
@@ -87,7 +87,7 @@ def stage_layers(
     )
 
 
-def _padded(stages: FloatArray, length: int) -> FloatArray:
+def _pad_stages(stages: FloatArray, length: int) -> FloatArray:
     """The last stage repeated."""
     if len(stages) == length:
         return stages
@@ -116,7 +116,7 @@ def _candidates(
     if is_explicit:
         sizes = np.array(chunk_layers)
     stages = _per_chunk(groups, sizes).reshape(int(v), int(p), len(groups)).sum(axis=0)
-    ranks = [*range(len(stages))] if every else [0, *_inner(stages), len(stages) - 1]
+    ranks = [*range(len(stages))] if every else [0, *_inner_ranks(stages), len(stages) - 1]
     return stages[ranks], np.array(ranks, dtype=np.float64)
 
 
@@ -136,7 +136,7 @@ def chunk_layers(
     return _per_chunk(model.layer_groups, np.array(sizes))
 
 
-def _inner(stages: FloatArray) -> list[int]:
+def _inner_ranks(stages: FloatArray) -> list[int]:
     """Ranks of inner stages, without those that an earlier one dominates in each group."""
     ranks: list[int] = []
     for rank in range(1, len(stages) - 1):
@@ -418,11 +418,13 @@ def _dense_share(layer: Layer, tensor_parallel: FloatArray) -> FloatArray:
     dense = [op for op in layer.operators if not isinstance(op, Experts)]
     sharded = sum(op.parameters for op in dense if op.sharded)
     unsharded = sum(op.parameters for op in dense if not op.sharded)
-    copied = [_copied(product, tensor_parallel) for product in layer.of(MatrixProduct)]
+    copied = [
+        _replicated_parameters(product, tensor_parallel) for product in layer.of(MatrixProduct)
+    ]
     return add((sharded / tensor_parallel, unsharded, *copied))
 
 
-def _copied(product: MatrixProduct, tensor_parallel: FloatArray) -> FloatArray:
+def _replicated_parameters(product: MatrixProduct, tensor_parallel: FloatArray) -> FloatArray:
     """Parameters beyond a rank's share where ranks outnumber key-value heads."""
     if not product.columns.copied:
         return np.zeros(())

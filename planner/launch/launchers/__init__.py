@@ -65,7 +65,7 @@ def read_script(text: str, environment: Mapping[str, str], name: str) -> Script:
     Raises `LaunchError`: see `read_shell`.
     """
     script = read_shell(text, environment, name)
-    set_by_scheduler = _scheduled(script)
+    set_by_scheduler = _scheduler_variables(script)
     if not set_by_scheduler:
         return script
     return read_shell(text, {**set_by_scheduler, **environment}, name)
@@ -79,13 +79,13 @@ def inner_commands(script: Script) -> tuple[StartedProgram, ...]:
     head = scheduler_resources(script.directives)
     layers = (head,) if head.fields or head.gpu else ()
     return tuple(
-        _inner(script, unwrapped, command.copies)
+        _started_program(script, unwrapped, command.copies)
         for command in script.commands
         for unwrapped in unwrap(script, command.words, command.environment, layers)
     )
 
 
-def _inner(script: Script, command: UnwrappedCommand, rounds: int) -> StartedProgram:
+def _started_program(script: Script, command: UnwrappedCommand, rounds: int) -> StartedProgram:
     devices = next(
         (option for name in _VISIBLE if name in command.environment
          and (option := visible_device_count(command.environment[name])) is not None),
@@ -141,7 +141,7 @@ def option_of_value(name: str, word: Word) -> ParsedOption:
     )
 
 
-def _scheduled(script: Script) -> dict[str, str]:
+def _scheduler_variables(script: Script) -> dict[str, str]:
     """Variables that SLURM sets from the directives of a script."""
     if not any(directive.kind == "SBATCH" for directive in script.directives):
         return {}

@@ -38,16 +38,16 @@ def config_maps(text: str, name: str) -> dict[str, HereDocument]:
     """
     return {
         key: HereDocument(
-            text=section.text,
+            text=entry.text,
             span=Span(0, 0),
-            line=section.line,
+            line=entry.line,
             expanded=True,
-            pieces=section.pieces,
+            pieces=entry.pieces,
         )
         for document in documents(text, name)
         if document.get("kind").text == "ConfigMap"
-        for key, section in document.get("data").items()
-        if section.text
+        for key, entry in document.get("data").items()
+        if entry.text
     }
 
 
@@ -132,11 +132,15 @@ def script_of(container: Container, text: str, name: str) -> Script:
     words = container.words
     shell = (words[0].text or "").rpartition("/")[2] if words else ""
     flags = (i for i, word in enumerate(words) if _SCRIPT_FLAG.fullmatch(word.text or ""))
-    section = next(flags, None)
-    if section is not None and words[section + 1 : section + 2] and words[section + 1].text == "--":
-        section += 1
-    if shell in SHELLS and section is not None and section + 1 < len(words):
-        return read_inner(words[section + 1].pieces, container.environment, text, name)
+    position = next(flags, None)
+    if (
+        position is not None
+        and words[position + 1 : position + 2]
+        and words[position + 1].text == "--"
+    ):
+        position += 1
+    if shell in SHELLS and position is not None and position + 1 < len(words):
+        return read_inner(words[position + 1].pieces, container.environment, text, name)
     span = Span(0, 0)
     command = Command(
         words=words, environment=container.environment, line=container.line, span=span
@@ -222,7 +226,7 @@ def _of_pods(document: YamlValue, kind: str) -> Iterator[Container]:
     LeaderWorkerSet (``size``), a StormService of AIBrix (``podGroupSize``) or a Job.
     """
     members = document.get("spec", "pytorchReplicaSpecs").items()
-    all_members = _total([section.get("replicas") for _, section in members])
+    all_members = _total_pods([section.get("replicas") for _, section in members])
     for path, around, pod in _pod_specs(document.get("spec"), (), ()):
 
         def nearest(*keys: str, places: tuple[YamlValue, ...] = around) -> YamlValue:
@@ -236,8 +240,10 @@ def _of_pods(document: YamlValue, kind: str) -> Iterator[Container]:
         role = next((role for role in roles if role in _ROLES), "")
         for section in pod.get("containers").entries():
             variables = {"LWS_GROUP_SIZE": nodes} if nodes.text else {}
-            container = container_at(section, variables, _mounted(section, pod.get("volumes")))
-            several = kind == "StatefulSet" and any(w.text == "--nnodes" for w in _all(container))
+            container = container_at(section, variables, _mount_points(section, pod.get("volumes")))
+            several = kind == "StatefulSet" and any(
+                w.text == "--nnodes" for w in _container_words(container)
+            )
             resources = JobResources(
                 num_nodes=all_members or (copies if several else nodes).option_text("nodes"),
                 gpus_per_node=gpu_limit(section),
@@ -258,12 +264,12 @@ def _of_pods(document: YamlValue, kind: str) -> Iterator[Container]:
             )
 
 
-def _total(places: Sequence[YamlValue]) -> ParsedOption | None:
+def _total_pods(replicas: Sequence[YamlValue]) -> ParsedOption | None:
     """Number of pods of a job's replicas; unspecified ones count as one."""
-    if not places:
+    if not replicas:
         return None
-    numbers = [int(section.text or 1) for section in places if (section.text or "1").isdecimal()]
-    return implied_option("replicas", str(sum(numbers)), places[0].line)
+    numbers = [int(entry.text or 1) for entry in replicas if (entry.text or "1").isdecimal()]
+    return implied_option("replicas", str(sum(numbers)), replicas[0].line)
 
 
 def _of_train_job(spec: YamlValue) -> Container:
@@ -300,7 +306,7 @@ def _pod_specs(
         yield from _pod_specs(below, (*path, below.get("name").text or ""), around)
 
 
-def _mounted(section: YamlValue, volumes: YamlValue) -> Iterator[tuple[str, str]]:
+def _mount_points(section: YamlValue, volumes: YamlValue) -> Iterator[tuple[str, str]]:
     """Mount points of a container, with the path of each on the machine."""
     folders = {
         volume.get("name").text: volume.get("hostPath", "path").text for volume in volumes.entries()
@@ -620,11 +626,11 @@ def _devices(section: YamlValue) -> ParsedOption | None:
     return None
 
 
-def gpu_limit(place: YamlValue, section: str = "resources") -> ParsedOption | None:
+def gpu_limit(container: YamlValue, section: str = "resources") -> ParsedOption | None:
     """The GPU limit of a container of a pod."""
     for group in ("limits", "requests"):
         for key in _GPU_LIMITS:
-            if (option := place.get(section, group, key).option_text(key)) is not None:
+            if (option := container.get(section, group, key).option_text(key)) is not None:
                 return option
     return None
 
@@ -669,9 +675,9 @@ def apply_controller_variables(
     return tuple(piece for piece in done if piece.text or piece.unknown) or computed_text("")
 
 
-def word_at(pieces: Pieces, section: YamlValue) -> Word:
+def word_at(pieces: Pieces, value: YamlValue) -> Word:
     """A word that stands at a place."""
-    return Word.of(pieces, section.line, section.text or "")
+    return Word.of(pieces, value.line, value.text or "")
 
 
 def plain_word(text: str, line: int) -> Word:
@@ -697,7 +703,7 @@ def shell_words(script: Word) -> tuple[Word, ...]:
     return (*plain_words("bash -c", script.line), script)
 
 
-def _all(container: Container) -> Iterator[Word]:
+def _container_words(container: Container) -> Iterator[Word]:
     """Words of a container; a script in one text is split."""
     for word in container.words:
         yield word

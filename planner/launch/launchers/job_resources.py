@@ -56,12 +56,12 @@ def launcher_resources(kind: str, options: Iterable[tuple[str, Word | None]]) ->
     for name, word in options:
         option_name = name if name in table else name.replace("_", "-")
         if kind == "deepspeed" and name in ("-i", "--include") and word is not None:
-            fields.update(_included(name, word))
+            fields.update(_included_hosts(name, word))
         if kind == "slurm" and name in _CONSTRAINTS and word is not None:
             gpu = gpu or _constraint(word.text)
         if option_name not in table or word is None:
             continue
-        gpu = _kind(word.text) or gpu
+        gpu = _gpu_type(word.text) or gpu
         if (option := _resource_option(name, word, table[option_name])) is not None:
             fields[table[option_name]] = option
     return LauncherResources(kind=kind, fields=fields, gpu=gpu)
@@ -74,14 +74,14 @@ def scheduler_resources(directives: Sequence[Directive]) -> LauncherResources:
     for directive in directives:
         table = OPTIONS.get({"SBATCH": "slurm", "BSUB": "bsub"}.get(directive.kind, ""), {})
         if directive.kind == "PBS" and directive.option == "-l":
-            fields.update(_selected(directive))
+            fields.update(_pbs_resources(directive))
             continue
         if directive.kind == "SBATCH" and directive.option in _CONSTRAINTS:
             gpu = gpu or _constraint(directive.text)
         field = table.get(directive.option)
         if field is None:
             continue
-        gpu = _kind(directive.text) or gpu
+        gpu = _gpu_type(directive.text) or gpu
         word = Word(
             text=directive.text, span=directive.span, line=directive.line, raw=directive.text
         )
@@ -172,7 +172,7 @@ def _constraint(text: str | None) -> str | None:
     return match[0] if match else None
 
 
-def _kind(text: str | None) -> str | None:
+def _gpu_type(text: str | None) -> str | None:
     """The GPU that ``gpu:h100:8`` or ``h100:8`` names."""
     if not text:
         return None
@@ -250,7 +250,7 @@ def _make_option(
     )
 
 
-def _included(option: str, word: Word) -> dict[str, ParsedOption]:
+def _included_hosts(option: str, word: Word) -> dict[str, ParsedOption]:
     """``worker-0@worker-1:0,2`` of DeepSpeed: hosts with the GPUs of each."""
     if word.text is None:
         return {}
@@ -277,7 +277,7 @@ def parse_hosts(
     return LauncherResources(kind=kind, fields=fields)
 
 
-def _selected(directive: Directive) -> dict[str, ParsedOption]:
+def _pbs_resources(directive: Directive) -> dict[str, ParsedOption]:
     """``select=4:ngpus=8`` and ``nodes=4:gpus=8`` of PBS."""
     fields = {}
     for field, words in ((NODES, "select|nodes"), (PER_NODE, "ngpus|gpus")):
@@ -330,7 +330,7 @@ def parse_gpu_name(word: str, folder: Path | None = None) -> str | None:
         normalized = normalized[stripped.end() :]
     if normalized in INSTANCES:
         return INSTANCES[normalized].gpu
-    aliases = _words(folder)
+    aliases = _gpu_aliases(folder)
     if (gpu := aliases.get(normalized)) is not None:
         return gpu
     match = _pattern(folder).match(normalized)
@@ -372,7 +372,7 @@ def gpus_in_text(
 
 def _of_size(word: str, following: str, folder: Path | None) -> str:
     """The GPU of a word that memory or form may follow: ``a100`` of ``A100-SXM4-40GB``."""
-    normalized, aliases = re.sub(r"[\s_]+", "-", word), _words(folder)
+    normalized, aliases = re.sub(r"[\s_]+", "-", word), _gpu_aliases(folder)
     while normalized not in aliases and (stripped := _MAKERS.match(normalized)):
         normalized = normalized[stripped.end() :]
     gpu = aliases[normalized]
@@ -392,7 +392,7 @@ def _of_size(word: str, following: str, folder: Path | None) -> str:
 
 
 @cache_by_files
-def _words(folder: Path | None) -> Mapping[str, str]:
+def _gpu_aliases(folder: Path | None) -> Mapping[str, str]:
     """Names and aliases of GPUs, with the spec name of each."""
     by_name = {name: name for name in names(SpecKind.GPUS, folder)}
     return {**aliases_of(SpecKind.GPUS, folder), **by_name}
@@ -403,11 +403,11 @@ def _pattern(folder: Path | None) -> re.Pattern[str]:
     """Finds names and aliases in a text of lower case, with a blank for their dashes, too."""
     words = [
         word
-        for word in _words(folder)
+        for word in _gpu_aliases(folder)
         if len(word) >= _SHORTEST and not word.isdigit() and re.search(r"\d", word)
     ]
     parts = [re.escape(word).replace(r"\-", "[-_ ]?") for word in sorted(words, key=len)[::-1]]
     # With its maker a short word means nothing else: Tesla T4, nvidia-l4.
-    short = [word for word in _words(folder) if re.fullmatch(r"[a-z]\d", word)]
+    short = [word for word in _gpu_aliases(folder) if re.fullmatch(r"[a-z]\d", word)]
     parts += [rf"(?:tesla|nvidia)(?:[-_ ]tesla)?[-_ ]{word}" for word in short]
     return re.compile(rf"(?:(?<![a-z0-9.])|(?<=\d[x*]))(?:{'|'.join(parts)})(?![a-z0-9])")

@@ -304,7 +304,7 @@ def _servers(entry: YamlValue) -> Iterator[Container]:
                 words=(
                     *plain_words(option_aliases("server")[engine], point.line),
                     plain_word(entry.get("model").text or "", entry.get("model").line),
-                    *_degrees(worker, engine, point.get("spec-decoding").text == "mtp"),
+                    *_parallel_options(worker, engine, point.get("spec-decoding").text == "mtp"),
                 ),
                 world=JobResources(
                     gpu=worker.get("hardware").text or gpu,
@@ -318,7 +318,7 @@ def _servers(entry: YamlValue) -> Iterator[Container]:
             )
 
 
-def _degrees(worker: YamlValue, engine: str, drafts: bool) -> Iterator[Word]:
+def _parallel_options(worker: YamlValue, engine: str, drafts: bool) -> Iterator[Word]:
     """Parallelism of a worker as options of its engine."""
     texts: list[str] = []
     options_by_key = option_aliases(f"inferencex {engine}")
@@ -442,17 +442,17 @@ def _of_xinference(words: Sequence[Word]) -> tuple[Word, ...]:
         return tuple(words)
     command = [
         *option_aliases("server")[engine].split(),
-        options.get("--model-path") or _model(options),
+        options.get("--model-path") or _model_name(options),
     ]
     if options.get("--n-gpu", "auto").isdigit():
         command += ["--tensor-parallel-size", options["--n-gpu"]]
     return (*_computed_words(command, words[0].line), *rest)
 
 
-def _model(options: dict[str, str]) -> str:
+def _model_name(options: dict[str, str]) -> str:
     """A name with its size before the kind of its training, and its format behind.
 
-    >>> _model({"--model-name": "qwen2.5-instruct", "--size-in-billions": "0_5"})
+    >>> _model_name({"--model-name": "qwen2.5-instruct", "--size-in-billions": "0_5"})
     'qwen2.5-0.5b-instruct'
     """
     stem, _, kind = options.get("--model-name", "").rpartition("-")

@@ -73,7 +73,7 @@ def _tasks(document: YamlValue, name: str) -> Iterator[Container]:
         yield from entries_of(document)
 
 
-def _counted(section: YamlValue) -> JobResources:
+def _accelerators(section: YamlValue) -> JobResources:
     """Resources of the first accelerator choice: ``H100:8``, a list or a mapping of such."""
     (first, number), *_ = [*section.items()] or [("", section)]
     section = next(iter(section.entries()), section)
@@ -88,7 +88,7 @@ def _counted(section: YamlValue) -> JobResources:
 
 def _of_sky(document: YamlValue, resources: YamlValue) -> Container:
     choices = [resources, *resources.get("any_of").entries(), *resources.entries()]
-    jobs = (_counted(choice.get("accelerators")) for choice in choices)
+    jobs = (_accelerators(choice.get("accelerators")) for choice in choices)
     job = next((job for job in jobs if job.gpu), JobResources())
     nodes = document.get("num_nodes")
     gpus_per_node = "1" if job.gpus_per_node is None else str(job.gpus_per_node.single)
@@ -208,7 +208,7 @@ def _of_truss(document: YamlValue, name: str) -> Container:
         image=image,
         words=program_of(image, words, start.line),
         environment=environment,
-        world=_counted(document.get("resources", "accelerator")),
+        world=_accelerators(document.get("resources", "accelerator")),
         line=start.line,
     )
 
@@ -238,7 +238,7 @@ def _of_trt_llm(document: YamlValue) -> Container:
         name="",
         image="",
         words=tuple(words),
-        world=_counted(document.get("resources", "accelerator")),
+        world=_accelerators(document.get("resources", "accelerator")),
         load={LENGTHS[1]: implied_option("base_model", "1", encoder.line)} if is_encoder else {},
         line=build.line,
     )

@@ -244,7 +244,9 @@ def unwrap(
             return
         elif name == "eval" and len(state.words) > 1:
             text = joined(state.words[1:])
-            yield from _all(script, state, script_in(text, state.environment, script), depth)
+            yield from _unwrap_commands(
+                script, state, script_in(text, state.environment, script), depth
+            )
             return
         elif name in SHELLS:
             yield from _shell(script, state, depth)
@@ -258,14 +260,16 @@ def unwrap(
             yield _accelerate(state)
             return
         elif (program := PROGRAMS.get(name)) is not None and program.wraps(state.words):
-            following = _unwrapped(script, state, program, depth)
+            following = _unwrap_wrapper(script, state, program, depth)
             if not isinstance(following, UnwrappedCommand):
                 yield from following
                 return
             state = following
         elif name.endswith(_SCRIPTS):
             commands = _documents(script, state, state.words)
-            yield from (state,) if commands is None else _all(script, state, commands, depth)
+            yield from (
+                (state,) if commands is None else _unwrap_commands(script, state, commands, depth)
+            )
             return
         else:
             yield state
@@ -321,7 +325,7 @@ def _accelerate(state: UnwrappedCommand) -> UnwrappedCommand:
     return replace(state, words=words)
 
 
-def _unwrapped(
+def _unwrap_wrapper(
     script: Script, state: UnwrappedCommand, program: WrapperRule, depth: int
 ) -> UnwrappedCommand | Iterator[UnwrappedCommand]:
     """The command behind a wrapper, or the commands of its script text."""
@@ -332,7 +336,7 @@ def _unwrapped(
         variables: dict[str, Word] = {}
         for name, word in options:
             if name in ("-e", "--env") and word is not None:
-                _assigned([word], variables)
+                _skip_assignments([word], variables)
         environment |= variables
         if program.does == "container":
             while _leads_to_image(rest):  # options in a variable that nothing sets
@@ -349,7 +353,7 @@ def _unwrapped(
                 for word, pieces in named
             ]
     if program.does == "env":
-        rest = _assigned(rest, environment)
+        rest = _skip_assignments(rest, environment)
     if program.does == "dashes":
         rest = next((words[i + 1 :] for i, word in enumerate(words) if word.text == "--"), ())
     layers = (*state.layers, *_hosts(script, program, options))
@@ -363,10 +367,10 @@ def _unwrapped(
         is_launched=state.is_launched or program.does in _STARTING,
     )
     if program.does == "remote" and len(rest) == 1 and " " in rest[0].raw:
-        return _all(script, inside, script_in(rest[0], environment, script), depth)
+        return _unwrap_commands(script, inside, script_in(rest[0], environment, script), depth)
     can_read_document = program.does in ("slurm", "remote") and len(rest) <= 1
     if can_read_document and (commands := _documents(script, state, rest)) is not None:
-        return _all(script, inside, commands, depth)
+        return _unwrap_commands(script, inside, commands, depth)
     return inside
 
 
@@ -401,12 +405,12 @@ def _shell(script: Script, state: UnwrappedCommand, depth: int) -> Iterator[Unwr
     else:
         commands = _documents(script, state, rest)
     if commands is not None:
-        yield from _all(script, state, commands, depth)
+        yield from _unwrap_commands(script, state, commands, depth)
     elif rest and (rest[0].text or "").endswith(SCRIPTS):
         yield replace(state, words=tuple(rest))
 
 
-def _all(
+def _unwrap_commands(
     script: Script, state: UnwrappedCommand, commands: Sequence[Command], depth: int
 ) -> Iterator[UnwrappedCommand]:
     for command in commands:
@@ -442,7 +446,7 @@ def _documents(
 _VOLUMES = ("-v", "--volume")
 
 
-def _assigned(rest: Sequence[Word], environment: dict[str, Word]) -> Sequence[Word]:
+def _skip_assignments(rest: Sequence[Word], environment: dict[str, Word]) -> Sequence[Word]:
     """The words behind ``NAME=value``."""
     index = 0
     while index < len(rest) and (match := _ASSIGNMENT.match(rest[index].begins or "")):
