@@ -117,7 +117,7 @@ def format_co2(mass: float) -> str:
     ('10.2 g CO2e', '256 t CO2e')
     """
     scales = ((1.0, 1e-3, "g"), (1e4, 1.0, "kg"), (math.inf, 1e3, "t"))
-    scale, unit = next((scale, unit) for end, scale, unit in scales if mass < end)
+    scale, unit = next((scale, unit) for limit, scale, unit in scales if mass < limit)
     return f"{format_significant(mass / scale)} {unit} CO2e"
 
 

@@ -68,8 +68,8 @@ def is_restricted() -> bool:
 def open_regular_file(path: Path, error: Error = SpecError) -> BufferedReader:
     """Open a regular file for reading, without waiting for a pipe that has no writer."""
     if (folders := _readable.get()) is not None:
-        place = os.path.realpath(path)
-        if not any(os.path.commonpath((place, folder)) == folder for folder in folders):
+        real_path = os.path.realpath(path)
+        if not any(os.path.commonpath((real_path, folder)) == folder for folder in folders):
             raise error(f"{path}: is read from no place outside what was given.")
     try:
         file = open(path, "rb", opener=_open_nonblocking)  # noqa: SIM115
@@ -88,23 +88,24 @@ def read_error(path: Path, failure: BaseException, error: Error = SpecError) -> 
     return error(f"{path}: cannot be read ({getattr(failure, 'strerror', None) or failure}).")
 
 
-def read_bytes(path: Path, most: int = SMALL, error: Error = SpecError) -> bytes:
-    """Content of a file of at most ``most`` bytes."""
+def read_bytes(path: Path, max_bytes: int = SMALL, error: Error = SpecError) -> bytes:
+    """Content of a file of at most ``max_bytes`` bytes."""
     with open_regular_file(path, error) as file:
         try:
-            content = file.read(most + 1)  # the size that files of /proc state is 0
+            content = file.read(max_bytes + 1)  # the size that files of /proc state is 0
         except OSError as failure:
             raise read_error(path, failure, error) from failure
-    if len(content) > most:
+    if len(content) > max_bytes:
         raise error(
-            f"{path}: is larger than {most / MEBIBYTE:g} MiB, the most that is read of such a file."
+            f"{path}: is larger than {max_bytes / MEBIBYTE:g} MiB, the most that is read of "
+            "such a file."
         )
     return content
 
 
-def read_text(path: Path, most: int = SMALL, error: Error = SpecError) -> str:
+def read_text(path: Path, max_bytes: int = SMALL, error: Error = SpecError) -> str:
     """Text of a UTF-8 file, without a byte order mark."""
-    return decode_text(read_bytes(path, most, error), path, error)
+    return decode_text(read_bytes(path, max_bytes, error), path, error)
 
 
 def decode_text(content: bytes, path: Path, error: Error = SpecError) -> str:
@@ -117,18 +118,18 @@ def decode_text(content: bytes, path: Path, error: Error = SpecError) -> str:
         ) from failure
 
 
-def read_json(path: Path, most: int = SMALL, error: Error = SpecError) -> object:
+def read_json(path: Path, max_bytes: int = SMALL, error: Error = SpecError) -> object:
     """The value of a JSON file."""
-    return parse_json(read_text(path, most, error), str(path), error)
+    return parse_json(read_text(path, max_bytes, error), str(path), error)
 
 
-def parse_json(text: str, where: str, error: Error = SpecError) -> object:
+def parse_json(text: str, location: str, error: Error = SpecError) -> object:
     """The value of a JSON text, as `read_json`."""
     try:
         value = json.loads(text)
     except _PARSE_ERRORS as failure:
-        raise error(f"{where}: is not valid JSON: {_reason(failure)}.") from failure
-    return _check_value(value, where, error)
+        raise error(f"{location}: is not valid JSON: {_reason(failure)}.") from failure
+    return _check_value(value, location, error)
 
 
 def read_toml(path: Path, error: Error = SpecError) -> dict[str, object]:
@@ -136,17 +137,17 @@ def read_toml(path: Path, error: Error = SpecError) -> dict[str, object]:
     return parse_toml(read_text(path, SMALL, error), str(path), error)
 
 
-def parse_toml(text: str, where: str, error: Error = SpecError) -> dict[str, object]:
+def parse_toml(text: str, location: str, error: Error = SpecError) -> dict[str, object]:
     """The tables of a TOML text."""
     import tomllib  # what was parsed in an earlier run needs none
 
     if _DEEP_KEY.search(text):  # the parser takes quadratic time for deep keys
-        raise error(f"{where}: is nested more than {_DEEPEST} deep.")
+        raise error(f"{location}: is nested more than {_DEEPEST} deep.")
     try:
         table = tomllib.loads(text.replace("\r\n", "\n").replace("\r", "\n"))
     except _PARSE_ERRORS as failure:
-        raise error(f"{where}: is not valid TOML: {_reason(failure)}.") from failure
-    _check_value(table, where, error)
+        raise error(f"{location}: is not valid TOML: {_reason(failure)}.") from failure
+    _check_value(table, location, error)
     return table
 
 
@@ -205,10 +206,10 @@ def read_lines(
         raise read_error(path, failure, error) from failure
 
 
-def require_table(value: object, where: str, error: Error = SpecError) -> dict[str, object]:
+def require_table(value: object, location: str, error: Error = SpecError) -> dict[str, object]:
     """A TOML or JSON value that must be a table."""
     if not isinstance(value, dict):
-        raise error(f"{where}: must be a table.")
+        raise error(f"{location}: must be a table.")
     return value
 
 
@@ -233,7 +234,7 @@ def _reason(failure: BaseException) -> str:
     return "nested too deep" if isinstance(failure, RecursionError) else str(failure)
 
 
-def _check_value(value: object, where: str, error: Error) -> object:
+def _check_value(value: object, source: str, error: Error) -> object:
     """The value; raises ``error`` if it is nested too deeply or has invalid numbers or texts."""
     waiting: list[tuple[object, tuple[object, ...]]] = [(value, ())]
     while waiting:
@@ -243,16 +244,16 @@ def _check_value(value: object, where: str, error: Error) -> object:
             items = item.items()
         elif isinstance(item, list):
             items = enumerate(item)
-        elif fault := _value_problem(item):
+        elif problem := _value_problem(item):
             location = ".".join(str(key)[:60] for key in keys)
-            raise error(f"{where}: {location}{' ' if location else ''}{fault}.")
+            raise error(f"{source}: {location}{' ' if location else ''}{problem}.")
         if len(keys) > _DEEPEST:
-            raise error(f"{where}: is nested more than {_DEEPEST} deep.")
+            raise error(f"{source}: is nested more than {_DEEPEST} deep.")
         for key, inner in items:
             if isinstance(inner, dict | list) or _value_problem(inner):
                 waiting.append((inner, (*keys, key)))
             if isinstance(key, str) and _value_problem(key):
-                raise error(f"{where}: a key {_value_problem(key)}.")
+                raise error(f"{source}: a key {_value_problem(key)}.")
     return value
 
 

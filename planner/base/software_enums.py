@@ -92,8 +92,8 @@ class _AllSets(type):
         return map(cls, range(len(cls)))
 
     def __getitem__(cls, name: str) -> NameSet:
-        held = [] if name == "NONE" else name.lower().split("+")
-        code = sum(1 << bit for bit, member in enumerate(cls._names) if member in held)
+        members = [] if name == "NONE" else name.lower().split("+")
+        code = sum(1 << bit for bit, member in enumerate(cls._names) if member in members)
         name_set: NameSet = cls(code)
         if name_set.name != name:
             raise KeyError(name)
@@ -118,8 +118,8 @@ class NameSet(int, metaclass=_AllSets):
     @property
     def word(self) -> str:
         """The names of the set, joined."""
-        held = [name for bit, name in enumerate(self.names()) if self >> bit & 1]
-        return "+".join(held) or "none"
+        members = [name for bit, name in enumerate(self.names()) if self >> bit & 1]
+        return "+".join(members) or "none"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}.{self.name}: {int(self)}>"

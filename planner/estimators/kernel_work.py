@@ -285,13 +285,13 @@ def copy_work(
 def _key(gpu: GpuSpec, formula: str, e: Rows) -> str:
     """The key of a GPU's spec with the efficiency of a kernel: ``efficiency.gemm.bf16``."""
     table = {"experts": "grouped_gemm", "attention": "attention"}.get(formula, "")
-    places = (table,) if table else ("gemm", "quantized_gemm", "wave_gemm")
+    tables = (table,) if table else ("gemm", "quantized_gemm", "wave_gemm")
     sharpness = float(np.ravel(e["sharpness"])[0])
-    for place in places:
-        for name, reached in getattr(gpu.efficiency, place).items():
+    for table_name in tables:
+        for name, reached in getattr(gpu.efficiency, table_name).items():
             if reached.sharpness == sharpness:
-                return f"efficiency.{place}.{name}"
-    return f"efficiency.{places[0]}"
+                return f"efficiency.{table_name}.{name}"
+    return f"efficiency.{tables[0]}"
 
 
 Rows = Mapping[str, FloatArray]

@@ -367,9 +367,9 @@ class Machine(Links):
             return [self.gemm_time(*size, precision, output_bytes) for size in sizes]
         numbers = [np.shape(number) for size in sizes for number in size]
         together = np.empty((3, len(sizes), *np.broadcast_shapes(np.shape(precision), *numbers)))
-        for at, size in enumerate(sizes):
+        for index, size in enumerate(sizes):
             for side, number in enumerate(size):
-                together[side, at] = number
+                together[side, index] = number
         rows, columns, depth = together
         return [*self.gemm_time(rows, columns, depth, precision, output_bytes)]
 

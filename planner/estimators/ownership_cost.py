@@ -49,8 +49,8 @@ def owned(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) -> Price |
     value = _owned_price(gpu, values)
     factors = []
     for name, figure in figures.items():
-        ends = (figure.low, figure.high)
-        low, high = sorted(_owned_price(gpu, {**values, name: end}) / value for end in ends)
+        bounds = (figure.low, figure.high)
+        low, high = sorted(_owned_price(gpu, {**values, name: bound}) / value for bound in bounds)
         factors.append((low, high))
     low, high = range_of_product(*factors)
     bought = next(figures[name] for name in PRICES if name in figures)

@@ -365,23 +365,23 @@ class ParameterCount:
 def layer_parameters(hidden_size: int, group: LayerGroup) -> LayerParameters:
     """Parameters of one layer of ``group``."""
     layer = describe(hidden_size, group)
-    held = held_by(layer.operators)
+    counts = held_by(layer.operators)
     return LayerParameters(
-        attention=held[ParameterPart.ATTENTION],
-        feed_forward=held[ParameterPart.FEED_FORWARD],
-        experts=held[ParameterPart.EXPERTS],
+        attention=counts[ParameterPart.ATTENTION],
+        feed_forward=counts[ParameterPart.FEED_FORWARD],
+        experts=counts[ParameterPart.EXPERTS],
         active_experts=layer.experts.met if layer.experts else 0,
-        router=held[ParameterPart.ROUTER],
-        norms=held[ParameterPart.NORMS],
+        router=counts[ParameterPart.ROUTER],
+        norms=counts[ParameterPart.NORMS],
     )
 
 
 def held_by(operators: Iterable[LayerOperator]) -> dict[ParameterPart, int]:
     """Parameters of operators by the part of the model that they count in."""
-    held = dict.fromkeys(ParameterPart, 0)
+    counts = dict.fromkeys(ParameterPart, 0)
     for op in operators:
-        held[op.holder] += op.parameters
-    return held
+        counts[op.holder] += op.parameters
+    return counts
 
 
 def logits_met(model: ModelSpec) -> int:
@@ -392,24 +392,24 @@ def logits_met(model: ModelSpec) -> int:
 @lru_cache(maxsize=256)
 def count_parameters(model: ModelSpec) -> ParameterCount:
     """Parameters of ``model``, as its checkpoint stores them."""
-    held = dict.fromkeys(ParameterPart, 0)
+    counts = dict.fromkeys(ParameterPart, 0)
     active_experts = 0
     for number, layer in _pieces(model):
         active_experts += number * (layer.experts.met if layer.experts else 0)
         for holder, parameters in held_by(layer.operators).items():
-            held[holder] += number * parameters
+            counts[holder] += number * parameters
     used = model.vocab_size * model.hidden_size if model.ties_head else 0
     return ParameterCount(
-        embedding=held[ParameterPart.EMBEDDING],
-        attention=held[ParameterPart.ATTENTION],
-        feed_forward=held[ParameterPart.FEED_FORWARD],
-        experts=held[ParameterPart.EXPERTS],
+        embedding=counts[ParameterPart.EMBEDDING],
+        attention=counts[ParameterPart.ATTENTION],
+        feed_forward=counts[ParameterPart.FEED_FORWARD],
+        experts=counts[ParameterPart.EXPERTS],
         active_experts=active_experts,
-        router=held[ParameterPart.ROUTER],
-        norms=held[ParameterPart.NORMS],
-        logits=held[ParameterPart.LOGITS],
-        prediction=held[ParameterPart.PREDICTION],
-        looked_up=held[ParameterPart.EMBEDDING] - used,
+        router=counts[ParameterPart.ROUTER],
+        norms=counts[ParameterPart.NORMS],
+        logits=counts[ParameterPart.LOGITS],
+        prediction=counts[ParameterPart.PREDICTION],
+        looked_up=counts[ParameterPart.EMBEDDING] - used,
     )
 
 

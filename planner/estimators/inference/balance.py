@@ -201,8 +201,8 @@ class Loop:
 
     def full(self, rate: FloatArray) -> FloatArray:
         """Logarithm of the requests at a rate over those held; positive where they exceed them."""
-        met = self.at(rate)
-        return np.asarray(np.log(rate * (met.first + met.answer) / self.held(rate)))
+        state = self.at(rate)
+        return np.asarray(np.log(rate * (state.first + state.answer) / self.held(rate)))
 
     def at(self, rate: FloatArray, most: Numeric = np.inf) -> Met:
         """State of a replica at a rate [1/s] while at most ``most`` requests decode."""
@@ -240,9 +240,9 @@ class Loop:
         if self._is_open:
             decode, longest = rate * costs.decode_step(self.running), np.inf
         for _ in range(_PROMPT_ROUNDS):
-            came = rate * np.minimum(costs.prompt(size) * size, longest)
-            again = -np.expm1(-came)
-            size = (1 - again) * mean_if_any(decode) + again * mean_if_any(came)
+            arrivals = rate * np.minimum(costs.prompt(size) * size, longest)
+            again = -np.expm1(-arrivals)
+            size = (1 - again) * mean_if_any(decode) + again * mean_if_any(arrivals)
             size = np.minimum(np.maximum(size, costs.gathered), costs.most)
         return costs.prompt(size)
 

@@ -181,8 +181,8 @@ class RateClasses:
         stalled = self.paths.stalled(self.replicas, places, answer, self.stalls, of)
         waiting = (self.weights * (self.waits > 0)).sum(axis=0)
         late = np.greater.outer(POINTS, 1 - waiting)
-        most = np.minimum(np.where(late, self.left, np.inf), self.fullest)
-        return np.minimum(self.step * self.prompts * stalled, most)
+        max_stall = np.minimum(np.where(late, self.left, np.inf), self.fullest)
+        return np.minimum(self.step * self.prompts * stalled, max_stall)
 
     def stalled_within(self, share: float) -> FloatArray:
         """Seconds of prompts in a step of an answer that a share of the answers has at most."""
@@ -219,9 +219,9 @@ def requests_at_rate(
     """
     c = configurations
     ranks = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
-    room = np.minimum(c.concurrency, ranks)
-    running = _running_at_rate(setting, c, rate, room)
-    return np.where(running < room, running, c.concurrency)
+    max_running = np.minimum(c.concurrency, ranks)
+    running = _running_at_rate(setting, c, rate, max_running)
+    return np.where(running < max_running, running, c.concurrency)
 
 
 def token_time_at_rate(
@@ -229,9 +229,9 @@ def token_time_at_rate(
 ) -> FloatArray:
     """Seconds per output token at a ``rate`` [1/s] that a replica carries, at any concurrency."""
     c = replace(configurations, concurrency=np.ones(()))
-    room = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
-    running = _running_at_rate(setting, c, rate, room)
-    loop = _loop_of(setting, c, running, room)
+    max_running = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
+    running = _running_at_rate(setting, c, rate, max_running)
+    loop = _loop_of(setting, c, running, max_running)
     return loop.at(rate).step / tokens_per_step(setting)
 
 
@@ -239,20 +239,20 @@ def _running_at_rate(
     setting: ServingSetting,
     configurations: ServingConfigurations,
     rate: FloatArray,
-    room: FloatArray,
+    max_running: FloatArray,
 ) -> FloatArray:
-    """Requests in a replica at a rate, at most ``room``, by Little's law.
+    """Requests in a replica at a rate, at most ``max_running``, by Little's law.
 
     Steps over few sequences cost more of each than steps over many, of experts most of all.
     """
 
     def needed(running: FloatArray) -> FloatArray:
-        loop = _loop_of(setting, configurations, running, room)
-        met = loop.at(rate)
-        return np.maximum(rate * (met.first + met.answer + loop.outside), _FEWEST)
+        loop = _loop_of(setting, configurations, running, max_running)
+        state = loop.at(rate)
+        return np.maximum(rate * (state.first + state.answer + loop.outside), _FEWEST)
 
-    room = np.maximum(room, _FEWEST)
-    return settled_number(needed=needed, first=np.minimum(room, 1.0), most=room)
+    max_running = np.maximum(max_running, _FEWEST)
+    return settled_number(needed=needed, first=np.minimum(max_running, 1.0), most=max_running)
 
 
 def _loop_of(
@@ -307,22 +307,22 @@ def _serve_trace(
     )  # fmt: skip
     fullest = work.per_step * work.prompt if mixes else np.inf
     rates = np.minimum(np.multiply.outer(paths.rates, rate), queue.place_rate)
-    met = loop.at(rates, most=work.places)
+    states = loop.at(rates, most=work.places)
     prompt = loop.prompt(rate)
     if mixes:
-        come = mean_if_any(rates * met.queue.met)
-        lone = np.tensordot(CLASSES, 1 / np.minimum(come, costs.most), axes=1)
-        prompt = work.prompt + (prompt - work.prompt) * lone
+        arrivals = mean_if_any(rates * states.queue.met)
+        single_share = np.tensordot(CLASSES, 1 / np.minimum(arrivals, costs.most), axes=1)
+        prompt = work.prompt + (prompt - work.prompt) * single_share
     drifted = drifted_in(paths, replicas, rate, costs, work, prompt=prompt, fullest=fullest)
     # The queue is that of the path; a class has what steps add to it.
-    service_time = work.prompt * met.queue.filled / met.queue.load
+    service_time = work.prompt * states.queue.filled / states.queue.load
     w = setting.workload
     queued = mean_wait(
-        utilization=met.queue.filled, service_time=service_time, variation=w.input_variation
+        utilization=states.queue.filled, service_time=service_time, variation=w.input_variation
     )
     # A prompt has the step that it meets, and the prompts behind it of a full step.
-    most = met.queue.decode_step + work.half_full
-    beyond = np.clip(met.queue.wait - queued, 0.0, most)
+    max_rest = states.queue.decode_step + work.half_full
+    excess = np.clip(states.queue.wait - queued, 0.0, max_rest)
     served_prompt = work.prompt * queue.filled / queue.load
     path, random = (
         mean_wait(
@@ -334,19 +334,19 @@ def _serve_trace(
         for bursts in (paths.bursts_at(replicas, queue.filled), 1.0)
     )
     # Requests that come in turn meet fewer prompts in the steps of others, too.
-    step_rest = np.minimum(met.queue.decode_step / 2, beyond)
-    beyond = step_rest + (beyond - step_rest) * np.clip(path / random, 0.0, 1.0)
+    step_rest = np.minimum(states.queue.decode_step / 2, excess)
+    excess = step_rest + (excess - step_rest) * np.clip(path / random, 0.0, 1.0)
     # Of those that come together each has the prompts behind it in its step.
     behind = paths.mean_within(np.maximum(path, 0.0), replicas, queue.filled, work.half_full)
-    others = calm.workload.arrivals.mean_within(queued, met.queue.filled, work.half_full)
+    others = calm.workload.arrivals.mean_within(queued, states.queue.filled, work.half_full)
     others = np.tensordot(CLASSES, others, axes=1)
     classes = replace(
         served,
         decoding=drifted.decoding,
-        placed_first=met.first - met.queue.wait + beyond + request_overhead(setting),
-        time_per_output_token=met.step / tokens_per_step(setting),
+        placed_first=states.first - states.queue.wait + excess + request_overhead(setting),
+        time_per_output_token=states.step / tokens_per_step(setting),
         request_rate=rates,
-        queue=met.queue,
+        queue=states.queue,
         offered=None,
     )
     traced = RateClasses(
@@ -357,7 +357,7 @@ def _serve_trace(
         weights=drifted.weights,
         queued=np.maximum(path, 0.0),
         behind=np.maximum(behind - others, 0.0),
-        most_behind=most - beyond,
+        most_behind=max_rest - excess,
         prompt=served_prompt,
         steps=rate * work.steps,
         filled=queue.filled,
@@ -420,38 +420,38 @@ def served_at_concurrency(
     """
     number = requests_sent(setting, configurations)
     clients = np.minimum(configurations.concurrency, number)
-    c, room = replace(configurations, concurrency=clients), memory.most_sequences
-    at_once = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
-    places = np.maximum(np.minimum(room, at_once), 1.0)
+    c, capacity = replace(configurations, concurrency=clients), memory.most_sequences
+    max_seqs = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
+    places = np.maximum(np.minimum(capacity, max_seqs), 1.0)
     # Without the memory, on which all depends, arrays have the axes that times depend on.
-    waits = np.any(counts & (c.concurrency > room))
-    running = np.minimum(c.concurrency, places if waits else np.maximum(at_once, 1.0))
+    waits = np.any(counts & (c.concurrency > capacity))
+    running = np.minimum(c.concurrency, places if waits else np.maximum(max_seqs, 1.0))
     costs = phases(setting, c, running)
     work = work_of(setting, c, costs, running, places)
     loop = Loop(setting=setting, configurations=c, costs=costs, work=work, running=running)
     rate = balanced_rate(excess=loop.full, most=loop.fastest * (1 - LEAST_SHARE))
-    met = loop.at(rate)
+    state = loop.at(rate)
     # Where prompts take all of the time, what is left of it is a queue of them.
-    first = np.maximum(met.first, loop.held(rate) / rate - met.answer)
+    first = np.maximum(state.first, loop.held(rate) / rate - state.answer)
     # Of a client's time outside the engine nothing is left for the line.
-    beyond = np.maximum(clients - rate * loop.outside, running)
+    excess = np.maximum(clients - rate * loop.outside, running)
     line = Line(
-        number=number, clients=beyond, places=running, rate=rate, delay=loop.before_the_first
+        number=number, clients=excess, places=running, rate=rate, delay=loop.before_the_first
     )
     queued = line.wait
-    fewer = costs.slope * np.maximum(rate * met.answer - 1, 0.0) * loop.thinned
+    fewer = costs.slope * np.maximum(rate * state.answer - 1, 0.0) * loop.thinned
     return RequestMeans(
         phases=costs,
         in_flight=clients,
-        decoding=rate * met.answer,
+        decoding=rate * state.answer,
         utilization=np.minimum(rate * loop.prompt(rate), 1.0),
-        wait=first - loop.burst - costs.prompt_time + queued + met.queue.place_wait,
+        wait=first - loop.burst - costs.prompt_time + queued + state.queue.place_wait,
         placed_first=first + queued + request_overhead(setting) + adapter_load_time(setting, c),
         burst=loop.burst,
         together=loop.together,
         spread=loop.spread,
         line=line,
-        time_per_output_token=(met.step - fewer) / tokens_per_step(setting),
+        time_per_output_token=(state.step - fewer) / tokens_per_step(setting),
         request_rate=rate,
-        queue=met.queue,
+        queue=state.queue,
     )

@@ -29,11 +29,13 @@ def prefix_share(setting: ServingSetting, configurations: ServingConfigurations)
     That is what a step full of prompts would lose if nothing stood before them: the new tokens
     attend to the cached ones, whose keys and values are read. Nothing else is computed for them.
     """
-    c, new, cached = configurations, new_tokens(setting), cached_tokens(setting)
+    c, new_per_prompt, cached = configurations, new_tokens(setting), cached_tokens(setting)
     if not np.any(cached > 0):
         return np.zeros(())
-    prompts = np.clip(np.floor(c.replica_step_tokens / new), 1.0, np.maximum(c.concurrency, 1.0))
-    tokens = np.minimum(prompts * new, c.replica_step_tokens)
+    prompts = np.clip(
+        np.floor(c.replica_step_tokens / new_per_prompt), 1.0, np.maximum(c.concurrency, 1.0)
+    )
+    tokens = np.minimum(prompts * new_per_prompt, c.replica_step_tokens)
     with_cache = prompt_batch(setting, prompts, tokens, np.zeros(()))
     without_cache = replace(
         with_cache,
@@ -125,10 +127,10 @@ def prompt_batch(
     """
     w = setting.workload
     decode = decode_batch(setting, decoding)
-    new = new_tokens(setting)
-    cached = w.input_tokens - new
-    tokens_per_prompt = np.minimum(tokens / prompts, new)
-    before = cached + (new - tokens_per_prompt) / 2
+    new_per_prompt = new_tokens(setting)
+    cached = w.input_tokens - new_per_prompt
+    tokens_per_prompt = np.minimum(tokens / prompts, new_per_prompt)
+    before = cached + (new_per_prompt - tokens_per_prompt) / 2
     return Batch(
         decoding=decode.decoding,
         context=decode.context,
@@ -188,16 +190,19 @@ def phases(
     p = c.pipeline_parallel
     running = np.maximum(sequences, 1.0)
     fixed, slope = decode_line(setting, c, running)
-    new = new_tokens(setting)
-    room = prompt_room(setting, c, running)
+    new_per_prompt = new_tokens(setting)
+    prompt_tokens = prompt_room(setting, c, running)
     # At random times a second one may come, however few are there on average.
     present = running if setting.workload.request_rate is None else np.maximum(running, 2.0)
-    max_prompts = np.maximum(np.minimum(c.replica_step_tokens / new, present), 1.0)
+    max_prompts = np.maximum(np.minimum(c.replica_step_tokens / new_per_prompt, present), 1.0)
     # A prompt is computed by one attention rank, a queue of them by all.
     ranks = c.attention_data_parallel
-    first_part, filled = np.minimum(new, room / ranks), np.minimum(max_prompts * new, room)
-    parts = np.maximum(new / first_part, 1.0)
-    busy = np.maximum(filled / new, np.minimum(ranks, present))
+    first_part, filled = (
+        np.minimum(new_per_prompt, prompt_tokens / ranks),
+        np.minimum(max_prompts * new_per_prompt, prompt_tokens),
+    )
+    parts = np.maximum(new_per_prompt / first_part, 1.0)
+    busy = np.maximum(filled / new_per_prompt, np.minimum(ranks, present))
     if setting.engine.scheduler.chunked_prefill and not setting.workload.embeds:
         drafting = drafting_time(setting, c, decode_batch(setting, running))
         verified = (fixed + slope * running - drafting) / (1.0 + setting.workload.draft_cost)
@@ -217,7 +222,9 @@ def phases(
     images = encoder_time(setting, c)
     loading = 0.0 if setting.prefixes is None else setting.prefixes.cache_load_time
     single = single * parts + images
-    full = full * np.maximum(max_prompts * new / room, 1.0) + max_prompts * images
+    full = (
+        full * np.maximum(max_prompts * new_per_prompt / prompt_tokens, 1.0) + max_prompts * images
+    )
     is_sparse = present > running
     prompts = np.clip(gathered(setting, running), 1.0, max_prompts)
     # Ranks compute prompts in parallel: a second prompt adds no time to a single one.

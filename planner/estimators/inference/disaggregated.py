@@ -116,13 +116,13 @@ def prefill_times(
     a rank, allow.
     """
     c = configurations
-    new, ranks = new_tokens(setting), c.attention_data_parallel
-    rounds = np.maximum(np.ceil(new * ranks / c.replica_step_tokens), 1.0)
+    new_per_prompt, ranks = new_tokens(setting), c.attention_data_parallel
+    rounds = np.maximum(np.ceil(new_per_prompt * ranks / c.replica_step_tokens), 1.0)
     p = c.pipeline_parallel
-    max_prompts = np.minimum(np.floor(c.replica_step_tokens / new), most_seqs * ranks)
+    max_prompts = np.minimum(np.floor(c.replica_step_tokens / new_per_prompt), most_seqs * ranks)
     full = np.maximum(max_prompts, ranks / rounds)
     prompts = two_sizes(setting, c, ranks, np.maximum(full, ranks))
-    tokens = two_sizes(setting, c, new * ranks / rounds, full * new)
+    tokens = two_sizes(setting, c, new_per_prompt * ranks / rounds, full * new_per_prompt)
     batch = prompt_batch(setting, prompts, tokens, np.zeros(()))
     step = step_time(setting, c, batch, decoding=False)
     drafted = drafted_prompt_time(setting, c, batch)

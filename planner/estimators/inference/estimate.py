@@ -101,7 +101,10 @@ def serving_rejections(
     broken = broken_serving_rule(setting, configurations, is_pool=is_pool)
     last = len(SERVING_REJECTIONS)
     surely = starts_surely(setting, memory, configurations)
-    for room, number, starts in ((memory.room, last, surely), (memory.host_room, last - 1, True)):
-        too_large = ~((room.holds(room.sequence) >= configurations.concurrency) & starts)
+    for capacity, number, starts in (
+        (memory.room, last, surely),
+        (memory.host_room, last - 1, True),
+    ):
+        too_large = ~((capacity.holds(capacity.sequence) >= configurations.concurrency) & starts)
         broken = np.where((broken == 0) & too_large, np.int8(number), broken)
     return broken

@@ -130,8 +130,12 @@ SERVING_MEMORY_PARTS = tuple(
 def serving_memory(setting: ServingSetting, configurations: ServingConfigurations) -> ServingMemory:
     """Memory of every configuration."""
     c = configurations
-    held = weight_bytes(setting, c).total
-    weights = held * (1 - c.weight_offload) + draft_weights(setting, c) + tower_weights(setting, c)
+    total_weights = weight_bytes(setting, c).total
+    weights = (
+        total_weights * (1 - c.weight_offload)
+        + draft_weights(setting, c)
+        + tower_weights(setting, c)
+    )
     adapters = adapter_bytes(setting, c)
     reserved = np.asarray(reserved_bytes(setting, c))
     lengths = setting.workload
@@ -150,7 +154,7 @@ def serving_memory(setting: ServingSetting, configurations: ServingConfiguration
         setting, c, weights + adapters, reserved, caches
     )
     size, held_caches = capacity.size, capacity.shared + capacity.sequence * c.concurrency
-    offloaded = held * c.weight_offload
+    offloaded = total_weights * c.weight_offload
     on_host = _capacity_of_device(setting.machine.host_memory - offloaded, caches, c, c.kv_offload)
     return ServingMemory(
         weights=weights,
@@ -273,8 +277,8 @@ def needed_to_start(
     needed = memory.needed_for(sequences)
     if max_length is None or setting.engine.memory.shortens_longest:
         return needed
-    held = sequence_bytes(setting, c, max_length) * sequences
-    return np.maximum(needed, memory.non_cache_bytes + held)
+    cache_bytes = sequence_bytes(setting, c, max_length) * sequences
+    return np.maximum(needed, memory.non_cache_bytes + cache_bytes)
 
 
 def longest_request(setting: ServingSetting) -> int:
@@ -297,12 +301,12 @@ def longest_that_fits(
         sequences = float(np.ravel(configurations.concurrency)[0])
         sequences /= float(np.ravel(configurations.attention_data_parallel)[0])
     non_cache = memory.non_cache_bytes
-    fits, beyond = 0, longest_request(setting) + 1
-    while beyond - fits > 1:
-        middle = (fits + beyond) // 2
-        held = sequence_bytes(setting, configurations, middle) * sequences
-        has_room = bool(np.all(non_cache + held <= share * memory.usable))
-        fits, beyond = (middle, beyond) if has_room else (fits, middle)
+    fits, too_long = 0, longest_request(setting) + 1
+    while too_long - fits > 1:
+        middle = (fits + too_long) // 2
+        cache_bytes = sequence_bytes(setting, configurations, middle) * sequences
+        has_room = bool(np.all(non_cache + cache_bytes <= share * memory.usable))
+        fits, too_long = (middle, too_long) if has_room else (fits, middle)
     return fits
 
 
@@ -354,9 +358,9 @@ def _cache_bytes(setting: ServingSetting, c: ServingConfigurations, tokens: Nume
         window_size = window(setting, layer.core) if layer.core else None
         window_tokens = np.minimum(tokens, window_size or tokens)
         block_size = setting.engine.memory.block_size
-        held = paged_tokens(tokens=window_tokens, block_size=block_size)
+        paged = paged_tokens(tokens=window_tokens, block_size=block_size)
         cached = layer.core if layer.core and not layer.core.shares_cache else None
-        per_layer = held * cached_bytes(rank, cached) + state_bytes(rank, layer.scan)
+        per_layer = paged * cached_bytes(rank, cached) + state_bytes(rank, layer.scan)
         if layer.core and (ratio := layer.core.compress_ratio):
             entries = paged_tokens(tokens=np.ceil(tokens / ratio), block_size=block_size)
             per_layer = per_layer + entries * (
@@ -379,19 +383,19 @@ def _activation_bytes(
     layer = layer * memory.activation_copies
     split = 1.0 if memory.gathered_logits else t
     logits = memory.logit_bytes * np.minimum(sampled, tokens) * model.head_columns / split
-    lasting: FloatArray = np.zeros(())
+    expert_workspace: FloatArray = np.zeros(())
     if memory.expert_workspace:
         for each in described:
             if each.experts:
                 workspace = _expert_workspace(model.hidden_size, c, each.experts, tokens)
-                lasting = np.maximum(lasting, workspace)
+                expert_workspace = np.maximum(expert_workspace, workspace)
     queued: FloatArray = np.zeros(())
     if memory.queued_all_reduces:
         outputs = 2.0 * model.num_hidden_layers / c.pipeline_parallel
         queued = np.where(t > 1, outputs * 2.0 * tokens * model.hidden_size, 0.0)
     copies = 2 if memory.profiled_seqs else 4
     sampling = 2.0 * tokens * copies * model.hidden_size + logits
-    working = np.maximum(layer, sampling + lasting)
+    working = np.maximum(layer, sampling + expert_workspace)
     if memory.warm_up_logit_bytes:
         # The largest step of prompts (the first is never split): logits and hidden states.
         tokens = np.maximum(c.max_num_batched_tokens, setting.workload.input_tokens)

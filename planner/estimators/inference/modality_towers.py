@@ -75,8 +75,8 @@ def encoded(setting: ServingSetting) -> list[EncoderTokens]:
 def tower_weights(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
     """Bytes of the towers on one GPU of the first stage; 0 for a text model."""
     towers = (setting.model.vision_tower, setting.model.audio_tower)
-    held = SIXTEEN_BIT_BYTES * sum(tower_parameters(tower) for tower in towers if tower)
-    return np.asarray(held / configurations.tensor_parallel) if held else np.zeros(())
+    num_bytes = SIXTEEN_BIT_BYTES * sum(tower_parameters(tower) for tower in towers if tower)
+    return np.asarray(num_bytes / configurations.tensor_parallel) if num_bytes else np.zeros(())
 
 
 def encoder_memory(
@@ -91,11 +91,11 @@ def encoder_memory(
     stored = working = np.zeros(())
     copies = SIXTEEN_BIT_BYTES * setting.engine.memory.activation_copies
     for encoder_input in encoded(setting):
-        tower, made = encoder_input.tower, np.maximum(tokens, encoder_input.largest)
+        tower, encoded_tokens = encoder_input.tower, np.maximum(tokens, encoder_input.largest)
         widest = max(tower_layer(tower, group).widest for group in tower.layer_groups)
         width = _STREAMS * tower.hidden_size + widest / configurations.tensor_parallel
-        working = np.maximum(working, copies * made * tower.patches_per_token * width)
-        stored = np.maximum(stored, SIXTEEN_BIT_BYTES * made * setting.model.hidden_size)
+        working = np.maximum(working, copies * encoded_tokens * tower.patches_per_token * width)
+        stored = np.maximum(stored, SIXTEEN_BIT_BYTES * encoded_tokens * setting.model.hidden_size)
     return stored, working
 
 

@@ -39,7 +39,7 @@ def drifted_in(
 ) -> DriftEffects:
     """The windows of the replicas that share the requests, of the nearest number of them."""
     mixes = np.all(np.isfinite(fullest))
-    lone, added = (costs.prefill, work.prompt) if mixes else (costs.single, costs.another)
+    single, added = (costs.prefill, work.prompt) if mixes else (costs.single, costs.another)
     merged: DriftEffects | None = None
     for is_nearest, turns in paths.nearest(replicas):
         shape = (*turns.windows.shape, *[1] * np.ndim(rate))
@@ -57,7 +57,7 @@ def drifted_in(
                 steps=work.steps,
                 places=work.places,
                 prompt=prompt,
-                lone=lone,
+                lone=single,
                 added=added,
                 fullest=fullest,
             )
@@ -66,11 +66,11 @@ def drifted_in(
         late = (waits > 0) * weights
         ratio = (prompts / np.maximum(answers, 1e-9)).reshape(weights.shape)
         # Windows that do not share out evenly are left out.
-        lacking = [(0, paths.windows.shape[1] - len(waits)), *[(0, 0)] * (waits.ndim - 1)]
+        padding = [(0, paths.windows.shape[1] - len(waits)), *[(0, 0)] * (waits.ndim - 1)]
         effects = DriftEffects(
             decoding=classes_of(running, weights.ravel()),
-            waits=np.pad(waits, lacking),
-            weights=np.pad(np.broadcast_to(weights / weights.sum(), waits.shape), lacking),
+            waits=np.pad(waits, padding),
+            weights=np.pad(np.broadcast_to(weights / weights.sum(), waits.shape), padding),
             longer=(ratio * late).sum(axis=0) / np.maximum(late.sum(axis=0), 1e-9),
         )
         if merged is not None:

@@ -129,19 +129,19 @@ def replay(
     arrivals, answers = requests.arrivals.tolist(), requests.answers.astype(int).tolist()
     left = requests.prompts.tolist()
     number = len(arrivals)
-    begun, end = [math.nan] * number, [math.nan] * number
+    first_tokens, end_times = [math.nan] * number, [math.nan] * number
     fixed, slope, start, token = costs.fixed, costs.slope, costs.start, costs.token
     mixes = costs.mixes
     waiting: deque[int] = deque()
     prompts: deque[int] = deque()
     ending: list[tuple[int, int]] = []
-    now, steps, decoding, coming, done = 0.0, 0, 0, 0, 0
+    now, steps, decoding, next_arrival, done = 0.0, 0, 0, 0, 0
     while done < number:
         if not (waiting or prompts or decoding):
-            now = max(now, arrivals[coming])
-        while coming < number and arrivals[coming] <= now:
-            waiting.append(coming)
-            coming += 1
+            now = max(now, arrivals[next_arrival])
+        while next_arrival < number and arrivals[next_arrival] <= now:
+            waiting.append(next_arrival)
+            next_arrival += 1
         while waiting and decoding + len(prompts) < places:
             prompts.append(waiting.popleft())
             if cache is not None:
@@ -165,27 +165,29 @@ def replay(
             # Nothing changes until an answer ends or a request comes.
             step = max(fixed + slope * decoding, _LEAST_STEP)
             passed = ending[0][0] - steps if ending else 1
-            if coming < number and passed > 1:
-                passed = min(passed, max(math.ceil((arrivals[coming] - now) / step), 1))
+            if next_arrival < number and passed > 1:
+                passed = min(passed, max(math.ceil((arrivals[next_arrival] - now) / step), 1))
             now += passed * step
         steps += passed
         while passed and ending and ending[0][0] <= steps:
             request = heappop(ending)[1]
-            end[request] = now
+            end_times[request] = now
             decoding -= 1
             done += 1
         for request in finished:
-            begun[request] = now
+            first_tokens[request] = now
             if answers[request] <= 1:
-                end[request] = now
+                end_times[request] = now
                 done += 1
                 continue
             decoding += 1
             heappush(ending, (steps + answers[request] - 1, request))
-    came = requests.arrivals
+    arrival_times = requests.arrivals
     with np.errstate(invalid="ignore", divide="ignore"):
         further = np.where(requests.answers > 1, requests.answers - 1, np.nan)
-    firsts, ends = np.asarray(begun), np.asarray(end)
+    firsts, ended = np.asarray(first_tokens), np.asarray(end_times)
     return ClientLatencies(
-        first=firsts - came, per_token=(ends - firsts) / further, latency=ends - came
+        first=firsts - arrival_times,
+        per_token=(ended - firsts) / further,
+        latency=ended - arrival_times,
     )

@@ -74,10 +74,10 @@ def draft_weights(setting: ServingSetting, c: ServingConfigurations) -> FloatArr
     if drafting is None:
         return np.zeros(())
     draft, split = drafting
-    held = weight_bytes(draft, split)
+    weights = weight_bytes(draft, split)
     method = setting.workload.draft_method
     if not method.states:
-        return held.total
+        return weights.total
     hidden = draft.model.hidden_size
     projected = method.states * hidden**2
     if method is DraftMethod.EAGLE3:
@@ -86,7 +86,7 @@ def draft_weights(setting: ServingSetting, c: ServingConfigurations) -> FloatArr
         projected += sum(op.depth * op.columns.whole for op in read)
         projected += draft.model.vocab_size * hidden
     projections = SIXTEEN_BIT_BYTES * projected / split.tensor_parallel
-    return np.asarray(held.attention + held.feed_forward + held.experts + projections)
+    return np.asarray(weights.attention + weights.feed_forward + weights.experts + projections)
 
 
 def drafting_time(setting: ServingSetting, c: ServingConfigurations, batch: Batch) -> FloatArray:

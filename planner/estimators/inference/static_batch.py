@@ -48,8 +48,8 @@ def static_batch(setting: ServingSetting, configurations: ServingConfigurations)
     parts = c.concurrency / micro
     tokens = micro * new_tokens(setting)
     # Fewer prompts than attention ranks leave ranks idle.
-    held = np.maximum(tokens, c.attention_data_parallel * new_tokens(setting))
-    rounds = np.maximum(np.ceil(held / np.maximum(c.replica_step_tokens, 1.0)), 1.0)
+    held_tokens = np.maximum(tokens, c.attention_data_parallel * new_tokens(setting))
+    rounds = np.maximum(np.ceil(held_tokens / np.maximum(c.replica_step_tokens, 1.0)), 1.0)
     size = tokens / rounds
     prompts = np.maximum(micro / rounds, np.minimum(micro, c.attention_data_parallel))
     prefill = _step(setting, c, prompt_batch(setting, prompts, size, np.zeros(())), False)
@@ -61,9 +61,11 @@ def static_batch(setting: ServingSetting, configurations: ServingConfigurations)
     decode = _step(setting, c, decode_batch(setting, decoding), True)
     step = decode.cycle(c.concurrency / decoding) * (1 + w.draft_cost)
     step = step + drafting_time(setting, c, decode_batch(setting, c.concurrency))
-    again = c.kv_cache == CacheType.NONE
+    has_no_cache = c.kv_cache == CacheType.NONE
     longer = (w.input_tokens + w.output_tokens / 2) / w.input_tokens
-    per_token = np.where(again, prefill.total * rounds * longer, step) / tokens_per_step(setting)
+    per_token = np.where(has_no_cache, prefill.total * rounds * longer, step) / tokens_per_step(
+        setting
+    )
     return StaticBatch(
         prefill_step=prefill,
         decode_step=decode,
@@ -95,5 +97,5 @@ def _micro_batch(
     share = np.where(batch % p == 0, batch / p, batch)
     at_least_one = np.maximum(np.floor(share), 1.0).astype(np.int64)
     largest_power = (at_least_one & -at_least_one).astype(float)
-    wanted = 2.0 ** np.ceil(np.log2(np.maximum(share * tokens / max_tokens, 1.0)))
-    return np.where(p > 1, share / np.minimum(wanted, largest_power), batch)
+    num_micro_batches = 2.0 ** np.ceil(np.log2(np.maximum(share * tokens / max_tokens, 1.0)))
+    return np.where(p > 1, share / np.minimum(num_micro_batches, largest_power), batch)

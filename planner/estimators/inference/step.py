@@ -46,9 +46,9 @@ def experts(context: LayerContext, op: ops.Experts, layer: Layer) -> Iterator[St
     uneven = np.asarray(c.expert_parallel)
     if context.kernels.engine.execution.balanced_experts:
         uneven = np.ones(())
-    held = held_experts(rank.setting, op.num_experts, c)
+    expert_copies = held_experts(rank.setting, op.num_experts, c)
     # Copies are of the popular ones: they even out what ranks have to do.
-    popularity = np.where(held > op.num_experts, 0.0, dispersion)
+    popularity = np.where(expert_copies > op.num_experts, 0.0, dispersion)
     fullest = fullest_rank_factor(
         pairs=pairs, ranks=uneven, num_experts=op.num_experts, dispersion=popularity
     )
@@ -60,9 +60,9 @@ def experts(context: LayerContext, op: ops.Experts, layer: Layer) -> Iterator[St
             rank.batch.tokens / np.maximum(rank.batch.decoding + rank.batch.prompts, 1.0)
         ),
         pairs=rank_pairs,
-        num_experts=held,
+        num_experts=expert_copies,
         num_experts_per_tok=op.per_token,
-        local_experts=held / c.expert_parallel,
+        local_experts=expert_copies / c.expert_parallel,
         hidden_size=op.depth,
         width=width,
         matrices=op.matrices,
@@ -96,13 +96,15 @@ def exchange(context: LayerContext, op: ops.ExpertExchange, layer: Layer) -> Ite
     )
     sent = distinct_share(num_copies=op.per_token, num_domains=machine.num_domains(group))
     sent_bytes = 2.0 * rank.tokens * op.columns.whole * np.minimum(op.per_token, c.expert_parallel)
-    there = machine.collective("all_to_all", sent_bytes, group, sent_across=sent)
-    separate = np.minimum(gathered, 2.0 * there)
+    all_to_all_time = machine.collective("all_to_all", sent_bytes, group, sent_across=sent)
+    separate = np.minimum(gathered, 2.0 * all_to_all_time)
     is_data_parallel = c.attention_data_parallel > 1
     if machine.ledger is not None:
         machine.unused(is_data_parallel, "all_reduce", "custom_all_reduce")
-        machine.unused(~is_data_parallel | (gathered > 2.0 * there), "all_gather", "reduce_scatter")
-        machine.unused(~is_data_parallel | (gathered <= 2.0 * there), "all_to_all")
+        machine.unused(
+            ~is_data_parallel | (gathered > 2.0 * all_to_all_time), "all_gather", "reduce_scatter"
+        )
+        machine.unused(~is_data_parallel | (gathered <= 2.0 * all_to_all_time), "all_to_all")
     time = np.where(is_data_parallel, separate, together)
     yield context.communication("experts_exchange", "experts", "expert_parallel", time)
 
@@ -354,10 +356,10 @@ def _offloaded_cache(rank: BatchShare, for_each_head: bool = False) -> FloatArra
 def _cache_of(rank: BatchShare, core: AttentionCore | None, for_each_head: bool) -> Numeric:
     if core is None:
         return 0.0
-    held = cached_bytes(rank, core) * visible(rank, rank.batch.context, core)
+    num_bytes = cached_bytes(rank, core) * visible(rank, rank.batch.context, core)
     heads = core.heads / core.key_value_heads
     is_shared = not core.latent_width and heads > 1
-    return held * (1 + 2 * heads) if for_each_head and is_shared else held
+    return num_bytes * (1 + 2 * heads) if for_each_head and is_shared else num_bytes
 
 
 @record(kw_only=True)

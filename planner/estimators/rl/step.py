@@ -54,11 +54,11 @@ class RlStep:
     def times(self) -> Mapping[str, FloatArray]:
         """Seconds of each of ``PHASES``."""
         work, one_pass = self.setting.workload, self.trainer.one_pass
-        old = one_pass if work.old_logprob else np.zeros(())
+        old_logprob = one_pass if work.old_logprob else np.zeros(())
         reference = one_pass if work.reference_model else np.zeros(())
         values = one_pass + self.trainer.update if work.critic else np.zeros(())
         reward = np.asarray(work.reward_time)
-        parts = (self.generate, reward, old, reference, values, self.trainer.update)
+        parts = (self.generate, reward, old_logprob, reference, values, self.trainer.update)
         return dict(zip(PHASES, (*parts, self._switch, self._sync), strict=True))
 
     @property
@@ -93,9 +93,11 @@ class RlStep:
     def generate(self) -> FloatArray:
         """Seconds in which the answers of a step are generated."""
         rollout, colocated = self.rollout, self.configurations.colocated
-        again = np.where(colocated & self.configurations.partial_rollout, rollout.again, 0.0)
+        recompute_time = np.where(
+            colocated & self.configurations.partial_rollout, rollout.again, 0.0
+        )
         tail = self.tail_share * (rollout.batch - rollout.steady)
-        return np.minimum(rollout.steady + tail + again, rollout.batch)
+        return np.minimum(rollout.steady + tail + recompute_time, rollout.batch)
 
     @cached_property
     def trains(self) -> FloatArray:
@@ -134,8 +136,10 @@ class RlStep:
         return self._idle(self.times["generate"])
 
     def _idle(self, side_time: FloatArray) -> FloatArray:
-        both = self.times["generate"] + self.trains + self.times["switch"]
-        busy = np.where(self.configurations.colocated, both, side_time) + self.times["sync"]
+        colocated_time = self.times["generate"] + self.trains + self.times["switch"]
+        busy = (
+            np.where(self.configurations.colocated, colocated_time, side_time) + self.times["sync"]
+        )
         return np.asarray(np.clip(1 - busy / self.total, 0.0, 1.0))
 
     @property

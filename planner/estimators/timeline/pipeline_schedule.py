@@ -172,29 +172,29 @@ class _DualPipe:
 def _dualpipe_rank(rank: int, ranks: int, each: int) -> Iterator[MicroBatchPass]:
     """The eight steps of a rank, for ``each`` micro-batches of a direction."""
     state, half = _DualPipe(rank, ranks), ranks // 2
-    near = min(rank, ranks - 1 - rank)
-    for _ in range(2 * (half - near - 1)):
+    distance = min(rank, ranks - 1 - rank)
+    for _ in range(2 * (half - distance - 1)):
         yield state.pass_(FORWARD, 0)
-    for _ in range(near + 1):
+    for _ in range(distance + 1):
         yield state.pass_(FORWARD, 0)
         yield state.pass_(FORWARD, 1)
-    for _ in range(half - near - 1):
+    for _ in range(half - distance - 1):
         yield from state.backward(1, late=True)
         yield state.waiting.pop(0)
         yield state.pass_(FORWARD, 1)
-    for _ in range(each - ranks + near + 1):
+    for _ in range(each - ranks + distance + 1):
         yield from state.both(0, 1)
         yield from state.both(1, 0)
-    for _ in range(half - near - 1):
+    for _ in range(half - distance - 1):
         yield from state.backward(1)
         yield from state.both(1, 0)
     late = False
-    for step in range(near + 1):
-        late = late or (step == (near + 1) // 2 and near % 2 == 1)
+    for step in range(distance + 1):
+        late = late or (step == (distance + 1) // 2 and distance % 2 == 1)
         yield from state.backward(1, late=late)
-        late = late or (step == (near + 1) // 2 and near % 2 == 0)
+        late = late or (step == (distance + 1) // 2 and distance % 2 == 0)
         yield from state.backward(0, late=late)
-    for _ in range(half - near - 1):
+    for _ in range(half - distance - 1):
         if state.waiting:
             yield state.waiting.pop(0)
         yield from state.backward(0, late=True)
@@ -273,21 +273,21 @@ class Pipeline:
             unit, least = 2, 2 * p + 2
         elif self.chunks > 1:
             unit, least = p, 2 * p
-        wanted = ceil_div(max(least, _LEAST_SHOWN), unit) * unit
-        return min(wanted, self.micro_batches)
+        shown = ceil_div(max(least, _LEAST_SHOWN), unit) * unit
+        return min(shown, self.micro_batches)
 
     def works(self, micro_batches: int) -> list[list[MicroBatchPass]]:
         """The works of each rank in its order."""
-        few = {"ranks": self.ranks, "micro_batches": micro_batches}
+        sizes = {"ranks": self.ranks, "micro_batches": micro_batches}
         if self.turns:
-            return in_turns(**few)
+            return in_turns(**sizes)
         if self.schedule == PipelineSchedule.DUALPIPE:
-            return dualpipe(**few)
+            return dualpipe(**sizes)
         if self.schedule == PipelineSchedule.ZERO_BUBBLE:
-            return zero_bubble(**few)
+            return zero_bubble(**sizes)
         if self.chunks > 1:
-            return interleaved(chunks=self.chunks, **few)
-        return one_forward_one_backward(**few)
+            return interleaved(chunks=self.chunks, **sizes)
+        return one_forward_one_backward(**sizes)
 
 
 @record(kw_only=True)
@@ -324,13 +324,13 @@ def placed(
     for _ in range(_ROUNDS):
         start_times, slopes = starts(order, before, waits, durations, share)
         last = max(range(len(flat)), key=lambda n: start_times[n] + durations[n])
-        rest = makespan - start_times[last] - durations[last]
-        if abs(rest) <= _CLOSE * makespan or (not slopes[last] and rest < 0):
+        remaining = makespan - start_times[last] - durations[last]
+        if abs(remaining) <= _CLOSE * makespan or (not slopes[last] and remaining < 0):
             break
-        share = share + rest / slopes[last] if slopes[last] else 2 * share
-    begins = iter(start_times)
+        share = share + remaining / slopes[last] if slopes[last] else 2 * share
+    times = iter(start_times)
     return ScheduledPasses(
-        works=works, starts=[[next(begins) for _ in passes] for passes in works], hand_over=share
+        works=works, starts=[[next(times) for _ in passes] for passes in works], hand_over=share
     )
 
 

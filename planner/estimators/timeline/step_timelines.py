@@ -67,8 +67,8 @@ def chunks_of(estimate: Estimate, ranks: int, per_rank: int, *, splits: bool) ->
     each = [_passes(block, time.recomputation, splits=splits) for block in time.blocks]
     sends = first(time.pipeline_transfer) / per_rank / 2
     return [
-        ChunkTimes(seconds=_sum_blocks(count, each, sends), layers=float(layers[at].sum()))
-        for at, count in enumerate(counts)
+        ChunkTimes(seconds=_sum_blocks(count, each, sends), layers=float(layers[index].sum()))
+        for index, count in enumerate(counts)
     ]
 
 
@@ -398,12 +398,12 @@ class _Lane:
             yield Span(0, stream, name, part, self.now, seconds)
             self.now += seconds
 
-    def operators(self, operators: Sequence[StepOperator], where: str) -> Iterator[Span]:
+    def operators(self, operators: Sequence[StepOperator], suffix: str) -> Iterator[Span]:
         """Operators in their order."""
         for operator in operators:
             is_compute = operator.part == "compute"
             part = operator.module if is_compute else operator.part
-            name = f"{operator.name.replace('_', ' ')}{where}"
+            name = f"{operator.name.replace('_', ' ')}{suffix}"
             stream = COMPUTE if is_compute else EXCHANGE
             yield from self.add_span(name, part, stream, first(operator.time))
 
@@ -480,10 +480,10 @@ def _generation(steady: float, end: float) -> Iterator[Span]:
 
 
 def _consecutive_spans(
-    start: float, lane: int, named: Iterable[tuple[str, float]]
+    start: float, lane: int, phases: Iterable[tuple[str, float]]
 ) -> Iterator[Span]:
     """Spans of consecutive phases."""
-    for name, seconds in named:
+    for name, seconds in phases:
         yield Span(lane, COMPUTE, name.replace("_", " "), name, start, seconds)
         start += seconds
 

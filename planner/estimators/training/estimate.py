@@ -128,9 +128,9 @@ def pipeline_bubble(
 def _of_slowest(stages: Sequence[FloatArray], values: Sequence[FloatArray]) -> FloatArray:
     """The value of the first stage among the slowest."""
     times = np.stack(np.broadcast_arrays(*stages, *values)[: len(stages)])
-    every = np.stack(np.broadcast_arrays(*stages, *values)[len(stages) :])
-    which = np.argmax(times, axis=0)
-    return np.asarray(np.take_along_axis(every, which[None], axis=0)[0])
+    all_values = np.stack(np.broadcast_arrays(*stages, *values)[len(stages) :])
+    index = np.argmax(times, axis=0)
+    return np.asarray(np.take_along_axis(all_values, index[None], axis=0)[0])
 
 
 _Passes = tuple[FloatArray, FloatArray]
@@ -198,11 +198,11 @@ def _overlap_expert_exchange(
     DualPipe and ``overlap_expert_parallel`` run the forward pass of one micro-batch while the
     backward pass of another runs.
     """
-    every = tuple(operators)
+    all_operators = tuple(operators)
     is_concurrent = _has_concurrent_passes(c)
     if not is_concurrent.any():
-        return every
-    window = add(o.forward + o.backward for o in every if o.part == "compute") / 2
+        return all_operators
+    window = add(o.forward + o.backward for o in all_operators if o.part == "compute") / 2
     g = _overlap(share).interference
 
     def exposed(time: FloatArray) -> FloatArray:
@@ -213,7 +213,7 @@ def _overlap_expert_exchange(
         replace(o, forward=exposed(o.forward), backward=exposed(o.backward))
         if o.part == "expert_parallel"
         else o
-        for o in every
+        for o in all_operators
     )
 
 

@@ -174,13 +174,13 @@ def saved_parameter_count(setting: Setting) -> int:
 def _met_on_experts(setting: Setting) -> float:
     """Adapter parameters of experts per token: of each expert that it visits."""
     shared = setting.workload.expert_adapters is ExpertAdapters.SHARED
-    met = 0.0
+    total = 0.0
     for group in setting.model.layer_groups:
         if op := layer_of(setting.model, group).experts:
             sets = 1 if shared else op.num_experts
             of_layer = float(layer_expert_parameters(setting, group, 1.0, 1.0)) / sets
-            met += group.num_hidden_layers * op.per_token * of_layer
-    return met
+            total += group.num_hidden_layers * op.per_token * of_layer
+    return total
 
 
 def _in_adapters(setting: Setting) -> int:
@@ -246,8 +246,8 @@ def _layer_flops_per_token(
     terms: list[Numeric] = []
     for group in model.layer_groups:
         for op in layer_of(model, group).operators:
-            met = op.met if isinstance(op, MatrixProduct | Experts) else 0
-            flops = _core_flops(op, sequence_length) or 2.0 * met
+            parameters = op.met if isinstance(op, MatrixProduct | Experts) else 0
+            flops = _core_flops(op, sequence_length) or 2.0 * parameters
             if flops:
                 terms.append(group.num_hidden_layers * flops * share(op))
     return add(terms)

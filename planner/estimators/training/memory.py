@@ -136,20 +136,20 @@ def communication_bytes(
        with overlap_comm and contiguous_gradients.
     """
     memory = setting.framework.memory
-    held = np.asarray(memory.communication_buffer)
+    num_bytes = np.asarray(memory.communication_buffer)
     if memory.reduce_bucket_size:
         bucket_size = np.where(
             c.reduce_bucket_size > 0, c.reduce_bucket_size, memory.reduce_bucket_size
         )
         copies = np.where(c.zero_stage > ZeroStage.NONE, 2.0, 1.0)
-        held = held * copies * bucket_size / memory.reduce_bucket_size
+        num_bytes = num_bytes * copies * bucket_size / memory.reduce_bucket_size
     if memory.buffered_bytes:
         trained = parameters.trained.dense[stage] + parameters.trained.experts[stage]
-        held = np.minimum(held, memory.buffered_bytes * trained)
+        num_bytes = np.minimum(num_bytes, memory.buffered_bytes * trained)
     if memory.replica_buckets:
-        held = np.maximum(held, _replica_buckets(setting, c, parameters, stage))
+        num_bytes = np.maximum(num_bytes, _replica_buckets(setting, c, parameters, stage))
     is_single_gpu = (c.num_gpus == 1) & (c.zero_stage == ZeroStage.NONE)
-    return np.where(is_single_gpu if memory.reduce_bucket_size else c.num_gpus == 1, 0.0, held)
+    return np.where(is_single_gpu if memory.reduce_bucket_size else c.num_gpus == 1, 0.0, num_bytes)
 
 
 def _replica_buckets(
@@ -181,11 +181,14 @@ def update_temporary(share: MicroBatchShare, c: TrainingConfigurations) -> Float
     memory = share.setting.framework.memory
     narrow = is_among(c.optimizer_state_precision, (StatePrecision.FP8, StatePrecision.INT8))
     one_by_one = narrow | (c.optimizer == OptimizerKind.ADAFACTOR)
-    temporary, made = np.where(one_by_one, 0.0, memory.optimizer_temporary), memory.step_gradients
-    if not made:
+    temporary, step_gradients = (
+        np.where(one_by_one, 0.0, memory.optimizer_temporary),
+        memory.step_gradients,
+    )
+    if not step_gradients:
         return temporary
-    gone = share.gradients.stored_bytes * np.where(c.zero_stage == ZeroStage.WEIGHTS, 1.0, 2.0)
-    return np.maximum(made, made - gone + temporary)
+    freed = share.gradients.stored_bytes * np.where(c.zero_stage == ZeroStage.WEIGHTS, 1.0, 2.0)
+    return np.maximum(step_gradients, step_gradients - freed + temporary)
 
 
 def updated_at_once(
@@ -224,8 +227,8 @@ def updated_at_once(
     is_fp16 = c.precision == ComputePrecision.FP16
     looked_through = np.where(in_groups & is_fp16, _FLAGGED * of_all, looked_through)
     looked_through = np.where(is_wide(c.precision) | (c.zero_stage == 0), 0.0, looked_through)
-    made = np.where(in_groups, np.minimum(temporary, numbers * each), temporary)
-    return np.maximum(made, looked_through)
+    num_bytes = np.where(in_groups, np.minimum(temporary, numbers * each), temporary)
+    return np.maximum(num_bytes, looked_through)
 
 
 def live_bytes(
@@ -245,8 +248,8 @@ def live_bytes(
     if not default_limit:
         return np.zeros(())
     limit = c.stage3_max_live_parameters
-    held = parameters.dense[stage] + parameters.experts[stage]
-    share = np.minimum(np.where(limit > 0, limit, default_limit) / held, 1.0)
+    num_parameters = parameters.dense[stage] + parameters.experts[stage]
+    share = np.minimum(np.where(limit > 0, limit, default_limit) / num_parameters, 1.0)
     return np.asarray(share * stage_gathered_bytes(setting, c, parameters, stage))
 
 
@@ -283,10 +286,10 @@ class MemoryBreakdown:
     @cached_property
     def total(self) -> FloatArray:
         """The peak: the sum of ``MEMORY_PARTS``."""
-        lasting = (self.weights, self.gradients, self.optimizer_states)
+        states = (self.weights, self.gradients, self.optimizer_states)
         buffers = (self.gathered, self.communication_buffers, self.reserved)
         allocated_working = (1 + self.fragmentation_share) * self.working
-        return add((*lasting, *buffers, allocated_working, self.allocated_activations))
+        return add((*states, *buffers, allocated_working, self.allocated_activations))
 
 
 MEMORY_PARTS = (
@@ -411,14 +414,16 @@ def _page_states(
     left, paged, least = [], [np.zeros(())], []
     for stage, of_stage in enumerate(moments):
         movable = np.where(c.paged_optimizer, state("moments", stage), 0.0)
-        may = [np.minimum(movable, each.optimizer_states) for each in of_stage]
-        both = [*zip(of_stage, may, strict=True)]
-        moves = largest(np.clip(each.total - capacity, 0.0, most) for each, most in both)
+        limits = [np.minimum(movable, each.optimizer_states) for each in of_stage]
+        pairs = [*zip(of_stage, limits, strict=True)]
+        moves = largest(np.clip(each.total - capacity, 0.0, limit) for each, limit in pairs)
         paged.append(moves)
-        least += [each.total - most for each, most in both]
-        states = (each.optimizer_states - np.minimum(moves, most) for each, most in both)
-        rest = zip(of_stage, states, strict=True)
-        left.append(tuple(replace(each, optimizer_states=remaining) for each, remaining in rest))
+        least += [each.total - limit for each, limit in pairs]
+        states = (each.optimizer_states - np.minimum(moves, limit) for each, limit in pairs)
+        remaining_states = zip(of_stage, states, strict=True)
+        left.append(
+            tuple(replace(each, optimizer_states=remaining) for each, remaining in remaining_states)
+        )
     return tuple(left), largest(paged), largest(least)
 
 
@@ -448,14 +453,14 @@ def _stage_memory(
     padding = 1 + memory.fragmentation
     allocated = _activations(c, parameters, stage, [padding * num_bytes for num_bytes in saved])
     if c.any_offload:
-        away = _activations(c, parameters, stage, moved)
-        allocated = allocated - padding * moved_away(away, _largest_held(moved, counts))
+        offloaded = _activations(c, parameters, stage, moved)
+        allocated = allocated - padding * moved_away(offloaded, _largest_held(moved, counts))
     if (images := TowerShare.of(share, c)) is not None:
         flying = _in_flight(c, parameters.layers.ranks[stage])
         of_tower = np.where(parameters.is_first[stage], images.kept_bytes(), 0.0)
         allocated = allocated + padding * flying * of_tower
-    held = _largest_held(all_saved, counts)
-    rebuilt = _rebuilt_bytes(share, counts, held)
+    largest_layer = _largest_held(all_saved, counts)
+    rebuilt = _rebuilt_bytes(share, counts, largest_layer)
     backward = MemoryBreakdown(
         weights=np.where(keeps_weights(c.offload), 0.0, state("weight", stage)),
         gradients=np.where(keeps_gradients(share.setting, c), 0.0, state("gradient", stage)),
@@ -472,14 +477,14 @@ def _stage_memory(
         loss = np.where(is_last, _loss_bytes(share, backward), 0.0)
     # Gradients in flight in one layer, and what recomputation builds up again.
     late = np.where(c.zero_stage == ZeroStage.WEIGHTS, memory.sharded_copies, 1.0)
-    working = np.maximum(late * (rebuilt + held / 4) + layer_input_bytes(share), loss)
+    working = np.maximum(late * (rebuilt + largest_layer / 4) + layer_input_bytes(share), loss)
     backward = replace(backward, working=working)
     moments: tuple[MemoryBreakdown, ...] = (backward,)
     built_up = memory.optimizer_temporary or memory.step_gradients
     if not share.setting.framework.states.gradients_persist or built_up:
         on_host = host_updates(share.setting, c.offload)
-        at_once = updated_at_once(share, c, state("temporary", stage), parameters, stage)
-        temporary = np.where(on_host, 0.0, at_once)
+        update = updated_at_once(share, c, state("temporary", stage), parameters, stage)
+        temporary = np.where(on_host, 0.0, update)
         moments = _moments(share, c, backward, temporary)
     if not memory.loaded_whole and np.all(c.zero3_init):
         return moments

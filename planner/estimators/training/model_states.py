@@ -103,7 +103,7 @@ class ModelStates:
         )
         default_gradients = GradientBytes.of(setting.framework, c.precision)
         # What an update has beyond the framework's own is read and written, gradients are read.
-        beyond = (
+        extra_traffic = (
             2 * (optimizer - states.optimizer)
             + gradients.stored_bytes
             - default_gradients.stored_bytes
@@ -121,7 +121,7 @@ class ModelStates:
             updated = 0.0 if states.main_weight else states.weight
             copied = states.weight if states.main_weight else 0.0
             of_weights = 2 * (WIDE_BYTES - updated) - copied
-            beyond = np.where(wide, beyond + of_gradients + of_weights, beyond)
+            extra_traffic = np.where(wide, extra_traffic + of_gradients + of_weights, extra_traffic)
         return cls(
             weight=_stored_bytes(setting, c, weight),
             end_weight=weight,
@@ -129,7 +129,7 @@ class ModelStates:
             end_optimizer=copy + of_end,
             moments=moments,
             end_moments=of_end,
-            traffic=states.optimizer_traffic + beyond,
+            traffic=states.optimizer_traffic + extra_traffic,
         )
 
 
@@ -331,10 +331,10 @@ def host_copies(
         weights = _owned_of(parameters, c, index) * width
         fetched = np.where(keeps_weights(c.offload), weights, 0.0)
         gradients = _owned_of(trained, c, index) * on_wire
-        away = np.where(keeps_gradients(setting, c), gradients, 0.0)
+        outgoing = np.where(keeps_gradients(setting, c), gradients, 0.0)
         read = _drive_time(setting, c.offload, fetched)
         forward.append(np.maximum(_copy_time(setting, fetched + activations), read))
-        backward.append(np.maximum(_copy_time(setting, fetched + away + activations), read))
+        backward.append(np.maximum(_copy_time(setting, fetched + outgoing + activations), read))
     return HostCopies(
         layer_forward=tuple(forward[:-1]),
         layer_backward=tuple(backward[:-1]),

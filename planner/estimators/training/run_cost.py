@@ -266,12 +266,12 @@ def run_cost(
     setting: Setting, site: OperatingTerms, *, duration: FloatArray, num_gpus: FloatArray
 ) -> RunCost:
     """Cost of runs that train for a ``duration`` [s], on the terms of a site."""
-    lasting = goodput(setting, site, num_gpus)
-    calendar = calendar_time(duration=duration, goodput=lasting.ratio)
-    paid = lasting.num_gpus + lasting.num_spare_gpus
+    run_goodput = goodput(setting, site, num_gpus)
+    calendar = calendar_time(duration=duration, goodput=run_goodput.ratio)
+    paid = run_goodput.num_gpus + run_goodput.num_spare_gpus
     return RunCost(
         time_to_train=duration,
-        goodput=lasting,
+        goodput=run_goodput,
         charge=charge(site, duration=calendar, num_gpus=paid),
     )
 

@@ -113,21 +113,21 @@ _MADE: dict[type[LayerOperator], Callable[..., Numeric]] = {
 
 
 def layer_bytes(
-    share: MicroBatchShare, group: LayerGroup, every: FloatArray | None = None
+    share: MicroBatchShare, group: LayerGroup, unrecomputed: FloatArray | None = None
 ) -> FloatArray:
     """Saved activation bytes of one layer per micro-batch, averaged over recomputed and other
     layers.
 
     Full recomputation keeps the layer's input and the tensors that are named, that of modules
     what these read; that of a share of a layer makes again what eager kernels alone keep.
-    ``every``: its `all_bytes` where they are known.
+    ``unrecomputed``: its `all_bytes` where they are known.
     """
     recomputation = share.recomputation
     profile = share.setting.framework
     repeated = profile.memory.selective_dropped
     if repeated is None:
         repeated = profile.execution.selective_share
-    all_saved = all_bytes(share, group) if every is None else every
+    all_saved = all_bytes(share, group) if unrecomputed is None else unrecomputed
     layer_input = layer_input_bytes(share)
     saved = all_saved - _remade_bytes(share, group)
     if repeated and np.any(recomputation.by_share):
@@ -166,31 +166,31 @@ def remade_at_once(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
 
 def _saved_tensors(share: MicroBatchShare, group: LayerGroup) -> tuple[SavedTensor, ...]:
     """Saved tensors of a layer, without those that backward kernels of the framework recompute."""
-    every = _layer(share, group).saved_tensors
+    tensors = _layer(share, group).saved_tensors
     if not (remade := set(share.setting.framework.memory.remade)):
-        return every
-    return tuple(tensor for tensor in every if remade.isdisjoint(tensor.remade_by))
+        return tensors
+    return tuple(tensor for tensor in tensors if remade.isdisjoint(tensor.remade_by))
 
 
 def _remade_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
     """Bytes that recomputation of modules saves."""
     recomputation = share.recomputation
-    kinds: dict[tuple[str, ...], list[SavedTensor]] = {}
+    by_modules: dict[tuple[str, ...], list[SavedTensor]] = {}
     for tensor in _saved_tensors(share, group):
-        by = tuple(name for name in tensor.remade_by if name in recomputation.some)
-        if by and not (by == ("core_attn",) and np.all(share.flash_attention)):
-            kinds.setdefault(by, []).append(tensor)
+        modules = tuple(name for name in tensor.remade_by if name in recomputation.some)
+        if modules and not (modules == ("core_attn",) and np.all(share.flash_attention)):
+            by_modules.setdefault(modules, []).append(tensor)
     return add(
-        recomputation.repeats(by) * _allocated_bytes(share, tensors)
-        for by, tensors in kinds.items()
+        recomputation.repeats(modules) * _allocated_bytes(share, tensors)
+        for modules, tensors in by_modules.items()
     )
 
 
 def _allocated_bytes(share: MicroBatchShare, tensors: Iterable[SavedTensor]) -> FloatArray:
     """Bytes of saved tensors, as the framework's allocator counts them."""
-    every = tuple(tensors)
-    fused = _bytes(share, (tensor for tensor in every if not tensor.eager))
-    return fused * kept_activations(share) + _eager_copies(share, every)
+    all_tensors = tuple(tensors)
+    fused = _bytes(share, (tensor for tensor in all_tensors if not tensor.eager))
+    return fused * kept_activations(share) + _eager_copies(share, all_tensors)
 
 
 def _eager_copies(share: MicroBatchShare, tensors: Iterable[SavedTensor]) -> FloatArray:

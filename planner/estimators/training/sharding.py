@@ -101,7 +101,7 @@ def _candidates(
     p: float,
     v: float,
     chunk_layers: tuple[int, ...] = (),
-    every: bool = False,
+    every_stage: bool = False,
 ) -> tuple[FloatArray, FloatArray]:
     """Counts and ranks of the candidate stages of one pipeline; ``chunk_layers``: explicit
     chunks.
@@ -116,7 +116,7 @@ def _candidates(
     if is_explicit:
         sizes = np.array(chunk_layers)
     stages = _per_chunk(groups, sizes).reshape(int(v), int(p), len(groups)).sum(axis=0)
-    ranks = [*range(len(stages))] if every else [0, *_inner_ranks(stages), len(stages) - 1]
+    ranks = [*range(len(stages))] if every_stage else [0, *_inner_ranks(stages), len(stages) - 1]
     return stages[ranks], np.array(ranks, dtype=np.float64)
 
 
@@ -182,17 +182,17 @@ def chunk_sizes(
     more than two are missing, the last goes without up to ``most_for_logits`` (explicit layouts
     of Megatron-Bridge).
     """
-    most = ceil_div(num_layers, num_chunks)
-    missing = most * num_chunks - num_layers
-    sizes = np.full(num_chunks, most)
+    max_layers = ceil_div(num_layers, num_chunks)
+    missing = max_layers * num_chunks - num_layers
+    sizes = np.full(num_chunks, max_layers)
     if interleaved:
         worth = max(logits_in_layers, most_for_logits if missing > END_CHUNKS else 0)
-        at_end = min(missing, worth, most)
+        at_end = min(missing, worth, max_layers)
         if missing - at_end <= 1:
             sizes[-1] -= at_end
             sizes[0] -= missing - at_end
             return sizes
-    at_end = min(missing, logits_in_layers, most - 1)
+    at_end = min(missing, logits_in_layers, max_layers - 1)
     sizes[-1] -= at_end
     elsewhere = [0, *range(num_chunks - 2, 0, -1)]
     sizes[elsewhere[: missing - at_end]] -= 1
@@ -321,8 +321,8 @@ def _with_tower(setting: Setting, text: StageParameters) -> StageParameters:
     tower, work = setting.model.vision_tower, setting.workload
     if tower is None or not work.has_tower:
         return text
-    held = np.where(text.is_first, float(tower_parameters(tower)), 0.0)
-    with_tower = replace(text, dense=text.dense + held)
+    num_parameters = np.where(text.is_first, float(tower_parameters(tower)), 0.0)
+    with_tower = replace(text, dense=text.dense + num_parameters)
     return replace(with_tower, adapters=text) if work.freezes_tower else with_tower
 
 
@@ -429,8 +429,8 @@ def _replicated_parameters(product: MatrixProduct, tensor_parallel: FloatArray) 
     if not product.columns.copied:
         return np.zeros(())
     columns = product.columns
-    beyond = columns.on_rank(tensor_parallel) - columns.whole / tensor_parallel
-    return np.asarray(product.depth * beyond)
+    extra = columns.on_rank(tensor_parallel) - columns.whole / tensor_parallel
+    return np.asarray(product.depth * extra)
 
 
 def _on_stages(layers: StageLayers, per_layer: tuple[FloatArray, ...]) -> FloatArray:
@@ -491,12 +491,12 @@ def frozen_bytes(
     of_layer, of_end = layer_weight_bytes(setting.workload, c.precision), end_bytes(c.precision)
     in_layers = parameters.dense_in_layers[stage]
     ends = parameters.dense[stage] - in_layers
-    held = (
+    shards = (
         (in_layers, of_layer, parameters.dense_group),
         (ends, of_end, parameters.dense_group),
         (parameters.experts[stage], of_layer, parameters.expert_group),
     )
-    return sharded(c, ZeroStage(setting.framework.states.weights_sharded_from), held)
+    return sharded(c, ZeroStage(setting.framework.states.weights_sharded_from), shards)
 
 
 def stage_gathered_bytes(

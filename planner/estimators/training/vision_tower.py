@@ -123,14 +123,14 @@ class TowerShare:
         launch, h = layer_launch_time(self.patches), self.tower.hidden_size
         for group in self.tower.layer_groups:
             number, layer = float(group.num_hidden_layers), tower_layer(self.tower, group)
-            held = layer_parameters(h, group).total
+            num_parameters = layer_parameters(h, group).total
             time = self._time(self.patches, layer, launch)
-            yield self._block(time, number, held, parameters, exchange)
+            yield self._block(time, number, num_parameters, parameters, exchange)
         ends = (self.patches, patch_embedding(self.tower)), (self.tokens, projector(self.tower))
         for share, end in ends:
-            held = sum(op.parameters for op in end.operators)
+            num_parameters = sum(op.parameters for op in end.operators)
             time = self._time(share, end, 0.0)
-            yield self._block(time, 1.0, held, parameters, exchange)
+            yield self._block(time, 1.0, num_parameters, parameters, exchange)
 
     def _time(self, share: MicroBatchShare, layer: Layer, launch_time: Numeric) -> LayerTime:
         ledger = share.setting.machine.ledger
@@ -150,13 +150,13 @@ class TowerShare:
         self,
         time: LayerTime,
         number: float,
-        held: int,
+        num_parameters: int,
         parameters: StageParameters,
         exchange: DataParallelTime,
     ) -> OperatorGroup:
         work = self.share.setting.workload
         # ZeRO gathers it as it gathers an end of the model, in proportion to the parameters.
-        part = held / parameters.end
+        part = num_parameters / parameters.end
         passes = exchange.end_forward, 0.0 if work.freezes_tower else exchange.end_backward
         windows = time.forward_total, time.backward_total
         overlap = self.share.setting.framework.overlap
@@ -183,6 +183,6 @@ def frozen_tower_bytes(
     tower = tower_of(setting)
     if tower is None or not setting.workload.freezes_tower or setting.workload.is_frozen:
         return np.zeros(())
-    held = np.where(parameters.is_first[stage], float(tower_parameters(tower)), 0.0)
+    num_parameters = np.where(parameters.is_first[stage], float(tower_parameters(tower)), 0.0)
     sharded_from = ZeroStage(setting.framework.states.weights_sharded_from)
-    return sharded(c, sharded_from, ((held, _SIXTEEN_BIT, parameters.dense_group),))
+    return sharded(c, sharded_from, ((num_parameters, _SIXTEEN_BIT, parameters.dense_group),))

@@ -174,18 +174,18 @@ def program_of(
 
 
 def _containers(text: str, name: str) -> Iterator[Container]:
-    every = [*documents(text, name)]
+    all_documents = [*documents(text, name)]
     served = {
         document.get("spec", "predictor", "model", "runtime").text or "": document
-        for document in every
+        for document in all_documents
         if document.get("kind").text == "InferenceService"
     }
     runtimes = {
         document.get("metadata", "name").text: document
-        for document in every
+        for document in all_documents
         if document.get("kind").text in _RUNTIMES
     }
-    for document in every:
+    for document in all_documents:
         kind = document.get("kind").text
         user = served.get(document.get("metadata", "name").text or "")
         if kind in _RUNTIMES and user is not None:
@@ -215,8 +215,8 @@ def _containers(text: str, name: str) -> Iterator[Container]:
         elif kind:
             yield from _of_pods(document, kind)
         else:
-            for place in document.get("servingEngineSpec", "modelSpec").entries():
-                yield _of_values(place)
+            for spec in document.get("servingEngineSpec", "modelSpec").entries():
+                yield _of_values(spec)
 
 
 def _of_pods(document: YamlValue, kind: str) -> Iterator[Container]:
@@ -229,8 +229,10 @@ def _of_pods(document: YamlValue, kind: str) -> Iterator[Container]:
     all_members = _total_pods([section.get("replicas") for _, section in members])
     for path, around, pod in _pod_specs(document.get("spec"), (), ()):
 
-        def nearest(*keys: str, places: tuple[YamlValue, ...] = around) -> YamlValue:
-            values = (each.get(key) for each in places[::-1] for key in keys if each.get(key).text)
+        def nearest(*keys: str, sections: tuple[YamlValue, ...] = around) -> YamlValue:
+            values = (
+                each.get(key) for each in sections[::-1] for key in keys if each.get(key).text
+            )
             return next(values, YamlValue.nothing(document))
 
         copies, nodes = nearest("replicas", "minReplicas"), nearest(*_GROUPS)
@@ -604,15 +606,15 @@ def _of_compose(service: str, section: YamlValue, name: str) -> Container:
 
 def gpu_of_nodes(pod: YamlValue) -> str | None:
     """The kind of GPU of the nodes that a pod selects, as their labels call it."""
-    kinds = [pod.get("nodeSelector", key).text for key in _GPU_KINDS]
+    labels = [pod.get("nodeSelector", key).text for key in _GPU_KINDS]
     needed = "requiredDuringSchedulingIgnoredDuringExecution"
     terms = pod.get("affinity", "nodeAffinity", needed, "nodeSelectorTerms").entries()
     terms += pod.get("nodeSelectorTerms").entries()  # of vLLM's production-stack
     rules = [rule for term in terms for rule in term.get("matchExpressions").entries()]
     for rule in rules:
         is_kind = rule.get("key").text in _GPU_KINDS and rule.get("operator").text == "In"
-        kinds += [value.text for value in rule.get("values").entries()] if is_kind else []
-    return min(filter(None, kinds), key=lambda kind: parse_gpu_name(kind) is None, default=None)
+        labels += [value.text for value in rule.get("values").entries()] if is_kind else []
+    return min(filter(None, labels), key=lambda kind: parse_gpu_name(kind) is None, default=None)
 
 
 def _devices(section: YamlValue) -> ParsedOption | None:

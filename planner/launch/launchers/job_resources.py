@@ -138,31 +138,33 @@ def combine_resources(
 def conflict_of(layers: Sequence[LauncherResources]) -> str:
     """Why a launcher cannot start what it says on what the scheduler gives; empty if it can."""
     for outer, inner in combinations(layers, 2):
-        has, wants = outer.number(PER_NODE), inner.number(PER_NODE)
-        if has is not None and wants is not None and wants > has:
+        allocated, requested = outer.number(PER_NODE), inner.number(PER_NODE)
+        if allocated is not None and requested is not None and requested > allocated:
             return _conflict_message(
                 inner.fields[PER_NODE], outer.fields[PER_NODE], "GPUs of a node"
             )
-        nodes, wanted = outer.number(NODES), inner.number(NODES)
-        if nodes is not None and wanted is not None and wanted > nodes:
+        nodes, requested_nodes = outer.number(NODES), inner.number(NODES)
+        if nodes is not None and requested_nodes is not None and requested_nodes > nodes:
             return _conflict_message(inner.fields[NODES], outer.fields[NODES], "nodes")
-        if has and nodes and (total := inner.number(TOTAL)) and total > has * nodes:
+        if allocated and nodes and (total := inner.number(TOTAL)) and total > allocated * nodes:
             return _conflict_message(
-                inner.fields[TOTAL], outer.fields[NODES], "GPUs", f"{has * nodes}"
+                inner.fields[TOTAL], outer.fields[NODES], "GPUs", f"{allocated * nodes}"
             )
     for layer in layers:
-        tasks, has = layer.number(TASKS_PER_NODE), layer.number(PER_NODE)
-        if layer.kind == "slurm" and tasks and has and tasks > has and len(layers) == 1:
+        tasks, allocated = layer.number(TASKS_PER_NODE), layer.number(PER_NODE)
+        if layer.kind == "slurm" and tasks and allocated and tasks > allocated and len(layers) == 1:
             return _conflict_message(
                 layer.fields[TASKS_PER_NODE], layer.fields[PER_NODE], "GPUs of a node"
             )
     return ""
 
 
-def _conflict_message(wants: ParsedOption, has: ParsedOption, unit: str, number: str = "") -> str:
+def _conflict_message(
+    requested: ParsedOption, allocated: ParsedOption, unit: str, number: str = ""
+) -> str:
     return (
-        f"line {wants.line}: {wants.option} {wants.texts[0]} is more than the "
-        f"{number or has.texts[0]} {unit} of {has.option} on line {has.line}."
+        f"line {requested.line}: {requested.option} {requested.texts[0]} is more than the "
+        f"{number or allocated.texts[0]} {unit} of {allocated.option} on line {allocated.line}."
     )
 
 
@@ -221,11 +223,11 @@ def _resource_option(option: str, word: Word, field: str) -> ParsedOption | None
     return _make_option(option, word, None, None, f"{option} {text} is not a number")
 
 
-def _part(option: str, word: Word, place: tuple[int, int], shift: int) -> ParsedOption:
-    text = (word.text or "")[place[0] + shift : place[1] + shift]
+def _part(option: str, word: Word, position: tuple[int, int], shift: int) -> ParsedOption:
+    text = (word.text or "")[position[0] + shift : position[1] + shift]
     span = word.span
     if span is not None and span.end - span.start == len(word.text or ""):
-        span = Span(span.start + shift + place[0], span.start + shift + place[1])
+        span = Span(span.start + shift + position[0], span.start + shift + position[1])
     elif (word.text or "") != text:
         span = None
     return _make_option(option, word, text, span)
@@ -263,12 +265,12 @@ def _included_hosts(option: str, word: Word) -> dict[str, ParsedOption]:
 
 
 def parse_hosts(
-    kind: str, option: str, word: Word, listed: HereDocument | None
+    kind: str, option: str, word: Word, host_file: HereDocument | None
 ) -> LauncherResources:
     """Nodes and GPUs of a host list: ``a:8,b:8``, or a file with ``a slots=8`` in each line."""
     names = (word.text or "").split(",")
-    if listed is not None:
-        lines = (line.partition("#")[0].strip() for line in listed.text.splitlines())
+    if host_file is not None:
+        lines = (line.partition("#")[0].strip() for line in host_file.text.splitlines())
         names = [line for line in lines if line]
     slots = [match[1] for name in names if (match := _SLOTS.search(name))]
     fields = {NODES: _make_option(option, word, str(len(names)), None)}
@@ -347,24 +349,28 @@ def gpus_in_text(
     A cloud instance type counts before names of GPUs. Among these the most frequent counts, and
     names in ``near``, the text around the started program, count first.
     """
-    for places in ((near, text), (str(path),)):
-        for word in re.findall(r"[\w.-]+", "\n".join(places).lower()):
+    for sources in ((near, text), (str(path),)):
+        for word in re.findall(r"[\w.-]+", "\n".join(sources).lower()):
             if (instance := INSTANCES.get(word.strip(".-"))) is not None:
                 return (NamedGpu(gpu=instance.gpu, word=word, gpus_per_node=instance.gpus),)
-        named: dict[str, str] = {}
-        for place in places:
+        words_by_gpu: dict[str, str] = {}
+        for source in sources:
             counts: Counter[str] = Counter()
             spellings: dict[str, str] = {}
-            for match in _pattern(folder).finditer(place.lower()):
-                gpu = _of_size(match[0], place[match.end() : match.end() + 20], folder)
+            for match in _pattern(folder).finditer(source.lower()):
+                gpu = _of_size(match[0], source[match.end() : match.end() + 20], folder)
                 counts[gpu] += 1
                 spellings.setdefault(gpu, match[0])
-            named = {
-                **named,
-                **{gpu: spellings[gpu] for gpu, _ in counts.most_common() if gpu not in named},
+            words_by_gpu = {
+                **words_by_gpu,
+                **{
+                    gpu: spellings[gpu]
+                    for gpu, _ in counts.most_common()
+                    if gpu not in words_by_gpu
+                },
             }
-        if named:
-            return tuple(NamedGpu(gpu=gpu, word=word) for gpu, word in named.items())
+        if words_by_gpu:
+            return tuple(NamedGpu(gpu=gpu, word=word) for gpu, word in words_by_gpu.items())
     if software := _OF_AMD.search(text):
         return (NamedGpu(gpu=_USUAL_OF_AMD, word=software[0]),)
     return ()
@@ -408,6 +414,6 @@ def _pattern(folder: Path | None) -> re.Pattern[str]:
     ]
     parts = [re.escape(word).replace(r"\-", "[-_ ]?") for word in sorted(words, key=len)[::-1]]
     # With its maker a short word means nothing else: Tesla T4, nvidia-l4.
-    short = [word for word in _gpu_aliases(folder) if re.fullmatch(r"[a-z]\d", word)]
-    parts += [rf"(?:tesla|nvidia)(?:[-_ ]tesla)?[-_ ]{word}" for word in short]
+    short_names = [word for word in _gpu_aliases(folder) if re.fullmatch(r"[a-z]\d", word)]
+    parts += [rf"(?:tesla|nvidia)(?:[-_ ]tesla)?[-_ ]{word}" for word in short_names]
     return re.compile(rf"(?:(?<![a-z0-9.])|(?<=\d[x*]))(?:{'|'.join(parts)})(?![a-z0-9])")

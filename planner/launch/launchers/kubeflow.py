@@ -26,8 +26,12 @@ def command_of(runtime: str, arguments: Sequence[str], gpus: str | None) -> tupl
     ending = "qlora" if f"{_QUANTIZED}=true" in texts else kind
     recipe = "lora" if ending == "qlora" else kind
     is_one = gpus == "1"
-    where = "single_device" if is_one else "distributed"
+    device_mode = "single_device" if is_one else "distributed"
     config = f"{parts[1].replace('.', '_')}/{parts[2].upper()}_{ending}"
-    words = (f"{recipe}_finetune_{where}", "--config", f"{config}_{where}" if is_one else config)
+    words = (
+        f"{recipe}_finetune_{device_mode}",
+        "--config",
+        f"{config}_{device_mode}" if is_one else config,
+    )
     launched = () if is_one else ("tune", "run", "--nproc_per_node", gpus or str(_USUAL_GPUS))
     return (*launched, *words, *arguments)

@@ -52,7 +52,7 @@ def recipes_of(document: YamlValue) -> Iterator[Container]:
         yield from _of_vllm(document)
 
 
-def requests_at(lengths: YamlValue, at_once: YamlValue) -> dict[str, ParsedOption]:
+def requests_at(lengths: YamlValue, concurrency: YamlValue) -> dict[str, ParsedOption]:
     """The requests that a benchmark sends: ``isl``, ``osl``, and how many at once.
 
     Of several numbers, listed or as ``4x8x32``, the largest.
@@ -62,7 +62,7 @@ def requests_at(lengths: YamlValue, at_once: YamlValue) -> dict[str, ParsedOptio
         for name, key in _LENGTHS.items()
         if (option := lengths.get(key).option_text(key))
     }
-    texts = [entry.text or "" for entry in (*at_once.entries(), at_once)]
+    texts = [entry.text or "" for entry in (*concurrency.entries(), concurrency)]
     numbers = [
         int(number)
         for text in texts
@@ -70,8 +70,10 @@ def requests_at(lengths: YamlValue, at_once: YamlValue) -> dict[str, ParsedOptio
         for number in re.findall(r"\d+", text)
     ]
     if numbers:
-        which = " (the largest)" if len(numbers) > 1 else ""
-        load["at_once"] = implied_option(f"concurrency{which}", str(max(numbers)), at_once.line)
+        suffix = " (the largest)" if len(numbers) > 1 else ""
+        load["at_once"] = implied_option(
+            f"concurrency{suffix}", str(max(numbers)), concurrency.line
+        )
     return load
 
 
@@ -82,8 +84,12 @@ def with_arguments(
 
     As charts of AI-Hypercomputer/gpu-recipes do: src/helm-charts/*/inference-templates.
     """
-    named = environment.get("SERVER_ARGS_FILE")
-    keys = [] if named is None else [PurePath(named.text or "").name, "serving-configuration"]
+    file_variable = environment.get("SERVER_ARGS_FILE")
+    keys = (
+        []
+        if file_variable is None
+        else [PurePath(file_variable.text or "").name, "serving-configuration"]
+    )
     arguments_file = next((files[key] for key in keys if key in files), None)
     positions = [
         position
@@ -110,8 +116,8 @@ def _of_srt(document: YamlValue) -> Iterator[Container]:
             if not section.is_mapping:
                 continue
             served = [section.get(f"served{dash}model{dash}name") for dash in "-_"]
-            named = [name for name in served if name.text]
-            model = next(iter(named), document.get("model", "path"))
+            model_names = [name for name in served if name.text]
+            model = next(iter(model_names), document.get("model", "path"))
             yield Container(
                 name=kind,
                 image=document.get("model", "container").text or "",
@@ -156,14 +162,14 @@ def _of_vllm(document: YamlValue) -> Iterator[Container]:
                 if name not in opted]  # fmt: skip
     for name, variant in document.get("variants").items():
         model_id = variant.get("model_id")
-        named = model_id if model_id.text else model.get("model_id")
+        checkpoint = model_id if model_id.text else model.get("model_id")
         lists = [model.get("base_args"), *features, variant.get("extra_args")]
         yield Container(
             name=name,
             image="",
             words=(
                 *plain_words("vllm serve", variant.line),
-                word_at(named.pieces, named),
+                word_at(checkpoint.pieces, checkpoint),
                 *(word_at(entry.pieces, entry) for section in lists for entry in section.entries()),
                 *(plain_word(word, variant.line) for word in _STRATEGIES.get(strategy, ())),
                 plain_word("--tensor-parallel-size", variant.line),
@@ -274,8 +280,8 @@ def _values(entry: YamlValue, scenario: YamlValue, point: YamlValue) -> dict[str
 
 
 def _numbers(point: YamlValue) -> YamlValue:
-    listed = point.get("conc-list")
-    return listed if listed.entries() else point.get("conc-end")
+    concurrencies = point.get("conc-list")
+    return concurrencies if concurrencies.entries() else point.get("conc-end")
 
 
 def _servers(entry: YamlValue) -> Iterator[Container]:

@@ -215,8 +215,8 @@ def _of_truss(document: YamlValue, name: str) -> Container:
 
 def _of_trt_llm(document: YamlValue) -> Container:
     """An engine of TensorRT-LLM that Truss builds, or starts as its second stack does."""
-    place = document.get("trt_llm")
-    build, runtime = place.get("build"), place.get("runtime")
+    spec = document.get("trt_llm")
+    build, runtime = spec.get("build"), spec.get("runtime")
     repository = build.get("checkpoint_repository", "repo")
     words = [plain_word("trtllm-serve", build.line), word_at(repository.pieces, repository)]
     for section in (build, runtime):

@@ -347,10 +347,10 @@ def _unwrap_wrapper(
             mounts = [
                 (part[1], part[0]) for part in (text.split(":") for text in volumes) if part[1:]
             ]
-            named = ((word, apply_mounts(word.pieces, mounts)) for word in rest)
+            mounted = ((word, apply_mounts(word.pieces, mounts)) for word in rest)
             rest = [
                 word if pieces == word.pieces else Word.of(pieces, word.line, word.raw)
-                for word, pieces in named
+                for word, pieces in mounted
             ]
     if program.does == "env":
         rest = _skip_assignments(rest, environment)
@@ -385,8 +385,10 @@ def _hosts(
             name == "-H" and program.does == "deepspeed"
         ):
             file_name = word.text.removeprefix("./")
-            if (listed := script.files.get(file_name) or script.files.get(word.text)) is not None:
-                yield parse_hosts(program.does, name, word, listed)
+            if (
+                host_file := script.files.get(file_name) or script.files.get(word.text)
+            ) is not None:
+                yield parse_hosts(program.does, name, word, host_file)
         elif name in ("-H", "--host", "-host", "-hosts"):
             yield parse_hosts(program.does, name, word, None)
 
