@@ -69,7 +69,7 @@ def first_true(conditions: Iterable[BoolArray]) -> CodeArray:
         earlier = by_shape.get(codes.shape)
         by_shape[codes.shape] = codes if earlier is None else np.minimum(earlier, codes)
     first = reduce(np.minimum, sorted(by_shape.values(), key=np.size), np.asarray(none))
-    # Positions from 0 on become those from 1 on, and 255 wraps to 0.
+    # Zero-based positions become one-based, and 255 wraps to 0.
     return np.asarray(np.add(first, np.uint8(1))).view(np.int8)
 
 

@@ -19,7 +19,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
                "modelopt modelopt_fp8",
         "fp8_block": "deepseek_fp8 blockwise_fp8 fp8_blockwise",
         "nvfp4": "fp4 modelopt_fp4 w4a4_nvfp4",
-        # Of GGUF files, dynamic ones among them.
+        # Formats of GGUF files, including dynamic ones.
         "q8_0": "q8 q8_1 q8_k q8_k_xl",
         "q6_k": "q6 q6_k_l q6_k_xl",
         "q5_k_m": "q5 q5_k q5_k_l q5_k_xl",

@@ -16,7 +16,7 @@ _ALL_DIGITS_BELOW = 1000
 _WORDS = {True: "yes", False: "no"}
 
 
-# Control characters but for the end of a line, and what reverses the direction of writing.
+# Control characters except line ends, and characters that reverse the text direction.
 _UNPRINTABLE = dict.fromkeys(
     [*range(0x0A), *range(0x0B, 0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F),
      *range(0x2066, 0x206A)]

@@ -33,7 +33,7 @@ def version_line() -> str:
 
 def warn_of_conflicts() -> None:
     """Print on stderr which other distributions contain a ``planner``, and what to do."""
-    if "_PLANNER_COMPLETE" in os.environ:  # a shell reads what is printed
+    if "_PLANNER_COMPLETE" in os.environ:  # a shell reads the output
         return
     # The command itself reports a stream that cannot be written.
     with contextlib.suppress(OSError, ValueError):

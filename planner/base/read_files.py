@@ -41,7 +41,7 @@ Kind = TypeVar("Kind")
 _DEEPEST = 100
 _SHOWN = 60
 _DEEP_KEY = re.compile(rf"""(?:\.[ \t]?["'\w-]{{1,80}}[ \t]?){{{_DEEPEST}}}""")
-# Arrays hold whole numbers of 64 bits.
+# Arrays hold 64-bit integers.
 _LARGEST = 2**63 - 1
 _PARSE_ERRORS = (ValueError, RecursionError)
 _readable: ContextVar[tuple[str, ...] | None] = ContextVar("readable", default=None)
@@ -139,7 +139,7 @@ def read_toml(path: Path, error: Error = SpecError) -> dict[str, object]:
 
 def parse_toml(text: str, location: str, error: Error = SpecError) -> dict[str, object]:
     """The tables of a TOML text."""
-    import tomllib  # what was parsed in an earlier run needs none
+    import tomllib  # not needed if parsed in an earlier run
 
     if _DEEP_KEY.search(text):  # the parser takes quadratic time for deep keys
         raise error(f"{location}: is nested more than {_DEEPEST} deep.")

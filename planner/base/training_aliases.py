@@ -24,7 +24,7 @@ _FORMATS = {
     **dict.fromkeys(("bf16", "bfloat16"), StatePrecision.BF16),
     **dict.fromkeys(("32bit", "fp32"), StatePrecision.FP32),
 }
-# Words of an implementation; states of paged ones are on the GPU while they fit.
+# Suffixes of implementations; paged states are on the GPU while they fit.
 _IMPLEMENTATIONS = re.compile(
     r"^(paged|fused|cpu|deepspeed|ao|decoupled)_|_(torch|hf|bnb|apex|fused|xla|npu|torchao)$"
 )
@@ -94,7 +94,7 @@ def parse_optimizer(name: str) -> Mapping[str, OptimizerKind | StatePrecision] |
     >>> parse_optimizer("lbfgs"), parse_optimizer("AdamW4bit")
     (None, None)
     """
-    # Paged ones are bitsandbytes', in fp32 unless their name says 8 bits (bitsandbytes/optim).
+    # Paged optimizers are bitsandbytes', in fp32 without 8bit in the name (bitsandbytes/optim).
     text = _snake_case(name)
     state_precision = StatePrecision.FP32 if is_paged(name) else StatePrecision.FRAMEWORK
     while text not in _BY_NAME:

@@ -88,7 +88,7 @@ def _run_pool(
             for future in ended:
                 yield waiting.pop(future), future.result()
     finally:
-        alive.close()  # what is still being worked on is not waited for
+        alive.close()  # do not wait for running tasks
         pool.shutdown(cancel_futures=True)
         ends.close()
 

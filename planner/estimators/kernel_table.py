@@ -257,7 +257,7 @@ class KernelTable:
         """
         table = self.gemm_table
         assert table is not None
-        # A product of no rows takes no time, whatever the table gives for it.
+        # A product of no rows takes no time, even if the table has an entry.
         logs = [np.log(np.maximum(size, _LEAST_SIZE)) for size in sizes]
         work = np.exp(trilinear(table.sizes, table.work, logs))
         measured = self.gpu.efficiency.gemm["bf16"]

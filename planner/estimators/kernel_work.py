@@ -300,7 +300,7 @@ SIXTEEN_BIT_BYTES = 2.0
 _TILE_AREA = 128.0**2
 _UNKNOWN_MULTIPROCESSORS = 128
 _NO_TILES = {"row_offset": 0.0, "column_offset": 0.0, "depth_offset": 0.0, "area_floor": 0.0}
-# What stands for experts that were not measured on a GPU, if not those of 16 bit.
+# Substitutes for expert formats that were not measured on a GPU; default: 16 bit.
 _NEAREST_EXPERTS = {"fp8_tensor": "fp8"}
 _ROOFLINE = ("compute_fraction", "bandwidth_fraction", "latency", "sharpness")
 _EIGHT_BIT = (Precision.FP8, Precision.FP4)

@@ -12,7 +12,7 @@ from planner.estimators.machine import Machine
 from planner.formulas.power import facility_power, network_share, range_of_product, range_of_sum
 from planner.specs.power import PowerProfile, RangedValue
 
-# Domains of so many GPUs are racks of trays.
+# Scale-up domains from this number of GPUs on are racks of trays.
 _LARGEST_NODE = 16
 PARTS = ("boards", "hosts", "network", "facility")
 
@@ -57,7 +57,7 @@ class PowerDraw:
     @property
     def total(self) -> FloatArray:
         """W at the meter of the building."""
-        # What does not depend on the layout is multiplied first: it is small.
+        # Factors that do not depend on the layout are small arrays: multiply them first.
         around = self.design * (1.0 + self.network_share) * self.power_usage_effectiveness
         return np.asarray((self.board_share + self.host_share) * around)
 

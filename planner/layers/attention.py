@@ -86,7 +86,7 @@ def linear_attention(h: int, attention: AttentionSpec) -> Iterator[LayerOperator
     )
     yield from _gates(attention)
     if scan.taps:
-        # One filter per channel over the taps; those of Mamba have a bias.
+        # One filter per channel over the taps, with a bias in Mamba.
         weights = scan.mixed * (scan.taps + (0 if scan.delta_rule else 1))
         yield _elementwise("convolution", scan.mixed, 2, 4, weights, kept_width=scan.projected)
     if scan.by_channel:
@@ -238,7 +238,7 @@ def attention_block(h: int, group: LayerGroup, rotary: bool) -> Iterator[LayerOp
         else:
             inside = _softmax_attention(h, mixer, rotary)
         if mixer is not attention:
-            # It reads what the attention keeps already [9]_.
+            # It reads an input that the attention saves already [9]_.
             inside = (
                 replace(
                     op,
@@ -503,7 +503,7 @@ def compressed_attention(
             module="rope",
             columns=columns(ColumnPart(name="q", count=a, width=attention.qk_rope_head_dim)),
             spread=RankSpread.TENSOR,
-            # Of queries, and back of the outputs, whose values are keys, too.
+            # Rotation of queries, and inverse rotation of outputs, since the values are keys.
             forward=4,
             backward=4,
             eager=ROTARY,

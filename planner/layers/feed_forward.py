@@ -315,7 +315,7 @@ def feed_forward_block(h: int, group: LayerGroup) -> Iterator[LayerOperator]:
         yield from map(_inside, streams("feed_forward_streams", h, group.residual_streams))
         yield from map(_inside, sources("feed_forward_sources", h, group.residual_sources))
         yield norm("feed_forward_norm", h, sets, group.norm_bias, (_module(feed_forward),))
-    # A norm after the block reads what it made.
+    # A norm after the block reads the block's output.
     unread = group.norms_per_layer <= 2
     for op in _from_input_to_output(h, feed_forward):
         yield replace(

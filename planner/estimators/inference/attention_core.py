@@ -38,7 +38,7 @@ def cached_bytes(rank: BatchShare, op: AttentionCore | None) -> FloatArray:
             qk_rope_head_dim=op.rope_dim,
             element_bytes=rank.cache_bytes,
         )
-        # The keys of an indexer are those of entries, where there are such.
+        # With compressed entries the indexer has one key per entry.
         return latent if op.compress_ratio else latent + index_bytes(op)
     return index_bytes(op) + cache_bytes_per_token(
         key_value_heads=rank.key_value_heads(op.key_value_heads),

@@ -29,7 +29,7 @@ from planner.formulas.draining import sharing_share, together_in_waves
 from planner.formulas.queueing import mean_if_any
 
 _PROMPT_ROUNDS = 2
-# Share of the clients with equal requests that are together in the next wave, too.
+# Share of the clients with equal requests that stay together in the next wave.
 _STILL_TOGETHER = 0.9
 LEAST_SHARE = 1e-6
 """A queue that has less than this share of the engine left is as long as its clients make it."""

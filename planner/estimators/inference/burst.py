@@ -84,7 +84,7 @@ def share_until_the_end(
         return whole_waves_share(waves=waves, full=costs.wave(running, steps), last=last)
     rest = emptying_steps(waves=waves, running=running, variation=work.output_variation)
     seconds = each / served.request_rate
-    # What a sequence adds to a step is in the rate: at the end more steps are left of fewer.
+    # The rate includes the time per sequence; the end has more steps of fewer sequences.
     return np.asarray(seconds / (seconds + rest * decode_steps(setting) * costs.fixed))
 
 

@@ -314,7 +314,7 @@ def _serve_trace(
         single_share = np.tensordot(CLASSES, 1 / np.minimum(arrivals, costs.most), axes=1)
         prompt = work.prompt + (prompt - work.prompt) * single_share
     drifted = drifted_in(paths, replicas, rate, costs, work, prompt=prompt, fullest=fullest)
-    # The queue is that of the path; a class has what steps add to it.
+    # The path of the trace has the queue; a class adds the waits of its steps.
     service_time = work.prompt * states.queue.filled / states.queue.load
     w = setting.workload
     queued = mean_wait(
@@ -336,7 +336,7 @@ def _serve_trace(
     # Requests that come in turn meet fewer prompts in the steps of others, too.
     step_rest = np.minimum(states.queue.decode_step / 2, excess)
     excess = step_rest + (excess - step_rest) * np.clip(path / random, 0.0, 1.0)
-    # Of those that come together each has the prompts behind it in its step.
+    # Each of several simultaneous requests has the prompts behind it in its step.
     behind = paths.mean_within(np.maximum(path, 0.0), replicas, queue.filled, work.half_full)
     others = calm.workload.arrivals.mean_within(queued, states.queue.filled, work.half_full)
     others = np.tensordot(CLASSES, others, axes=1)
@@ -431,9 +431,9 @@ def served_at_concurrency(
     loop = Loop(setting=setting, configurations=c, costs=costs, work=work, running=running)
     rate = balanced_rate(excess=loop.full, most=loop.fastest * (1 - LEAST_SHARE))
     state = loop.at(rate)
-    # Where prompts take all of the time, what is left of it is a queue of them.
+    # If prompts take all of the time, the remaining requests queue for prefill.
     first = np.maximum(state.first, loop.held(rate) / rate - state.answer)
-    # Of a client's time outside the engine nothing is left for the line.
+    # A client outside the engine is not in the queue.
     excess = np.maximum(clients - rate * loop.outside, running)
     line = Line(
         number=number, clients=excess, places=running, rate=rate, delay=loop.before_the_first

@@ -20,7 +20,7 @@ from planner.specs.model import ModelSpec
 from planner.specs.quantization import CACHE_BYTES
 from planner.specs.serving_workload import ServingWorkload
 
-# What vLLM takes for a large GPU, never an A100: get_batch_defaults of vllm/engine/arg_utils.py.
+# Memory of a large GPU in vLLM (no A100): get_batch_defaults of vllm/engine/arg_utils.py.
 _CACHE_BYTES = np.array([CACHE_BYTES[code] for code in CacheType])
 
 

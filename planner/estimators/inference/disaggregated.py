@@ -229,7 +229,7 @@ def disaggregated_run(
     for a place among the sequences of a decode worker, and decode without prompts in between. A
     share of the requests starts together with all others, as at a replica, and queues for longer.
     """
-    # The first token, too, comes to the client from a decode worker.
+    # The decode worker sends the first token, too.
     steps, outside = decode_steps(setting) + 1, outside_engine(setting)
     prompt_time, moved, service = pools.prompt_time, pools.transfer_time, pools.service_time
     rate, number, step = pools_rate(

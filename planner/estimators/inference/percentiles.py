@@ -43,7 +43,7 @@ def time_to_first_token_percentile(estimate: ServingEstimate, share: float) -> F
     """
     served = estimate.served
     queue = served.queue
-    # Of lengths that vary a request's own prompt is no part of what all have.
+    # If lengths vary, a request's prompt is not part of the common minimum.
     vary = estimate.setting.workload.input_variation > 0
     varied = estimate.served.phases.prefill if vary else np.zeros(())
     line = served.line
@@ -138,7 +138,7 @@ def request_latency_percentile(estimate: ServingEstimate, share: float) -> Float
         traced, steps = served.traced, served.traced.steps_of_classes
         latencies: list[FloatArray] = []
         for point in POINTS:
-            # Those who wait for long come in minutes of long steps.
+            # Requests with long waits arrive in minutes of long steps.
             token = served.token_of_all * weighted_quantile(steps, CLASSES, point) / traced.step
             answers = np.multiply.outer(traced.paths.lengths, later * token)
             latencies.append(time_to_first_token_percentile(estimate, point) + answers)

@@ -21,7 +21,7 @@ from planner.formulas.queueing import (
     running_variance,
 )
 
-# A queue of a closed loop is bounded by its clients, not by this.
+# Bounds open loads; the clients bound the queue of a closed loop.
 _BUSIEST = 0.98
 
 
@@ -160,7 +160,7 @@ def _open_queue(
     answers = np.asarray(work.steps * (work.fixed + work.slope * work.places))
     stopped = work.places
     if mixes:
-        # A sequence has a step of one of the batches in a pipeline, with the prompts of that.
+        # In a pipeline a sequence sees only the prompts of its own micro-batch.
         in_steps = np.where(c.pipeline_parallel > 1, work.steps * work.per_step, np.inf)
         stopped = np.minimum(stopped, in_steps)
     max_rate = np.minimum(work.places / (answers + stopped * work.prompt), 1 / work.prompt)
@@ -370,7 +370,7 @@ class OfferedLoad:
         waits = self._sent > self._placed
         wait = np.where(waits, self._place_after(self._sent), 0.0)
         wait = np.maximum(wait, self._of_prompts)
-        # What a wave adds to the mean of a burst, `burst` tells.
+        # `burst` has the time that a wave adds to the mean of a burst.
         wait = np.where(np.isfinite(self.rate), wait, self.mean_wait)
         return np.where(self.is_endless, np.inf, wait)
 

@@ -101,7 +101,7 @@ def drafting_time(setting: ServingSetting, c: ServingConfigurations, batch: Batc
     steps = work.drafted_in_a_row
     draft_batch = Batch.of_decode(batch.decoding, batch.context, work.draft_tokens / steps)
     step = step_time(*drafting, draft_batch, decoding=True)
-    # A module or a head runs in the step of the model, whose host work is done once.
+    # A prediction module or head runs in the model's step, with one host overhead.
     shared = step.overhead if work.draft_method.states else 0.0
     return np.asarray(steps * (step.total - shared))
 

@@ -47,7 +47,7 @@ def experts(context: LayerContext, op: ops.Experts, layer: Layer) -> Iterator[St
     if context.kernels.engine.execution.balanced_experts:
         uneven = np.ones(())
     expert_copies = held_experts(rank.setting, op.num_experts, c)
-    # Copies are of the popular ones: they even out what ranks have to do.
+    # Popular experts are copied, which balances the load of the ranks.
     popularity = np.where(expert_copies > op.num_experts, 0.0, dispersion)
     fullest = fullest_rank_factor(
         pairs=pairs, ranks=uneven, num_experts=op.num_experts, dispersion=popularity
@@ -109,11 +109,11 @@ def exchange(context: LayerContext, op: ops.ExpertExchange, layer: Layer) -> Ite
     yield context.communication("experts_exchange", "experts", "expert_parallel", time)
 
 
-_NUMBER = 2.0  # bytes of one that layers read and write
-# What it reads and writes: the sum with the residual stream is part of the norm after it.
+_NUMBER = 2.0  # bytes of an activation
+# Tensors of a norm: it includes the sum with the residual stream before it.
 _NORM_TENSORS = 4
 _SAMPLING_BYTES = 12.0  # fp32 logits are read by softmax, top-k and sampling
-_CHOICE_BYTES = 8.0  # scores of experts in fp32, and what is chosen of them
+_CHOICE_BYTES = 8.0  # scores of experts in fp32, and the chosen ones
 # Parts of other kernels: sums of norms, gates of the attention before them.
 _FUSED = ("residual", "output_gate")
 # Prompts have one kernel, sequences that decode another.
@@ -238,7 +238,7 @@ def _elementwise(
     if op.module == "norm":
         moved = _NUMBER * _NORM_TENSORS * rows * op.columns.whole
     elif op.module == "rope":
-        # Of the keys, what is rotated is written to the cache by the same kernel.
+        # The same kernel rotates keys and writes them to the cache.
         queries = _NUMBER * op.forward * op.columns.split / t
         cached = layer.core if layer.core and not layer.core.shares_cache else None
         moved = rows * (queries + _NUMBER * cached_bytes(context.rank, cached))

@@ -61,7 +61,7 @@ def generated(setting: RlSetting, c: RlConfigurations) -> Rollout:
         places = np.clip(np.floor(memory.most_sequences), 1.0, max_running)
         engine = replace(engine, concurrency=places)
         running = np.minimum(places, np.maximum(each, 1.0))
-        # One axis more than configurations have: that of the sizes.
+        # The axis of sizes comes before the axes of the configurations.
         size_axes = (1,) * (len(c.shape) - running.ndim) + running.shape
         sizes = np.stack(np.broadcast_arrays(np.ones(()), np.sqrt(running), running))
         sizes = sizes.reshape(3, *size_axes)

@@ -72,7 +72,7 @@ def trained(setting: RlSetting, configurations: RlConfigurations) -> Trainer:
         fullest = estimate.memory.fullest
     has_reference = (
         work.reference_model and not work.is_frozen
-    )  # else it is the adapters switched off
+    )  # else the reference is the model without adapters
     return Trainer(
         estimate=estimate,
         time=time,

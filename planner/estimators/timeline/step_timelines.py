@@ -62,7 +62,7 @@ def chunks_of(estimate: Estimate, ranks: int, per_rank: int, *, splits: bool) ->
     counts = np.zeros((len(layers), len(time.blocks)))
     counts[:, : layers.shape[1]] = layers
     for block, end in enumerate(time.blocks[layers.shape[1] :], start=layers.shape[1]):
-        # Embedding and vision tower stand first; logits and further predictions at the end.
+        # Embedding and vision tower come first; logits and multi-token prediction last.
         counts[0 if end.on_first else -1, block] = first(end.fully_recomputed)
     each = [_passes(block, time.recomputation, splits=splits) for block in time.blocks]
     sends = first(time.pipeline_transfer) / per_rank / 2
@@ -311,7 +311,7 @@ def _memory(
     held = [*_held_layers(step, works)]
     max_held = max((amount for _, amount, _ in held), default=0.0) or 1.0
     is_loaded = bool(step.estimate.setting.framework.memory.loaded_whole)
-    # A model that is loaded whole before its shards are kept is there before the step.
+    # A model that is loaded unsharded takes memory before the step.
     levels = [(0.0, first(others[-1].total))] if is_loaded else []
     levels += [(0.0, base)]
     levels += [

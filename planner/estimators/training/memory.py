@@ -356,7 +356,7 @@ def peak_memory(
 ) -> Memory:
     """Memory of every configuration, on each of its candidate stages."""
     unified = share.setting.machine.gpu.unified_memory
-    if unified:  # what moves to the host is in it as before
+    if unified:  # offloaded tensors stay in the same memory
         c = replace(c, offload=np.zeros((), np.int8), paged_optimizer=np.zeros((), np.bool_))
     groups = share.setting.model.layer_groups
     all_saved = [all_bytes(share, group) for group in groups]
@@ -475,7 +475,7 @@ def _stage_memory(
     loss = np.zeros(())
     if (is_last := parameters.is_last[stage]).any():
         loss = np.where(is_last, _loss_bytes(share, backward), 0.0)
-    # Gradients in flight in one layer, and what recomputation builds up again.
+    # Gradients in flight in one layer, and rebuilt activations of recomputation.
     late = np.where(c.zero_stage == ZeroStage.WEIGHTS, memory.sharded_copies, 1.0)
     working = np.maximum(late * (rebuilt + largest_layer / 4) + layer_input_bytes(share), loss)
     backward = replace(backward, working=working)

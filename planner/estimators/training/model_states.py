@@ -102,13 +102,13 @@ class ModelStates:
             setting.framework, c.precision, c.main_grads_precision, c.main_params_precision
         )
         default_gradients = GradientBytes.of(setting.framework, c.precision)
-        # What an update has beyond the framework's own is read and written, gradients are read.
+        # Bytes beyond the framework's default states are read and written, gradients only read.
         extra_traffic = (
             2 * (optimizer - states.optimizer)
             + gradients.stored_bytes
             - default_gradients.stored_bytes
         )
-        # Weights that are updated themselves are as wide as the updated ones.
+        # Without main weights, the stored weights have the precision of the updated ones.
         narrow = c.main_params_precision == MainPrecision.BF16
         stored_width = np.where(narrow, min(states.weight, 2.0), states.weight)
         weight = np.where(wide, WIDE_BYTES, stored_width)

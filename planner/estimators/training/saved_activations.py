@@ -210,7 +210,7 @@ def _bytes(share: MicroBatchShare, tensors: Iterable[SavedTensor]) -> FloatArray
             split.append(tensor.columns.on_rank(share.tensor_parallel) * element)
         else:
             if tensor.spread is RankSpread.EXPERTS:
-                # Ranks that split experts have their inputs and outputs of all of them whole.
+                # Expert tensor parallelism leaves inputs and outputs of experts unsharded.
                 is_inside = "moe_act" in tensor.remade_by
                 is_inside = is_inside or tensor.element is Element.ACTIVATION_INPUT
                 copies = 1.0 if is_inside else share.expert_tensor_parallel
@@ -256,7 +256,7 @@ def _read_by_matrix(share: MicroBatchShare, name: str) -> Numeric:
     workload = share.setting.workload
     default = _attention_input(share)
     if workload.is_frozen and workload.lora_targets is not AdapterTargets.ALL_LINEAR:
-        default = 0.0  # nothing is kept of frozen matrices without adapter
+        default = 0.0  # frozen matrices without adapter save nothing
     return share.kept_in_bits(name, default) if np.any(default) else default
 
 

@@ -138,7 +138,7 @@ class TowerShare:
         if not share.setting.workload.freezes_tower:
             return layer_time(operators, share.recomputation, launch_time)
         nothing = np.zeros(())
-        # No gradient reaches frozen layers that stand before all trained ones.
+        # No gradient reaches frozen layers before all trained layers.
         forward_only = (
             replace(operator, backward=nothing, weights=0.0, repeatable=False, selective=0.0)
             for operator in operators

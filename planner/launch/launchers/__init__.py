@@ -113,7 +113,7 @@ def _started_program(script: Script, command: UnwrappedCommand, rounds: int) -> 
     resources = replace(resources, is_one_process=is_one or None)
     copy_gpus = command.environment.get(GPUS_OF_COPY)
     if copy_gpus is not None and (share := visible_device_count(copy_gpus)) is not None:
-        resources = replace(resources, gpus_per_node=share)  # of what the job has on a node
+        resources = replace(resources, gpus_per_node=share)  # part of the job's GPUs on a node
     return StartedProgram(
         words=unwrap_frontend(command.words, command.environment),
         front=option_aliases("front").get((command.words[0].text or "").rpartition("/")[2], ""),

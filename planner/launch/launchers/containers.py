@@ -71,7 +71,7 @@ _GPU_KINDS = (
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 _ROLES = ("prefill", "decode")
 _GROUPS = ("size", "podGroupSize", "parallelism")
-# Of a command whose server hands caches to another: elsewhere a role is a name alone.
+# Options of servers that transfer their KV cache; without them a role is only a name.
 _PASSES = "-transfer-"
 SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ash"})
 """Programs that run the script in their argument."""
@@ -82,7 +82,7 @@ _IN_RUNTIME = re.compile(r"\{\{\s*\.(?P<name>Name)\s*\}\}")
 _IN_COMPOSE = re.compile(
     r"\$(?:(?P<bare>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?::?-(?P<default>[^}]*))?\})"
 )
-# KServe's runtime that starts vLLM, and its own options; "" of one that vLLM has not.
+# KServe's runtime that starts vLLM, and its own options; "" if vLLM lacks the option.
 _OF_VLLM = ("huggingface", "vllm")
 _RUNTIMES = ("ServingRuntime", "ClusterServingRuntime")
 _MODELS = "/mnt/models"
@@ -506,7 +506,7 @@ def _of_runtime(predictor: YamlValue) -> Iterator[Container]:
     uri = section.get("storageUri")
     if uri.text and not any(word.text == "--model" for word in options):
         before = "hf://"
-        if uri.text.startswith("oci://"):  # an image, whose tag the model is
+        if uri.text.startswith("oci://"):  # an image whose tag is the model
             before = f"{uri.text.rpartition(':')[0]}:"
         path = word_at(YamlValue.pieces_after(uri, before), uri)
         options = [plain_word("--model", uri.line), path, *options]

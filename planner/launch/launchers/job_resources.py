@@ -23,7 +23,7 @@ _FEATURE = re.compile(r"\b[A-Za-z]+\d+[\w-]*")
 _CONSTRAINTS = ("-C", "--constraint")
 _KIND = re.compile(r"gpu:([A-Za-z_][\w.-]*)")
 
-# What an option of a launcher says: the field of the world, by its usual name.
+# Field of the resources by the usual name of a launcher's option.
 NODES, PER_NODE, TOTAL, TASKS, TASKS_PER_NODE, PER_TASK = (
     "num_nodes", "gpus_per_node", "num_gpus", "tasks", "tasks_per_node", "gpus_per_task",
 )  # fmt: skip
@@ -103,7 +103,7 @@ def combine_resources(
             option = layer.fields.get(name)
             if option is None:
                 continue
-            # One place in the file that can be changed is worth more than one that is computed.
+            # Prefer an option that can be changed in the file over a computed one.
             previous = fields.get(name)
             if previous is not None and (
                 (previous.texts == option.texts and option.spans == (None,))
@@ -336,7 +336,7 @@ def parse_gpu_name(word: str, folder: Path | None = None) -> str | None:
     if (gpu := aliases.get(normalized)) is not None:
         return gpu
     match = _pattern(folder).match(normalized)
-    if match is None:  # of a short name the first part, as in l4-vws
+    if match is None:  # for a short name its first part, as in l4-vws
         return aliases.get(normalized.partition("-")[0])
     return _of_size(match[0], normalized[match.end() :], folder)
 
@@ -413,7 +413,7 @@ def _pattern(folder: Path | None) -> re.Pattern[str]:
         if len(word) >= _SHORTEST and not word.isdigit() and re.search(r"\d", word)
     ]
     parts = [re.escape(word).replace(r"\-", "[-_ ]?") for word in sorted(words, key=len)[::-1]]
-    # With its maker a short word means nothing else: Tesla T4, nvidia-l4.
+    # A short word is unambiguous with its vendor: Tesla T4, nvidia-l4.
     short_names = [word for word in _gpu_aliases(folder) if re.fullmatch(r"[a-z]\d", word)]
     parts += [rf"(?:tesla|nvidia)(?:[-_ ]tesla)?[-_ ]{word}" for word in short_names]
     return re.compile(rf"(?:(?<![a-z0-9.])|(?<=\d[x*]))(?:{'|'.join(parts)})(?![a-z0-9])")

@@ -180,7 +180,7 @@ def _of_vllm(document: YamlValue) -> Iterator[Container]:
         )
 
 
-# What frameworks of InferenceX begin or end with, and the engine that they start.
+# Words in names of InferenceX frameworks, and the engine that they start.
 _FRAMEWORKS = {"sglang": "sglang_config", "vllm": "vllm_config", "trt": "trtllm_config"}
 # Attention of requests of their own on each of the GPUs that tp counts.
 _BENCHMARK_OPTIONS = {
@@ -196,7 +196,7 @@ _DRAFTS = {
 }
 _CONFIGS = ("configs", ".github/configs")
 _OF_SCRIPTS = "check_env_vars"
-# Variables of scripts by the keys of a point, with what holds without one.
+# Variables of scripts: the key of a point, and the default.
 _VARIABLES = {"TP": ("tp", "1"), "EP_SIZE": ("ep", "1"), "DP_ATTENTION": ("dp-attn", "false")}
 _ENTRY = re.compile(
     r"^(?P<name>[\w.-]+):[ \t]*(?:#[^\n]*)?\n(?:(?:[ \t#][^\n]*)?\n)+", re.MULTILINE

@@ -235,7 +235,7 @@ def unwrap(
         )
         if start is None:
             return
-        if start:  # variables that nothing sets: what follows them may still be a command
+        if start:  # unset variables: a command may follow them
             state = replace(state, words=state.words[start:], is_launched=True)
         first = program_name(state.words[0])
         name = (first.text or "").rpartition("/")[2]
@@ -434,7 +434,7 @@ def _documents(
     name = rest[0].text if rest else None
     if name is not None:
         for file_name, document in script.files.items():
-            # That of a ConfigMap is mounted in some folder.
+            # A file of a ConfigMap is mounted in some folder.
             if file_name in (name, name.removeprefix("./"), name.rpartition("/")[2]):
                 return script_of(document, state.environment, script)
         return None
