@@ -1,4 +1,4 @@
-"""Every error a user can cause, each with its exit code."""
+"""Errors that a user can cause, with their exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Write files atomically: completely or not at all."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def check_path(path: Path) -> None:
 def write_atomically(path: Path) -> Iterator[TextIO]:
     """Open a text stream that replaces ``path`` once all of it is on the disk.
 
-    ``-`` is stdout. Devices and pipes are written as they are. Raises OutputError if the disk is
-    full, or whatever else hinders; an earlier file is left as it was.
+    ``-`` is stdout. Devices and pipes are written directly. Raises OutputError if writing fails; an
+    earlier file then stays unchanged.
     """
     try:
         if path == STDOUT:
@@ -91,8 +91,7 @@ def write_atomically(path: Path) -> Iterator[TextIO]:
 def write_bytes_atomically(path: Path) -> Iterator[BinaryIO]:
     """Open a byte stream that replaces ``path`` once all of it is on the disk.
 
-    Raises OutputError if the disk is full, or whatever else hinders; an earlier file is left as it
-    was.
+    Raises OutputError if writing fails; an earlier file then stays unchanged.
     """
     try:
         with _replace_file(path, lambda temporary: temporary.open("xb")) as stream:

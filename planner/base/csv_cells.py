@@ -1,4 +1,4 @@
-"""Cells of CSV files that planner wrote, as values."""
+"""Values of cells in CSV files that planner wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The closed sets of words that configurations, specs and results share."""
+"""Enumerations that configurations, specs and results share."""
 
 from __future__ import annotations
 
@@ -159,9 +159,10 @@ class CodeEnum(IntEnum):
 class ComputePrecision(CodeEnum):
     """Precision of the matrix multiplications of training, as an array code.
 
-    ``FP4`` is nvfp4: 4 bits, and a scale of 8 bits for 16 of them. ``INT8``: what matrices multiply
-    is rounded to integers with a scale per row, as torchao's int8 mixed-precision training does.
-    ``TF32``, ``FP32``: all numbers have 32 bits; the first multiplies them on tensor cores.
+    ``FP4`` is nvfp4: 4 bits, and a scale of 8 bits for 16 of them. ``INT8``: operands of matrix
+    products are rounded to integers with a scale per row, as torchao's int8 mixed-precision
+    training does. ``TF32``, ``FP32``: all numbers have 32 bits; the first multiplies them on tensor
+    cores.
     """
 
     BF16 = 0
@@ -262,8 +263,8 @@ class Recompute(CodeEnum):
     itself, so with flash attention it changes nothing, except where a framework repeats other cheap
     parts: see ``selective_share`` and ``selective_outputs`` of its profile, or except where modules
     are named (``RecomputedModules``). ``FEED_FORWARD`` repeats the feed-forward blocks, dense or of
-    experts, from their norm to their output, and keeps what attention made (Megatron-Core's modules
-    mlp and moe).
+    experts, from their norm to their output, and saves the output of attention (Megatron-Core's
+    modules mlp and moe).
     """
 
     NONE = 0
@@ -285,8 +286,8 @@ class Offload(CodeEnum):
     """Tensors of a training step that are stored in host memory while unused.
 
     ``OPTIMIZER``: its states, and the gradients where the host itself computes the update.
-    ``OPTIMIZER_WEIGHTS``: the weights too. ``ACTIVATIONS``: what layers keep for the backward
-    pass; others add it to the first two. ``NVME``: on drives of the host.
+    ``OPTIMIZER_WEIGHTS``: the weights too. ``ACTIVATIONS``: tensors saved for the backward
+    pass; further members add them to the first two. ``NVME``: on drives of the host.
     """
 
     NONE = 0
@@ -460,10 +461,10 @@ class AttentionKernels(StrEnum):
 class AttentionKind(StrEnum):
     """Attention with keys and values per head, with a compressed latent, or with a state.
 
-    ``COMPRESSED`` has one head that is both, and few entries of what is far. ``LINEAR`` is the
-    gated delta net, ``LIGHTNING`` linear attention whose decay is fixed, ``MAMBA1`` and ``MAMBA2``
-    are state-space layers, ``CONVOLUTION`` one over the last few tokens: they have a state of fixed
-    size instead of keys and values.
+    ``COMPRESSED`` has one head for keys and values, and few entries for far tokens. ``LINEAR`` is
+    the gated delta net, ``LIGHTNING`` linear attention whose decay is fixed, ``MAMBA1`` and
+    ``MAMBA2`` are state-space layers, ``CONVOLUTION`` one over the last few tokens: they have a
+    state of fixed size instead of keys and values.
     """
 
     STANDARD = "standard"

@@ -1,4 +1,4 @@
-"""Numbers as people read them; the result units of the output are chosen here."""
+"""Format numbers for people, and choose the units of the output."""
 
 from __future__ import annotations
 

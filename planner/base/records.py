@@ -1,4 +1,4 @@
-"""Frozen records, made in a fifth of the time that dataclasses take to generate the same."""
+"""Frozen dataclasses that are created in a fifth of the usual time."""
 
 from __future__ import annotations
 

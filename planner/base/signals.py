@@ -1,6 +1,6 @@
-"""What SIGINT and SIGTERM do to a command: it ends at once, and leaves no half-written file.
+"""Handle SIGINT and SIGTERM: a command ends at once and leaves no half-written file.
 
-Imports almost nothing, so that it is in force before anything large is imported.
+Imports almost nothing, so that handlers are installed before large imports.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The closed sets of words for how training software computes."""
+"""Enumerations of the options of training software."""
 
 from __future__ import annotations
 

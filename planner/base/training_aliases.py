@@ -1,4 +1,4 @@
-"""What libraries, launch files and tables of runs call objectives, optimizers and adapters."""
+"""Names of objectives, optimizers and adapters in libraries, launch files and tables of runs."""
 
 from __future__ import annotations
 
@@ -244,15 +244,15 @@ class TrainingObjective(StrEnum):
     """Training objective, which sets the passes of a sample.
 
     ``PRETRAIN`` and ``SFT``: cross-entropy of next tokens, in SFT of a model that is trained
-    already. Of a chosen and a rejected answer: ``DPO`` [1]_ (and IPO, which computes the same),
+    already. From a chosen and a rejected answer: ``DPO`` [1]_ (and IPO, which computes the same),
     ``ORPO`` [2]_ (and SimPO, CPO: no reference model), ``RM``, a reward model with one number in
     place of the logits. ``KTO`` [3]_: one answer, and another one that does not belong to its
     prompt, whose divergence is estimated without gradients.
 
-    Of answers that an engine generated: ``GRPO`` [4]_ (and PPO, RLOO, GSPO: the same passes of the
-    policy), with a pass for the log-probabilities before the update and one of a reference model;
-    ``DAPO`` [5]_, without a reference model. The training step is predicted: neither generation
-    nor reward and value models.
+    From answers that an engine generated: ``GRPO`` [4]_ (and PPO, RLOO, GSPO: the same passes of
+    the policy), with a pass for the log-probabilities before the update and one of a reference
+    model; ``DAPO`` [5]_, without a reference model. The training step is predicted: neither
+    generation nor reward and value models.
 
     References
     ----------

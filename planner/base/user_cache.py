@@ -1,4 +1,4 @@
-"""What one run keeps for the next, in the user's folder of caches: what is lost is made again."""
+"""Cache between runs in the user's cache folder; missing entries are computed again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processes that work is shared among."""
+"""A pool of worker processes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The one table of a GPU's kernels: seconds by kind, format and sizes, of training and serving.
+"""Seconds of a GPU's kernels by kind, format and size, for training and serving.
 
-What the GPU's silicon reaches stands in its efficiency files, what software shows of it in
-`Shown`, from a framework or an engine profile. Where these say the same, both workloads take the
+The efficiency of the hardware comes from the GPU's efficiency files; factors of the software come
+from `KernelVisibility` of a framework or engine profile. If these agree, both workloads take the
 same time for the same kernel.
 """
 

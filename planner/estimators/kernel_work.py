@@ -45,9 +45,9 @@ Timed = TypeVar("Timed")
 class KernelWork:
     """Work of one kernel, exchange or copy, and its seconds.
 
-    ``formula`` is how ``time`` [s] is made of ``figures``, which are in SI units; ``terms`` are the
-    seconds of each bound alone, ``at_peak`` those that silicon and links take at their peaks.
-    ``key`` is where the reached shares stand in the spec of the GPU.
+    ``formula`` names the formula of ``time`` [s] from ``figures`` in SI units; ``terms`` are the
+    seconds of each bound, ``at_peak`` the seconds at the peaks of hardware and links. ``key``: key
+    of the efficiencies in the spec of the GPU.
     """
 
     formula: str

@@ -1,4 +1,4 @@
-"""A GPU and what joins it to others, as functions from work and bytes to seconds."""
+"""Seconds of work and transfers on a GPU, its links, network and host."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def exchange_work(
 ) -> KernelWork:
     """A collective that moves a ``volume`` past each rank, at a ``bandwidth``, at best at ``peak``.
 
-    ``links``: ranks of the group and of one domain, and what fabric and network reach. It is bound
-    by the network where that, not the fabric, limits its bandwidth; what starts it and what small
-    messages lose is latency.
+    ``links``: ranks of the group and of one domain, and the bandwidths of fabric and network. The
+    exchange is network-bound if the network limits its bandwidth. Start-up and the loss of small
+    messages count as latency.
     """
     size, local = np.asarray(links["group_size"], np.float64), np.asarray(links["ranks_in_domain"])
     pieces = (size - 1) / np.maximum(local - 1, 1) if kind == "all_to_all" else 1.0
@@ -134,8 +134,8 @@ class CommunicationGroup:
 class Links:
     """The fabric and the network of a cluster of one kind of GPU.
 
-    ``catalogue``: where the tables of the GPU's kernels and of its fabric are. ``ledger``: where
-    what is behind the seconds is recorded, if anywhere.
+    ``catalogue``: specs with the tables of the GPU's kernels and of its fabric. ``ledger``: record
+    of the work behind the seconds, if any.
     """
 
     gpu: GpuSpec

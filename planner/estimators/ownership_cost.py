@@ -1,4 +1,4 @@
-"""What a GPU costs that one owns, and what a run is charged under a contract."""
+"""Cost of owned GPUs, and charge of a run under a contract."""
 
 from __future__ import annotations
 
@@ -130,9 +130,9 @@ def _owned_price(gpu: GpuSpec, values: Mapping[str, float]) -> float:
 class Charge:
     """GPU-seconds ``used`` and ``signed`` for, and what a run is charged for them [USD].
 
-    ``outlay`` is what is paid for all that is signed, or for what is bought, and ``break_even`` the
-    share of the term with work from which on it is cheaper than on demand. Where nothing is signed
-    for a term both are None, or NaN where contracts are compared.
+    ``outlay`` is the payment for the contract or the purchase. ``break_even`` is the share of the
+    term with work above which it is cheaper than on demand. Without a term both are None, or NaN
+    where contracts are compared.
     """
 
     used: FloatArray
@@ -150,8 +150,8 @@ class Charge:
 def charge(site: OperatingTerms, *, duration: Numeric, num_gpus: Numeric) -> Charge:
     """Cost of a run of a ``duration`` [s] on so many GPUs on the terms of a site.
 
-    Of a term all that is signed for it, or the run's part of it where the rest has work, as
-    ``site.utilization`` says.
+    A term is charged in full, or by the run's part of it if ``site.utilization`` gives the rest
+    other work.
     """
     offer, n = site.offer, site.had(num_gpus)
     used = gpu_seconds(duration=duration, num_gpus=n)

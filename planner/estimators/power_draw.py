@@ -1,4 +1,4 @@
-"""What GPUs, their hosts, their network and the building around them draw."""
+"""Power of GPUs, their hosts, their network and the building."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from planner.estimators.machine import Machine
 from planner.formulas.power import facility_power, network_share, range_of_product, range_of_sum
 from planner.specs.power import PowerProfile, RangedValue
 
-# Scale-up domains from this number of GPUs on are racks of trays.
+# Scale-up domains of more GPUs than this are racks of trays.
 _LARGEST_NODE = 16
 PARTS = ("boards", "hosts", "network", "facility")
 
@@ -21,8 +21,8 @@ PARTS = ("boards", "hosts", "network", "facility")
 class PowerDraw:
     """W of all GPUs of a job by part; NaN where the design power of the GPU is unknown.
 
-    ``hosts`` is the rest of the nodes, ``network`` what joins them, ``facility`` cooling and what
-    is lost on the way. Parts broadcast to the configurations' shape.
+    ``hosts`` is the rest of the nodes, ``network`` switches and optics, ``facility`` cooling and
+    losses of distribution. Parts broadcast to the configurations' shape.
     """
 
     design: FloatArray

@@ -1,4 +1,4 @@
-"""A model as its layers, what every layer is a list of, and parameters: sums over their weights."""
+"""A model as layers of operators, and its parameter counts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The kinds of operators that a layer is a list of.
+"""Kinds of operators in a layer.
 
-Sizes are those of the whole model: what a rank has of them follows from how they are spread.
-Nothing here knows a GPU, a framework or a configuration; folds bring those.
+Sizes are those of the unsharded model; the sizes of a rank follow from the spread over ranks.
+Operators do not depend on a GPU, a framework or a configuration; estimators add these.
 """
 
 from __future__ import annotations
@@ -219,9 +219,9 @@ class MatrixProduct(LayerOperator):
     """A product with a matrix of ``depth`` rows and ``columns``, for the tokens of ``rows``.
 
     ``bias``: numbers added to the outputs, part of the weights. ``tied``: the matrix is another
-    operator's, and counted there. ``sixteen_bit``: no recipe quantizes it. ``reads``: what it is
-    multiplied with; products that read the same can be joined, and their adapters with them.
-    ``joined``: matrices of a checkpoint that it is one product of.
+    operator's, and counted there. ``sixteen_bit``: no recipe quantizes it. ``reads``: its input;
+    products with the same input can be joined, and their adapters with them. ``joined``: number of
+    checkpoint matrices that it joins.
     """
 
     depth: int

@@ -1,4 +1,4 @@
-"""The rate at which all that requests of a replica meet takes as long as so many of them last."""
+"""The request rate of a replica at a concurrency, by Little's law."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class Met:
 class Loop:
     """The requests of a replica: at most ``running`` of them have places.
 
-    A request of a closed loop meets what the others leave it (the arrival theorem [1]_, in
-    Schweitzer's approximation [2]_), one that comes at random the mean of all.
+    A request of a closed loop sees the state without itself (the arrival theorem [1]_, in
+    Schweitzer's approximation [2]_). A request that arrives at random sees the mean state.
 
     References
     ----------
@@ -280,7 +280,7 @@ class Loop:
 def _scheduled_after(setting: ServingSetting, rate: FloatArray, step: FloatArray) -> FloatArray:
     """Seconds of steps that pass without a look, and until a batch that it waits for is full.
 
-    The first of a batch waits the whole time, those that come meanwhile half of it.
+    The first request of a batch waits the full time, later ones half of it on average.
     """
     scheduler = setting.engine.scheduler
     looks = (scheduler.poll_interval - 1) * step / 2
@@ -294,9 +294,9 @@ def _scheduled_after(setting: ServingSetting, rate: FloatArray, step: FloatArray
 def together_share(setting: ServingSetting, clients: Numeric) -> Numeric:
     """Share of the requests whose prompts start with those of all other clients.
 
-    So many of the waves of a closed loop whose ``clients`` start at once: of lengths that differ
-    the first alone, of equal ones those that are still together when the wave before has ended. Of
-    the others, as many as the engine's scheduler gathers again.
+    In a closed loop all ``clients`` start at once. With varying lengths only the first wave is
+    simultaneous; with equal lengths also later waves, by the share of clients still together. Of
+    the other requests, the engine's scheduler gathers a share again.
     """
     work, scheduler = setting.workload, setting.engine.scheduler
     if work.request_rate is not None:

@@ -1,4 +1,4 @@
-"""How benchmarks end, and requests that all arrive at pools at once, in closed form."""
+"""The end of a benchmark, and a burst of requests on two pools, in closed form."""
 
 from __future__ import annotations
 

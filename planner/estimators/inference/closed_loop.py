@@ -1,4 +1,4 @@
-"""Requests that a replica always holds: their rate, and what each meets, in closed form."""
+"""Rate and latencies of a replica with a constant number of requests, in closed form."""
 
 from __future__ import annotations
 
@@ -214,8 +214,8 @@ def requests_at_rate(
 ) -> FloatArray:
     """Requests in a replica that are answered as fast as they come, at a ``rate`` [1/s].
 
-    No more than the ``concurrency`` of each configuration: where that many are needed, or more,
-    the rate may be beyond what it carries.
+    At most the ``concurrency`` of each configuration. If it is reached, the rate may exceed the
+    capacity.
     """
     c = configurations
     ranks = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
@@ -277,8 +277,8 @@ def served_at_rate(
 ) -> RequestMeans:
     """Latencies of requests that are offered at a rate, and the backlog before them.
 
-    ``running``: so many are answered as fast as they come, or all that there is room for, where
-    that is known.
+    ``running``: concurrency at which requests are answered as fast as they come, or the capacity,
+    if computed before.
     """
     if running is None:
         running = requests_at_rate(setting, configurations, np.asarray(offered.rate))
@@ -414,9 +414,9 @@ def served_at_concurrency(
 ) -> RequestMeans:
     """A replica that always holds its ``concurrency`` requests, as far as memory has room.
 
-    Requests beyond the room, or beyond the engine's ``max_num_seqs``, wait for a place. The rate
-    is the one at which all that a request meets takes as long as so many of them last. Of what
-    does not count nothing has to be right.
+    Requests beyond the KV-cache capacity, or beyond the engine's ``max_num_seqs``, wait for a
+    place. The rate follows from Little's law: requests in flight over their latency. Entries that
+    ``counts`` excludes may be wrong.
     """
     number = requests_sent(setting, configurations)
     clients = np.minimum(configurations.concurrency, number)

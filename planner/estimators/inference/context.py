@@ -1,4 +1,4 @@
-"""What is the same for all serving configurations, and one step's batch."""
+"""The context shared by all serving configurations, and the batch of one step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from planner.specs.model import ModelSpec
 from planner.specs.quantization import CACHE_BYTES
 from planner.specs.serving_workload import ServingWorkload
 
-# Memory of a large GPU in vLLM (no A100): get_batch_defaults of vllm/engine/arg_utils.py.
 _CACHE_BYTES = np.array([CACHE_BYTES[code] for code in CacheType])
 
 
@@ -28,8 +27,8 @@ _CACHE_BYTES = np.array([CACHE_BYTES[code] for code in CacheType])
 class PrefixHits:
     """Prefix-cache hits of each configuration, in arrays that broadcast to their shape.
 
-    Shares of the tokens by where they are found; ``cache_residence``: seconds for which a GPU
-    keeps what is not used, ``cache_load_time``: those of a request until the others are read.
+    Hit rates are shares of the tokens by cache. ``cache_residence``: seconds for which a GPU keeps
+    unused tokens. ``cache_load_time``: seconds per request to load tokens from host and drives.
     """
 
     gpu_cache_hit_rate: FloatArray

@@ -1,4 +1,4 @@
-"""What the steps of continuous batching cost: of answers, of prompts, and of both together."""
+"""Seconds of the steps of continuous batching: with answers, with prompts, and with both."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def cached_tokens(setting: ServingSetting) -> FloatArray:
 def prefix_share(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
     """Share of the time of prompts that goes into looking back at their cached tokens.
 
-    That is what a step full of prompts would lose if nothing stood before them: the new tokens
-    attend to the cached ones, whose keys and values are read. Nothing else is computed for them.
+    A step full of prompts would be faster by this share without cached tokens. New tokens attend to
+    the cached ones, whose keys and values are read; cached tokens cost nothing else.
     """
     c, new_per_prompt, cached = configurations, new_tokens(setting), cached_tokens(setting)
     if not np.any(cached > 0):

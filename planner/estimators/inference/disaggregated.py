@@ -1,4 +1,4 @@
-"""Prefill and decode on workers of their own: what a worker of each kind takes and holds."""
+"""Disaggregated prefill and decode: time and memory of the workers of each pool."""
 
 from __future__ import annotations
 
@@ -173,8 +173,8 @@ def cache_transfer_time(
 ) -> FloatArray:
     """Seconds to move the KV cache of one prompt from or to one worker.
 
-    Each GPU moves its share over its own link: the fabric where all workers stand in one
-    domain, else the network.
+    Each GPU moves its share over its own link: the fabric if all workers are in one domain, else
+    the network.
     """
     num_bytes = sequence_bytes(setting, configurations, setting.workload.input_tokens)
     distance = np.where(inside_fabric, 1.0, _BEYOND_ANY_DOMAIN)
@@ -185,10 +185,10 @@ def cache_transfer_time(
 class Pools:
     """Workers that prefill and workers that decode; arrays that broadcast, times in seconds.
 
-    ``prompt_time``: of a prompt when every attention rank has one; ``service_time``: what it
-    takes of a worker's time in a queue; ``transfer_time``: until its cache has moved. A number
-    of ``prefill_workers`` of 0 is not known: as many as keep up with the decoding. A decode step
-    over B sequences of a worker lasts ``fixed + slope B``; all of them have ``places``.
+    ``prompt_time``: seconds of a prompt when every attention rank has one; ``service_time``: its
+    share of a worker's time in a queue; ``transfer_time``: seconds to move its cache. If
+    ``prefill_workers`` is 0, their number is unknown: as many as keep up with the decoding. A
+    decode step over B sequences of a worker lasts ``fixed + slope B``; all of them have ``places``.
     ``stream_interval``: tokens that the decode workers collect before they send them.
     """
 

@@ -1,4 +1,4 @@
-"""The evaluate function of serving: specs and configurations to an estimate."""
+"""Evaluate serving: from specs and configurations to an estimate."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class ServingEstimate:
     """Predictions for every configuration; arrays broadcast to the configurations' shape.
 
     ``rejected_by`` is 0 where a configuration is possible and its requests fit, else the
-    one-based position in ``SERVING_REJECTIONS`` of what rejects it. Rates are of the whole
-    deployment, times those of one request.
+    one-based position in ``SERVING_REJECTIONS`` of the rule that rejects it. Rates are per
+    deployment, times per request.
     """
 
     setting: ServingSetting

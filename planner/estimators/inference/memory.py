@@ -1,4 +1,4 @@
-"""Peak memory of the fullest GPU of a replica, and how many sequences it has room for."""
+"""Peak memory of the fullest GPU of a replica, and its KV-cache capacity."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ class KvCacheCapacity:
 class ServingMemory:
     """Bytes on one GPU; the parts add up to ``total``.
 
-    ``kv_cache`` holds the sequences of the configuration's ``concurrency``; ``room`` is what the
-    GPU has for it, ``host_room`` what its host has. ``host``: bytes of host memory that offloaded
-    weights and cache take for this GPU. ``usable``: bytes that the engine may use of the GPU.
-    ``adapters``: adapter slots that the engine allocates at the start.
+    ``kv_cache`` holds the sequences of the configuration's ``concurrency``; ``room`` is the
+    KV-cache capacity of the GPU, ``host_room`` that of its host. ``host``: bytes of host memory
+    that offloaded weights and cache take for this GPU. ``usable``: bytes that the engine may use of
+    the GPU. ``adapters``: adapter slots that the engine allocates at the start.
     """
 
     weights: FloatArray
@@ -174,7 +174,7 @@ def preempted_share(
 ) -> FloatArray:
     """Share of ``running`` requests that do not fit in the cache at a time, as lengths vary.
 
-    Engines compute them again, or make them wait; none does that keeps room for whole requests.
+    Engines recompute them or make them wait, unless the engine reserves memory for full requests.
     """
     work, scheduler = setting.workload, setting.engine.scheduler
     keeps_cache = np.any(memory.room.longest)

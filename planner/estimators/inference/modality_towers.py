@@ -1,8 +1,8 @@
-"""The towers of images and sound in serving: weights, working sets, their time before a prompt.
+"""Vision and audio towers in serving: weights, working sets, and time before a prompt.
 
-Engines keep them in 16 bits and split their matrices over the tensor-parallel ranks of the first
-stage, as vLLM does unless ``--mm-encoder-tp-mode`` says data (vllm 0.33, ``config/multimodal.py``).
-What the prefix cache has the tokens of is not computed again (``v1/core/sched/scheduler.py``,
+Engines store them in 16 bits and split their matrices over the tensor-parallel ranks of the first
+stage, as vLLM does unless ``--mm-encoder-tp-mode`` is data (vllm 0.33, ``config/multimodal.py``).
+Inputs whose tokens are in the prefix cache are not encoded again (``v1/core/sched/scheduler.py``,
 ``_try_schedule_encoder_inputs``).
 """
 

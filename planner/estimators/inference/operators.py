@@ -1,4 +1,4 @@
-"""What a layer of inference is made of."""
+"""Operators of a layer in inference."""
 
 from __future__ import annotations
 

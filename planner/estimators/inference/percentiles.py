@@ -1,4 +1,4 @@
-"""How the requests of a replica spread around their means, in closed form.
+"""Percentiles of the latencies of a replica, in closed form.
 
 `tests/reference/event_replica.py` simulates the same replica, request by request.
 """
@@ -37,9 +37,9 @@ from planner.specs.arrivals import CLASSES, POINT_WEIGHTS, POINTS
 def time_to_first_token_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
     """The time to first token that a ``share`` of the requests does not exceed [s].
 
-    What is the same for all requests and a gamma variable of the mean and variance of the
-    rest; where more requests than are left wait for a place, their exponential wait after it, and
-    where more start together, their place in the wave.
+    The sum of the part common to all requests and a gamma variable with the mean and variance of
+    the rest. If a larger share waits for a place, their exponential wait is added; if a larger
+    share starts together, their position in the wave.
     """
     served = estimate.served
     queue = served.queue

@@ -1,4 +1,4 @@
-"""What replicas find of earlier prompts: in the room of their GPUs, of their hosts, on drives."""
+"""Prefix-cache hits of replicas: in the memory of GPUs and hosts, and on drives."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def in_agreement(
 ) -> Judged:
     """The state at which prefix-cache hits and the request rate of each configuration agree.
 
-    The more is found the more requests are answered, and the sooner what they leave is dropped:
-    between nothing and what is ``hits_of`` without it is what both agree on. ``judged`` is without.
+    More hits raise the request rate, which shortens the residence of tokens in the cache. The
+    solution lies between no hits and the hits at the rate without hits. ``judged``: without hits.
     """
     prefixes, low = hits_of(judged), np.zeros(())
     high = prefixes.hit_rate
@@ -95,9 +95,9 @@ def caches_at(
 ) -> PrefixCaches:
     """Prefix caches of every configuration at a load, one per attention rank.
 
-    Of a trace all of one counts, in which requests that run are those used last; of sessions, whose
-    gaps begin when an answer ends, what those leave. Raises ValueError if nothing specifies what
-    requests share.
+    With a trace the full cache counts, since running requests are the latest used. With sessions,
+    whose gaps begin at the end of an answer, running requests take memory of the cache. Raises
+    ValueError if the workload does not specify what requests share.
     """
     work, ranks = setting.workload, configurations.attention_data_parallel
     if work.reuse is None:

@@ -1,4 +1,4 @@
-"""What a request waits for before its prompt: the running step, other prompts, a place."""
+"""Queueing delay of a request before its prompt: the running step, other prompts, a place."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ def queue_of(
 ) -> QueueState:
     """State of the queue for requests at a ``rate`` [1/s] while so many decode.
 
-    Requests of an open load come at random times, mostly in long steps, and long steps bring
-    more of them. In a closed loop as many come in a step as answers end in it, whatever it takes.
+    Requests of an open load arrive at random times, mostly in long steps, and long steps bring more
+    of them. In a closed loop as many arrive in a step as answers end in it.
     """
     w, c = setting.workload, configurations
     is_open = w.request_rate is not None
@@ -260,8 +260,8 @@ def steady_noise(work: StepDemand, rate: FloatArray, bursts: Numeric = 1.0) -> F
 class Line:
     """Requests of clients who start at once and share the ``places`` of a replica.
 
-    It answers them at a ``rate`` [1/s]; an infinite ``number`` is one without end. ``delay``:
-    seconds by which the first answers make room later than at that rate.
+    Places become free at a ``rate`` [1/s]; ``number`` is infinite for an endless load. ``delay``:
+    seconds by which the first answers free places later than at that rate.
     """
 
     number: Numeric
@@ -377,7 +377,7 @@ class OfferedLoad:
     def wait_within(self, share: float) -> FloatArray:
         """Seconds that a ``share`` of the requests does not exceed before their place.
 
-        In the order in which they come: those that find a place wait for each other's prompts.
+        In order of arrival: requests that find a place wait for each other's prompts.
         """
         order, placed = share * self._sent, self._placed
         before = self._of_prompts * np.minimum(order / np.maximum(placed, 1e-300), 1.0)

@@ -1,4 +1,4 @@
-"""Replicas that fill and empty as the rate of a trace moves, along its windows."""
+"""Replicas that fill and empty as the request rate changes, along the windows of a trace."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A replica of continuous batching, event by event: what requests with given times see.
+"""Event simulation of a replica with continuous batching: latencies of requests of a trace.
 
-It knows nothing of queues in closed form: requests come, wait for a place, have their prompts
-computed in parts that fill the steps' tokens, first come first served, and decode a token in every
-step. Only the costs of a step are the estimator's.
+It uses no queueing formulas. Requests arrive, wait for a place, have their prompts computed in
+chunks that fill the steps' tokens, first come first served, and decode a token in every step. Only
+the costs of a step come from the estimator.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class Requests:
 class PrefixCache:
     """A cache of ``room`` blocks of ``block_tokens``, which drops what was used last longest ago.
 
-    Of a prompt it has the blocks from its begin to the first that it lacks; the end of what a
-    request leaves is dropped before its begin. ``found`` and ``asked`` tokens of prompts so far.
+    A prompt hits the blocks from its start to the first missing one. Of a request's blocks the last
+    are dropped first. ``found`` and ``asked``: hit tokens and prompt tokens so far.
     """
 
     def __init__(self, room: int, block_tokens: int) -> None:

@@ -92,8 +92,7 @@ def draft_weights(setting: ServingSetting, c: ServingConfigurations) -> FloatArr
 def drafting_time(setting: ServingSetting, c: ServingConfigurations, batch: Batch) -> FloatArray:
     """Seconds to draft the tokens that a decode step of a batch verifies.
 
-    Tokens are drafted one after the other, each in a step of its own, those of a tree in as many
-    steps as it is deep.
+    Each token is drafted in a step of its own; a tree takes as many steps as it is deep.
     """
     drafting, work = drafter(setting, c), setting.workload
     if drafting is None or not work.draft_tokens:

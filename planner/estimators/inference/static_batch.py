@@ -40,8 +40,8 @@ class StaticBatch:
 def static_batch(setting: ServingSetting, configurations: ServingConfigurations) -> StaticBatch:
     """Prefill and decode of every configuration's batch; decode at its mean length.
 
-    No server stands before it. A pipeline cuts the batch into micro-batches. Without a cache
-    every token computes the whole sequence again.
+    There is no server overhead. A pipeline splits the batch into micro-batches. Without a KV cache
+    every token recomputes the full sequence.
     """
     c, w = configurations, setting.workload
     micro = _micro_batch(setting, c, new_tokens(setting))

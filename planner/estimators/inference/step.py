@@ -370,8 +370,8 @@ class InferenceStep:
     ``ends`` those outside them. ``launch_wait``: the GPU waits for the host to launch.
     ``transfer_wait``: it waits for offloaded weights and cache, or for the host that attends to
     it. ``slowest_stage``: seconds of the pipeline stage that the others wait for, with the copies
-    of its own weights and cache, which every step needs again. ``works``: what is behind the parts
-    that belong to no operator, where that is recorded.
+    of its own weights and cache, which every step needs again. ``works``: recorded work of the
+    parts that belong to no operator.
     """
 
     layers: tuple[tuple[int, tuple[StepOperator, ...]], ...]

@@ -1,4 +1,4 @@
-"""What is the same for all configurations of a search: the settings of trainer and engine."""
+"""The context shared by all configurations of a search: settings of trainer and engine."""
 
 from __future__ import annotations
 

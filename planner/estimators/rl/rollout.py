@@ -1,4 +1,4 @@
-"""What the engine of a step takes: all answers of a batch, or a steady stream of them."""
+"""Rollouts: time of all answers of a batch, or of a steady stream of answers."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from planner.formulas.rollout import (
 class Rollout:
     """Seconds and bytes of the engine; arrays broadcast to the configurations' shape.
 
-    ``batch``: seconds until the longest answer of a batch is there, ``steady``: in which engines
-    that never run empty give as many. ``again``: seconds to compute the prefixes of answers that
-    were cut off. ``lanes_idle``: share of the places of steps that hold no answer. ``needed``:
+    ``batch``: seconds until the longest answer of a batch ends; ``steady``: seconds for as many
+    answers by engines that never run empty. ``again``: seconds to compute the prefixes of answers
+    that were cut off. ``lanes_idle``: share of the places of steps that hold no answer. ``needed``:
     bytes with which one answer of full length finds room.
     """
 

@@ -78,9 +78,9 @@ class RlStep:
     def tail_share(self) -> FloatArray:
         """Share of a batch's tail that a step waits for.
 
-        With partial rollouts, none where a step takes the answers that are done. Where it waits for
-        those of its own batch, an engine that may run k batches ahead meets the tail of one in k
-        steps: of weights one step old, all of it.
+        0 with partial rollouts, where a step takes the finished answers. If a step waits for its
+        own batch, an engine that may run k batches ahead has the tail of one batch in k steps: with
+        weights one step old, all of it.
         """
         c = self.configurations
         waited_share = (

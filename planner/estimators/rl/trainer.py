@@ -1,4 +1,4 @@
-"""What the trainer of a step takes: passes without gradients, updates, memory."""
+"""The trainer of a step: passes without gradients, updates, memory."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Trainer:
     ``estimate`` is that of an optimizer step over micro-batches that are full, ``time`` that of one
     over its answers. ``one_pass``: seconds of a pass without gradients over all answers;
     ``update``: of all optimizer steps of a step. ``states``: bytes of a GPU that wait while answers
-    are generated; ``weights``: those of them that the engine is given; ``reference``: those of a
-    reference model, ``reserved``: what always stays.
+    are generated; ``weights``: bytes that the engine receives; ``reference``: bytes of a
+    reference model, ``reserved``: bytes that always stay.
     """
 
     estimate: Estimate

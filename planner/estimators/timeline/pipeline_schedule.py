@@ -1,4 +1,4 @@
-"""A step over time: passes of pipeline ranks in the order of a schedule, and spans of a rank."""
+"""Pipeline schedules: passes of the ranks in order, with their start times."""
 
 from __future__ import annotations
 
@@ -307,11 +307,10 @@ def placed(
 ) -> ScheduledPasses:
     """Start time of each work, so that the last one ends at ``makespan`` [s].
 
-    A rank works in its order; a pass starts when that of the neighbouring stage has handed over.
-    The bubble of the step-time model is a closed form, which strict waiting keeps exactly where
-    all stages take the same: there a pass is handed over when it ends, a share of 1 of it. Where
-    stages differ, it is handed over a little earlier or later, all by the same share of their
-    durations.
+    A rank works in its order; a pass starts when the neighbouring stage has handed over. The
+    step-time model has the bubble in closed form. Strict waiting reproduces it exactly if all
+    stages take equally long: a pass is then handed over at its end, a share of 1 of its duration.
+    If stages differ, all passes are handed over earlier or later by the same share.
     """
     flat = [work for passes in works for work in passes]
     numbers = {work.key: number for number, work in enumerate(flat)}
@@ -391,10 +390,10 @@ class Span:
 class Timeline:
     """One step of several lanes: the stages of a pipeline, or a GPU.
 
-    ``makespan`` [s] is the step's time. ``skipped`` are times at which all lanes do what repeats
-    what stands before and after. ``memory``: for each lane, from when on it holds how many bytes;
-    ``peak`` is the most of all, ``capacity`` the usable bytes. ``hand_over``: the share of a
-    pass after which the next stage takes it on (`planner.estimators.timeline.pipeline_schedule`).
+    ``makespan`` [s] is the step's time. ``skipped`` are times in which all lanes repeat the work
+    before and after. ``memory``: for each lane, times and the bytes held from then on; ``peak`` is
+    the most of all, ``capacity`` the usable bytes. ``hand_over``: the share of a pass after which
+    the next stage takes it on (`planner.estimators.timeline.pipeline_schedule`).
     """
 
     title: str

@@ -1,5 +1,4 @@
-"""A step over time: of training, its pipeline and what is done once; of an engine; of both sides
-of reinforcement learning."""
+"""Timelines of a training step, of an engine's step, and of a reinforcement learning step."""
 
 from __future__ import annotations
 
@@ -146,9 +145,9 @@ class _Step:
 def training_timeline(estimate: Estimate) -> Timeline:
     """The timeline of a step of a single-configuration estimate.
 
-    It ends when the estimate says: the pipeline after all micro-batches of its slowest stage and
-    the bubble, then the exchange of gradients, the optimizer and the rest, as far as they show.
-    Of many micro-batches those of the middle are left out (`Span` of ``MORE``).
+    It ends at the step time of the estimate: the pipeline with the bubble, then the exposed
+    exchange of gradients, the optimizer and the rest. Of many micro-batches those of the middle are
+    left out (`Span` of ``MORE``).
     """
     step = _step(estimate)
     shown, num_micro_batches = step.pipeline.shown(), step.pipeline.micro_batches

@@ -1,4 +1,4 @@
-"""Adapters of a layer: which matrices have one, their parameters, their operators."""
+"""Adapters of a layer: adapted matrices, parameters, operators."""
 
 from __future__ import annotations
 

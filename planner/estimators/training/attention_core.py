@@ -1,4 +1,4 @@
-"""The core of attention in training: scores and values, scans, and what chooses keys."""
+"""The core of attention in training: scores and values, scans, and indexers."""
 
 from __future__ import annotations
 

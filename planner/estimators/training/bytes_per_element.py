@@ -1,4 +1,4 @@
-"""Bytes per number in each precision of training: of what is multiplied, and of all else."""
+"""Bytes per number in each training precision: of operands, gradients and states."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a model under torch.compile, or an eager one, takes over what a profile is of.
+"""Factors of torch.compile on an eager profile, and of eager mode on a compiled one.
 
-A profile is of one of the two. The other way, the traffic of elementwise kernels, what they keep
-for the backward pass and their launches differ, each counted of the operators themselves
+A profile describes one of the two modes. In the other mode the traffic of elementwise kernels,
+their saved tensors and their launches differ, and are counted from the operators
 (`planner.layers.feed_forward`).
 """
 

@@ -1,4 +1,4 @@
-"""The one evaluate function: specs and configurations to an estimate."""
+"""Evaluate training: from specs and configurations to an estimate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FLOPs of training, as utilizations count them."""
+"""FLOPs of training for MFU and HFU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time of a layer's operators in training: each kind by its own function."""
+"""Time of a layer's operators in training, with one function per kind."""
 
 from __future__ import annotations
 

@@ -100,8 +100,8 @@ _LOOKED_THROUGH, _FLAGGED = 11.0, 3.0
 def reserved_bytes(setting: Setting) -> FloatArray:
     """Bytes of context, libraries and idle allocator cache on one GPU.
 
-    A profile's figure is of GPUs of 80 GB. What is beyond the context is mostly cached blocks,
-    which PyTorch gives back before it fails [1]_: smaller GPUs have as much less of them.
+    The value of a profile is for GPUs of 80 GB. Bytes beyond the context are mostly cached blocks,
+    which PyTorch frees before it fails [1]_, so they scale with the memory of smaller GPUs.
 
     References
     ----------
@@ -236,8 +236,8 @@ def live_bytes(
 ) -> FloatArray:
     """Unsharded weight bytes of a stage that DeepSpeed ZeRO-3 keeps at once; else 0.
 
-    What a module has used stays if it is needed again within so many parameters, as the last
-    layers are between the two passes, and no more than so many stay [1]_.
+    Weights of a module stay gathered if they are needed again within a number of parameters, as
+    those of the last layers between the passes, up to a maximum number [1]_.
 
     References
     ----------
@@ -407,8 +407,8 @@ def _page_states(
 ) -> tuple[tuple[tuple[MemoryBreakdown, ...], ...], FloatArray, FloatArray]:
     """The moments without what paging takes away, how much that is at most, and the least peak.
 
-    Pages leave where nothing else has room (bitsandbytes 0.48, ``optim/optimizer.py``, states in
-    CUDA's managed memory), and no more of them than that.
+    Pages leave only as far as memory is missing (bitsandbytes 0.48, ``optim/optimizer.py``, states
+    in CUDA's managed memory).
     """
     capacity = share.setting.machine.gpu.allocatable_memory
     left, paged, least = [], [np.zeros(())], []
@@ -573,8 +573,8 @@ def _rebuilt_bytes(share: MicroBatchShare, counts: FloatArray, layer: FloatArray
 def _loss_bytes(share: MicroBatchShare, other: MemoryBreakdown) -> FloatArray:
     """Logits and their copies at the peak of the cross-entropy, of all tokens predicted at once.
 
-    Some losses take as many tokens at a time as there is room for ``other`` all else. Modules
-    of multi-token prediction keep what their norms and their projection read.
+    Some losses process as many tokens at a time as fit next to the ``other`` memory. Multi-token
+    prediction modules save the inputs of their norms and their projection.
     """
     model, memory = share.setting.model, share.setting.framework.memory
     logits = share.tokens * model.head_columns / share.tensor_parallel

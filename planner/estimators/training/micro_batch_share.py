@@ -278,9 +278,9 @@ def fullest_and_mean_share(
 ) -> tuple[MicroBatchShare, MicroBatchShare]:
     """Shares of the fullest micro-batch, which sets memory, and of a mean one.
 
-    Samples that are padded to the longest of theirs, or to the sequence, fill the fullest one.
-    Those that are not padded are as long as the sequence once, and as the mean else; each attends
-    to itself alone, so the length that its attention costs is that of the mean square.
+    Samples padded to the longest of a batch, or to the sequence length, fill the fullest
+    micro-batch. Without padding the fullest sample has the sequence length and the others the mean
+    length. Each sample attends only to itself, so attention costs follow the mean square.
     """
     work, fullest = setting.workload, MicroBatchShare.of(setting, c)
     if work.padding in (Padding.PACKED, Padding.FULL):

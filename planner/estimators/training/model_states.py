@@ -1,4 +1,4 @@
-"""Bytes per parameter of weights and optimizer states, and what of a step is in host memory."""
+"""Bytes per parameter of weights and optimizer states, and offload to host memory."""
 
 from __future__ import annotations
 
@@ -188,8 +188,7 @@ def muon_time(
 ) -> FloatArray:
     """Seconds in which Muon makes updates orthogonal, on the stage with most work.
 
-    Each rank does whole matrices as tensor parallelism leaves them, all of them where nothing is
-    sharded.
+    Each rank processes full matrices (after tensor parallelism); without sharding all of them.
     """
     if not np.any(c.optimizer == OptimizerKind.MUON):
         return np.zeros(())
@@ -272,9 +271,9 @@ def host_updates(setting: Setting, offload: CodeArray) -> BoolArray:
 def keeps_gradients(setting: Setting, c: TrainingConfigurations) -> BoolArray:
     """Mask of configurations that move gradients to the host at once, with none on the GPU.
 
-    Only sharded ones do (ZeRO-Offload, arXiv:2101.06840, section 4.1), and all of a lone rank.
-    Below stage 2 the GPU adds up whole ones over the micro-batches, as Megatron-LM's buffer of
-    main gradients does, and the host gets its share at the end.
+    Only sharded gradients do (ZeRO-Offload, arXiv:2101.06840, section 4.1), and all of a single
+    rank. Below stage 2 the GPU accumulates unsharded gradients over the micro-batches, as
+    Megatron-LM's buffer of main gradients does, and the host gets its share at the end.
     """
     can_shard = ZeroStage.GRADIENTS in setting.framework.zero_stages
     is_single_rank = (c.data_parallel * c.context_parallel == 1) & can_shard

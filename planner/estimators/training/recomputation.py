@@ -1,4 +1,4 @@
-"""What of its forward pass a configuration computes again in the backward pass."""
+"""Activation recomputation of each configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a whole run takes: time, GPU-hours, money."""
+"""Time, GPU-hours and cost of a full run."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ LOSSES = ("checkpoints", "work_again", "recoveries", "stragglers", "campaign")
 class Goodput:
     """Times in seconds, sizes in bytes; arrays have the shape of the numbers of GPUs.
 
-    They are single numbers where all configurations have the same. ``rate`` is that of
-    interruptions, ``left`` what each of ``LOSSES`` leaves of the time.
+    Fields are single numbers if all configurations share them. ``rate``: interruptions per second;
+    ``left``: share of the time that remains after each of ``LOSSES``.
     """
 
     num_gpus: FloatArray
@@ -58,7 +58,7 @@ class Goodput:
     def lost(self) -> Mapping[str, FloatArray]:
         """Share of calendar time lost to each of ``LOSSES``; the shares add up to 1 - ratio.
 
-        What several take together is split in proportion to the logarithms of what they leave.
+        Their joint loss is split in proportion to the logarithms of the remaining shares.
         """
         log_ratio = np.log(self.ratio)
         with np.errstate(divide="ignore", invalid="ignore"):

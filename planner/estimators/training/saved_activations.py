@@ -1,4 +1,4 @@
-"""Bytes that a layer keeps for its backward pass, and tensors that full recomputation keeps.
+"""Saved activation bytes of a layer, and tensors that full recomputation saves.
 
 References
 ----------
@@ -118,9 +118,9 @@ def layer_bytes(
     """Saved activation bytes of one layer per micro-batch, averaged over recomputed and other
     layers.
 
-    Full recomputation keeps the layer's input and the tensors that are named, that of modules
-    what these read; that of a share of a layer makes again what eager kernels alone keep.
-    ``unrecomputed``: its `all_bytes` where they are known.
+    Full recomputation saves the layer's input and named tensors. Recomputation of modules saves
+    their inputs. Recomputation of a share of a layer also rebuilds tensors that only eager kernels
+    save. ``unrecomputed``: `all_bytes` of the layer, if computed before.
     """
     recomputation = share.recomputation
     profile = share.setting.framework

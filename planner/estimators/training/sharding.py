@@ -1,4 +1,4 @@
-"""Layers of each pipeline stage, parameters on its GPUs, groups that shard and exchange them."""
+"""Layers of pipeline stages, parameters on their GPUs, and groups that shard and exchange them."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""The vision tower in training: its time before a micro-batch, its weights, what it keeps.
+"""The vision tower in training: time before a micro-batch, weights, saved activations.
 
-Every rank of a tensor- and context-parallel group computes the whole tower for its micro-batch, as
-it stands there whole (Transformers' plans of tensor parallelism name matrices of the language
-model alone: 5.x, ``models/qwen2_5_vl/configuration_qwen2_5_vl.py``, ``base_model_tp_plan``); ZeRO
-shards it over the data-parallel ranks. It stands on the first stage; a frozen one runs forward
-alone.
+Every rank of a tensor- and context-parallel group computes the unsharded tower for its micro-batch
+(Transformers' plans of tensor parallelism name only matrices of the language model: 5.x,
+``models/qwen2_5_vl/configuration_qwen2_5_vl.py``, ``base_model_tp_plan``). ZeRO shards it over the
+data-parallel ranks. It is on the first stage; a frozen tower runs only forward.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From the commands of a script to the programs inside them, and on how many GPUs they start."""
+"""Programs inside the commands of a script, with the nodes and GPUs that they start on."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class StartedProgram:
     """A program without what starts it.
 
     ``words`` begin with the program: ``vllm serve``, ``pretrain_gpt.py``, ``-m module``; those of
-    ``accelerate launch`` stay, as its options say how to train. ``environment`` is what it is
-    given, ``world`` what schedulers and launchers around it say. ``conflict`` tells why these
-    contradict each other, empty if they do not. ``front`` is what starts the program under words
+    ``accelerate launch`` stay, as its options configure training. ``environment``: its variables;
+    ``world``: resources from schedulers and launchers around it. ``conflict``: why these contradict
+    each other; empty if they do not. ``front``: the front end that starts the program with options
     of its own.
     """
 

@@ -1,4 +1,4 @@
-"""Containers of Kubernetes documents and of docker compose: what they run, and on what.
+"""Containers of Kubernetes documents and of docker compose: commands and resources.
 
 Nothing is run and no image is opened: a container without a command runs what its image is known
 to start.
@@ -95,12 +95,11 @@ _MORE_ARGUMENTS = "VLLM_ADDITIONAL_ARGS"
 class Container:
     """One kind of container of a file.
 
-    ``words`` are program and arguments, with the program of the image where the file names none;
-    a shell's ``-c`` is not yet looked into. ``role`` is that of a worker of a disaggregated
-    service: ``prefill`` or ``decode``. ``is_follower``: another container leads the job it is of.
-    ``load`` are the requests that are sent to it, by the words of `planner.launch.benchmark`.
-    ``deployment`` tells those of one service from those of others in the file; ``text`` is the
-    part of the file that is about it, in the lines where it stands, empty of the whole.
+    ``words`` are program and arguments, with the program of the image if the file names none; a
+    shell's ``-c`` is not parsed yet. ``role``: role of a worker of a disaggregated service,
+    ``prefill`` or ``decode``. ``is_follower``: another container leads its job. ``load``: requests
+    sent to it, by the terms of `planner.launch.benchmark`. ``deployment`` separates services in a
+    file; ``text`` is the part of the file about it, on its lines, empty for the full file.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""How many nodes and GPUs the words of launchers and schedulers start a job on, and which."""
+"""Nodes and GPUs of a job, from the options of launchers and schedulers."""
 
 from __future__ import annotations
 

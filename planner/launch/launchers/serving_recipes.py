@@ -1,11 +1,11 @@
-"""Programs, images and published recipes that start servers under words of their own.
+"""Programs, images and published recipes that start servers with options of their own.
 
 Sources: NVIDIA/srt-slurm, recipes/, whose sections are options of each worker's engine;
 vllm-project/recipes, models/ and strategies/ (2026-08); SemiAnalysisAI/InferenceX,
 configs/CONFIGS.md and .github/workflows/benchmark-tmpl.yml (2026-08), whose scripts take model,
 degrees, lengths and load from their environment.
 
-Programs with words of their own: Xinference, DJL Serving, Triton, NIM.
+Programs with options of their own: Xinference, DJL Serving, Triton, NIM.
 """
 
 from __future__ import annotations
@@ -214,8 +214,8 @@ def entries_of(document: YamlValue) -> Iterator[Container]:
 class RecipeEntry:
     """Environment of a script: an entry in the configs of its repository.
 
-    ``text`` is the entry in the lines where it stands in its ``file``; ``environment`` that of its
-    first point, and ``note`` says so.
+    ``text`` is the entry on its lines of its ``file``; ``environment`` has the variables of its
+    first point, as ``note`` explains.
     """
 
     file: Path

@@ -1,11 +1,11 @@
-"""What YAML of other tools starts: SkyPilot, dstack, KubeAI, KAITO, Truss and llm-d.
+"""Commands in YAML files of SkyPilot, dstack, KubeAI, KAITO, Truss and llm-d.
 
 Sources: skypilot-org/skypilot, docs, Task YAML and environment variables (0.10); dstackai/dstack,
 docs/reference/dstack.yml/service.md (0.19); kaito-project/kaito, docs/inference/README.md (0.6),
 whose presets vLLM serves; substratusai/kubeai, docs/reference/kubernetes-api.md (0.21);
 basetenlabs/truss, config.yaml (0.9) and, of its engines, basetenlabs/truss-examples (2026-04);
 llm-d-incubation/llm-d-modelservice, README.md (0.3), and llm-d/llm-d-deployer, charts (1.0), whose
-values tell the workers of both kinds.
+values configure the workers of both kinds.
 """
 
 from __future__ import annotations

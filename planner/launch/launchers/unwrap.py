@@ -1,4 +1,4 @@
-"""Wrappers taken off the words of a command, one after the other."""
+"""Remove the wrappers of a command, one after the other."""
 
 from __future__ import annotations
 
