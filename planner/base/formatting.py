@@ -23,13 +23,13 @@ _UNPRINTABLE = dict.fromkeys(
 )  # fmt: skip
 
 
-def printable(words: str) -> str:
+def printable(text: str) -> str:
     """A text without characters that a terminal would interpret.
 
     >>> printable("H100\x1b[31m")
     'H100[31m'
     """
-    return words if words.isprintable() else words.translate(_UNPRINTABLE)
+    return text if text.isprintable() else text.translate(_UNPRINTABLE)
 
 
 def format_count(number: float) -> str:
@@ -153,7 +153,7 @@ def _singular(match: re.Match[str]) -> str:
     return f"1 {adjective}{short}{' ' * bool(verb)}{_SINGULAR.get(verb, '')}"
 
 
-def agreed(words: str) -> str:
+def agreed(text: str) -> str:
     """A text in which the nouns after a 1 are singular.
 
     >>> agreed("1 runs on 21 GPUs"), agreed("1 options have no effect"), agreed("1 of 3 runs")
@@ -161,7 +161,7 @@ def agreed(words: str) -> str:
     >>> agreed("1 trillion tokens"), agreed("1 new tokens"), agreed("pipeline > 1 the layers")
     ('1 trillion tokens', '1 new token', 'pipeline > 1 the layers')
     """
-    return _ONE_OF_SEVERAL.sub(_singular, words)
+    return _ONE_OF_SEVERAL.sub(_singular, text)
 
 
 def counted(number: float, noun: str) -> str:

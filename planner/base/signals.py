@@ -76,8 +76,8 @@ def _handle(number: int, frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
-def _write_to_stderr(words: str) -> None:
+def _write_to_stderr(text: str) -> None:
     with contextlib.suppress(OSError, ValueError):
         if sys.stderr is not None and sys.stderr.isatty():
-            words = _SHOW_CURSOR + "\n" + words  # after the bar of a search
-        os.write(2, words.encode())
+            text = _SHOW_CURSOR + "\n" + text  # after the bar of a search
+        os.write(2, text.encode())

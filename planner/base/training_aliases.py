@@ -236,8 +236,8 @@ def _is_forward(name: str) -> bool:
 
 def _module_names(modules: Iterable[str]) -> set[str]:
     """Last parts of module names that commas or spaces separate."""
-    words = (word for each in modules for word in each.replace(",", " ").split())
-    return {word.strip("[]'\", ").rsplit(".", 1)[-1] for word in words} - {""}
+    parts = (word for each in modules for word in each.replace(",", " ").split())
+    return {word.strip("[]'\", ").rsplit(".", 1)[-1] for word in parts} - {""}
 
 
 class TrainingObjective(StrEnum):

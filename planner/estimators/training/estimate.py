@@ -392,7 +392,7 @@ def _exposed_copies(
 def _exposed(
     transfers: _Passes, windows: _Passes, hidden: float, interference: float
 ) -> FloatArray:
-    """Exposed seconds of transfers of which a share can hide behind the windows."""
+    """Exposed seconds of transfers; a share can hide behind the windows."""
     if not (np.any(transfers[0]) or np.any(transfers[1])):
         return np.zeros(())
     behind = [
