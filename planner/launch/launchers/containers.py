@@ -38,16 +38,12 @@ def config_maps(text: str, name: str) -> dict[str, HereDocument]:
     """
     return {
         key: HereDocument(
-            text=entry.text,
-            span=Span(0, 0),
-            line=entry.line,
-            expanded=True,
-            pieces=entry.pieces,
+            text=file.text, span=Span(0, 0), line=file.line, expanded=True, pieces=file.pieces
         )
         for document in documents(text, name)
         if document.get("kind").text == "ConfigMap"
-        for key, entry in document.get("data").items()
-        if entry.text
+        for key, file in document.get("data").items()
+        if file.text
     }
 
 
@@ -131,15 +127,11 @@ def script_of(container: Container, text: str, name: str) -> Script:
     words = container.words
     shell = (words[0].text or "").rpartition("/")[2] if words else ""
     flags = (i for i, word in enumerate(words) if _SCRIPT_FLAG.fullmatch(word.text or ""))
-    position = next(flags, None)
-    if (
-        position is not None
-        and words[position + 1 : position + 2]
-        and words[position + 1].text == "--"
-    ):
-        position += 1
-    if shell in SHELLS and position is not None and position + 1 < len(words):
-        return read_inner(words[position + 1].pieces, container.environment, text, name)
+    index = next(flags, None)
+    if index is not None and words[index + 1 : index + 2] and words[index + 1].text == "--":
+        index += 1
+    if shell in SHELLS and index is not None and index + 1 < len(words):
+        return read_inner(words[index + 1].pieces, container.environment, text, name)
     span = Span(0, 0)
     command = Command(
         words=words, environment=container.environment, line=container.line, span=span
@@ -228,11 +220,9 @@ def _of_pods(document: YamlValue, kind: str) -> Iterator[Container]:
     all_members = _total_pods([section.get("replicas") for _, section in members])
     for path, around, pod in _pod_specs(document.get("spec"), (), ()):
 
-        def nearest(*keys: str, sections: tuple[YamlValue, ...] = around) -> YamlValue:
-            values = (
-                each.get(key) for each in sections[::-1] for key in keys if each.get(key).text
-            )
-            return next(values, YamlValue.nothing(document))
+        def nearest(*keys: str, levels: tuple[YamlValue, ...] = around) -> YamlValue:
+            texts = (each.get(key) for each in levels[::-1] for key in keys if each.get(key).text)
+            return next(texts, YamlValue.nothing(document))
 
         copies, nodes = nearest("replicas", "minReplicas"), nearest(*_GROUPS)
         gpu = gpu_of_nodes(pod)
@@ -242,9 +232,8 @@ def _of_pods(document: YamlValue, kind: str) -> Iterator[Container]:
         for section in pod.get("containers").entries():
             variables = {"LWS_GROUP_SIZE": nodes} if nodes.text else {}
             container = container_at(section, variables, _mount_points(section, pod.get("volumes")))
-            several = kind == "StatefulSet" and any(
-                w.text == "--nnodes" for w in _container_words(container)
-            )
+            texts = [word.text for word in _container_words(container)]
+            several = kind == "StatefulSet" and "--nnodes" in texts
             resources = JobResources(
                 num_nodes=all_members or (copies if several else nodes).option_text("nodes"),
                 gpus_per_node=gpu_limit(section),
@@ -260,9 +249,8 @@ def _of_pods(document: YamlValue, kind: str) -> Iterator[Container]:
                 )
             )
             passes = any(_PASSES in (w.text or "").replace("_", "-") for w in container.words)
-            yield replace(
-                container, world=resources, is_follower=is_follower, role=role if passes else ""
-            )
+            worker_role = role if passes else ""
+            yield replace(container, world=resources, is_follower=is_follower, role=worker_role)
 
 
 def _total_pods(replicas: Sequence[YamlValue]) -> ParsedOption | None:
@@ -382,14 +370,13 @@ def _of_workers(section: YamlValue, limited: YamlValue) -> JobResources:
 
 def _of_component(section: YamlValue) -> Iterator[Container]:
     """Workers of a graph of Dynamo since nvidia.com/v1beta1."""
-    role = section.get("type").text or ""
+    kind = section.get("type").text or ""
+    role = kind if kind in _ROLES else ""
     for pod in section.get("podTemplate", "spec", "containers").entries():
         container = container_at(pod, {})
         if container.words:
-            name, resources = section.get("name").text or container.name, _of_workers(section, pod)
-            yield replace(
-                container, name=name, world=resources, role=role if role in _ROLES else ""
-            )
+            name = section.get("name").text or container.name
+            yield replace(container, name=name, world=_of_workers(section, pod), role=role)
 
 
 def _of_service(spec: YamlValue) -> Iterator[Container]:
@@ -576,19 +563,16 @@ def _of_compose(service: str, section: YamlValue, name: str) -> Container:
     mounts = [(inside, path) for path, _, inside in (volume.partition(":") for volume in volumes)]
     mounts = [(inside.partition(":")[0], path) for inside, path in mounts]
     words: list[Word] = []
+
+    def resolve(value: YamlValue) -> Pieces:
+        return apply_mounts(apply_controller_variables(value.pieces, _IN_COMPOSE, {}), mounts)
+
     for key in ("entrypoint", "command"):
         part = section.get(key)
         if part.entries():
-            words += [
-                word_at(
-                    apply_mounts(apply_controller_variables(entry.pieces, _IN_COMPOSE, {}), mounts),
-                    entry,
-                )
-                for entry in part.entries()
-            ]
+            words += [word_at(resolve(entry), entry) for entry in part.entries()]
         elif part.text:
-            pieces = apply_mounts(apply_controller_variables(part.pieces, _IN_COMPOSE, {}), mounts)
-            commands = read_inner(pieces, {}, part.source, name).commands
+            commands = read_inner(resolve(part), {}, part.source, name).commands
             words += [word for command in commands[:1] for word in command.words]
     image = section.get("image").text or ""
     return Container(
