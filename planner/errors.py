@@ -1,4 +1,4 @@
-"""Every error a user can cause, each with its exit code."""
+"""Errors that a user can cause, with their exit codes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class InfeasibleError(PlannerError):
 
 
 class CalibrationError(PlannerError):
-    """The measurements cannot determine what was asked of them."""
+    """The measurements cannot determine the requested parameters."""
 
     exit_code = 5
 
@@ -70,15 +70,15 @@ class OutputError(PlannerError):
 
 
 class WorkersLost(PlannerError):
-    """Workers ended again and again, for memory or killed by somebody, or are out of reach."""
+    """Workers ended repeatedly: out of memory, killed, or out of reach."""
 
     exit_code = 9
 
 
 def require_installed(needs: str, extra: str, *modules: str) -> None:
-    """Check that modules are installed, of which ``needs`` says whose they are.
+    """Check that modules are installed; ``needs`` begins the message.
 
-    Raises MissingDependencyError with those that are missing, and the extra that brings them.
+    Raises MissingDependencyError with the missing modules and the extra that installs them.
     """
     from importlib.util import find_spec
 
@@ -98,8 +98,8 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """
     from difflib import get_close_matches
 
-    known, text = sorted(choices), word.lower()
-    close = get_close_matches(text, known, n=_MAX_SUGGESTIONS, cutoff=0.6)
+    candidates, text = sorted(choices), word.lower()
+    close = get_close_matches(text, candidates, n=_MAX_SUGGESTIONS, cutoff=0.6)
     if not close and len(text) >= _SHORTEST_PART:
-        close = [choice for choice in known if text in choice][:_MAX_SUGGESTIONS]
+        close = [choice for choice in candidates if text in choice][:_MAX_SUGGESTIONS]
     return f" Did you mean {' or '.join(close)}?" if close else ""

@@ -1,1 +1,1 @@
-"""What everything stands on: numbers of formats, units, text, files, processes."""
+"""Shared basics: formats, units, text, files, processes."""

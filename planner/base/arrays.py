@@ -26,8 +26,8 @@ _SMALL = 2**10  # where a new array costs less than to find out whether the old 
 def add(parts: Iterable[Numeric | BoolArray]) -> FloatArray:
     """Sum of arrays of broadcastable shapes, smallest first.
 
-    Configurations are open meshes: adding the small arrays first leaves only one
-    operation on the full grid per distinct large array. A single part is returned as it is.
+    Configurations are open meshes: adding the small arrays first leaves only one operation on the
+    full grid per distinct large array. A single part is returned as it is.
     """
     by_size: list[Any] = [
         part if type(part) is np.ndarray and part.dtype is _FLOAT else np.asarray(part, _FLOAT)
@@ -35,13 +35,13 @@ def add(parts: Iterable[Numeric | BoolArray]) -> FloatArray:
     ]
     if len(by_size) > 2:
         by_size.sort(key=attrgetter("size", "ndim"))
-    total, own = by_size[0] if by_size else np.zeros(()), False
+    total, is_writable = by_size[0] if by_size else np.zeros(()), False
     for array in by_size[1:]:
-        if own and _fits_in(array, total):
+        if is_writable and _fits_in(array, total):
             np.add(total, array, out=total)
         else:
             total = total + array
-            own = total.size > _SMALL
+            is_writable = total.size > _SMALL
     return np.asarray(total)
 
 
@@ -51,14 +51,14 @@ def _fits_in(array: FloatArray, total: FloatArray) -> bool:
         return True
     missing = total.ndim - array.ndim
     sizes = zip(array.shape, total.shape[missing:], strict=False)
-    return missing >= 0 and all(size in (1, whole) for size, whole in sizes)
+    return missing >= 0 and all(size in (1, full) for size, full in sizes)
 
 
 def first_true(conditions: Iterable[BoolArray]) -> CodeArray:
-    """One-based position of the first condition that holds, 0 where none does.
+    """One-based position of the first condition that holds; 0 if none holds.
 
-    Conditions may have any broadcastable shapes, up to 126 of them; the result has that of those
-    which hold anywhere.
+    Up to 126 conditions may have any broadcastable shapes. The result has the shape of the
+    conditions that hold somewhere.
     """
     none = np.uint8(255)
     by_shape: dict[tuple[int, ...], NDArray[np.uint8]] = {}
@@ -69,37 +69,37 @@ def first_true(conditions: Iterable[BoolArray]) -> CodeArray:
         earlier = by_shape.get(codes.shape)
         by_shape[codes.shape] = codes if earlier is None else np.minimum(earlier, codes)
     first = reduce(np.minimum, sorted(by_shape.values(), key=np.size), np.asarray(none))
-    # Positions from 0 on become those from 1 on, and 255 wraps to 0.
+    # Zero-based positions become one-based, and 255 wraps to 0.
     return np.asarray(np.add(first, np.uint8(1))).view(np.int8)
 
 
 def is_among(values: Numeric | CodeArray, few: Iterable[object]) -> BoolArray:
-    """Where values are one of a few: as `numpy.isin`, in an eighth of its time for short arrays."""
-    found = np.zeros(np.shape(values), dtype=np.bool_)
-    for one in few:
-        found = found | (values == one)
-    return found
+    """Mask of values that equal one of ``few``: `numpy.isin`, 8 times as fast for short arrays."""
+    is_any = np.zeros(np.shape(values), dtype=np.bool_)
+    for value in few:
+        is_any = is_any | (values == value)
+    return is_any
 
 
 def largest(values: Iterable[Numeric]) -> FloatArray:
     """Elementwise maximum of arrays of broadcastable shapes."""
     first, *others = sorted(map(np.asarray, values), key=np.size)
-    total, own = first, False
+    total, is_writable = first, False
     for array in others:
-        if own and _fits_in(array, total):
+        if is_writable and _fits_in(array, total):
             np.maximum(total, array, out=total)
         else:
-            total, own = np.asarray(np.maximum(total, array)), True
+            total, is_writable = np.asarray(np.maximum(total, array)), True
     return total
 
 
 def broadcast_flat(values: NDArray[Item], shape: tuple[int, ...]) -> NDArray[Item]:
-    """The entries of an array that broadcasts to a shape, one after the other."""
+    """Entries of an array that broadcasts to a shape, flattened."""
     return np.ravel(values if values.shape == shape else np.broadcast_to(values, shape))
 
 
 def first(values: object) -> float:
-    """The first element of an array, or the only one, as a plain number."""
+    """The first element of an array as a Python float."""
     return float(np.ravel(np.asarray(values, dtype=np.float64))[0])
 
 
@@ -113,7 +113,7 @@ def sorted_unique(values: NDArray[Item]) -> NDArray[Item]:
 
 
 def rank_values(values: NDArray[Item]) -> tuple[NDArray[Item], IndexArray]:
-    """The distinct values of an array, and the place among them of each one."""
+    """The distinct values of an array in order, and the index of each entry among them."""
     flat = np.ravel(values)
     order = np.argsort(flat, kind="stable")
     ordered = flat[order]

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Write files atomically: completely or not at all."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ TEMPORARY = ".planner-*.tmp"
 """What files are called until they are whole; while their writer lives, they are locked."""
 
 Stream = TypeVar("Stream", TextIO, BinaryIO)
-_looked_into: set[Path] = set()
+_cleaned_folders: set[Path] = set()
 
 
 def manifest_path(path: Path) -> Path:
-    """Where the manifest of a CSV file stands."""
+    """Path of the manifest of a CSV file."""
     return path.with_name(f"{path.stem}.manifest.json")
 
 
@@ -61,16 +61,15 @@ def check_path(path: Path) -> None:
         if not os.access(target, os.W_OK) or not os.access(folder, os.X_OK):
             raise OutputError(f"{path}: {target} may not be written to; choose another place.")
     except (OSError, ValueError) as error:
-        raise _failed(path, error) from error
+        raise _output_error(path, error) from error
 
 
 @contextmanager
 def write_atomically(path: Path) -> Iterator[TextIO]:
-    """A stream whose text takes the place of ``path`` when all of it is on the disk.
+    """Open a text stream that replaces ``path`` once all of it is on the disk.
 
-    ``-`` is stdout. Devices and pipes are written as they are.
-    Raises OutputError if the disk is full, or whatever else hinders; an earlier file is left as it
-    was.
+    ``-`` is stdout. Devices and pipes are written directly. Raises OutputError if writing fails; an
+    earlier file then stays unchanged.
     """
     try:
         if path == STDOUT:
@@ -78,45 +77,46 @@ def write_atomically(path: Path) -> Iterator[TextIO]:
             sys.stdout.flush()
             return
         target = Path(os.path.realpath(path))
-        writer = _text(target) if _is_ordinary(target) else target.open("w", encoding="utf-8")
+        writer = _open_text(target) if _is_ordinary(target) else target.open("w", encoding="utf-8")
         with writer as stream:
             yield stream
             stream.flush()
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
-        raise _failed(path, error) from error
+        raise _output_error(path, error) from error
 
 
 @contextmanager
 def write_bytes_atomically(path: Path) -> Iterator[BinaryIO]:
-    """A stream whose bytes take the place of ``path`` when all of them are on the disk.
+    """Open a byte stream that replaces ``path`` once all of it is on the disk.
 
-    Raises OutputError if the disk is full, or whatever else hinders; an earlier file is left as it
-    was.
+    Raises OutputError if writing fails; an earlier file then stays unchanged.
     """
     try:
-        with _replaced(path, lambda temporary: temporary.open("xb")) as stream:
+        with _replace_file(path, lambda temporary: temporary.open("xb")) as stream:
             yield stream
     except OSError as error:
-        raise _failed(path, error) from error
+        raise _output_error(path, error) from error
 
 
-def _text(target: Path) -> AbstractContextManager[TextIO]:
-    return _replaced(target, lambda temporary: temporary.open("x", encoding="utf-8", newline=""))
+def _open_text(target: Path) -> AbstractContextManager[TextIO]:
+    return _replace_file(
+        target, lambda temporary: temporary.open("x", encoding="utf-8", newline="")
+    )
 
 
 @contextmanager
-def _replaced(target: Path, opened: Callable[[Path], Stream]) -> Iterator[Stream]:
-    if target.parent not in _looked_into:
-        _looked_into.add(target.parent)
+def _replace_file(target: Path, open_temporary: Callable[[Path], Stream]) -> Iterator[Stream]:
+    if target.parent not in _cleaned_folders:
+        _cleaned_folders.add(target.parent)
         remove_unfinished(target.parent)
     with ExitStack() as stack:
         while True:
             temporary = target.with_name(TEMPORARY.replace("*", os.urandom(6).hex()))
             stack.enter_context(remove_on_exit(str(temporary)))
-            stream = opened(temporary)
-            if _is_locked(stream, temporary):
+            stream = open_temporary(temporary)
+            if _lock_file(stream, temporary):
                 break
             stream.close()
         try:
@@ -132,12 +132,12 @@ def _replaced(target: Path, opened: Callable[[Path], Stream]) -> Iterator[Stream
             raise
 
 
-def _is_locked(stream: TextIO | BinaryIO, path: Path) -> bool:
-    """Lock a file; False where somebody took it for left behind before it was locked."""
+def _lock_file(stream: TextIO | BinaryIO, path: Path) -> bool:
+    """Lock a file; False if another process removed it as unfinished before it was locked."""
     try:
         fcntl.flock(stream.fileno(), fcntl.LOCK_EX)
     except OSError:
-        return True  # no locks on this file system: nobody removes it there
+        return True  # no locks on this file system: no process removes the file
     try:
         return os.path.samestat(os.fstat(stream.fileno()), os.stat(path))
     except FileNotFoundError:
@@ -145,7 +145,7 @@ def _is_locked(stream: TextIO | BinaryIO, path: Path) -> bool:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what killed writers left half-written in a folder: what nobody has locked."""
+    """Remove the unlocked, half-written files of killed writers from a folder."""
     for path in folder.glob(TEMPORARY):
         with suppress(OSError):  # another user's, or locked
             number = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -159,16 +159,16 @@ def remove_unfinished(folder: Path) -> None:
 def _is_ordinary(target: Path) -> bool:
     try:
         return stat.S_ISREG(target.stat().st_mode)
-    except (OSError, ValueError):  # nothing is there; writing says what else is wrong
+    except (OSError, ValueError):  # the file is missing; writing reports other errors
         return True
 
 
 def is_device(path: Path) -> bool:
-    """Whether a path is stdout, a device or a pipe, beside which no file belongs."""
+    """Whether a path is stdout, a device or a pipe, which have no files in the same folder."""
     return path == STDOUT or not _is_ordinary(Path(os.path.realpath(path)))
 
 
-def _failed(path: Path, error: OSError | ValueError) -> OutputError:
+def _output_error(path: Path, error: OSError | ValueError) -> OutputError:
     reason = getattr(error, "strerror", None) or error
     if path == STDOUT:
         return OutputError(f"stdout: cannot be written ({reason}).")

@@ -1,4 +1,4 @@
-"""Cells of CSV files that planner wrote, as values."""
+"""Values of cells in CSV files that planner wrote."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NUMBER = frozenset("0123456789-.")
 
 
 def number_of_row(row: Mapping[str, object], name: str) -> float:
-    """A number of a row. Raises TypeError if it is none."""
+    """A number of a row. Raises TypeError if the entry is no number."""
     value = row[name]
     value = value.item() if hasattr(value, "item") else value  # of numpy
     if not isinstance(value, int | float):
@@ -27,7 +27,7 @@ def number_of_row(row: Mapping[str, object], name: str) -> float:
 
 
 def cell_value(cell: str) -> Value:
-    """What a cell of a CSV file stands for: a number, a flag, a text, None where it is empty.
+    """Value of a CSV cell: a number, a flag, a text, or None if empty.
 
     >>> cell_value("8"), cell_value("0.5"), cell_value("True"), cell_value(""), cell_value("8x")
     (8, 0.5, True, None, '8x')
@@ -43,7 +43,7 @@ def cell_value(cell: str) -> Value:
 
 
 def number_or_nan(value: object) -> float:
-    """A value that is a number; NaN of one that is unknown, or a text.
+    """A value as a number; NaN if it is unknown or a text.
 
     >>> number_or_nan(8), number_or_nan(None)
     (8.0, nan)
@@ -52,6 +52,6 @@ def number_or_nan(value: object) -> float:
 
 
 def rows_to_columns(rows: Sequence[Mapping[str, Value]]) -> dict[str, list[Value]]:
-    """Rows as columns, in the order in which they come; what a row lacks is None."""
+    """Rows as columns, in order of first appearance; missing entries are None."""
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}

@@ -1,4 +1,4 @@
-"""The closed sets of words that configurations, specs and results share."""
+"""Enumerations that configurations, specs and results share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
                "modelopt modelopt_fp8",
         "fp8_block": "deepseek_fp8 blockwise_fp8 fp8_blockwise",
         "nvfp4": "fp4 modelopt_fp4 w4a4_nvfp4",
-        # Of GGUF files, dynamic ones among them.
+        # Formats of GGUF files, including dynamic ones.
         "q8_0": "q8 q8_1 q8_k q8_k_xl",
         "q6_k": "q6 q6_k_l q6_k_xl",
         "q5_k_m": "q5 q5_k q5_k_l q5_k_xl",
@@ -128,7 +128,7 @@ class CodeEnum(IntEnum):
 
     @classmethod
     def listed(cls) -> str:
-        """The words as a sentence tells them."""
+        """The words as a list in a sentence."""
         return ", ".join(cls.words())
 
     @classmethod
@@ -137,17 +137,17 @@ class CodeEnum(IntEnum):
 
     @classmethod
     def usual(cls) -> list[str]:
-        """The words that ``all`` stands for."""
+        """Words that ``all`` stands for."""
         return cls.words()
 
     @classmethod
     def aliases(cls) -> Mapping[str, str]:
-        """Other names that people use, and the word that each stands for."""
+        """Aliases in common use, with the word of each."""
         return ALIASES.get(cls.__name__, {})
 
     @classmethod
     def meant(cls, text: str) -> str:
-        """The word that a text stands for, whatever its case and hyphens.
+        """The canonical word of a text in any case, with hyphens or underscores.
 
         >>> Quantization.meant("AWQ"), Quantization.meant("w4a16"), Quantization.meant("bf61")
         ('w4a16', 'w4a16', 'bf61')
@@ -159,9 +159,10 @@ class CodeEnum(IntEnum):
 class ComputePrecision(CodeEnum):
     """Precision of the matrix multiplications of training, as an array code.
 
-    ``FP4`` is nvfp4: 4 bits, and a scale of 8 bits for 16 of them. ``INT8``: what matrices multiply
-    is rounded to integers with a scale per row, as torchao's int8 mixed-precision training does.
-    ``TF32``, ``FP32``: all numbers have 32 bits; the first multiplies them on tensor cores.
+    ``FP4`` is nvfp4: 4 bits, and a scale of 8 bits for 16 of them. ``INT8``: operands of matrix
+    products are rounded to integers with a scale per row, as torchao's int8 mixed-precision
+    training does. ``TF32``, ``FP32``: all numbers have 32 bits; the first multiplies them on tensor
+    cores.
     """
 
     BF16 = 0
@@ -174,12 +175,12 @@ class ComputePrecision(CodeEnum):
 
     @classmethod
     def usual(cls) -> list[str]:
-        """Those that language models are trained in today."""
+        """Precisions in which language models are trained today."""
         return [code.word for code in cls if code <= cls.FP4]
 
 
 class Fp8Recipe(CodeEnum):
-    """How training scales what it multiplies in 8 bit.
+    """Scaling of 8-bit products in training.
 
     ``AUTO``: as the framework does on the GPU. ``DELAYED``: one factor per tensor, from steps
     before; ``TENSORWISE``: one, from the tensor itself; ``ROWWISE``: one per row; ``BLOCKWISE``:
@@ -241,7 +242,7 @@ class Quantization(CodeEnum):
 
     @classmethod
     def usual(cls) -> list[str]:
-        """All but the types of GGUF files, of which the smallest would always be the fastest."""
+        """All words but the GGUF types, since the smallest of these would always be the fastest."""
         return [code.word for code in cls if code <= cls.MXFP4]
 
 
@@ -256,14 +257,14 @@ class CacheType(CodeEnum):
 
 
 class Recompute(CodeEnum):
-    """What the backward pass computes again instead of keeping it.
+    """Activation recomputation: what the backward pass recomputes instead of storing it.
 
-    ``SELECTIVE`` recomputes the attention core alone (arXiv:2205.05198); a fused kernel
-    does so by itself, so with flash attention it changes nothing, except where a framework
-    repeats other cheap parts: see ``selective_share`` and ``selective_outputs`` of its profile, or
-    except where modules are named (``RecomputedModules``).
-    ``FEED_FORWARD`` repeats the feed-forward blocks, dense or of experts, from their norm to
-    their output, and keeps what attention made (Megatron-Core's modules mlp and moe).
+    ``SELECTIVE`` recomputes the attention core alone (arXiv:2205.05198); a fused kernel does so by
+    itself, so with flash attention it changes nothing, except where a framework repeats other cheap
+    parts: see ``selective_share`` and ``selective_outputs`` of its profile, or except where modules
+    are named (``RecomputedModules``). ``FEED_FORWARD`` repeats the feed-forward blocks, dense or of
+    experts, from their norm to their output, and saves the output of attention (Megatron-Core's
+    modules mlp and moe).
     """
 
     NONE = 0
@@ -273,7 +274,7 @@ class Recompute(CodeEnum):
 
 
 class ZeroStage(CodeEnum):
-    """What the data-parallel ranks shard: nothing, optimizer states, gradients, weights."""
+    """Tensors that data-parallel ranks shard: none, optimizer states, gradients, weights."""
 
     NONE = 0
     OPTIMIZER = 1
@@ -282,11 +283,11 @@ class ZeroStage(CodeEnum):
 
 
 class Offload(CodeEnum):
-    """What of a training step lies in host memory while it is not used.
+    """Tensors of a training step that are stored in host memory while unused.
 
     ``OPTIMIZER``: its states, and the gradients where the host itself computes the update.
-    ``OPTIMIZER_WEIGHTS``: the weights too. ``ACTIVATIONS``: what layers keep for the backward
-    pass; others add it to the first two. ``NVME``: on drives of the host.
+    ``OPTIMIZER_WEIGHTS``: the weights too. ``ACTIVATIONS``: tensors saved for the backward
+    pass; further members add them to the first two. ``NVME``: on drives of the host.
     """
 
     NONE = 0
@@ -315,19 +316,19 @@ class Offload(CodeEnum):
 
     @property
     def to_drives(self) -> bool:
-        """Whether what leaves the GPU lies on drives, not in host memory."""
+        """Whether offloaded tensors are stored on drives instead of host memory."""
         return "NVME" in self.name
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Words of the offloads that one of several kinds is made of."""
+        """Words of the single offloads that a combined one consists of."""
         if not (self.of_activations and self.of_states):
             return (self.word,)
         return self.word.removesuffix("_activations"), Offload.ACTIVATIONS.word
 
 
 class OptimizerKind(CodeEnum):
-    """What updates the weights. ``SGD`` keeps nothing, ``MOMENTUM`` one number per weight."""
+    """The optimizer. ``SGD`` keeps no state, ``MOMENTUM`` one number per weight."""
 
     ADAM = 0
     SGD = 1
@@ -365,7 +366,7 @@ class PipelineSchedule(CodeEnum):
 
 
 class TokenDispatcher(CodeEnum):
-    """How tokens get to their experts: as the framework does, or by a dispatcher by name."""
+    """How tokens reach their experts: by the framework's default or a named dispatcher."""
 
     AUTO = 0
     ALLGATHER = 1
@@ -374,14 +375,14 @@ class TokenDispatcher(CodeEnum):
 
 
 class ContextExchange(CodeEnum):
-    """How context-parallel ranks see all keys: these go round, or tokens are traded for heads."""
+    """Exchange of keys between context-parallel ranks: a ring, or tokens traded for heads."""
 
     P2P = 0
     A2A = 1
 
 
 class AdapterKind(StrEnum):
-    """What is trained: every weight, or what stands beside frozen ones (4-bit for qlora).
+    """Trained weights: all, or an adapter of frozen ones (4-bit for qlora).
 
     Low-rank adapters; ``PROMPT``: embeddings of virtual tokens before each sequence; ``PREFIX``:
     keys and values of virtual tokens in each layer.
@@ -411,7 +412,7 @@ class AdapterTargets(StrEnum):
 
 
 class Padding(StrEnum):
-    """How samples of different lengths fill sequences.
+    """How samples of different lengths fill sequences: packed or padded.
 
     ``PACKED``: several fill each; ``LONGEST``: padded to the longest of a micro-batch; ``FULL``:
     to the sequence; ``NONE``: one after the other without padding, each attends to itself alone.
@@ -424,7 +425,7 @@ class Padding(StrEnum):
 
 
 class LinkKind(StrEnum):
-    """How the GPUs of a node reach each other; ``NETWORK``: only as nodes do."""
+    """Link between the GPUs of a node; ``NETWORK``: only the network between nodes."""
 
     NVLINK = "nvlink"
     PCIE = "pcie"
@@ -446,7 +447,7 @@ class LinkKind(StrEnum):
 
 
 class AttentionKernels(StrEnum):
-    """What fused attention kernels are written for.
+    """GPU generation that fused attention kernels are written for.
 
     ``NATIVE``: each architecture (cuDNN, FlashAttention-3); ``FLASH_ATTENTION_2``: Ampere and Ada;
     ``PORTABLE``: none in particular (Triton, FlashAttention-1).
@@ -460,10 +461,10 @@ class AttentionKernels(StrEnum):
 class AttentionKind(StrEnum):
     """Attention with keys and values per head, with a compressed latent, or with a state.
 
-    ``COMPRESSED`` has one head that is both, and few entries of what is far.
-    ``LINEAR`` is the gated delta net, ``LIGHTNING`` linear attention whose decay is fixed,
-    ``MAMBA1`` and ``MAMBA2`` are state-space layers, ``CONVOLUTION`` one over the last few tokens:
-    they have a state of fixed size instead of keys and values.
+    ``COMPRESSED`` has one head for keys and values, and few entries for far tokens. ``LINEAR`` is
+    the gated delta net, ``LIGHTNING`` linear attention whose decay is fixed, ``MAMBA1`` and
+    ``MAMBA2`` are state-space layers, ``CONVOLUTION`` one over the last few tokens: they have a
+    state of fixed size instead of keys and values.
     """
 
     STANDARD = "standard"
@@ -477,7 +478,7 @@ class AttentionKind(StrEnum):
 
 
 class PositionEmbedding(StrEnum):
-    """How a model encodes positions; only ``LEARNED`` has parameters."""
+    """Position encoding of a model; only ``LEARNED`` has parameters."""
 
     ROTARY = "rotary"
     LEARNED = "learned"
@@ -486,7 +487,7 @@ class PositionEmbedding(StrEnum):
 
 
 class TemplateKind(StrEnum):
-    """What the runs are of a table that `planner validate` writes to fill in."""
+    """Kind of runs in a table that `planner validate` writes as a template."""
 
     TRAINING = "training"
     STATIC = "static"

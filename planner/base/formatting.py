@@ -1,4 +1,4 @@
-"""Numbers as people read them; the result units of the output are chosen here."""
+"""Format numbers for people, and choose the units of the output."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from planner.base.units import GIB, HOUR
 
 _SCALES = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 # From here on fractions say nothing.
-_WHOLE = 1000
+_ALL_DIGITS_BELOW = 1000
 _WORDS = {True: "yes", False: "no"}
 
 
-# Control characters but for the end of a line, and what reverses the direction of writing.
+# Control characters except line ends, and characters that reverse the text direction.
 _UNPRINTABLE = dict.fromkeys(
     [*range(0x0A), *range(0x0B, 0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F),
      *range(0x2066, 0x206A)]
 )  # fmt: skip
 
 
-def printable(words: str) -> str:
-    """A text without what a terminal would obey instead of showing it.
+def printable(text: str) -> str:
+    """A text without characters that a terminal would interpret.
 
     >>> printable("H100\x1b[31m")
     'H100[31m'
     """
-    return words if words.isprintable() else words.translate(_UNPRINTABLE)
+    return text if text.isprintable() else text.translate(_UNPRINTABLE)
 
 
 def format_count(number: float) -> str:
-    """A whole number with thousands separators.
+    """An integer with thousands separators.
 
     >>> format_count(107520)
     '107,520'
@@ -85,7 +85,7 @@ def format_significant(number: float) -> str:
 
 
 def format_percent(share: float) -> str:
-    """A share in percent, with one decimal."""
+    """A share in percent with one decimal place."""
     return f"{100 * share:.1f} %" if math.isfinite(share) else "-"
 
 
@@ -95,7 +95,7 @@ def format_gib(num_bytes: float) -> str:
 
 
 def format_usd(amount: float) -> str:
-    """USD, without cents where they do not matter, and with what is less than one.
+    """USD: no cents from 100 USD on, two significant digits below one cent.
 
     >>> format_usd(1234.5), format_usd(0.4), format_usd(0.00123)
     ('1,234 USD', '0.40 USD', '0.0012 USD')
@@ -117,7 +117,7 @@ def format_co2(mass: float) -> str:
     ('10.2 g CO2e', '256 t CO2e')
     """
     scales = ((1.0, 1e-3, "g"), (1e4, 1.0, "kg"), (math.inf, 1e3, "t"))
-    scale, unit = next((scale, unit) for end, scale, unit in scales if mass < end)
+    scale, unit = next((scale, unit) for limit, scale, unit in scales if mass < limit)
     return f"{format_significant(mass / scale)} {unit} CO2e"
 
 
@@ -153,19 +153,19 @@ def _singular(match: re.Match[str]) -> str:
     return f"1 {adjective}{short}{' ' * bool(verb)}{_SINGULAR.get(verb, '')}"
 
 
-def agreed(words: str) -> str:
-    """A text in which one of something has no plural.
+def agreed(text: str) -> str:
+    """A text in which the nouns after a 1 are singular.
 
     >>> agreed("1 runs on 21 GPUs"), agreed("1 options have no effect"), agreed("1 of 3 runs")
     ('1 run on 21 GPUs', '1 option has no effect', '1 of 3 runs')
     >>> agreed("1 trillion tokens"), agreed("1 new tokens"), agreed("pipeline > 1 the layers")
     ('1 trillion tokens', '1 new token', 'pipeline > 1 the layers')
     """
-    return _ONE_OF_SEVERAL.sub(_singular, words)
+    return _ONE_OF_SEVERAL.sub(_singular, text)
 
 
 def counted(number: float, noun: str) -> str:
-    """A number of things, one or several.
+    """A number with its noun, singular or plural.
 
     >>> counted(1, "run"), counted(2000, "run"), counted(0, "GPU")
     ('1 run', '2,000 runs', '0 GPUs')
@@ -180,7 +180,7 @@ def format_gpus(number: float) -> str:
 
 
 def join_words(words: Iterable[str]) -> str:
-    """Words as a sentence has them.
+    """Words as a list in a sentence: ``a, b and c``.
 
     >>> join_words(["cost", "time", "memory"])
     'cost, time and memory'
@@ -190,20 +190,20 @@ def join_words(words: Iterable[str]) -> str:
 
 
 def format_parameter(value: object) -> str:
-    """A value of a parameter.
+    """A value of a parameter as text.
 
     >>> format_parameter(0.95), format_parameter(4096.0), format_parameter(True)
     ('0.95', '4,096', 'yes')
     """
     if isinstance(value, bool):
         return _WORDS[value]
-    if isinstance(value, float) and abs(value) < _WHOLE and not value.is_integer():
+    if isinstance(value, float) and abs(value) < _ALL_DIGITS_BELOW and not value.is_integer():
         return f"{value:.4g}"
     return format_count(value) if isinstance(value, int | float) else str(value)
 
 
 def format_probability(share: float) -> str:
-    """A probability, which is never told as certain.
+    """A probability, never shown as 0 or 100 %.
 
     >>> format_probability(0.97), format_probability(0.9999)
     ('97 %', '> 99 %')
@@ -241,7 +241,7 @@ def format_limit(amount: float, unit: str) -> str:
 
 
 def summarize_assumed(names: Sequence[str]) -> str | None:
-    """The assumed numbers of specs; of those of one table how many.
+    """Names of assumed numbers of specs; for several of one table their count.
 
     >>> summarize_assumed(["gpu power", "gpu efficiency.gemm.latency", "gpu efficiency.wave"])
     'gpu power; gpu efficiency (2 numbers)'

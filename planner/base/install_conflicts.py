@@ -1,7 +1,7 @@
-"""Whether another installed distribution has a package or a command named ``planner``, too.
+"""Find other installed distributions with a package or a command named ``planner``.
 
-The wrong one would run, or a mixture of both. It is asked before every command: what was found in
-a folder of packages is kept until the folder changes, and little is imported.
+The wrong one would run, or a mixture of both. The check runs before every command, so its result
+for a folder of packages is cached until the folder changes, and few modules are imported.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ InstallCache = dict[
 
 
 def version_line() -> str:
-    """What runs: version, distribution and folder of the package."""
+    """Version, distribution and folder of the running package."""
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return f"planner {__version__} (distribution {DISTRIBUTION}, in {folder})"
 
 
 def warn_of_conflicts() -> None:
-    """Say on stderr which other distributions bring a ``planner``, and what to do."""
-    if "_PLANNER_COMPLETE" in os.environ:  # a shell reads what is printed
+    """Print on stderr which other distributions contain a ``planner``, and what to do."""
+    if "_PLANNER_COMPLETE" in os.environ:  # a shell reads the output
         return
-    # A stream that cannot be written is told of by the command itself.
+    # The command itself reports a stream that cannot be written.
     with contextlib.suppress(OSError, ValueError):
         folders = sys.path[0 if sys.flags.safe_path else 1 :]  # the first is the script's own
         for other, folder in conflicting_distributions(folders, cache_file("distributions.tsv")):
@@ -57,8 +57,8 @@ def conflicting_distributions(folders: Iterable[str], cache: str) -> list[tuple[
     What a folder had is read from the file ``cache`` while the folder's time is the same, else
     looked up and kept there.
     """
-    kept = _read(cache)
-    looked_up, found = False, []
+    cached = _read(cache)
+    looked_up, conflicts = False, []
     for folder in dict.fromkeys(folders):
         try:
             time_ns = os.stat(folder).st_mtime_ns
@@ -66,18 +66,18 @@ def conflicting_distributions(folders: Iterable[str], cache: str) -> list[tuple[
             time_ns = 0
         if not time_ns:
             continue
-        if kept.get(folder, ("", []))[0] != str(time_ns):
+        if cached.get(folder, ("", []))[0] != str(time_ns):
             # Moved to the end: the oldest are dropped first.
-            kept.pop(folder, None)
+            cached.pop(folder, None)
             names = [*_others_in(folder)]
             is_settled = time.time_ns() - time_ns > _SETTLED_AFTER_NS
-            kept[folder] = (str(time_ns) if is_settled else "", names)
+            cached[folder] = (str(time_ns) if is_settled else "", names)
             looked_up |= is_settled
-        found += [(name, folder) for name in kept[folder][1]]
+        conflicts += [(name, folder) for name in cached[folder][1]]
     if looked_up:
-        rows = ["\t".join((folder, time_ns, *names)) for folder, (time_ns, names) in kept.items()]
+        rows = ["\t".join((folder, time_ns, *names)) for folder, (time_ns, names) in cached.items()]
         keep_lines(cache, rows[-_MOST_KEPT:])
-    return found
+    return conflicts
 
 
 def _others_in(folder: str) -> Iterator[str]:
@@ -89,9 +89,9 @@ def _others_in(folder: str) -> Iterator[str]:
         stem, kind = os.path.splitext(entry)
         if kind in (".dist-info", ".egg-info"):
             name, _, version = stem.partition("-")
-            plain = name.replace("_", "-").replace(".", "-").lower()
-            if plain != DISTRIBUTION and _has_planner(plain, os.path.join(folder, entry)):
-                yield f"{plain} {version.split('-')[0]}".strip()
+            normalized = name.replace("_", "-").replace(".", "-").lower()
+            if normalized != DISTRIBUTION and _has_planner(normalized, os.path.join(folder, entry)):
+                yield f"{normalized} {version.split('-')[0]}".strip()
 
 
 def _has_planner(name: str, metadata: str) -> bool:

@@ -1,8 +1,8 @@
-"""Files that are read: regular files of a bounded size, as bytes, text, JSON, TOML or CSV.
+"""Read regular files of a bounded size as bytes, text, JSON, TOML or CSV.
 
-Whatever a user names is opened here. A device, a pipe or a folder is refused, so that reading ends
-and memory is bounded; what a file holds is nested little and has numbers that can be computed with.
-Every function raises an error of the class ``error`` that says which file and what is wrong.
+All files that a user names are opened here. Devices, pipes and folders are refused, so that reading
+ends and memory is bounded. Nesting depth is bounded too, and all numbers must be finite.
+Every function raises an error of the class ``error`` that names the file and the problem.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ Kind = TypeVar("Kind")
 _DEEPEST = 100
 _SHOWN = 60
 _DEEP_KEY = re.compile(rf"""(?:\.[ \t]?["'\w-]{{1,80}}[ \t]?){{{_DEEPEST}}}""")
-# Arrays hold whole numbers of 64 bits.
+# Arrays hold 64-bit integers.
 _LARGEST = 2**63 - 1
-_FAULTS = (ValueError, RecursionError)
+_PARSE_ERRORS = (ValueError, RecursionError)
 _readable: ContextVar[tuple[str, ...] | None] = ContextVar("readable", default=None)
 
 
 @contextmanager
 def restrict_to_folders(folders: Iterable[Path]) -> Iterator[None]:
-    """Inside, files are read from these folders alone, wherever a name or a link leads.
+    """Within this context, read files only from these folders, also through links.
 
     Whether there is another file is not told.
     """
@@ -61,18 +61,18 @@ def restrict_to_folders(folders: Iterable[Path]) -> Iterator[None]:
 
 
 def is_restricted() -> bool:
-    """Whether `only_within` limits what is read: the files come from someone else."""
+    """Whether `restrict_to_folders` limits reading, because someone else provides the files."""
     return _readable.get() is not None
 
 
 def open_regular_file(path: Path, error: Error = SpecError) -> BufferedReader:
-    """A regular file, open for reading; one that nobody writes to is not waited for."""
+    """Open a regular file for reading, without waiting for a pipe that has no writer."""
     if (folders := _readable.get()) is not None:
-        place = os.path.realpath(path)
-        if not any(os.path.commonpath((place, folder)) == folder for folder in folders):
+        real_path = os.path.realpath(path)
+        if not any(os.path.commonpath((real_path, folder)) == folder for folder in folders):
             raise error(f"{path}: is read from no place outside what was given.")
     try:
-        file = open(path, "rb", opener=_at_once)  # noqa: SIM115
+        file = open(path, "rb", opener=_open_nonblocking)  # noqa: SIM115
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             return file
         file.close()
@@ -84,31 +84,32 @@ def open_regular_file(path: Path, error: Error = SpecError) -> BufferedReader:
 
 
 def read_error(path: Path, failure: BaseException, error: Error = SpecError) -> PlannerError:
-    """The error of a file that the system does not give."""
+    """The error for a file that the system cannot read."""
     return error(f"{path}: cannot be read ({getattr(failure, 'strerror', None) or failure}).")
 
 
-def read_bytes(path: Path, most: int = SMALL, error: Error = SpecError) -> bytes:
-    """The content of a file of at most ``most`` bytes."""
+def read_bytes(path: Path, max_bytes: int = SMALL, error: Error = SpecError) -> bytes:
+    """Content of a file of at most ``max_bytes`` bytes."""
     with open_regular_file(path, error) as file:
         try:
-            content = file.read(most + 1)  # the size that files of /proc state is 0
+            content = file.read(max_bytes + 1)  # the size that files of /proc state is 0
         except OSError as failure:
             raise read_error(path, failure, error) from failure
-    if len(content) > most:
+    if len(content) > max_bytes:
         raise error(
-            f"{path}: is larger than {most / MEBIBYTE:g} MiB, the most that is read of such a file."
+            f"{path}: is larger than {max_bytes / MEBIBYTE:g} MiB, the most that is read of "
+            "such a file."
         )
     return content
 
 
-def read_text(path: Path, most: int = SMALL, error: Error = SpecError) -> str:
-    """The text of a UTF-8 file, without a mark of the byte order."""
-    return decode_text(read_bytes(path, most, error), path, error)
+def read_text(path: Path, max_bytes: int = SMALL, error: Error = SpecError) -> str:
+    """Text of a UTF-8 file, without a byte order mark."""
+    return decode_text(read_bytes(path, max_bytes, error), path, error)
 
 
 def decode_text(content: bytes, path: Path, error: Error = SpecError) -> str:
-    """Bytes of a UTF-8 file as text, without a mark of the byte order."""
+    """Bytes of a UTF-8 file as text, without a byte order mark."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as failure:
@@ -117,18 +118,18 @@ def decode_text(content: bytes, path: Path, error: Error = SpecError) -> str:
         ) from failure
 
 
-def read_json(path: Path, most: int = SMALL, error: Error = SpecError) -> object:
+def read_json(path: Path, max_bytes: int = SMALL, error: Error = SpecError) -> object:
     """The value of a JSON file."""
-    return parse_json(read_text(path, most, error), str(path), error)
+    return parse_json(read_text(path, max_bytes, error), str(path), error)
 
 
-def parse_json(text: str, where: str, error: Error = SpecError) -> object:
-    """The value of a text of JSON, as `read_json`."""
+def parse_json(text: str, location: str, error: Error = SpecError) -> object:
+    """The value of a JSON text, as `read_json`."""
     try:
         value = json.loads(text)
-    except _FAULTS as failure:
-        raise error(f"{where}: is not valid JSON: {_reason(failure)}.") from failure
-    return _computable(value, where, error)
+    except _PARSE_ERRORS as failure:
+        raise error(f"{location}: is not valid JSON: {_reason(failure)}.") from failure
+    return _check_value(value, location, error)
 
 
 def read_toml(path: Path, error: Error = SpecError) -> dict[str, object]:
@@ -136,32 +137,32 @@ def read_toml(path: Path, error: Error = SpecError) -> dict[str, object]:
     return parse_toml(read_text(path, SMALL, error), str(path), error)
 
 
-def parse_toml(text: str, where: str, error: Error = SpecError) -> dict[str, object]:
-    """The tables of a text of TOML."""
-    import tomllib  # what was parsed in an earlier run needs none
+def parse_toml(text: str, location: str, error: Error = SpecError) -> dict[str, object]:
+    """The tables of a TOML text."""
+    import tomllib  # not needed if parsed in an earlier run
 
-    if _DEEP_KEY.search(text):  # of which the parser takes time with the square
-        raise error(f"{where}: is nested more than {_DEEPEST} deep.")
+    if _DEEP_KEY.search(text):  # the parser takes quadratic time for deep keys
+        raise error(f"{location}: is nested more than {_DEEPEST} deep.")
     try:
         table = tomllib.loads(text.replace("\r\n", "\n").replace("\r", "\n"))
-    except _FAULTS as failure:
-        raise error(f"{where}: is not valid TOML: {_reason(failure)}.") from failure
-    _computable(table, where, error)
+    except _PARSE_ERRORS as failure:
+        raise error(f"{location}: is not valid TOML: {_reason(failure)}.") from failure
+    _check_value(table, location, error)
     return table
 
 
 def read_csv(path: Path, error: Error = SpecError) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a CSV file of any size, each with its last line; memory does not grow with it."""
+    """Rows of a CSV file of any size with their last line number; memory stays constant."""
     with open_regular_file(path, error) as file:
         yield from parse_csv(read_lines(file, path, error), path, error)
 
 
 def parse_csv(
-    found: Iterable[str], path: Path, error: Error = SpecError
+    lines: Iterable[str], path: Path, error: Error = SpecError
 ) -> Iterator[tuple[int, list[str]]]:
-    """The rows of lines of CSV, as `read_csv`."""
+    """Rows of CSV lines, as `read_csv`."""
     csv.field_size_limit(LONGEST_LINE)
-    reader = csv.reader(found, strict=True)
+    reader = csv.reader(lines, strict=True)
     try:
         for cells in reader:
             if len(cells) > MOST_COLUMNS:
@@ -192,7 +193,7 @@ def packaged_rows(path: Path, delimiter: str = ",") -> list[dict[str, str]]:
 def read_lines(
     file: BinaryIO | GzipFile, path: Path, error: Error = SpecError, most: int = LONGEST_LINE
 ) -> Iterator[str]:
-    """The lines of an open UTF-8 file, each with its end; one of over ``most`` is refused."""
+    """Lines of an open UTF-8 file with their line ends; lines over ``most`` bytes are refused."""
     try:
         with TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
             while line := text.readline(most + 1):
@@ -205,15 +206,15 @@ def read_lines(
         raise read_error(path, failure, error) from failure
 
 
-def require_table(value: object, where: str, error: Error = SpecError) -> dict[str, object]:
-    """A value of TOML or JSON that must be a table."""
+def require_table(value: object, location: str, error: Error = SpecError) -> dict[str, object]:
+    """A TOML or JSON value that must be a table."""
     if not isinstance(value, dict):
-        raise error(f"{where}: must be a table.")
+        raise error(f"{location}: must be a table.")
     return value
 
 
 def require_entry(table: object, name: str, kind: type[Kind], error: Error = SpecError) -> Kind:
-    """An entry of a table that must be there, and of a kind."""
+    """A required entry of a table, of one kind."""
     if not isinstance(table, dict) or name not in table:
         raise error(f"{name} is missing.")
     value: object = table[name]
@@ -224,8 +225,8 @@ def require_entry(table: object, name: str, kind: type[Kind], error: Error = Spe
     return value
 
 
-def _at_once(path: str, flags: int) -> int:
-    """Open without waiting for somebody who writes into a pipe."""
+def _open_nonblocking(path: str, flags: int) -> int:
+    """Open a pipe without waiting for a writer."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -233,31 +234,31 @@ def _reason(failure: BaseException) -> str:
     return "nested too deep" if isinstance(failure, RecursionError) else str(failure)
 
 
-def _computable(value: object, where: str, error: Error) -> object:
-    """The value, whose depth, numbers and texts are such that everything can be done with them."""
+def _check_value(value: object, source: str, error: Error) -> object:
+    """The value; raises ``error`` if it is nested too deeply or has invalid numbers or texts."""
     waiting: list[tuple[object, tuple[object, ...]]] = [(value, ())]
     while waiting:
-        found, place = waiting.pop()
+        item, keys = waiting.pop()
         items: Iterable[tuple[object, object]] = ()
-        if isinstance(found, dict):
-            items = found.items()
-        elif isinstance(found, list):
-            items = enumerate(found)
-        elif fault := _fault(found):
-            at = ".".join(str(key)[:60] for key in place)
-            raise error(f"{where}: {at}{' ' if at else ''}{fault}.")
-        if len(place) > _DEEPEST:
-            raise error(f"{where}: is nested more than {_DEEPEST} deep.")
+        if isinstance(item, dict):
+            items = item.items()
+        elif isinstance(item, list):
+            items = enumerate(item)
+        elif problem := _value_problem(item):
+            location = ".".join(str(key)[:60] for key in keys)
+            raise error(f"{source}: {location}{' ' if location else ''}{problem}.")
+        if len(keys) > _DEEPEST:
+            raise error(f"{source}: is nested more than {_DEEPEST} deep.")
         for key, inner in items:
-            if isinstance(inner, dict | list) or _fault(inner):
-                waiting.append((inner, (*place, key)))
-            if isinstance(key, str) and _fault(key):
-                raise error(f"{where}: a key {_fault(key)}.")
+            if isinstance(inner, dict | list) or _value_problem(inner):
+                waiting.append((inner, (*keys, key)))
+            if isinstance(key, str) and _value_problem(key):
+                raise error(f"{source}: a key {_value_problem(key)}.")
     return value
 
 
-def _fault(value: object) -> str:
-    """What is wrong with a number or a text; empty where nothing is."""
+def _value_problem(value: object) -> str:
+    """The problem of a number or a text; empty if valid."""
     if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
         return f"is a whole number beyond {_LARGEST:,}"
     if isinstance(value, float) and not math.isfinite(value):

@@ -1,6 +1,6 @@
-"""What SIGINT and SIGTERM do to a command: it ends at once, and leaves no half-written file.
+"""Handle SIGINT and SIGTERM: a command ends at once and leaves no half-written file.
 
-Imports almost nothing, so that it is in force before anything large is imported.
+Imports almost nothing, so that handlers are installed before large imports.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _state = _State()
 
 
 def install_handlers() -> None:
-    """End the process in good order on SIGINT and SIGTERM; one that is ignored stays so."""
+    """End the process cleanly on SIGINT and SIGTERM; an ignored signal stays ignored."""
     _state.owner = os.getpid()
     for number in _WORDS:
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -40,7 +40,7 @@ def install_handlers() -> None:
 
 @contextlib.contextmanager
 def remove_on_exit(path: str) -> Iterator[None]:
-    """A file that is removed if the process is ended before this is over."""
+    """Remove a file if the process ends within this context."""
     _state.unfinished.add(path)
     try:
         yield
@@ -50,7 +50,7 @@ def remove_on_exit(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def defer_interrupt() -> Iterator[None]:
-    """The first SIGINT is only noted, for `is_asked_to_stop`; the second ends the process."""
+    """Note the first SIGINT for `is_stop_requested`; the second one ends the process."""
     _state.is_patient, _state.is_asked = True, False
     try:
         yield
@@ -59,7 +59,7 @@ def defer_interrupt() -> Iterator[None]:
 
 
 def is_stop_requested() -> bool:
-    """Whether there was a SIGINT since `patient` began."""
+    """Whether a SIGINT arrived since `defer_interrupt` began."""
     return _state.is_asked
 
 
@@ -71,13 +71,13 @@ def _handle(number: int, frame: FrameType | None) -> None:
         for path in _state.unfinished:
             with contextlib.suppress(OSError):
                 os.unlink(path)
-        _say(_WORDS[signal.Signals(number)])
+        _write_to_stderr(_WORDS[signal.Signals(number)])
     # An exception could be swallowed by the code it is raised in, an import above all.
     os._exit(128 + number)
 
 
-def _say(words: str) -> None:
+def _write_to_stderr(text: str) -> None:
     with contextlib.suppress(OSError, ValueError):
         if sys.stderr is not None and sys.stderr.isatty():
-            words = _SHOW_CURSOR + "\n" + words  # after the bar of a search
-        os.write(2, words.encode())
+            text = _SHOW_CURSOR + "\n" + text  # after the bar of a search
+        os.write(2, text.encode())

@@ -1,4 +1,4 @@
-"""The closed sets of words for how training software computes."""
+"""Enumerations of the options of training software."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class AttentionKernel(CodeEnum):
-    """Which kernels compute the core of attention in training.
+    """Kernels of the attention core in training.
 
     ``AUTO``: those of the framework. ``EAGER``: products and a softmax of their own; ``SDPA``:
     what PyTorch's scaled_dot_product_attention chooses on the GPU; ``FA2``, ``FA3``, ``FA4``:
@@ -31,7 +31,7 @@ class AttentionKernel(CodeEnum):
 
 
 class LossKernel(CodeEnum):
-    """How training computes the loss from logits, and with that how many copies of them there are.
+    """Kernel of the loss, which sets how many copies of the logits exist.
 
     ``AUTO``: as the framework does. ``EAGER``: kernels of its own for each operation, in fp32;
     ``COMPILED``: what a compiler makes of these; ``FUSED``: one kernel; ``CHUNKED``: fp32 copies of
@@ -48,7 +48,7 @@ class LossKernel(CodeEnum):
 
 
 class ExpertCompute(CodeEnum):
-    """How the experts of a GPU are computed.
+    """Computation of the experts of a GPU.
 
     ``AUTO``: as the framework does; ``GROUPED``: all in one grouped product; ``LOOP``: one after
     the other, each with kernels of its own, as Transformers before 5 does.
@@ -80,9 +80,9 @@ the first matrices of the feed-forward, and of its last."""
 
 
 class _AllSets(type):
-    """What is asked of an enumeration, of classes whose members are all sets of some names.
+    """The interface of an enumeration for classes whose members are all sets of some names.
 
-    There are hundreds: each is made when it is asked for.
+    There are hundreds of members; each is created on first use.
     """
 
     def __len__(cls) -> int:
@@ -92,12 +92,12 @@ class _AllSets(type):
         return map(cls, range(len(cls)))
 
     def __getitem__(cls, name: str) -> NameSet:
-        held = [] if name == "NONE" else name.lower().split("+")
-        code = sum(1 << bit for bit, one in enumerate(cls._names) if one in held)
-        found: NameSet = cls(code)
-        if found.name != name:
+        members = [] if name == "NONE" else name.lower().split("+")
+        code = sum(1 << bit for bit, member in enumerate(cls._names) if member in members)
+        name_set: NameSet = cls(code)
+        if name_set.name != name:
             raise KeyError(name)
-        return found
+        return name_set
 
     _names: tuple[str, ...] = ()
 
@@ -118,8 +118,8 @@ class NameSet(int, metaclass=_AllSets):
     @property
     def word(self) -> str:
         """The names of the set, joined."""
-        held = [name for bit, name in enumerate(self.names()) if self >> bit & 1]
-        return "+".join(held) or "none"
+        members = [name for bit, name in enumerate(self.names()) if self >> bit & 1]
+        return "+".join(members) or "none"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}.{self.name}: {int(self)}>"
@@ -128,62 +128,62 @@ class NameSet(int, metaclass=_AllSets):
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """What a set may hold, in the order of the bits."""
+        """Names that a set may contain, in bit order."""
         return cls._names
 
     @classmethod
     def words(cls) -> list[str]:
-        """No name, and each alone."""
+        """The empty set, and each name as a set."""
         return ["none", *cls.names()]
 
     @classmethod
     def usual(cls) -> list[str]:
-        """The words that ``all`` stands for."""
+        """Words that ``all`` stands for."""
         return cls.words()
 
     @classmethod
     def aliases(cls) -> Mapping[str, str]:
-        """Other names that people use, and the word that each stands for."""
+        """Aliases in common use, with the word of each."""
         return {**ALIASES[cls.__name__], **{name: name for name in cls.names()}}
 
     @classmethod
     def listed(cls) -> str:
-        """The words as a sentence tells them."""
+        """The words as a list in a sentence."""
         return f"{', '.join(cls.words())}, or several joined by +"
 
     @classmethod
     def meant(cls, text: str) -> str:
-        """The word of a set in any order, or of one that has a name of its own.
+        """The canonical word of a set in any order, or of an alias.
 
         >>> KeptTensors.meant("out_proj+qkv_proj"), KeptTensors.meant("save_qkv_proj")
         ('qkv_proj+out_proj', 'qkv_proj')
         >>> RecomputedModules.meant("norm_attention_norm")
         'attention+layernorm'
         """
-        known = cls.aliases()
+        aliases = cls.aliases()
         spelled = text.lower().replace("-", "_")
-        parts = [part.strip() for part in known.get(spelled, spelled).split("+")]
-        names = {name for part in parts for name in known.get(part, part).split("+")}
+        parts = [part.strip() for part in aliases.get(spelled, spelled).split("+")]
+        names = {name for part in parts for name in aliases.get(part, part).split("+")}
         ordered = [name for name in cls.names() if name in names]
         return "+".join(ordered) if ordered and len(ordered) == len(names) else "+".join(parts)
 
     @classmethod
     def has(cls, codes: CodeArray, name: str) -> BoolArray:
-        """Where sets have a name.
+        """Mask of sets that contain a name.
 
         >>> KeptTensors.has(KeptTensors["QKV_PROJ+CONTEXT"], "context")
         True
         """
-        found: BoolArray = (codes >> cls.names().index(name)) & 1 == 1
-        return found
+        is_member: BoolArray = (codes >> cls.names().index(name)) & 1 == 1
+        return is_member
 
 
 MODULES = (
     *("core_attn", "attention", "layernorm", "mla_up_proj"),
     *("mlp", "moe", "shared_experts", "mlp_act", "moe_act"),
 )
-"""Modules of a layer that the backward pass may compute again by themselves, in the words of
-Megatron-Core and two beside them: ``core_attn`` scores, softmax and weighted values; ``attention``
+"""Modules of a layer that may be recomputed one by one, named as in Megatron-Core, and two more
+(``attention`` and ``mlp_act``): ``core_attn`` scores, softmax and weighted values; ``attention``
 from its normed input to its output projection; ``layernorm`` the norms; ``mla_up_proj`` from
 latents to heads; ``mlp`` dense feed-forwards, ``moe`` those of experts, each with the norm before
 it; ``shared_experts`` these alone; ``mlp_act`` and ``moe_act`` the functions inside
@@ -207,11 +207,11 @@ class RecomputedModules(NameSet):
 
 
 class Placement(CodeEnum):
-    """Where trainer and engine of reinforcement learning run.
+    """Placement of trainer and engine in reinforcement learning.
 
     ``COLOCATED``: on the same GPUs, one after the other. ``SEPARATE``: each on its own, one after
-    the other. ``ONE_STEP_OFF``: answers of the next step are generated while those of the one
-    before are trained. ``ASYNC``: neither waits, within the staleness that is allowed.
+    the other. ``ONE_STEP_OFF``: answers of the next step are generated while the previous step
+    trains. ``ASYNC``: neither waits, within the staleness that is allowed.
     """
 
     COLOCATED = 0
@@ -221,7 +221,7 @@ class Placement(CodeEnum):
 
 
 class WeightSync(CodeEnum):
-    """How new weights get from the trainer to the engine.
+    """Transfer of new weights from the trainer to the engine.
 
     ``AUTO``: as the framework does in the placement. ``IPC``: handed over on the same GPU.
     ``NCCL``: gathered and broadcast by one rank. ``RESHARD``: from each rank to those that need

@@ -1,4 +1,4 @@
-"""What libraries, launch files and tables of runs call objectives, optimizers and adapters."""
+"""Names of objectives, optimizers and adapters in libraries, launch files and tables of runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FORMATS = {
     **dict.fromkeys(("bf16", "bfloat16"), StatePrecision.BF16),
     **dict.fromkeys(("32bit", "fp32"), StatePrecision.FP32),
 }
-# Words of an implementation; states of paged ones are on the GPU while they fit.
+# Suffixes of implementations; paged states are on the GPU while they fit.
 _IMPLEMENTATIONS = re.compile(
     r"^(paged|fused|cpu|deepspeed|ao|decoupled)_|_(torch|hf|bnb|apex|fused|xla|npu|torchao)$"
 )
@@ -44,7 +44,7 @@ _PAGED = {"adam": "paged_adamw", "lion": "paged_lion"}
 
 
 def transformers_name(optimizer: str, state_precision: str, *, paged: bool = False) -> str | None:
-    """What Transformers' ``optim`` calls it; None where that is its default, or has no such.
+    """Name of an optimizer in Transformers' ``optim``; None for its default or if missing there.
 
     >>> transformers_name("adam", "int8", paged=True), transformers_name("adam", "fp32", paged=True)
     ('paged_adamw_8bit', 'paged_adamw_32bit')
@@ -55,35 +55,35 @@ def transformers_name(optimizer: str, state_precision: str, *, paged: bool = Fal
 
 
 def optimizer_settings(name: str) -> Mapping[str, str]:
-    """The settings that an optimizer of a library's name is; none of an unknown one.
+    """The training parameters of an optimizer by its library name; empty for an unknown one.
 
     >>> optimizer_settings("paged_adamw_8bit")
     {'optimizer': 'adam', 'optimizer_state_precision': 'int8', 'paged_optimizer': 'true'}
     """
-    known = parse_optimizer(name)
-    if known is None:
+    parameters = parse_optimizer(name)
+    if parameters is None:
         return {}
-    told = {
+    settings = {
         parameter: code.word
-        for parameter, code in known.items()
+        for parameter, code in parameters.items()
         if code or parameter == "optimizer"
     }
-    return told | ({"paged_optimizer": "true"} if is_paged(name) else {})
+    return settings | ({"paged_optimizer": "true"} if is_paged(name) else {})
 
 
 def is_paged(name: str) -> bool:
     """Whether the states of an optimizer of this name are in unified memory."""
-    return _words_of(name).startswith("paged_")
+    return _snake_case(name).startswith("paged_")
 
 
-def _words_of(name: str) -> str:
-    """A name, or a class's (PagedAdamW8bit), as words with underscores between."""
+def _snake_case(name: str) -> str:
+    """A name, or a class name (PagedAdamW8bit), in snake case."""
     text = re.sub(r"[\s-]+", "_", name.strip().lower())
     return re.sub(r"^(paged|fused)(?=[a-z])|(?<=[a-z])(?=\d+bit|fp8)", r"\g<0>_", text)
 
 
 def parse_optimizer(name: str) -> Mapping[str, OptimizerKind | StatePrecision] | None:
-    """What a name means, as parameters of training; None where it is not known.
+    """The training parameters of an optimizer's name; None for an unknown name.
 
     >>> parse_optimizer("paged_adamw_8bit")["optimizer_state_precision"].word
     'int8'
@@ -94,23 +94,23 @@ def parse_optimizer(name: str) -> Mapping[str, OptimizerKind | StatePrecision] |
     >>> parse_optimizer("lbfgs"), parse_optimizer("AdamW4bit")
     (None, None)
     """
-    # Paged ones are bitsandbytes', in fp32 unless their name says 8 bits (bitsandbytes/optim).
-    text = _words_of(name)
-    found = StatePrecision.FP32 if is_paged(name) else StatePrecision.FRAMEWORK
+    # Paged optimizers are bitsandbytes', in fp32 without 8bit in the name (bitsandbytes/optim).
+    text = _snake_case(name)
+    state_precision = StatePrecision.FP32 if is_paged(name) else StatePrecision.FRAMEWORK
     while text not in _BY_NAME:
         shorter = _IMPLEMENTATIONS.sub("", text)
         for word, code in _FORMATS.items():
             if shorter.endswith("_" + word):
-                shorter, found = shorter.removesuffix("_" + word), code
+                shorter, state_precision = shorter.removesuffix("_" + word), code
                 break
         if shorter == text:
             return None
         text = shorter
-    return {"optimizer": _BY_NAME[text], "optimizer_state_precision": found}
+    return {"optimizer": _BY_NAME[text], "optimizer_state_precision": state_precision}
 
 
 class SavedModules(StrEnum):
-    """What is trained whole beside an adapter: nothing, or embedding and logits."""
+    """Modules that are fully trained with an adapter: none, or embedding and logits."""
 
     NONE = "none"
     EMBEDDINGS = "embeddings"
@@ -150,13 +150,14 @@ _LOGITS = {"lm_head", "embed_out", "output_layer"}
 
 
 def nearest_adapter_targets(modules: Iterable[str]) -> AdapterTargets:
-    """The nearest set of matrices that is predicted, for names of modules.
+    """The nearest predicted set of adapted matrices, for names of modules.
 
-    >>> (nearest_adapter_targets(["model.layers.0.q_proj,v_proj"]).value,
-    ... nearest_adapter_targets(["all-linear"]).value)
-    ('query_value', 'all_linear')
+    >>> nearest_adapter_targets(["model.layers.0.q_proj,v_proj"]).value
+    'query_value'
+    >>> nearest_adapter_targets(["all-linear"]).value
+    'all_linear'
     """
-    names = _plain(modules)
+    names = _module_names(modules)
     if names == {"all"} or any(map(_is_forward, names)):
         return AdapterTargets.ALL_LINEAR
     return AdapterTargets.QUERY_VALUE if names <= _QUERY_VALUE else AdapterTargets.ATTENTION
@@ -166,7 +167,7 @@ _SHARED = "shared_expert"
 
 
 def names_feed_forward(text: str) -> bool:
-    """Whether modules of feed-forwards are named one by one, not by the word for all of them.
+    """Whether feed-forward modules are named one by one, not by the word for all.
 
     Those of shared experts alone are none that routed ones have.
 
@@ -176,31 +177,30 @@ def names_feed_forward(text: str) -> bool:
     False
     """
     routed = [name for name in re.split(r"[,\s]+", text) if _SHARED not in name]
-    names = _plain(routed) - {"all-linear", "all"}
+    names = _module_names(routed) - {"all-linear", "all"}
     return bool(names & _FEED_FORWARD) or any(map(_is_forward, names - {str(_ALL)}))
 
 
 def names_shared_experts(text: str) -> bool:
-    """Whether modules of shared experts are named as such."""
+    """Whether modules of shared experts are named."""
     return _SHARED in text
 
 
 def parse_adapter_targets(text: str) -> str:
-    """A set of matrices by its own word, or that of names of modules which are all known.
+    """The word of a set of matrices, from that word or from module names that are all known.
 
     >>> parse_adapter_targets("q_proj,k_proj,v_proj,o_proj"), parse_adapter_targets("q_prj")
     ('attention', 'q_prj')
     """
-    names = _plain([text])
-    known = names <= _ATTENTION | _FEED_FORWARD
-    return str(nearest_adapter_targets(names)) if names and known else text
+    names = _module_names([text])
+    is_complete = names <= _ATTENTION | _FEED_FORWARD
+    return str(nearest_adapter_targets(names)) if names and is_complete else text
 
 
 def served_targets(text: str | None) -> AdapterTargets:
-    """The matrices for which an engine keeps room, by their word or by names of modules.
+    """Matrices with adapter slots in an engine, from their word or from module names.
 
-    All where nothing is given.
-    Raises ValueError if a name is unknown.
+    All where nothing is given. Raises ValueError if a name is unknown.
 
     >>> served_targets("qkv_proj,o_proj").value, served_targets(None).value
     ('attention', 'all_linear')
@@ -209,24 +209,24 @@ def served_targets(text: str | None) -> AdapterTargets:
 
 
 def saved_modules(text: str | None) -> str:
-    """What is trained whole by its own word, or by names of the embedding and the logits.
+    """The word of fully trained modules, from that word or from names of embedding and logits.
 
     >>> saved_modules("embed_tokens,lm_head"), saved_modules(None), saved_modules("mlp")
     ('embeddings', 'none', 'mlp')
     """
-    names = _plain([text or ""])
+    names = _module_names([text or ""])
     if not names:
         return str(SavedModules.NONE)
     return str(SavedModules.EMBEDDINGS) if names <= _EMBEDDING | _LOGITS else str(text)
 
 
 def is_one_end(text: str | None) -> bool:
-    """Whether names of modules are those of the embedding alone, or of the logits alone.
+    """Whether the names are only those of the embedding, or only those of the logits.
 
     >>> is_one_end("lm_head"), is_one_end("embed_tokens,lm_head"), is_one_end(None)
     (True, False, False)
     """
-    names = _plain([text or ""])
+    names = _module_names([text or ""])
     return bool(names) and (names <= _EMBEDDING or names <= _LOGITS)
 
 
@@ -234,25 +234,25 @@ def _is_forward(name: str) -> bool:
     return name not in _ATTENTION and any(word in name for word in _FORWARD)
 
 
-def _plain(modules: Iterable[str]) -> set[str]:
-    """The last parts of names that commas or spaces separate."""
-    words = (word for each in modules for word in each.replace(",", " ").split())
-    return {word.strip("[]'\", ").rsplit(".", 1)[-1] for word in words} - {""}
+def _module_names(modules: Iterable[str]) -> set[str]:
+    """Last parts of module names that commas or spaces separate."""
+    parts = (word for each in modules for word in each.replace(",", " ").split())
+    return {word.strip("[]'\", ").rsplit(".", 1)[-1] for word in parts} - {""}
 
 
 class TrainingObjective(StrEnum):
-    """What training minimizes, and so which passes a sample takes.
+    """Training objective, which sets the passes of a sample.
 
     ``PRETRAIN`` and ``SFT``: cross-entropy of next tokens, in SFT of a model that is trained
-    already. Of a chosen and a rejected answer: ``DPO`` [1]_ (and IPO, which computes the same),
+    already. From a chosen and a rejected answer: ``DPO`` [1]_ (and IPO, which computes the same),
     ``ORPO`` [2]_ (and SimPO, CPO: no reference model), ``RM``, a reward model with one number in
     place of the logits. ``KTO`` [3]_: one answer, and another one that does not belong to its
     prompt, whose divergence is estimated without gradients.
 
-    Of answers that an engine generated: ``GRPO`` [4]_ (and PPO, RLOO, GSPO: the same passes of the
-    policy), with a pass for the log-probabilities before the update and one of a reference model;
-    ``DAPO`` [5]_, without a reference model. The training step is predicted: neither generation
-    nor reward and value models.
+    From answers that an engine generated: ``GRPO`` [4]_ (and PPO, RLOO, GSPO: the same passes of
+    the policy), with a pass for the log-probabilities before the update and one of a reference
+    model; ``DAPO`` [5]_, without a reference model. The training step is predicted: neither
+    generation nor reward and value models.
 
     References
     ----------
@@ -274,7 +274,7 @@ class TrainingObjective(StrEnum):
 
     @property
     def sequences_per_sample(self) -> int:
-        """Sequences of a sample that are trained."""
+        """Number of trained sequences per sample."""
         return 2 if self in _OF_PAIRS else 1
 
     @property
@@ -285,7 +285,7 @@ class TrainingObjective(StrEnum):
 
     @property
     def needs_rollouts(self) -> bool:
-        """Whether answers are generated before they are trained, which is not predicted.
+        """Whether answers are generated before training, which is not predicted.
 
         Passes without gradients run before the update then, so that no logits meet.
         """
@@ -293,7 +293,7 @@ class TrainingObjective(StrEnum):
 
     @property
     def is_preference(self) -> bool:
-        """Whether it learns from judged answers."""
+        """Whether it trains on preference data."""
         return self not in (TrainingObjective.PRETRAIN, TrainingObjective.SFT)
 
     def forward_passes(self, *, precomputed: bool) -> tuple[int, int]:
@@ -313,10 +313,10 @@ class TrainingObjective(StrEnum):
 
 
 class AdapterSync(StrEnum):
-    """What of low-rank adapters an engine is given that generates what trains them.
+    """How the rollout engine receives low-rank adapters that are trained.
 
-    ``ADAPTER``: they alone, which it applies beside the weights that it has. ``MERGED``: all
-    weights, to which they are added.
+    ``ADAPTER``: only the adapters, which it applies with its own weights. ``MERGED``: all weights,
+    with the adapters merged into them.
     """
 
     ADAPTER = "adapter"
@@ -324,7 +324,7 @@ class AdapterSync(StrEnum):
 
 
 class Algorithm(StrEnum):
-    """What reinforcement learning of generated answers maximizes; see `TrainingObjective`.
+    """Reinforcement learning algorithm of generated answers; see `TrainingObjective`.
 
     ``RLOO`` [1]_ takes the passes of GRPO; ``PPO`` [2]_ has a critic.
 
@@ -362,7 +362,7 @@ WITH_ROLLOUTS = ("online_dpo", "nash_md", "xpo")
 
 
 def parse_objective(word: str) -> TrainingObjective:
-    """The objective that a word of the field stands for.
+    """The training objective of a common name.
 
     Raises SpecError if it is unknown, or needs answers that are generated in each step.
 
@@ -378,9 +378,9 @@ def parse_objective(word: str) -> TrainingObjective:
         )
     if text in _SAME:
         return _SAME[text]
-    known = [*TrainingObjective, *_SAME]
-    if text not in known:
-        hint = did_you_mean(text, known)
+    choices = [*TrainingObjective, *_SAME]
+    if text not in choices:
+        hint = did_you_mean(text, choices)
         raise SpecError(
             f"training_objective {word!r} is unknown.{hint} Known: {', '.join(TrainingObjective)}."
         )
@@ -388,6 +388,6 @@ def parse_objective(word: str) -> TrainingObjective:
 
 
 def is_objective(word: str) -> bool:
-    """Whether a word names what training minimizes, predicted or not."""
+    """Whether a word names a training objective, predicted or not."""
     text = word.strip().lower().replace("-", "_")
     return text in (*TrainingObjective, *_SAME, *WITH_ROLLOUTS)

@@ -79,16 +79,16 @@ def to_si(value: float, unit: str, dimension: str) -> float:
     >>> to_si(80, "GiB", "byte")
     85899345920.0
     """
-    known = UNITS[dimension]
-    if unit not in known:
-        raise ValueError(f"unit {unit!r} is not a unit of {dimension} ({', '.join(known)})")
+    factors = UNITS[dimension]
+    if unit not in factors:
+        raise ValueError(f"unit {unit!r} is not a unit of {dimension} ({', '.join(factors)})")
     if not abs(value) <= _LARGEST:
         raise ValueError("not a finite number, or beyond 1e300")
-    return float(value) * known[unit]
+    return float(value) * factors[unit]
 
 
 def parse_quantity(text: str, dimension: str, default_unit: str | None = None) -> float:
-    """Read a quantity that a user typed, such as ``3.35 TB/s`` or ``20s``.
+    """A quantity as a user types it, such as ``3.35 TB/s`` or ``20s``, in base units.
 
     Raises ValueError if there is no number, no unit where one is needed, or a wrong unit.
 

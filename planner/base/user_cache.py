@@ -1,4 +1,4 @@
-"""What one run keeps for the next, in the user's folder of caches: what is lost is made again."""
+"""Cache between runs in the user's cache folder; missing entries are computed again."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterable
 
 
 def cache_file(name: str) -> str:
-    """The place of a file or folder among the user's caches."""
+    """Path of a file or folder in the user's cache."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return os.path.join(home, "planner", name)
 
 
 def read_lines(file: str) -> list[str]:
-    """The lines of a file; none where it cannot be read."""
+    """Lines of a file; none if it cannot be read."""
     try:
         with open(file, encoding="utf-8", errors="replace") as stream:
             return stream.read().split("\n")
@@ -23,7 +23,7 @@ def read_lines(file: str) -> list[str]:
 
 
 def keep_lines(file: str, lines: Iterable[str]) -> None:
-    """Replace a file whole; where that is not possible, nothing is kept.
+    """Replace a file atomically; errors are ignored.
 
     Drafts of others are removed: their writers were killed, or keep nothing this time.
     """

@@ -1,4 +1,4 @@
-"""The processes that work is shared among."""
+"""A pool of worker processes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Result = TypeVar("Result")
 
 
 def num_cores() -> int:
-    """The cores that this process may use."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class WorkersEnded(Exception):
-    """Workers ended again and again without a result; ``tasks`` are those still to be done."""
+    """Workers ended repeatedly without a result; ``tasks`` are the remaining ones."""
 
     def __init__(self, tasks: Sequence[object]) -> None:
         super().__init__(tasks)
@@ -44,17 +44,17 @@ def run_on_workers(
     workers: int,
     look: Callable[[], object] = lambda: None,
 ) -> Iterator[tuple[Task, Result]]:
-    """Tasks and their results, in any order, of so many processes that end with this one.
+    """Yield tasks and their results, in any order, from processes that end with this one.
 
-    What a process was working on that ended is done by another. ``look`` is called some times per
-    second while nothing is done; what it raises ends the work. Tasks can be told apart by hash.
-    Raises Lost if workers ended `TRIES` times in a row without a result.
+    If a process ends, another one repeats its task. ``look`` is called a few times per second while
+    no task finishes; an exception that it raises ends the work. Tasks are hashable and distinct.
+    Raises WorkersEnded if workers ended `TRIES` times in a row without a result.
     """
     left, tries = [*tasks], 0
     while left:
         done = set()
         try:
-            for task, result in _once(work, left, workers, look):
+            for task, result in _run_pool(work, left, workers, look):
                 done.add(task)
                 tries = 0
                 yield task, result
@@ -65,15 +65,15 @@ def run_on_workers(
         left = [task for task in left if task not in done]
 
 
-def _once(
+def _run_pool(
     work: Callable[[Task], Result], tasks: Iterable[Task], workers: int, look: Callable[[], object]
 ) -> Iterator[tuple[Task, Result]]:
-    """Few tasks wait at a time, so that memory does not grow with their number."""
+    """Results of one pool; few tasks wait at a time, so memory does not grow with their number."""
     methods = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("fork" if "fork" in methods else "spawn")
     ends, alive = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(
-        workers, mp_context=context, initializer=_begin, initargs=(work, ends, alive)
+        workers, mp_context=context, initializer=_start_worker, initargs=(work, ends, alive)
     )
     waiting: dict[Future[Result], Task] = {}
     try:
@@ -88,7 +88,7 @@ def _once(
             for future in ended:
                 yield waiting.pop(future), future.result()
     finally:
-        alive.close()  # what is still being worked on is not waited for
+        alive.close()  # do not wait for running tasks
         pool.shutdown(cancel_futures=True)
         ends.close()
 
@@ -100,18 +100,18 @@ _working = threading.Lock()
 """Held where a worker begins or ends a task, and where it ends in the middle of one."""
 
 
-def _begin(work: Callable[[Any], Any], ends: Connection, alive: Connection) -> None:
-    """A worker leaves signals of the terminal to its parent, and ends with it."""
+def _start_worker(work: Callable[[Any], Any], ends: Connection, alive: Connection) -> None:
+    """Start a worker that ignores terminal signals and ends with its parent."""
     global _work
     _work = work
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     alive.close()
-    threading.Thread(target=_end_with, args=(ends, os.getppid()), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(ends, os.getppid()), daemon=True).start()
 
 
-def _end_with(ends: Connection, parent: int) -> None:
-    """Wait until the other end of a pipe is closed, as it is when its process is killed.
+def _exit_with_parent(ends: Connection, parent: int) -> None:
+    """Exit when the other end of a pipe closes, as it does when its process is killed.
 
     A result that is cut off while it is sent would be waited for without end, so a worker that
     sends one ends in the middle of it only if its parent has ended.
@@ -131,14 +131,14 @@ def _end_with(ends: Connection, parent: int) -> None:
 def _run(task: object) -> Any:
     if _work is None:
         raise RuntimeError("The worker was not begun.")
-    _tell_working(True)
+    _set_working(True)
     try:
         return _work(task)
     finally:
-        _tell_working(False)
+        _set_working(False)
 
 
-def _tell_working(is_working: bool) -> None:
+def _set_working(is_working: bool) -> None:
     global _is_working
     with _working:
         if _is_over:

@@ -1,1 +1,1 @@
-"""Wiring: specs and configurations to an estimate."""
+"""Estimates from specs and configurations."""

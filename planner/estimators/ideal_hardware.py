@@ -70,12 +70,12 @@ _SERVING = {
 
 
 def ideal_hardware(gpu: GpuSpec, cluster: ClusterSpec) -> tuple[GpuSpec, ClusterSpec]:
-    """A GPU and a cluster that reach their peaks, at once."""
+    """A GPU and a cluster that reach their peaks without latency."""
     kind = cluster.scale_up.kind
     efficiency = replace_unvalidated(
         _with_numbers(gpu.efficiency, _KERNEL),
         **_EFFICIENCY,
-        collective=_reaching(gpu, kind, _KERNEL),
+        collective=_ideal_collectives(gpu, kind, _KERNEL),
         fp8_attention=_fp8_attention(gpu),
     )
     link = replace_unvalidated(gpu.scale_up, kind=kind)
@@ -93,7 +93,7 @@ def ideal_hardware(gpu: GpuSpec, cluster: ClusterSpec) -> tuple[GpuSpec, Cluster
 
 
 def with_compute_share(gpu: GpuSpec, share: float) -> GpuSpec:
-    """An ideal GPU whose products and attention reach a ``share`` of its dense peaks.
+    """An ideal GPU with products and attention at a ``share`` of its dense peaks.
 
     Their time is the longer of computing and moving, as llm-analysis takes its
     ``flops_efficiency`` (github.com/cli99/llm-analysis, llm_analysis/analysis.py).
@@ -104,11 +104,11 @@ def with_compute_share(gpu: GpuSpec, share: float) -> GpuSpec:
 
 
 def with_link_share(gpu: GpuSpec, kind: LinkKind, share: float) -> GpuSpec:
-    """A GPU whose collectives over a fabric of ``kind`` reach a ``share`` of its bandwidth.
+    """A GPU with collectives over a fabric of ``kind`` at a ``share`` of its bandwidth.
 
     So does the ``intra_node_memory_efficiency`` of llm-analysis; latencies stay.
     """
-    reached = _reaching(gpu, kind, {"bandwidth_fraction": share})
+    reached = _ideal_collectives(gpu, kind, {"bandwidth_fraction": share})
     efficiency = replace_unvalidated(gpu.efficiency, collective=reached)
     return replace_unvalidated(
         gpu, efficiency=efficiency, scale_up=replace_unvalidated(gpu.scale_up, kind=kind)
@@ -116,7 +116,7 @@ def with_link_share(gpu: GpuSpec, kind: LinkKind, share: float) -> GpuSpec:
 
 
 def ideal_framework(framework: FrameworkProfile) -> FrameworkProfile:
-    """A framework that launches in no time, fuses what it can, and copies at the link's rate."""
+    """A framework without launch time that fuses operators and copies at the link rate."""
     offloading = replace_unvalidated(
         framework.offloading, host_link_fraction=1.0, host_memory_fraction=1.0
     )
@@ -128,7 +128,7 @@ def ideal_framework(framework: FrameworkProfile) -> FrameworkProfile:
 
 
 def ideal_engine(engine: EngineProfile) -> EngineProfile:
-    """An engine as fast as the GPU: it launches in no time, and fuses all elementwise work.
+    """An engine as fast as the GPU, without launch time and with fused elementwise work.
 
     Decode attention stays on the GPU, and routing fills experts evenly.
     """
@@ -143,7 +143,7 @@ def ideal_engine(engine: EngineProfile) -> EngineProfile:
 
 
 def _fp8_attention(gpu: GpuSpec) -> Fp8AttentionEfficiency | None:
-    """Attention in 8 bit as much faster as its peak is higher."""
+    """8-bit attention at the speedup of its peak."""
     measured, peaks = gpu.efficiency.fp8_attention, gpu.peak_flops
     sixteen_bit = peaks.get(Precision.BF16, peaks.get(Precision.FP16))
     if measured is None or sixteen_bit is None:
@@ -152,20 +152,20 @@ def _fp8_attention(gpu: GpuSpec) -> Fp8AttentionEfficiency | None:
     return replace_unvalidated(measured, forward=ratio, backward=ratio)
 
 
-def _reaching(
+def _ideal_collectives(
     gpu: GpuSpec, kind: LinkKind, numbers: Mapping[str, float]
 ) -> dict[str, CollectiveEfficiency]:
-    found = collectives(gpu, kind)
-    return {name: _with_numbers(own, numbers) for name, own in found.items()}
+    measured = collectives(gpu, kind)
+    return {name: _with_numbers(efficiency, numbers) for name, efficiency in measured.items()}
 
 
 def _with_numbers(spec: T, numbers: Mapping[str, float]) -> T:
-    """A tree of efficiencies with these numbers, by name, in the place of each kernel's own."""
+    """A tree of efficiencies with these numbers, by name, in place of those of kernels."""
 
     def changed(value: object) -> object:
         if isinstance(value, Mapping):
-            return {key: changed(one) for key, one in value.items()}
+            return {key: changed(item) for key, item in value.items()}
         return _with_numbers(value, numbers) if hasattr(value, "__dataclass_fields__") else value
 
-    values = {name: numbers.get(name, changed(own)) for name, own in vars(spec).items()}
+    values = {name: numbers.get(name, changed(default)) for name, default in vars(spec).items()}
     return replace_unvalidated(spec, **values)

@@ -1,7 +1,7 @@
-"""The one table of a GPU's kernels: seconds by kind, format and sizes, of training and serving.
+"""Seconds of a GPU's kernels by kind, format and size, for training and serving.
 
-What the GPU's silicon reaches stands in its efficiency files, what software shows of it in
-`Shown`, from a framework or an engine profile. Where these say the same, both workloads take the
+The efficiency of the hardware comes from the GPU's efficiency files; factors of the software come
+from `KernelVisibility` of a framework or engine profile. If these agree, both workloads take the
 same time for the same kernel.
 """
 
@@ -81,7 +81,7 @@ class KernelTable:
         return self._dense(m, n, k, e, output_bytes) + self.casts(m * k, e)
 
     def casts(self, elements: Numeric, e: Rows) -> FloatArray:
-        """Seconds in which kernels of their own quantize so many activations."""
+        """Seconds of separate kernels that quantize so many activations."""
         if not e["cast_bytes"].any():
             return np.zeros(())
         return np.where(e["cast_bytes"] > 0, self.memory_time(e["cast_bytes"] * elements), 0.0)
@@ -100,14 +100,16 @@ class KernelTable:
     ) -> FloatArray:
         """Seconds of all matrices of a rank's experts on ``pairs`` of a token and an expert.
 
-        ``touched_share``: of its experts, those that have tokens; each computes whole tiles of
-        ``tile_rows``, the last of which is half empty on average.
+        ``touched_share``: share of the experts that have tokens. Each computes whole tiles of
+        ``tile_rows``; the last tile is half empty on average.
         """
         local = np.asarray(local_experts)
         touched = np.maximum(touched_share * local, np.minimum(pairs, 1.0))
         rows = np.maximum(pairs / local, 1e-9)
-        beside = np.maximum(e["row_offset"], np.asarray(tile_rows) / 2)
-        computed = np.maximum(1 + touched_share * beside / rows, touched_share * tile_rows / rows)
+        partial_rows = np.maximum(e["row_offset"], np.asarray(tile_rows) / 2)
+        computed = np.maximum(
+            1 + touched_share * partial_rows / rows, touched_share * tile_rows / rows
+        )
         padding = (1 + e["width_offset"] / width) * computed
         flops = 2.0 * matrices * hidden_size * width * pairs
         moved = matrices * hidden_size * width * touched * e["weight"]
@@ -178,7 +180,7 @@ class KernelTable:
             self.ledger.add(kernel_work(formula, self.gpu, reached, time, done))
 
     def bandwidth_fraction(self, measured: Numeric) -> Numeric:
-        """The reached share of the memory bandwidth, or what the user says of it."""
+        """The reached share of the memory bandwidth: measured, unless the user sets it."""
         return measured if self.memory_efficiency is None else self.memory_efficiency
 
     @property
@@ -195,7 +197,7 @@ class KernelTable:
     def without_casts(
         self, rows: Numeric, columns: Numeric, depth: Numeric, e: Rows, output_bytes: Numeric = 2.0
     ) -> FloatArray:
-        """The same where others cast A: operators of their own."""
+        """Seconds of products without casts of activations, which separate kernels do."""
         return self._dense(rows, np.asarray(columns), np.asarray(depth), e, output_bytes)
 
     def _dense(
@@ -211,7 +213,7 @@ class KernelTable:
             area_floor=e["area_floor"],
         )
         moved = e["weight"] * n * k + e["activation"] * m * k
-        loads = self._most_bandwidth_fraction(m)
+        loads = self._max_bandwidth_fraction(m)
         time = self._of_sizes((m, n, k), e, flops, moved, output_bytes, loads)
         if self.ledger is not None:
             in_table = self.gemm_table is not None and bool(e["tabulated"].any())
@@ -237,8 +239,8 @@ class KernelTable:
         in_table = self._with_wider_output(in_table, e, m * n, output_bytes)
         if np.all(e["tabulated"]):
             return in_table
-        untold = self._roofline(e, flops, moved + output_bytes * m * n, loads)
-        return np.where(e["tabulated"] > 0, in_table, untold)
+        computed = self._roofline(e, flops, moved + output_bytes * m * n, loads)
+        return np.where(e["tabulated"] > 0, in_table, computed)
 
     def _tabulated(
         self,
@@ -255,7 +257,7 @@ class KernelTable:
         """
         table = self.gemm_table
         assert table is not None
-        # A product of no rows takes no time, whatever the table gives for it.
+        # A product of no rows takes no time, even if the table has an entry.
         logs = [np.log(np.maximum(size, _LEAST_SIZE)) for size in sizes]
         work = np.exp(trilinear(table.sizes, table.work, logs))
         measured = self.gpu.efficiency.gemm["bf16"]
@@ -280,7 +282,7 @@ class KernelTable:
     def _with_wider_output(
         self, time: FloatArray, e: Rows, elements: FloatArray, output_bytes: Numeric
     ) -> FloatArray:
-        """With the bytes that a product's output has above the two of the table's."""
+        """Seconds with the output bytes beyond the two per number of the table."""
         wider = np.maximum(np.asarray(output_bytes) - SIXTEEN_BIT_BYTES, 0.0)
         if not wider.any():
             return time
@@ -313,8 +315,8 @@ class KernelTable:
         """The share of the memory bandwidth that a kernel reaches."""
         return self.bandwidth_fraction(np.minimum(e["bandwidth_fraction"], most_bandwidth_fraction))
 
-    def _most_bandwidth_fraction(self, rows: Numeric) -> Numeric:
-        """What the multiprocessors load at most in products of few rows."""
+    def _max_bandwidth_fraction(self, rows: Numeric) -> Numeric:
+        """Most bandwidth that multiprocessors can load in products of few rows, as a share."""
         each, multiprocessors = self.shown.vector_bandwidth, self.gpu.num_multiprocessors
         if each == 0 or multiprocessors is None:
             return np.inf

@@ -1,9 +1,9 @@
-"""What kernels and copies do: their work, sizes that tables know, and a ledger where one asks.
+"""Work of kernels and copies: FLOPs, bytes, tabulated sizes, and a ledger that records them.
 
-A search has no ledger: its machine is asked for seconds and nothing else. `planner explain`
-predicts one configuration with a ledger on its machine; every kernel, exchange and copy then tells
-it what it does, and `attributed` gives that to the operator whose seconds it is part of. The
-seconds are those of the same functions, so that no prediction depends on a ledger.
+A search has no ledger: its machine computes seconds only. `planner explain` predicts one
+configuration with a ledger on its machine. Every kernel, exchange and copy then records its work,
+and `attributed` adds the work to the operator that the seconds belong to. The seconds come from the
+same functions, so no prediction depends on a ledger.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ Timed = TypeVar("Timed")
 
 @record(kw_only=True)
 class KernelWork:
-    """One kernel, exchange or copy: what it does, and what that takes.
+    """Work of one kernel, exchange or copy, and its seconds.
 
-    ``formula`` is how ``time`` [s] is made of ``figures``, which are in SI units; ``terms`` are the
-    seconds of each bound alone, ``at_peak`` those that silicon and links take at their peaks.
-    ``key`` is where the reached shares stand in the spec of the GPU.
+    ``formula`` names the formula of ``time`` [s] from ``figures`` in SI units; ``terms`` are the
+    seconds of each bound, ``at_peak`` the seconds at the peaks of hardware and links. ``key``: key
+    of the efficiencies in the spec of the GPU.
     """
 
     formula: str
@@ -64,32 +64,32 @@ class Ledger:
     def __init__(self) -> None:
         self._open: list[KernelWork] = []
         self._parts: dict[str, tuple[KernelWork, ...]] = {}
-        self._known: list[tuple[object, tuple[KernelWork, ...]]] = []
+        self._recorded: list[tuple[object, tuple[KernelWork, ...]]] = []
 
     def add(self, work: KernelWork) -> None:
         """Record what was just predicted."""
         self._open.append(work)
 
     def drain(self) -> tuple[KernelWork, ...]:
-        """What was recorded since the last time."""
-        found, self._open = tuple(self._open), []
-        return found
+        """The work recorded since the last call."""
+        works, self._open = tuple(self._open), []
+        return works
 
     def of(self, seconds: object) -> tuple[KernelWork, ...]:
-        """The same; of seconds that were worked out before, the work recorded then."""
-        found = self.drain()
-        if not found:
-            return next((works for known, works in self._known if known is seconds), ())
-        self._known.append((seconds, found))
-        return found
+        """The work recorded since the last call; for seconds computed earlier, their work."""
+        recorded = self.drain()
+        if not recorded:
+            return next((works for earlier, works in self._recorded if earlier is seconds), ())
+        self._recorded.append((seconds, recorded))
+        return recorded
 
     @property
     def mark(self) -> int:
-        """Where the next work will be among what was recorded since the last time."""
+        """Index of the next work among those recorded since the last call of `drain`."""
         return len(self._open)
 
     def forget(self, *names: str, since: int = 0) -> None:
-        """Drop what nobody uses: work of these formulas or collectives, or all; since a mark."""
+        """Drop unused work recorded since a mark: of these formulas or collectives, or all."""
         self._open[since:] = [
             work
             for work in self._open[since:]
@@ -97,13 +97,13 @@ class Ledger:
         ]
 
     def close(self, part: str) -> None:
-        """What was recorded since the last time belongs to a part of a step."""
+        """Assign the recorded work to a part of a step."""
         self._parts[part] = (*self._parts.get(part, ()), *self.drain())
 
     def parts(self) -> dict[str, tuple[KernelWork, ...]]:
-        """The parts of a step that were closed, which begins anew."""
-        found, self._parts = self._parts, {}
-        return found
+        """The work of each closed part of a step; the ledger then starts a new step."""
+        parts, self._parts = self._parts, {}
+        return parts
 
 
 def attributed(
@@ -122,7 +122,7 @@ def attributed(
 def scan_work(
     scan: Scan, tokens: FloatArray, tensor_parallel: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """FLOPs and bytes of the scan over so many tokens on one tensor-parallel rank.
+    """FLOPs and bytes of a scan over so many tokens on one tensor-parallel rank.
 
     It is chunked, but where decays are of each channel.
     """
@@ -153,7 +153,7 @@ def scan_work(
 
 @record()
 class KernelFlops:
-    """What a kernel did: the ``flops`` that it needs and those ``paid`` for, and ``moved`` bytes.
+    """FLOPs of a kernel: useful ``flops``, executed ``paid``, and ``moved`` bytes.
 
     ``sizes`` are those of a matrix product, by term.
     """
@@ -283,15 +283,15 @@ def copy_work(
 
 
 def _key(gpu: GpuSpec, formula: str, e: Rows) -> str:
-    """Where the spec of a GPU says what a kernel reaches."""
+    """The key of a GPU's spec with the efficiency of a kernel: ``efficiency.gemm.bf16``."""
     table = {"experts": "grouped_gemm", "attention": "attention"}.get(formula, "")
-    places = (table,) if table else ("gemm", "quantized_gemm", "wave_gemm")
+    tables = (table,) if table else ("gemm", "quantized_gemm", "wave_gemm")
     sharpness = float(np.ravel(e["sharpness"])[0])
-    for place in places:
-        for name, reached in getattr(gpu.efficiency, place).items():
+    for table_name in tables:
+        for name, reached in getattr(gpu.efficiency, table_name).items():
             if reached.sharpness == sharpness:
-                return f"efficiency.{place}.{name}"
-    return f"efficiency.{places[0]}"
+                return f"efficiency.{table_name}.{name}"
+    return f"efficiency.{tables[0]}"
 
 
 Rows = Mapping[str, FloatArray]
@@ -300,7 +300,7 @@ SIXTEEN_BIT_BYTES = 2.0
 _TILE_AREA = 128.0**2
 _UNKNOWN_MULTIPROCESSORS = 128
 _NO_TILES = {"row_offset": 0.0, "column_offset": 0.0, "depth_offset": 0.0, "area_floor": 0.0}
-# What stands for experts that were not measured on a GPU, if not those of 16 bit.
+# Substitutes for expert formats that were not measured on a GPU; default: 16 bit.
 _NEAREST_EXPERTS = {"fp8_tensor": "fp8"}
 _ROOFLINE = ("compute_fraction", "bandwidth_fraction", "latency", "sharpness")
 _EIGHT_BIT = (Precision.FP8, Precision.FP4)
@@ -308,19 +308,18 @@ _EIGHT_BIT = (Precision.FP8, Precision.FP4)
 
 @record(kw_only=True)
 class KernelVisibility:
-    """What a framework or an engine shows of the kernels measured on a GPU; defaults: all.
+    """Factors of a framework or an engine on the measured kernels of a GPU; default: none.
 
     ``sustained``: share of the way from the clock of a burst to that of hours of products.
     ``compute``, ``bandwidth``: rates of products over the measured ones, ``dense_compute``,
     ``expert_compute`` and ``quantized_bandwidth`` more of them in dense products, in those of
-    experts and in those of quantized weights.
-    ``latency``, ``dense_latency``, ``expert_latency``: what shows of the start of kernels, of all
-    and of products. ``vector_bandwidth``: bytes per second that a multiprocessor loads at most in
-    products of few rows. ``expert_padding``: what shows of the padding that narrow experts have in
-    the measured kernels. ``permutes``: kernels of experts sort their tokens, as the measured ones
-    do. ``fused_casts``: casts of activations are part of other kernels; ``reads_casts``: products
-    read activations once more where the measured ones cast them. ``half_accumulation``: products
-    of 16 bit sum in 16 bit.
+    experts and in those of quantized weights. ``latency``, ``dense_latency``, ``expert_latency``:
+    what shows of the start of kernels, of all and of products. ``vector_bandwidth``: bytes per
+    second that a multiprocessor loads at most in products of few rows. ``expert_padding``: what
+    shows of the padding that narrow experts have in the measured kernels. ``permutes``: kernels of
+    experts sort their tokens, as the measured ones do. ``fused_casts``: casts of activations are
+    part of other kernels; ``reads_casts``: products read activations once more where the measured
+    ones cast them. ``half_accumulation``: products of 16 bit sum in 16 bit.
     """
 
     sustained: float = 1.0
@@ -341,7 +340,7 @@ class KernelVisibility:
 
 
 def num_multiprocessors(gpu: GpuSpec) -> int:
-    """Those of the GPU, or a common number of them."""
+    """Number of multiprocessors of a GPU, or a common default."""
     return gpu.num_multiprocessors or _UNKNOWN_MULTIPROCESSORS
 
 
@@ -362,7 +361,7 @@ def dense_rows(gpu: GpuSpec, formats: Sequence[KernelFormat], shown: KernelVisib
 
 
 def expert_rows(gpu: GpuSpec, formats: Sequence[KernelFormat], shown: KernelVisibility) -> Rows:
-    """The same of the grouped products of experts, whose rows contain no casts."""
+    """Rows of the grouped products of experts, without casts."""
     rows = _columns([_expert_row(gpu, form, shown) for form in formats])
     rows["read_fraction"] = rows["bandwidth_fraction"]
     rows["compute_fraction"] = rows["compute_fraction"] * shown.expert_compute
@@ -465,11 +464,11 @@ def rate_of_class(efficiency: Efficiency, kernels: AttentionKernels) -> float:
 
 
 def rates(
-    efficiency: Efficiency, codes: CodeArray, usual: AttentionKernels
+    efficiency: Efficiency, codes: CodeArray, default: AttentionKernels
 ) -> tuple[FloatArray, FloatArray]:
-    """Rates forward and backward of codes of `AttentionKernel`; ``usual`` is what auto means."""
+    """Rates forward and backward of codes of `AttentionKernel`; ``default`` is what auto means."""
     rows = [
-        _of_class(efficiency, usual) if code is AttentionKernel.AUTO else _of(efficiency, code)
+        _of_class(efficiency, default) if code is AttentionKernel.AUTO else _of(efficiency, code)
         for code in AttentionKernel
     ]
     forward, backward = np.array([(row.forward, row.backward) for row in rows]).T

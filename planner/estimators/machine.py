@@ -1,4 +1,4 @@
-"""A GPU and what joins it to others, as functions from work and bytes to seconds."""
+"""Seconds of work and transfers on a GPU, its links, network and host."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def exchange_work(
 ) -> KernelWork:
     """A collective that moves a ``volume`` past each rank, at a ``bandwidth``, at best at ``peak``.
 
-    ``links``: ranks of the group and of one domain, and what fabric and network reach. It is bound
-    by the network where that, not the fabric, limits its bandwidth; what starts it and what small
-    messages lose is latency.
+    ``links``: ranks of the group and of one domain, and the bandwidths of fabric and network. The
+    exchange is network-bound if the network limits its bandwidth. Start-up and the loss of small
+    messages count as latency.
     """
     size, local = np.asarray(links["group_size"], np.float64), np.asarray(links["ranks_in_domain"])
     pieces = (size - 1) / np.maximum(local - 1, 1) if kind == "all_to_all" else 1.0
@@ -118,8 +118,8 @@ _PASSES = {
 }
 _RINGS = ("all_gather", "reduce_scatter")
 _CROSSINGS = 2.0
-_VECTOR_FRACTION = 0.5  # that of Ampere, assumed of what nobody measured
-"""An all-reduce over two domains, of which ``base_latency`` is, crosses the network twice."""
+_VECTOR_FRACTION = 0.5  # of Ampere, assumed for architectures without a measurement
+"""An all-reduce over two domains, as in ``base_latency``, crosses the network twice."""
 
 
 @record(kw_only=True)
@@ -134,8 +134,8 @@ class CommunicationGroup:
 class Links:
     """The fabric and the network of a cluster of one kind of GPU.
 
-    ``catalogue``: where the tables of the GPU's kernels and of its fabric are. ``ledger``: where
-    what is behind the seconds is recorded, if anywhere.
+    ``catalogue``: specs with the tables of the GPU's kernels and of its fabric. ``ledger``: record
+    of the work behind the seconds, if any.
     """
 
     gpu: GpuSpec
@@ -209,28 +209,28 @@ class Links:
 
     @property
     def mark(self) -> int:
-        """Where the next work will be recorded, for `unused`."""
+        """Index of the next recorded work, for `unused`."""
         return 0 if self.ledger is None else self.ledger.mark
 
     def unused(self, where: BoolArray, *names: str, since: int = 0) -> None:
-        """Forget an alternative that was recorded since a mark, where nobody uses it.
+        """Drop an alternative that was recorded since a mark, if ``where`` holds everywhere.
 
-        ``names``: formulas or collectives, all where none is named.
+        ``names``: formulas or collectives; all if none is named.
         """
         if self.ledger is not None and np.all(where):
             self.ledger.forget(*names, since=since)
 
     def close(self, part: str) -> None:
-        """What was recorded last is behind a part of a step."""
+        """Assign the work recorded last to a part of a step."""
         if self.ledger is not None:
             self.ledger.close(part)
 
     def recorded_parts(self) -> Mapping[str, tuple[KernelWork, ...]]:
-        """What is behind the parts of a step that belong to no operator."""
+        """Work of the parts of a step that belong to no operator."""
         return {} if self.ledger is None else self.ledger.parts()
 
     def fills_domain(self, group: CommunicationGroup) -> BoolArray:
-        """Whether a group is inside one scale-up domain and takes more than half of it."""
+        """Whether a group lies in one scale-up domain and uses over half of it."""
         local = self._local_ranks(group)
         wide = 2 * local > self.cluster.scale_up.domain_size
         return np.asarray(wide & (np.asarray(group.size) == local) & (local > 1))
@@ -264,7 +264,7 @@ class Links:
         return time
 
     def large_scale_wait(self, step_time: Numeric, num_gpus: Numeric) -> FloatArray:
-        """Seconds that a step of so many GPUs waits for the slowest and between pods."""
+        """Seconds of a step of so many GPUs for stragglers and between pods."""
         out = self.cluster.scale_out
         return large_scale_wait(
             step_time=step_time,
@@ -321,7 +321,7 @@ _TRAINING = KernelVisibility(permutes=False)
 class Machine(Links):
     """A GPU in a cluster.
 
-    ``ideal`` says that the specs and profiles are those of `planner.estimators.ideal_hardware`: the
+    ``ideal``: the specs and profiles come from `planner.estimators.ideal_hardware`, which is the
     roofline bound. ``memory_efficiency`` replaces the reached share of the memory bandwidth,
     ``flops_efficiency`` that of the peak in an ideal machine.
     """
@@ -362,23 +362,23 @@ class Machine(Links):
         precision: CodeArray,
         output_bytes: Numeric = 2,
     ) -> Sequence[FloatArray]:
-        """`gemm_time` of several products, in one go unless work is recorded of each."""
+        """`gemm_time` of several products, vectorized unless work is recorded."""
         if self.ledger is not None:
             return [self.gemm_time(*size, precision, output_bytes) for size in sizes]
         numbers = [np.shape(number) for size in sizes for number in size]
         together = np.empty((3, len(sizes), *np.broadcast_shapes(np.shape(precision), *numbers)))
-        for at, size in enumerate(sizes):
+        for index, size in enumerate(sizes):
             for side, number in enumerate(size):
-                together[side, at] = number
+                together[side, index] = number
         rows, columns, depth = together
         return [*self.gemm_time(rows, columns, depth, precision, output_bytes)]
 
     def cast_time(self, elements: Numeric, precision: CodeArray) -> FloatArray:
-        """Seconds in which kernels of their own quantize so many numbers for products."""
+        """Seconds of separate kernels that quantize so many numbers for products."""
         return self.kernels.casts(elements, {"cast_bytes": self._dense["cast_bytes"][precision]})
 
     def expert_cast_time(self, elements: Numeric, precision: CodeArray) -> FloatArray:
-        """The same for the grouped products of experts."""
+        """As `cast_time`, for the grouped products of experts."""
         return self.kernels.casts(elements, {"cast_bytes": self._experts["cast_bytes"][precision]})
 
     def vector_product_time(self, rows: Numeric, columns: Numeric, depth: Numeric) -> FloatArray:
@@ -394,7 +394,7 @@ class Machine(Links):
         return time
 
     def vector_time(self, flops: Numeric) -> FloatArray:
-        """Seconds of so many FLOPs of 32 bits without tensor cores; 0 where no peak is known."""
+        """Seconds of so many 32-bit FLOPs without tensor cores; 0 if the peak is unknown."""
         reached = self.gpu.efficiency.vector_product_fraction or _VECTOR_FRACTION
         peak = self.gpu.peak_flops.get(Precision.FP32, np.inf)
         time = np.asarray(flops / (peak * reached))
@@ -433,11 +433,11 @@ class Machine(Links):
         )
 
     def attention_rate(self, kernels: AttentionKernels) -> float:
-        """Rate forward of a class of attention kernels over those written for this GPU."""
+        """Forward rate of a class of attention kernels relative to those written for this GPU."""
         return rate_of_class(self.gpu.efficiency, kernels)
 
     def fp8_attention_rates(self, used: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """Rates of attention in 8 bit over those in 16 bit where it is ``used``, else 1.
+        """Rates of 8-bit attention relative to 16 bit where it is ``used``, else 1.
 
         Forward, then backward.
         """
@@ -472,7 +472,7 @@ class Machine(Links):
     def single_copy_time(
         self, num_bytes: Numeric, link_fraction: float | None = None
     ) -> FloatArray:
-        """Seconds of one copy between a GPU and its host, from pinned memory, with its start."""
+        """Seconds of one copy between a GPU and pinned host memory, with its latency."""
         link, e = self._host.bandwidth or np.nan, self.gpu.efficiency.host_copy
         share = e.bandwidth_fraction if link_fraction is None else link_fraction
         rate = np.minimum(link * share, self._host_memory_bandwidth)
@@ -484,7 +484,7 @@ class Machine(Links):
         return self._copied(num_bytes, rate * memory_fraction, rate)
 
     def drive_copy_time(self, num_bytes: Numeric) -> FloatArray:
-        """Seconds in which the drives of a host read or write so many bytes for one of its GPUs."""
+        """Seconds in which a host's drives read or write so many bytes for one of its GPUs."""
         return self._copied(num_bytes, self.drive_bandwidth, self.drive_bandwidth)
 
     @property
@@ -502,9 +502,9 @@ class Machine(Links):
 
     @property
     def host_memory(self) -> float:
-        """Bytes of host memory of a GPU of a full node; infinite where nobody says.
+        """Bytes of host memory per GPU of a full node; infinite if not specified.
 
-        None besides its own where both have one memory.
+        0 where GPU and host share one memory.
         """
         cluster = self.cluster
         if self.gpu.unified_memory:
@@ -514,7 +514,7 @@ class Machine(Links):
         return cluster.host_memory_per_gpu or self._host.memory_per_gpu or np.inf
 
     def host_room(self, num_gpus: Numeric) -> FloatArray:
-        """Bytes of host memory for each of so many GPUs, which fill nodes one by one."""
+        """Bytes of host memory per GPU for so many GPUs, which fill nodes one by one."""
         if self.cluster.host_memory is None:
             return np.asarray(self.host_memory)
         in_node = np.minimum(num_gpus, self.cluster.gpus_per_node)
@@ -526,8 +526,10 @@ class Machine(Links):
 
     @property
     def _host_memory_bandwidth(self) -> float:
-        own = self._host.memory_bandwidth
-        return self.cluster.host_memory_bandwidth or own or _USUAL_HOST_MEMORY_BANDWIDTH
+        profile_bandwidth = self._host.memory_bandwidth
+        return (
+            self.cluster.host_memory_bandwidth or profile_bandwidth or _USUAL_HOST_MEMORY_BANDWIDTH
+        )
 
     @cached_property
     def _peaks(self) -> FloatArray:

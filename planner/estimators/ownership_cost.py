@@ -1,4 +1,4 @@
-"""What a GPU costs that one owns, and what a run is charged under a contract."""
+"""Cost of owned GPUs, and charge of a run under a contract."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ _MOST_OF_NODE = 16
 
 
 def owned(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) -> Price | None:
-    """The price of a GPU that one owns; None where its purchase price or power is unknown.
+    """Price per hour of an owned GPU; None if its purchase price or power is unknown.
 
     ``place`` has the figures that are known of the building and its region. The range is that of
-    every figure's own range, one at a time, put together as independent ones are.
-    Raises SpecError if a file has faults.
+    every figure's own range, one at a time, put together as independent ones are. Raises SpecError
+    if a file has faults.
     """
     figures = used_figures(gpu, catalogue, place)
     if not figures:
         return None
     values = {name: figure.value for name, figure in figures.items()}
-    value = _priced(gpu, values)
+    value = _owned_price(gpu, values)
     factors = []
     for name, figure in figures.items():
-        ends = (figure.low, figure.high)
-        low, high = sorted(_priced(gpu, {**values, name: end}) / value for end in ends)
+        bounds = (figure.low, figure.high)
+        low, high = sorted(_owned_price(gpu, {**values, name: bound}) / value for bound in bounds)
         factors.append((low, high))
     low, high = range_of_product(*factors)
     bought = next(figures[name] for name in PRICES if name in figures)
@@ -71,68 +71,68 @@ def owned(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) -> Price |
         term=values["lifetime"],
         in_use=values["utilization"],
         outlay=per_gpu / (1 - values["network_and_storage_share"]),
-        basis=_basis(bought),
+        basis=_price_basis(bought),
     )
 
 
-def _basis(bought: SourcedQuantity) -> str:
-    """What a purchase price was asked for, by whom: ``rack of 72, trade price``."""
+def _price_basis(bought: SourcedQuantity) -> str:
+    """The unit and the kind of a purchase price: ``rack of 72, trade price``."""
     if bought.gpus == 1:
         unit = "GPU"
     else:
         unit = f"{'rack' if bought.gpus > _MOST_OF_NODE else 'node'} of {bought.gpus}"
-    asked = {"": "price", "used": "price of used ones", ESTIMATE: ESTIMATE}
-    return f"{unit}, {asked.get(bought.price_basis, f'{bought.price_basis} price')}"
+    labels = {"": "price", "used": "price of used ones", ESTIMATE: ESTIMATE}
+    return f"{unit}, {labels.get(bought.price_basis, f'{bought.price_basis} price')}"
 
 
 def used_figures(
     gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE
 ) -> Mapping[str, SourcedQuantity]:
-    """The figures that the price of an owned GPU rests on, by name; none where one is unknown.
+    """The figures that set the price of an owned GPU, by name; empty if one is unknown.
 
-    Raises SpecError if a file has faults.
+    Raises SpecError if a file has errors.
     """
     building = {PUE: pue_figure(catalogue.load_power().spec)}
-    found = {**ownership_of(gpu.name, catalogue.folder), **building, **place}
-    price, power = next((name for name in PRICES if name in found), None), "power_per_gpu"
+    figures = {**ownership_of(gpu.name, catalogue.folder), **building, **place}
+    price, power = next((name for name in PRICES if name in figures), None), "power_per_gpu"
     unused = {name for name in PRICES if name != price}
     unused |= {"card_share_of_server"} if price == PURCHASE_PRICE else set()
-    unused |= {"power_over_tdp"} if power in found else {power}
+    unused |= {"power_over_tdp"} if power in figures else {power}
     needed = [name for name in (*DIMENSIONS, PUE) if name not in unused]
-    has_power = power in found or gpu.thermal_design_power is not None
-    if price is None or not has_power or any(name not in found for name in needed):
+    has_power = power in figures or gpu.thermal_design_power is not None
+    if price is None or not has_power or any(name not in figures for name in needed):
         return {}
-    return {name: found[name] for name in needed}
+    return {name: figures[name] for name in needed}
 
 
 def pue_figure(profile: PowerProfile, source: str = POWER) -> SourcedQuantity:
-    """What the building draws over what computes in it, the same for energy and for owning."""
+    """Power usage effectiveness of the building, the same for energy and for ownership."""
     pue = profile.pue
     return SourcedQuantity(value=pue.value, low=pue.low, high=pue.high, source=source, date="")
 
 
 def assumed_figures(gpu: GpuSpec, catalogue: Catalogue, place: Place = NOWHERE) -> list[str]:
-    """The names of the figures of an owned GPU that nobody published."""
+    """Names of the figures of an owned GPU that are assumed, not published."""
     figures = used_figures(gpu, catalogue, place)
     return [name for name, figure in figures.items() if figure.source == ASSUMED]
 
 
-def _priced(gpu: GpuSpec, values: Mapping[str, float]) -> float:
-    given = dict(values)
-    if "card_price" in given:
-        given["purchase_price"] = given.pop("card_price") / given.pop("card_share_of_server")
-    if "power_over_tdp" in given:
-        given["power_per_gpu"] = given.pop("power_over_tdp") * (gpu.thermal_design_power or 0.0)
-    return float(owned_price(**given))
+def _owned_price(gpu: GpuSpec, values: Mapping[str, float]) -> float:
+    figures = dict(values)
+    if "card_price" in figures:
+        figures["purchase_price"] = figures.pop("card_price") / figures.pop("card_share_of_server")
+    if "power_over_tdp" in figures:
+        figures["power_per_gpu"] = figures.pop("power_over_tdp") * (gpu.thermal_design_power or 0.0)
+    return float(owned_price(**figures))
 
 
 @record(kw_only=True)
 class Charge:
     """GPU-seconds ``used`` and ``signed`` for, and what a run is charged for them [USD].
 
-    ``outlay`` is what is paid for all that is signed, or for what is bought, and ``break_even`` the
-    share of the term with work from which on it is cheaper than on demand. Where nothing is signed
-    for a term both are None, or NaN where contracts are compared.
+    ``outlay`` is the payment for the contract or the purchase. ``break_even`` is the share of the
+    term with work above which it is cheaper than on demand. Without a term both are None, or NaN
+    where contracts are compared.
     """
 
     used: FloatArray
@@ -148,10 +148,10 @@ class Charge:
 
 
 def charge(site: OperatingTerms, *, duration: Numeric, num_gpus: Numeric) -> Charge:
-    """What a run of a ``duration`` [s] on so many GPUs is charged on the terms of a site.
+    """Cost of a run of a ``duration`` [s] on so many GPUs on the terms of a site.
 
-    Of a term all that is signed for it, or the run's part of it where the rest has work, as
-    ``site.utilization`` says.
+    A term is charged in full, or by the run's part of it if ``site.utilization`` gives the rest
+    other work.
     """
     offer, n = site.offer, site.had(num_gpus)
     used = gpu_seconds(duration=duration, num_gpus=n)
@@ -174,6 +174,6 @@ def charge(site: OperatingTerms, *, duration: Numeric, num_gpus: Numeric) -> Cha
 
 
 def outlay(site: OperatingTerms, num_gpus: Numeric) -> FloatArray | None:
-    """What is paid for one term of so many GPUs, or for buying them [USD]; None without a term."""
+    """Payment for one term of so many GPUs, or for buying them [USD]; None without a term."""
     term = 0.0 if site.offer is None or not site.offer.is_signed else site.offer.term
     return charge(site, duration=term, num_gpus=num_gpus).outlay

@@ -1,4 +1,4 @@
-"""What GPUs, their hosts, their network and the building around them draw."""
+"""Power of GPUs, their hosts, their network and the building."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from planner.estimators.machine import Machine
 from planner.formulas.power import facility_power, network_share, range_of_product, range_of_sum
 from planner.specs.power import PowerProfile, RangedValue
 
-# Domains of so many GPUs are racks of trays.
+# Scale-up domains of more GPUs than this are racks of trays.
 _LARGEST_NODE = 16
 PARTS = ("boards", "hosts", "network", "facility")
 
@@ -21,8 +21,8 @@ PARTS = ("boards", "hosts", "network", "facility")
 class PowerDraw:
     """W of all GPUs of a job by part; NaN where the design power of the GPU is unknown.
 
-    ``hosts`` is the rest of the nodes, ``network`` what joins them, ``facility`` cooling and what
-    is lost on the way. Parts broadcast to the configurations' shape.
+    ``hosts`` is the rest of the nodes, ``network`` switches and optics, ``facility`` cooling and
+    losses of distribution. Parts broadcast to the configurations' shape.
     """
 
     design: FloatArray
@@ -57,7 +57,7 @@ class PowerDraw:
     @property
     def total(self) -> FloatArray:
         """W at the meter of the building."""
-        # What does not depend on the layout is multiplied first: it is small.
+        # Factors that do not depend on the layout are small arrays: multiply them first.
         around = self.design * (1.0 + self.network_share) * self.power_usage_effectiveness
         return np.asarray((self.board_share + self.host_share) * around)
 
@@ -69,7 +69,7 @@ def power_draw(
     board_share: Callable[[PowerProfile], Numeric],
     joined: Numeric | None = None,
 ) -> PowerDraw:
-    """The power of so many GPUs whose boards draw a share of their design power.
+    """Power of so many GPUs whose boards draw a share of their design power.
 
     They are among ``joined`` GPUs of one job, where these are more. Without a profile it is
     unknown.
@@ -97,9 +97,9 @@ def power_draw(
 def power_range(
     machine: Machine, profile: PowerProfile, num_gpus: float, boards: RangedValue
 ) -> tuple[float, float]:
-    """Factors on the power of so many GPUs between which published figures lie."""
+    """Lowest and highest factor on the power of so many GPUs, from published figures."""
     host, network = _host(machine, profile), profile.network
-    nodes = range_of_sum(*((one.value, one.low, one.high) for one in (boards, host)))
+    nodes = range_of_sum(*((figure.value, figure.low, figure.high) for figure in (boards, host)))
     shares = [
         float(network_share(share_of_it=share, is_spread=num_gpus > _node(machine)))
         for share in (network.value, network.low, network.high)
@@ -115,7 +115,7 @@ def _host(machine: Machine, profile: PowerProfile) -> RangedValue:
 
 
 def _node(machine: Machine) -> int:
-    """GPUs that need no switches between nodes: those of a rack have theirs inside it."""
+    """Number of GPUs without switches between nodes; a rack has these inside."""
     cluster = machine.cluster
     is_rack = cluster.scale_up.domain_size > _LARGEST_NODE
     return cluster.scale_up.domain_size if is_rack else cluster.gpus_per_node

@@ -1,1 +1,1 @@
-"""A layer as one list of operators with sizes; what it takes and holds are folds over it."""
+"""A layer as a list of operators with sizes; time and memory are sums over it."""

@@ -1,9 +1,9 @@
-"""Attention as operators: multi-head, grouped-query, latent, sparse, and what keeps a state.
+"""Attention as operators: multi-head, grouped-query, latent, sparse, linear and state-space.
 
-Compressed attention is to few numbers of a token: one head that is both keys and values, and its
-summaries. Queries come from a latent. What is near is attended to within a window; of what is far,
-each run of tokens leaves one entry, of which an indexer may choose. Heads leave through a
-projection that is diagonal in groups of them [10]_.
+Compressed attention caches one head that is both keys and values, and summaries of it. Queries
+come from a latent. A query attends to near tokens within a window. Far tokens are summarized: each
+run of tokens has one entry, and an indexer may choose among the entries. Heads leave through a
+projection that is block-diagonal in groups of heads [10]_.
 
 References
 ----------
@@ -86,7 +86,7 @@ def linear_attention(h: int, attention: AttentionSpec) -> Iterator[LayerOperator
     )
     yield from _gates(attention)
     if scan.taps:
-        # One filter per channel over the taps; those of Mamba have a bias.
+        # One filter per channel over the taps, with a bias in Mamba.
         weights = scan.mixed * (scan.taps + (0 if scan.delta_rule else 1))
         yield _elementwise("convolution", scan.mixed, 2, 4, weights, kept_width=scan.projected)
     if scan.by_channel:
@@ -218,11 +218,11 @@ def _elementwise(
 
 
 def attention_block(h: int, group: LayerGroup, rotary: bool) -> Iterator[LayerOperator]:
-    """From the norm before the attention to the residual after it; nothing where it has none."""
+    """Operators from the norm before the attention to the residual; none without attention."""
     if not (attention := group.attention):
         return
-    alone = group.parallel_residual or not group.feed_forward
-    sets = group.norms_per_layer - (0 if alone else group.norms_per_layer // 2)
+    has_all_norms = group.parallel_residual or not group.feed_forward
+    sets = group.norms_per_layer - (0 if has_all_norms else group.norms_per_layer // 2)
     yield from streams("attention_streams", h, group.residual_streams)
     yield from sources("attention_sources", h, group.residual_sources)
     yield from predicted(h, group.altup_num_inputs)
@@ -238,7 +238,7 @@ def attention_block(h: int, group: LayerGroup, rotary: bool) -> Iterator[LayerOp
         else:
             inside = _softmax_attention(h, mixer, rotary)
         if mixer is not attention:
-            # It reads what the attention keeps already [9]_.
+            # It reads an input that the attention saves already [9]_.
             inside = (
                 replace(
                     op,
@@ -268,7 +268,7 @@ def value_dim(attention: AttentionSpec) -> int:
 
 
 def _softmax_attention(h: int, attention: AttentionSpec, rotary: bool) -> Iterator[LayerOperator]:
-    """From the projections to the output projection."""
+    """Operators from the projections to the output projection."""
     values = attention.num_attention_heads * value_dim(attention)
     is_latent = attention.kind is AttentionKind.LATENT
     yield from (_latent if is_latent else _projections)(h, attention)
@@ -291,7 +291,7 @@ def _softmax_attention(h: int, attention: AttentionSpec, rotary: bool) -> Iterat
 
 
 def _attention_output(h: int, width: int, *, bias: int = 0, reads: str = "values") -> MatrixProduct:
-    """From the values of all heads, or what is made of them, to the residual stream."""
+    """Operators from the values of all heads to the residual stream."""
     return MatrixProduct(
         name="attention_output",
         module="attention_output",
@@ -416,7 +416,7 @@ def _rotary(attention: AttentionSpec, is_latent: bool) -> LayerOperator:
 
 
 def _indexer(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
-    """What chooses the keys of sparse attention [3]_; none where a layer shares another's choice.
+    """Indexer of sparse attention, which chooses keys [3]_; none where a layer shares another's.
 
     Queries come from the query latent; one key head has a layer norm with a bias; each query head
     has a weight per token. Without a latent queries come from the residual stream, and queries and
@@ -481,7 +481,7 @@ def _core(attention: AttentionSpec, is_latent: bool) -> AttentionCore:
 def compressed_attention(
     h: int, attention: AttentionSpec, read: SavedTensor, rotary: bool
 ) -> Iterator[LayerOperator]:
-    """From the projections to the output; ``read`` is what the first of them keeps."""
+    """Operators from projections to output; ``read``: the input that the first one saves."""
     a, d, rank = attention.num_attention_heads, attention.head_dim, attention.q_lora_rank
     yield down("q_down", h, rank, (read,))
     yield MatrixProduct(
@@ -503,7 +503,7 @@ def compressed_attention(
             module="rope",
             columns=columns(ColumnPart(name="q", count=a, width=attention.qk_rope_head_dim)),
             spread=RankSpread.TENSOR,
-            # Of queries, and back of the outputs, whose values are keys, too.
+            # Rotation of queries, and inverse rotation of outputs, since the values are keys.
             forward=4,
             backward=4,
             eager=ROTARY,
@@ -542,7 +542,7 @@ def _compressor(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
 
 
 def _compressed_indexer(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
-    """What chooses among the entries: its keys are compressed in the same way."""
+    """Indexer among the entries, whose keys are compressed in the same way."""
     if not attention.index_topk:
         return
     heads, d = attention.index_n_heads, attention.index_head_dim
@@ -595,7 +595,7 @@ def _compressed_core(attention: AttentionSpec) -> AttentionCore:
 
 
 def _output(h: int, attention: AttentionSpec) -> Iterator[LayerOperator]:
-    """Each group of heads to its own numbers, and all of these to the residual stream."""
+    """Grouped output projection: heads of a group to its numbers, then to the residual stream."""
     values = attention.num_attention_heads * attention.head_dim
     groups, rank = attention.o_groups, attention.o_lora_rank
     yield MatrixProduct(

@@ -1,7 +1,7 @@
-"""The feed-forward block and what stands around blocks, as operators: experts, norms, streams.
+"""The feed-forward block and the operators around blocks: experts, norms, residual streams.
 
-Alternating updates are streams of which a layer computes one [3]_, with a learned residual beside
-it [4]_; embeddings of layers gate a projection behind their blocks [5]_.
+Alternating updates keep several streams and compute one per layer [3]_, with a learned residual
+added [4]_. Per-layer embeddings gate a projection after the blocks [5]_.
 
 References
 ----------
@@ -59,7 +59,7 @@ GATED = (5, 9)
 
 
 def norm(name: str, width: int, sets: int, bias: bool, blocks: tuple[str, ...] = ()) -> Elementwise:
-    """A norm with so many sets of weights in all, of one number per channel, or two with bias.
+    """A norm with ``sets`` sets of weights: one number per channel, or two with bias.
 
     RMS norms have no bias [1]_; PyTorch has one kernel of the others. Eager kernels keep the input
     in fp32 and the normed numbers in place of the input in 16 bit. A layer with more norms than
@@ -71,11 +71,11 @@ def norm(name: str, width: int, sets: int, bias: bool, blocks: tuple[str, ...] =
     .. [1] B. Zhang and R. Sennrich, "Root mean square layer normalization," 2019,
        arXiv:1910.07467, equation 4.
     """
-    own = saved_tensor(width, Element.RESIDUAL, RankSpread.TOKENS)
+    saved_input = saved_tensor(width, Element.RESIDUAL, RankSpread.TOKENS)
     in_fp32 = saved_tensor(
         width, Element.FP32, RankSpread.TOKENS, ("layernorm", *blocks), eager=True
     )
-    keeps = (own,) if bias else (own, in_fp32)
+    keeps = (saved_input,) if bias else (saved_input, in_fp32)
     return Elementwise(
         name=name,
         module="norm",
@@ -93,12 +93,12 @@ def norm(name: str, width: int, sets: int, bias: bool, blocks: tuple[str, ...] =
 
 
 def norm_weights(width: int, sets: int, bias: bool) -> int:
-    """Parameters of so many norms."""
+    """Parameters of norms."""
     return sets * width * (2 if bias else 1)
 
 
 def residual(name: str, width: int) -> Elementwise:
-    """Adding what a block made to what it read, after dropout if there is one."""
+    """Residual addition of a block's output to its input, after dropout if there is one."""
     return Elementwise(
         name=name,
         module="residual",
@@ -111,7 +111,7 @@ def residual(name: str, width: int) -> Elementwise:
 
 
 def streams(name: str, width: int, number: int) -> Iterator[LayerOperator]:
-    """What makes the input of a block of several residual streams; nothing where there is one.
+    """Operators that mix several residual streams into a block's input; none for one stream.
 
     A projection of all n streams gives n weights of what enters the block, n of what leaves it, and
     n^2 that mix the streams [1]_. A fused kernel reads the streams and writes the input; behind the
@@ -141,7 +141,7 @@ def streams(name: str, width: int, number: int) -> Iterator[LayerOperator]:
 
 
 def sources(name: str, width: int, number: int) -> Iterator[LayerOperator]:
-    """What makes the input of a block of sums of blocks before it; nothing where there is none.
+    """Operators that sum earlier blocks into a block's input; none without sources.
 
     Each sum is normed and scored by one vector, and they are added up by the softmax of these
     scores [1]_. A fused kernel reads them once and writes the input; the gradient reads and writes
@@ -167,7 +167,7 @@ def sources(name: str, width: int, number: int) -> Iterator[LayerOperator]:
 
 
 def one_of_streams(width: int, number: int) -> Iterator[LayerOperator]:
-    """What makes one stream of several after the last layer; nothing where there is one."""
+    """Operators that mix several streams into one after the last layer; none for one stream."""
     if number == 1:
         return
     yield _mixes("final_streams", width, number, number, weights=number + 1)
@@ -190,13 +190,13 @@ def _mixes(name: str, width: int, number: int, mixes: int, weights: int) -> Matr
 
 
 def added(name: str, width: int, number: int) -> Iterator[LayerOperator]:
-    """The residual after a block; of several streams it is part of what mixes them."""
+    """The residual after a block; with several streams part of their mixing."""
     if number == 1:
         yield residual(name, width)
 
 
 def predicted(h: int, number: int) -> Iterator[LayerOperator]:
-    """Every stream as a mix of all of them, by weights of the one that is computed [4]_."""
+    """Prediction of every stream as a mix of all, weighted by the computed one [4]_."""
     if number < 2:
         return
     yield _product("altup_router", h, number, weights=h)
@@ -205,7 +205,7 @@ def predicted(h: int, number: int) -> Iterator[LayerOperator]:
 
 
 def corrected(h: int, number: int) -> Iterator[LayerOperator]:
-    """What the layer changed, added to every stream by weights of the result [4]_."""
+    """Correction of every stream by the layer's change, with weights of the result [4]_."""
     if number < 2:
         return
     yield replace(_product("altup_router_of_result", h, number), tied=True)
@@ -214,7 +214,7 @@ def corrected(h: int, number: int) -> Iterator[LayerOperator]:
 
 
 def altup_ends(name: str, h: int, number: int) -> Iterator[LayerOperator]:
-    """The projections that make other streams of the first, or one of all."""
+    """Projections that make the other streams from the first, or one from all."""
     if number > 1:
         yield replace(_product(name, h, (number - 1) * h), holder=ParameterPart.FEED_FORWARD)
 
@@ -230,9 +230,9 @@ def laurel(h: int, group: LayerGroup) -> Iterator[LayerOperator]:
 
 
 def _product(name: str, depth: int, columns: int, weights: int = 0) -> MatrixProduct:
-    """A product that every rank computes of the tokens it holds."""
-    found = unsharded_product(name, "residual_streams", depth, columns, ParameterPart.NORMS, name)
-    return replace(found, weights=weights, sharded=False, sixteen_bit=True)
+    """A product that every rank computes for its tokens."""
+    product = unsharded_product(name, "residual_streams", depth, columns, ParameterPart.NORMS, name)
+    return replace(product, weights=weights, sharded=False, sixteen_bit=True)
 
 
 def _mixed(name: str, h: int, number: int) -> Elementwise:
@@ -297,15 +297,17 @@ def per_layer_block(h: int, group: LayerGroup) -> Iterator[LayerOperator]:
 
 
 def _unsharded_projection(name: str, depth: int, columns: int, keeps: int) -> MatrixProduct:
-    """A projection that every rank has whole."""
-    found = unsharded_product(
+    """A projection that is not sharded."""
+    projection = unsharded_product(
         name, "feed_forward", depth, columns, ParameterPart.FEED_FORWARD, name
     )
-    return replace(found, sharded=False, keeps=(saved_tensor(keeps, spread=RankSpread.TOKENS),))
+    return replace(
+        projection, sharded=False, keeps=(saved_tensor(keeps, spread=RankSpread.TOKENS),)
+    )
 
 
 def feed_forward_block(h: int, group: LayerGroup) -> Iterator[LayerOperator]:
-    """From the norm before the feed-forward to the residual after it; nothing where it has none."""
+    """Operators from the norm before the feed-forward to the residual; none without one."""
     if not (feed_forward := group.feed_forward):
         return
     if not group.parallel_residual:
@@ -313,7 +315,7 @@ def feed_forward_block(h: int, group: LayerGroup) -> Iterator[LayerOperator]:
         yield from map(_inside, streams("feed_forward_streams", h, group.residual_streams))
         yield from map(_inside, sources("feed_forward_sources", h, group.residual_sources))
         yield norm("feed_forward_norm", h, sets, group.norm_bias, (_module(feed_forward),))
-    # A norm after the block reads what it made.
+    # A norm after the block reads the block's output.
     unread = group.norms_per_layer <= 2
     for op in _from_input_to_output(h, feed_forward):
         yield replace(
@@ -331,7 +333,7 @@ def _inside(op: LayerOperator) -> LayerOperator:
 
 
 def _module(feed_forward: FeedForwardSpec) -> str:
-    """What recomputation calls the block."""
+    """Module name of the block for recomputation."""
     return "moe" if feed_forward.num_experts else "mlp"
 
 
@@ -356,7 +358,7 @@ def _shared(op: LayerOperator) -> LayerOperator:
 
 
 def _dense(h: int, feed_forward: FeedForwardSpec, width: int) -> Iterator[LayerOperator]:
-    """Every matrix beside the last, a function of their outputs, the last [6]_."""
+    """Operators of a dense feed-forward: input matrices, activation, last matrix [6]_."""
     names = ("gate", "up") if feed_forward.gated else ("up",)
     inputs = len(names)
     adapter = AdapterTargets.ALL_LINEAR
@@ -421,7 +423,7 @@ def _experts(h: int, feed_forward: FeedForwardSpec) -> Iterator[LayerOperator]:
 
 
 def _router(h: int, feed_forward: FeedForwardSpec) -> Iterator[LayerOperator]:
-    """Scores of all experts, whole on every rank; the bias may steer the load only [8]_."""
+    """Scores of all experts, unsharded; the bias may only steer the load [8]_."""
     experts = feed_forward.num_experts
     yield MatrixProduct(
         name="router",
@@ -445,7 +447,7 @@ def _router(h: int, feed_forward: FeedForwardSpec) -> Iterator[LayerOperator]:
 
 
 def _latent(name: str, depth: int, width: int) -> MatrixProduct:
-    """A projection to what experts read, or back, whole on every rank."""
+    """A projection to the experts' input or back, unsharded."""
     reads = "feed_forward" if name == "latent_down" else "expert_outputs"
     return replace(
         unsharded_product(name, "experts", depth, width, ParameterPart.ROUTER, reads), sharded=False

@@ -1,4 +1,4 @@
-"""A model as its layers, what every layer is a list of, and parameters: sums over their weights."""
+"""A model as layers of operators, and its parameter counts."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def logits(model: ModelSpec) -> Iterator[LayerOperator]:
 
 
 def prediction(model: ModelSpec) -> Iterator[LayerOperator]:
-    """What a module of multi-token prediction has beside its layers.
+    """Operators of a multi-token prediction module in addition to its layers.
 
     Two norms, the projection of state and embedding to one state, and logits of its own tokens by
     the model's matrix.
@@ -136,17 +136,17 @@ class Layer:
 
     @cached_property
     def core(self) -> AttentionCore | None:
-        """Its softmax attention; None where it has none."""
+        """Softmax attention of the layer, or None."""
         return next(self.of(AttentionCore), None)
 
     @cached_property
     def scan(self) -> Scan | None:
-        """Its linear attention or Mamba-2; None where it has none."""
+        """Linear attention or Mamba-2 of the layer, or None."""
         return next(self.of(Scan), None)
 
     @cached_property
     def experts(self) -> Experts | None:
-        """Its routed experts; None where it has none."""
+        """Routed experts of the layer, or None."""
         return next(self.of(Experts), None)
 
     @cached_property
@@ -157,22 +157,22 @@ class Layer:
 
     @cached_property
     def modules(self) -> frozenset[str]:
-        """The modules that recomputation may repeat by themselves."""
+        """Modules that recomputation may repeat by themselves."""
         return frozenset(name for op in self.operators for name in op.repeated_by)
 
     @cached_property
     def saved_tensors(self) -> tuple[SavedTensor, ...]:
-        """What it keeps for its backward pass, added up by kind and by what makes it again."""
+        """Saved tensors for the backward pass, summed by kind and by recomputing module."""
         sums: dict[tuple[object, ...], list[SavedTensor]] = {}
         for op in self.operators:
             for each in op.keeps:
                 key = (each.element, each.spread, each.remade_by, each.eager)
                 sums.setdefault(key, []).append(each)
-        return tuple(map(_together, sums.values()))
+        return tuple(map(_merge_saved_tensors, sums.values()))
 
     @cached_property
     def widest(self) -> int:
-        """Most numbers per token that it has at once between its matrices."""
+        """Most numbers per token at once between the layer's matrices."""
         inner = [op for op in self.of(MatrixProduct) if op.holder is ParameterPart.FEED_FORWARD]
         widths = [op.columns.whole for op in inner if op.split is MatrixSplit.COLUMNS]
         if core := self.core:
@@ -194,15 +194,15 @@ class Layer:
         return counts[0], counts[1]
 
     def of(self, kind: type[Kind]) -> Iterator[Kind]:
-        """Its operators of a kind."""
+        """Operators of the layer of a kind."""
         return (op for op in self.operators if isinstance(op, kind))
 
 
-def _together(kept: list[SavedTensor]) -> SavedTensor:
-    """The sum of what is kept alike."""
-    split = sum(each.columns.split for each in kept)
-    copied = (part for each in kept for part in each.columns.copied)
-    return replace(kept[0], columns=columns(ColumnPart(name="", count=split), *copied))
+def _merge_saved_tensors(tensors: list[SavedTensor]) -> SavedTensor:
+    """The sum of saved tensors that are alike."""
+    split = sum(each.columns.split for each in tensors)
+    copied = (part for each in tensors for part in each.columns.copied)
+    return replace(tensors[0], columns=columns(ColumnPart(name="", count=split), *copied))
 
 
 @lru_cache(maxsize=4096)
@@ -226,24 +226,24 @@ def layer_of(model: ModelSpec, group: LayerGroup) -> Layer:
 
 @lru_cache(maxsize=256)
 def embedding_of(model: ModelSpec) -> Layer:
-    """What stands before the first layer of ``model``."""
+    """The operators before the first layer of ``model``."""
     return _end(embedding(model))
 
 
 @lru_cache(maxsize=256)
 def logits_of(model: ModelSpec) -> Layer:
-    """What stands after its last layer."""
+    """The operators after the last layer."""
     return _end(logits(model))
 
 
 @lru_cache(maxsize=256)
 def prediction_of(model: ModelSpec) -> Layer:
-    """What a module of multi-token prediction has beside its layers."""
+    """A multi-token prediction module without its layers."""
     return _end(prediction(model))
 
 
 def _end(operators: Iterator[LayerOperator]) -> Layer:
-    """Nothing at an end is computed again, and nothing is kept that layers would keep."""
+    """A layer at an end of a model, without recomputation and without saved layer inputs."""
     return Layer(
         operators=tuple(replace(op, repeatable=False, repeated_by=(), keeps=()) for op in operators)
     )
@@ -281,7 +281,7 @@ def patch_embedding(tower: Tower) -> Layer:
 
 @lru_cache(maxsize=256)
 def projector(tower: Tower) -> Layer:
-    """What a token meets between tower and language model, as one product as large [2]_."""
+    """The projector between tower and language model, as one product of equal size [2]_."""
     depth = tower.patches_per_token * tower.hidden_size
     return _named(
         (
@@ -306,7 +306,7 @@ def _named(operators: tuple[LayerOperator, ...]) -> Layer:
 
 @record(kw_only=True)
 class LayerParameters:
-    """One layer; ``feed_forward`` is the dense MLP or the shared expert.
+    """Parameters of one layer; ``feed_forward`` is the dense MLP or the shared expert.
 
     ``experts`` are all routed experts; ``active_experts`` those one token visits; ``router``
     includes the projections into and out of the experts' latent space.
@@ -327,11 +327,11 @@ class LayerParameters:
 
 @record(kw_only=True)
 class ParameterCount:
-    """A whole model; tied logits count in ``embedding``.
+    """Parameters of a model by part; tied logits count in ``embedding``.
 
-    ``active_experts`` is the part of ``experts`` one token visits, ``looked_up`` the part
-    of ``embedding`` that no matrix multiplication reads, ``prediction`` what modules of
-    multi-token prediction have beside layers.
+    ``active_experts`` is the part of ``experts`` that one token visits, ``looked_up`` the part of
+    ``embedding`` that no matrix multiplication reads, ``prediction`` the part of multi-token
+    prediction modules outside their layers.
     """
 
     embedding: int
@@ -365,51 +365,51 @@ class ParameterCount:
 def layer_parameters(hidden_size: int, group: LayerGroup) -> LayerParameters:
     """Parameters of one layer of ``group``."""
     layer = describe(hidden_size, group)
-    held = held_by(layer.operators)
+    counts = held_by(layer.operators)
     return LayerParameters(
-        attention=held[ParameterPart.ATTENTION],
-        feed_forward=held[ParameterPart.FEED_FORWARD],
-        experts=held[ParameterPart.EXPERTS],
+        attention=counts[ParameterPart.ATTENTION],
+        feed_forward=counts[ParameterPart.FEED_FORWARD],
+        experts=counts[ParameterPart.EXPERTS],
         active_experts=layer.experts.met if layer.experts else 0,
-        router=held[ParameterPart.ROUTER],
-        norms=held[ParameterPart.NORMS],
+        router=counts[ParameterPart.ROUTER],
+        norms=counts[ParameterPart.NORMS],
     )
 
 
 def held_by(operators: Iterable[LayerOperator]) -> dict[ParameterPart, int]:
-    """Parameters of operators, by the part of the model that they count in."""
-    held = dict.fromkeys(ParameterPart, 0)
+    """Parameters of operators by the part of the model that they count in."""
+    counts = dict.fromkeys(ParameterPart, 0)
     for op in operators:
-        held[op.holder] += op.parameters
-    return held
+        counts[op.holder] += op.parameters
+    return counts
 
 
 def logits_met(model: ModelSpec) -> int:
-    """Parameters of the logits, as often as a token meets them: once, and once per module."""
+    """Parameters of the logits per token: once, and once per prediction module."""
     return (1 + model.mtp_num_layers) * model.head_columns * model.hidden_size
 
 
 @lru_cache(maxsize=256)
 def count_parameters(model: ModelSpec) -> ParameterCount:
     """Parameters of ``model``, as its checkpoint stores them."""
-    held = dict.fromkeys(ParameterPart, 0)
+    counts = dict.fromkeys(ParameterPart, 0)
     active_experts = 0
     for number, layer in _pieces(model):
         active_experts += number * (layer.experts.met if layer.experts else 0)
         for holder, parameters in held_by(layer.operators).items():
-            held[holder] += number * parameters
+            counts[holder] += number * parameters
     used = model.vocab_size * model.hidden_size if model.ties_head else 0
     return ParameterCount(
-        embedding=held[ParameterPart.EMBEDDING],
-        attention=held[ParameterPart.ATTENTION],
-        feed_forward=held[ParameterPart.FEED_FORWARD],
-        experts=held[ParameterPart.EXPERTS],
+        embedding=counts[ParameterPart.EMBEDDING],
+        attention=counts[ParameterPart.ATTENTION],
+        feed_forward=counts[ParameterPart.FEED_FORWARD],
+        experts=counts[ParameterPart.EXPERTS],
         active_experts=active_experts,
-        router=held[ParameterPart.ROUTER],
-        norms=held[ParameterPart.NORMS],
-        logits=held[ParameterPart.LOGITS],
-        prediction=held[ParameterPart.PREDICTION],
-        looked_up=held[ParameterPart.EMBEDDING] - used,
+        router=counts[ParameterPart.ROUTER],
+        norms=counts[ParameterPart.NORMS],
+        logits=counts[ParameterPart.LOGITS],
+        prediction=counts[ParameterPart.PREDICTION],
+        looked_up=counts[ParameterPart.EMBEDDING] - used,
     )
 
 

@@ -1,7 +1,7 @@
-"""The kinds of operators that a layer is a list of.
+"""Kinds of operators in a layer.
 
-Sizes are those of the whole model: what a rank has of them follows from how they are spread.
-Nothing here knows a GPU, a framework or a configuration; folds bring those.
+Sizes are those of the unsharded model; the sizes of a rank follow from the spread over ranks.
+Operators do not depend on a GPU, a framework or a configuration; estimators add these.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from planner.base.records import record
 
 
 class RankSpread(StrEnum):
-    """How the ranks of a tensor-parallel group share the numbers that a layer works on.
+    """Split of a layer's numbers over the ranks of a tensor-parallel group.
 
     ``TENSOR``: all tokens, a share of the columns. ``TOKENS``: all columns of the tokens whose
     residual stream a rank holds. ``EXPERTS``: all columns of those tokens, once per expert they
@@ -30,7 +30,7 @@ class RankSpread(StrEnum):
 
 
 class Element(StrEnum):
-    """What a kept number is, from which a software's bytes per number follow.
+    """Kind of a saved number, which sets its bytes in each software.
 
     ``RESIDUAL``: of the stream between blocks, in 16 bit; ``SIXTEEN_BIT``: any other in 16 bit;
     ``FP32``. ``ATTENTION_INPUT``, ``FEED_FORWARD_INPUT``: what a matrix product of these blocks
@@ -71,7 +71,7 @@ class ColumnPart:
 
     @property
     def columns(self) -> int:
-        """Numbers of the whole part."""
+        """Numbers of the unsharded part."""
         return self.count * self.width
 
 
@@ -93,11 +93,11 @@ class Columns:
 
     @property
     def copied(self) -> tuple[ColumnPart, ...]:
-        """The parts of which every rank has one head at least."""
+        """The parts with at least one head on every rank."""
         return tuple(part for part in self.parts if part.copied)
 
     def on_rank(self, tensor_parallel: Numeric) -> Numeric:
-        """Numbers on one of so many ranks."""
+        """Numbers on one of ``tensor_parallel`` ranks."""
         local: Numeric = self.split / tensor_parallel
         for part in self.copied:
             local = local + heads_on_rank(part.count, tensor_parallel) * part.width
@@ -110,12 +110,12 @@ def heads_on_rank(heads: int, tensor_parallel: Numeric) -> Numeric:
 
 
 def columns(*parts: ColumnPart) -> Columns:
-    """The columns of these parts."""
+    """Columns of these parts."""
     return Columns(parts)
 
 
 def even_columns(width: int, name: str = "") -> Columns:
-    """So many columns that ranks divide evenly."""
+    """Columns that ranks divide evenly."""
     return Columns((ColumnPart(name=name, count=width),))
 
 
@@ -124,7 +124,7 @@ class SavedTensor:
     """Numbers per token that a layer keeps for its backward pass.
 
     ``remade_by``: modules (``planner.base.software_enums``) whose recomputation makes them again.
-    ``eager``: only kernels of one operation each keep them, beside what fused ones keep.
+    ``eager``: only eager kernels (one operation each) save it, in addition to those of fused ones.
     """
 
     columns: Columns
@@ -134,7 +134,7 @@ class SavedTensor:
     eager: bool = False
 
     def also_by(self, *modules: str) -> SavedTensor:
-        """The same, which recomputation of these modules makes again, too."""
+        """A copy that recomputation of these modules rebuilds too."""
         return replace(self, remade_by=(*self.remade_by, *modules))
 
 
@@ -146,7 +146,7 @@ def saved_tensor(
     *,
     eager: bool = False,
 ) -> SavedTensor:
-    """So many numbers per token, of a kind, spread over the ranks in a way."""
+    """Numbers per token of a kind, spread over the ranks in a way."""
     which = even_columns(width) if isinstance(width, int) else width
     return SavedTensor(
         columns=which, element=element, spread=spread, remade_by=remade_by, eager=eager
@@ -176,7 +176,7 @@ class MatrixSplit(StrEnum):
 
 @record(kw_only=True)
 class LayerOperator:
-    """What every operator has.
+    """Base class of operators.
 
     ``weights``: parameters, counted in ``holder``; tensor parallelism divides them if ``sharded``.
     ``keeps``: what it keeps for the backward pass. ``repeated_by``: modules
@@ -200,12 +200,12 @@ class LayerOperator:
 
     @property
     def parameters(self) -> int:
-        """All parameters that it holds."""
+        """Number of parameters."""
         return self.weights
 
     @property
     def met(self) -> int:
-        """Those of them that one token meets."""
+        """Number of parameters that one token visits."""
         return self.parameters
 
 
@@ -219,9 +219,9 @@ class MatrixProduct(LayerOperator):
     """A product with a matrix of ``depth`` rows and ``columns``, for the tokens of ``rows``.
 
     ``bias``: numbers added to the outputs, part of the weights. ``tied``: the matrix is another
-    operator's, and counted there. ``sixteen_bit``: no recipe quantizes it. ``reads``: what it is
-    multiplied with; products that read the same can be joined, and their adapters with them.
-    ``joined``: matrices of a checkpoint that it is one product of.
+    operator's, and counted there. ``sixteen_bit``: no recipe quantizes it. ``reads``: its input;
+    products with the same input can be joined, and their adapters with them. ``joined``: number of
+    checkpoint matrices that it joins.
     """
 
     depth: int
@@ -245,7 +245,7 @@ class MatrixProduct(LayerOperator):
 def unsharded_product(
     name: str, module: str, depth: int, width: int, holder: ParameterPart, reads: str
 ) -> MatrixProduct:
-    """A product that every rank makes whole, of the tokens it holds."""
+    """A product that every rank computes unsharded for its tokens."""
     return MatrixProduct(
         name=name, module=module, depth=depth, columns=even_columns(width), split=MatrixSplit.NONE,
         rows=RankSpread.TOKENS, holder=holder, reads=reads,
@@ -283,10 +283,10 @@ class AttentionCore(LayerOperator):
     """Scores, softmax and weighted values of softmax attention, with its exchange of tokens.
 
     Sizes of heads are those of the expanded form. ``latent_width``: numbers per token of the
-    latent that is cached in place of keys and values, of which the last ``rope_dim`` are the keys'
+    latent that is cached in place of keys and values, the last ``rope_dim`` being the keys'
     rotary part; 0 without latent. ``sliding_window`` and ``index_topk`` are the most keys that a
     query sees, None and 0 where it sees all; ``index_dim`` numbers per token are cached to choose.
-    With a ``compress_ratio`` a query sees its window, and beside it one entry for so many tokens:
+    With a ``compress_ratio`` a query sees its window, and one entry for so many tokens outside it:
     all of these, or ``index_topk`` at most. One that ``shares_cache`` caches nothing. Keys after a
     query are seen where it is not ``causal``.
     """
@@ -311,11 +311,11 @@ class AttentionCore(LayerOperator):
 
     @property
     def most_keys(self) -> int | None:
-        """Keys that a query sees at most, beside compressed ones; None: all."""
+        """Most uncompressed keys that a query sees; None: all."""
         return self.sliding_window or self.index_topk or None
 
     def compressed_keys(self, context: Numeric) -> FloatArray:
-        """Entries of ``context`` tokens that the last of them sees beside its window."""
+        """Compressed entries of ``context`` tokens that the last token sees."""
         if not self.compress_ratio:
             return np.zeros(())
         return np.minimum(np.asarray(context) / self.compress_ratio, self.index_topk or np.inf)
@@ -444,7 +444,7 @@ class ExpertExchange(LayerOperator):
 
 @record(kw_only=True)
 class BlockExchange(LayerOperator):
-    """What tensor parallelism exchanges around a block that ends in a row-split product."""
+    """Tensor-parallel exchange around a block that ends in a row-split product."""
 
 
 @record(kw_only=True)

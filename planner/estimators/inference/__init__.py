@@ -1,1 +1,1 @@
-"""Prefill, decode and serving: the layer as operators, in the sizes of inference."""
+"""Estimates of prefill, decode and serving from the operators of a layer."""

@@ -1,9 +1,9 @@
-"""Adapters served beside a model: what an engine keeps for them.
+"""LoRA adapters of an engine: their memory and their time in a step.
 
-An engine allocates its slots at the start: a pair of thin matrices of the greatest rank beside
-every matrix that may have one, for as many adapters as a step may have. Where tensor parallelism
-splits the columns of a matrix, the first of a pair is whole on every rank; where it splits the
-rows, the second is [1]_ [2]_. Those of embedding and logits are not counted.
+An engine allocates its adapter slots at the start: for every adapted matrix a pair of thin matrices
+of the greatest rank, for as many adapters as a step may use. Where tensor parallelism splits the
+columns of a matrix, every rank holds the first of the pair unsharded; where it splits the rows,
+every rank holds the second unsharded [1]_ [2]_. Adapters of embedding and logits are not counted.
 
 References
 ----------
@@ -43,7 +43,7 @@ _NARROWER = {
 
 
 def is_adapted(op: MatrixProduct, targets: AdapterTargets) -> bool:
-    """Whether a product may have adapters: all its matrices do, where one of them may."""
+    """Whether a fused product has adapters: all its matrices do if one of them may."""
     if op.holder not in _ADAPTED:
         return False
     is_any = any(part.adapter in _NARROWER[targets] for part in op.columns.parts)
@@ -57,7 +57,7 @@ def has_adapted_experts(setting: ServingSetting) -> bool:
 
 
 def adapted_sides(op: MatrixProduct, tensor_parallel: Numeric) -> tuple[Numeric, Numeric]:
-    """Inputs of the first matrices of adapters and outputs of the second ones on a rank.
+    """Inputs of the first and outputs of the second adapter matrices on a rank.
 
     Matrices that are one product have an adapter each.
     """
@@ -69,7 +69,7 @@ def adapted_sides(op: MatrixProduct, tensor_parallel: Numeric) -> tuple[Numeric,
 
 
 def adapter_bytes(setting: ServingSetting, c: ServingConfigurations) -> FloatArray:
-    """Bytes of all slots on a GPU of the fullest stage."""
+    """Bytes of all adapter slots on a GPU of the fullest stage."""
     slots, rank = setting.max_loras, setting.workload.lora_rank
     if not slots:
         return np.zeros(())
@@ -84,7 +84,7 @@ def adapter_bytes(setting: ServingSetting, c: ServingConfigurations) -> FloatArr
 
 
 def _sides(setting: ServingSetting, layer: Layer, c: ServingConfigurations) -> Iterator[Numeric]:
-    """Inputs and outputs of adapters of a layer on a GPU: parameters of one of rank 1."""
+    """Inputs and outputs of a layer's adapters on a GPU: parameters at rank 1."""
     for op in layer.of(MatrixProduct):
         if is_adapted(op, setting.workload.lora_targets):
             yield sum(adapted_sides(op, c.tensor_parallel))
@@ -108,21 +108,21 @@ _OF_EXPERTS = 2  # one set of kernels before the activation, one after it
 
 
 def adapters(context: LayerContext, op: LayerOperator) -> Iterator[StepOperator]:
-    """Those beside an operator; none without adapters, or beside one that has none.
+    """Operators of the adapters of a layer's operator; none where it has no adapter.
 
-    All requests use one, and those of a step are evenly spread over as many as it may have.
+    Every request uses an adapter. The requests of a step are spread evenly over ``max_loras``.
     """
     setting = context.rank.setting
     if not setting.max_loras:
         return
     if isinstance(op, MatrixProduct) and is_adapted(op, setting.workload.lora_targets):
-        yield _of_product(context, op)
+        yield _product_adapter(context, op)
     elif isinstance(op, Experts) and has_adapted_experts(setting):
-        yield _of_experts(context, op)
+        yield _expert_adapters(context, op)
 
 
 def adapter_launches(setting: ServingSetting, layer: Layer) -> float:
-    """Seconds of the host to launch those of a layer."""
+    """Host seconds to launch the adapters of a layer."""
     if not setting.max_loras:
         return 0.0
     targets = setting.workload.lora_targets
@@ -132,17 +132,17 @@ def adapter_launches(setting: ServingSetting, layer: Layer) -> float:
     return number * setting.engine.execution.adapter_launch_time
 
 
-def _of_product(context: LayerContext, op: MatrixProduct) -> StepOperator:
+def _product_adapter(context: LayerContext, op: MatrixProduct) -> StepOperator:
     rank = context.rank
     inputs, outputs = adapted_sides(op, rank.configurations.tensor_parallel)
-    read = _different(rank)
+    read = _distinct_adapters(rank)
     return _operator(
         context, op, rows=rank.tokens, inputs=inputs, outputs=outputs, read=read, sets=1
     )
 
 
-def _of_experts(context: LayerContext, op: Experts) -> StepOperator:
-    """A token's copies have the adapters of their experts, each pair of both of its own."""
+def _expert_adapters(context: LayerContext, op: Experts) -> StepOperator:
+    """Adapter operators of the experts: each pair of token and expert has its own adapter."""
     rank, c = context.rank, context.rank.configurations
     rows = rank.batch.tokens * op.per_token / c.expert_parallel
     touched = experts_touched(
@@ -151,7 +151,7 @@ def _of_experts(context: LayerContext, op: Experts) -> StepOperator:
         tokens=rank.batch.tokens,
         dispersion=rank.setting.workload.expert_dispersion,
     )
-    read = np.minimum(touched / c.expert_parallel * _different(rank), rows)
+    read = np.minimum(touched / c.expert_parallel * _distinct_adapters(rank), rows)
     width = op.width / c.expert_tensor_parallel
     before = op.matrices - 1
     return _operator(
@@ -191,8 +191,8 @@ def _operator(
     )
 
 
-def _different(rank: BatchShare) -> FloatArray:
-    """Different adapters of the requests of a step on this rank."""
+def _distinct_adapters(rank: BatchShare) -> FloatArray:
+    """Number of different adapters of a step's requests on this rank."""
     requests = rank.decoding + rank.batch.prompts * rank.prompt_share
     slots = rank.setting.max_loras
     return experts_touched(num_experts=slots, num_experts_per_tok=1, tokens=requests, dispersion=0)

@@ -21,12 +21,12 @@ _PLAIN_INDEX_BYTES = 2.0
 
 
 def index_bytes(op: AttentionCore) -> float:
-    """Bytes of the key of one token, or of one entry, in the cache of an indexer."""
+    """Bytes of an indexer's key of one token, or of one entry, in the cache."""
     return (_INDEX_BYTES if op.latent_width else _PLAIN_INDEX_BYTES) * op.index_dim
 
 
 def cached_bytes(rank: BatchShare, op: AttentionCore | None) -> FloatArray:
-    """Bytes of one token of one sequence in this rank's cache of one layer.
+    """KV cache bytes of one token of one sequence in one layer on this rank.
 
     What sees later tokens, too, is computed at once and keeps none.
     """
@@ -38,7 +38,7 @@ def cached_bytes(rank: BatchShare, op: AttentionCore | None) -> FloatArray:
             qk_rope_head_dim=op.rope_dim,
             element_bytes=rank.cache_bytes,
         )
-        # The keys of an indexer are those of entries, where there are such.
+        # With compressed entries the indexer has one key per entry.
         return latent if op.compress_ratio else latent + index_bytes(op)
     return index_bytes(op) + cache_bytes_per_token(
         key_value_heads=rank.key_value_heads(op.key_value_heads),
@@ -49,27 +49,27 @@ def cached_bytes(rank: BatchShare, op: AttentionCore | None) -> FloatArray:
 
 
 def visible(rank: BatchShare, context: Numeric, op: AttentionCore) -> FloatArray:
-    """Cached tokens that a query attends to: at most a window, or the chosen ones; entries."""
+    """Cached tokens that a query attends to: at most a window, or the chosen tokens or entries."""
     limit = window(rank.setting, op) or op.index_topk or np.inf
     return np.minimum(context, limit) + op.compressed_keys(context)
 
 
 def window(setting: ServingSetting, op: AttentionCore) -> int | None:
-    """Tokens that the cache of a sequence keeps at most."""
-    kept = setting.engine.sliding_windows or op.compress_ratio
-    return op.sliding_window if kept else None
+    """Most tokens of a sequence that the cache stores; None if unlimited."""
+    has_window = setting.engine.sliding_windows or op.compress_ratio
+    return op.sliding_window if has_window else None
 
 
 def attention_core(
     context: LayerContext, op: AttentionCore, layer: Layer
 ) -> Iterator[StepOperator]:
-    """Prompts attend by a fused kernel, new tokens by one that reads the cache."""
+    """Attention operators: a fused kernel for prompts, a cache-reading kernel for new tokens."""
     yield _prefill(context, op)
     yield _decode(context, op)
 
 
 def index_scores(context: LayerContext, op: IndexScores, layer: Layer) -> Iterator[StepOperator]:
-    """Scores that choose which cached tokens sparse attention reads."""
+    """Scores that choose the cached tokens for sparse attention."""
     rank, batch = context.rank, context.rank.batch
     d, prompt, decoding = op.head_dim, rank.prompt_tokens, rank.decoding
     pairs = prompt * batch.prefill_keys + decoding * batch.tokens_per_sequence * batch.context
@@ -151,8 +151,8 @@ def state_bytes(rank: BatchShare, op: Scan | None) -> FloatArray:
 
 
 def scan(context: LayerContext, op: Scan, layer: Layer) -> Iterator[StepOperator]:
-    """The scan over prompts, and one step of the recurrence for what decodes."""
-    yield _over_prompts(context, op)
+    """Operators of the scan over prompts, and of one recurrence step for decoding."""
+    yield _prompt_scan(context, op)
     rank = context.rank
     # Every sequence that decodes reads and writes its state.
     tokens = rank.decoding * rank.batch.tokens_per_sequence
@@ -161,8 +161,8 @@ def scan(context: LayerContext, op: Scan, layer: Layer) -> Iterator[StepOperator
     yield context.elementwise("state_update", op.module, num_bytes=moved, kernels=2)
 
 
-def _over_prompts(context: LayerContext, op: Scan) -> StepOperator:
-    """It leaves a state for each prompt; written for no one GPU."""
+def _prompt_scan(context: LayerContext, op: Scan) -> StepOperator:
+    """Scan over prompts, which stores one state each; not written for one GPU architecture."""
     rank, batch, t = context.rank, context.rank.batch, context.rank.configurations.tensor_parallel
     tokens = rank.prompt_tokens
     prompts = batch.prompts * rank.prompt_share

@@ -1,4 +1,4 @@
-"""The rate at which all that requests of a replica meet takes as long as so many of them last."""
+"""The request rate of a replica at a concurrency, by Little's law."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from planner.formulas.draining import sharing_share, together_in_waves
 from planner.formulas.queueing import mean_if_any
 
 _PROMPT_ROUNDS = 2
-# Share of the clients with equal requests that are together in the next wave, too.
+# Share of the clients with equal requests that stay together in the next wave.
 _STILL_TOGETHER = 0.9
 LEAST_SHARE = 1e-6
 """A queue that has less than this share of the engine left is as long as its clients make it."""
 
 
 def requests_sent(setting: ServingSetting, configurations: ServingConfigurations) -> Numeric:
-    """Requests that clients send to a replica in all; infinite without an end."""
+    """Number of requests that clients send to a replica; infinite if unlimited."""
     work = setting.workload
     if work.num_requests is None or work.request_rate is not None:
         return np.inf
@@ -50,7 +50,7 @@ def work_of(
     running: FloatArray,
     places: FloatArray,
 ) -> StepDemand:
-    """What requests ask of the steps of a replica that has so many ``running``."""
+    """Demand of requests on the steps of a replica with so many ``running``."""
     return StepDemand(
         fixed=costs.fixed,
         slope=costs.slope,
@@ -63,7 +63,7 @@ def work_of(
 
 @record(kw_only=True)
 class Met:
-    """What requests meet at a rate; times in seconds.
+    """State of a replica at a request rate; times in seconds.
 
     ``step``: of a step of an answer with the prompts that stop it; ``answer``: of all of them;
     ``first``: from a place to the first token.
@@ -79,8 +79,8 @@ class Met:
 class Loop:
     """The requests of a replica: at most ``running`` of them have places.
 
-    A request of a closed loop meets what the others leave it (the arrival theorem [1]_, in
-    Schweitzer's approximation [2]_), one that comes at random the mean of all.
+    A request of a closed loop sees the state without itself (the arrival theorem [1]_, in
+    Schweitzer's approximation [2]_). A request that arrives at random sees the mean state.
 
     References
     ----------
@@ -97,7 +97,7 @@ class Loop:
 
     @cached_property
     def together(self) -> Numeric:
-        """Share of the requests that start with those of all who can have a place at once."""
+        """Share of the requests that start with all others that have a place."""
         return together_share(self.setting, self.running * self.configurations.data_parallel)
 
     @cached_property
@@ -109,14 +109,14 @@ class Loop:
 
     @cached_property
     def spread(self) -> FloatArray:
-        """Seconds from the mean of those prompts to the last of them."""
+        """Seconds from the mean to the last of those prompts."""
         costs = self.costs
         half = np.maximum(self.running - costs.together, 0.0) / 2 * costs.queued
         return np.asarray(np.minimum(half, self.burst / np.maximum(self.together, 1e-12)))
 
     @cached_property
     def before_the_first(self) -> FloatArray:
-        r"""Seconds until the first answers of all that start together, beyond those of a rate.
+        r"""Seconds until the first answers of a simultaneous start, beyond steady state.
 
         .. math:: R w + n t (1 - c^2) / 2
 
@@ -134,14 +134,14 @@ class Loop:
 
     @cached_property
     def thinned(self) -> FloatArray:
-        """Share of the sequences that a token misses at the end, of a number of requests."""
+        """Share of the sequences that a token misses at the end of a finite number of requests."""
         waves = requests_sent(self.setting, self.configurations) / self.running
         missed = 1 - sharing_share(self.setting.workload.output_variation)
         return np.asarray(missed / np.maximum(waves, 1.0))
 
     @property
     def outside(self) -> float:
-        """Seconds for which a client has a request that is not in the engine."""
+        """Seconds in which a client's request is not in the engine."""
         return outside_engine(self.setting)
 
     @property
@@ -149,44 +149,50 @@ class Loop:
         return self.setting.workload.request_rate is not None
 
     @cached_property
-    def _alike(self) -> FloatArray:
-        """Others that start with a request."""
+    def _simultaneous(self) -> FloatArray:
+        """Number of other requests that start with a request."""
         return np.asarray(self.together * np.maximum(self.running - 1, 0.0))
 
     @cached_property
     def _behind(self) -> FloatArray:
-        """Seconds of a step in which those wait for each other's prompts."""
-        return np.asarray(self._alike * self.costs.queued / 2 / np.maximum(self.work.steps, 1.0))
+        """Seconds of a step in which requests that start together wait for each other's prompts."""
+        return np.asarray(
+            self._simultaneous * self.costs.queued / 2 / np.maximum(self.work.steps, 1.0)
+        )
 
     @cached_property
-    def _own(self) -> FloatArray:
-        """Seconds of a step with one's own sequence and those that start with it."""
-        return np.asarray(self.costs.fixed + (1.0 + self._alike) * self.costs.slope)
+    def _group_step_time(self) -> FloatArray:
+        """Seconds of a step with a request's sequence and those that start with it."""
+        return np.asarray(self.costs.fixed + (1.0 + self._simultaneous) * self.costs.slope)
 
     @cached_property
     def _rounded_up(self) -> FloatArray:
-        """What a prompt's steps are short of whole ones."""
+        """Part of a step by which rounding up exceeds the steps of a prompt."""
         return np.asarray(np.ceil(self.costs.parts - 1e-9) - self.costs.parts)
 
     @cached_property
     def _others(self) -> Numeric:
-        """Share of the requests that are not one's own."""
+        """Share of the requests of other clients."""
         if self._is_open:
             return 1.0
         return np.maximum(self.running - 1, 0.0) / self.running
 
     @property
     def fastest(self) -> FloatArray:
-        """A rate [1/s] that is not reached: of requests that do not meet, or of a full engine."""
+        """Upper bound of the request rate [1/s]: of requests without waits, or of a full engine."""
         costs, work = self.costs, self.work
-        alone = costs.prompt_time + work.steps * (costs.fixed + costs.slope) + self.outside
-        taken = self._others * (costs.prompt(costs.most) + work.steps * costs.slope)
+        unloaded = costs.prompt_time + work.steps * (costs.fixed + costs.slope) + self.outside
+        busy_time = self._others * (costs.prompt(costs.most) + work.steps * costs.slope)
         if self.setting.engine.scheduler.chunked_prefill and not self.setting.workload.embeds:
             # Steps that are full of prompts have a beginning, too.
-            taken = taken + self._others * costs.fixed / np.minimum(work.per_step, self.running)
+            busy_time = busy_time + self._others * costs.fixed / np.minimum(
+                work.per_step, self.running
+            )
         if (prefixes := self.setting.prefixes) is not None:
-            taken = np.maximum(taken, prefixes.cache_load_time)  # one after the other over a link
-        return np.minimum(self.running / alone, 1 / np.maximum(taken, 1e-300))
+            busy_time = np.maximum(
+                busy_time, prefixes.cache_load_time
+            )  # one after the other over a link
+        return np.minimum(self.running / unloaded, 1 / np.maximum(busy_time, 1e-300))
 
     def held(self, rate: FloatArray) -> FloatArray:
         """Requests that are in the engine with a place."""
@@ -194,12 +200,12 @@ class Loop:
         return np.minimum(in_engine, self.running)
 
     def full(self, rate: FloatArray) -> FloatArray:
-        """By how much, in logarithms, the requests of a rate are more than those held."""
-        met = self.at(rate)
-        return np.asarray(np.log(rate * (met.first + met.answer) / self.held(rate)))
+        """Logarithm of the requests at a rate over those held; positive where they exceed them."""
+        state = self.at(rate)
+        return np.asarray(np.log(rate * (state.first + state.answer) / self.held(rate)))
 
     def at(self, rate: FloatArray, most: Numeric = np.inf) -> Met:
-        """What requests meet at a rate [1/s] while at ``most`` so many decode."""
+        """State of a replica at a rate [1/s] while at most ``most`` requests decode."""
         setting, costs, work = self.setting, self.costs, self.work
         step = np.minimum(self._step(rate), most / (rate * work.steps))
         answer = work.steps * step
@@ -234,9 +240,9 @@ class Loop:
         if self._is_open:
             decode, longest = rate * costs.decode_step(self.running), np.inf
         for _ in range(_PROMPT_ROUNDS):
-            came = rate * np.minimum(costs.prompt(size) * size, longest)
-            again = -np.expm1(-came)
-            size = (1 - again) * mean_if_any(decode) + again * mean_if_any(came)
+            arrivals = rate * np.minimum(costs.prompt(size) * size, longest)
+            again = -np.expm1(-arrivals)
+            size = (1 - again) * mean_if_any(decode) + again * mean_if_any(arrivals)
             size = np.minimum(np.maximum(size, costs.gathered), costs.most)
         return costs.prompt(size)
 
@@ -254,41 +260,43 @@ class Loop:
         """
         costs, work = self.costs, self.work
         others = self._others * rate * (1 - self.together)
-        own = self._own
+        base = self._group_step_time
         if self._is_open:
             bursts = self.setting.workload.arrivals.dispersion_at(
                 self.running, sharing(self.setting, rate)
             )
-            own = costs.fixed + (steady_noise(work, rate, bursts) + self._alike) * costs.slope
+            base = (
+                costs.fixed + (steady_noise(work, rate, bursts) + self._simultaneous) * costs.slope
+            )
         crowd = others * work.steps * costs.slope
         stopped = others * self.prompt(others)
-        step = (own + self._behind) / np.maximum(1 - crowd - stopped, LEAST_SHARE)
+        step = (base + self._behind) / np.maximum(1 - crowd - stopped, LEAST_SHARE)
         if not self.setting.engine.scheduler.chunked_prefill:
             return step
-        fullest = (own + work.per_step * costs.prefill) / np.maximum(1 - crowd, LEAST_SHARE)
+        fullest = (base + work.per_step * costs.prefill) / np.maximum(1 - crowd, LEAST_SHARE)
         return np.minimum(step, fullest)
 
 
 def _scheduled_after(setting: ServingSetting, rate: FloatArray, step: FloatArray) -> FloatArray:
     """Seconds of steps that pass without a look, and until a batch that it waits for is full.
 
-    The first of a batch waits the whole time, those that come meanwhile half of it.
+    The first request of a batch waits the full time, later ones half of it on average.
     """
     scheduler = setting.engine.scheduler
     looks = (scheduler.poll_interval - 1) * step / 2
     if not scheduler.batch_wait:
         return looks
-    whole = scheduler.batch_wait * step
-    others = rate * whole
-    return looks + whole * (1 + others / 2) / (1 + others)
+    batch_wait = scheduler.batch_wait * step
+    others = rate * batch_wait
+    return looks + batch_wait * (1 + others / 2) / (1 + others)
 
 
 def together_share(setting: ServingSetting, clients: Numeric) -> Numeric:
-    """Share of the requests whose prompts come together with those of all other clients.
+    """Share of the requests whose prompts start with those of all other clients.
 
-    So many of the waves of a closed loop whose ``clients`` start at once: of lengths that differ
-    the first alone, of equal ones those that are still together when the wave before has ended. Of
-    the others, as many as the engine's scheduler gathers again.
+    In a closed loop all ``clients`` start at once. With varying lengths only the first wave is
+    simultaneous; with equal lengths also later waves, by the share of clients still together. Of
+    the other requests, the engine's scheduler gathers a share again.
     """
     work, scheduler = setting.workload, setting.engine.scheduler
     if work.request_rate is not None:
@@ -301,6 +309,6 @@ def together_share(setting: ServingSetting, clients: Numeric) -> Numeric:
     if work.num_requests is None:
         return often
     waves = np.maximum(np.asarray(work.num_requests / clients), 1.0)
-    kept = _STILL_TOGETHER if work.equal_lengths else 0.0
-    share = together_in_waves(waves=waves, still_together=kept)
+    still_together = _STILL_TOGETHER if work.equal_lengths else 0.0
+    share = together_in_waves(waves=waves, still_together=still_together)
     return np.asarray(share + (1 - share) * often)

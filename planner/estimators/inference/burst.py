@@ -1,4 +1,4 @@
-"""How benchmarks end, and requests that all arrive at pools at once, in closed form."""
+"""The end of a benchmark, and a burst of requests on two pools, in closed form."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from planner.formulas.draining import emptying_steps, whole_waves_share
 
 @record(kw_only=True)
 class Burst:
-    """What becomes of ``num_requests`` that a deployment's replicas share evenly.
+    """A burst of ``num_requests`` that the replicas of a deployment share evenly.
 
     ``makespan``: seconds until the last is answered; ``in_a_wave``: requests that a replica
     computes at once; ``first_within``, ``answered_within``: seconds within which a share of the
@@ -33,20 +33,20 @@ class Burst:
 
 
 def pooled_burst(setting: ServingSetting, pools: Pools, num_requests: int) -> Burst:
-    r"""The burst on prefill and decode workers of known numbers.
+    r"""The burst of requests on prefill and decode workers whose numbers are set.
 
     Prompts queue for one pool and answers for the other, so that it does not drain as a replica.
     P workers compute the prompts, s seconds for each, so that the i-th is ready after
     :math:`w + \lfloor i / P \rfloor s` and its cache has moved. It decodes when one of the k
-    places is free, which is once every k requests: in n steps of :math:`a + b B / D`, with so
-    many B beside it as the prompts feed, and there are places.
+    places is free, which is once every k requests: in n steps of :math:`a + b B / D`, with B
+    sequences, as many as the prompts feed and at most as many as there are places.
     """
     workers, places = _only(pools.prefill_workers), max(np.floor(_only(pools.places)), 1.0)
     fixed, slope = _only(pools.fixed), _only(pools.slope) / _only(pools.decode_workers)
     steps = float(decode_steps(setting)) + 1
     fed = workers / _only(pools.service_time) * steps
-    beside = fed * fixed / (1 - fed * slope) if fed * slope < 1 else np.inf
-    at_once = max(min(beside, places, num_requests), 1.0)
+    fed_sequences = fed * fixed / (1 - fed * slope) if fed * slope < 1 else np.inf
+    at_once = max(min(fed_sequences, places, num_requests), 1.0)
     step = fixed + slope * max(at_once, _only(pools.decode_workers))
 
     order = np.arange(num_requests, dtype=np.float64)
@@ -84,13 +84,15 @@ def share_until_the_end(
         return whole_waves_share(waves=waves, full=costs.wave(running, steps), last=last)
     rest = emptying_steps(waves=waves, running=running, variation=work.output_variation)
     seconds = each / served.request_rate
-    # What a sequence adds to a step is in the rate: at the end more steps are left of fewer.
+    # The rate includes the time per sequence; the end has more steps of fewer sequences.
     return np.asarray(seconds / (seconds + rest * decode_steps(setting) * costs.fixed))
 
 
 def emptying_answer(setting: ServingSetting, served: RequestMeans) -> FloatArray:
-    """Seconds of an answer at the end of a run: no prompts stop it, and half of those that were in
-    flight are beside it on average."""
+    """Seconds of an answer at the end of a run.
+
+    No prompts interrupt it, and on average half of the requests in flight decode with it.
+    """
     half = np.maximum(np.asarray(served.decoding) / 2, 1.0)
     return np.asarray(decode_steps(setting) * served.phases.decode_step(half))
 

@@ -1,4 +1,4 @@
-"""Requests that a replica always holds: their rate, and what each meets, in closed form."""
+"""Rate and latencies of a replica with a constant number of requests, in closed form."""
 
 from __future__ import annotations
 
@@ -99,15 +99,15 @@ class RequestMeans:
 class RateClasses:
     """Requests whose rate moves more slowly than a replica fills, in classes of one rate each.
 
-    ``classes``: what they meet where they come at random at that rate, which is no more than is
-    carried, and beside the sequences of that share of the windows; the first axis of every array.
-    ``replicas``: that share them. ``waits``: seconds that they wait for a place in each window of
-    the trace (`filled_by_drift`); ``queued``: mean seconds before a ``prompt``, and ``behind`` it
-    in its step, of which a class has at most ``most_behind``. ``steps``: of answers that come in a
-    second; ``filled``: share of the time of steps with prompts, ``prompts`` of it for prompts
-    alone, ``stalls`` that of prompts beside as many others as usual. ``fullest``: seconds of the
-    prompts of a full step that decodes, too, ``left``: of those that come in a step as answers
-    leave all places.
+    ``classes``: latencies of requests that come at random at the rate of a class, which is no more
+    than a replica carries, with the sequences of that share of the windows; the first axis of every
+    array is the class. ``replicas``: the replicas that share the requests. ``waits``: seconds that
+    they wait for a place in each window of the trace (`filled_by_drift`); ``queued``: mean seconds
+    before a ``prompt``, and ``behind`` it in its step, at most ``most_behind`` in a class.
+    ``steps``: of answers that come in a second; ``filled``: share of the time of steps with
+    prompts, ``prompts`` of it for prompts alone, ``stalls`` that of prompts with as many others as
+    usual. ``fullest``: seconds of the prompts of a full step that decodes, too, ``left``: of those
+    that come in a step as answers leave all places.
     """
 
     paths: TracePaths
@@ -132,7 +132,7 @@ class RateClasses:
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """That of the arrays of the classes."""
+        """Shape of the arrays of the classes."""
         return self.classes.request_rate.shape
 
     @cached_property
@@ -178,11 +178,11 @@ class RateClasses:
         come as those are left.
         """
         places, answer = self.classes.queue.places, self.steps * self.step
-        found = self.paths.stalled(self.replicas, places, answer, self.stalls, of)
+        stalled = self.paths.stalled(self.replicas, places, answer, self.stalls, of)
         waiting = (self.weights * (self.waits > 0)).sum(axis=0)
         late = np.greater.outer(POINTS, 1 - waiting)
-        most = np.minimum(np.where(late, self.left, np.inf), self.fullest)
-        return np.minimum(self.step * self.prompts * found, most)
+        max_stall = np.minimum(np.where(late, self.left, np.inf), self.fullest)
+        return np.minimum(self.step * self.prompts * stalled, max_stall)
 
     def stalled_within(self, share: float) -> FloatArray:
         """Seconds of prompts in a step of an answer that a share of the answers has at most."""
@@ -214,25 +214,24 @@ def requests_at_rate(
 ) -> FloatArray:
     """Requests in a replica that are answered as fast as they come, at a ``rate`` [1/s].
 
-    No more than the ``concurrency`` of each configuration: where that many are needed, or more,
-    the rate may be beyond what it carries.
+    At most the ``concurrency`` of each configuration. If it is reached, the rate may exceed the
+    capacity.
     """
     c = configurations
     ranks = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
-    room = np.minimum(c.concurrency, ranks)
-    running = _running_at_rate(setting, c, rate, room)
-    return np.where(running < room, running, c.concurrency)
+    max_running = np.minimum(c.concurrency, ranks)
+    running = _running_at_rate(setting, c, rate, max_running)
+    return np.where(running < max_running, running, c.concurrency)
 
 
 def token_time_at_rate(
     setting: ServingSetting, configurations: ServingConfigurations, rate: FloatArray
 ) -> FloatArray:
-    """Seconds per output token at a ``rate`` [1/s] that a replica carries, whatever its
-    ``concurrency`` is: arrays have no more entries than all else asks for."""
+    """Seconds per output token at a ``rate`` [1/s] that a replica carries, at any concurrency."""
     c = replace(configurations, concurrency=np.ones(()))
-    room = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
-    running = _running_at_rate(setting, c, rate, room)
-    loop = _loop_of(setting, c, running, room)
+    max_running = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
+    running = _running_at_rate(setting, c, rate, max_running)
+    loop = _loop_of(setting, c, running, max_running)
     return loop.at(rate).step / tokens_per_step(setting)
 
 
@@ -240,20 +239,20 @@ def _running_at_rate(
     setting: ServingSetting,
     configurations: ServingConfigurations,
     rate: FloatArray,
-    room: FloatArray,
+    max_running: FloatArray,
 ) -> FloatArray:
-    """Requests in a replica at a rate, at most ``room``, by Little's law.
+    """Requests in a replica at a rate, at most ``max_running``, by Little's law.
 
     Steps over few sequences cost more of each than steps over many, of experts most of all.
     """
 
     def needed(running: FloatArray) -> FloatArray:
-        loop = _loop_of(setting, configurations, running, room)
-        met = loop.at(rate)
-        return np.maximum(rate * (met.first + met.answer + loop.outside), _FEWEST)
+        loop = _loop_of(setting, configurations, running, max_running)
+        state = loop.at(rate)
+        return np.maximum(rate * (state.first + state.answer + loop.outside), _FEWEST)
 
-    room = np.maximum(room, _FEWEST)
-    return settled_number(needed=needed, first=np.minimum(room, 1.0), most=room)
+    max_running = np.maximum(max_running, _FEWEST)
+    return settled_number(needed=needed, first=np.minimum(max_running, 1.0), most=max_running)
 
 
 def _loop_of(
@@ -262,7 +261,7 @@ def _loop_of(
     running: FloatArray,
     places: FloatArray,
 ) -> Loop:
-    """The requests of a replica with so many in it."""
+    """The `Loop` of a replica with so many requests in it."""
     c = replace(configurations, concurrency=running)
     costs = phases(setting, configurations, running)
     work = work_of(setting, c, costs, running, places)
@@ -276,28 +275,28 @@ def served_at_rate(
     offered: OfferedLoad,
     running: FloatArray | None = None,
 ) -> RequestMeans:
-    """What requests meet that are offered at a rate, and what piles up before them.
+    """Latencies of requests that are offered at a rate, and the backlog before them.
 
-    ``running``: so many are answered as fast as they come, or all that there is room for, where
-    that is known.
+    ``running``: concurrency at which requests are answered as fast as they come, or the capacity,
+    if computed before.
     """
     if running is None:
         running = requests_at_rate(setting, configurations, np.asarray(offered.rate))
     c = replace(configurations, concurrency=running)
-    found = replace(served_at_concurrency(setting, c, memory), offered=offered)
+    served = replace(served_at_concurrency(setting, c, memory), offered=offered)
     if setting.workload.num_requests is not None:
-        return _filling(setting, found, offered)
+        return _serve_finite_load(setting, served, offered)
     paths = setting.workload.arrivals.paths
-    return found if paths is None else _as_traced(setting, c, found, paths)
+    return served if paths is None else _serve_trace(setting, c, served, paths)
 
 
-def _as_traced(
+def _serve_trace(
     setting: ServingSetting,
     configurations: ServingConfigurations,
     served: RequestMeans,
     paths: TracePaths,
 ) -> RequestMeans:
-    """What requests meet whose rate moves, and whose answers prompts stop as in their trace."""
+    """Latencies of requests of a trace, with its varying rate and its prompts."""
     queue, costs, rate = served.queue, served.phases, served.request_rate
     replicas, mixes = sharing(setting, rate), setting.engine.scheduler.chunked_prefill
     work = work_of(setting, configurations, costs, served.in_flight, queue.places)
@@ -308,22 +307,22 @@ def _as_traced(
     )  # fmt: skip
     fullest = work.per_step * work.prompt if mixes else np.inf
     rates = np.minimum(np.multiply.outer(paths.rates, rate), queue.place_rate)
-    met = loop.at(rates, most=work.places)
+    states = loop.at(rates, most=work.places)
     prompt = loop.prompt(rate)
     if mixes:
-        come = mean_if_any(rates * met.queue.met)
-        lone = np.tensordot(CLASSES, 1 / np.minimum(come, costs.most), axes=1)
-        prompt = work.prompt + (prompt - work.prompt) * lone
+        arrivals = mean_if_any(rates * states.queue.met)
+        single_share = np.tensordot(CLASSES, 1 / np.minimum(arrivals, costs.most), axes=1)
+        prompt = work.prompt + (prompt - work.prompt) * single_share
     drifted = drifted_in(paths, replicas, rate, costs, work, prompt=prompt, fullest=fullest)
-    # The queue is that of the path; a class has what steps add to it.
-    alone = work.prompt * met.queue.filled / met.queue.load
+    # The path of the trace has the queue; a class adds the waits of its steps.
+    service_time = work.prompt * states.queue.filled / states.queue.load
     w = setting.workload
     queued = mean_wait(
-        utilization=met.queue.filled, service_time=alone, variation=w.input_variation
+        utilization=states.queue.filled, service_time=service_time, variation=w.input_variation
     )
     # A prompt has the step that it meets, and the prompts behind it of a full step.
-    most = met.queue.decode_step + work.half_full
-    beyond = np.clip(met.queue.wait - queued, 0.0, most)
+    max_rest = states.queue.decode_step + work.half_full
+    excess = np.clip(states.queue.wait - queued, 0.0, max_rest)
     served_prompt = work.prompt * queue.filled / queue.load
     path, random = (
         mean_wait(
@@ -335,19 +334,19 @@ def _as_traced(
         for bursts in (paths.bursts_at(replicas, queue.filled), 1.0)
     )
     # Requests that come in turn meet fewer prompts in the steps of others, too.
-    alone = np.minimum(met.queue.decode_step / 2, beyond)
-    beyond = alone + (beyond - alone) * np.clip(path / random, 0.0, 1.0)
-    # Of those that come together each has the prompts behind it in its step.
+    step_rest = np.minimum(states.queue.decode_step / 2, excess)
+    excess = step_rest + (excess - step_rest) * np.clip(path / random, 0.0, 1.0)
+    # Each of several simultaneous requests has the prompts behind it in its step.
     behind = paths.mean_within(np.maximum(path, 0.0), replicas, queue.filled, work.half_full)
-    others = calm.workload.arrivals.mean_within(queued, met.queue.filled, work.half_full)
+    others = calm.workload.arrivals.mean_within(queued, states.queue.filled, work.half_full)
     others = np.tensordot(CLASSES, others, axes=1)
     classes = replace(
         served,
         decoding=drifted.decoding,
-        placed_first=met.first - met.queue.wait + beyond + request_overhead(setting),
-        time_per_output_token=met.step / tokens_per_step(setting),
+        placed_first=states.first - states.queue.wait + excess + request_overhead(setting),
+        time_per_output_token=states.step / tokens_per_step(setting),
         request_rate=rates,
-        queue=met.queue,
+        queue=states.queue,
         offered=None,
     )
     traced = RateClasses(
@@ -358,7 +357,7 @@ def _as_traced(
         weights=drifted.weights,
         queued=np.maximum(path, 0.0),
         behind=np.maximum(behind - others, 0.0),
-        most_behind=most - beyond,
+        most_behind=max_rest - excess,
         prompt=served_prompt,
         steps=rate * work.steps,
         filled=queue.filled,
@@ -373,8 +372,10 @@ def _as_traced(
     return replace(served, traced=traced, time_per_output_token=token)
 
 
-def _filling(setting: ServingSetting, served: RequestMeans, offered: OfferedLoad) -> RequestMeans:
-    """What requests meet while a replica fills and empties, of a number of them."""
+def _serve_finite_load(
+    setting: ServingSetting, served: RequestMeans, offered: OfferedLoad
+) -> RequestMeans:
+    """Latencies of a finite number of requests while a replica fills and empties."""
     queue, costs = served.queue, served.phases
     # Prompts that are computed alone stop answers for longer than their own work.
     step = served.time_per_output_token * tokens_per_step(setting)
@@ -413,44 +414,44 @@ def served_at_concurrency(
 ) -> RequestMeans:
     """A replica that always holds its ``concurrency`` requests, as far as memory has room.
 
-    Requests beyond the room, or beyond the engine's ``max_num_seqs``, wait for a place. The rate
-    is the one at which all that a request meets takes as long as so many of them last. Of what
-    does not count nothing has to be right.
+    Requests beyond the KV-cache capacity, or beyond the engine's ``max_num_seqs``, wait for a
+    place. The rate follows from Little's law: requests in flight over their latency. Entries that
+    ``counts`` excludes may be wrong.
     """
     number = requests_sent(setting, configurations)
     clients = np.minimum(configurations.concurrency, number)
-    c, room = replace(configurations, concurrency=clients), memory.most_sequences
-    at_once = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
-    places = np.maximum(np.minimum(room, at_once), 1.0)
+    c, capacity = replace(configurations, concurrency=clients), memory.most_sequences
+    max_seqs = setting.engine.scheduler.max_num_seqs * c.attention_data_parallel
+    places = np.maximum(np.minimum(capacity, max_seqs), 1.0)
     # Without the memory, on which all depends, arrays have the axes that times depend on.
-    waits = np.any(counts & (c.concurrency > room))
-    running = np.minimum(c.concurrency, places if waits else np.maximum(at_once, 1.0))
+    waits = np.any(counts & (c.concurrency > capacity))
+    running = np.minimum(c.concurrency, places if waits else np.maximum(max_seqs, 1.0))
     costs = phases(setting, c, running)
     work = work_of(setting, c, costs, running, places)
     loop = Loop(setting=setting, configurations=c, costs=costs, work=work, running=running)
     rate = balanced_rate(excess=loop.full, most=loop.fastest * (1 - LEAST_SHARE))
-    met = loop.at(rate)
-    # Where prompts take all of the time, what is left of it is a queue of them.
-    first = np.maximum(met.first, loop.held(rate) / rate - met.answer)
-    # Of a client's time outside the engine nothing is left for the line.
-    beyond = np.maximum(clients - rate * loop.outside, running)
+    state = loop.at(rate)
+    # If prompts take all of the time, the remaining requests queue for prefill.
+    first = np.maximum(state.first, loop.held(rate) / rate - state.answer)
+    # A client outside the engine is not in the queue.
+    excess = np.maximum(clients - rate * loop.outside, running)
     line = Line(
-        number=number, clients=beyond, places=running, rate=rate, delay=loop.before_the_first
+        number=number, clients=excess, places=running, rate=rate, delay=loop.before_the_first
     )
     queued = line.wait
-    fewer = costs.slope * np.maximum(rate * met.answer - 1, 0.0) * loop.thinned
+    fewer = costs.slope * np.maximum(rate * state.answer - 1, 0.0) * loop.thinned
     return RequestMeans(
         phases=costs,
         in_flight=clients,
-        decoding=rate * met.answer,
+        decoding=rate * state.answer,
         utilization=np.minimum(rate * loop.prompt(rate), 1.0),
-        wait=first - loop.burst - costs.prompt_time + queued + met.queue.place_wait,
+        wait=first - loop.burst - costs.prompt_time + queued + state.queue.place_wait,
         placed_first=first + queued + request_overhead(setting) + adapter_load_time(setting, c),
         burst=loop.burst,
         together=loop.together,
         spread=loop.spread,
         line=line,
-        time_per_output_token=(met.step - fewer) / tokens_per_step(setting),
+        time_per_output_token=(state.step - fewer) / tokens_per_step(setting),
         request_rate=rate,
-        queue=met.queue,
+        queue=state.queue,
     )

@@ -1,4 +1,4 @@
-"""What is the same for all serving configurations, and one step's batch."""
+"""The context shared by all serving configurations, and the batch of one step."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ from planner.specs.model import ModelSpec
 from planner.specs.quantization import CACHE_BYTES
 from planner.specs.serving_workload import ServingWorkload
 
-# What vLLM takes for a large GPU, never an A100: get_batch_defaults of vllm/engine/arg_utils.py.
 _CACHE_BYTES = np.array([CACHE_BYTES[code] for code in CacheType])
 
 
 @record(kw_only=True)
 class PrefixHits:
-    """What each configuration finds of its prompts; arrays that broadcast to their shape.
+    """Prefix-cache hits of each configuration, in arrays that broadcast to their shape.
 
-    Shares of the tokens by where they are found; ``cache_residence``: seconds for which a GPU
-    keeps what is not used, ``cache_load_time``: those of a request until the others are read.
+    Hit rates are shares of the tokens by cache. ``cache_residence``: seconds for which a GPU keeps
+    unused tokens. ``cache_load_time``: seconds per request to load tokens from host and drives.
     """
 
     gpu_cache_hit_rate: FloatArray
@@ -39,7 +38,7 @@ class PrefixHits:
     cache_load_time: FloatArray
 
     def mapped(self, change: Callable[[FloatArray], FloatArray]) -> PrefixHits:
-        """The same with every array changed."""
+        """A copy with every array changed by a function."""
         return PrefixHits(
             **{field.name: change(getattr(self, field.name)) for field in fields(self)}
         )
@@ -51,24 +50,23 @@ class PrefixHits:
         return np.asarray(self.gpu_cache_hit_rate + slower)
 
     def scaled(self, hit_rate: FloatArray) -> PrefixHits:
-        """So much found in all, of each cache as large a part of it."""
+        """A copy with this total hit rate, split over the caches in proportion."""
         part = hit_rate / np.maximum(self.hit_rate, 1e-12)
-        found = self.mapped(lambda values: np.asarray(values * part))
-        return replace(found, cache_residence=self.cache_residence)
+        hits = self.mapped(lambda values: np.asarray(values * part))
+        return replace(hits, cache_residence=self.cache_residence)
 
 
 @record(kw_only=True)
 class ServingSetting:
     """Everything that is the same for all configurations of a search.
 
-    ``sure_share``: the share of the usable memory that what must be there to start may be
-    predicted to take. ``draft``: the model that drafts tokens. ``compares_drafts``: other settings
-    of the search differ in the number of drafted tokens. ``engine_version``: the release of the
-    engine, empty where nobody says it; it tells how sure predictions are, and changes none.
-    ``engine_max_num_seqs``: the requests at once with which an engine that is told a number of
-    sequences is
-    told its own; with others it is told those. None: with any. ``prefixes``: what each of the
-    configurations that it is used with finds of its prompts, in place of the requests' own share.
+    ``sure_share``: the share of the usable memory that the bytes needed to start may take.
+    ``draft``: the model that drafts tokens. ``compares_drafts``: other settings of the search
+    differ in the number of drafted tokens. ``engine_version``: the release of the engine, empty if
+    not specified; it sets how certain predictions are, not the predictions.
+    ``engine_max_num_seqs``: the concurrency at which the engine starts with its own sequence limit;
+    at any other concurrency the limit is set to that. None: at any. ``prefixes``: prefix-cache
+    hits of each configuration, in place of the hit rate of the workload.
     """
 
     machine: Machine
@@ -84,17 +82,17 @@ class ServingSetting:
 
     @property
     def named(self) -> Mapping[str, int]:
-        """What tells it from settings that it is compared with: the number of drafted tokens."""
+        """Label among compared settings: the number of drafted tokens."""
         return {"draft_tokens": self.workload.draft_tokens} if self.compares_drafts else {}
 
     @cached_property
     def kernels(self) -> Kernels:
-        """What the engine runs on the machine."""
+        """Kernels of the engine on the machine."""
         return Kernels(machine=self.machine, engine=self.engine)
 
     @property
     def profile(self) -> EngineProfile:
-        """What says how its software behaves: the engine."""
+        """The profile of the software: the engine."""
         return self.engine
 
     @property
@@ -113,7 +111,7 @@ class ServingSetting:
 
     @cached_property
     def adapter_draws(self) -> float:
-        """Requests that have as many different adapters as a step may have; no bound: infinite."""
+        """Number of requests that use ``max_loras`` adapters; infinite without a limit."""
         work = self.workload
         if work.num_adapters is None or not self.max_loras:
             return np.inf
@@ -138,8 +136,8 @@ class Batch:
 
     ``decoding`` sequences each take ``tokens_per_sequence`` tokens (more than one when drafts
     are verified) over ``context`` cached tokens. ``prefill_tokens`` prompt tokens belong to
-    ``prompts`` sequences; each attends to ``prefill_keys`` keys on average, of which
-    ``prefill_cached`` per sequence are read from the cache.
+    ``prompts`` sequences; each attends to ``prefill_keys`` keys on average. ``prefill_cached`` of
+    these per sequence are read from the cache.
     """
 
     decoding: FloatArray
@@ -174,7 +172,7 @@ class Batch:
 
 @record(kw_only=True)
 class BatchShare:
-    """One GPU's share of a batch."""
+    """The share of a batch on one GPU."""
 
     setting: ServingSetting
     configurations: ServingConfigurations
@@ -192,7 +190,7 @@ class BatchShare:
 
     @cached_property
     def prompt_share(self) -> FloatArray:
-        """Share of the prompts that the busiest rank takes part in: at least one of them."""
+        """Share of the prompts on the busiest rank, at least one prompt."""
         return self._busiest_share(self.batch.prompts)
 
     def _busiest_share(self, sequences: FloatArray) -> FloatArray:
@@ -232,7 +230,7 @@ class BatchShare:
 
     @cached_property
     def stage_group(self) -> CommunicationGroup:
-        """All ranks of a pipeline stage: those that hold the experts."""
+        """Group of all ranks of a pipeline stage, which hold the experts."""
         return CommunicationGroup(size=self.configurations.stage_gpus, stride=1)
 
     def key_value_heads(self, num_key_value_heads: int) -> FloatArray:

@@ -1,4 +1,4 @@
-"""What the steps of continuous batching cost: of answers, of prompts, and of both together."""
+"""Seconds of the steps of continuous batching: with answers, with prompts, and with both."""
 
 from __future__ import annotations
 
@@ -26,30 +26,34 @@ def cached_tokens(setting: ServingSetting) -> FloatArray:
 def prefix_share(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
     """Share of the time of prompts that goes into looking back at their cached tokens.
 
-    That is what a step full of prompts would lose if nothing stood before them: the new tokens
-    attend to the cached ones, whose keys and values are read. Nothing else is computed for them.
+    A step full of prompts would be faster by this share without cached tokens. New tokens attend to
+    the cached ones, whose keys and values are read; cached tokens cost nothing else.
     """
-    c, new, cached = configurations, new_tokens(setting), cached_tokens(setting)
+    c, new_per_prompt, cached = configurations, new_tokens(setting), cached_tokens(setting)
     if not np.any(cached > 0):
         return np.zeros(())
-    prompts = np.clip(np.floor(c.replica_step_tokens / new), 1.0, np.maximum(c.concurrency, 1.0))
-    tokens = np.minimum(prompts * new, c.replica_step_tokens)
-    whole = prompt_batch(setting, prompts, tokens, np.zeros(()))
-    alone = replace(
-        whole,
-        prefill_keys=whole.prefill_keys - cached,
-        prefill_cached=whole.prefill_cached - cached,
+    prompts = np.clip(
+        np.floor(c.replica_step_tokens / new_per_prompt), 1.0, np.maximum(c.concurrency, 1.0)
     )
-    times = [step_time(setting, c, batch, decoding=False).total for batch in (whole, alone)]
+    tokens = np.minimum(prompts * new_per_prompt, c.replica_step_tokens)
+    with_cache = prompt_batch(setting, prompts, tokens, np.zeros(()))
+    without_cache = replace(
+        with_cache,
+        prefill_keys=with_cache.prefill_keys - cached,
+        prefill_cached=with_cache.prefill_cached - cached,
+    )
+    times = [
+        step_time(setting, c, batch, decoding=False).total for batch in (with_cache, without_cache)
+    ]
     return np.asarray(np.clip(1.0 - times[1] / times[0], 0.0, 1.0))
 
 
 @record(kw_only=True)
 class Phases:
-    """What the engine's steps cost.
+    """Seconds of the engine's steps.
 
     A decode step over B sequences lasts ``fixed + slope B`` seconds. A request's prompt takes
-    ``prompt_time`` once it is looked at, beside B sequences where the engine mixes them. It adds
+    ``prompt_time`` once it is scheduled, with B sequences where the engine mixes them. It adds
     ``single`` seconds to the engine's work and ``another`` with each more in its step, which
     holds ``gathered`` between two of decoding and ``most`` at most; ``queued`` where a queue fills
     the steps with ``together`` of them, ``added`` to a step that has one already. ``parts``: steps
@@ -69,20 +73,20 @@ class Phases:
     parts: FloatArray
 
     def prompt(self, size: Numeric) -> FloatArray:
-        """Seconds that a prompt adds in a step with so many."""
+        """Seconds that a prompt adds in a step with so many prompts."""
         return np.asarray((self.single + self.another * (size - 1)) / size)
 
     @cached_property
     def prefill(self) -> FloatArray:
-        """Those where prompts come while one step decodes."""
+        """Seconds per prompt if prompts arrive while one step decodes."""
         return self.prompt(self.gathered)
 
     def decode_step(self, sequences: Numeric) -> FloatArray:
-        """Seconds of a step over so many sequences."""
+        """Seconds of a decode step over so many sequences."""
         return np.asarray(self.fixed + self.slope * sequences)
 
     def wave(self, size: Numeric, steps: Numeric) -> FloatArray:
-        """Seconds of requests that are there at once, their prompts one after the other."""
+        """Seconds of simultaneous requests, with their prompts one after the other."""
         return self.prompt_time + (size - 1) * self.queued + steps * self.decode_step(size)
 
 
@@ -100,11 +104,11 @@ def decode_steps(setting: ServingSetting) -> FloatArray:
 
 
 def new_tokens(setting: ServingSetting) -> FloatArray:
-    """Prompt tokens that are not found in the prefix cache; at least one."""
-    w, own = setting.workload, setting.prefixes
-    share = w.prefix_cache_hit_rate if own is None else own.hit_rate
-    found = np.maximum(w.input_tokens * share, w.shared_prefix_tokens)
-    return np.asarray(np.maximum(w.input_tokens - found, 1.0))
+    """Prompt tokens without a prefix-cache hit, at least one."""
+    w, prefixes = setting.workload, setting.prefixes
+    share = w.prefix_cache_hit_rate if prefixes is None else prefixes.hit_rate
+    cached = np.maximum(w.input_tokens * share, w.shared_prefix_tokens)
+    return np.asarray(np.maximum(w.input_tokens - cached, 1.0))
 
 
 def decode_batch(setting: ServingSetting, sequences: FloatArray) -> Batch:
@@ -117,23 +121,23 @@ def decode_batch(setting: ServingSetting, sequences: FloatArray) -> Batch:
 def prompt_batch(
     setting: ServingSetting, prompts: FloatArray, tokens: FloatArray, decoding: FloatArray
 ) -> Batch:
-    """``tokens`` new tokens of ``prompts`` prompts beside ``decoding`` sequences.
+    """``tokens`` new tokens of ``prompts`` prompts in a step with ``decoding`` sequences.
 
     A prompt that takes several steps sees half of itself as cache on average.
     """
     w = setting.workload
     decode = decode_batch(setting, decoding)
-    whole = new_tokens(setting)
-    cached = w.input_tokens - whole
-    mine = np.minimum(tokens / prompts, whole)
-    before = cached + (whole - mine) / 2
+    new_per_prompt = new_tokens(setting)
+    cached = w.input_tokens - new_per_prompt
+    tokens_per_prompt = np.minimum(tokens / prompts, new_per_prompt)
+    before = cached + (new_per_prompt - tokens_per_prompt) / 2
     return Batch(
         decoding=decode.decoding,
         context=decode.context,
         tokens_per_sequence=decode.tokens_per_sequence,
         prefill_tokens=tokens,
         prompts=prompts,
-        prefill_keys=before + (mine + 1) / 2,
+        prefill_keys=before + (tokens_per_prompt + 1) / 2,
         prefill_cached=before,
     )
 
@@ -143,21 +147,21 @@ def decode_line(
 ) -> tuple[FloatArray, FloatArray]:
     """A step over B sequences, at most ``sequences``, lasts fixed + slope B seconds."""
     c, p = configurations, configurations.pipeline_parallel
-    whole = np.maximum(sequences, 1.0)
-    half = np.maximum(whole / 2, 0.5)
-    sizes = two_sizes(setting, c, whole, half)
+    upper = np.maximum(sequences, 1.0)
+    lower = np.maximum(upper / 2, 0.5)
+    sizes = two_sizes(setting, c, upper, lower)
     step = step_time(setting, c, decode_batch(setting, sizes / p), decoding=True)
     times = step.cycle(np.minimum(sizes, p)) * (1 + setting.workload.draft_cost)
     times = times + drafting_time(setting, c, decode_batch(setting, sizes))
     # Where more sequences change the kernel, the line would cross zero: a step has a beginning.
-    slope = np.minimum((times[0] - times[1]) / (whole - half), 0.99 * times[0] / whole)
-    return times[0] - slope * whole, slope
+    slope = np.minimum((times[0] - times[1]) / (upper - lower), 0.99 * times[0] / upper)
+    return times[0] - slope * upper, slope
 
 
 def two_sizes(
     setting: ServingSetting, configurations: ServingConfigurations, *two: FloatArray
 ) -> FloatArray:
-    """Sizes of two batches on an axis before all others, so that one prediction is of both."""
+    """Sizes of two batches on a new leading axis, for one joint prediction."""
     work = setting.workload
     sizes = np.stack(np.broadcast_arrays(*two))
     others = (configurations.shape, np.shape(work.input_tokens), np.shape(work.output_tokens))
@@ -168,7 +172,7 @@ def two_sizes(
 def prompt_room(
     setting: ServingSetting, configurations: ServingConfigurations, sequences: FloatArray
 ) -> FloatArray:
-    """Tokens of a full step that are left for prompts where so many requests are in the replica.
+    """Tokens of a full step that remain for prompts with so many requests in the replica.
 
     They do not all decode: of a step that is always full, prompts have the share that they have of
     all tokens.
@@ -184,28 +188,32 @@ def phases(
     """The costs of the steps when about ``sequences`` requests are in the replica."""
     c = configurations
     p = c.pipeline_parallel
-    whole = np.maximum(sequences, 1.0)
-    fixed, slope = decode_line(setting, c, whole)
-    new = new_tokens(setting)
-    room = prompt_room(setting, c, whole)
+    running = np.maximum(sequences, 1.0)
+    fixed, slope = decode_line(setting, c, running)
+    new_per_prompt = new_tokens(setting)
+    prompt_tokens = prompt_room(setting, c, running)
     # At random times a second one may come, however few are there on average.
-    there = whole if setting.workload.request_rate is None else np.maximum(whole, 2.0)
-    most = np.maximum(np.minimum(c.replica_step_tokens / new, there), 1.0)
+    present = running if setting.workload.request_rate is None else np.maximum(running, 2.0)
+    max_prompts = np.maximum(np.minimum(c.replica_step_tokens / new_per_prompt, present), 1.0)
     # A prompt is computed by one attention rank, a queue of them by all.
     ranks = c.attention_data_parallel
-    one, filled = np.minimum(new, room / ranks), np.minimum(most * new, room)
-    parts = np.maximum(new / one, 1.0)
-    busy = np.maximum(filled / new, np.minimum(ranks, there))
-    if setting.engine.scheduler.chunked_prefill and not setting.workload.embeds:
-        drafting = drafting_time(setting, c, decode_batch(setting, whole))
-        verified = (fixed + slope * whole - drafting) / (1.0 + setting.workload.draft_cost)
-        beside, micro_batches, decode = whole / p, np.minimum(whole, p), verified
-    else:
-        beside, micro_batches, decode = np.zeros(()), p, np.zeros(())
-    prompts, tokens = (
-        two_sizes(setting, c, alone, many) for alone, many in ((np.ones(()), busy), (one, filled))
+    first_part, filled = (
+        np.minimum(new_per_prompt, prompt_tokens / ranks),
+        np.minimum(max_prompts * new_per_prompt, prompt_tokens),
     )
-    batch = prompt_batch(setting, prompts, tokens, beside)
+    parts = np.maximum(new_per_prompt / first_part, 1.0)
+    busy = np.maximum(filled / new_per_prompt, np.minimum(ranks, present))
+    if setting.engine.scheduler.chunked_prefill and not setting.workload.embeds:
+        drafting = drafting_time(setting, c, decode_batch(setting, running))
+        verified = (fixed + slope * running - drafting) / (1.0 + setting.workload.draft_cost)
+        decoding, micro_batches, decode = running / p, np.minimum(running, p), verified
+    else:
+        decoding, micro_batches, decode = np.zeros(()), p, np.zeros(())
+    prompts, tokens = (
+        two_sizes(setting, c, lower, upper)
+        for lower, upper in ((np.ones(()), busy), (first_part, filled))
+    )
+    batch = prompt_batch(setting, prompts, tokens, decoding)
     step, drafted = (
         step_time(setting, c, batch, decoding=False),
         drafted_prompt_time(setting, c, batch),
@@ -214,22 +222,24 @@ def phases(
     images = encoder_time(setting, c)
     loading = 0.0 if setting.prefixes is None else setting.prefixes.cache_load_time
     single = single * parts + images
-    full = full * np.maximum(most * new / room, 1.0) + most * images
-    alone = there > whole
-    prompts = np.clip(gathered(setting, whole), 1.0, most)
-    # Ranks compute prompts side by side: one more beside a lone one takes nothing.
-    more = np.maximum((full - single) / np.maximum(most - 1, 1e-9), full / most / 2)
+    full = (
+        full * np.maximum(max_prompts * new_per_prompt / prompt_tokens, 1.0) + max_prompts * images
+    )
+    is_sparse = present > running
+    prompts = np.clip(gathered(setting, running), 1.0, max_prompts)
+    # Ranks compute prompts in parallel: a second prompt adds no time to a single one.
+    more = np.maximum((full - single) / np.maximum(max_prompts - 1, 1e-9), full / max_prompts / 2)
     return Phases(
         fixed=fixed,
         slope=slope,
         prompt_time=(step.total + drafted)[0] * parts + images + loading,
         single=single / p,
-        another=(full - single) / np.maximum(most - 1, 1.0) / p,
+        another=(full - single) / np.maximum(max_prompts - 1, 1.0) / p,
         gathered=prompts,
-        most=most,
-        queued=np.where(alone, single, full / most) / p,
-        together=np.where(alone, 1.0, most),
-        added=np.where((most > 1) & (ranks == 1), more, full / most) / p,
+        most=max_prompts,
+        queued=np.where(is_sparse, single, full / max_prompts) / p,
+        together=np.where(is_sparse, 1.0, max_prompts),
+        added=np.where((max_prompts > 1) & (ranks == 1), more, full / max_prompts) / p,
         parts=parts,
     )
 
@@ -245,7 +255,7 @@ def wave_time(setting: ServingSetting, configurations: ServingConfigurations) ->
 
 
 def gathered(setting: ServingSetting, sequences: FloatArray) -> FloatArray:
-    """Prompts that come between two steps which may take them, as many as answers end."""
+    """Prompts that arrive between two prompt steps, as many as answers end."""
     scheduler = setting.engine.scheduler
     between = float(scheduler.poll_interval + scheduler.batch_wait)
     return np.asarray(between * sequences / np.maximum(decode_steps(setting), 1.0))

@@ -1,4 +1,4 @@
-"""Prefill and decode on workers of their own: what a worker of each kind takes and holds."""
+"""Disaggregated prefill and decode: time and memory of the workers of each pool."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class PrefillWorkers:
 
     @property
     def request_rate(self) -> FloatArray:
-        """Prompts per second of one worker at the highest load that still bounds the queue."""
+        """Prompts per second of one worker at the highest load with a bounded queue."""
         return HIGHEST_PREFILL_LOAD / self.service_time
 
 
@@ -83,26 +83,26 @@ class DecodeWorkers:
 def prefill_workers(
     setting: ServingSetting, configurations: ServingConfigurations, inside_fabric: bool | BoolArray
 ) -> PrefillWorkers:
-    """Time and room of workers for prompts; ``setting`` is that of the whole deployment."""
-    alone = replace(
+    """Time and memory of prefill workers; ``setting`` is that of the whole deployment."""
+    prefill_only = replace(
         setting, workload=replace_unvalidated(setting.workload, output_tokens=1, draft_tokens=0)
     )
-    whole, limit = new_tokens(alone), configurations.max_num_batched_tokens
-    most = setting.engine.scheduler.max_num_seqs
+    prompt_tokens, limit = new_tokens(prefill_only), configurations.max_num_batched_tokens
+    max_seqs = setting.engine.scheduler.max_num_seqs
     ranks = configurations.attention_data_parallel
-    together = np.clip(np.floor(limit / whole), 1.0, most) * ranks
+    together = np.clip(np.floor(limit / prompt_tokens), 1.0, max_seqs) * ranks
     c = replace(configurations, concurrency=together * configurations.pipeline_parallel)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        memory = serving_memory(alone, c)
-        prompt, service = prefill_times(alone, c, np.asarray(float(most)))
+        memory = serving_memory(prefill_only, c)
+        prompt, service = prefill_times(prefill_only, c, np.asarray(float(max_seqs)))
         return PrefillWorkers(
-            setting=alone,
+            setting=prefill_only,
             configurations=c,
             memory=memory,
             prompt_time=prompt,
             service_time=service,
-            transfer_time=cache_transfer_time(alone, c, inside_fabric),
-            rejected_by=serving_rejections(alone, c, memory, is_pool=True),
+            transfer_time=cache_transfer_time(prefill_only, c, inside_fabric),
+            rejected_by=serving_rejections(prefill_only, c, memory, is_pool=True),
             prefixes=setting.prefixes,
         )
 
@@ -110,24 +110,24 @@ def prefill_workers(
 def prefill_times(
     setting: ServingSetting, configurations: ServingConfigurations, most_seqs: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Seconds of a prompt when every rank has one, and of the worker's time it takes in a queue.
+    """Seconds of a prompt when every rank has one, and its share of the worker's time in a queue.
 
     A queue fills the steps with as many prompts as their tokens, and ``most_seqs`` sequences of
     a rank, allow.
     """
     c = configurations
-    new, ranks = new_tokens(setting), c.attention_data_parallel
-    rounds = np.maximum(np.ceil(new * ranks / c.replica_step_tokens), 1.0)
+    new_per_prompt, ranks = new_tokens(setting), c.attention_data_parallel
+    rounds = np.maximum(np.ceil(new_per_prompt * ranks / c.replica_step_tokens), 1.0)
     p = c.pipeline_parallel
-    most = np.minimum(np.floor(c.replica_step_tokens / new), most_seqs * ranks)
-    full = np.maximum(most, ranks / rounds)
+    max_prompts = np.minimum(np.floor(c.replica_step_tokens / new_per_prompt), most_seqs * ranks)
+    full = np.maximum(max_prompts, ranks / rounds)
     prompts = two_sizes(setting, c, ranks, np.maximum(full, ranks))
-    tokens = two_sizes(setting, c, new * ranks / rounds, full * new)
+    tokens = two_sizes(setting, c, new_per_prompt * ranks / rounds, full * new_per_prompt)
     batch = prompt_batch(setting, prompts, tokens, np.zeros(()))
     step = step_time(setting, c, batch, decoding=False)
     drafted = drafted_prompt_time(setting, c, batch)
-    alone, queued = step.cycle(p) + drafted
-    service = np.minimum(alone * rounds / ranks, queued / full)
+    one_round, queued = step.cycle(p) + drafted
+    service = np.minimum(one_round * rounds / ranks, queued / full)
     images = encoder_time(setting, c)
     if setting.prefixes is not None:
         images = images + setting.prefixes.cache_load_time
@@ -162,7 +162,7 @@ def decode_workers(
 def decode_only(
     setting: ServingSetting, configurations: ServingConfigurations
 ) -> ServingConfigurations:
-    """The workers with steps of as many tokens as their sequences take in one."""
+    """Configurations whose steps take as many tokens as their sequences decode."""
     drafted = 1 + setting.workload.draft_tokens
     tokens = configurations.concurrency * drafted / configurations.attention_data_parallel
     return replace(configurations, max_num_batched_tokens=tokens)
@@ -171,10 +171,10 @@ def decode_only(
 def cache_transfer_time(
     setting: ServingSetting, configurations: ServingConfigurations, inside_fabric: bool | BoolArray
 ) -> FloatArray:
-    """Seconds to move one prompt's cache from or to the GPUs of one worker.
+    """Seconds to move the KV cache of one prompt from or to one worker.
 
-    Each GPU moves its share over its own link: the fabric where all workers stand in one
-    domain, else the network.
+    Each GPU moves its share over its own link: the fabric if all workers are in one domain, else
+    the network.
     """
     num_bytes = sequence_bytes(setting, configurations, setting.workload.input_tokens)
     distance = np.where(inside_fabric, 1.0, _BEYOND_ANY_DOMAIN)
@@ -185,10 +185,10 @@ def cache_transfer_time(
 class Pools:
     """Workers that prefill and workers that decode; arrays that broadcast, times in seconds.
 
-    ``prompt_time``: of a prompt when every attention rank has one; ``service_time``: what it
-    takes of a worker's time in a queue; ``transfer_time``: until its cache has moved. A number
-    of ``prefill_workers`` of 0 is not known: as many as keep up with the decoding. A decode step
-    over B sequences of a worker lasts ``fixed + slope B``; all of them have ``places``.
+    ``prompt_time``: seconds of a prompt when every attention rank has one; ``service_time``: its
+    share of a worker's time in a queue; ``transfer_time``: seconds to move its cache. If
+    ``prefill_workers`` is 0, their number is unknown: as many as keep up with the decoding. A
+    decode step over B sequences of a worker lasts ``fixed + slope B``; all of them have ``places``.
     ``stream_interval``: tokens that the decode workers collect before they send them.
     """
 
@@ -205,7 +205,7 @@ class Pools:
 
 @record(kw_only=True)
 class DisaggregatedRun:
-    """Means over the requests of the whole deployment; times in seconds.
+    """Means over the requests of the deployment; times in seconds.
 
     ``load``: share of the time in which the prefill workers compute prompts; ``prompt``: time of
     one; ``wait``: for a worker, and for a place among the sequences of another.
@@ -223,18 +223,18 @@ class DisaggregatedRun:
 def disaggregated_run(
     setting: ServingSetting, pools: Pools, requests: FloatArray
 ) -> DisaggregatedRun:
-    """What clients that always hold ``requests`` in flight see.
+    """Means over the requests of clients that always hold ``requests`` in flight.
 
     Prompts queue at the prefill workers (`pools_rate`), move their cache over the network, wait
     for a place among the sequences of a decode worker, and decode without prompts in between. A
     share of the requests starts together with all others, as at a replica, and queues for longer.
     """
-    # The first token, too, comes to the client from a decode worker.
+    # The decode worker sends the first token, too.
     steps, outside = decode_steps(setting) + 1, outside_engine(setting)
-    alone, moved, service = pools.prompt_time, pools.transfer_time, pools.service_time
+    prompt_time, moved, service = pools.prompt_time, pools.transfer_time, pools.service_time
     rate, number, step = pools_rate(
         requests=requests,
-        around=alone + moved + outside,
+        around=prompt_time + moved + outside,
         service_time=service,
         servers=pools.prefill_workers,
         steps=steps,
@@ -243,7 +243,7 @@ def disaggregated_run(
         places=pools.places,
         together=together_share(setting, requests),
     )
-    left = np.maximum(requests / rate - steps * step - moved - outside, alone)
+    left = np.maximum(requests / rate - steps * step - moved - outside, prompt_time)
     per_token, collected = _token_times(setting, pools, step)
     return DisaggregatedRun(
         time_to_first_token=left + moved + step + collected + request_overhead(setting),
@@ -251,13 +251,13 @@ def disaggregated_run(
         request_rate=rate,
         prefill_workers=number,
         load=rate * service / number,
-        prompt=alone,
-        wait=left - alone,
+        prompt=prompt_time,
+        wait=left - prompt_time,
     )
 
 
 def requests_at_rate(setting: ServingSetting, pools: Pools, rate: FloatArray) -> FloatArray:
-    """Requests in the whole deployment that are answered as fast as they come at a rate [1/s].
+    """Requests in flight in the deployment at a rate [1/s] that it carries.
 
     What `disaggregated_run` settles with the rate known, of known numbers of workers. Infinite
     where the rate is more than a pool can take.
@@ -280,15 +280,14 @@ def token_time_at_rate(setting: ServingSetting, pools: Pools, rate: FloatArray) 
 
 
 def _step_at_rate(pools: Pools, steps: FloatArray) -> FloatArray:
-    """Seconds of a decode step where so many steps of sequences are asked for in a second."""
+    """Seconds of a decode step at a demand of ``steps`` sequence steps per second."""
     return crowded_step(fixed=pools.fixed, slope=pools.slope / pools.decode_workers, steps=steps)
 
 
 def _token_times(
     setting: ServingSetting, pools: Pools, step: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Seconds per output token as a client sees them, and those that the first ones wait until
-    they are sent together."""
+    """Seconds per output token for a client, and until the first tokens are sent together."""
     per_token = step / tokens_per_step(setting)
     output = setting.workload.output_tokens
     collected = (np.minimum(pools.stream_interval, output) - 1) * per_token

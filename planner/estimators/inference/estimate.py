@@ -1,4 +1,4 @@
-"""The evaluate function of serving: specs and configurations to an estimate."""
+"""Evaluate serving: from specs and configurations to an estimate."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class ServingEstimate:
     """Predictions for every configuration; arrays broadcast to the configurations' shape.
 
     ``rejected_by`` is 0 where a configuration is possible and its requests fit, else the
-    one-based position in ``SERVING_REJECTIONS`` of what rejects it. Rates are of the whole
-    deployment, times those of one request.
+    one-based position in ``SERVING_REJECTIONS`` of the rule that rejects it. Rates are per
+    deployment, times per request.
     """
 
     setting: ServingSetting
@@ -78,7 +78,7 @@ def evaluate_serving(
 def broken_serving_rule(
     setting: ServingSetting, configurations: ServingConfigurations, *, is_pool: bool = False
 ) -> CodeArray:
-    """One-based number in ``SERVING_REJECTIONS`` of the first rule each breaks, else 0."""
+    """One-based number in ``SERVING_REJECTIONS`` of the first broken rule; 0 if none."""
     context = ServingContext(
         gpu=setting.machine.gpu,
         model=setting.model,
@@ -97,11 +97,14 @@ def serving_rejections(
     *,
     is_pool: bool = False,
 ) -> CodeArray:
-    """As `broken_serving_rule`, and whether the requests find room in the memory."""
+    """As `broken_serving_rule`, with the rule that the requests fit in memory."""
     broken = broken_serving_rule(setting, configurations, is_pool=is_pool)
     last = len(SERVING_REJECTIONS)
     surely = starts_surely(setting, memory, configurations)
-    for room, number, starts in ((memory.room, last, surely), (memory.host_room, last - 1, True)):
-        too_large = ~((room.holds(room.sequence) >= configurations.concurrency) & starts)
+    for capacity, number, starts in (
+        (memory.room, last, surely),
+        (memory.host_room, last - 1, True),
+    ):
+        too_large = ~((capacity.holds(capacity.sequence) >= configurations.concurrency) & starts)
         broken = np.where((broken == 0) & too_large, np.int8(number), broken)
     return broken

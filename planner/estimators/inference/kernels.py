@@ -37,7 +37,7 @@ class Kernels:
     engine: EngineProfile
 
     def matrices(self, quantization: CodeArray) -> dict[str, FloatArray]:
-        """What products reach in each of some types, for `linear`."""
+        """Efficiency of products in each of several formats, for `linear`."""
         return chosen(self._matrices, quantization)
 
     def linear(
@@ -173,7 +173,7 @@ class Kernels:
     def _instruction_time(
         self, cache: CodeArray, group: Numeric, sequences: Numeric, heads: Numeric
     ) -> Numeric:
-        """Seconds of the vector instructions for a cached byte and one query head."""
+        """Seconds of vector instructions per cached byte and query head."""
         execution, peaks = self.engine.execution, self.machine.gpu.peak_flops
         sixteen_bit = execution.vector_attention_instructions
         eight_bit = execution.vector_attention_instructions_8bit
@@ -194,7 +194,7 @@ class Kernels:
         return np.asarray(2.0 * instructions / peaks[Precision.FP32])
 
     def _cache_reads(self, blocks: Numeric, context: FloatArray) -> tuple[Numeric, Numeric]:
-        """Rate of decode attention over the measured one, and how often a key is read again."""
+        """Rate of decode attention relative to the measured one, and reads per key."""
         execution, split = self.engine.execution, self.engine.attention_split
         share, repeated = execution.attention_bandwidth_fraction, execution.repeated_read_fraction
         if split is None:
@@ -251,7 +251,7 @@ class Kernels:
         return self.machine.memory_time(np.asarray(num_bytes) * passes, kernels=visible)
 
     def all_reduce(self, num_bytes: Numeric, group: CommunicationGroup) -> FloatArray:
-        """Seconds of an all-reduce: of NCCL's, or of a one-shot kernel where it is faster."""
+        """Seconds of an all-reduce, by NCCL or a one-shot kernel, whichever is faster."""
         execution, inside = self.engine.execution, self.machine.num_domains(group) <= 1
         ring = self.machine.collective("all_reduce", num_bytes, group)
         callback = np.where(inside, 0.0, execution.network_callback_time)
@@ -268,8 +268,8 @@ class Kernels:
 
     @property
     def _kernel_latency_fraction(self) -> float:
-        own = self._of_architecture(self.engine.kernel_latency_by_architecture)
-        return self.engine.execution.kernel_latency_fraction * own
+        architecture_factor = self._of_architecture(self.engine.kernel_latency_by_architecture)
+        return self.engine.execution.kernel_latency_fraction * architecture_factor
 
     def _of_architecture(self, factors: Mapping[str, float]) -> float:
         """The engine's factor for the generation of this GPU, which is 1 if it names none."""

@@ -1,4 +1,4 @@
-"""Peak memory of the fullest GPU of a replica, and how many sequences it has room for."""
+"""Peak memory of the fullest GPU of a replica, and its KV-cache capacity."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from planner.specs.engine import MemoryShare
 
 @record(kw_only=True)
 class KvCacheCapacity:
-    """Bytes that a cache may take of one GPU, or of the host memory of one.
+    """KV cache bytes of one GPU, or of the host memory per GPU.
 
-    ``shared``: what all prompts begin with, which stands there once. ``sequence``: what one
-    sequence takes beside it at its mean length, ``longest`` at its full length with it on the rank
-    that holds it, ``longest_on_average_rank`` beside it on an average rank.
+    ``shared``: bytes of the prefix of all prompts, held once. ``sequence``: further bytes of one
+    sequence at its mean length. ``longest``: bytes of one at its full length with the prefix, on
+    the rank that holds it; ``longest_on_average_rank``: without the prefix, on an average rank.
     """
 
     size: FloatArray
@@ -49,20 +49,20 @@ class KvCacheCapacity:
         return KvCacheCapacity(**{name: change(value) for name, value in vars(self).items()})
 
     def holds(self, sequence: FloatArray) -> FloatArray:
-        """Sequences of so many bytes that find room; at least one must fit whole.
+        """Number of sequences of so many bytes that fit; 0 where the longest does not fit.
 
-        A memory that is not there bounds no sequences of which nothing is in it.
+        A device without memory for the cache sets no limit if it holds no part of a sequence.
         """
         count = np.floor((self.size - self.shared) / np.maximum(sequence, 1.0))
         count = np.where((self.size <= 0) & (self.longest <= 0), np.inf, count)
         return np.where(self.size >= self.longest, np.maximum(count, 1.0), 0.0)
 
     def holds_at_once(self, sequences: Numeric, ranks: FloatArray) -> BoolArray:
-        """Whether so many sequences of full length find room, spread over so many ranks."""
+        """Whether so many sequences of full length fit, spread over so many ranks."""
         return np.asarray(self.held(sequences / ranks) <= self.size)
 
     def held(self, sequences: Numeric) -> FloatArray:
-        """Bytes of so many whole sequences on the rank that holds them."""
+        """Bytes of so many full sequences on the rank that holds them."""
         return np.asarray(self.shared + (self.longest - self.shared) * sequences)
 
 
@@ -70,10 +70,10 @@ class KvCacheCapacity:
 class ServingMemory:
     """Bytes on one GPU; the parts add up to ``total``.
 
-    ``kv_cache`` holds the sequences of the configuration's ``concurrency``; ``room`` is what the
-    GPU has for it, ``host_room`` what its host has. ``host``: bytes of host memory that offloaded
-    weights and cache take for this GPU. ``usable``: bytes that the engine may use of the GPU.
-    ``adapters``: what is kept at the start for those served beside the model.
+    ``kv_cache`` holds the sequences of the configuration's ``concurrency``; ``room`` is the
+    KV-cache capacity of the GPU, ``host_room`` that of its host. ``host``: bytes of host memory
+    that offloaded weights and cache take for this GPU. ``usable``: bytes that the engine may use of
+    the GPU. ``adapters``: adapter slots that the engine allocates at the start.
     """
 
     weights: FloatArray
@@ -87,35 +87,35 @@ class ServingMemory:
     usable: FloatArray
 
     def mapped(self, change: Callable[[FloatArray], FloatArray]) -> ServingMemory:
-        """The memory with every array changed."""
+        """A copy with every array changed by a function."""
         rooms = ("room", "host_room")
-        arrays = {name: change(one) for name, one in vars(self).items() if name not in rooms}
+        arrays = {name: change(array) for name, array in vars(self).items() if name not in rooms}
         room, host_room = self.room.mapped(change), self.host_room.mapped(change)
         return ServingMemory(room=room, host_room=host_room, **arrays)
 
     @property
     def total(self) -> FloatArray:
-        """The peak."""
+        """Peak bytes."""
         return add(getattr(self, name) for name in SERVING_MEMORY_PARTS)
 
     def needed_for(self, sequences: Numeric) -> FloatArray:
-        """What the fullest GPU needs for so many whole sequences on it."""
+        """Bytes that the fullest GPU needs for so many full sequences on it."""
         return self.non_cache_bytes + self.room.held(sequences)
 
     @property
     def non_cache_bytes(self) -> FloatArray:
-        """All that is no cache."""
+        """Bytes of all but the KV cache."""
         return self.weights + self.adapters + self.activations + self.reserved
 
     @property
     def most_sequences(self) -> FloatArray:
-        """Sequences of mean length that a replica and its hosts have room for."""
+        """Sequences of mean length that fit on a replica and its hosts."""
         on_host = self.host_room.holds(self.host_room.sequence)
         return np.minimum(self.room.holds(self.room.sequence), on_host)
 
     @property
     def most_whole_sequences(self) -> FloatArray:
-        """The same of sequences that are all at their full length at once."""
+        """Sequences of full length that fit on a replica and its hosts."""
         on_host = self.host_room.holds(self.host_room.longest_on_average_rank)
         return np.minimum(self.room.holds(self.room.longest_on_average_rank), on_host)
 
@@ -130,8 +130,12 @@ SERVING_MEMORY_PARTS = tuple(
 def serving_memory(setting: ServingSetting, configurations: ServingConfigurations) -> ServingMemory:
     """Memory of every configuration."""
     c = configurations
-    held = weight_bytes(setting, c).total
-    weights = held * (1 - c.weight_offload) + draft_weights(setting, c) + tower_weights(setting, c)
+    total_weights = weight_bytes(setting, c).total
+    weights = (
+        total_weights * (1 - c.weight_offload)
+        + draft_weights(setting, c)
+        + tower_weights(setting, c)
+    )
     adapters = adapter_bytes(setting, c)
     reserved = np.asarray(reserved_bytes(setting, c))
     lengths = setting.workload
@@ -146,17 +150,19 @@ def serving_memory(setting: ServingSetting, configurations: ServingConfiguration
         # An answer that runs is half way in the mean, and all of it is reserved.
         typical = _cache_bytes(setting, c, lengths.input_tokens + 2 * half_way)
     caches = (longest, typical, shared)
-    activations, usable, kept = _memory_and_cache(setting, c, weights + adapters, reserved, caches)
-    size, held_caches = kept.size, kept.shared + kept.sequence * c.concurrency
-    offloaded = held * c.weight_offload
-    on_host = _room(setting.machine.host_memory - offloaded, caches, c, c.kv_offload)
+    activations, usable, capacity = _memory_and_cache(
+        setting, c, weights + adapters, reserved, caches
+    )
+    size, held_caches = capacity.size, capacity.shared + capacity.sequence * c.concurrency
+    offloaded = total_weights * c.weight_offload
+    on_host = _capacity_of_device(setting.machine.host_memory - offloaded, caches, c, c.kv_offload)
     return ServingMemory(
         weights=weights,
         adapters=adapters,
-        kv_cache=np.minimum(held_caches, np.maximum(size, kept.longest)),
+        kv_cache=np.minimum(held_caches, np.maximum(size, capacity.longest)),
         activations=activations,
         reserved=reserved,
-        room=kept,
+        room=capacity,
         host_room=on_host,
         host=offloaded + on_host.shared + on_host.sequence * c.concurrency,
         usable=usable,
@@ -166,9 +172,9 @@ def serving_memory(setting: ServingSetting, configurations: ServingConfiguration
 def preempted_share(
     setting: ServingSetting, c: ServingConfigurations, memory: ServingMemory, running: Numeric
 ) -> FloatArray:
-    """Share of so many ``running`` requests whose cache has no room at a time, as lengths vary.
+    """Share of ``running`` requests that do not fit in the cache at a time, as lengths vary.
 
-    Engines compute them again, or make them wait; none does that keeps room for whole requests.
+    Engines recompute them or make them wait, unless the engine reserves memory for full requests.
     """
     work, scheduler = setting.workload, setting.engine.scheduler
     keeps_cache = np.any(memory.room.longest)
@@ -199,19 +205,23 @@ def reserved_bytes(setting: ServingSetting, c: ServingConfigurations) -> FloatAr
 def usable_bytes(
     setting: ServingSetting, c: ServingConfigurations, *, weights: FloatArray, beside: FloatArray
 ) -> FloatArray:
-    """Bytes of a GPU that an engine may use which keeps ``weights``, and so much ``beside`` them
-    that is no cache: by the share it is told, else by its default."""
+    """Bytes of a GPU that an engine may use, by its specified memory share or its default.
+
+    ``reserved``: bytes that are neither weights nor cache.
+    """
     kind, size = setting.engine.memory.memory_share, setting.machine.gpu.allocatable_memory
-    told = c.gpu_memory_utilization
+    memory_share = c.gpu_memory_utilization
     if kind is MemoryShare.FREE:
-        told = np.where(told > 0, told, setting.engine.memory.gpu_memory_utilization)
+        memory_share = np.where(
+            memory_share > 0, memory_share, setting.engine.memory.gpu_memory_utilization
+        )
     if kind is MemoryShare.STATIC:
-        usable = np.minimum(told * size + beside, size)
+        usable = np.minimum(memory_share * size + beside, size)
     elif kind is MemoryShare.FREE:
-        usable = weights + beside + told * np.maximum(size - weights - beside, 0.0)
+        usable = weights + beside + memory_share * np.maximum(size - weights - beside, 0.0)
     else:
-        usable = np.asarray(size * told)
-    return np.where(told > 0, usable, setting.usable_memory)
+        usable = np.asarray(size * memory_share)
+    return np.where(memory_share > 0, usable, setting.usable_memory)
 
 
 def _memory_and_cache(
@@ -221,60 +231,61 @@ def _memory_and_cache(
     reserved: FloatArray,
     caches: tuple[FloatArray, FloatArray, FloatArray],
 ) -> tuple[FloatArray, FloatArray, KvCacheCapacity]:
-    """Activations, what the engine may use, and the room that a cache has of it.
+    """Bytes of activations, bytes that the engine may use, and its KV-cache capacity.
 
-    Where the sequences that the engine samples by default to size the cache leave too little for
-    the plan's, it is told to take those of the plan at most, unless it is told a number already.
+    The engine samples a default number of sequences to size the cache. If that leaves too little
+    for the sequences of the plan, its limit is set to these, unless a limit is specified.
     """
     memory, sampled = setting.engine.memory, c.concurrency / c.attention_data_parallel
     profiled = memory.profiled_seqs
     tokens = c.max_num_batched_tokens if profiled else step_tokens(setting, c)
 
-    def beside(activations: FloatArray) -> tuple[FloatArray, KvCacheCapacity]:
+    def cache_capacity(activations: FloatArray) -> tuple[FloatArray, KvCacheCapacity]:
         usable = usable_bytes(setting, c, weights=weights, beside=reserved + activations)
         left = usable - weights - reserved
-        return usable, _room(left - activations, caches, c, 1 - c.kv_offload)
+        return usable, _capacity_of_device(left - activations, caches, c, 1 - c.kv_offload)
 
-    own = _activation_bytes(setting, c, sampled, tokens)
-    usable, room = beside(own)
+    sampled_bytes = _activation_bytes(setting, c, sampled, tokens)
+    usable, capacity = cache_capacity(sampled_bytes)
     if not profiled:
-        return own, usable, room
+        return sampled_bytes, usable, capacity
     seqs = np.maximum(profiled, sampled)
     if setting.engine_max_num_seqs is not None:
         seqs = np.where(c.concurrency == setting.engine_max_num_seqs, seqs, sampled)
-    usual = _activation_bytes(setting, c, seqs, tokens)
-    usual_usable, usual_room = beside(usual)
+    profiled_bytes = _activation_bytes(setting, c, seqs, tokens)
+    profiled_usable, profiled_capacity = cache_capacity(profiled_bytes)
     if memory.fixed_profiled_seqs:
-        return usual, usual_usable, usual_room
-    enough = usual_room.holds(usual_room.sequence) >= c.concurrency
-    size = np.where(enough, usual_room.size, room.size)
-    usable = np.where(enough, usual_usable, usable)
-    return np.where(enough, usual, own), usable, replace(room, size=size)
+        return profiled_bytes, profiled_usable, profiled_capacity
+    enough = profiled_capacity.holds(profiled_capacity.sequence) >= c.concurrency
+    size = np.where(enough, profiled_capacity.size, capacity.size)
+    usable = np.where(enough, profiled_usable, usable)
+    return np.where(enough, profiled_bytes, sampled_bytes), usable, replace(capacity, size=size)
 
 
 def needed_to_start(
     setting: ServingSetting, memory: ServingMemory, configurations: ServingConfigurations
 ) -> FloatArray:
-    """Bytes without which the fullest GPU runs nothing.
+    """Bytes that the fullest GPU needs to run at all.
 
-    A continuous engine makes requests wait for room in its cache, others need room for all. One
-    that is told its longest request needs room for that, unless it takes shorter ones then.
+    With continuous batching requests wait for space in the cache; other engines need space for all
+    requests. An engine with a specified maximum length needs space for one such request, unless it
+    shortens the maximum.
     """
-    c, most = configurations, setting.workload.max_model_len
+    c, max_length = configurations, setting.workload.max_model_len
     waits = setting.engine.scheduler.continuous
     sequences = 1.0 if waits else c.concurrency / c.attention_data_parallel
     needed = memory.needed_for(sequences)
-    if most is None or setting.engine.memory.shortens_longest:
+    if max_length is None or setting.engine.memory.shortens_longest:
         return needed
-    held = sequence_bytes(setting, c, most) * sequences
-    return np.maximum(needed, memory.non_cache_bytes + held)
+    cache_bytes = sequence_bytes(setting, c, max_length) * sequences
+    return np.maximum(needed, memory.non_cache_bytes + cache_bytes)
 
 
 def longest_request(setting: ServingSetting) -> int:
-    """Tokens of the longest request that the engine takes: as it is told, else the model's."""
+    """Tokens of the longest request that the engine takes: as specified, else the model's."""
     work = setting.workload
-    own = work.max_model_len or setting.model.max_position_embeddings
-    return own or work.input_tokens + work.output_tokens
+    max_length = work.max_model_len or setting.model.max_position_embeddings
+    return max_length or work.input_tokens + work.output_tokens
 
 
 def longest_that_fits(
@@ -289,25 +300,25 @@ def longest_that_fits(
     if not setting.engine.scheduler.continuous:
         sequences = float(np.ravel(configurations.concurrency)[0])
         sequences /= float(np.ravel(configurations.attention_data_parallel)[0])
-    beside = memory.non_cache_bytes
-    fits, beyond = 0, longest_request(setting) + 1
-    while beyond - fits > 1:
-        middle = (fits + beyond) // 2
-        held = sequence_bytes(setting, configurations, middle) * sequences
-        has_room = bool(np.all(beside + held <= share * memory.usable))
-        fits, beyond = (middle, beyond) if has_room else (fits, middle)
+    non_cache = memory.non_cache_bytes
+    fits, too_long = 0, longest_request(setting) + 1
+    while too_long - fits > 1:
+        middle = (fits + too_long) // 2
+        cache_bytes = sequence_bytes(setting, configurations, middle) * sequences
+        has_room = bool(np.all(non_cache + cache_bytes <= share * memory.usable))
+        fits, too_long = (middle, too_long) if has_room else (fits, middle)
     return fits
 
 
 def starts_surely(
     setting: ServingSetting, memory: ServingMemory, configurations: ServingConfigurations
 ) -> BoolArray:
-    """Whether the memory is there for that as surely as the setting asks for, and as predicted."""
+    """Whether the memory to start fits, as predicted and with the margin of the setting."""
     needed = needed_to_start(setting, memory, configurations)
     return np.asarray(needed <= min(setting.sure_share, 1.0) * memory.usable)
 
 
-def _room(
+def _capacity_of_device(
     size: FloatArray,
     caches: tuple[FloatArray, FloatArray, FloatArray],
     c: ServingConfigurations,
@@ -331,12 +342,12 @@ def _room(
 def sequence_bytes(
     setting: ServingSetting, configurations: ServingConfigurations, tokens: float
 ) -> FloatArray:
-    """Bytes of the cache of one sequence on one GPU of the fullest stage."""
+    """KV cache bytes of one sequence on one GPU of the fullest stage, without offloaded ones."""
     return _cache_bytes(setting, configurations, tokens) * (1 - configurations.kv_offload)
 
 
 def _cache_bytes(setting: ServingSetting, c: ServingConfigurations, tokens: Numeric) -> FloatArray:
-    """The same with what is offloaded."""
+    """KV cache bytes of one sequence on one GPU of the fullest stage, with offloaded ones."""
     zero = np.zeros(())
     rank = BatchShare(setting=setting, configurations=c, batch=Batch.of_decode(zero, zero))
     layers = setting.model.num_hidden_layers
@@ -344,27 +355,27 @@ def _cache_bytes(setting: ServingSetting, c: ServingConfigurations, tokens: Nume
     parts = []
     for group in setting.model.layer_groups:
         layer = layer_of(setting.model, group)
-        most = window(setting, layer.core) if layer.core else None
-        kept = np.minimum(tokens, most or tokens)
+        window_size = window(setting, layer.core) if layer.core else None
+        window_tokens = np.minimum(tokens, window_size or tokens)
         block_size = setting.engine.memory.block_size
-        held = paged_tokens(tokens=kept, block_size=block_size)
+        paged = paged_tokens(tokens=window_tokens, block_size=block_size)
         cached = layer.core if layer.core and not layer.core.shares_cache else None
-        per_layer = held * cached_bytes(rank, cached) + state_bytes(rank, layer.scan)
+        per_layer = paged * cached_bytes(rank, cached) + state_bytes(rank, layer.scan)
         if layer.core and (ratio := layer.core.compress_ratio):
             entries = paged_tokens(tokens=np.ceil(tokens / ratio), block_size=block_size)
             per_layer = per_layer + entries * (
                 cached_bytes(rank, layer.core) + index_bytes(layer.core)
             )
         parts.append(group.num_hidden_layers * per_layer)
-    own = add(parts) * uneven
+    total = add(parts) * uneven
     drafting = drafter(setting, c)
-    return own if drafting is None else own + _cache_bytes(*drafting, tokens)
+    return total if drafting is None else total + _cache_bytes(*drafting, tokens)
 
 
 def _activation_bytes(
     setting: ServingSetting, c: ServingConfigurations, sampled: FloatArray, tokens: FloatArray
 ) -> FloatArray:
-    """The largest layer's working set of a step, or what lives while its tokens are sampled."""
+    """Bytes of the largest layer's working set in a step, or of sampling its tokens."""
     model, memory, t = setting.model, setting.engine.memory, c.tensor_parallel
     described = [layer_of(model, group) for group in model.layer_groups]
     widest = max(each.widest for each in described)
@@ -372,21 +383,21 @@ def _activation_bytes(
     layer = layer * memory.activation_copies
     split = 1.0 if memory.gathered_logits else t
     logits = memory.logit_bytes * np.minimum(sampled, tokens) * model.head_columns / split
-    lasting: FloatArray = np.zeros(())
+    expert_workspace: FloatArray = np.zeros(())
     if memory.expert_workspace:
         for each in described:
             if each.experts:
                 workspace = _expert_workspace(model.hidden_size, c, each.experts, tokens)
-                lasting = np.maximum(lasting, workspace)
+                expert_workspace = np.maximum(expert_workspace, workspace)
     queued: FloatArray = np.zeros(())
     if memory.queued_all_reduces:
         outputs = 2.0 * model.num_hidden_layers / c.pipeline_parallel
         queued = np.where(t > 1, outputs * 2.0 * tokens * model.hidden_size, 0.0)
-    kept = 2 if memory.profiled_seqs else 4
-    sampling = 2.0 * tokens * kept * model.hidden_size + logits
-    working = np.maximum(layer, sampling + lasting)
+    copies = 2 if memory.profiled_seqs else 4
+    sampling = 2.0 * tokens * copies * model.hidden_size + logits
+    working = np.maximum(layer, sampling + expert_workspace)
     if memory.warm_up_logit_bytes:
-        # The largest step of prompts, one of which is never cut: logits and hidden states.
+        # The largest step of prompts (the first is never split): logits and hidden states.
         tokens = np.maximum(c.max_num_batched_tokens, setting.workload.input_tokens)
         of_token = memory.warm_up_logit_bytes * model.vocab_size + 4.0 * model.hidden_size
         working = np.maximum(working, np.asarray(tokens * of_token))
@@ -405,9 +416,9 @@ def _expert_workspace(
 
 
 def step_tokens(setting: ServingSetting, c: ServingConfigurations) -> FloatArray:
-    """Tokens of the largest step: a step's bound, or all prompts of a static batch."""
+    """Tokens of the largest step: the limit of a step, or all prompts of a static batch."""
     if setting.engine.scheduler.continuous:
         prompts = c.concurrency * setting.workload.input_tokens
         return np.minimum(c.max_num_batched_tokens, np.maximum(prompts, c.concurrency))
-    whole = c.concurrency * setting.workload.input_tokens / c.attention_data_parallel
-    return np.minimum(whole, np.maximum(c.max_num_batched_tokens, c.concurrency))
+    prompt_tokens = c.concurrency * setting.workload.input_tokens / c.attention_data_parallel
+    return np.minimum(prompt_tokens, np.maximum(c.max_num_batched_tokens, c.concurrency))

@@ -1,9 +1,8 @@
-"""The towers of images and sound in serving: weights, working sets, their time before a prompt.
+"""Vision and audio towers in serving: weights, working sets, and time before a prompt.
 
-Engines keep them in 16 bits and split their matrices over the tensor-parallel ranks of the first
-stage, as vLLM does unless ``--mm-encoder-tp-mode`` says data (vllm 0.33,
-``config/multimodal.py``). What the prefix cache has the tokens of is not computed again
-(``v1/core/sched/scheduler.py``,
+Engines store them in 16 bits and split their matrices over the tensor-parallel ranks of the first
+stage, as vLLM does unless ``--mm-encoder-tp-mode`` is data (vllm 0.33, ``config/multimodal.py``).
+Inputs whose tokens are in the prefix cache are not encoded again (``v1/core/sched/scheduler.py``,
 ``_try_schedule_encoder_inputs``).
 """
 
@@ -42,8 +41,8 @@ _STREAMS = 4
 
 @record(kw_only=True)
 class EncoderTokens:
-    """What a tower makes tokens of in a prompt: ``parts`` that it sees apart, of so many
-    ``patches`` each; ``largest``: tokens of what is made at once."""
+    """Input of a tower in a prompt: ``parts`` of ``patches`` each; ``largest``: tokens of one
+    input."""
 
     tower: Tower
     parts: float
@@ -52,61 +51,62 @@ class EncoderTokens:
 
 
 def encoded(setting: ServingSetting) -> list[EncoderTokens]:
-    """The images and the sound of a prompt."""
-    model, work, found = setting.model, setting.workload, []
+    """Inputs of the vision and audio towers in a prompt."""
+    model, work, inputs = setting.model, setting.workload, []
     if (tower := model.vision_tower) is not None and work.images_per_sample:
-        whole = work.tokens_per_image or tower.tokens_per_image
-        tiles = tiles_of(tower, whole)
-        patches = round(whole / tiles) * tower.patches_per_token
+        image_tokens = work.tokens_per_image or tower.tokens_per_image
+        tiles = tiles_of(tower, image_tokens)
+        patches = round(image_tokens / tiles) * tower.patches_per_token
         parts = work.images_per_sample * tiles
-        found.append(EncoderTokens(tower=tower, parts=parts, patches=patches, largest=whole))
+        inputs.append(
+            EncoderTokens(tower=tower, parts=parts, patches=patches, largest=image_tokens)
+        )
     if (sound := model.audio_tower) is not None and work.audio_seconds:
         seconds, window = work.audio_seconds, sound.window
         parts = np.ceil(seconds / window) if sound.pads else max(seconds / window, 1.0)
         part = window if sound.pads else min(seconds, window)
         patches, tokens = round(part * sound.frames_per_second), audio_tokens(sound, seconds)
-        found.append(
+        inputs.append(
             EncoderTokens(tower=sound, parts=float(parts), patches=patches, largest=tokens)
         )
-    return found
+    return inputs
 
 
 def tower_weights(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
-    """Bytes of the towers on one GPU of the first stage; 0 of a text model."""
+    """Bytes of the towers on one GPU of the first stage; 0 for a text model."""
     towers = (setting.model.vision_tower, setting.model.audio_tower)
-    held = SIXTEEN_BIT_BYTES * sum(tower_parameters(tower) for tower in towers if tower)
-    return np.asarray(held / configurations.tensor_parallel) if held else np.zeros(())
+    num_bytes = SIXTEEN_BIT_BYTES * sum(tower_parameters(tower) for tower in towers if tower)
+    return np.asarray(num_bytes / configurations.tensor_parallel) if num_bytes else np.zeros(())
 
 
 def encoder_memory(
     setting: ServingSetting, configurations: ServingConfigurations, tokens: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Bytes of what towers have made, kept beside a step, and of their own working set.
+    """Bytes of the outputs of towers stored during a step, and of the towers' working set.
 
-    Both of as many ``tokens`` as a step has, or of one image or sound where that has more: so much
-    is made before a step at most, and kept until its request has read it (vllm 0.33,
+    Both for the ``tokens`` of a step, or for one image or sound where that has more: at most so
+    many are encoded before a step, and stored until their request has read them (vllm 0.33,
     ``v1/core/encoder_cache_manager.py``, ``compute_mm_encoder_budget``). Nothing without any.
     """
-    kept = working = np.zeros(())
+    stored = working = np.zeros(())
     copies = SIXTEEN_BIT_BYTES * setting.engine.memory.activation_copies
-    for one in encoded(setting):
-        tower, made = one.tower, np.maximum(tokens, one.largest)
+    for encoder_input in encoded(setting):
+        tower, encoded_tokens = encoder_input.tower, np.maximum(tokens, encoder_input.largest)
         widest = max(tower_layer(tower, group).widest for group in tower.layer_groups)
         width = _STREAMS * tower.hidden_size + widest / configurations.tensor_parallel
-        working = np.maximum(working, copies * made * tower.patches_per_token * width)
-        kept = np.maximum(kept, SIXTEEN_BIT_BYTES * made * setting.model.hidden_size)
-    return kept, working
+        working = np.maximum(working, copies * encoded_tokens * tower.patches_per_token * width)
+        stored = np.maximum(stored, SIXTEEN_BIT_BYTES * encoded_tokens * setting.model.hidden_size)
+    return stored, working
 
 
 def encoder_time(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
-    """Seconds in which the images and the sound of one prompt become tokens, in the mean of those
-    whose tokens are found in the prefix cache and of the others."""
+    """Seconds to encode the images and the sound of one prompt, averaged over cache hits."""
     machine, t = replace(setting.machine, ledger=None), configurations.tensor_parallel
-    own = setting.prefixes
-    found = setting.workload.prefix_cache_hit_rate if own is None else own.hit_rate
+    prefixes = setting.prefixes
+    hit_rate = setting.workload.prefix_cache_hit_rate if prefixes is None else prefixes.hit_rate
     times: list[FloatArray] = [np.zeros(())]
-    for one in encoded(setting):
-        tower, parts, patches = one.tower, one.parts, one.patches
+    for encoder_input in encoded(setting):
+        tower, parts, patches = encoder_input.tower, encoder_input.parts, encoder_input.patches
         times += [
             group.num_hidden_layers
             * _layer_time(machine, tower_layer(tower, group), parts, patches, t)
@@ -115,7 +115,7 @@ def encoder_time(setting: ServingSetting, configurations: ServingConfigurations)
         tokens = max(patches // tower.patches_per_token, 1)
         times.append(_layer_time(machine, patch_embedding(tower), parts, patches, t))
         times.append(_layer_time(machine, projector(tower), parts, tokens, t))
-    return (1 - found) * add(times)
+    return (1 - hit_rate) * add(times)
 
 
 def _layer_time(
@@ -126,8 +126,8 @@ def _layer_time(
     times: list[Numeric] = []
     for op in layer.operators:
         if isinstance(op, MatrixProduct):
-            whole = op.columns.whole / t
-            times.append(machine.gemm_time(rows, whole, op.depth, precision))
+            columns = op.columns.whole / t
+            times.append(machine.gemm_time(rows, columns, op.depth, precision))
         elif isinstance(op, AttentionCore):
             times.append(_core_time(machine, op, images, length, t))
         elif isinstance(op, Elementwise):
@@ -143,7 +143,7 @@ def _layer_time(
 def _core_time(
     machine: Machine, op: AttentionCore, images: float, length: int, t: FloatArray
 ) -> FloatArray:
-    """Every patch attends to all of its image, or of its window."""
+    """Seconds of attention in which every patch attends to its image or window."""
     window, dims = op.most_keys or length, {"qk_head_dim": op.qk_dim, "v_head_dim": op.v_dim}
     keys = mean_keys_per_query(sequence_length=length, sliding_window=window, causal=op.causal)
     rows, heads = images * length, op.heads / t

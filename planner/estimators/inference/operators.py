@@ -1,4 +1,4 @@
-"""What a layer of inference is made of."""
+"""Operators of a layer in inference."""
 
 from __future__ import annotations
 
@@ -86,11 +86,11 @@ class LayerContext:
 
     def stored_code(self, part: str) -> CodeArray | None:
         """The types of a part of the layers that the served checkpoint leaves in 16 bit."""
-        kept = self._weight_bytes.get(part)
-        if kept is None:
+        is_sixteen_bit = self._weight_bytes.get(part)
+        if is_sixteen_bit is None:
             return None
         code = self.rank.configurations.quantization
-        return np.where(kept[code] > 0, np.int8(Quantization.W16A16), code)
+        return np.where(is_sixteen_bit[code] > 0, np.int8(Quantization.W16A16), code)
 
     @cached_property
     def _weight_bytes(self) -> Mapping[str, FloatArray]:

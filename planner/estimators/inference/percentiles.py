@@ -1,4 +1,4 @@
-"""How the requests of a replica spread around their means, in closed form.
+"""Percentiles of the latencies of a replica, in closed form.
 
 `tests/reference/event_replica.py` simulates the same replica, request by request.
 """
@@ -37,18 +37,18 @@ from planner.specs.arrivals import CLASSES, POINT_WEIGHTS, POINTS
 def time_to_first_token_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
     """The time to first token that a ``share`` of the requests does not exceed [s].
 
-    What is the same for all requests and a gamma variable of the mean and variance of the
-    rest; where more requests than are left wait for a place, their exponential wait after it, and
-    where more start together, their place in the wave.
+    The sum of the part common to all requests and a gamma variable with the mean and variance of
+    the rest. If a larger share waits for a place, their exponential wait is added; if a larger
+    share starts together, their position in the wave.
     """
     served = estimate.served
     queue = served.queue
-    # Of lengths that vary a request's own prompt is no part of what all have.
+    # If lengths vary, a request's prompt is not part of the common minimum.
     vary = estimate.setting.workload.input_variation > 0
     varied = estimate.served.phases.prefill if vary else np.zeros(())
     line = served.line
     mean = served.placed_first - served.burst - line.wait
-    rest = np.minimum(_waited(estimate) + varied, _most_varied(estimate))
+    rest = np.minimum(_wait_time(estimate) + varied, _most_varied(estimate))
     spread = gamma_quantile(share=share, mean=rest, variance=_first_variance(estimate)) - rest
     arrivals = estimate.setting.workload.arrivals
     if not arrivals.are_random:
@@ -67,37 +67,37 @@ def time_to_first_token_percentile(estimate: ServingEstimate, share: float) -> F
         traced = served.traced
         bulk, piled = traced.first_within(share), traced.piled_within(share)
         bulk = np.where(piled > 0, np.maximum(bulk, traced.placed_first + piled), bulk)
-    return _or_piled_up(estimate, share, bulk, served.placed_first)
+    return _with_backlog(estimate, share, bulk, served.placed_first)
 
 
 def time_per_output_token_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
     r"""The mean time per output token that a ``share`` of the requests does not exceed [s].
 
-    The number of sequences beside a request and the prompts that come while it is answered
-    spread independently, each lognormal about its mean. Its own prompt stops no answer of its own.
+    The number of concurrent sequences and the prompts that arrive while a request is answered
+    vary independently, each lognormal about its mean. Its own prompt stops no answer of its own.
     """
     served = estimate.served
-    beside, prompts = _token_variances(estimate)
+    sequence_variance, prompt_variance = _token_variances(estimate)
     mean = served.time_per_output_token
-    stalled = np.maximum(_others(estimate) * served.queue.load * mean, 1e-100)
-    first = lognormal_quantile(share=share, mean=mean, variance=beside) - mean
-    second = lognormal_quantile(share=share, mean=stalled, variance=prompts) - stalled
+    stalled = np.maximum(_share_of_others(estimate) * served.queue.load * mean, 1e-100)
+    first = lognormal_quantile(share=share, mean=mean, variance=sequence_variance) - mean
+    second = lognormal_quantile(share=share, mean=stalled, variance=prompt_variance) - stalled
     spread = np.sign(first + second) * np.hypot(first, second)
-    found, tokens = mean + spread, tokens_per_step(estimate.setting)
+    quantile, tokens = mean + spread, tokens_per_step(estimate.setting)
     if served.traced is not None:
-        found = _stalled_percentile(estimate, share) / tokens
-    least = served.phases.decode_step(1.0) / tokens
-    return np.asarray(np.maximum(found, least))
+        quantile = _stalled_percentile(estimate, share) / tokens
+    shortest = served.phases.decode_step(1.0) / tokens
+    return np.asarray(np.maximum(quantile, shortest))
 
 
 def _stalled_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
     """The mean step of an answer that a share of them does not exceed on the path of a trace [s].
 
-    Sequences beside it spread in each class, and prompts stop it as in the trace.
+    The number of concurrent sequences varies in each class; prompts interrupt it as in the trace.
     """
     traced = estimate.served.traced
     assert traced is not None
-    first = _of_classes(estimate, _step_percentile, share) - traced.step
+    first = _quantile_of_classes(estimate, _step_percentile, share) - traced.step
     stalled = traced.stalled
     second = traced.stalled_within(share) - stalled
     return np.asarray(traced.step + stalled + np.sign(first + second) * np.hypot(first, second))
@@ -105,21 +105,23 @@ def _stalled_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
 
 def _step_percentile(estimate: ServingEstimate, share: float) -> FloatArray:
     """The mean step of an answer without prompts that a share of them does not exceed [s]."""
-    served, (beside, _) = estimate.served, _token_variances(estimate)
+    served, (sequence_variance, _) = estimate.served, _token_variances(estimate)
     mean = served.phases.decode_step(served.decoding)
-    variance = beside * tokens_per_step(estimate.setting) ** 2
-    found = lognormal_quantile(share=share, mean=mean, variance=variance)
-    return np.minimum(found, served.phases.decode_step(served.queue.places))
+    variance = sequence_variance * tokens_per_step(estimate.setting) ** 2
+    quantile = lognormal_quantile(share=share, mean=mean, variance=variance)
+    return np.minimum(quantile, served.phases.decode_step(served.queue.places))
 
 
-def _of_classes(
-    estimate: ServingEstimate, of: Callable[[ServingEstimate, float], FloatArray], share: float
+def _quantile_of_classes(
+    estimate: ServingEstimate,
+    percentile: Callable[[ServingEstimate, float], FloatArray],
+    share: float,
 ) -> FloatArray:
-    """What a share of the requests of all classes does not exceed, by quantiles of each class."""
+    """The quantile of the requests of all classes, from quantiles of each class."""
     traced = estimate.served.traced
     assert traced is not None
     each = replace(estimate, served=traced.classes)
-    values = np.stack([np.broadcast_to(of(each, one), traced.shape) for one in POINTS])
+    values = np.stack([np.broadcast_to(percentile(each, point), traced.shape) for point in POINTS])
     weights = np.multiply.outer(POINT_WEIGHTS, CLASSES)
     values = values.reshape(weights.size, *traced.shape[1:])
     return weighted_quantile(values, weights.ravel(), share)
@@ -134,13 +136,13 @@ def request_latency_percentile(estimate: ServingEstimate, share: float) -> Float
     later = np.maximum(w.output_tokens - 1, 0.0)
     if served.traced is not None:
         traced, steps = served.traced, served.traced.steps_of_classes
-        found: list[FloatArray] = []
-        for one in POINTS:
-            # Those who wait for long come in minutes of long steps.
-            token = served.token_of_all * weighted_quantile(steps, CLASSES, one) / traced.step
+        latencies: list[FloatArray] = []
+        for point in POINTS:
+            # Requests with long waits arrive in minutes of long steps.
+            token = served.token_of_all * weighted_quantile(steps, CLASSES, point) / traced.step
             answers = np.multiply.outer(traced.paths.lengths, later * token)
-            found.append(time_to_first_token_percentile(estimate, one) + answers)
-        each = np.stack(np.broadcast_arrays(*found))
+            latencies.append(time_to_first_token_percentile(estimate, point) + answers)
+        each = np.stack(np.broadcast_arrays(*latencies))
         weights = np.multiply.outer(POINT_WEIGHTS, POINT_WEIGHTS).ravel()
         return weighted_quantile(each.reshape(weights.size, *each.shape[2:]), weights, share)
     answer = later * served.time_per_output_token
@@ -149,29 +151,29 @@ def request_latency_percentile(estimate: ServingEstimate, share: float) -> Float
     answers = answer**2 * (lengths * (1 + relative / lengths) - 1)
     mean = served.placed_first + answer
     if w.num_requests is not None and w.request_rate is None:
-        return _after_the_line(estimate, share, answer, answers)
+        return _latency_after_queue(estimate, share, answer, answers)
     variance = _first_variance(estimate) + served.line.variance + answers
     bulk = lognormal_quantile(share=share, mean=mean, variance=variance)
-    return _or_piled_up(estimate, share, bulk + _place_quantile(estimate, share), mean)
+    return _with_backlog(estimate, share, bulk + _place_quantile(estimate, share), mean)
 
 
-def _after_the_line(
+def _latency_after_queue(
     estimate: ServingEstimate, share: float, answer: FloatArray, variance: FloatArray
 ) -> FloatArray:
-    """What a share of the latencies does not exceed, of a number of requests [s].
+    """The latency that a share of a number of requests does not exceed [s].
 
-    Waits are those of a line, of which no moments tell enough: answers of a mean and a variance
-    are added to each of them.
+    The waits of a queue are not described by their moments: answers of a mean and a variance are
+    added to each of them.
     """
-    firsts = [time_to_first_token_percentile(estimate, one) for one in POINTS]
-    answers = [lognormal_quantile(share=one, mean=answer, variance=variance) for one in POINTS]
-    each = [first + one for first in firsts for one in answers]
+    firsts = [time_to_first_token_percentile(estimate, point) for point in POINTS]
+    answers = [lognormal_quantile(share=point, mean=answer, variance=variance) for point in POINTS]
+    each = [first + rest for first in firsts for rest in answers]
     weights = np.multiply.outer(POINT_WEIGHTS, POINT_WEIGHTS).ravel()
     return weighted_quantile(np.stack(np.broadcast_arrays(*each)), weights, share)
 
 
 def percentile(estimate: ServingEstimate, quantity: str, share: float) -> FloatArray:
-    """One of the three times by its name [s]."""
+    """A percentile of one of the three times, by its name [s]."""
     return _BY_NAME[quantity](estimate, share)
 
 
@@ -183,7 +185,7 @@ _BY_NAME: Mapping[str, Callable[[ServingEstimate, float], FloatArray]] = {
 
 
 def _place_quantile(estimate: ServingEstimate, share: float) -> FloatArray:
-    """What a ``share`` of the requests does not wait longer for a place [s]."""
+    """The wait for a place that a ``share`` of the requests does not exceed [s]."""
     served, queue = estimate.served, estimate.served.queue
     with np.errstate(divide="ignore", invalid="ignore"):
         over = np.log(queue.place_share / (1 - share))
@@ -193,11 +195,10 @@ def _place_quantile(estimate: ServingEstimate, share: float) -> FloatArray:
         return np.where(over > 0, over * time, 0.0)
 
 
-def _or_piled_up(
+def _with_backlog(
     estimate: ServingEstimate, share: float, steady: FloatArray, placed: FloatArray
 ) -> FloatArray:
-    """A ``steady`` time; where requests come faster than they are answered, no less than that of
-    one that has its ``placed`` place behind those before it."""
+    """The ``steady`` time; at overload at least the time after the backlog plus ``placed``."""
     offered = estimate.served.offered
     if offered is None:
         return np.asarray(steady)
@@ -213,7 +214,7 @@ def _most_varied(estimate: ServingEstimate) -> FloatArray:
     return np.maximum(mean - served.queue.backlog - overhead, 0.0)
 
 
-def _waited(estimate: ServingEstimate) -> FloatArray:
+def _wait_time(estimate: ServingEstimate) -> FloatArray:
     """Seconds of the queue of prompts, as far as clients and places let it grow."""
     queue = estimate.served.queue
     return np.clip(queue.wait - queue.backlog, 0.0, _most_varied(estimate))
@@ -226,14 +227,14 @@ def _first_variance(estimate: ServingEstimate) -> FloatArray:
         load=queue.load,
         met=queue.met,
         met_variance=queue.met_variance,
-        wait=_waited(estimate),
+        wait=_wait_time(estimate),
         prompt=prompt,
         variation=estimate.setting.workload.input_variation,
     )
 
 
-def _others(estimate: ServingEstimate) -> FloatArray:
-    """Share of the prompts that are not those of one request's own client."""
+def _share_of_others(estimate: ServingEstimate) -> FloatArray:
+    """Share of the prompts of other clients."""
     served = estimate.served
     if estimate.setting.workload.request_rate is not None:
         return np.ones(())
@@ -241,20 +242,20 @@ def _others(estimate: ServingEstimate) -> FloatArray:
 
 
 def _token_variances(estimate: ServingEstimate) -> tuple[FloatArray, FloatArray]:
-    """Variance of the time per output token by the sequences beside, and by prompts [s^2]."""
+    """Variance of the time per output token from concurrent sequences, and from prompts [s^2]."""
     served, queue = estimate.served, estimate.served.queue
     tokens = tokens_per_step(estimate.setting)
-    beside, prompts = step_variances(
+    sequences, prompts = step_variances(
         fixed=served.phases.fixed,
         slope=served.phases.slope,
         step=served.phases.decode_step(served.decoding),
         load=queue.load,
         running=queue.running,
-        prompts=_others(estimate) * queue.prompts,
+        prompts=_share_of_others(estimate) * queue.prompts,
         steps=np.maximum(decode_steps(estimate.setting), 1.0),
         variation=estimate.setting.workload.output_variation,
     )
-    return beside / tokens**2, prompts / tokens**2
+    return sequences / tokens**2, prompts / tokens**2
 
 
 @record(kw_only=True)
@@ -270,7 +271,7 @@ class PoolSpread:
     slope: FloatArray
 
     def percentile(self, quantity: str, share: float) -> FloatArray:
-        """What a ``share`` of the requests does not exceed of one of the three times [s]."""
+        """One of the three times that a ``share`` of the requests does not exceed [s]."""
         run, w = self.run, self.setting.workload
         first, token = run.time_to_first_token, run.time_per_output_token
         if quantity == "time_to_first_token":
@@ -294,7 +295,7 @@ class PoolSpread:
 
     @property
     def _token(self) -> FloatArray:
-        """Variance of the time per token by the number of sequences beside it [s^2]."""
+        """Variance of the time per token from the number of concurrent sequences [s^2]."""
         zero = np.zeros(())
         if self.setting.workload.request_rate is None:
             return zero
@@ -305,5 +306,5 @@ class PoolSpread:
         variance, _ = running_variance(
             running=running, load=zero, fixed=self.fixed, slope=self.slope
         )
-        kept = averaged_share(fixed=self.fixed, step=step)
-        return np.asarray(self.slope**2 * variance * kept / drafted**2)
+        averaged = averaged_share(fixed=self.fixed, step=step)
+        return np.asarray(self.slope**2 * variance * averaged / drafted**2)

@@ -1,4 +1,4 @@
-"""What replicas find of earlier prompts: in the room of their GPUs, of their hosts, on drives."""
+"""Prefix-cache hits of replicas: in the memory of GPUs and hosts, and on drives."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from planner.specs.prefix_cache import HitRateCurve
 
 @record(kw_only=True)
 class ReplicaLoad:
-    """What replicas have to do: ``replicas`` of them answer a ``rate`` [1/s] of requests in all,
-    each with so many ``running``."""
+    """Load of ``replicas``: a ``rate`` [1/s] of requests in all, each replica with so many
+    ``running``."""
 
     replicas: Numeric
     rate: Numeric
@@ -36,33 +36,35 @@ Judged = TypeVar("Judged")
 
 
 def in_agreement(
-    judged: Judged, again: Callable[[PrefixHits], Judged], found: Callable[[Judged], PrefixHits]
+    judged: Judged,
+    evaluate_with: Callable[[PrefixHits], Judged],
+    hits_of: Callable[[Judged], PrefixHits],
 ) -> Judged:
-    """What is ``judged`` where each configuration finds what its caches keep at what it answers.
+    """The state at which prefix-cache hits and the request rate of each configuration agree.
 
-    The more is found the more requests are answered, and the sooner what they leave is dropped:
-    between nothing and what is ``found`` without it is what both agree on. ``judged`` is without.
+    More hits raise the request rate, which shortens the residence of tokens in the cache. The
+    solution lies between no hits and the hits at the rate without hits. ``judged``: without hits.
     """
-    prefixes, low = found(judged), np.zeros(())
+    prefixes, low = hits_of(judged), np.zeros(())
     high = prefixes.hit_rate
     for _ in range(ROUNDS):
         middle = (low + high) / 2
-        judged = again(prefixes.scaled(middle))
-        prefixes = found(judged)
+        judged = evaluate_with(prefixes.scaled(middle))
+        prefixes = hits_of(judged)
         is_more = prefixes.hit_rate > middle
         low, high = np.where(is_more, middle, low), np.where(is_more, high, middle)
     return judged
 
 
 def token_bytes(setting: ServingSetting, memory: ServingMemory) -> FloatArray:
-    """Bytes of a token in the cache of one GPU, on average over the longest request."""
+    """KV cache bytes per token on one GPU, averaged over the longest request."""
     work = setting.workload
     return np.asarray(memory.room.longest / (work.input_tokens + work.output_tokens))
 
 
 @record(kw_only=True)
 class PrefixCaches:
-    """The caches of every configuration: so many in all, of ``token_bytes`` for each token.
+    """Prefix caches of every configuration: their number, and ``token_bytes`` per token.
 
     ``pinned``: tokens in one of them that are no choice, those of requests that run.
     """
@@ -74,11 +76,11 @@ class PrefixCaches:
     rate: Numeric
 
     def hit_rate(self, size: Numeric) -> FloatArray:
-        """Share of the prompts that they find where each has so many bytes."""
+        """Share of the prompt tokens with a hit in caches of so many bytes."""
         return self.reuse.found(self._tokens(size), self.rate, self.number)
 
     def residence(self, size: Numeric) -> FloatArray:
-        """Seconds for which those keep what is not used."""
+        """Seconds for which caches of so many bytes store unused tokens."""
         return self.reuse.residence(self._tokens(size), self.rate, self.number)
 
     def _tokens(self, size: Numeric) -> FloatArray:
@@ -91,15 +93,15 @@ def caches_at(
     memory: ServingMemory,
     load: ReplicaLoad,
 ) -> PrefixCaches:
-    """The caches of every configuration at a load, one on each attention rank.
+    """Prefix caches of every configuration at a load, one per attention rank.
 
-    Of a trace all of one counts, in which requests that run are those used last; of sessions,
-    whose gaps begin when an answer ends, what those leave.
-    Raises ValueError if nothing specifies what requests share.
+    With a trace the full cache counts, since running requests are the latest used. With sessions,
+    whose gaps begin at the end of an answer, running requests take memory of the cache. Raises
+    ValueError if the workload does not specify what requests share.
     """
     work, ranks = setting.workload, configurations.attention_data_parallel
     if work.reuse is None:
-        raise ValueError("Nothing is said of what requests share.")
+        raise ValueError("The workload does not specify what requests share.")
     left = residual_mean(mean=work.output_tokens, variation=work.output_variation)
     context = work.input_tokens + left - work.shared_prefix_tokens
     running = np.minimum(load.running, memory.most_sequences) / ranks
@@ -117,9 +119,9 @@ def cache_sizes(setting: ServingSetting, memory: ServingMemory) -> tuple[FloatAr
 
     Host and drives keep a copy of what the faster one has, as LMCache and HiCache do.
     """
-    work, own = setting.workload, np.maximum(memory.room.size - memory.room.shared, 0.0)
-    host = np.maximum(own, work.host_cache)
-    return own, host, np.maximum(host, work.disk_cache)
+    work, gpu_cache = setting.workload, np.maximum(memory.room.size - memory.room.shared, 0.0)
+    host = np.maximum(gpu_cache, work.host_cache)
+    return gpu_cache, host, np.maximum(host, work.disk_cache)
 
 
 def prefixes_at(
@@ -128,7 +130,7 @@ def prefixes_at(
     memory: ServingMemory,
     load: ReplicaLoad,
 ) -> PrefixHits:
-    """What every configuration finds at a load, at its own room.
+    """Prefix-cache hits of every configuration at a load, with its own cache sizes.
 
     What host and drives alone have is read over their link before the prompt is computed, and is
     computed again where that is faster.
@@ -144,7 +146,9 @@ def prefixes_at(
     if work.disk_cache:
         a_token["disk"] = machine.drive_copy_time(caches.token_bytes)
     for tier, seconds in a_token.items():
-        of_tier[tier] = np.where(seconds <= _computed(setting, configurations), of_tier[tier], 0.0)
+        of_tier[tier] = np.where(
+            seconds <= _prompt_token_time(setting, configurations), of_tier[tier], 0.0
+        )
         loading.append(of_tier[tier] * work.input_tokens * seconds)
     return PrefixHits(
         gpu_cache_hit_rate=hits[0],
@@ -155,10 +159,12 @@ def prefixes_at(
     )
 
 
-def _computed(setting: ServingSetting, configurations: ServingConfigurations) -> FloatArray:
-    """Seconds in which a token of a prompt is computed, where as many are new as fill a step."""
-    alone, ranks = replace(setting, prefixes=None), configurations.attention_data_parallel
-    tokens = np.minimum(new_tokens(alone) * ranks, configurations.replica_step_tokens)
-    batch = prompt_batch(alone, np.asarray(ranks, np.float64), tokens, np.zeros(()))
-    step = step_time(alone, configurations, batch, decoding=False)
+def _prompt_token_time(
+    setting: ServingSetting, configurations: ServingConfigurations
+) -> FloatArray:
+    """Seconds per prompt token in steps filled with new tokens."""
+    uncached, ranks = replace(setting, prefixes=None), configurations.attention_data_parallel
+    tokens = np.minimum(new_tokens(uncached) * ranks, configurations.replica_step_tokens)
+    batch = prompt_batch(uncached, np.asarray(ranks, np.float64), tokens, np.zeros(()))
+    step = step_time(uncached, configurations, batch, decoding=False)
     return np.asarray(step.total * ranks / tokens)

@@ -1,4 +1,4 @@
-"""What a request waits for before its prompt: the running step, other prompts, a place."""
+"""Queueing delay of a request before its prompt: the running step, other prompts, a place."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from planner.formulas.queueing import (
     running_variance,
 )
 
-# A queue of a closed loop is bounded by its clients, not by this.
+# Bounds open loads; the clients bound the queue of a closed loop.
 _BUSIEST = 0.98
 
 
 @record(kw_only=True)
 class StepDemand:
-    """What the requests of a replica ask of its steps; times in seconds.
+    """Demand of a replica's requests on its steps; times in seconds.
 
     A step over B sequences takes ``fixed + slope B`` and ``prompt`` for every prompt in it;
     ``per_step`` prompts fill one. ``steps``: that an answer takes. ``places``: for sequences.
@@ -48,18 +48,17 @@ class StepDemand:
 
 @record(kw_only=True)
 class QueueState:
-    """What requests meet when they come; times in seconds.
+    """State of the queue that a request meets; times in seconds.
 
-    ``decode_step``: of the step without prompts; ``load``: share of the time that computes
-    prompts; ``met``: mean length of the step in which a request comes, ``met_variance`` its
-    variance; ``wait``: until its own
-    prompt would be through if it were alone, beyond that time; ``others``: what the prompts
-    that came with it add to its own step; ``stall``: what those that come meanwhile add to its
-    answer; ``prompts``: variance of what prompts add to a step, of all steps. ``running``:
-    variance of the sequences that decode. A share ``place_share`` waits
-    ``place_time`` for a place before; ``place_noise``: how much more than at random its queue
-    varies, ``place_rate``: requests per second of all places, ``place_fill``: requests that come
-    until an empty replica is as full as it gets (`averaged_share`); ``places``: for sequences.
+    ``decode_step``: of the step without prompts; ``load``: share of the time that computes prompts;
+    ``met``: mean length of the step in which a request comes, ``met_variance`` its variance;
+    ``wait``: until its own prompt would be through if it were alone, beyond that time; ``others``:
+    what the prompts that came with it add to its own step; ``stall``: what those that come
+    meanwhile add to its answer; ``prompts``: variance of what prompts add to a step, of all steps.
+    ``running``: variance of the sequences that decode. A share ``place_share`` waits ``place_time``
+    for a place before; ``place_noise``: how much more than at random its queue varies,
+    ``place_rate``: requests per second of all places, ``place_fill``: requests that come until an
+    empty replica is as full as it gets (`averaged_share`); ``places``: for sequences.
     """
 
     decode_step: FloatArray
@@ -94,10 +93,10 @@ def queue_of(
     rate: FloatArray,
     decoding: FloatArray,
 ) -> QueueState:
-    """What requests meet that come at a ``rate`` [1/s] while so many decode.
+    """State of the queue for requests at a ``rate`` [1/s] while so many decode.
 
-    Requests of an open load come at random times, mostly in long steps, and long steps bring
-    more of them. In a closed loop as many come in a step as answers end in it, whatever it takes.
+    Requests of an open load arrive at random times, mostly in long steps, and long steps bring more
+    of them. In a closed loop as many arrive in a step as answers end in it.
     """
     w, c = setting.workload, configurations
     is_open = w.request_rate is not None
@@ -105,21 +104,21 @@ def queue_of(
     step = (work.fixed + work.slope * decoding) / c.pipeline_parallel
     load = np.minimum(rate * work.prompt, _BUSIEST)
     mean = step / (1 - load)
-    beside = step if mixes else np.zeros(())
+    mixed_step = step if mixes else np.zeros(())
     second = work.prompt * (1 + w.input_variation**2)
     if not is_open:
         together = np.maximum(c.concurrency - 1, 0.0)
         met = np.minimum(mean, step + together * work.prompt)
         busy = np.minimum(together, 1.0)
-        others, wait = _wait(work, beside, load, met, w.input_variation)
+        others, wait = _wait_times(work, mixed_step, load, met, w.input_variation)
         # What comes with one step fits the next, unless a prompt does not; where prompts stop
         # all answers, no other comes meanwhile.
         wait = np.where((work.per_step < 1) & mixes, wait, met / 2 + others)
-        most = step + together * (work.prompt + step / work.per_step)
+        longest = step + together * (work.prompt + step / work.per_step)
         zero, prompts = np.zeros(()), load * mean * second
         return QueueState(
             decode_step=step, load=load, met=met, met_variance=prompts,
-            wait=np.minimum(wait, most) * busy, others=others * busy, stall=zero,
+            wait=np.minimum(wait, longest) * busy, others=others * busy, stall=zero,
             backlog=zero, filled=load, prompts=prompts, running=zero, place_share=zero,
             place_time=zero, place_noise=zero, place_rate=zero, place_fill=zero, places=work.places,
         )  # fmt: skip
@@ -133,24 +132,24 @@ def _open_queue(
     rate: FloatArray,
     decoding: FloatArray,
 ) -> QueueState:
-    """What requests meet that come at random."""
+    """State of the queue for requests that arrive at random."""
     w, c = setting.workload, configurations
     mixes = setting.engine.scheduler.chunked_prefill
     step = (work.fixed + work.slope * decoding) / c.pipeline_parallel
     load = np.minimum(rate * work.prompt, _BUSIEST)
-    mean, beside = step / (1 - load), step if mixes else np.zeros(())
+    mean, mixed_step = step / (1 - load), step if mixes else np.zeros(())
     second = work.prompt * (1 + w.input_variation**2)
     busy = -np.expm1(-c.concurrency)
     replicas = sharing(setting, rate)
-    filled = np.minimum(load * (1 + beside / work.per_step / work.prompt), _BUSIEST)
+    filled = np.minimum(load * (1 + mixed_step / work.per_step / work.prompt), _BUSIEST)
     bursts = w.arrivals.bursts_at(filled, replicas)
     met, met_variance = (
-        what(
+        moment(
             decode_step=step, load=load, work=work.prompt, variation=w.input_variation, mixes=mixes
         )
-        for what in (met_step, met_step_variance)
+        for moment in (met_step, met_step_variance)
     )
-    others, wait = _wait(work, beside, load, met, w.input_variation, bursts)
+    others, wait = _wait_times(work, mixed_step, load, met, w.input_variation, bursts)
     variance, noise = running_variance(
         running=decoding,
         load=load,
@@ -161,24 +160,28 @@ def _open_queue(
     answers = np.asarray(work.steps * (work.fixed + work.slope * work.places))
     stopped = work.places
     if mixes:
-        # A sequence has a step of one of the batches in a pipeline, with the prompts of that.
+        # In a pipeline a sequence sees only the prompts of its own micro-batch.
         in_steps = np.where(c.pipeline_parallel > 1, work.steps * work.per_step, np.inf)
         stopped = np.minimum(stopped, in_steps)
-    most = np.minimum(work.places / (answers + stopped * work.prompt), 1 / work.prompt)
+    max_rate = np.minimum(work.places / (answers + stopped * work.prompt), 1 / work.prompt)
     share, time = place_wait(
-        running=decoding, places=work.places, variance=variance, noise=noise, spare_rate=most - rate
+        running=decoding,
+        places=work.places,
+        variance=variance,
+        noise=noise,
+        spare_rate=max_rate - rate,
     )
-    own = work.prompt + others + beside
-    stall = np.maximum(own - mean, 0.0) * load / (1 - load) * busy
+    prompt_step = work.prompt + others + mixed_step
+    stall = np.maximum(prompt_step - mean, 0.0) * load / (1 - load) * busy
     backlog = np.zeros(())
     if not w.arrivals.are_random:
         backlog = _backlog(work.prompt * filled / load, filled, w.input_variation, bursts)
-        usual = work.steps / np.sqrt(1 + w.output_variation**2)
-        full = beside + work.per_step * work.prompt
-        longest = usual * full if mixes else np.inf
+        typical = work.steps / np.sqrt(1 + w.output_variation**2)
+        full = mixed_step + work.per_step * work.prompt
+        longest = typical * full if mixes else np.inf
         stopped = w.arrivals.mean_within(backlog, filled, longest)
         slower = 1 - mean / full if mixes else 1.0
-        longer = work.steps / np.maximum(usual, 1.0) / (1 + w.output_variation**2)
+        longer = work.steps / np.maximum(typical, 1.0) / (1 + w.output_variation**2)
         stall = stall + stopped * np.maximum(slower, 0.0) * longer
     return QueueState(
         decode_step=step,
@@ -195,13 +198,13 @@ def _open_queue(
         place_share=share,
         place_time=time,
         place_noise=noise,
-        place_rate=most,
+        place_rate=max_rate,
         place_fill=decoding * (work.fixed + work.slope * decoding) / work.fixed,
         places=work.places,
     )
 
 
-def _wait(
+def _wait_times(
     work: StepDemand,
     step: FloatArray,
     load: FloatArray,
@@ -209,32 +212,34 @@ def _wait(
     variation: float,
     bursts: Numeric = 1.0,
 ) -> tuple[FloatArray, FloatArray]:
-    """What others add to a request's own step, and its wait before and in that step.
+    """Seconds that other prompts add to a request's step, and its wait before and in that step.
 
     Half of the step that it meets is left. The prompts that came before it in that step are
-    computed before its own, those that came after it in the same step as long as that has
-    room. Where one step does not take what comes, prompts queue at a server that takes
-    them one after the other, each with its share of the ``step`` beside it.
+    computed before its own, those that came after it in the same step as long as that has room.
+    Where one step does not take what comes, prompts queue at a server that takes them one after the
+    other, each with its share of the ``step`` of decoding.
     """
     before = load * met / 2
     after = np.minimum(before, work.half_full)
     share = step / work.per_step
-    alone = work.prompt + share
-    busy = np.minimum(load * alone / work.prompt, _BUSIEST)
-    queue = mean_wait(utilization=busy, service_time=alone, variation=variation, bursts=bursts)
+    service_time = work.prompt + share
+    busy = np.minimum(load * service_time / work.prompt, _BUSIEST)
+    queue = mean_wait(
+        utilization=busy, service_time=service_time, variation=variation, bursts=bursts
+    )
     queue = queue + step / 2
     gated = met / 2 + before + after
     return before + after, np.maximum(gated, queue + np.minimum(share, 0.5 * step))
 
 
 def sharing(setting: ServingSetting, rate: FloatArray) -> FloatArray:
-    """Replicas that share the stated load, where each has this ``rate`` [1/s] of it."""
-    whole = setting.workload.request_rate or 0.0
-    return np.maximum(whole / np.maximum(rate, 1e-12), 1.0)
+    """Number of replicas that share the load if each has this ``rate`` [1/s]."""
+    offered_rate = setting.workload.request_rate or 0.0
+    return np.maximum(offered_rate / np.maximum(rate, 1e-12), 1.0)
 
 
 def _backlog(prompt: FloatArray, load: FloatArray, variation: float, bursts: Numeric) -> FloatArray:
-    """Mean seconds of prompts before a request's own that bursts add to those of random ones."""
+    """Mean seconds of prompts that bursts add before a request, beyond random arrivals."""
     waits = [
         mean_wait(utilization=load, service_time=prompt, variation=variation, bursts=b)
         for b in (bursts, 1.0)
@@ -255,8 +260,8 @@ def steady_noise(work: StepDemand, rate: FloatArray, bursts: Numeric = 1.0) -> F
 class Line:
     """Requests of clients who start at once and share the ``places`` of a replica.
 
-    It answers them at a ``rate`` [1/s]; an infinite ``number`` is one without end. ``delay``:
-    seconds by which the first answers make room later than at that rate.
+    Places become free at a ``rate`` [1/s]; ``number`` is infinite for an endless load. ``delay``:
+    seconds by which the first answers free places later than at that rate.
     """
 
     number: Numeric
@@ -316,17 +321,17 @@ class OfferedLoad:
 
     @property
     def is_beyond(self) -> BoolArray:
-        """Where requests come faster than they are answered."""
+        """Mask of rates above the capacity."""
         return np.asarray(np.asarray(self.rate) > np.asarray(self.capacity) * (1 + CARRIED))
 
     @property
     def is_endless(self) -> BoolArray:
-        """Where they do without an end: all wait for ever."""
+        """Mask of rates above the capacity without an end, where the wait is infinite."""
         return np.asarray(self.is_beyond & ~np.isfinite(self.number))
 
     @cached_property
     def _later(self) -> FloatArray:
-        """Seconds by which each request is answered later than the one before."""
+        """Seconds by which each request is answered later than the previous one."""
         return np.maximum(1 / np.asarray(self.capacity) - 1 / np.asarray(self.rate), 0.0)
 
     @cached_property
@@ -335,15 +340,15 @@ class OfferedLoad:
 
     @cached_property
     def _placed(self) -> FloatArray:
-        """How many of the requests find a place when they come."""
+        """Number of requests that find a free place on arrival."""
         with np.errstate(divide="ignore", invalid="ignore"):
             caught_up = np.where(self._later > 0, self.answer / self._later, np.inf)
-        found = np.where(np.isfinite(self.rate), np.maximum(self.places, caught_up), 0.0)
-        return np.minimum(found, self._sent)
+        placed = np.where(np.isfinite(self.rate), np.maximum(self.places, caught_up), 0.0)
+        return np.minimum(placed, self._sent)
 
     @cached_property
     def _of_prompts(self) -> FloatArray:
-        """Seconds that the last prompt waits of those that have places, where they come faster."""
+        """Seconds that the last prompt with a place waits at overload."""
         faster = np.maximum(self.prompt - 1 / np.asarray(self.rate), 0.0)
         return np.minimum(self._placed, self.places) * faster
 
@@ -365,14 +370,14 @@ class OfferedLoad:
         waits = self._sent > self._placed
         wait = np.where(waits, self._place_after(self._sent), 0.0)
         wait = np.maximum(wait, self._of_prompts)
-        # What a wave adds to the mean of a burst, `burst` tells.
+        # `burst` has the time that a wave adds to the mean of a burst.
         wait = np.where(np.isfinite(self.rate), wait, self.mean_wait)
         return np.where(self.is_endless, np.inf, wait)
 
     def wait_within(self, share: float) -> FloatArray:
         """Seconds that a ``share`` of the requests does not exceed before their place.
 
-        In the order in which they come: those that find a place wait for each other's prompts.
+        In order of arrival: requests that find a place wait for each other's prompts.
         """
         order, placed = share * self._sent, self._placed
         before = self._of_prompts * np.minimum(order / np.maximum(placed, 1e-300), 1.0)

@@ -1,4 +1,4 @@
-"""Replicas that fill and empty as the rate of a trace moves, along its windows."""
+"""Replicas that fill and empty as the request rate changes, along the windows of a trace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from planner.specs.arrivals import TracePaths, classes_of
 
 @record(kw_only=True)
 class DriftEffects:
-    """What requests meet as replicas fill and empty, along the windows of a trace.
+    """Effects on requests of replicas that fill and empty along the windows of a trace.
 
     ``decoding``: sequences in `CLASSES` of the requests; ``waits`` for a place [s] in each window,
     which has a share of the requests of ``weights``; ``longer``: prompts over answers, each over
@@ -39,14 +39,14 @@ def drifted_in(
 ) -> DriftEffects:
     """The windows of the replicas that share the requests, of the nearest number of them."""
     mixes = np.all(np.isfinite(fullest))
-    lone, added = (costs.prefill, work.prompt) if mixes else (costs.single, costs.another)
+    single, added = (costs.prefill, work.prompt) if mixes else (costs.single, costs.another)
     merged: DriftEffects | None = None
-    for mine, turns in paths.nearest(replicas):
+    for is_nearest, turns in paths.nearest(replicas):
         shape = (*turns.windows.shape, *[1] * np.ndim(rate))
         requests, prompts, answers = turns.windows.reshape(shape)
         running, waits = (
-            one.reshape(-1, *one.shape[2:])
-            for one in filled_by_drift(
+            array.reshape(-1, *array.shape[2:])
+            for array in filled_by_drift(
                 requests=requests,
                 prompts=prompts,
                 answers=answers,
@@ -57,7 +57,7 @@ def drifted_in(
                 steps=work.steps,
                 places=work.places,
                 prompt=prompt,
-                lone=lone,
+                lone=single,
                 added=added,
                 fullest=fullest,
             )
@@ -66,18 +66,21 @@ def drifted_in(
         late = (waits > 0) * weights
         ratio = (prompts / np.maximum(answers, 1e-9)).reshape(weights.shape)
         # Windows that do not share out evenly are left out.
-        lacking = [(0, paths.windows.shape[1] - len(waits)), *[(0, 0)] * (waits.ndim - 1)]
-        found = DriftEffects(
+        padding = [(0, paths.windows.shape[1] - len(waits)), *[(0, 0)] * (waits.ndim - 1)]
+        effects = DriftEffects(
             decoding=classes_of(running, weights.ravel()),
-            waits=np.pad(waits, lacking),
-            weights=np.pad(np.broadcast_to(weights / weights.sum(), waits.shape), lacking),
+            waits=np.pad(waits, padding),
+            weights=np.pad(np.broadcast_to(weights / weights.sum(), waits.shape), padding),
             longer=(ratio * late).sum(axis=0) / np.maximum(late.sum(axis=0), 1e-9),
         )
         if merged is not None:
-            before = vars(merged)
-            found = DriftEffects(
-                **{name: np.where(mine, one, before[name]) for name, one in vars(found).items()}
+            earlier = vars(merged)
+            effects = DriftEffects(
+                **{
+                    name: np.where(is_nearest, value, earlier[name])
+                    for name, value in vars(effects).items()
+                }
             )
-        merged = found
+        merged = effects
     assert merged is not None
     return merged

@@ -1,8 +1,8 @@
-"""A replica of continuous batching, event by event: what requests with given times see.
+"""Event simulation of a replica with continuous batching: latencies of requests of a trace.
 
-It knows nothing of queues in closed form: requests come, wait for a place, have their prompts
-computed in parts that fill the steps' tokens, first come first served, and decode a token in every
-step. Only the costs of a step are the estimator's.
+It uses no queueing formulas. Requests arrive, wait for a place, have their prompts computed in
+chunks that fill the steps' tokens, first come first served, and decode a token in every step. Only
+the costs of a step come from the estimator.
 """
 
 from __future__ import annotations
@@ -37,22 +37,25 @@ class StepCosts:
 
     @classmethod
     def of(cls, phases: Phases, new_tokens: float, mixes: bool) -> StepCosts:
-        """The line through the work of one prompt, in its steps, and what each further one adds."""
-        one, each = phases.prefill, phases.added
+        """A linear cost of prompts: seconds of the first in a step, and of each further one."""
+        first_prompt, further = phases.prefill, phases.added
         if not mixes:
-            one, each = phases.single, np.where(phases.most > 1, phases.another, phases.added)
+            first_prompt, further = (
+                phases.single,
+                np.where(phases.most > 1, phases.another, phases.added),
+            )
         return cls(
             fixed=first(phases.fixed),
             slope=first(phases.slope),
-            start=first((one - each) / phases.parts),
-            token=first(each) / new_tokens,
+            start=first((first_prompt - further) / phases.parts),
+            token=first(further) / new_tokens,
             mixes=mixes,
         )
 
 
 @record(kw_only=True)
 class Requests:
-    """Requests in the order in which they come: arrays of one length.
+    """Requests in order of arrival: arrays of one length.
 
     ``arrivals`` in seconds, ``prompts`` in tokens that are not cached, ``answers`` in tokens.
     ``blocks``: names of the blocks of each prompt from its begin on, where a cache may have them.
@@ -67,37 +70,37 @@ class Requests:
 class PrefixCache:
     """A cache of ``room`` blocks of ``block_tokens``, which drops what was used last longest ago.
 
-    Of a prompt it has the blocks from its begin to the first that it lacks; the end of what a
-    request leaves is dropped before its begin. ``found`` and ``asked`` tokens of prompts so far.
+    A prompt hits the blocks from its start to the first missing one. Of a request's blocks the last
+    are dropped first. ``found`` and ``asked``: hit tokens and prompt tokens so far.
     """
 
     def __init__(self, room: int, block_tokens: int) -> None:
         self.room, self.block_tokens = room, block_tokens
         self.found = self.asked = 0.0
-        self._kept: OrderedDict[int, None] = OrderedDict()
+        self._blocks: OrderedDict[int, None] = OrderedDict()
         self._written = 0
 
     def take(self, blocks: Sequence[int], prompt: float, answer: int) -> float:
-        """Tokens of a prompt that it has; those of the request are in it from now on."""
-        kept = self._kept
-        number = next((n for n, block in enumerate(blocks) if block not in kept), len(blocks))
-        found = min(number * self.block_tokens, prompt - 1.0)
+        """Prompt tokens with a hit; stores the tokens of the request."""
+        cached = self._blocks
+        number = next((n for n, block in enumerate(blocks) if block not in cached), len(blocks))
+        hits = min(number * self.block_tokens, prompt - 1.0)
         for _ in range(ceil_div(answer, self.block_tokens)):
             self._written -= 1
-            kept[self._written] = None
+            cached[self._written] = None
         for block in reversed(blocks):
-            kept[block] = None
-            kept.move_to_end(block)
-        while len(kept) > self.room:
-            kept.popitem(last=False)
-        self.found += found
+            cached[block] = None
+            cached.move_to_end(block)
+        while len(cached) > self.room:
+            cached.popitem(last=False)
+        self.found += hits
         self.asked += prompt
-        return found
+        return hits
 
 
 @record(kw_only=True)
 class ClientLatencies:
-    """What a client saw of each request [s], in the order of the requests.
+    """Latencies of each request as its client sees them [s], in order of the requests.
 
     ``per_token`` is NaN of answers of one token.
     """
@@ -115,7 +118,7 @@ def replay(
     step_tokens: int,
     cache: PrefixCache | None = None,
 ) -> ClientLatencies:
-    """What requests see of one replica.
+    """Simulate one replica and return the latencies of its requests.
 
     Parameters
     ----------
@@ -126,29 +129,29 @@ def replay(
     arrivals, answers = requests.arrivals.tolist(), requests.answers.astype(int).tolist()
     left = requests.prompts.tolist()
     number = len(arrivals)
-    begun, end = [math.nan] * number, [math.nan] * number
+    first_tokens, end_times = [math.nan] * number, [math.nan] * number
     fixed, slope, start, token = costs.fixed, costs.slope, costs.start, costs.token
     mixes = costs.mixes
     waiting: deque[int] = deque()
     prompts: deque[int] = deque()
     ending: list[tuple[int, int]] = []
-    now, steps, decoding, coming, done = 0.0, 0, 0, 0, 0
+    now, steps, decoding, next_arrival, done = 0.0, 0, 0, 0, 0
     while done < number:
         if not (waiting or prompts or decoding):
-            now = max(now, arrivals[coming])
-        while coming < number and arrivals[coming] <= now:
-            waiting.append(coming)
-            coming += 1
+            now = max(now, arrivals[next_arrival])
+        while next_arrival < number and arrivals[next_arrival] <= now:
+            waiting.append(next_arrival)
+            next_arrival += 1
         while waiting and decoding + len(prompts) < places:
             prompts.append(waiting.popleft())
             if cache is not None:
-                one = prompts[-1]
-                left[one] -= cache.take(requests.blocks[one], left[one], answers[one])
-        room, finished = float(step_tokens - decoding), []
+                index = prompts[-1]
+                left[index] -= cache.take(requests.blocks[index], left[index], answers[index])
+        budget, finished = float(step_tokens - decoding), []
         tokens = 0.0
-        while prompts and room > tokens:
+        while prompts and budget > tokens:
             request = prompts[0]
-            part = min(left[request], room - tokens)
+            part = min(left[request], budget - tokens)
             left[request] -= part
             tokens += part
             if left[request] > 0:
@@ -162,27 +165,29 @@ def replay(
             # Nothing changes until an answer ends or a request comes.
             step = max(fixed + slope * decoding, _LEAST_STEP)
             passed = ending[0][0] - steps if ending else 1
-            if coming < number and passed > 1:
-                passed = min(passed, max(math.ceil((arrivals[coming] - now) / step), 1))
+            if next_arrival < number and passed > 1:
+                passed = min(passed, max(math.ceil((arrivals[next_arrival] - now) / step), 1))
             now += passed * step
         steps += passed
         while passed and ending and ending[0][0] <= steps:
             request = heappop(ending)[1]
-            end[request] = now
+            end_times[request] = now
             decoding -= 1
             done += 1
         for request in finished:
-            begun[request] = now
+            first_tokens[request] = now
             if answers[request] <= 1:
-                end[request] = now
+                end_times[request] = now
                 done += 1
                 continue
             decoding += 1
             heappush(ending, (steps + answers[request] - 1, request))
-    came = requests.arrivals
+    arrival_times = requests.arrivals
     with np.errstate(invalid="ignore", divide="ignore"):
         further = np.where(requests.answers > 1, requests.answers - 1, np.nan)
-    firsts, ends = np.asarray(begun), np.asarray(end)
+    firsts, ended = np.asarray(first_tokens), np.asarray(end_times)
     return ClientLatencies(
-        first=firsts - came, per_token=(ends - firsts) / further, latency=ends - came
+        first=firsts - arrival_times,
+        per_token=(ended - firsts) / further,
+        latency=ended - arrival_times,
     )

@@ -1,7 +1,7 @@
-"""What drafts tokens, a model or a part of one: its share of memory, its time beside each step.
+"""Speculative decoding: memory of the draft model or draft head, and its time in each step.
 
-It is split over the GPUs of tensor parallelism where they divide its heads, else every one has it
-whole; stages of a pipeline and attention ranks have it whole.
+The draft is split over the GPUs of tensor parallelism where these divide its heads, else every GPU
+holds it unsharded. Pipeline stages and attention ranks hold it unsharded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from planner.specs.serving_workload import DraftMethod
 def drafter(
     setting: ServingSetting, c: ServingConfigurations
 ) -> tuple[ServingSetting, ServingConfigurations] | None:
-    """The setting of the model that drafts and how it is split; None where there is none."""
+    """The setting and configurations of the draft model; None without a draft model."""
     if setting.draft is None:
         return None
     work = replace(
@@ -36,22 +36,22 @@ def drafter(
         acceptance_rate=0.0,
         draft_cost=0.0,
     )
-    own = replace(setting, model=setting.draft, workload=work, draft=None)
+    draft = replace(setting, model=setting.draft, workload=work, draft=None)
     fits = np.ones((), dtype=np.bool_)
-    for attention in own.model.attentions:
+    for attention in draft.model.attentions:
         for heads in attention.split_heads:
             share = heads / c.tensor_parallel
             fits = fits & ((share == np.floor(share)) | (1 / share == np.floor(1 / share)))
     ones = np.ones_like(c.tensor_parallel)
-    words = {code.word: code for code in Quantization}
-    dense = words[own.model.quantization or Quantization.W16A16.word]
-    experts = words[own.model.expert_quantization or dense.word]
+    by_word = {code.word: code for code in Quantization}
+    dense = by_word[draft.model.quantization or Quantization.W16A16.word]
+    experts = by_word[draft.model.expert_quantization or dense.word]
     codes = np.zeros_like(c.quantization)
     types = (codes + np.int8(dense), codes + np.int8(experts))
     if setting.workload.draft_method is DraftMethod.MTP:  # a part of the checkpoint
         types = (c.quantization, c.expert_quantization)
     split = np.where(fits, c.tensor_parallel, 1.0)
-    return own, replace(
+    return draft, replace(
         c,
         num_gpus=split * c.attention_data_parallel,
         tensor_parallel=split,
@@ -65,43 +65,42 @@ def drafter(
 
 
 def draft_weights(setting: ServingSetting, c: ServingConfigurations) -> FloatArray:
-    """Bytes of the weights of what drafts on a GPU.
+    """Bytes of the draft weights on a GPU.
 
     Modules and heads share the ends of the model, but for logits of their own, and project several
     states to one; the queries, keys and values of EAGLE-3 are those of two.
     """
-    found = drafter(setting, c)
-    if found is None:
+    drafting = drafter(setting, c)
+    if drafting is None:
         return np.zeros(())
-    own, split = found
-    held = weight_bytes(own, split)
+    draft, split = drafting
+    weights = weight_bytes(draft, split)
     method = setting.workload.draft_method
     if not method.states:
-        return held.total
-    hidden = own.model.hidden_size
+        return weights.total
+    hidden = draft.model.hidden_size
     projected = method.states * hidden**2
     if method is DraftMethod.EAGLE3:
-        layer = layer_of(own.model, own.model.layer_groups[0])
+        layer = layer_of(draft.model, draft.model.layer_groups[0])
         read = [op for op in layer.of(MatrixProduct) if op.reads == "residual"]
         projected += sum(op.depth * op.columns.whole for op in read)
-        projected += own.model.vocab_size * hidden
-    beside = SIXTEEN_BIT_BYTES * projected / split.tensor_parallel
-    return np.asarray(held.attention + held.feed_forward + held.experts + beside)
+        projected += draft.model.vocab_size * hidden
+    projections = SIXTEEN_BIT_BYTES * projected / split.tensor_parallel
+    return np.asarray(weights.attention + weights.feed_forward + weights.experts + projections)
 
 
 def drafting_time(setting: ServingSetting, c: ServingConfigurations, batch: Batch) -> FloatArray:
-    """Seconds in which the sequences of a batch get the tokens that a decode step verifies.
+    """Seconds to draft the tokens that a decode step of a batch verifies.
 
-    Tokens are drafted one after the other, each in a step of its own, those of a tree in as many
-    steps as it is deep.
+    Each token is drafted in a step of its own; a tree takes as many steps as it is deep.
     """
-    found, work = drafter(setting, c), setting.workload
-    if found is None or not work.draft_tokens:
+    drafting, work = drafter(setting, c), setting.workload
+    if drafting is None or not work.draft_tokens:
         return np.zeros(())
     steps = work.drafted_in_a_row
-    one = Batch.of_decode(batch.decoding, batch.context, work.draft_tokens / steps)
-    step = step_time(*found, one, decoding=True)
-    # A module or a head runs in the step of the model, whose host work is done once.
+    draft_batch = Batch.of_decode(batch.decoding, batch.context, work.draft_tokens / steps)
+    step = step_time(*drafting, draft_batch, decoding=True)
+    # A prediction module or head runs in the model's step, with one host overhead.
     shared = step.overhead if work.draft_method.states else 0.0
     return np.asarray(steps * (step.total - shared))
 
@@ -109,9 +108,9 @@ def drafting_time(setting: ServingSetting, c: ServingConfigurations, batch: Batc
 def drafted_prompt_time(
     setting: ServingSetting, c: ServingConfigurations, batch: Batch
 ) -> FloatArray:
-    """Seconds in which the model that drafts computes the prompts of a step, too."""
-    found = drafter(setting, c)
-    if found is None:
+    """Seconds in which the draft model computes the prompts of a step."""
+    drafting = drafter(setting, c)
+    if drafting is None:
         return np.zeros(())
-    alone = replace(batch, decoding=np.zeros(()))
-    return step_time(*found, alone, decoding=False).total
+    prefill_only = replace(batch, decoding=np.zeros(()))
+    return step_time(*drafting, prefill_only, decoding=False).total

@@ -40,16 +40,16 @@ class StaticBatch:
 def static_batch(setting: ServingSetting, configurations: ServingConfigurations) -> StaticBatch:
     """Prefill and decode of every configuration's batch; decode at its mean length.
 
-    No server stands before it. A pipeline cuts the batch into micro-batches. Without a cache
-    every token computes the whole sequence again.
+    There is no server overhead. A pipeline splits the batch into micro-batches. Without a KV cache
+    every token recomputes the full sequence.
     """
     c, w = configurations, setting.workload
     micro = _micro_batch(setting, c, new_tokens(setting))
     parts = c.concurrency / micro
     tokens = micro * new_tokens(setting)
     # Fewer prompts than attention ranks leave ranks idle.
-    held = np.maximum(tokens, c.attention_data_parallel * new_tokens(setting))
-    rounds = np.maximum(np.ceil(held / np.maximum(c.replica_step_tokens, 1.0)), 1.0)
+    held_tokens = np.maximum(tokens, c.attention_data_parallel * new_tokens(setting))
+    rounds = np.maximum(np.ceil(held_tokens / np.maximum(c.replica_step_tokens, 1.0)), 1.0)
     size = tokens / rounds
     prompts = np.maximum(micro / rounds, np.minimum(micro, c.attention_data_parallel))
     prefill = _step(setting, c, prompt_batch(setting, prompts, size, np.zeros(())), False)
@@ -61,9 +61,11 @@ def static_batch(setting: ServingSetting, configurations: ServingConfigurations)
     decode = _step(setting, c, decode_batch(setting, decoding), True)
     step = decode.cycle(c.concurrency / decoding) * (1 + w.draft_cost)
     step = step + drafting_time(setting, c, decode_batch(setting, c.concurrency))
-    again = c.kv_cache == CacheType.NONE
+    has_no_cache = c.kv_cache == CacheType.NONE
     longer = (w.input_tokens + w.output_tokens / 2) / w.input_tokens
-    per_token = np.where(again, prefill.total * rounds * longer, step) / tokens_per_step(setting)
+    per_token = np.where(has_no_cache, prefill.total * rounds * longer, step) / tokens_per_step(
+        setting
+    )
     return StaticBatch(
         prefill_step=prefill,
         decode_step=decode,
@@ -77,7 +79,7 @@ def static_batch(setting: ServingSetting, configurations: ServingConfigurations)
 def _step(
     setting: ServingSetting, configurations: ServingConfigurations, batch: Batch, decoding: bool
 ) -> InferenceStep:
-    """A step of a micro-batch; without overlap the next one waits for all stages."""
+    """Seconds of a micro-batch step; without overlap the next one waits for all stages."""
     step = step_time(setting, configurations, batch, decoding)
     if setting.engine.scheduler.pipeline_overlap:
         return step
@@ -87,13 +89,13 @@ def _step(
 def _micro_batch(
     setting: ServingSetting, configurations: ServingConfigurations, tokens: Numeric
 ) -> FloatArray:
-    """Sequences that pass a pipeline together, of so many new tokens each."""
+    """Sequences per pipeline micro-batch, of so many new tokens each."""
     p, batch = configurations.pipeline_parallel, configurations.concurrency
-    most = setting.engine.scheduler.pipeline_tokens
-    if most == 0:
+    max_tokens = setting.engine.scheduler.pipeline_tokens
+    if max_tokens == 0:
         return np.maximum(batch / p, 1.0)
     share = np.where(batch % p == 0, batch / p, batch)
-    whole = np.maximum(np.floor(share), 1.0).astype(np.int64)
-    largest_power = (whole & -whole).astype(float)
-    wanted = 2.0 ** np.ceil(np.log2(np.maximum(share * tokens / most, 1.0)))
-    return np.where(p > 1, share / np.minimum(wanted, largest_power), batch)
+    at_least_one = np.maximum(np.floor(share), 1.0).astype(np.int64)
+    largest_power = (at_least_one & -at_least_one).astype(float)
+    num_micro_batches = 2.0 ** np.ceil(np.log2(np.maximum(share * tokens / max_tokens, 1.0)))
+    return np.where(p > 1, share / np.minimum(num_micro_batches, largest_power), batch)

@@ -35,7 +35,7 @@ from planner.specs.model import LayerGroup
 
 
 def experts(context: LayerContext, op: ops.Experts, layer: Layer) -> Iterator[StepOperator]:
-    """All matrices of the experts of the rank with most of the tokens.
+    """Expert matrices on the rank with most tokens.
 
     Copies of experts share their tokens, and each that is visited is read.
     """
@@ -46,23 +46,23 @@ def experts(context: LayerContext, op: ops.Experts, layer: Layer) -> Iterator[St
     uneven = np.asarray(c.expert_parallel)
     if context.kernels.engine.execution.balanced_experts:
         uneven = np.ones(())
-    held = held_experts(rank.setting, op.num_experts, c)
-    # Copies are of the popular ones: they even out what ranks have to do.
-    popularity = np.where(held > op.num_experts, 0.0, dispersion)
+    expert_copies = held_experts(rank.setting, op.num_experts, c)
+    # Popular experts are copied, which balances the load of the ranks.
+    popularity = np.where(expert_copies > op.num_experts, 0.0, dispersion)
     fullest = fullest_rank_factor(
         pairs=pairs, ranks=uneven, num_experts=op.num_experts, dispersion=popularity
     )
-    mine = pairs / c.expert_parallel * fullest
+    rank_pairs = pairs / c.expert_parallel * fullest
     time = context.kernels.experts(
         tokens=rank.batch.tokens
         if not rank.setting.workload.equal_prompts
         else np.asarray(
             rank.batch.tokens / np.maximum(rank.batch.decoding + rank.batch.prompts, 1.0)
         ),
-        pairs=mine,
-        num_experts=held,
+        pairs=rank_pairs,
+        num_experts=expert_copies,
         num_experts_per_tok=op.per_token,
-        local_experts=held / c.expert_parallel,
+        local_experts=expert_copies / c.expert_parallel,
         hidden_size=op.depth,
         width=width,
         matrices=op.matrices,
@@ -71,12 +71,12 @@ def experts(context: LayerContext, op: ops.Experts, layer: Layer) -> Iterator[St
         uneven_ranks=uneven,
     )
     # It reads and writes as many tensors as there are matrices.
-    activation = context.kernels.elementwise(2.0 * op.matrices * mine * width, kernels=0)
+    activation = context.kernels.elementwise(2.0 * op.matrices * rank_pairs * width, kernels=0)
     yield StepOperator(
         name=op.name,
         module=op.module,
         time=time + activation,
-        flops=2.0 * op.matrices * op.depth * width * mine,
+        flops=2.0 * op.matrices * op.depth * width * rank_pairs,
     )
 
 
@@ -95,23 +95,25 @@ def exchange(context: LayerContext, op: ops.ExpertExchange, layer: Layer) -> Ite
         "reduce_scatter", num_bytes, group
     )
     sent = distinct_share(num_copies=op.per_token, num_domains=machine.num_domains(group))
-    own = 2.0 * rank.tokens * op.columns.whole * np.minimum(op.per_token, c.expert_parallel)
-    there = machine.collective("all_to_all", own, group, sent_across=sent)
-    apart = np.minimum(gathered, 2.0 * there)
-    is_apart = c.attention_data_parallel > 1
+    sent_bytes = 2.0 * rank.tokens * op.columns.whole * np.minimum(op.per_token, c.expert_parallel)
+    all_to_all_time = machine.collective("all_to_all", sent_bytes, group, sent_across=sent)
+    separate = np.minimum(gathered, 2.0 * all_to_all_time)
+    is_data_parallel = c.attention_data_parallel > 1
     if machine.ledger is not None:
-        machine.unused(is_apart, "all_reduce", "custom_all_reduce")
-        machine.unused(~is_apart | (gathered > 2.0 * there), "all_gather", "reduce_scatter")
-        machine.unused(~is_apart | (gathered <= 2.0 * there), "all_to_all")
-    time = np.where(is_apart, apart, together)
+        machine.unused(is_data_parallel, "all_reduce", "custom_all_reduce")
+        machine.unused(
+            ~is_data_parallel | (gathered > 2.0 * all_to_all_time), "all_gather", "reduce_scatter"
+        )
+        machine.unused(~is_data_parallel | (gathered <= 2.0 * all_to_all_time), "all_to_all")
+    time = np.where(is_data_parallel, separate, together)
     yield context.communication("experts_exchange", "experts", "expert_parallel", time)
 
 
-_NUMBER = 2.0  # bytes of one that layers read and write
-# What it reads and writes: the sum with the residual stream is part of the norm after it.
+_NUMBER = 2.0  # bytes of an activation
+# Tensors of a norm: it includes the sum with the residual stream before it.
 _NORM_TENSORS = 4
 _SAMPLING_BYTES = 12.0  # fp32 logits are read by softmax, top-k and sampling
-_CHOICE_BYTES = 8.0  # scores of experts in fp32, and what is chosen of them
+_CHOICE_BYTES = 8.0  # scores of experts in fp32, and the chosen ones
 # Parts of other kernels: sums of norms, gates of the attention before them.
 _FUSED = ("residual", "output_gate")
 # Prompts have one kernel, sequences that decode another.
@@ -119,7 +121,7 @@ _KERNELS = {"convolution": 2}
 
 
 def layer_operators(context: LayerContext, group: LayerGroup) -> Iterator[StepOperator]:
-    """Those of one layer of a group."""
+    """Operators of one layer of a group."""
     yield from _of(context, layer_of(context.rank.setting.model, group))
 
 
@@ -139,7 +141,7 @@ def _of(context: LayerContext, layer: Layer) -> Iterator[StepOperator]:
 def _product(context: LayerContext, op: ops.MatrixProduct, layer: Layer) -> Iterator[StepOperator]:
     core, t = layer.core, context.rank.configurations.tensor_parallel
     if op.reads == "residual" and op.split is ops.MatrixSplit.NONE:
-        yield from _joined(context, op, layer)
+        yield from _joined_projections(context, op, layer)
         return
     if core and core.latent_width and op.reads == "key_latent":
         yield from _expansion(context, op, core)
@@ -158,8 +160,10 @@ def _product(context: LayerContext, op: ops.MatrixProduct, layer: Layer) -> Iter
         yield context.elementwise("choose_experts", "router", num_bytes=moved)
 
 
-def _joined(context: LayerContext, op: ops.MatrixProduct, layer: Layer) -> Iterator[StepOperator]:
-    """Projections into latent spaces, whole on every rank: engines have one product of all."""
+def _joined_projections(
+    context: LayerContext, op: ops.MatrixProduct, layer: Layer
+) -> Iterator[StepOperator]:
+    """Projections into latent spaces, unsharded: engines compute all as one product."""
     same = [
         each
         for each in layer.of(ops.MatrixProduct)
@@ -220,7 +224,7 @@ def _code(context: LayerContext, op: ops.MatrixProduct, layer: Layer) -> CodeArr
 
 
 def _rows(context: LayerContext, op: ops.LayerOperator) -> FloatArray:
-    """Tokens of an operator: after the last layer those to be sampled."""
+    """Rows of an operator: after the last layer only the sampled tokens."""
     at_the_end = op.module == "logits" or op.name == "final_norm"
     return context.rank.sampled if at_the_end else context.rank.tokens
 
@@ -234,10 +238,10 @@ def _elementwise(
     if op.module == "norm":
         moved = _NUMBER * _NORM_TENSORS * rows * op.columns.whole
     elif op.module == "rope":
-        # Of the keys, what is rotated is written to the cache by the same kernel.
+        # The same kernel rotates keys and writes them to the cache.
         queries = _NUMBER * op.forward * op.columns.split / t
-        own = layer.core if layer.core and not layer.core.shares_cache else None
-        moved = rows * (queries + _NUMBER * cached_bytes(context.rank, own))
+        cached = layer.core if layer.core and not layer.core.shares_cache else None
+        moved = rows * (queries + _NUMBER * cached_bytes(context.rank, cached))
     else:
         is_whole = op.module == "residual_streams"
         width = op.columns.whole if is_whole else op.columns.on_rank(t)
@@ -253,7 +257,7 @@ def _lookup(context: LayerContext, op: ops.Lookup, layer: Layer) -> Iterator[Ste
 
 
 def _embedding_bytes(context: LayerContext) -> float | None:
-    """Bytes of a weight of embedding and logits, where others than 16 bits are said."""
+    """Bytes of a weight of embedding and logits; None where these have 16 bits."""
     bits = context.rank.setting.workload.embedding_bits
     return None if bits in (None, 16) else bits / 8
 
@@ -269,7 +273,7 @@ def _sampling(context: LayerContext, op: ops.Loss, layer: Layer) -> Iterator[Ste
 def _block_exchange(
     context: LayerContext, op: ops.BlockExchange, layer: Layer
 ) -> Iterator[StepOperator]:
-    """Experts' exchange adds up what shared ones made; blocks side by side may be added first."""
+    """All-reduce after a block; shared experts are in the experts' exchange."""
     is_last = op.module == "feed_forward"
     if is_last and layer.experts:
         return
@@ -313,7 +317,7 @@ _KINDS: dict[
 
 
 def offload_wait(rank: BatchShare, busy: FloatArray) -> FloatArray:
-    """Seconds of a step in which the GPU waits for its host, beside ``busy`` ones of its own.
+    """Seconds of a step in which the GPU waits for its host, in addition to its ``busy`` time.
 
     Weights, and the cache where the GPU attends to it, are copied over the host link while the
     GPU computes. Where the host attends to the cache, the GPU waits for that.
@@ -352,10 +356,10 @@ def _offloaded_cache(rank: BatchShare, for_each_head: bool = False) -> FloatArra
 def _cache_of(rank: BatchShare, core: AttentionCore | None, for_each_head: bool) -> Numeric:
     if core is None:
         return 0.0
-    held = cached_bytes(rank, core) * visible(rank, rank.batch.context, core)
+    num_bytes = cached_bytes(rank, core) * visible(rank, rank.batch.context, core)
     heads = core.heads / core.key_value_heads
     is_shared = not core.latent_width and heads > 1
-    return held * (1 + 2 * heads) if for_each_head and is_shared else held
+    return num_bytes * (1 + 2 * heads) if for_each_head and is_shared else num_bytes
 
 
 @record(kw_only=True)
@@ -366,8 +370,8 @@ class InferenceStep:
     ``ends`` those outside them. ``launch_wait``: the GPU waits for the host to launch.
     ``transfer_wait``: it waits for offloaded weights and cache, or for the host that attends to
     it. ``slowest_stage``: seconds of the pipeline stage that the others wait for, with the copies
-    of its own weights and cache, which every step needs again. ``works``: what is behind the parts
-    that belong to no operator, where that is recorded.
+    of its own weights and cache, which every step needs again. ``works``: recorded work of the
+    parts that belong to no operator.
     """
 
     layers: tuple[tuple[int, tuple[StepOperator, ...]], ...]
@@ -449,34 +453,34 @@ def _overhead(rank: BatchShare) -> FloatArray:
     """Seconds of a step in which the host plans and samples and the GPU waits."""
     execution, batch = rank.setting.engine.execution, rank.batch
     # Ranks that share the requests have hosts that work side by side.
-    usual = execution.step_overhead + execution.sequence_overhead * rank.sampled
+    default = execution.step_overhead + execution.sequence_overhead * rank.sampled
     verifying = execution.draft_overhead + execution.draft_sequence_overhead * rank.decoding
     verifies = (batch.tokens_per_sequence > 1) & (batch.decoding > 0)
-    return np.asarray(usual + np.where(verifies, verifying, 0.0))
+    return np.asarray(default + np.where(verifies, verifying, 0.0))
 
 
 def _launch_time(rank: BatchShare, group: LayerGroup, decoding: bool) -> Numeric:
     """Seconds in which the host launches a layer."""
     execution = rank.setting.engine.execution
-    each, routing, captured_routing = _quantized_launches(rank, group), 0.0, 0.0
-    mixing = _mixing(rank, group)
+    each, routing, captured_routing = _quantized_launch_time(rank, group), 0.0, 0.0
+    mixing = _mixing_launch_time(rank, group)
     if group.num_experts > 1:
         each = each + execution.expert_loop_time * group.num_experts
         routing = execution.expert_launch_time
         captured_routing = execution.decode_expert_launch_time
     blocks = group.num_blocks / 2
-    beside = each + adapter_launches(rank.setting, layer_of(rank.setting.model, group))
-    launched = beside + blocks * execution.prefill_launch_time + routing + mixing
+    host_time = each + adapter_launches(rank.setting, layer_of(rank.setting.model, group))
+    launched = host_time + blocks * execution.prefill_launch_time + routing + mixing
     if not decoding:
         return launched
     longest = execution.captured_context or np.inf
-    shown = beside if execution.decode_launch_time > 0 else each
+    shown = host_time if execution.decode_launch_time > 0 else each
     captured = shown + blocks * execution.decode_launch_time + captured_routing
     return np.where(rank.batch.context > longest, launched, captured)
 
 
-def _mixing(rank: BatchShare, group: LayerGroup) -> float:
-    """What attention other than over keys and values adds to the launch of a layer."""
+def _mixing_launch_time(rank: BatchShare, group: LayerGroup) -> float:
+    """Host seconds per layer for attention that is not over keys and values."""
     execution, layer = rank.setting.engine.execution, layer_of(rank.setting.model, group)
     if layer.scan is not None:
         return execution.recurrent_launch_time
@@ -484,8 +488,8 @@ def _mixing(rank: BatchShare, group: LayerGroup) -> float:
     return execution.latent_launch_time if is_latent else 0.0
 
 
-def _quantized_launches(rank: BatchShare, group: LayerGroup) -> Numeric:
-    """What the host adds for the quantized matrices of a layer."""
+def _quantized_launch_time(rank: BatchShare, group: LayerGroup) -> Numeric:
+    """Host seconds that quantized matrices add to a layer."""
     c, time = rank.configurations, rank.setting.engine.execution.quantized_launch_time
     if time == 0:
         return 0.0

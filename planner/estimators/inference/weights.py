@@ -22,7 +22,7 @@ class WeightFormats:
     """Bytes per weight by code of `planner.base.enums.Quantization`, as a checkpoint stores them.
 
     ``stored_bytes``: by part, whether a code leaves it in 16 bit; ``whole_layers``: share of the
-    layers of which it leaves all matrices.
+    layers that stay in 16 bit with all their matrices.
     """
 
     weight: FloatArray
@@ -31,28 +31,34 @@ class WeightFormats:
 
     def bytes_of(self, part: str, code: CodeArray) -> FloatArray:
         """Bytes per weight of a part of a layer, the mean of all layers."""
-        own = self.weight[code]
+        bytes_per_weight = self.weight[code]
         if part in self.stored_bytes:
-            own = np.where(self.stored_bytes[part][code] > 0, SIXTEEN_BIT_BYTES, own)
-        whole = self.whole_layers[code]
-        return np.asarray(whole * SIXTEEN_BIT_BYTES + (1 - whole) * own)
+            bytes_per_weight = np.where(
+                self.stored_bytes[part][code] > 0, SIXTEEN_BIT_BYTES, bytes_per_weight
+            )
+        unquantized_share = self.whole_layers[code]
+        return np.asarray(
+            unquantized_share * SIXTEEN_BIT_BYTES + (1 - unquantized_share) * bytes_per_weight
+        )
 
 
 def weight_formats(setting: ServingSetting) -> WeightFormats:
-    """The formats that the engine is served of the model: published ones where there are."""
+    """Formats of the model's weights in the engine, from published checkpoints if there are any."""
     weight = np.array([FORMATS[code].weight for code in Quantization])
-    whole = np.zeros(len(weight))
+    whole_layers = np.zeros(len(weight))
     formats: dict[str, FloatArray] = {}
-    for code, found in _served_checkpoints(setting).items():
-        usual = weight[code]
-        if found.group_size is not None:  # with its share of a group's scale and zero point
-            bare = 0.5 if usual < 1.0 else float(np.floor(usual))
-            of_group = found.scale_bytes + found.zero_point_bytes
-            weight[code] = bare + of_group / found.group_size
-        whole[code] = min(found.sixteen_bit_layers / setting.model.num_hidden_layers, 1.0)
-        for part in found.sixteen_bit:
+    for code, checkpoint in _served_checkpoints(setting).items():
+        default = weight[code]
+        if checkpoint.group_size is not None:  # with its share of a group's scale and zero point
+            bare = 0.5 if default < 1.0 else float(np.floor(default))
+            of_group = checkpoint.scale_bytes + checkpoint.zero_point_bytes
+            weight[code] = bare + of_group / checkpoint.group_size
+        whole_layers[code] = min(
+            checkpoint.sixteen_bit_layers / setting.model.num_hidden_layers, 1.0
+        )
+        for part in checkpoint.sixteen_bit:
             formats.setdefault(part, np.zeros(len(weight)))[code] = 1.0
-    return WeightFormats(weight=weight, stored_bytes=formats, whole_layers=whole)
+    return WeightFormats(weight=weight, stored_bytes=formats, whole_layers=whole_layers)
 
 
 def _served_checkpoints(setting: ServingSetting) -> dict[Quantization, Checkpoint]:
@@ -73,7 +79,7 @@ _LATENT: Mapping[str, Callable[[MatrixProduct], bool]] = {
 
 @record(kw_only=True)
 class WeightBytes:
-    """Bytes on one GPU by part; router and norms stay in 16 bit, most engines' ends too."""
+    """Weight bytes on one GPU by part; router, norms and most engines' ends stay in 16 bit."""
 
     attention: FloatArray
     feed_forward: FloatArray
@@ -88,7 +94,7 @@ class WeightBytes:
 
 
 def weight_bytes(setting: ServingSetting, configurations: ServingConfigurations) -> WeightBytes:
-    """Weights of the fullest stage: its layers are rounded up, both ends count on one stage."""
+    """Weight bytes of the fullest stage: layers rounded up, both ends on one stage."""
     c, model = configurations, setting.model
     hidden = model.hidden_size
     groups = [
@@ -96,13 +102,13 @@ def weight_bytes(setting: ServingSetting, configurations: ServingConfigurations)
     ]
     p = c.pipeline_parallel
     uneven = np.ceil(model.num_hidden_layers / p) / model.num_hidden_layers
-    formats, code, own = weight_formats(setting), c.quantization, c.expert_quantization
+    formats, code, expert_code = weight_formats(setting), c.quantization, c.expert_quantization
     of_end = formats.weight[code] if setting.engine.quantized_ends else SIXTEEN_BIT_BYTES
     if setting.workload.embedding_bits is not None:
         of_end = setting.workload.embedding_bits / 8
     t = c.tensor_parallel
     counts = count_parameters(model)
-    one = np.where(p > 1, 0.5, 1.0)
+    end_share = np.where(p > 1, 0.5, 1.0)
     attention = sum(number * layer.attention for number, layer in groups)
     parts = [
         ("shared_experts" if layer_of(model, group).experts else "feed_forward")
@@ -117,20 +123,20 @@ def weight_bytes(setting: ServingSetting, configurations: ServingConfigurations)
         for group, (number, layer) in zip(model.layer_groups, groups, strict=True)
         if group.num_experts
     )
-    kept = formats.bytes_of("attention", code)
+    attention_bytes = formats.bytes_of("attention", code)
     latent = add(
-        group.num_hidden_layers * _of_latent(layer_of(model, group), t, kept)
+        group.num_hidden_layers * _of_latent(layer_of(model, group), t, attention_bytes)
         for group in model.layer_groups
     )
     logits = counts.logits or counts.embedding * int(model.ties_head)
     embedding = 0 if model.ties_head else counts.embedding
     small = sum(number * (layer.router + layer.norms) for number, layer in groups)
     return WeightBytes(
-        attention=(attention * kept / t + latent) * uneven,
+        attention=(attention * attention_bytes / t + latent) * uneven,
         feed_forward=feed_forward * uneven / t,
-        experts=routed * formats.bytes_of("experts", own) * uneven / c.stage_gpus,
-        embedding=np.asarray(of_end * embedding * one / t),
-        logits=np.asarray(of_end * logits * one / t + 2.0 * small * uneven),
+        experts=routed * formats.bytes_of("experts", expert_code) * uneven / c.stage_gpus,
+        embedding=np.asarray(of_end * embedding * end_share / t),
+        logits=np.asarray(of_end * logits * end_share / t + 2.0 * small * uneven),
     )
 
 
@@ -142,10 +148,10 @@ def held_experts(setting: ServingSetting, number: int, c: ServingConfigurations)
 
 
 def _of_latent(layer: Layer, t: FloatArray, stored: FloatArray) -> FloatArray:
-    """Bytes that latent attention holds in a layer beside its share of the matrices.
+    """Bytes that latent attention (MLA) holds in a layer in addition to its matrix shards.
 
-    Every rank has the projections into the latent space whole, and 16-bit copies of those out of
-    it, which decoding folds into queries and outputs.
+    Every rank has unsharded projections into the latent space, and 16-bit copies of the
+    projections out of it, which decoding folds into queries and outputs.
     """
     if layer.core is None or not layer.core.latent_width:
         return np.zeros(())

@@ -1,1 +1,1 @@
-"""What a step of reinforcement learning takes: its trainer, its engine, and both together."""
+"""Estimates of reinforcement learning: trainer, rollouts, and a step of both."""

@@ -1,4 +1,4 @@
-"""What is the same for all configurations of a search: the settings of trainer and engine."""
+"""The context shared by all configurations of a search: settings of trainer and engine."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from planner.specs.training_workload import AdapterSetup, TrainingWorkload
 
 @record(kw_only=True)
 class RlSetting:
-    """A machine, a model, a framework with its engine, and what a step has to do.
+    """A machine, a model, a framework with its engine, and the workload of a step.
 
-    ``engine_word``: what the engine's profile was asked for by.
+    ``engine_word``: the name that the user gave for the engine's profile.
     """
 
     machine: Machine
@@ -38,12 +38,12 @@ class RlSetting:
 
     @property
     def profile(self) -> FrameworkProfile:
-        """What says how its software behaves: the framework."""
+        """The profile of the software: the framework."""
         return self.framework
 
     @property
     def rollouts(self) -> RolloutProfile:
-        """How the framework generates. Raises TypeError if it does not."""
+        """The rollout profile of the framework. Raises TypeError if it has none."""
         if self.framework.rollouts is None:
             raise TypeError(f"{self.framework.name} generates no answers.")
         return self.framework.rollouts
@@ -57,7 +57,7 @@ class RlSetting:
 
     @property
     def adapter_sync(self) -> AdapterSync:
-        """What of adapters the engine is given; modules trained whole need all weights."""
+        """How the engine receives adapters; fully trained modules need all weights."""
         work, rollouts = self.workload, self.rollouts
         merges = (self.engine_word or rollouts.engine) in rollouts.merged_engines
         if work.saves_ends or (merges and work.adapter_sync is None):
@@ -66,7 +66,7 @@ class RlSetting:
 
     @property
     def serves_adapter(self) -> bool:
-        """Whether the engine applies adapters beside the weights of the model."""
+        """Whether the engine applies adapters without merging them into the weights."""
         return self.workload.is_frozen and self.adapter_sync is AdapterSync.ADAPTER
 
     @cached_property

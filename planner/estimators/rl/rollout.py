@@ -1,4 +1,4 @@
-"""What the engine of a step takes: all answers of a batch, or a steady stream of them."""
+"""Rollouts: time of all answers of a batch, or of a steady stream of answers."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from planner.formulas.rollout import (
 class Rollout:
     """Seconds and bytes of the engine; arrays broadcast to the configurations' shape.
 
-    ``batch``: seconds until the longest answer of a batch is there, ``steady``: in which engines
-    that never run empty give as many. ``again``: seconds to compute the prefixes of answers that
-    were cut off. ``lanes_idle``: share of the places of steps that hold no answer. ``needed``:
+    ``batch``: seconds until the longest answer of a batch ends; ``steady``: seconds for as many
+    answers by engines that never run empty. ``again``: seconds to compute the prefixes of answers
+    that were cut off. ``lanes_idle``: share of the places of steps that hold no answer. ``needed``:
     bytes with which one answer of full length finds room.
     """
 
@@ -43,35 +43,35 @@ class Rollout:
 
     @property
     def fits(self) -> BoolArray:
-        """Where the longest answer finds room."""
+        """Mask of configurations in which the longest answer fits."""
         return np.asarray(self.needed <= self.memory.usable)
 
 
 def generated(setting: RlSetting, c: RlConfigurations) -> Rollout:
-    """The engine of every configuration."""
+    """The rollouts of every configuration."""
     work, serving, rollouts = setting.workload, setting.serving, setting.rollouts
-    told = np.where(c.colocated, rollouts.colocated_memory, rollouts.separate_memory)
-    share = np.where(c.rollout_gpu_memory > 0, c.rollout_gpu_memory, told)
+    default_share = np.where(c.colocated, rollouts.colocated_memory, rollouts.separate_memory)
+    share = np.where(c.rollout_gpu_memory > 0, c.rollout_gpu_memory, default_share)
     scheduler = serving.engine.scheduler
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         each = work.samples / (1 - work.flat_groups) / np.maximum(c.replicas, 1e-9)
-        at_once = np.clip(each * (1 + c.staleness), 1.0, scheduler.max_num_seqs)
-        engine = c.engine(share, at_once, scheduler.max_num_batched_tokens)
+        max_running = np.clip(each * (1 + c.staleness), 1.0, scheduler.max_num_seqs)
+        engine = c.engine(share, max_running, scheduler.max_num_batched_tokens)
         memory = serving_memory(serving, engine)
-        places = np.clip(np.floor(memory.most_sequences), 1.0, at_once)
+        places = np.clip(np.floor(memory.most_sequences), 1.0, max_running)
         engine = replace(engine, concurrency=places)
-        held = np.minimum(places, np.maximum(each, 1.0))
-        # One axis more than configurations have: that of the sizes.
-        own_axes = (1,) * (len(c.shape) - held.ndim) + held.shape
-        sizes = np.stack(np.broadcast_arrays(np.ones(()), np.sqrt(held), held))
-        sizes = sizes.reshape(3, *own_axes)
-        full = phases(serving, engine, held)
+        running = np.minimum(places, np.maximum(each, 1.0))
+        # The axis of sizes comes before the axes of the configurations.
+        size_axes = (1,) * (len(c.shape) - running.ndim) + running.shape
+        sizes = np.stack(np.broadcast_arrays(np.ones(()), np.sqrt(running), running))
+        sizes = sizes.reshape(3, *size_axes)
+        full = phases(serving, engine, running)
         fixed, slope = decode_line(serving, engine, sizes[:2])
-        fewer, most = fixed + slope * sizes[:2], full.fixed + full.slope * held
-        times = np.stack(np.broadcast_arrays(*fewer, most))
+        smaller, full_time = fixed + slope * sizes[:2], full.fixed + full.slope * running
+        times = np.stack(np.broadcast_arrays(*smaller, full_time))
         hosts = rollouts.decode_layer_time * setting.model.num_hidden_layers
         times = rollouts.decode_factor * times + hosts
-    return _batches(setting, c, engine, memory, each, held, sizes, times, full.queued)
+    return _batches(setting, c, engine, memory, each, running, sizes, times, full.queued)
 
 
 def _batches(
@@ -80,34 +80,34 @@ def _batches(
     engine: ServingConfigurations,
     memory: ServingMemory,
     each: FloatArray,
-    held: FloatArray,
+    running: FloatArray,
     sizes: FloatArray,
     times: FloatArray,
     prompt: FloatArray,
 ) -> Rollout:
-    """What so many answers of ``each`` replica take with ``held`` of them at once."""
+    """Rollout of a batch: ``each`` answers per replica, ``running`` of them at once."""
     work, (lengths, longer) = setting.workload, setting.lengths
     mean, step = float(work.output_tokens), times[-1]
     left = residual_lengths(lengths=lengths, longer=longer)
-    waits = each > held
+    waits = each > running
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        full = full_steps(sequences=each, places=held, mean=mean)
+        full = full_steps(sequences=each, places=running, mean=mean)
         shape = {"lengths": lengths, "sizes": sizes, "times": times}
         tails = [
-            tail_time(longer=one, sequences=held, replicas=c.replicas, **shape)
-            for one in (longer, left)
+            tail_time(longer=shares, sequences=running, replicas=c.replicas, **shape)
+            for shares in (longer, left)
         ]
         prompts = prompt * each / work.samples_per_prompt
         batch = full * step + np.where(waits, tails[1], tails[0]) + prompts
-        last = expected_longest(lengths=lengths, longer=left, number=held * c.replicas)
-        whole = expected_longest(lengths=lengths, longer=longer, number=each * c.replicas)
-        steps = np.maximum(np.where(waits, full + last, whole), whole)
+        last = expected_longest(lengths=lengths, longer=left, number=running * c.replicas)
+        longest_steps = expected_longest(lengths=lengths, longer=longer, number=each * c.replicas)
+        steps = np.maximum(np.where(waits, full + last, longest_steps), longest_steps)
         steady = steady_time(
             sequences=each,
             places=np.maximum(engine.concurrency, 1.0),
             mean=mean,
             step=step
-            + (engine.concurrency - held)
+            + (engine.concurrency - running)
             * (times[-1] - times[-2])
             / np.maximum(sizes[-1] - sizes[-2], 1e-9),
             prompt=prompt / work.samples_per_prompt,
@@ -120,7 +120,7 @@ def _batches(
         places=engine.concurrency,
         batch=batch,
         steady=np.minimum(steady, batch),
-        again=np.asarray(held * prompt * half_way / work.input_tokens),
-        lanes_idle=np.clip(1 - each * mean / (steps * held), 0.0, 1.0),
+        again=np.asarray(running * prompt * half_way / work.input_tokens),
+        lanes_idle=np.clip(1 - each * mean / (steps * running), 0.0, 1.0),
         needed=needed,
     )

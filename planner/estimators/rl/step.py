@@ -53,17 +53,17 @@ class RlStep:
     @cached_property
     def times(self) -> Mapping[str, FloatArray]:
         """Seconds of each of ``PHASES``."""
-        work, one = self.setting.workload, self.trainer.one_pass
-        old = one if work.old_logprob else np.zeros(())
-        reference = one if work.reference_model else np.zeros(())
-        values = one + self.trainer.update if work.critic else np.zeros(())
+        work, one_pass = self.setting.workload, self.trainer.one_pass
+        old_logprob = one_pass if work.old_logprob else np.zeros(())
+        reference = one_pass if work.reference_model else np.zeros(())
+        values = one_pass + self.trainer.update if work.critic else np.zeros(())
         reward = np.asarray(work.reward_time)
-        parts = (self.generate, reward, old, reference, values, self.trainer.update)
+        parts = (self.generate, reward, old_logprob, reference, values, self.trainer.update)
         return dict(zip(PHASES, (*parts, self._switch, self._sync), strict=True))
 
     @property
     def overlaps(self) -> BoolArray:
-        """Where both sides work at the same time, on answers of older weights."""
+        """Mask of configurations in which both sides work at once, on answers of older weights."""
         c = self.configurations
         stale = (c.placement == Placement.ASYNC) & (c.staleness > 0)
         return np.asarray(stale | (c.placement == Placement.ONE_STEP_OFF))
@@ -78,22 +78,26 @@ class RlStep:
     def tail_share(self) -> FloatArray:
         """Share of a batch's tail that a step waits for.
 
-        With partial rollouts, none where a step takes the answers that are done. Where it waits for
-        those of its own batch, an engine that may run k batches ahead meets the tail of one in k
-        steps: of weights one step old, all of it.
+        0 with partial rollouts, where a step takes the finished answers. If a step waits for its
+        own batch, an engine that may run k batches ahead has the tail of one batch in k steps: with
+        weights one step old, all of it.
         """
         c = self.configurations
-        own = 1 / np.maximum(c.staleness, 1.0) if self.setting.rollouts.waits_for_batch else 0.0
-        apart = np.where(c.placement == Placement.ASYNC, own, 1.0)
-        return np.where(c.partial_rollout, np.where(c.colocated, 0.0, apart), 1.0)
+        waited_share = (
+            1 / np.maximum(c.staleness, 1.0) if self.setting.rollouts.waits_for_batch else 0.0
+        )
+        separate = np.where(c.placement == Placement.ASYNC, waited_share, 1.0)
+        return np.where(c.partial_rollout, np.where(c.colocated, 0.0, separate), 1.0)
 
     @cached_property
     def generate(self) -> FloatArray:
         """Seconds in which the answers of a step are generated."""
         rollout, colocated = self.rollout, self.configurations.colocated
-        again = np.where(colocated & self.configurations.partial_rollout, rollout.again, 0.0)
+        recompute_time = np.where(
+            colocated & self.configurations.partial_rollout, rollout.again, 0.0
+        )
         tail = self.tail_share * (rollout.batch - rollout.steady)
-        return np.minimum(rollout.steady + tail + again, rollout.batch)
+        return np.minimum(rollout.steady + tail + recompute_time, rollout.batch)
 
     @cached_property
     def trains(self) -> FloatArray:
@@ -131,43 +135,45 @@ class RlStep:
         """Share of the step in which the GPUs that generate do nothing."""
         return self._idle(self.times["generate"])
 
-    def _idle(self, own: FloatArray) -> FloatArray:
-        both = self.times["generate"] + self.trains + self.times["switch"]
-        busy = np.where(self.configurations.colocated, both, own) + self.times["sync"]
+    def _idle(self, side_time: FloatArray) -> FloatArray:
+        colocated_time = self.times["generate"] + self.trains + self.times["switch"]
+        busy = (
+            np.where(self.configurations.colocated, colocated_time, side_time) + self.times["sync"]
+        )
         return np.asarray(np.clip(1 - busy / self.total, 0.0, 1.0))
 
     @property
     def rollout_is_longer(self) -> BoolArray:
-        """Where the answers take longer than what trains them."""
+        """Mask of configurations in which rollouts take longer than training."""
         return np.asarray(self.generate + self.times["reward"] > self.trains)
 
     @property
     def imbalance(self) -> FloatArray:
-        """How much longer one side takes than the other, as a share."""
+        """Relative difference between the times of both sides."""
         answers = self.generate + self.times["reward"]
         longer = np.maximum(answers, self.trains)
         return np.asarray(longer / np.minimum(answers, self.trains) - 1)
 
     @property
     def balanced_train_gpus(self) -> FloatArray:
-        """GPUs that would train where both sides took equally long."""
+        """Number of training GPUs at which both sides take equally long."""
         c = self.configurations
         share = c.trainer_gpus / c.num_gpus
-        found = balanced_share(generating=self.generate, training=self.trains, share=share)
-        return np.where(c.colocated, c.num_gpus, found * c.num_gpus)
+        balanced = balanced_share(generating=self.generate, training=self.trains, share=share)
+        return np.where(c.colocated, c.num_gpus, balanced * c.num_gpus)
 
     @cached_property
     def method(self) -> CodeArray:
-        """How weights are handed over."""
-        own, rollouts = self.configurations.weight_sync, self.setting.rollouts
+        """Method of the weight sync."""
+        requested, rollouts = self.configurations.weight_sync, self.setting.rollouts
         names = rollouts.colocated_sync, rollouts.separate_sync
         colocated, separate = (int(WeightSync[name.upper()]) for name in names)
-        usual = np.where(self.configurations.colocated, colocated, separate)
-        return np.where(own == WeightSync.AUTO, usual, own).astype(np.int8)
+        default = np.where(self.configurations.colocated, colocated, separate)
+        return np.where(requested == WeightSync.AUTO, default, requested).astype(np.int8)
 
     @cached_property
-    def _handed_over(self) -> FloatArray:
-        """Bytes of the new weights that the engine is given."""
+    def _synced_bytes(self) -> FloatArray:
+        """Bytes of the new weights that the engine receives."""
         if self.setting.serves_adapter:
             return np.asarray(_ADAPTER_BYTES * adapter_parameter_count(self.setting.packed))
         size = count_parameters(self.setting.model).total
@@ -175,14 +181,14 @@ class RlStep:
 
     @cached_property
     def _sync(self) -> FloatArray:
-        known = transfers()
+        methods = transfers()
         start, rate = (
-            np.array([getattr(known[code], name) if code else 1.0 for code in WeightSync])
+            np.array([getattr(methods[code], name) if code else 1.0 for code in WeightSync])
             for name in ("start", "rate")
         )
-        num_bytes = self._handed_over
-        usual = sync_time(num_bytes=num_bytes, start=start[self.method], rate=rate[self.method])
-        return usual * self.setting.rollouts.sync_factor
+        num_bytes = self._synced_bytes
+        seconds = sync_time(num_bytes=num_bytes, start=start[self.method], rate=rate[self.method])
+        return seconds * self.setting.rollouts.sync_factor
 
     @cached_property
     def _switch(self) -> FloatArray:
@@ -198,10 +204,10 @@ class RlStep:
     def memory_parts(self) -> tuple[Mapping[str, FloatArray], ...]:
         """Bytes of the fullest GPU by part in each of ``MEMORY_PHASES``.
 
-        On the same GPU the engine shares what it is told to use with what of the trainer stays;
-        weights are handed over before the cache is there again; and the trainer has what the
-        engine leaves. The cache is that with the activations of the engine. Where the trainer goes
-        to host memory, other models wait there for their passes.
+        On the same GPU the engine shares its specified memory with the trainer's remaining states.
+        Weights are handed over before the cache is allocated again. The trainer has the memory
+        that the engine leaves. The cache includes the engine's activations. Where the trainer is
+        offloaded to host memory, other models wait there for their passes.
         """
         trainer, memory, c = self.trainer, self.rollout.memory, self._residents
         critic = trainer.states if self.setting.workload.critic else np.zeros(())
@@ -221,7 +227,7 @@ class RlStep:
             "engine_reserved": memory.reserved,
             "trainer_weights": trainer.weights,
             "trainer_reserved": trainer.reserved,
-            "bucket": np.minimum(float(_BUCKET), self._handed_over),
+            "bucket": np.minimum(float(_BUCKET), self._synced_bytes),
         }
         update = {
             "trainer_states": trainer.states + others,
@@ -236,7 +242,7 @@ class RlStep:
 
     @property
     def _residents(self) -> RlConfigurations:
-        """The configurations with what frees nothing of one memory switched off."""
+        """Configurations without offloads that free nothing in unified memory."""
         if not self.setting.machine.gpu.unified_memory:
             return self.configurations
         no = np.zeros((), dtype=np.bool_)

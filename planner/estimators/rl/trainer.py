@@ -1,4 +1,4 @@
-"""What the trainer of a step takes: passes without gradients, updates, memory."""
+"""The trainer of a step: passes without gradients, updates, memory."""
 
 from __future__ import annotations
 
@@ -27,11 +27,10 @@ class Trainer:
     """Seconds and bytes of the trainer; arrays broadcast to the configurations' shape.
 
     ``estimate`` is that of an optimizer step over micro-batches that are full, ``time`` that of one
-    over its answers. ``one_pass``:
-    seconds of a pass without gradients over all answers; ``update``: of all optimizer steps of a
-    step. ``states``: bytes of a GPU that wait while answers are generated; ``weights``: those of
-    them that the engine is given; ``reference``: those of a reference model, ``reserved``: what
-    always stays.
+    over its answers. ``one_pass``: seconds of a pass without gradients over all answers;
+    ``update``: of all optimizer steps of a step. ``states``: bytes of a GPU that wait while answers
+    are generated; ``weights``: bytes that the engine receives; ``reference``: bytes of a
+    reference model, ``reserved``: bytes that always stay.
     """
 
     estimate: Estimate
@@ -59,9 +58,9 @@ def trained(setting: RlSetting, configurations: RlConfigurations) -> Trainer:
     work, batch = setting.workload, configurations.global_batch_size
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         full = full_batches(setting, configurations)
-        # Its rules are asked together with those of the engine.
-        estimate = evaluate(setting.packed, _held(setting, full, batch), broken=_ALL_KEPT)
-        time = _uneven(setting, full, estimate, batch)
+        # The search checks the rules together with those of the engine.
+        estimate = evaluate(setting.packed, _limit_tokens(setting, full, batch), broken=_ALL_KEPT)
+        time = _uneven_times(setting, full, estimate, batch)
         updates = work.samples / batch
         factor = setting.rollouts.pass_factor
         passes = sum(setting.uneven.workload.forward_passes)
@@ -71,7 +70,9 @@ def trained(setting: RlSetting, configurations: RlConfigurations) -> Trainer:
         filling = bubble * reference / (time.total - once)
         update = time.total - reference - filling
         fullest = estimate.memory.fullest
-    kept = work.reference_model and not work.is_frozen  # else it is the adapters switched off
+    has_reference = (
+        work.reference_model and not work.is_frozen
+    )  # else the reference is the model without adapters
     return Trainer(
         estimate=estimate,
         time=time,
@@ -79,38 +80,38 @@ def trained(setting: RlSetting, configurations: RlConfigurations) -> Trainer:
         update=np.asarray(factor * update * updates * work.update_epochs),
         states=np.asarray(add(getattr(fullest, name) for name in _STATES)),
         weights=fullest.weights,
-        reference=fullest.weights * _BYTES / setting.framework.states.weight * kept,
+        reference=fullest.weights * _BYTES / setting.framework.states.weight * has_reference,
         reserved=fullest.reserved,
     )
 
 
 def full_batches(setting: RlSetting, configurations: RlConfigurations) -> TrainingConfigurations:
-    """The trainer's configurations with one sequence of as many tokens as a micro-batch has."""
+    """Trainer configurations with one sequence of as many tokens as a micro-batch."""
     c = configurations.trainer
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         tokens = c.global_batch_size * setting.workload.mean_length
         number = np.maximum(np.ceil(tokens / (c.data_parallel * setting.budget)), 1.0)
-        whole = c.data_parallel * number
-    return replace(c, global_batch_size=whole, micro_batch_size=np.ones(()))
+        batch_size = c.data_parallel * number
+    return replace(c, global_batch_size=batch_size, micro_batch_size=np.ones(()))
 
 
-def _held(
+def _limit_tokens(
     setting: RlSetting, full: TrainingConfigurations, batch: FloatArray
 ) -> TrainingConfigurations:
-    """The same with no more tokens than a rank has in an optimizer step, if one of the longest."""
-    own = batch * setting.workload.mean_length / full.data_parallel
-    share = np.minimum(np.maximum(own, setting.workload.longest) / setting.budget, 1.0)
+    """The configurations with at most a rank's tokens per optimizer step, or one longest answer."""
+    rank_tokens = batch * setting.workload.mean_length / full.data_parallel
+    share = np.minimum(np.maximum(rank_tokens, setting.workload.longest) / setting.budget, 1.0)
     return replace(full, micro_batch_size=share, global_batch_size=full.global_batch_size * share)
 
 
-def _uneven(
+def _uneven_times(
     setting: RlSetting, full: TrainingConfigurations, estimate: Estimate, batch: FloatArray
 ) -> StepTime:
-    """The time of an optimizer step over a batch of answers in as many micro-batches."""
+    """Times of an optimizer step over a batch of answers in as many micro-batches."""
     each = batch / full.global_batch_size
     answers = replace(full, global_batch_size=batch, micro_batch_size=each)
     _, share = fullest_and_mean_share(setting.uneven, answers)
-    beside = replace(
+    uneven = replace(
         estimate, setting=setting.uneven, configurations=answers, share=share, flops_efficiency=None
     )
-    return beside.time
+    return uneven.time

@@ -1,1 +1,1 @@
-"""When a step does what: works of each rank in their order, and its memory meanwhile."""
+"""Timelines of a step: works of each rank in order, and memory over time."""

@@ -1,4 +1,4 @@
-"""A step over time: passes of pipeline ranks in the order of a schedule, and spans of a rank."""
+"""Pipeline schedules: passes of the ranks in order, with their start times."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class MicroBatchPass:
 
     @property
     def key(self) -> tuple[str, int, int, int]:
-        """What tells it from all others."""
+        """A key that is unique in a schedule."""
         return self.kind, self.micro_batch, self.chunk, self.direction
 
 
@@ -40,14 +40,14 @@ def one_forward_one_backward(*, ranks: int, micro_batches: int) -> list[list[Mic
     .. [1] D. Narayanan et al., "Memory-efficient pipeline-parallel DNN training," 2021,
        arXiv:2006.09503.
     """
-    found = []
+    schedule = []
     for rank in range(ranks):
         forward, backward = (
             [MicroBatchPass(kind, each, rank) for each in range(micro_batches)]
             for kind in (FORWARD, BACKWARD)
         )
-        found.append(_alternating(forward, backward, ranks - rank - 1))
-    return found
+        schedule.append(_alternating(forward, backward, ranks - rank - 1))
+    return schedule
 
 
 def interleaved(*, ranks: int, chunks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
@@ -58,18 +58,20 @@ def interleaved(*, ranks: int, chunks: int, micro_batches: int) -> list[list[Mic
     .. [1] D. Narayanan et al., "Efficient large-scale language model training on GPU clusters
        using Megatron-LM," 2021, arXiv:2104.04473, section 2.2.
     """
-    found = []
+    schedule = []
     for rank in range(ranks):
         forward = [
             MicroBatchPass(FORWARD, micro_batch, chunk * ranks + rank)
-            for chunk, micro_batch in _in_turn(ranks, chunks, micro_batches)
+            for chunk, micro_batch in _round_robin(ranks, chunks, micro_batches)
         ]
         backward = [
             MicroBatchPass(BACKWARD, micro_batch, (chunks - 1 - chunk) * ranks + rank)
-            for chunk, micro_batch in _in_turn(ranks, chunks, micro_batches)
+            for chunk, micro_batch in _round_robin(ranks, chunks, micro_batches)
         ]
-        found.append(_alternating(forward, backward, 2 * (ranks - rank - 1) + (chunks - 1) * ranks))
-    return found
+        schedule.append(
+            _alternating(forward, backward, 2 * (ranks - rank - 1) + (chunks - 1) * ranks)
+        )
+    return schedule
 
 
 def zero_bubble(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
@@ -79,22 +81,22 @@ def zero_bubble(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]
     ----------
     .. [1] P. Qi et al., "Zero bubble pipeline parallelism," 2024, arXiv:2401.10241, section 2.
     """
-    found = []
+    schedule = []
     for rank, works in enumerate(
         one_forward_one_backward(ranks=ranks, micro_batches=micro_batches)
     ):
-        mine: list[MicroBatchPass] = []
+        passes: list[MicroBatchPass] = []
         for work in works:
-            mine.append(work)
+            passes.append(work)
             if work.kind == BACKWARD and work.micro_batch >= rank:
-                mine.append(MicroBatchPass(WEIGHTS, work.micro_batch - rank, rank))
+                passes.append(MicroBatchPass(WEIGHTS, work.micro_batch - rank, rank))
         late = range(max(micro_batches - rank, 0), micro_batches)
-        found.append([*mine, *(MicroBatchPass(WEIGHTS, each, rank) for each in late)])
-    return found
+        schedule.append([*passes, *(MicroBatchPass(WEIGHTS, each, rank) for each in late)])
+    return schedule
 
 
 def dualpipe(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
-    """Micro-batches from both ends, the passes of one direction beside those of the other [1]_.
+    """Micro-batches from both ends, whose passes of the two directions overlap [1]_.
 
     Needs an even number of ranks, and of micro-batches at least twice as many.
 
@@ -106,7 +108,7 @@ def dualpipe(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
 
 
 def in_turns(*, ranks: int, micro_batches: int) -> list[list[MicroBatchPass]]:
-    """Every micro-batch passes all ranks and comes back before the next one starts."""
+    """One micro-batch passes all ranks forward and backward before the next starts."""
     return [
         [
             MicroBatchPass(kind, each, rank)
@@ -127,7 +129,7 @@ def _alternating(
     return [*forward[:first], *mixed, *backward[len(forward) - first :]]
 
 
-def _in_turn(ranks: int, chunks: int, micro_batches: int) -> Iterator[tuple[int, int]]:
+def _round_robin(ranks: int, chunks: int, micro_batches: int) -> Iterator[tuple[int, int]]:
     """Chunks and micro-batches: of so many micro-batches all chunks, then of the next ones."""
     for start in range(0, micro_batches, ranks):
         for chunk in range(chunks):
@@ -139,14 +141,14 @@ class _DualPipe:
     """A rank of DualPipe: numbers what it does, and holds back gradients of weights."""
 
     def __init__(self, rank: int, ranks: int) -> None:
-        self.own = 0 if rank < ranks // 2 else 1
+        self.near_direction = 0 if rank < ranks // 2 else 1
         self.chunk = (rank, ranks - 1 - rank)
         self.done = {FORWARD: [0, 0], BACKWARD: [0, 0]}
         self.waiting: list[MicroBatchPass] = []
 
     def pass_(self, kind: str, phase: int) -> MicroBatchPass:
         """The next pass of a phase: 0 is the direction that enters at the nearer end."""
-        direction = phase ^ self.own
+        direction = phase ^ self.near_direction
         number = self.done[kind][direction]
         self.done[kind][direction] += 1
         return MicroBatchPass(kind, number, self.chunk[direction], direction)
@@ -162,45 +164,45 @@ class _DualPipe:
             yield weights
 
     def both(self, forward: int, backward: int) -> Iterator[MicroBatchPass]:
-        """A forward pass of one phase beside a backward pass of the other."""
+        """A forward pass of one phase that overlaps a backward pass of the other."""
         yield self.pass_(FORWARD, forward)
         yield from self.backward(backward)
 
 
 def _dualpipe_rank(rank: int, ranks: int, each: int) -> Iterator[MicroBatchPass]:
     """The eight steps of a rank, for ``each`` micro-batches of a direction."""
-    mine, half = _DualPipe(rank, ranks), ranks // 2
-    near = min(rank, ranks - 1 - rank)
-    for _ in range(2 * (half - near - 1)):
-        yield mine.pass_(FORWARD, 0)
-    for _ in range(near + 1):
-        yield mine.pass_(FORWARD, 0)
-        yield mine.pass_(FORWARD, 1)
-    for _ in range(half - near - 1):
-        yield from mine.backward(1, late=True)
-        yield mine.waiting.pop(0)
-        yield mine.pass_(FORWARD, 1)
-    for _ in range(each - ranks + near + 1):
-        yield from mine.both(0, 1)
-        yield from mine.both(1, 0)
-    for _ in range(half - near - 1):
-        yield from mine.backward(1)
-        yield from mine.both(1, 0)
+    state, half = _DualPipe(rank, ranks), ranks // 2
+    distance = min(rank, ranks - 1 - rank)
+    for _ in range(2 * (half - distance - 1)):
+        yield state.pass_(FORWARD, 0)
+    for _ in range(distance + 1):
+        yield state.pass_(FORWARD, 0)
+        yield state.pass_(FORWARD, 1)
+    for _ in range(half - distance - 1):
+        yield from state.backward(1, late=True)
+        yield state.waiting.pop(0)
+        yield state.pass_(FORWARD, 1)
+    for _ in range(each - ranks + distance + 1):
+        yield from state.both(0, 1)
+        yield from state.both(1, 0)
+    for _ in range(half - distance - 1):
+        yield from state.backward(1)
+        yield from state.both(1, 0)
     late = False
-    for step in range(near + 1):
-        late = late or (step == (near + 1) // 2 and near % 2 == 1)
-        yield from mine.backward(1, late=late)
-        late = late or (step == (near + 1) // 2 and near % 2 == 0)
-        yield from mine.backward(0, late=late)
-    for _ in range(half - near - 1):
-        if mine.waiting:
-            yield mine.waiting.pop(0)
-        yield from mine.backward(0, late=True)
-    yield from mine.waiting
+    for step in range(distance + 1):
+        late = late or (step == (distance + 1) // 2 and distance % 2 == 1)
+        yield from state.backward(1, late=late)
+        late = late or (step == (distance + 1) // 2 and distance % 2 == 0)
+        yield from state.backward(0, late=late)
+    for _ in range(half - distance - 1):
+        if state.waiting:
+            yield state.waiting.pop(0)
+        yield from state.backward(0, late=True)
+    yield from state.waiting
 
 
 def in_order(waits: Sequence[Sequence[int]]) -> list[int]:
-    """Works so that each comes after those that it waits for.
+    """Works in topological order: each after those that it waits for.
 
     Raises ValueError if some wait for each other.
     """
@@ -209,15 +211,15 @@ def in_order(waits: Sequence[Sequence[int]]) -> list[int]:
     for work, each in enumerate(waits):
         for other in each:
             waited_by[other].append(work)
-    found = [work for work, number in enumerate(left) if number == 0]
-    for work in found:
+    order = [work for work, number in enumerate(left) if number == 0]
+    for work in order:
         for other in waited_by[work]:
             left[other] -= 1
             if left[other] == 0:
-                found.append(other)
-    if len(found) < len(waits):
+                order.append(other)
+    if len(order) < len(waits):
         raise ValueError("Works wait for each other.")
-    return found
+    return order
 
 
 def starts(
@@ -227,7 +229,7 @@ def starts(
     durations: Sequence[float],
     share: float,
 ) -> tuple[list[float], list[float]]:
-    """When each work starts, and how fast that grows with ``share``.
+    """Start time of each work, and its derivative with respect to ``share``.
 
     A work starts when the one ``before`` it on its rank ends (-1: none), and when ``share`` of the
     duration of each that it ``waits`` for has passed since that started.
@@ -271,21 +273,21 @@ class Pipeline:
             unit, least = 2, 2 * p + 2
         elif self.chunks > 1:
             unit, least = p, 2 * p
-        wanted = ceil_div(max(least, _LEAST_SHOWN), unit) * unit
-        return min(wanted, self.micro_batches)
+        shown = ceil_div(max(least, _LEAST_SHOWN), unit) * unit
+        return min(shown, self.micro_batches)
 
     def works(self, micro_batches: int) -> list[list[MicroBatchPass]]:
         """The works of each rank in its order."""
-        few = {"ranks": self.ranks, "micro_batches": micro_batches}
+        sizes = {"ranks": self.ranks, "micro_batches": micro_batches}
         if self.turns:
-            return in_turns(**few)
+            return in_turns(**sizes)
         if self.schedule == PipelineSchedule.DUALPIPE:
-            return dualpipe(**few)
+            return dualpipe(**sizes)
         if self.schedule == PipelineSchedule.ZERO_BUBBLE:
-            return zero_bubble(**few)
+            return zero_bubble(**sizes)
         if self.chunks > 1:
-            return interleaved(chunks=self.chunks, **few)
-        return one_forward_one_backward(**few)
+            return interleaved(chunks=self.chunks, **sizes)
+        return one_forward_one_backward(**sizes)
 
 
 @record(kw_only=True)
@@ -303,45 +305,44 @@ def placed(
     last_chunk: int,
     makespan: float,
 ) -> ScheduledPasses:
-    """When each work starts, so that the last one ends at ``makespan`` [s].
+    """Start time of each work, so that the last one ends at ``makespan`` [s].
 
-    A rank works in its order; a pass starts when that of the neighbouring stage has handed over.
-    The bubble of the step-time model is a closed form, which strict waiting keeps exactly where
-    all stages take the same: there a pass is handed over when it ends, a share of 1 of it. Where
-    stages differ, it is handed over a little earlier or later, all by the same share of their
-    durations.
+    A rank works in its order; a pass starts when the neighbouring stage has handed over. The
+    step-time model has the bubble in closed form. Strict waiting reproduces it exactly if all
+    stages take equally long: a pass is then handed over at its end, a share of 1 of its duration.
+    If stages differ, all passes are handed over earlier or later by the same share.
     """
-    flat = [work for mine in works for work in mine]
-    at = {work.key: number for number, work in enumerate(flat)}
-    before = _before(works)
-    waits = [[at[key] for key in _waits_for(work, last_chunk)] for work in flat]
+    flat = [work for passes in works for work in passes]
+    numbers = {work.key: number for number, work in enumerate(flat)}
+    before = _previous_works(works)
+    waits = [[numbers[key] for key in _dependencies(work, last_chunk)] for work in flat]
     durations = [duration(work) for work in flat]
     linked = [[*w, *([b] if b >= 0 else [])] for w, b in zip(waits, before, strict=True)]
     order = in_order(linked)
-    share, found = 1.0, [0.0]
+    share, start_times = 1.0, [0.0]
     for _ in range(_ROUNDS):
-        found, slopes = starts(order, before, waits, durations, share)
-        last = max(range(len(flat)), key=lambda n: found[n] + durations[n])
-        rest = makespan - found[last] - durations[last]
-        if abs(rest) <= _CLOSE * makespan or (not slopes[last] and rest < 0):
+        start_times, slopes = starts(order, before, waits, durations, share)
+        last = max(range(len(flat)), key=lambda n: start_times[n] + durations[n])
+        remaining = makespan - start_times[last] - durations[last]
+        if abs(remaining) <= _CLOSE * makespan or (not slopes[last] and remaining < 0):
             break
-        share = share + rest / slopes[last] if slopes[last] else 2 * share
-    begins = iter(found)
+        share = share + remaining / slopes[last] if slopes[last] else 2 * share
+    times = iter(start_times)
     return ScheduledPasses(
-        works=works, starts=[[next(begins) for _ in mine] for mine in works], hand_over=share
+        works=works, starts=[[next(times) for _ in passes] for passes in works], hand_over=share
     )
 
 
-def _before(works: Sequence[Sequence[MicroBatchPass]]) -> list[int]:
-    """The number of the work before each on its rank, -1 for the first."""
-    found: list[int] = []
+def _previous_works(works: Sequence[Sequence[MicroBatchPass]]) -> list[int]:
+    """Index of the previous work on the same rank, -1 for the first."""
+    previous: list[int] = []
     for work in works:
-        first = len(found)
-        found += [first + n - 1 if n else -1 for n in range(len(work))]
-    return found
+        first = len(previous)
+        previous += [first + n - 1 if n else -1 for n in range(len(work))]
+    return previous
 
 
-def _waits_for(work: MicroBatchPass, last_chunk: int) -> list[tuple[str, int, int, int]]:
+def _dependencies(work: MicroBatchPass, last_chunk: int) -> list[tuple[str, int, int, int]]:
     """The passes of other chunks that a pass needs; its own forward pass at the last chunk."""
     kind, micro_batch, chunk, direction = work.key
     if kind == FORWARD:
@@ -389,10 +390,10 @@ class Span:
 class Timeline:
     """One step of several lanes: the stages of a pipeline, or a GPU.
 
-    ``makespan`` [s] is the step's time. ``skipped`` are times at which all lanes do what repeats
-    what stands before and after. ``memory``: for each lane, from when on it holds how many bytes;
-    ``peak`` is the most of all, of which ``capacity`` may be used. ``hand_over``: the share of a
-    pass after which the next stage takes it on (`planner.estimators.timeline.pipeline_schedule`).
+    ``makespan`` [s] is the step's time. ``skipped`` are times in which all lanes repeat the work
+    before and after. ``memory``: for each lane, times and the bytes held from then on; ``peak`` is
+    the most of all, ``capacity`` the usable bytes. ``hand_over``: the share of a pass after which
+    the next stage takes it on (`planner.estimators.timeline.pipeline_schedule`).
     """
 
     title: str
@@ -410,7 +411,7 @@ class Timeline:
         return iter(sorted((s for s in self.spans if s.lane == lane), key=lambda s: s.start))
 
     def seconds(self, lane: int) -> dict[str, float]:
-        """Seconds of a lane by part, those left out of the middle among them; they add up."""
+        """Seconds of a lane by part, including the parts left out of the middle."""
         sums: dict[str, float] = {}
         for span in self.of_lane(lane):
             for part, seconds in (span.within or {span.part: span.duration}).items():

@@ -1,5 +1,4 @@
-"""A step over time: of training, its pipeline and what is done once; of an engine; of both sides
-of reinforcement learning."""
+"""Timelines of a training step, of an engine's step, and of a reinforcement learning step."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ class ChunkTimes:
 
 
 def chunks_of(estimate: Estimate, ranks: int, per_rank: int, *, splits: bool) -> list[ChunkTimes]:
-    """The chunks of the one configuration of an estimate, from the input to the output.
+    """Times of the chunks of a single-configuration estimate, from input to output.
 
     ``splits``: gradients of weights are a pass of their own. All passes over the chunks of a rank
     add up to the seconds of its stage (`planner.estimators.training.operators.StepTime`).
@@ -62,46 +61,48 @@ def chunks_of(estimate: Estimate, ranks: int, per_rank: int, *, splits: bool) ->
     counts = np.zeros((len(layers), len(time.blocks)))
     counts[:, : layers.shape[1]] = layers
     for block, end in enumerate(time.blocks[layers.shape[1] :], start=layers.shape[1]):
-        # Embedding and vision tower stand first; logits and further predictions at the end.
+        # Embedding and vision tower come first; logits and multi-token prediction last.
         counts[0 if end.on_first else -1, block] = first(end.fully_recomputed)
     each = [_passes(block, time.recomputation, splits=splits) for block in time.blocks]
     sends = first(time.pipeline_transfer) / per_rank / 2
     return [
-        ChunkTimes(seconds=_summed(count, each, sends), layers=float(layers[at].sum()))
-        for at, count in enumerate(counts)
+        ChunkTimes(seconds=_sum_blocks(count, each, sends), layers=float(layers[index].sum()))
+        for index, count in enumerate(counts)
     ]
 
 
-def _summed(
-    counts: FloatArray, each: list[dict[str, dict[str, float]]], sends: float
+def _sum_blocks(
+    counts: FloatArray, blocks: list[dict[str, dict[str, float]]], sends: float
 ) -> dict[str, dict[str, float]]:
-    """Seconds by pass and stream of so many of each block, and of sending on what they made."""
-    found = {}
+    """Seconds by pass and stream of so many of each block, and of sending the outputs."""
+    seconds = {}
     for kind in PASSES:
-        found[kind] = {
-            stream: float(sum(n * one[kind][stream] for n, one in zip(counts, each, strict=True)))
+        seconds[kind] = {
+            stream: float(
+                sum(n * block[kind][stream] for n, block in zip(counts, blocks, strict=True))
+            )
             for stream in (COMPUTE, EXCHANGE)
         }
-        found[kind][TRANSFER] = 0.0 if kind == WEIGHTS else sends
-    return found
+        seconds[kind][TRANSFER] = 0.0 if kind == WEIGHTS else sends
+    return seconds
 
 
 def _passes(
-    block: OperatorGroup, again: Recomputation, *, splits: bool
+    block: OperatorGroup, recomputation: Recomputation, *, splits: bool
 ) -> dict[str, dict[str, float]]:
-    """Seconds of the passes of one block; gathers and copies are shared out by their time."""
+    """Seconds of the passes of one block; gathers and copies are split in proportion to time."""
     time = block.time
     totals = {FORWARD: first(time.forward_total), BACKWARD: first(time.backward_total)}
     both = sum(totals.values()) or 1.0
     shown = first(block.gather) + first(block.offload)
     passes = {}
     for kind, total in totals.items():
-        exchanges = [one for one in time.operators if one.part != "compute"]
+        exchanges = [operator for operator in time.operators if operator.part != "compute"]
         inside = sum(
-            first(one.forward)
+            first(operator.forward)
             if kind == FORWARD
-            else first(one.backward) + first(one.repeated(again))
-            for one in exchanges
+            else first(operator.backward) + first(operator.repeated(recomputation))
+            for operator in exchanges
         )
         passes[kind] = {COMPUTE: total - inside, EXCHANGE: inside + shown * total / both}
     passes[FORWARD][COMPUTE] += first(block.reference)
@@ -121,7 +122,7 @@ _LEAST = 1e-12
 
 @record(kw_only=True)
 class _Step:
-    """The one configuration of an estimate, on every stage of its pipeline."""
+    """A single-configuration estimate on every stage of its pipeline."""
 
     estimate: Estimate
     pipeline: Pipeline
@@ -129,7 +130,7 @@ class _Step:
 
     @property
     def pace(self) -> float:
-        """Seconds that one more micro-batch adds."""
+        """Seconds per further micro-batch."""
         times = [first(stage) for stage in self.estimate.time.stage_times]
         return sum(times) if self.pipeline.turns else max(times)
 
@@ -142,18 +143,18 @@ class _Step:
 
 
 def training_timeline(estimate: Estimate) -> Timeline:
-    """The step of the one configuration of an estimate.
+    """The timeline of a step of a single-configuration estimate.
 
-    It ends when the estimate says: the pipeline after all micro-batches of its slowest stage and
-    the bubble, then the exchange of gradients, the optimizer and the rest, as far as they show.
-    Of many micro-batches those of the middle are left out (`Span` of ``MORE``).
+    It ends at the step time of the estimate: the pipeline with the bubble, then the exposed
+    exchange of gradients, the optimizer and the rest. Of many micro-batches those of the middle are
+    left out (`Span` of ``MORE``).
     """
     step = _step(estimate)
-    shown, most = step.pipeline.shown(), step.pipeline.micro_batches
-    left_out = most - shown
+    shown, num_micro_batches = step.pipeline.shown(), step.pipeline.micro_batches
+    left_out = num_micro_batches - shown
     later = left_out * step.pace
     works = step.pipeline.works(shown)
-    found = placed(
+    schedule = placed(
         works,
         lambda work: step.chunks[work.chunk].total(work.kind),
         len(step.chunks) - 1,
@@ -162,27 +163,27 @@ def training_timeline(estimate: Estimate) -> Timeline:
     cut = (step.pipeline_time - later) / 2 if left_out else np.inf
     each = left_out // 2 if step.pipeline.schedule == PipelineSchedule.DUALPIPE else left_out
     lanes = [
-        list(_lane(step, lane, mine, starts, cut, later, each))
-        for lane, (mine, starts) in enumerate(zip(works, found.starts, strict=True))
+        list(_lane(step, lane, passes, starts, cut, later, each))
+        for lane, (passes, starts) in enumerate(zip(works, schedule.starts, strict=True))
     ]
-    whole = first(estimate.step_time)
+    makespan = first(estimate.step_time)
     spans = [
         span
-        for lane, mine in enumerate(lanes)
-        for span in (*_with_bubbles(lane, mine, step.pipeline_time), *_once(step, lane))
+        for lane, passes in enumerate(lanes)
+        for span in (*_add_bubbles(lane, passes, step.pipeline_time), *_once_per_step(step, lane))
     ]
-    memory = [_memory(step, lane, mine) for lane, mine in enumerate(lanes)]
+    memory = [_memory(step, lane, passes) for lane, passes in enumerate(lanes)]
     capacity = estimate.setting.machine.gpu.allocatable_memory
     return Timeline(
         title="",
         lanes=[f"stage {lane + 1}" for lane in range(len(lanes))],
         spans=spans,
-        makespan=whole,
-        skipped=_skipped(lanes),
+        makespan=makespan,
+        skipped=_skipped_intervals(lanes),
         memory=memory,
         peak=max(amount for series in memory for _, amount in series),
         capacity=capacity,
-        hand_over=found.hand_over,
+        hand_over=schedule.hand_over,
     )
 
 
@@ -227,7 +228,7 @@ def _lane(
 
 
 def _spans(step: _Step, lane: int, work: MicroBatchPass, start: float, more: int) -> Iterator[Span]:
-    """What a work does first to last: it computes, exchanges, sends."""
+    """Spans of a pass in order: compute, exchange, send."""
     name = f"{_SHORT[work.kind]}{work.micro_batch + more + 1}"
     if step.pipeline.chunks > 1:
         name += f", chunk {work.chunk // step.pipeline.ranks + 1}"
@@ -258,10 +259,10 @@ def _middle(step: _Step, lane: int, start: float, end: float) -> Span:
     return Span(lane, COMPUTE, f"{number:,} micro-batches more", MORE, start, end - start, within)
 
 
-def _with_bubbles(
+def _add_bubbles(
     lane: int, works: Sequence[tuple[MicroBatchPass | None, list[Span]]], end: float
 ) -> Iterator[Span]:
-    """The spans of a lane, and between them those in which it waits."""
+    """Spans of a lane with the waits between them."""
     now = 0.0
     for span in (span for _, spans in works for span in spans):
         if span.start - now > _LEAST * end:
@@ -272,8 +273,8 @@ def _with_bubbles(
         yield Span(lane, WAIT, "bubble", BUBBLE, now, end - now)
 
 
-def _once(step: _Step, lane: int) -> Iterator[Span]:
-    """What a step does once, after the pipeline."""
+def _once_per_step(step: _Step, lane: int) -> Iterator[Span]:
+    """Spans of a step after the pipeline."""
     now = step.pipeline_time
     for part in ONCE:
         seconds = first(getattr(step.estimate.time, part))
@@ -283,7 +284,7 @@ def _once(step: _Step, lane: int) -> Iterator[Span]:
             now += seconds
 
 
-def _skipped(
+def _skipped_intervals(
     lanes: Sequence[Sequence[tuple[MicroBatchPass | None, list[Span]]]],
 ) -> list[tuple[float, float]]:
     """The time in which every lane is within what is left out of the middle."""
@@ -297,24 +298,23 @@ def _skipped(
 def _memory(
     step: _Step, lane: int, works: Sequence[tuple[MicroBatchPass | None, list[Span]]]
 ) -> list[tuple[float, float]]:
-    """From when on a lane holds how many bytes: its states, and what passes keep.
+    """Times [s] and bytes that a lane holds from then on: states, and activations of passes.
 
-    What a forward pass keeps is there from its start to the end of the backward pass; the sum is
-    scaled so that the most is what the estimate has. A rule of the estimate, not of this picture,
-    says how many micro-batches are held at once.
+    Activations of a forward pass are held from its start to the end of the backward pass. The sum
+    is scaled to the peak of the estimate, whose rule sets how many micro-batches are in flight.
     """
     backward, *others = step.estimate.memory.moments[lane]
-    kept = first(backward.allocated_activations)
+    activations = first(backward.allocated_activations)
     working = first(backward.working) * (1 + first(backward.fragmentation_share))
-    base = first(backward.total) - kept - working
-    held = [*_held(step, works)]
-    most = max((amount for _, amount, _ in held), default=0.0) or 1.0
+    base = first(backward.total) - activations - working
+    held = [*_held_layers(step, works)]
+    max_held = max((amount for _, amount, _ in held), default=0.0) or 1.0
     is_loaded = bool(step.estimate.setting.framework.memory.loaded_whole)
-    # A model that is loaded whole before its shards are kept is there before the step.
+    # A model that is loaded unsharded takes memory before the step.
     levels = [(0.0, first(others[-1].total))] if is_loaded else []
     levels += [(0.0, base)]
     levels += [
-        (start, base + kept * amount / most + working * is_backward)
+        (start, base + activations * amount / max_held + working * is_backward)
         for start, amount, is_backward in held
     ]
     levels.append((max(step.pipeline_time, levels[-1][0]), base))
@@ -325,10 +325,10 @@ def _memory(
     return levels
 
 
-def _held(
+def _held_layers(
     step: _Step, works: Sequence[tuple[MicroBatchPass | None, list[Span]]]
 ) -> Iterator[tuple[float, float, bool]]:
-    """From when on layers of micro-batches are held, and whether a backward pass runs."""
+    """Times from which layers of micro-batches are held, and whether a backward pass runs."""
     held, most = 0.0, 0.0
     end = 0.0
     for work, spans in works:
@@ -349,7 +349,7 @@ def _held(
 
 
 _SHOWN = 2
-"""Layers of a kind that are shown before others like them are left out, the last one beside."""
+"""Layers of a kind that are shown, with the last one, before the rest are left out."""
 _AFTER = {"pipeline": TRANSFER, "launch_wait": WAIT, "transfer_wait": WAIT, "overhead": WAIT}
 
 
@@ -358,8 +358,8 @@ def step_timeline(
 ) -> Timeline:
     """The operators of the first configuration's step in the order of the model.
 
-    What passes between pipeline stages, and what the GPU waits for in all, stands after them.
-    ``memory`` [bytes] is held throughout, of which ``capacity`` may be used.
+    Transfers between pipeline stages and all waits of the GPU follow them. ``memory`` [bytes] is
+    held throughout; ``capacity`` bytes may be used.
     """
     lane = _Lane()
     spans: list[Span] = []
@@ -371,7 +371,7 @@ def step_timeline(
         spans += lane.layers(count, operators, kind)
     spans += lane.operators(logits, "")
     for part, stream in _AFTER.items():
-        spans += lane.one(part.replace("_", " "), part, stream, first(getattr(step, part)))
+        spans += lane.add_span(part.replace("_", " "), part, stream, first(getattr(step, part)))
     return Timeline(
         title=title,
         lanes=["GPU"],
@@ -385,29 +385,29 @@ def step_timeline(
 
 
 class _Lane:
-    """Spans one after the other: ``now`` is when the next one starts [s]."""
+    """Consecutive spans: ``now`` is the start of the next one [s]."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.skipped: list[tuple[float, float]] = []
 
-    def one(self, name: str, part: str, stream: str, seconds: float) -> Iterator[Span]:
+    def add_span(self, name: str, part: str, stream: str, seconds: float) -> Iterator[Span]:
         """A span, where it takes anything."""
         if seconds > 0:
             yield Span(0, stream, name, part, self.now, seconds)
             self.now += seconds
 
-    def operators(self, operators: Sequence[StepOperator], where: str) -> Iterator[Span]:
+    def operators(self, operators: Sequence[StepOperator], suffix: str) -> Iterator[Span]:
         """Operators in their order."""
         for operator in operators:
             is_compute = operator.part == "compute"
             part = operator.module if is_compute else operator.part
-            name = f"{operator.name.replace('_', ' ')}{where}"
+            name = f"{operator.name.replace('_', ' ')}{suffix}"
             stream = COMPUTE if is_compute else EXCHANGE
-            yield from self.one(name, part, stream, first(operator.time))
+            yield from self.add_span(name, part, stream, first(operator.time))
 
     def layers(self, count: int, operators: Sequence[StepOperator], kind: str) -> Iterator[Span]:
-        """The layers of a kind, of many those of the middle in one span."""
+        """Spans of the layers of a kind; of many, those of the middle are one span."""
         shown = range(count) if count <= _SHOWN + 2 else range(_SHOWN)
         for layer in shown:
             yield from self.operators(operators, f", layer {layer + 1}{kind}")
@@ -437,22 +437,25 @@ def rl_timeline(step: RlStep) -> Timeline:
     starts with the step, on answers that the other has from the step before.
     """
     c, total = step.configurations, first(step.total)
-    beside = bool(first(step.overlaps))
-    seconds = {name: first(one) for name, one in step.times.items()}
+    overlaps = bool(first(step.overlaps))
+    seconds = {name: first(times) for name, times in step.times.items()}
     generate = seconds["generate"]
     steady = min(first(step.rollout.steady), generate)
-    lane = [*_generation(steady, generate), *_after(generate, 1, [("reward", seconds["reward"])])]
-    start = 0.0 if beside else generate + seconds["reward"]
+    lane = [
+        *_generation(steady, generate),
+        *_consecutive_spans(generate, 1, [("reward", seconds["reward"])]),
+    ]
+    start = 0.0 if overlaps else generate + seconds["reward"]
     half = seconds["switch"] / 2
     if half:
-        lane += [Span(one, EXCHANGE, "switch", "switch", start, half) for one in (0, 1)]
+        lane += [Span(index, EXCHANGE, "switch", "switch", start, half) for index in (0, 1)]
         start += half
     training = [(name, seconds[name]) for name in TRAINER_PHASES]
-    lane += _after(start, 0, training)
+    lane += _consecutive_spans(start, 0, training)
     end = total - seconds["sync"]
     if half:
-        lane += [Span(one, EXCHANGE, "switch", "switch", end - half, half) for one in (0, 1)]
-    lane += [Span(one, EXCHANGE, "sync", "sync", end, seconds["sync"]) for one in (0, 1)]
+        lane += [Span(index, EXCHANGE, "switch", "switch", end - half, half) for index in (0, 1)]
+    lane += [Span(index, EXCHANGE, "sync", "sync", end, seconds["sync"]) for index in (0, 1)]
     gpus = [
         f"{name}, {first(number):,.0f} GPUs"
         for name, number in zip(LANES, (c.trainer_gpus, c.rollout_gpus), strict=True)
@@ -465,28 +468,32 @@ def rl_timeline(step: RlStep) -> Timeline:
             f"{name} (the same)" if is_shared and name.startswith("rollout") else name
             for name in gpus
         ],
-        spans=[*spans, *_idle(spans, total)],
+        spans=[*spans, *_idle_spans(spans, total)],
         makespan=total,
     )
 
 
-def _generation(steady: float, whole: float) -> Iterator[Span]:
+def _generation(steady: float, end: float) -> Iterator[Span]:
     yield Span(1, COMPUTE, "generate", "generate", 0.0, steady)
-    yield Span(1, COMPUTE, "tail", "generate", steady, whole - steady, left=0.06)
+    yield Span(1, COMPUTE, "tail", "generate", steady, end - steady, left=0.06)
 
 
-def _after(start: float, lane: int, named: Iterable[tuple[str, float]]) -> Iterator[Span]:
-    """Phases one after the other."""
-    for name, seconds in named:
+def _consecutive_spans(
+    start: float, lane: int, phases: Iterable[tuple[str, float]]
+) -> Iterator[Span]:
+    """Spans of consecutive phases."""
+    for name, seconds in phases:
         yield Span(lane, COMPUTE, name.replace("_", " "), name, start, seconds)
         start += seconds
 
 
-def _idle(spans: Iterable[Span], total: float) -> Iterator[Span]:
-    """What is left of each lane."""
+def _idle_spans(spans: Iterable[Span], total: float) -> Iterator[Span]:
+    """Idle spans of each lane."""
     for lane in range(len(LANES)):
         now = 0.0
-        for span in sorted((one for one in spans if one.lane == lane), key=lambda one: one.start):
+        for span in sorted(
+            (busy for busy in spans if busy.lane == lane), key=lambda busy: busy.start
+        ):
             if span.start - now > 1e-9 * total:
                 yield Span(lane, WAIT, "idle", IDLE, now, span.start - now)
             now = max(now, span.start + span.duration)

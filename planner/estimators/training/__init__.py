@@ -1,1 +1,1 @@
-"""Training: a layer as operators, a step in time, what a GPU holds."""
+"""Estimates of training: operators of a layer, step time, memory."""

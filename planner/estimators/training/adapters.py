@@ -1,4 +1,4 @@
-"""Adapters of a layer: which matrices have one, their parameters, their operators."""
+"""Adapters of a layer: adapted matrices, parameters, operators."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MODULE = "adapter"
 
 @record(kw_only=True)
 class AdaptedMatrix:
-    """A matrix with an adapter, whole; tensor parallelism splits one of its sides.
+    """An unsharded matrix with an adapter; tensor parallelism splits one of its sides.
 
     ``reads`` names what it is multiplied with.
     """
@@ -49,10 +49,10 @@ def adapted_matrices(setting: Setting, group: LayerGroup) -> tuple[AdaptedMatrix
     """The matrices of one layer that have an adapter, as the framework joins them."""
     if setting.workload.has_virtual_tokens:
         return ()
-    found = _adapted(layer_of(setting.model, group), setting.workload.lora_targets)
+    matrices = _adapted_parts(layer_of(setting.model, group), setting.workload.lora_targets)
     if setting.framework.execution.fused_projections:
-        return tuple(_fused(found))
-    return tuple(found)
+        return tuple(_fuse_matrices(matrices))
+    return tuple(matrices)
 
 
 def layer_adapter_parameters(
@@ -87,7 +87,7 @@ def expert_matrices(setting: Setting, group: LayerGroup) -> tuple[AdaptedMatrix,
         for index in range(op.matrices - 1)
     ]
     if setting.framework.execution.fused_projections:
-        inside = [*_fused(inside)]
+        inside = [*_fuse_matrices(inside)]
     last = AdaptedMatrix(
         name="expert_down_adapter", reads="", depth=op.width, columns=op.depth, split_depth=True
     )
@@ -109,7 +109,7 @@ def layer_expert_parameters(
 
 
 def _expert_sets(setting: Setting, group: LayerGroup, expert_parallel: Numeric) -> FloatArray:
-    """Sets of adapters of routed experts on one rank: of each expert there, or one."""
+    """Number of adapter sets for routed experts on one rank: one per expert, or one."""
     op = layer_of(setting.model, group).experts
     if op is None or setting.workload.expert_adapters is ExpertAdapters.SHARED:
         return np.ones(())
@@ -163,7 +163,7 @@ def adapter_launches(
     return time
 
 
-def _adapted(layer: Layer, targets: AdapterTargets) -> Iterator[AdaptedMatrix]:
+def _adapted_parts(layer: Layer, targets: AdapterTargets) -> Iterator[AdaptedMatrix]:
     """The parts of a layer's matrices that these targets choose, one by one."""
     wanted = _CHOSEN[targets]
     for product in layer.of(MatrixProduct):
@@ -178,7 +178,7 @@ def _adapted(layer: Layer, targets: AdapterTargets) -> Iterator[AdaptedMatrix]:
                 )
 
 
-def _fused(matrices: Iterable[AdaptedMatrix]) -> Iterator[AdaptedMatrix]:
+def _fuse_matrices(matrices: Iterable[AdaptedMatrix]) -> Iterator[AdaptedMatrix]:
     """One adapter for matrices of the same input: queries with keys, gate with up."""
     inputs: dict[str, list[AdaptedMatrix]] = {}
     for matrix in matrices:
@@ -270,7 +270,7 @@ def _prefix(share: MicroBatchShare, group: LayerGroup) -> Iterator[Operator]:
 
 
 def _dequantizations(share: MicroBatchShare, group: LayerGroup) -> Iterator[Operator]:
-    """Every frozen matrix becomes 16-bit before each product that reads it."""
+    """Dequantization of every frozen matrix to 16 bit before each product."""
     layer = layer_parameters(share.hidden_size, group)
     attention, feed_forward = layer_of(share.setting.model, group).num_matrices
     ranks = share.expert_parallel * share.expert_tensor_parallel

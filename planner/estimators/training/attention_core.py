@@ -1,4 +1,4 @@
-"""The core of attention in training: scores and values, scans, and what chooses keys."""
+"""The core of attention in training: scores and values, scans, and indexers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from planner.layers.model import Layer
 from planner.layers.operators import AttentionCore, IndexScores, Scan
 
 # Casts to fp32 and back, scale, mask and softmax move 36 bytes per score where the fused kernel
-# moves 4; they are 5 kernels more beside about 18 of a layer.
+# moves 4; they are 5 kernels more than the about 18 of a layer.
 _FALLBACK_PASSES = 16.0
 _FALLBACK_LAUNCHES = 5 / 18
 _STREAMS = 2.0
@@ -37,11 +37,11 @@ _SCAN_BACKWARD = 2.5
 
 def attention_core(share: MicroBatchShare, op: AttentionCore, layer: Layer) -> Iterator[Operator]:
     """Scores, softmax and weighted values, fused or not; with context parallelism, their ring."""
-    usual = share.setting.framework.execution.attention_kernels
+    default = share.setting.framework.execution.attention_kernels
     gpu = share.setting.machine.gpu.efficiency
-    rate_forward, rate_backward = rates(gpu, share.attention_kernel, usual)
-    fused_forward, flops = _fused(share, op, rate_forward)
-    unfused_forward, unfused_flops = _unfused(share, op)
+    rate_forward, rate_backward = rates(gpu, share.attention_kernel, default)
+    fused_forward, flops = _fused_attention(share, op, rate_forward)
+    unfused_forward, unfused_flops = _unfused_attention(share, op)
     fused = share.flash_attention
     share.setting.machine.unused(~fused, "attention")
     machine = share.setting.machine
@@ -62,7 +62,7 @@ def attention_core(share: MicroBatchShare, op: AttentionCore, layer: Layer) -> I
 
 
 def index_scores(share: MicroBatchShare, op: IndexScores, layer: Layer) -> Iterator[Operator]:
-    """Scores of all keys before a query, which choose those that sparse attention reads.
+    """Scores of all keys before a query, which choose the keys for sparse attention.
 
     Every rank scores with all heads of the indexer; its gradient does so twice.
     """
@@ -77,7 +77,7 @@ def index_scores(share: MicroBatchShare, op: IndexScores, layer: Layer) -> Itera
 
 
 def scan(share: MicroBatchShare, op: Scan, layer: Layer) -> Iterator[Operator]:
-    """The scan over the sequence, in kernels that are not written for one GPU."""
+    """The scan over the sequence, in kernels that are not written for one GPU architecture."""
     flops, moved = scan_work(op, share.tokens, share.tensor_parallel)
     if op.by_channel:
         machine = share.setting.machine
@@ -106,13 +106,13 @@ def softmax_launches(share: MicroBatchShare, core: AttentionCore | None) -> Nume
 
 
 def _falls_back(share: MicroBatchShare, op: AttentionCore) -> FloatArray:
-    """1 where the unfused attention has no softmax kernel for its batches and heads, else 0."""
+    """1 where the unfused attention has no softmax kernel for its sizes, else 0."""
     matrices = share.sequences * op.heads / share.tensor_parallel
     multiple = share.setting.framework.execution.softmax_multiple
     return np.where(np.mod(matrices, multiple) != 0, 1.0, 0.0)
 
 
-def _fused(
+def _fused_attention(
     share: MicroBatchShare, op: AttentionCore, rate: Numeric
 ) -> tuple[FloatArray, FloatArray]:
     """Seconds of the forward pass at a rate over the GPU's own kernels, and its FLOPs."""
@@ -158,7 +158,7 @@ def fused_work(
 ) -> tuple[FloatArray, FloatArray]:
     """FLOPs and bytes of a fused kernel, forward.
 
-    A query sees ``most_keys`` at most, and ``compressed_keys`` in the mean beside them.
+    A query sees at most ``most_keys``, and in addition ``compressed_keys`` on average.
     """
     keys = mean_keys_per_query(
         sequence_length=sequence_length, sliding_window=most_keys, causal=causal
@@ -177,7 +177,7 @@ def fused_work(
 
 
 def _mean_compressed(op: AttentionCore, sequence_length: Numeric) -> FloatArray:
-    """Entries that the mean query of a sequence sees beside its window."""
+    """Compressed entries that the mean query of a sequence sees outside its window."""
     if not op.compress_ratio:
         return np.zeros(())
     entries = np.asarray(sequence_length) / op.compress_ratio
@@ -189,8 +189,8 @@ def _mean_compressed(op: AttentionCore, sequence_length: Numeric) -> FloatArray:
 def _ring_step(share: MicroBatchShare, heads: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Kernels of a pass that follow each other, and the heads of each.
 
-    A ring runs one for the keys and values of each rank, of which zigzag gives every rank equal
-    shares under the causal mask; two run side by side and fill the GPU (Transformer Engine's
+    A ring runs one for the keys and values of each rank; zigzag gives every rank equal shares
+    under the causal mask. Two run side by side and fill the GPU (Transformer Engine's
     context_parallel.py has two streams). Ranks that trade tokens for heads run one on fewer.
     """
     c, trades = share.context_parallel, share.cp_comm_type == ContextExchange.A2A
@@ -213,7 +213,7 @@ def _merge(share: MicroBatchShare, op: AttentionCore) -> Operator:
     )
 
 
-def _unfused(share: MicroBatchShare, op: AttentionCore) -> tuple[FloatArray, FloatArray]:
+def _unfused_attention(share: MicroBatchShare, op: AttentionCore) -> tuple[FloatArray, FloatArray]:
     """Seconds of the forward pass and its FLOPs; zero where all attention is fused."""
     if np.all(share.flash_attention):
         return np.zeros(()), np.zeros(())

@@ -1,4 +1,4 @@
-"""Bytes per number in each precision of training: of what is multiplied, and of all else."""
+"""Bytes per number in each training precision: of operands, gradients and states."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def compute_bytes(precision: CodeArray) -> FloatArray:
 
 
 def is_wide(precision: CodeArray) -> BoolArray:
-    """Where all numbers of training have 32 bits."""
+    """Mask of configurations that train in 32 bits."""
     return np.asarray(WIDE[precision])
 
 
 def is_narrow(precision: CodeArray) -> BoolArray:
-    """Where products are in floating-point numbers of fewer than 16 bits."""
+    """Mask of configurations with floating-point products below 16 bits."""
     return np.asarray(NARROW[precision])
 
 
-def widened(usual: Numeric, precision: CodeArray) -> Numeric:
-    """So many bytes per number, or at least those of 32 bits where training is in these."""
+def widened(default: Numeric, precision: CodeArray) -> Numeric:
+    """Bytes per number, at least 4 in configurations that train in 32 bits."""
     wide = is_wide(precision)
-    return np.where(wide, np.maximum(usual, WIDE_BYTES), usual) if wide.any() else usual
+    return np.where(wide, np.maximum(default, WIDE_BYTES), default) if wide.any() else default
 
 
 _MAIN_BYTES = np.array([np.nan, 4.0, 2.0])
@@ -71,11 +71,12 @@ class GradientBytes:
         main: CodeArray | None = None,
         weights: CodeArray | None = None,
     ) -> GradientBytes:
-        """Those of a framework under each precision code; ``main``: formats they are told to have.
+        """Gradient bytes of a framework under each precision code.
 
-        As `planner.base.enums.MainPrecision`; they are reduced in that format, too. ``weights``:
-        formats of those that are updated. Where there is no copy of these in 32 bits, gradients are
-        kept in their type: PyTorch's autograd refuses another (``Tensor.grad``).
+        ``main``: specified formats of gradients (`planner.base.enums.MainPrecision`), also used for
+        their reduction. ``weights``: formats of those that are updated. Where there is no copy of
+        these in 32 bits, gradients are kept in their type: PyTorch's autograd refuses another
+        (``Tensor.grad``).
         """
         states = framework.states
         is_fp16 = precision == ComputePrecision.FP16
@@ -83,28 +84,28 @@ class GradientBytes:
         wide = is_wide(precision)
 
         def either(name: str) -> Numeric:
-            usual, in_fp16 = (float(getattr(s, name)) for s in (states, states.fp16 or states))
-            return usual if usual == in_fp16 else np.where(is_fp16, in_fp16, usual)
+            default, in_fp16 = (float(getattr(s, name)) for s in (states, states.fp16 or states))
+            return default if default == in_fp16 else np.where(is_fp16, in_fp16, default)
 
-        def widened(usual: Numeric, in_32_bits: float) -> Numeric:
+        def widened(default: Numeric, in_32_bits: float) -> Numeric:
             if not wide.any():
-                return usual
-            return np.where(wide & (np.asarray(usual) > 0), in_32_bits, usual)
+                return default
+            return np.where(wide & (np.asarray(default) > 0), in_32_bits, default)
 
-        def told(usual: Numeric) -> Numeric:
+        def in_main_format(default: Numeric) -> Numeric:
             if main is None or not main.any():
-                return usual
-            return np.where(main == MainPrecision.FRAMEWORK, usual, _MAIN_BYTES[main])
+                return default
+            return np.where(main == MainPrecision.FRAMEWORK, default, _MAIN_BYTES[main])
 
-        def of_weights(usual: Numeric) -> Numeric:
+        def of_weights(default: Numeric) -> Numeric:
             if states.main_weight or weights is None or not weights.any():
-                return usual
+                return default
             narrow = weights == MainPrecision.BF16
-            return np.where(narrow, np.minimum(usual, _MAIN_BYTES[MainPrecision.BF16]), usual)
+            return np.where(narrow, np.minimum(default, _MAIN_BYTES[MainPrecision.BF16]), default)
 
         return cls(
-            stored_bytes=told(widened(of_weights(either("gradient")), WIDE_BYTES)),
-            on_wire=told(widened(either("gradient_on_wire"), WIDE_BYTES)),
+            stored_bytes=in_main_format(widened(of_weights(either("gradient")), WIDE_BYTES)),
+            on_wire=in_main_format(widened(either("gradient_on_wire"), WIDE_BYTES)),
             accumulation_traffic=widened(either("accumulation_traffic"), _WIDE_ACCUMULATION),
             scattered=either("scattered_gradients"),
         )

@@ -1,7 +1,7 @@
-"""What a model under torch.compile, or an eager one, takes over what a profile is of.
+"""Factors of torch.compile on an eager profile, and of eager mode on a compiled one.
 
-A profile is of one of the two. The other way, the traffic of elementwise kernels, what they keep
-for the backward pass and their launches differ, each counted of the operators themselves
+A profile describes one of the two modes. In the other mode the traffic of elementwise kernels,
+their saved tensors and their launches differ, and are counted from the operators
 (`planner.layers.feed_forward`).
 """
 
@@ -17,42 +17,45 @@ from planner.layers.operators import Elementwise
 def elementwise_tensors(share: MicroBatchShare, op: Elementwise) -> tuple[Numeric, Numeric]:
     """16-bit tensors that the kernels of an operator read and write, forward and backward."""
     framework = share.setting.framework
-    own = framework.execution.elementwise_passes
+    default_passes = framework.execution.elementwise_passes
     other = share.compiled_otherwise
     if not other.any():
-        return op.forward * own, op.backward * own
+        return op.forward * default_passes, op.backward * default_passes
     compilation = framework.compilation
     forward, backward = op.in_eager if compilation.default else (op.forward, op.backward)
     passes = compilation.elementwise_passes
     return (
-        np.where(other, forward * passes, op.forward * own),
-        np.where(other, backward * passes, op.backward * own),
+        np.where(other, forward * passes, op.forward * default_passes),
+        np.where(other, backward * passes, op.backward * default_passes),
     )
 
 
 def layer_launch_time(share: MicroBatchShare) -> Numeric:
-    """Seconds of the host for the forward kernels of one layer."""
+    """Host seconds to launch the forward kernels of one layer."""
     framework = share.setting.framework
-    own, other = framework.execution.layer_launch_time, share.compiled_otherwise
+    default_time, other = framework.execution.layer_launch_time, share.compiled_otherwise
     if not other.any():
-        return own
+        return default_time
     compilation = framework.compilation
     is_split = compilation.default & (share.tensor_parallel > 1)
     dispatched = is_split * compilation.tensor_parallel_launch_time
-    return np.where(other, compilation.layer_launch_time + dispatched, own)
+    return np.where(other, compilation.layer_launch_time + dispatched, default_time)
 
 
 def keeps_eager_copies(share: MicroBatchShare) -> BoolArray:
-    """Where kernels keep what only eager ones do, beside what the profile counts."""
+    """Where eager kernels keep tensors that the profile does not count."""
     if not share.setting.framework.compilation.default:
         return np.zeros((), dtype=np.bool_)
     return share.compiled_otherwise
 
 
 def kept_activations(share: MicroBatchShare) -> Numeric:
-    """What kernels keep for the backward pass over what fused ones keep."""
+    """Activations saved for the backward pass, as a multiple of those of fused kernels."""
     framework = share.setting.framework
-    own, compiled = framework.memory.kept_activations, framework.compilation.kept_activations
+    default_factor, compiled = (
+        framework.memory.kept_activations,
+        framework.compilation.kept_activations,
+    )
     if framework.compilation.default or not share.compiled_otherwise.any():
-        return own
-    return np.where(share.compiled_otherwise, compiled, own)
+        return default_factor
+    return np.where(share.compiled_otherwise, compiled, default_factor)

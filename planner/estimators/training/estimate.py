@@ -1,4 +1,4 @@
-"""The one evaluate function: specs and configurations to an estimate."""
+"""Evaluate training: from specs and configurations to an estimate."""
 
 from __future__ import annotations
 
@@ -85,35 +85,35 @@ def pipeline_bubble(
     show of sending it on.
     """
     p, slowest = c.pipeline_parallel, largest(stages)
-    whole = add((*(block.total * block.fully_recomputed for block in blocks), p * transfer))
-    usual = bubble_time(
-        all_stages=whole, slowest_stage=slowest, virtual_pipeline=c.virtual_pipeline
+    all_stages = add((*(block.total * block.fully_recomputed for block in blocks), p * transfer))
+    bubble = bubble_time(
+        all_stages=all_stages, slowest_stage=slowest, virtual_pipeline=c.virtual_pipeline
     )
     if c.layer_split.any():
         turns = turns_time(
-            all_stages=whole, slowest_stage=slowest, num_micro_batches=c.num_micro_batches
+            all_stages=all_stages, slowest_stage=slowest, num_micro_batches=c.num_micro_batches
         )
-        usual = np.where(c.layer_split, turns, usual)
+        bubble = np.where(c.layer_split, turns, bubble)
     schedule = c.pipeline_schedule
     if np.all(schedule <= PipelineSchedule.INTERLEAVED):
-        return usual
+        return bubble
     weights = [block.time.weights for block in blocks]
     on_stages = [
-        add(one * block.counts[stage] for one, block in zip(weights, blocks, strict=True))
+        add(seconds * block.counts[stage] for seconds, block in zip(weights, blocks, strict=True))
         for stage in range(len(stages))
     ]
     all_weights = add(
-        one * block.fully_recomputed for one, block in zip(weights, blocks, strict=True)
+        seconds * block.fully_recomputed for seconds, block in zip(weights, blocks, strict=True)
     )
     filled = zero_bubble_time(
-        all_stages=whole,
+        all_stages=all_stages,
         slowest_stage=slowest,
         all_weights=all_weights,
         slowest_weights=_of_slowest(stages, on_stages),
     )
     from_both_ends = dualpipe_bubble_time(
         stages=p,
-        mean_stage=whole / p,
+        mean_stage=all_stages / p,
         mean_backward=add(block.time.backward_total * block.fully_recomputed for block in blocks)
         / p,
         mean_weights=all_weights / p,
@@ -121,16 +121,16 @@ def pipeline_bubble(
     return np.where(
         schedule == PipelineSchedule.DUALPIPE,
         from_both_ends,
-        np.where(schedule == PipelineSchedule.ZERO_BUBBLE, filled, usual),
+        np.where(schedule == PipelineSchedule.ZERO_BUBBLE, filled, bubble),
     )
 
 
 def _of_slowest(stages: Sequence[FloatArray], values: Sequence[FloatArray]) -> FloatArray:
-    """The value of the first stage that is as slow as the slowest."""
+    """The value of the first stage among the slowest."""
     times = np.stack(np.broadcast_arrays(*stages, *values)[: len(stages)])
-    every = np.stack(np.broadcast_arrays(*stages, *values)[len(stages) :])
-    which = np.argmax(times, axis=0)
-    return np.asarray(np.take_along_axis(every, which[None], axis=0)[0])
+    all_values = np.stack(np.broadcast_arrays(*stages, *values)[len(stages) :])
+    index = np.argmax(times, axis=0)
+    return np.asarray(np.take_along_axis(all_values, index[None], axis=0)[0])
 
 
 _Passes = tuple[FloatArray, FloatArray]
@@ -145,9 +145,9 @@ def step_time(
 ) -> StepTime:
     """Seconds of a step of every configuration.
 
-    ``m t + (T - t)/v`` for m micro-batches on the slowest stage t, T all stages together,
-    v chunks per stage; then what shows of the gradient exchange, the optimizer, and what many
-    nodes wait for each other. ``paged``: bytes of optimizer states that go to the host and back.
+    ``m t + (T - t)/v`` for m micro-batches on the slowest stage t, T all stages together, v chunks
+    per stage; then what shows of the gradient exchange, the optimizer, and what many nodes wait for
+    each other. ``paged``: bytes of optimizer states that go to the host and back.
     """
     exchange = data_parallel_time(share.setting, c, parameters)
     close = share.setting.machine.close
@@ -165,17 +165,17 @@ def step_time(
     )
     slowest = largest(stages)
     bubble = pipeline_bubble(c, blocks, stages, transfer)
-    data_parallel = _shown_exchange(share, exchange, slowest, late_share(share, parameters))
+    data_parallel = _exposed_exchange(share, exchange, slowest, late_share(share, parameters))
     optimizer = _optimizer_time(share, c, parameters)
     if paged is not None and np.any(paged):
         optimizer = optimizer + paging_time(share.setting, paged)
     close("optimizer")
     overhead = _overhead(share, c, parameters)
     m = c.num_micro_batches
-    alone = add((m * slowest, bubble, data_parallel, optimizer, overhead))
-    slow_nodes = share.setting.machine.large_scale_wait(alone, c.num_gpus)
+    without_waits = add((m * slowest, bubble, data_parallel, optimizer, overhead))
+    slow_nodes = share.setting.machine.large_scale_wait(without_waits, c.num_gpus)
     return StepTime(
-        total=alone + slow_nodes,
+        total=without_waits + slow_nodes,
         blocks=blocks,
         stage_times=stages,
         recomputation=share.recomputation,
@@ -190,35 +190,35 @@ def step_time(
     )
 
 
-def _behind_others(
+def _overlap_expert_exchange(
     share: MicroBatchShare, c: TrainingConfigurations, operators: Iterable[Operator]
 ) -> tuple[Operator, ...]:
-    """Operators with what shows of the experts' exchange beside another micro-batch's layer.
+    """Operators with the exposed experts' exchange, which overlaps another micro-batch's layer.
 
-    DualPipe, and ``overlap_expert_parallel``, run the forward pass of one beside the backward
-    pass of another.
+    DualPipe and ``overlap_expert_parallel`` run the forward pass of one micro-batch while the
+    backward pass of another runs.
     """
-    every = tuple(operators)
-    beside = _side_by_side(c)
-    if not beside.any():
-        return every
-    window = add(o.forward + o.backward for o in every if o.part == "compute") / 2
+    all_operators = tuple(operators)
+    is_concurrent = _has_concurrent_passes(c)
+    if not is_concurrent.any():
+        return all_operators
+    window = add(o.forward + o.backward for o in all_operators if o.part == "compute") / 2
     g = _overlap(share).interference
 
-    def shown(time: FloatArray) -> FloatArray:
+    def exposed(time: FloatArray) -> FloatArray:
         behind = exposed_time(communication=time, computation=window, interference=g)
-        return np.where(beside, behind, time)
+        return np.where(is_concurrent, behind, time)
 
     return tuple(
-        replace(o, forward=shown(o.forward), backward=shown(o.backward))
+        replace(o, forward=exposed(o.forward), backward=exposed(o.backward))
         if o.part == "expert_parallel"
         else o
-        for o in every
+        for o in all_operators
     )
 
 
-def _side_by_side(c: TrainingConfigurations) -> BoolArray:
-    """Where the forward pass of one micro-batch runs beside the backward pass of another."""
+def _has_concurrent_passes(c: TrainingConfigurations) -> BoolArray:
+    """Where the forward pass of one micro-batch overlaps the backward pass of another."""
     dual = c.pipeline_schedule == PipelineSchedule.DUALPIPE
     return np.asarray(c.overlap_expert_parallel | dual)
 
@@ -236,7 +236,7 @@ def _blocks(
     blocks = []
     for index, group in enumerate(setting.model.layer_groups):
         layer = layer_of(setting.model, group)
-        operators: Iterable[Operator] = _recorded(
+        operators: Iterable[Operator] = _record_work(
             share,
             layer_operators(share, layer),
             adapter_block(share, group),
@@ -247,12 +247,14 @@ def _blocks(
             ),
         )
         of_block, loops = launch / 2, loop_launches(share, c, layer)
-        own_launches = of_block * group.num_blocks, softmax_launches(share, layer.core), loops
-        own_parts = {"attention": of_block + softmax_launches(share, layer.core)}
-        own_parts["moe" if layer.experts else "mlp"] = of_block + loops
-        of_modules = {name: own_parts[name] for name in own_parts if name in layer.modules}
+        base_launches = of_block * group.num_blocks, softmax_launches(share, layer.core), loops
+        launches_by_module = {"attention": of_block + softmax_launches(share, layer.core)}
+        launches_by_module["moe" if layer.experts else "mlp"] = of_block + loops
+        of_modules = {
+            name: launches_by_module[name] for name in launches_by_module if name in layer.modules
+        }
         waits = setting.framework.execution.expert_host_wait if layer.experts else 0.0
-        operators = _behind_others(share, c, operators)
+        operators = _overlap_expert_exchange(share, c, operators)
         timed = partial(
             layer_time,
             again=share.recomputation,
@@ -261,18 +263,18 @@ def _blocks(
             every_wait=share.reduce_wait,
         )
         of_adapters = adapter_launches(share, group)
-        time = reference = timed(operators, launch_time=add((*own_launches, of_adapters)))
+        time = reference = timed(operators, launch_time=add((*base_launches, of_adapters)))
         if setting.workload.is_frozen and any(setting.workload.forward_passes):
             without = adapter_launches(share, group, switched_off=True)
-            launches = add((*own_launches, without))
+            launches = add((*base_launches, without))
             reference = timed(without_adapters(operators), launch_time=launches)
         gathers = exchange.layer_forward[index], exchange.layer_backward[index]
         moves = copies.layer_forward[index], copies.layer_backward[index]
         blocks.append(
             OperatorGroup(
                 time=time,
-                gather=_shown_gather(share, time, gathers, _side_by_side(c)),
-                offload=_shown_copies(share, time, gathers, moves),
+                gather=_exposed_gather(share, time, gathers, _has_concurrent_passes(c)),
+                offload=_exposed_copies(share, time, gathers, moves),
                 counts=parameters.layers.counts[:, index],
                 fully_recomputed=float(group.num_hidden_layers),
                 reference=_without_gradients(share, time, reference, gathers, moves),
@@ -298,22 +300,22 @@ def _end_blocks(
     }
     if model.mtp_num_layers:
         on_stages[prediction_of(model)] = (float(model.mtp_num_layers), parameters.is_last)
-    summed = _recorded(
+    summed = _record_work(
         share, gradient_accumulation(share, parameters.trained.end, c.num_micro_batches)
     )
-    for end, (whole, is_there) in on_stages.items():
-        operators = (*_recorded(share, layer_operators(share, end)), *summed)
+    for end, (count, is_there) in on_stages.items():
+        operators = (*_record_work(share, layer_operators(share, end)), *summed)
         time = layer_time(operators, share.recomputation, 0.0)
         gathers = exchange.end_forward, exchange.end_backward
-        gather = _shown_gather(share, time, gathers, np.zeros((), dtype=np.bool_))
-        offload = _shown_copies(share, time, gathers, (copies.end_forward, copies.end_backward))
+        gather = _exposed_gather(share, time, gathers, np.zeros((), dtype=np.bool_))
+        offload = _exposed_copies(share, time, gathers, (copies.end_forward, copies.end_backward))
         moves = copies.end_forward, copies.end_backward
         yield OperatorGroup(
             time=time,
             gather=gather,
             offload=offload,
-            counts=whole * is_there.astype(np.float64),
-            fully_recomputed=whole,
+            counts=count * is_there.astype(np.float64),
+            fully_recomputed=count,
             reference=_without_gradients(share, time, time, gathers, moves),
             on_first=end is embedding_of(model),
         )
@@ -324,26 +326,28 @@ def _without_gradients(
 ) -> FloatArray:
     """Seconds of the passes without gradients: of the policy, and of the ``reference`` model.
 
-    Nothing runs beside them but their own gathers and copies.
+    Only their own gathers and copies overlap them.
     """
     of_policy, of_reference = share.setting.workload.forward_passes
     nothing = np.zeros(())
     if not of_policy + of_reference:
         return nothing
 
-    def one(layer: LayerTime) -> FloatArray:
-        alone = replace(layer, backward=nothing, recompute=nothing, launch_wait_backward=nothing)
+    def forward_seconds(layer: LayerTime) -> FloatArray:
+        forward_only = replace(
+            layer, backward=nothing, recompute=nothing, launch_wait_backward=nothing
+        )
         gathered = gathers[0], nothing
-        gather = _shown_gather(share, alone, gathered, np.zeros((), dtype=np.bool_))
-        copied = _shown_copies(share, alone, gathered, (copies[0], nothing))
-        return add((alone.forward_total, gather, copied))
+        gather = _exposed_gather(share, forward_only, gathered, np.zeros((), dtype=np.bool_))
+        copied = _exposed_copies(share, forward_only, gathered, (copies[0], nothing))
+        return add((forward_only.forward_total, gather, copied))
 
     each = (of_policy, time), (of_reference, reference)
-    return add((nothing, *(passes * one(layer) for passes, layer in each if passes)))
+    return add((nothing, *(passes * forward_seconds(layer) for passes, layer in each if passes)))
 
 
-def _recorded(share: MicroBatchShare, *operators: Iterable[Operator]) -> tuple[Operator, ...]:
-    """Operators one after the other, each with its work where that is recorded."""
+def _record_work(share: MicroBatchShare, *operators: Iterable[Operator]) -> tuple[Operator, ...]:
+    """Consecutive operators, with their work if it is recorded."""
     ledger = share.setting.machine.ledger
     return tuple(attributed(ledger, chain(*operators), attrgetter("forward")))
 
@@ -352,40 +356,43 @@ def _overlap(share: MicroBatchShare) -> Overlap:
     return share.setting.framework.overlap
 
 
-def _shown_gather(
-    share: MicroBatchShare, time: LayerTime, gathers: _Passes, beside: BoolArray
+def _exposed_gather(
+    share: MicroBatchShare, time: LayerTime, gathers: _Passes, is_concurrent: BoolArray
 ) -> FloatArray:
-    """What shows of ZeRO's gathers and scatters, forward and backward of one layer.
+    """Exposed seconds of ZeRO's gathers and scatters, forward and backward of one layer.
 
-    Passes ``beside`` each other hide those of both: experts' exchanges have hidden behind both.
+    Where passes overlap (``is_concurrent``), both hide the transfers of both: experts' exchanges
+    have hidden behind both.
     """
     overlap = _overlap(share)
     windows = time.forward_total, time.backward_total
-    apart = _shown(gathers, windows, overlap.weight_gather, overlap.interference)
-    if not beside.any():
-        return apart
+    separate = _exposed(gathers, windows, overlap.weight_gather, overlap.interference)
+    if not is_concurrent.any():
+        return separate
     nothing = np.zeros(())
     both = (gathers[0] + gathers[1], nothing)
     joint = (windows[0] + windows[1], nothing)
-    side_by_side = _shown(both, joint, overlap.weight_gather, overlap.interference)
-    return np.where(beside, side_by_side, apart)
+    side_by_side = _exposed(both, joint, overlap.weight_gather, overlap.interference)
+    return np.where(is_concurrent, side_by_side, separate)
 
 
-def _shown_copies(
+def _exposed_copies(
     share: MicroBatchShare, time: LayerTime, gathers: _Passes, copies: _Passes
 ) -> FloatArray:
-    """What shows of copies to and from the host; gathers hide first, and copies then."""
+    """Exposed seconds of copies to and from the host; gathers are hidden first."""
     if not (np.any(copies[0]) or np.any(copies[1])):
         return np.zeros(())
     totals = time.forward_total, time.backward_total
     forward, backward = (
         np.maximum(total - gather, 0.0) for total, gather in zip(totals, gathers, strict=True)
     )
-    return _shown(copies, (forward, backward), share.setting.framework.offloading.hidden, 0.0)
+    return _exposed(copies, (forward, backward), share.setting.framework.offloading.hidden, 0.0)
 
 
-def _shown(transfers: _Passes, windows: _Passes, hidden: float, interference: float) -> FloatArray:
-    """What shows of transfers when a share of them can hide behind the windows."""
+def _exposed(
+    transfers: _Passes, windows: _Passes, hidden: float, interference: float
+) -> FloatArray:
+    """Exposed seconds of transfers; a share can hide behind the windows."""
     if not (np.any(transfers[0]) or np.any(transfers[1])):
         return np.zeros(())
     behind = [
@@ -396,7 +403,7 @@ def _shown(transfers: _Passes, windows: _Passes, hidden: float, interference: fl
 
 
 def _pipeline_transfer(share: MicroBatchShare, c: TrainingConfigurations) -> FloatArray:
-    """What shows of sending activations and their gradients on, per micro-batch and stage."""
+    """Exposed seconds to send activations and their gradients, per micro-batch and stage."""
     p = c.pipeline_parallel
     num_bytes = share.number_bytes * share.local_tokens * share.setting.model.stream_width
     distance = c.num_gpus / p
@@ -410,8 +417,8 @@ def _pipeline_transfer(share: MicroBatchShare, c: TrainingConfigurations) -> Flo
 def late_share(share: MicroBatchShare, parameters: StageParameters) -> FloatArray:
     """Share of the exchanged gradients that only the end of a backward pass makes.
 
-    Those of a saved embedding, half of all and more beside adapters. In frameworks that train
-    every weight they are part of what measured overlap leaves.
+    These are the gradients of a saved embedding, half of all and more with adapters. In frameworks
+    that train every weight the measured overlap includes them.
     """
     trained = parameters.trained
     if not share.setting.workload.saves_ends:
@@ -420,10 +427,10 @@ def late_share(share: MicroBatchShare, parameters: StageParameters) -> FloatArra
     return np.asarray(np.max(first, axis=0) if first.ndim > trained.end.ndim else first)
 
 
-def _shown_exchange(
+def _exposed_exchange(
     share: MicroBatchShare, exchange: DataParallelTime, window: FloatArray, late: FloatArray
 ) -> FloatArray:
-    """What shows of the exchange at the end of a step behind one micro-batch of a stage."""
+    """Exposed seconds of the exchange at the end of a step, behind one micro-batch of a stage."""
     overlap = _overlap(share)
     at_end, longest = late * exchange.step, (1 - late) * exchange.step
     if overlap.data_parallel == 0:
@@ -437,7 +444,7 @@ def _shown_exchange(
 def _optimizer_time(
     share: MicroBatchShare, c: TrainingConfigurations, parameters: StageParameters
 ) -> FloatArray:
-    """The optimizer reads and writes the states of the parameters it owns."""
+    """Seconds of the optimizer, which reads and writes the states of its parameters."""
     setting = share.setting
     owned = [
         count / np.where(c.zero_stage >= ZeroStage.OPTIMIZER, group.size, 1.0)
@@ -446,17 +453,19 @@ def _optimizer_time(
             (parameters.trained.experts, parameters.expert_group),
         )
     ]
-    most = np.max(add(owned), axis=0)
-    own = ModelStates.of(setting, c)
-    on_gpu = setting.machine.memory_time(own.traffic * most) + muon_time(setting, c, parameters)
+    max_owned = np.max(add(owned), axis=0)
+    states = ModelStates.of(setting, c)
+    on_gpu = setting.machine.memory_time(states.traffic * max_owned) + muon_time(
+        setting, c, parameters
+    )
     if not c.any_offload or not np.any(keeps_states(c.offload)):
         return on_gpu
     on_host = host_updates(setting, c.offload)
     setting.machine.unused(on_host)
     if np.any(on_host):
-        offloaded = host_update_time(setting, c, most, own)
+        offloaded = host_update_time(setting, c, max_owned, states)
     else:
-        offloaded = np.maximum(on_gpu, streamed_states_time(setting, c, most, own))
+        offloaded = np.maximum(on_gpu, streamed_states_time(setting, c, max_owned, states))
     return np.where(keeps_states(c.offload), offloaded, on_gpu)
 
 
@@ -482,8 +491,8 @@ class Estimate:
 
     ``rejected_by`` is 0 where a configuration is possible and fits, else the one-based
     position in ``REJECTIONS`` of the first rule that rejects it. Predictions of rejected
-    configurations have no meaning, except the memory of those that run out of it. Times are worked
-    out where they are asked for: where nothing fits, nobody asks.
+    configurations have no meaning, except the memory of those that run out of it. Times are
+    computed on first use, since they are not needed where nothing fits.
     """
 
     setting: Setting
@@ -593,12 +602,11 @@ def evaluate(
 ) -> Estimate:
     """Predict memory and time of every configuration, and what rejects it.
 
-    ``flops_efficiency`` replaces the time model: it is the share of the dense peak that
-    the whole step reaches, communication and bubble inside it; or one for each
-    `ComputePrecision`. ``broken`` is the `broken_rule` of the configurations where it is known
-    already. ``usable_share`` is the share of a GPU's memory that the predicted peak may reach.
-    ``every_stage``: all stages of the pipelines are told, not those alone that may be the slowest
-    or fullest; the predictions are the same.
+    ``flops_efficiency`` replaces the time model: it is the share of the dense peak that the whole
+    step reaches, communication and bubble inside it; or one for each `ComputePrecision`. ``broken``
+    is the `broken_rule` of the configurations if computed before. ``usable_share`` is the share of
+    a GPU's memory that the predicted peak may reach. ``every_stage``: return all stages of the
+    pipelines, not only those that may be the slowest or fullest; the predictions are the same.
     """
     c = configurations
     if broken is None:
@@ -626,9 +634,9 @@ def evaluate(
 
 
 def host_need(setting: Setting, memory: Memory) -> FloatArray:
-    """Bytes that each GPU must find in host memory.
+    """Bytes of host memory that each GPU needs.
 
-    That whole models find room while they load is asked where a node's memory is known.
+    Memory to load unsharded models counts only if the host memory of a node is specified.
     """
     if setting.machine.cluster.host_memory is None:
         return memory.host
@@ -636,7 +644,7 @@ def host_need(setting: Setting, memory: Memory) -> FloatArray:
 
 
 def broken_rule(setting: Setting, configurations: TrainingConfigurations) -> CodeArray:
-    """One-based number of the first rule each configuration breaks, else 0."""
+    """One-based number of the first broken rule of each configuration; 0 if none."""
     context = Context(
         gpu=setting.machine.gpu,
         model=setting.model,

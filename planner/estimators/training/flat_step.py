@@ -84,12 +84,12 @@ class FlatStep:
         setting, work = self.setting, self.setting.workload
         forward = forward_flops_per_token(setting.model, work.sequence_length)
         total_flops = hardware_flops_per_token(setting, self.configurations)
-        again = _recomputed(setting, self.configurations)
+        recomputation = _recomputed(setting, self.configurations)
         reference = sum(work.forward_passes) * forward
-        return forward, total_flops - again - forward - reference, again, reference
+        return forward, total_flops - recomputation - forward - reference, recomputation, reference
 
     def modules(self, communication: FloatArray) -> dict[str, dict[str, FloatArray]]:
-        """The same by module and pass; tensor-parallel communication is one of the modules.
+        """Seconds by module and pass; tensor-parallel communication is one of the modules.
 
         The backward pass is split as the forward pass is, of frozen weights too.
         """
@@ -117,10 +117,10 @@ class FlatStep:
         return modules
 
     def _repeated(self, forward: Mapping[str, float]) -> dict[str, Numeric]:
-        """How repeated FLOPs divide: of modules as they are repeated, of layers as they are."""
+        """Split of recomputed FLOPs over modules."""
         setting, c = self.setting, self.configurations
-        length, again = setting.workload.sequence_length, setting.recomputation(c)
-        repeated = repeated_modules_flops(setting.model, length, again, c.flash_attention)
+        length, recomputation = setting.workload.sequence_length, setting.recomputation(c)
+        repeated = repeated_modules_flops(setting.model, length, recomputation, c.flash_attention)
         in_layers: dict[str, Numeric] = {**forward, HEAD: 0.0}
         named = dict(zip(("attention", "feed_forward"), repeated, strict=True))
         return {

@@ -1,4 +1,4 @@
-"""FLOPs of training, as utilizations count them."""
+"""FLOPs of training for MFU and HFU."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from planner.specs.model import ModelSpec
 
 
 def matmul_parameters(model: ModelSpec) -> int:
-    """Parameters that one token is multiplied with, shared logits as often as they are used.
+    """Parameters that one token is multiplied with; shared logits count at every use.
 
     Looked-up embeddings are not.
     """
@@ -88,15 +88,15 @@ HEAD = "embedding_and_logits"
 
 
 def forward_flops_by_part(model: ModelSpec, sequence_length: int) -> dict[str, float]:
-    """The same of attention, feed forward, logits and the rest, such as norms."""
+    """Forward FLOPs per token of attention, feed forward, logits and the rest, such as norms."""
     counted = count_parameters(model)
-    found = {
+    flops = {
         "attention": 2.0 * counted.attention + attention_flops_per_token(model, sequence_length),
         "feed_forward": 2.0 * (counted.feed_forward + counted.active_experts + counted.router),
         HEAD: 2.0 * logits_met(model),
     }
-    rest = forward_flops_per_token(model, sequence_length) - sum(found.values())
-    return {**found, "others": rest}
+    rest = forward_flops_per_token(model, sequence_length) - sum(flops.values())
+    return {**flops, "others": rest}
 
 
 def model_flops_per_token(
@@ -104,11 +104,10 @@ def model_flops_per_token(
 ) -> float:
     """Forward and backward FLOPs: ``6 N + 12 L a d s`` [1]_.
 
-    N are the active parameters in matrix multiplications; attention is counted without
-    the causal mask, as PaLM, Megatron-LM and torchtitan do. Frozen weights have no
-    gradient: ``4 N``, and 6 per parameter of the adapters of a setting. Passes without gradients
-    that the objective needs, such as those of a reference model, are ``2 N`` each: none of it is
-    done twice.
+    N are the active parameters in matrix multiplications; attention is counted without the causal
+    mask, as PaLM, Megatron-LM and torchtitan do. Frozen weights have no gradient: ``4 N``, and 6
+    per parameter of the adapters of a setting. Passes without gradients that the objective needs,
+    such as those of a reference model, are ``2 N`` each: none of it is done twice.
 
     References
     ----------
@@ -129,10 +128,10 @@ def model_flops_per_token(
 
 
 def tower_flops_per_token(setting: Setting) -> float:
-    """FLOPs of the images of a sequence over its trained tokens; of a frozen tower forward alone.
+    """FLOPs of the images of a sequence per trained token; forward only for a frozen tower.
 
-    Layers meet patches, of which each attends to those of its image or window; the projector
-    meets the tokens that are made of them.
+    Layers process patches, and each patch attends to those of its image or window. The projector
+    processes the tokens that are made of the patches.
     """
     tower, work = setting.model.vision_tower, setting.workload
     if tower is None or not work.images_per_sample:
@@ -164,7 +163,7 @@ def adapter_parameter_count(setting: Setting) -> int:
 
 
 def saved_parameter_count(setting: Setting) -> int:
-    """Parameters of embedding and logits where they are trained beside adapters."""
+    """Number of parameters of embedding and logits that are trained with adapters."""
     model = setting.model
     if not setting.workload.saves_ends:
         return 0
@@ -173,19 +172,19 @@ def saved_parameter_count(setting: Setting) -> int:
 
 
 def _met_on_experts(setting: Setting) -> float:
-    """The same as often as one token meets them: in each expert that it visits."""
+    """Adapter parameters of experts per token: of each expert that it visits."""
     shared = setting.workload.expert_adapters is ExpertAdapters.SHARED
-    met = 0.0
+    total = 0.0
     for group in setting.model.layer_groups:
         if op := layer_of(setting.model, group).experts:
             sets = 1 if shared else op.num_experts
             of_layer = float(layer_expert_parameters(setting, group, 1.0, 1.0)) / sets
-            met += group.num_hidden_layers * op.per_token * of_layer
-    return met
+            total += group.num_hidden_layers * op.per_token * of_layer
+    return total
 
 
 def _in_adapters(setting: Setting) -> int:
-    """Parameters of the adapters beside those of routed experts."""
+    """Number of adapter parameters, without those of routed experts."""
     workload = setting.workload
     if workload.adapter is AdapterKind.PROMPT:
         return workload.virtual_tokens * setting.model.hidden_size
@@ -198,7 +197,7 @@ def _in_adapters(setting: Setting) -> int:
 def recomputed_flops_per_token(
     model: ModelSpec,
     sequence_length: int,
-    again: Recomputation,
+    recomputation: Recomputation,
     flash_attention: BoolArray,
     selective_share: float = 0.0,
 ) -> FloatArray:
@@ -209,27 +208,29 @@ def recomputed_flops_per_token(
     """
     attention = attention_flops_per_token(model, sequence_length)
     matrices = 2.0 * (matmul_parameters(model) - logits_met(model))
-    partly = add(repeated_modules_flops(model, sequence_length, again, flash_attention))
+    partly = add(repeated_modules_flops(model, sequence_length, recomputation, flash_attention))
     if selective_share:
-        partly = partly + np.where(again.by_share, selective_share * matrices, 0.0)
+        partly = partly + np.where(recomputation.by_share, selective_share * matrices, 0.0)
     spared_ones: Numeric = 0.0
-    if again.spares:
-        spared_ones = _layer_flops_per_token(model, sequence_length, lambda op: spared(op, again))
-    whole = matrices + attention - spared_ones
-    return np.where(again.any_full, again.full * whole, partly)
+    if recomputation.spares:
+        spared_ones = _layer_flops_per_token(
+            model, sequence_length, lambda op: spared(op, recomputation)
+        )
+    full_flops = matrices + attention - spared_ones
+    return np.where(recomputation.any_full, recomputation.full * full_flops, partly)
 
 
 def repeated_modules_flops(
-    model: ModelSpec, sequence_length: int, again: Recomputation, flash_attention: BoolArray
+    model: ModelSpec, sequence_length: int, recomputation: Recomputation, flash_attention: BoolArray
 ) -> tuple[FloatArray, FloatArray]:
-    """FLOPs of modules that are repeated by themselves: those of attention, and the others."""
+    """FLOPs of recomputed modules: those of attention, and the others."""
     parts = {"core_attn": np.where(flash_attention, 0.0, 1.0)}
 
     def repeated(op: LayerOperator, *, in_attention: bool) -> Numeric:
         is_core = isinstance(op, AttentionCore)
         if (is_core or op.holder is ParameterPart.ATTENTION) is not in_attention:
             return 0.0
-        return again.share_of(op.repeated_by, parts if is_core else {})
+        return recomputation.share_of(op.repeated_by, parts if is_core else {})
 
     of_attention, of_others = (
         _layer_flops_per_token(model, sequence_length, partial(repeated, in_attention=which))
@@ -242,14 +243,14 @@ def _layer_flops_per_token(
     model: ModelSpec, sequence_length: int, share: Callable[[LayerOperator], Numeric]
 ) -> FloatArray:
     """Forward FLOPs of a share of each operator of all layers."""
-    found: list[Numeric] = []
+    terms: list[Numeric] = []
     for group in model.layer_groups:
         for op in layer_of(model, group).operators:
-            met = op.met if isinstance(op, MatrixProduct | Experts) else 0
-            flops = _core_flops(op, sequence_length) or 2.0 * met
+            parameters = op.met if isinstance(op, MatrixProduct | Experts) else 0
+            flops = _core_flops(op, sequence_length) or 2.0 * parameters
             if flops:
-                found.append(group.num_hidden_layers * flops * share(op))
-    return add(found)
+                terms.append(group.num_hidden_layers * flops * share(op))
+    return add(terms)
 
 
 _PASSES = 3  # forward, and twice as much backward
@@ -261,10 +262,10 @@ def most_utilization(setting: Setting) -> float:
 
     .. math:: MFU_{max} = \frac{F}{(F - A) / e + c A / e_a}
 
-    e and e_a are the shares of the peak that products and attention reach, 1 where no publication
-    says it; of F FLOPs per token, which MFU counts, A are those of attention, of which causal
-    kernels compute the share c = 1/2. The 2,343 published runs of the validation stay below; the
-    nearest reaches 0.93 of it, on B200.
+    e and e_a are the shares of the peak that products and attention reach, 1 if not published. MFU
+    counts F FLOPs per token. A of these are attention, and causal kernels compute the share c = 1/2
+    of A. The 2,343 published runs of the validation stay below; the nearest reaches 0.93 of it, on
+    B200.
     """
     length = setting.workload.sequence_length
     counted = float(np.ravel(np.asarray(model_flops_per_token(setting.model, length, setting)))[0])
@@ -285,9 +286,9 @@ def _reached(
         provenance = setting.machine.catalogue.load_gpu(setting.machine.gpu.name).provenance
     except PlannerError:
         provenance = {}
-    known = [
+    fractions = [
         float(row.compute_fraction)
         for key, row in rows.items()
         if not is_assumed(provenance, f"{part}.{key}.compute_fraction")
     ]
-    return max(known, default=1.0)
+    return max(fractions, default=1.0)

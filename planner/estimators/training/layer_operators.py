@@ -1,4 +1,4 @@
-"""The time of a layer's operators in training: each kind by its own function."""
+"""Time of a layer's operators in training, with one function per kind."""
 
 from __future__ import annotations
 
@@ -43,38 +43,38 @@ _FUSED_PASSES = 3.0
 def logit_bytes(share: MicroBatchShare) -> FloatArray:
     """Bytes per logit at the peak of the loss; no kernel keeps more than the framework's own."""
     memory = share.setting.framework.memory
-    own = memory.per_logit
+    default = memory.per_logit
     kernel = _kernel(share)
     if not np.any(kernel):
-        return np.asarray(own)
+        return np.asarray(default)
     chunks = np.where(share.loss_chunks > 0, share.loss_chunks, _USUAL_CHUNKS)
     by_chunk = _WHOLE_BYTES + (EAGER_BYTES - _WHOLE_BYTES) / chunks
     linear = np.where(share.loss_chunks > 0, EAGER_BYTES / chunks, _LINEAR_BYTES)
     return np.choose(
         kernel,
         [
-            own,
-            max(own, EAGER_BYTES),
-            min(own, _WHOLE_BYTES),
-            min(own, memory.per_logit_fused),
-            np.minimum(own, by_chunk),
-            np.minimum(own, linear),
+            default,
+            max(default, EAGER_BYTES),
+            min(default, _WHOLE_BYTES),
+            min(default, memory.per_logit_fused),
+            np.minimum(default, by_chunk),
+            np.minimum(default, linear),
         ],
     )
 
 
 def logit_passes(share: MicroBatchShare) -> FloatArray:
     """Reads and writes of the logits by forward and backward of the loss."""
-    own, kernel = share.setting.framework.execution.loss_passes, _kernel(share)
+    default, kernel = share.setting.framework.execution.loss_passes, _kernel(share)
     if not np.any(kernel):
-        return np.asarray(own)
+        return np.asarray(default)
     passes = {
-        LossKernel.AUTO: own,
-        LossKernel.EAGER: max(own, EAGER_PASSES),
-        LossKernel.COMPILED: min(own, _COMPILED_PASSES),
-        LossKernel.FUSED: min(own, _FUSED_PASSES),
-        LossKernel.CHUNKED: max(own, EAGER_PASSES),
-        LossKernel.LINEAR: min(own, _FUSED_PASSES),
+        LossKernel.AUTO: default,
+        LossKernel.EAGER: max(default, EAGER_PASSES),
+        LossKernel.COMPILED: min(default, _COMPILED_PASSES),
+        LossKernel.FUSED: min(default, _FUSED_PASSES),
+        LossKernel.CHUNKED: max(default, EAGER_PASSES),
+        LossKernel.LINEAR: min(default, _FUSED_PASSES),
     }
     return np.array([passes[code] for code in LossKernel])[kernel]
 
@@ -82,12 +82,12 @@ def logit_passes(share: MicroBatchShare) -> FloatArray:
 def _kernel(share: MicroBatchShare) -> CodeArray:
     """The loss of each configuration: that of an eager framework is compiled with its model."""
     compiled = share.compiled_otherwise & (not share.setting.framework.compilation.default)
-    is_its_own = share.loss_kernel == LossKernel.AUTO
-    return np.where(compiled & is_its_own, LossKernel.COMPILED, share.loss_kernel)
+    is_auto = share.loss_kernel == LossKernel.AUTO
+    return np.where(compiled & is_auto, LossKernel.COMPILED, share.loss_kernel)
 
 
 def product(share: MicroBatchShare, op: ops.MatrixProduct, layer: Layer) -> Iterator[Operator]:
-    """A matrix multiplication; its backward computes both gradients, of a frozen one the data's.
+    """A matrix product; backward it computes both gradients, for frozen weights only the data's.
 
     Operands in fewer bits are cast first, if the product's kernel does not; the weight gradient
     accumulates in place, unless other kernels do it.
@@ -166,7 +166,7 @@ def numbers(share: MicroBatchShare, columns: Columns, spread: RankSpread) -> Flo
 
 
 def _is_frozen(share: MicroBatchShare, op: ops.LayerOperator) -> bool:
-    """Whether weights get no gradient; embedding and logits may be trained beside adapters."""
+    """Whether weights get no gradient; embedding and logits may be trained with adapters."""
     workload = share.setting.workload
     saved = workload.saves_ends and op.holder in (
         ops.ParameterPart.EMBEDDING,
@@ -183,12 +183,12 @@ def _moved(share: MicroBatchShare, op: ops.Elementwise) -> tuple[FloatArray, Flo
 
 
 def layer_operators(share: MicroBatchShare, layer: Layer) -> Iterator[Operator]:
-    """What every operator of a layer or an end takes, with its exchanges."""
-    again = share.recomputation
+    """Operators of a layer or an end, with its exchanges."""
+    recomputation = share.recomputation
     for op in layer.operators:
         operators = KINDS_TIMED[type(op)](share, op, layer)
-        if again.spares and op.repeatable:
-            left = spared(op, again)
+        if recomputation.spares and op.repeatable:
+            left = spared(op, recomputation)
             operators = (replace(operator, spared=left) for operator in operators)
         yield from operators
 
@@ -203,7 +203,7 @@ def _block_exchange(
 def _head_exchange(
     share: MicroBatchShare, op: ops.HeadExchange, layer: Layer
 ) -> Iterator[Operator]:
-    """An all-to-all before the scan and one after it, which trade its columns together."""
+    """An all-to-all before and after the scan, which trades its columns together."""
     t, c = share.tensor_parallel, share.context_parallel
     moved = share.number_bytes * share.tokens * op.columns.on_rank(t)
     time = share.setting.machine.collective(

@@ -52,7 +52,7 @@ _LOGIT_GRADIENT = 4.0
 def untrained_bytes(
     setting: Setting, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
-    """Bytes of weights that are not trained on one GPU: frozen ones, or a reference model's."""
+    """Bytes of untrained weights on one GPU: frozen ones, or a reference model's."""
     if setting.workload.is_frozen:
         return frozen_bytes(setting, c, parameters, stage)
     if setting.workload.keeps_reference:
@@ -77,8 +77,8 @@ def reference_bytes(
     return sharded(c, sharded_from, held)
 
 
-def bytes_per_logit(setting: Setting, usual: FloatArray) -> FloatArray:
-    """Bytes of a logit with its copies where the loss is fullest, of ``usual`` without others.
+def bytes_per_logit(setting: Setting, default: FloatArray) -> FloatArray:
+    """Bytes of a logit with its copies where the loss is fullest, of ``default`` without others.
 
     Passes without gradients run while the policy's logits wait for their backward pass: both have
     all but the gradient, of 4 bytes, then (trl 1.10, trl/trainer/dpo_trainer.py, ``_compute_loss``;
@@ -87,8 +87,8 @@ def bytes_per_logit(setting: Setting, usual: FloatArray) -> FloatArray:
     """
     work = setting.workload
     if work.training_objective.needs_rollouts or not any(work.forward_passes):
-        return usual
-    return np.maximum(usual, 2 * (usual - _LOGIT_GRADIENT))
+        return default
+    return np.maximum(default, 2 * (default - _LOGIT_GRADIENT))
 
 
 # A CUDA context with the kernels of PyTorch is 0.4 to 0.6 GiB.
@@ -98,31 +98,31 @@ _LOOKED_THROUGH, _FLAGGED = 11.0, 3.0
 
 
 def reserved_bytes(setting: Setting) -> FloatArray:
-    """Context, libraries and what the allocator keeps idle, on one GPU.
+    """Bytes of context, libraries and idle allocator cache on one GPU.
 
-    A profile's figure is of GPUs of 80 GB. What is beyond the context is mostly cached blocks,
-    which PyTorch gives back before it fails [1]_: smaller GPUs have as much less of them.
+    The value of a profile is for GPUs of 80 GB. Bytes beyond the context are mostly cached blocks,
+    which PyTorch frees before it fails [1]_, so they scale with the memory of smaller GPUs.
 
     References
     ----------
     .. [1] pytorch/pytorch, c10/cuda/CUDACachingAllocator.cpp: malloc frees what is cached and not
        used (release_cached_blocks), and tries again.
     """
-    whole = setting.framework.memory.reserved
-    context = min(whole, _CONTEXT)
+    profile_bytes = setting.framework.memory.reserved
+    context = min(profile_bytes, _CONTEXT)
     of_large = min(setting.machine.gpu.memory_capacity / _LARGE_GPU, 1.0)
-    return np.asarray(context + (whole - context) * of_large)
+    return np.asarray(context + (profile_bytes - context) * of_large)
 
 
 def communication_bytes(
     setting: Setting, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
-    """Buffers of gradients and weights on the wire; a lone GPU has none, but those of ZeRO.
+    """Bytes of the buffers of gradients and weights on the wire; a single GPU has only ZeRO's.
 
-    A bucket holds no more than there is. DeepSpeed, whose bucket can be told, has two in stages 1
-    and 2 where it overlaps their reduction, as is predicted [4]_; stage 3 scatters from a copy of
-    one [1]_. Replicas under DistributedDataParallel have buckets for all gradients beside these,
-    as nobody says gradient_as_bucket_view [2]_ [3]_.
+    A bucket holds no more than there is. DeepSpeed, where the bucket size is an option, has two
+    buckets in stages 1 and 2 to overlap their reduction, as is predicted [4]_; stage 3 scatters
+    from a copy of one [1]_. Replicas under DistributedDataParallel have further buckets for all
+    gradients, since gradient_as_bucket_view is not set [2]_ [3]_.
 
     References
     ----------
@@ -136,24 +136,26 @@ def communication_bytes(
        with overlap_comm and contiguous_gradients.
     """
     memory = setting.framework.memory
-    held = np.asarray(memory.communication_buffer)
+    num_bytes = np.asarray(memory.communication_buffer)
     if memory.reduce_bucket_size:
-        told = np.where(c.reduce_bucket_size > 0, c.reduce_bucket_size, memory.reduce_bucket_size)
+        bucket_size = np.where(
+            c.reduce_bucket_size > 0, c.reduce_bucket_size, memory.reduce_bucket_size
+        )
         copies = np.where(c.zero_stage > ZeroStage.NONE, 2.0, 1.0)
-        held = held * copies * told / memory.reduce_bucket_size
+        num_bytes = num_bytes * copies * bucket_size / memory.reduce_bucket_size
     if memory.buffered_bytes:
         trained = parameters.trained.dense[stage] + parameters.trained.experts[stage]
-        held = np.minimum(held, memory.buffered_bytes * trained)
+        num_bytes = np.minimum(num_bytes, memory.buffered_bytes * trained)
     if memory.replica_buckets:
-        held = np.maximum(held, _replica_buckets(setting, c, parameters, stage))
-    alone = (c.num_gpus == 1) & (c.zero_stage == ZeroStage.NONE)
-    return np.where(alone if memory.reduce_bucket_size else c.num_gpus == 1, 0.0, held)
+        num_bytes = np.maximum(num_bytes, _replica_buckets(setting, c, parameters, stage))
+    is_single_gpu = (c.num_gpus == 1) & (c.zero_stage == ZeroStage.NONE)
+    return np.where(is_single_gpu if memory.reduce_bucket_size else c.num_gpus == 1, 0.0, num_bytes)
 
 
 def _replica_buckets(
     setting: Setting, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
-    """Bytes of a second copy of all gradients; none where states are sharded, or on one rank."""
+    """Bytes of a second copy of all gradients; 0 with sharded states or on one rank."""
     trained = parameters.trained.dense[stage] + parameters.trained.experts[stage]
     each = GradientBytes.of(
         setting.framework, c.precision, c.main_grads_precision, c.main_params_precision
@@ -179,11 +181,14 @@ def update_temporary(share: MicroBatchShare, c: TrainingConfigurations) -> Float
     memory = share.setting.framework.memory
     narrow = is_among(c.optimizer_state_precision, (StatePrecision.FP8, StatePrecision.INT8))
     one_by_one = narrow | (c.optimizer == OptimizerKind.ADAFACTOR)
-    temporary, made = np.where(one_by_one, 0.0, memory.optimizer_temporary), memory.step_gradients
-    if not made:
+    temporary, step_gradients = (
+        np.where(one_by_one, 0.0, memory.optimizer_temporary),
+        memory.step_gradients,
+    )
+    if not step_gradients:
         return temporary
-    gone = share.gradients.stored_bytes * np.where(c.zero_stage == ZeroStage.WEIGHTS, 1.0, 2.0)
-    return np.maximum(made, made - gone + temporary)
+    freed = share.gradients.stored_bytes * np.where(c.zero_stage == ZeroStage.WEIGHTS, 1.0, 2.0)
+    return np.maximum(step_gradients, step_gradients - freed + temporary)
 
 
 def updated_at_once(
@@ -193,12 +198,12 @@ def updated_at_once(
     parameters: StageParameters,
     stage: int,
 ) -> FloatArray:
-    """Bytes of the temporaries of one update, of those of all that a rank owns.
+    """Bytes of the temporaries of one update; ``temporary``: those of all parameters of a rank.
 
     ZeRO-3 of DeepSpeed makes the gradients of one sub-group after the other [1]_. Before an update
-    gradients are looked through for overflows: stages 1 and 2 take one after the other to 32 bits,
-    in which what is no number is told apart by as many bytes again, in 16 bits or not; the
-    largest is the embedding's [2]_. In fp16 stage 3 looks through all that it owns at once [3]_.
+    gradients are checked for overflows. Stages 1 and 2 convert one after the other to 32 bits, and
+    flags of invalid numbers take as many bytes again; the largest gradient is the embedding's
+    [2]_. In fp16 stage 3 checks all gradients that it owns at once [3]_.
 
     References
     ----------
@@ -209,10 +214,10 @@ def updated_at_once(
     .. [3] The same, stage3.py, has_overflow: torch.isinf of a flat buffer, which PyTorch computes
        as abs() == inf: 2 bytes and a flag.
     """
-    own = share.setting.framework.memory.sub_group_size
-    if not own:
+    default_size = share.setting.framework.memory.sub_group_size
+    if not default_size:
         return temporary
-    numbers = np.where(c.sub_group_size > 0, c.sub_group_size, own)
+    numbers = np.where(c.sub_group_size > 0, c.sub_group_size, default_size)
     each = update_temporary(share, c)
     of_all = temporary / each
     in_groups = c.zero_stage == ZeroStage.WEIGHTS
@@ -222,29 +227,29 @@ def updated_at_once(
     is_fp16 = c.precision == ComputePrecision.FP16
     looked_through = np.where(in_groups & is_fp16, _FLAGGED * of_all, looked_through)
     looked_through = np.where(is_wide(c.precision) | (c.zero_stage == 0), 0.0, looked_through)
-    made = np.where(in_groups, np.minimum(temporary, numbers * each), temporary)
-    return np.maximum(made, looked_through)
+    num_bytes = np.where(in_groups, np.minimum(temporary, numbers * each), temporary)
+    return np.maximum(num_bytes, looked_through)
 
 
 def live_bytes(
     setting: Setting, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
-    """Weights of a stage that ZeRO-3 of DeepSpeed keeps whole at once; 0 of other software.
+    """Unsharded weight bytes of a stage that DeepSpeed ZeRO-3 keeps at once; else 0.
 
-    What a module has used stays if it is needed again within so many parameters, as the last
-    layers are between the two passes, and no more than so many stay [1]_.
+    Weights of a module stay gathered if they are needed again within a number of parameters, as
+    those of the last layers between the passes, up to a maximum number [1]_.
 
     References
     ----------
     .. [1] deepspeedai/DeepSpeed 0.19.6, runtime/zero/partitioned_param_coordinator.py:
        max_available_parameters_in_numel, max_reuse_distance_in_numel.
     """
-    own = setting.framework.memory.max_live_parameters
-    if not own:
+    default_limit = setting.framework.memory.max_live_parameters
+    if not default_limit:
         return np.zeros(())
-    told = c.stage3_max_live_parameters
-    held = parameters.dense[stage] + parameters.experts[stage]
-    share = np.minimum(np.where(told > 0, told, own) / held, 1.0)
+    limit = c.stage3_max_live_parameters
+    num_parameters = parameters.dense[stage] + parameters.experts[stage]
+    share = np.minimum(np.where(limit > 0, limit, default_limit) / num_parameters, 1.0)
     return np.asarray(share * stage_gathered_bytes(setting, c, parameters, stage))
 
 
@@ -281,10 +286,10 @@ class MemoryBreakdown:
     @cached_property
     def total(self) -> FloatArray:
         """The peak: the sum of ``MEMORY_PARTS``."""
-        lasting = (self.weights, self.gradients, self.optimizer_states)
+        states = (self.weights, self.gradients, self.optimizer_states)
         buffers = (self.gathered, self.communication_buffers, self.reserved)
         allocated_working = (1 + self.fragmentation_share) * self.working
-        return add((*lasting, *buffers, allocated_working, self.allocated_activations))
+        return add((*states, *buffers, allocated_working, self.allocated_activations))
 
 
 MEMORY_PARTS = (
@@ -351,21 +356,21 @@ def peak_memory(
 ) -> Memory:
     """Memory of every configuration, on each of its candidate stages."""
     unified = share.setting.machine.gpu.unified_memory
-    if unified:  # what moves to the host is in it as before
+    if unified:  # offloaded tensors stay in the same memory
         c = replace(c, offload=np.zeros((), np.int8), paged_optimizer=np.zeros((), np.bool_))
     groups = share.setting.model.layer_groups
-    whole = [all_bytes(share, group) for group in groups]
-    kept = [layer_bytes(share, group, each) for group, each in zip(groups, whole, strict=True)]
+    all_saved = [all_bytes(share, group) for group in groups]
+    saved = [layer_bytes(share, group, each) for group, each in zip(groups, all_saved, strict=True)]
     state = _state_parts(share, c, parameters)
     candidates = range(len(parameters.dense))
     moved = [moved_activations(share, group, c) for group in groups]
     moments = tuple(
-        _stage_memory(share, c, parameters, stage, kept, whole, moved, state)
+        _stage_memory(share, c, parameters, stage, saved, all_saved, moved, state)
         for stage in candidates
     )
     paged, least = np.zeros(()), None
     if c.paged_optimizer.any():
-        moments, paged, least = _paged(share, c, moments, state)
+        moments, paged, least = _page_states(share, c, moments, state)
     totals = tuple(largest(moment.total for moment in of_stage) for of_stage in moments)
     host = np.zeros(())
     if c.any_offload:
@@ -394,7 +399,7 @@ def peak_memory(
     )
 
 
-def _paged(
+def _page_states(
     share: MicroBatchShare,
     c: TrainingConfigurations,
     moments: tuple[tuple[MemoryBreakdown, ...], ...],
@@ -402,31 +407,33 @@ def _paged(
 ) -> tuple[tuple[tuple[MemoryBreakdown, ...], ...], FloatArray, FloatArray]:
     """The moments without what paging takes away, how much that is at most, and the least peak.
 
-    Pages leave where nothing else has room (bitsandbytes 0.48, ``optim/optimizer.py``, states in
-    CUDA's managed memory), and no more of them than that.
+    Pages leave only as far as memory is missing (bitsandbytes 0.48, ``optim/optimizer.py``, states
+    in CUDA's managed memory).
     """
-    room = share.setting.machine.gpu.allocatable_memory
-    left, gone, least = [], [np.zeros(())], []
+    capacity = share.setting.machine.gpu.allocatable_memory
+    left, paged, least = [], [np.zeros(())], []
     for stage, of_stage in enumerate(moments):
         movable = np.where(c.paged_optimizer, state("moments", stage), 0.0)
-        may = [np.minimum(movable, each.optimizer_states) for each in of_stage]
-        both = [*zip(of_stage, may, strict=True)]
-        moves = largest(np.clip(each.total - room, 0.0, most) for each, most in both)
-        gone.append(moves)
-        least += [each.total - most for each, most in both]
-        states = (each.optimizer_states - np.minimum(moves, most) for each, most in both)
-        rest = zip(of_stage, states, strict=True)
-        left.append(tuple(replace(each, optimizer_states=own) for each, own in rest))
-    return tuple(left), largest(gone), largest(least)
+        limits = [np.minimum(movable, each.optimizer_states) for each in of_stage]
+        pairs = [*zip(of_stage, limits, strict=True)]
+        moves = largest(np.clip(each.total - capacity, 0.0, limit) for each, limit in pairs)
+        paged.append(moves)
+        least += [each.total - limit for each, limit in pairs]
+        states = (each.optimizer_states - np.minimum(moves, limit) for each, limit in pairs)
+        remaining_states = zip(of_stage, states, strict=True)
+        left.append(
+            tuple(replace(each, optimizer_states=remaining) for each, remaining in remaining_states)
+        )
+    return tuple(left), largest(paged), largest(least)
 
 
 def _activations(
     c: TrainingConfigurations, parameters: StageParameters, stage: int, saved: list[FloatArray]
 ) -> FloatArray:
-    """Bytes that the layers of a stage keep for the micro-batches in flight."""
+    """Activation bytes of the layers of a stage for the micro-batches in flight."""
     counts = parameters.layers.counts[stage]
     in_flight = _in_flight(c, parameters.layers.ranks[stage])
-    per_micro_batch = add(count * one for count, one in zip(counts, saved, strict=True))
+    per_micro_batch = add(count * num_bytes for count, num_bytes in zip(counts, saved, strict=True))
     return per_micro_batch * in_flight
 
 
@@ -436,31 +443,31 @@ def _stage_memory(
     parameters: StageParameters,
     stage: int,
     saved: list[FloatArray],
-    whole: list[FloatArray],
+    all_saved: list[FloatArray],
     moved: list[FloatArray],
     state: Callable[[str, int], FloatArray],
 ) -> tuple[MemoryBreakdown, ...]:
-    """The moments of a stage at which it may be fullest."""
+    """Memory of a stage at the moments when it may be fullest."""
     memory = share.setting.framework.memory
     counts = parameters.layers.counts[stage]
     padding = 1 + memory.fragmentation
-    allocated = _activations(c, parameters, stage, [padding * one for one in saved])
+    allocated = _activations(c, parameters, stage, [padding * num_bytes for num_bytes in saved])
     if c.any_offload:
-        away = _activations(c, parameters, stage, moved)
-        allocated = allocated - padding * moved_away(away, _largest_held(moved, counts))
+        offloaded = _activations(c, parameters, stage, moved)
+        allocated = allocated - padding * moved_away(offloaded, _largest_held(moved, counts))
     if (images := TowerShare.of(share, c)) is not None:
         flying = _in_flight(c, parameters.layers.ranks[stage])
         of_tower = np.where(parameters.is_first[stage], images.kept_bytes(), 0.0)
         allocated = allocated + padding * flying * of_tower
-    held = _largest_held(whole, counts)
-    rebuilt = _rebuilt(share, counts, held)
+    largest_layer = _largest_held(all_saved, counts)
+    rebuilt = _rebuilt_bytes(share, counts, largest_layer)
     backward = MemoryBreakdown(
         weights=np.where(keeps_weights(c.offload), 0.0, state("weight", stage)),
         gradients=np.where(keeps_gradients(share.setting, c), 0.0, state("gradient", stage)),
         optimizer_states=np.where(keeps_states(c.offload), 0.0, state("optimizer", stage)),
         allocated_activations=allocated,
         working=np.zeros(()),
-        gathered=_gathered(share, c, parameters, stage),
+        gathered=_gathered_bytes(share, c, parameters, stage),
         communication_buffers=communication_bytes(share.setting, c, parameters, stage),
         reserved=reserved_bytes(share.setting),
         fragmentation_share=np.asarray(memory.fragmentation),
@@ -468,16 +475,16 @@ def _stage_memory(
     loss = np.zeros(())
     if (is_last := parameters.is_last[stage]).any():
         loss = np.where(is_last, _loss_bytes(share, backward), 0.0)
-    # Gradients in flight in one layer, and what recomputation builds up again.
+    # Gradients in flight in one layer, and rebuilt activations of recomputation.
     late = np.where(c.zero_stage == ZeroStage.WEIGHTS, memory.sharded_copies, 1.0)
-    working = np.maximum(late * (rebuilt + held / 4) + layer_input_bytes(share), loss)
+    working = np.maximum(late * (rebuilt + largest_layer / 4) + layer_input_bytes(share), loss)
     backward = replace(backward, working=working)
     moments: tuple[MemoryBreakdown, ...] = (backward,)
     built_up = memory.optimizer_temporary or memory.step_gradients
     if not share.setting.framework.states.gradients_persist or built_up:
         on_host = host_updates(share.setting, c.offload)
-        at_once = updated_at_once(share, c, state("temporary", stage), parameters, stage)
-        temporary = np.where(on_host, 0.0, at_once)
+        update = updated_at_once(share, c, state("temporary", stage), parameters, stage)
+        temporary = np.where(on_host, 0.0, update)
         moments = _moments(share, c, backward, temporary)
     if not memory.loaded_whole and np.all(c.zero3_init):
         return moments
@@ -491,7 +498,7 @@ def _loading(
     stage: int,
     backward: MemoryBreakdown,
 ) -> MemoryBreakdown:
-    """A GPU that holds the whole model, and with some software its shard too; nothing else.
+    """Memory while a GPU holds the unsharded model, with some software its shard too.
 
     Without ``zero.Init`` DeepSpeed moves the model to the GPU as it is, and shards it there
     (deepspeedai/DeepSpeed 0.19.6, runtime/engine.py, ``_configure_distributed_model``).
@@ -500,8 +507,8 @@ def _loading(
     is_sharded = (c.zero_stage >= profile.states.weights_sharded_from) & (
         parameters.dense_group.size > 1
     )
-    whole = parameters.dense[stage] + parameters.experts[stage]
-    loaded = backward.weights + profile.memory.loaded_whole * whole
+    num_parameters = parameters.dense[stage] + parameters.experts[stage]
+    loaded = backward.weights + profile.memory.loaded_whole * num_parameters
     sent = stage_gathered_bytes(share.setting, c, parameters, stage)
     loaded = np.where(c.zero3_init, loaded, np.maximum(loaded, sent))
     return replace(
@@ -553,28 +560,28 @@ def _largest_held(values: list[FloatArray], counts: FloatArray) -> FloatArray:
     )
 
 
-def _rebuilt(share: MicroBatchShare, counts: FloatArray, layer: FloatArray) -> FloatArray:
-    """What recomputation builds up again at once: a layer, or one of its blocks."""
-    again = share.recomputation
-    rebuilt = np.where(again.any_full, layer, 0.0)
-    if not again.some:
+def _rebuilt_bytes(share: MicroBatchShare, counts: FloatArray, layer: FloatArray) -> FloatArray:
+    """Bytes that recomputation rebuilds at once: of a layer, or of one of its blocks."""
+    recomputation = share.recomputation
+    rebuilt = np.where(recomputation.any_full, layer, 0.0)
+    if not recomputation.some:
         return rebuilt
     blocks = [remade_at_once(share, group) for group in share.setting.model.layer_groups]
-    return np.where(again.any_full, rebuilt, _largest_held(blocks, counts))
+    return np.where(recomputation.any_full, rebuilt, _largest_held(blocks, counts))
 
 
-def _loss_bytes(share: MicroBatchShare, beside: MemoryBreakdown) -> FloatArray:
+def _loss_bytes(share: MicroBatchShare, other: MemoryBreakdown) -> FloatArray:
     """Logits and their copies at the peak of the cross-entropy, of all tokens predicted at once.
 
-    Some losses take as many tokens at a time as there is room for ``beside`` all else. Modules
-    of multi-token prediction keep what their norms and their projection read.
+    Some losses process as many tokens at a time as fit next to the ``other`` memory. Multi-token
+    prediction modules save the inputs of their norms and their projection.
     """
     model, memory = share.setting.model, share.setting.framework.memory
     logits = share.tokens * model.head_columns / share.tensor_parallel
     if memory.loss_room:
-        free = share.setting.machine.gpu.allocatable_memory - beside.total
-        room = np.clip(memory.loss_room * free, 0.0, memory.loss_chunk or np.inf)
-        logits = np.minimum(logits, room / WIDE_BYTES)
+        free = share.setting.machine.gpu.allocatable_memory - other.total
+        chunk_bytes = np.clip(memory.loss_room * free, 0.0, memory.loss_chunk or np.inf)
+        logits = np.minimum(logits, chunk_bytes / WIDE_BYTES)
     read = share.number_bytes * (2 + 2) * share.local_tokens * model.hidden_size
     each = logits * bytes_per_logit(share.setting, logit_bytes(share))
     return np.asarray(each + model.mtp_num_layers * (each + read))
@@ -584,15 +591,15 @@ def _state_parts(
     share: MicroBatchShare, c: TrainingConfigurations, parameters: StageParameters
 ) -> Callable[[str, int], FloatArray]:
     states = share.setting.framework.states
-    trained, own_states = parameters.trained, ModelStates.of(share.setting, c)
+    trained, model_states = parameters.trained, ModelStates.of(share.setting, c)
     gradient, temporary = share.gradients.stored_bytes, update_temporary(share, c)
     weights_from = ZeroStage(states.weights_sharded_from)
     # Bytes per parameter of layers, and of embedding and logits.
     rules: dict[str, tuple[Numeric, Numeric, ZeroStage]] = {
-        "weight": (own_states.weight, own_states.end_weight, weights_from),
+        "weight": (model_states.weight, model_states.end_weight, weights_from),
         "gradient": (gradient, gradient, ZeroStage.GRADIENTS),
-        "optimizer": (own_states.optimizer, own_states.end_optimizer, ZeroStage.OPTIMIZER),
-        "moments": (own_states.moments, own_states.end_moments, ZeroStage.OPTIMIZER),
+        "optimizer": (model_states.optimizer, model_states.end_optimizer, ZeroStage.OPTIMIZER),
+        "moments": (model_states.moments, model_states.end_moments, ZeroStage.OPTIMIZER),
         "temporary": (temporary, temporary, ZeroStage.OPTIMIZER),
         "host_gradient": (HOST_GRADIENT_BYTES, HOST_GRADIENT_BYTES, ZeroStage.OPTIMIZER),
     }
@@ -601,27 +608,27 @@ def _state_parts(
         width, of_end, sharded_from = rules[name]
         dense, experts = trained.dense[stage], trained.experts[stage]
         if name == "gradient" and c.optimizer_in_backward.any():
-            dense, experts = _alive_at_once(c, trained, stage)
+            dense, experts = _live_gradients(c, trained, stage)
         in_layers = dense if width is of_end else trained.dense_in_layers[stage]
         held = [(in_layers, width, parameters.dense_group)]
         if in_layers is not dense:
             held.append((dense - in_layers, of_end, parameters.dense_group))
         if share.setting.model.num_experts:
             held.append((experts, width, parameters.expert_group))
-        own = sharded(c, sharded_from, held)
+        num_bytes = sharded(c, sharded_from, held)
         if name != "weight":
-            return own
+            return num_bytes
         if share.setting.workload.keeps_untrained:
-            own = own + untrained_bytes(share.setting, c, parameters, stage)
-        return own + frozen_tower_bytes(share.setting, c, parameters, stage)
+            num_bytes = num_bytes + untrained_bytes(share.setting, c, parameters, stage)
+        return num_bytes + frozen_tower_bytes(share.setting, c, parameters, stage)
 
     return state
 
 
-def _alive_at_once(
+def _live_gradients(
     c: TrainingConfigurations, trained: StageParameters, stage: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Parameters whose gradients are there at once: of one layer, if updates do not wait."""
+    """Parameters whose gradients exist at once: of one layer, if updates do not wait."""
     counts = trained.layers.counts[stage]
     dense = np.maximum(_largest_held(list(trained.layer_dense), counts), trained.end)
     experts = _largest_held(list(trained.layer_experts), counts)
@@ -632,7 +639,7 @@ def _alive_at_once(
     )
 
 
-def _gathered(
+def _gathered_bytes(
     share: MicroBatchShare, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
     """Full weights and gradients of the layers that ZeRO-3 holds at once.
@@ -653,10 +660,10 @@ def _gathered(
     gradients = np.maximum(together * _largest_held(trained.in_one_layer, counts), trained.end)
     weights = np.maximum(weights, live_bytes(share.setting, c, parameters, stage))
     if states.weights_sharded_from == ZeroStage.GRADIENTS:
-        whole = stage_gathered_bytes(share.setting, c, parameters, stage)
-        weights = np.where(c.zero_stage == ZeroStage.GRADIENTS, whole, weights)
+        unsharded = stage_gathered_bytes(share.setting, c, parameters, stage)
+        weights = np.where(c.zero_stage == ZeroStage.GRADIENTS, unsharded, weights)
         if profile.pipeline_parallel:
-            whole = trained.dense[stage] + trained.experts[stage]
-            gradients = np.where(c.pipeline_parallel > 1, whole, gradients)
+            unsharded = trained.dense[stage] + trained.experts[stage]
+            gradients = np.where(c.pipeline_parallel > 1, unsharded, gradients)
     both = weights + gradients * states.gradient_on_wire
     return np.where(passing, both, 0.0)

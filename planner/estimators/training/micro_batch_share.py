@@ -43,15 +43,18 @@ class Setting:
 
     @property
     def profile(self) -> FrameworkProfile:
-        """What says how its software behaves: the framework."""
+        """The profile of the software: the framework."""
         return self.framework
 
     def recomputation(self, c: TrainingConfigurations) -> Recomputation:
-        """What each configuration computes again."""
-        alone = self.framework.execution.full_recompute_skips_last_product
-        outputs = self.framework.execution.selective_outputs and self.model.num_experts > 0
+        """The recomputation of each configuration."""
+        reads_without_overlap = self.framework.execution.full_recompute_skips_last_product
+        repeats_outputs = self.framework.execution.selective_outputs and self.model.num_experts > 0
         return Recomputation.of(
-            c, self.model.num_hidden_layers, reads_alone=alone, repeats_outputs=outputs
+            c,
+            self.model.num_hidden_layers,
+            reads_alone=reads_without_overlap,
+            repeats_outputs=repeats_outputs,
         )
 
 
@@ -154,30 +157,33 @@ class MicroBatchShare:
 
     @cached_property
     def unquantized(self) -> CodeArray:
-        """Precision of products that no recipe quantizes: 16 bits, or the one in 32 bits."""
+        """Precision of products that no recipe quantizes: 16 bits, or 32 bits if trained so."""
         sixteen, wide = self.setting.machine.sixteen_bit, is_wide(self.precision)
         return np.where(wide, self.precision, sixteen) if wide.any() else sixteen
 
     @cached_property
     def rate_in_32_bits(self) -> Numeric:
-        """Rate of kernels that are measured in 16 bits where they compute in 32: as peaks are."""
+        """Rate of kernels in 32 bits relative to the measured 16 bits, as the ratio of peaks."""
         wide, machine = is_wide(self.precision), self.setting.machine
         if not wide.any():
             return 1.0
-        own, sixteen = machine.peak(self.precision), machine.peak(machine.sixteen_bit)
-        return np.where(wide, own / sixteen, 1.0)
+        wide_peak, sixteen_bit_peak = (
+            machine.peak(self.precision),
+            machine.peak(machine.sixteen_bit),
+        )
+        return np.where(wide, wide_peak / sixteen_bit_peak, 1.0)
 
     @cached_property
     def gradients(self) -> GradientBytes:
-        """What the framework does with gradients in each precision."""
-        own = (self.precision, self.main_grads, self.main_params)
-        return GradientBytes.of(self.setting.framework, *own)
+        """Gradient bytes of the framework in each precision."""
+        codes = (self.precision, self.main_grads, self.main_params)
+        return GradientBytes.of(self.setting.framework, *codes)
 
     @cached_property
     def compiled_otherwise(self) -> BoolArray:
-        """Where models are compiled and the profile is of eager ones, or the other way round."""
-        own = self.setting.framework.compilation.default
-        other = TorchCompile.FALSE if own else TorchCompile.TRUE
+        """Mask of models compiled although the profile is eager, or the other way round."""
+        is_compiled = self.setting.framework.compilation.default
+        other = TorchCompile.FALSE if is_compiled else TorchCompile.TRUE
         return np.asarray(self.torch_compile == other)
 
     @cached_property
@@ -237,10 +243,10 @@ class MicroBatchShare:
         """1 where one kernel computes attention, else 0."""
         return np.where(self.flash_attention, 1.0, 0.0)
 
-    def kept_in_bits(self, name: str, usual: Numeric) -> Numeric:
-        """Bytes of a number that is kept of one of ``INPUTS``, ``usual`` where nobody says bits."""
+    def kept_in_bits(self, name: str, default: Numeric) -> Numeric:
+        """Bytes of a saved number of one of ``INPUTS``; ``default`` if no bits are specified."""
         bits = self.input_bits[name]
-        return np.where(bits > 0, bits / 8, usual) if bits.any() else usual
+        return np.where(bits > 0, bits / 8, default) if bits.any() else default
 
     def key_value_heads(self, num_key_value_heads: int) -> FloatArray:
         """Key-value heads on this GPU; fewer heads than ranks are replicated."""
@@ -248,13 +254,13 @@ class MicroBatchShare:
 
 
 def recipe_of(setting: Setting, c: TrainingConfigurations) -> CodeArray:
-    """How each configuration scales what it multiplies in 8 bit."""
-    own = setting.framework.recipe_on(scales_groups=setting.machine.gpu.scales_groups)
-    return np.where(c.fp8_recipe == Fp8Recipe.AUTO, own, c.fp8_recipe)
+    """Scaling recipe of 8-bit products of each configuration."""
+    default_recipe = setting.framework.recipe_on(scales_groups=setting.machine.gpu.scales_groups)
+    return np.where(c.fp8_recipe == Fp8Recipe.AUTO, default_recipe, c.fp8_recipe)
 
 
 def trained_length(work: TrainingWorkload) -> float:
-    """Mean tokens of a sequence that are trained: those that pad it are not."""
+    """Mean trained tokens of a sequence, without padding."""
     if work.padding is Padding.PACKED:
         return (
             work.sequence_length * 1.0
@@ -270,11 +276,11 @@ def tokens_of_sample(work: TrainingWorkload) -> float:
 def fullest_and_mean_share(
     setting: Setting, c: TrainingConfigurations
 ) -> tuple[MicroBatchShare, MicroBatchShare]:
-    """Shares of the fullest micro-batch, which memory must hold, and of a mean one.
+    """Shares of the fullest micro-batch, which sets memory, and of a mean one.
 
-    Samples that are padded to the longest of theirs, or to the sequence, fill the fullest one.
-    Those that are not padded are as long as the sequence once, and as the mean else; each attends
-    to itself alone, so the length that its attention costs is that of the mean square.
+    Samples padded to the longest of a batch, or to the sequence length, fill the fullest
+    micro-batch. Without padding the fullest sample has the sequence length and the others the mean
+    length. Each sample attends only to itself, so attention costs follow the mean square.
     """
     work, fullest = setting.workload, MicroBatchShare.of(setting, c)
     if work.padding in (Padding.PACKED, Padding.FULL):

@@ -1,4 +1,4 @@
-"""Bytes per parameter of weights and optimizer states, and what of a step is in host memory."""
+"""Bytes per parameter of weights and optimizer states, and offload to host memory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _STATE_BYTES = {
     StatePrecision.INT8: block_scaled_bytes(element_bytes=1, block=_BLOCK),
 }
 # Adafactor's second moment is a row and a column of each matrix. Muon's matrices have a momentum;
-# embedding and logits beside them are Adam's.
+# their embedding and logits use Adam.
 _IN_LAYERS = {
     OptimizerKind.ADAM: 2,
     OptimizerKind.SGD: 0,
@@ -77,18 +77,18 @@ class ModelStates:
 
     @classmethod
     def of(cls, setting: Setting, c: TrainingConfigurations) -> ModelStates:
-        """Those of every configuration."""
+        """Bytes per parameter of every configuration."""
         states = setting.framework.states
         wide = is_wide(c.precision)
         if not (c.has_custom_optimizer or np.any(wide)):
-            usual = states.optimizer
+            default = states.optimizer
             return cls(
                 weight=_stored_bytes(setting, c, states.weight),
                 end_weight=states.weight,
-                optimizer=usual,
-                end_optimizer=usual,
-                moments=usual - states.main_weight,
-                end_moments=usual - states.main_weight,
+                optimizer=default,
+                end_optimizer=default,
+                moments=default - states.main_weight,
+                end_moments=default - states.main_weight,
                 traffic=states.optimizer_traffic,
             )
         # Weights that the optimizer updates, where they are not the weights themselves.
@@ -101,23 +101,27 @@ class ModelStates:
         gradients = GradientBytes.of(
             setting.framework, c.precision, c.main_grads_precision, c.main_params_precision
         )
-        own = GradientBytes.of(setting.framework, c.precision)
-        # What an update has beyond the framework's own is read and written, gradients are read.
-        beyond = 2 * (optimizer - states.optimizer) + gradients.stored_bytes - own.stored_bytes
-        # Weights that are updated themselves are as wide as the updated ones.
+        default_gradients = GradientBytes.of(setting.framework, c.precision)
+        # Bytes beyond the framework's default states are read and written, gradients only read.
+        extra_traffic = (
+            2 * (optimizer - states.optimizer)
+            + gradients.stored_bytes
+            - default_gradients.stored_bytes
+        )
+        # Without main weights, the stored weights have the precision of the updated ones.
         narrow = c.main_params_precision == MainPrecision.BF16
-        own_width = np.where(narrow, min(states.weight, 2.0), states.weight)
-        weight = np.where(wide, WIDE_BYTES, own_width)
+        stored_width = np.where(narrow, min(states.weight, 2.0), states.weight)
+        weight = np.where(wide, WIDE_BYTES, stored_width)
         if np.any(wide):
             in_sixteen = GradientBytes.of(
                 setting.framework, setting.machine.sixteen_bit
             ).stored_bytes
-            of_gradients = np.asarray(own.stored_bytes) - in_sixteen
+            of_gradients = np.asarray(default_gradients.stored_bytes) - in_sixteen
             # Of weights of 32 bits that are updated themselves no copy in 16 bits is written.
             updated = 0.0 if states.main_weight else states.weight
             copied = states.weight if states.main_weight else 0.0
             of_weights = 2 * (WIDE_BYTES - updated) - copied
-            beyond = np.where(wide, beyond + of_gradients + of_weights, beyond)
+            extra_traffic = np.where(wide, extra_traffic + of_gradients + of_weights, extra_traffic)
         return cls(
             weight=_stored_bytes(setting, c, weight),
             end_weight=weight,
@@ -125,48 +129,49 @@ class ModelStates:
             end_optimizer=copy + of_end,
             moments=moments,
             end_moments=of_end,
-            traffic=states.optimizer_traffic + beyond,
+            traffic=states.optimizer_traffic + extra_traffic,
         )
 
 
 def _moment_bytes(states: States, c: TrainingConfigurations) -> FloatArray:
-    own = (states.optimizer - states.main_weight) / 2
-    widths = np.array([_STATE_BYTES.get(code, own) for code in StatePrecision])
-    told = c.optimizer_state_precision
-    untold = is_wide(c.precision) & (told == StatePrecision.FRAMEWORK)
-    return np.where(untold, max(own, WIDE_BYTES), widths[told])
+    default_width = (states.optimizer - states.main_weight) / 2
+    widths = np.array([_STATE_BYTES.get(code, default_width) for code in StatePrecision])
+    state_precision = c.optimizer_state_precision
+    is_unspecified = is_wide(c.precision) & (state_precision == StatePrecision.FRAMEWORK)
+    return np.where(is_unspecified, max(default_width, WIDE_BYTES), widths[state_precision])
 
 
-def _stored_bytes(setting: Setting, c: TrainingConfigurations, usual: Numeric) -> Numeric:
-    """Weights of layers as they lie there between steps.
+def _stored_bytes(setting: Setting, c: TrainingConfigurations, default: Numeric) -> Numeric:
+    """Bytes per parameter of layers' weights stored between steps.
 
-    In 4 bits they lie in both orientations, as the products of both passes read them. In 8 bits
-    with one scale for a matrix one is enough where products take either; Hopper and scales of
-    groups need both, which are as many bytes as 16 bits. Transformer Engine caches these beside
-    the 16-bit weights unless they are the weights themselves (2.x, ``pytorch/module/linear.py``,
-    ``base.py`` ``get_weight_workspace``; Megatron-LM keeps the cache over micro-batches).
+    In 4 bits they are stored in both orientations, as the products of both passes read them. In 8
+    bits with one scale for a matrix one is enough where products take either; Hopper and scales of
+    groups need both, which are as many bytes as 16 bits. Transformer Engine caches these in
+    addition to the 16-bit weights unless they are the weights themselves (2.x,
+    ``pytorch/module/linear.py``, ``base.py`` ``get_weight_workspace``; Megatron-LM keeps the cache
+    over micro-batches).
     """
     states = setting.framework.states
     if setting.workload.is_frozen:
-        return usual
+        return default
     if states.cached_weights:
         narrow = is_narrow(c.precision)
-        return usual + np.where(narrow, _read_bytes(setting, c), 0.0)
+        return default + np.where(narrow, _read_bytes(setting, c), 0.0)
     if not states.quantized_weights:
-        return usual
+        return default
     is_four = c.precision == ComputePrecision.FP4
     is_single = (c.precision == ComputePrecision.FP8) & _has_one_copy(setting, c)
-    return np.where(is_four | is_single, _read_bytes(setting, c), usual)
+    return np.where(is_four | is_single, _read_bytes(setting, c), default)
 
 
 def _read_bytes(setting: Setting, c: TrainingConfigurations) -> FloatArray:
-    """What products of both passes read of a weight in fewer than 16 bits."""
+    """Bytes per weight that products of both passes read below 16 bits."""
     copies = np.where(_has_one_copy(setting, c), 1.0, 2.0)
     return np.asarray(copies * compute_bytes(c.precision))
 
 
 def _has_one_copy(setting: Setting, c: TrainingConfigurations) -> BoolArray:
-    """Whether products in 8 bits read a weight in one orientation."""
+    """Mask of configurations whose 8-bit products read a weight in one orientation."""
     if not setting.machine.gpu.scales_groups:
         return np.zeros(np.shape(c.precision), dtype=bool)
     recipe = recipe_of(setting, c)
@@ -183,8 +188,7 @@ def muon_time(
 ) -> FloatArray:
     """Seconds in which Muon makes updates orthogonal, on the stage with most work.
 
-    Each rank does whole matrices as tensor parallelism leaves them, all of them where nothing is
-    sharded.
+    Each rank processes full matrices (after tensor parallelism); without sharding all of them.
     """
     if not np.any(c.optimizer == OptimizerKind.MUON):
         return np.zeros(())
@@ -214,7 +218,7 @@ def muon_time(
 
 
 def _newton_schulz(layer: Layer, c: TrainingConfigurations) -> tuple[FloatArray, FloatArray]:
-    """Operations for the matrices of one layer on one rank: of all, of routed experts."""
+    """FLOPs for the matrices of one layer on one rank: of all, of routed experts."""
     t = c.tensor_parallel
     dense = [np.zeros(())]
     for product in layer.of(MatrixProduct):
@@ -255,48 +259,48 @@ class HostCopies:
 
 
 def keeps_states(offload: CodeArray) -> BoolArray:
-    """Where the host keeps the optimizer states."""
+    """Mask of configurations whose optimizer states are on the host."""
     return np.asarray(_OF_STATES[offload])
 
 
 def host_updates(setting: Setting, offload: CodeArray) -> BoolArray:
-    """Where the host updates the weights that a rank owns."""
+    """Mask of configurations in which the host updates the weights of a rank."""
     return np.asarray(keeps_states(offload) & setting.framework.offloading.host_update)
 
 
 def keeps_gradients(setting: Setting, c: TrainingConfigurations) -> BoolArray:
-    """Where gradients leave for the host as they are made, and none stay on the GPU.
+    """Mask of configurations that move gradients to the host at once, with none on the GPU.
 
-    Only sharded ones do (ZeRO-Offload, arXiv:2101.06840, section 4.1), and all of a lone rank.
-    Below stage 2 the GPU adds up whole ones over the micro-batches, as Megatron-LM's buffer of
-    main gradients does, and the host gets its share at the end.
+    Only sharded gradients do (ZeRO-Offload, arXiv:2101.06840, section 4.1), and all of a single
+    rank. Below stage 2 the GPU accumulates unsharded gradients over the micro-batches, as
+    Megatron-LM's buffer of main gradients does, and the host gets its share at the end.
     """
     can_shard = ZeroStage.GRADIENTS in setting.framework.zero_stages
-    alone = (c.data_parallel * c.context_parallel == 1) & can_shard
-    leave = (c.zero_stage >= ZeroStage.GRADIENTS) | alone
+    is_single_rank = (c.data_parallel * c.context_parallel == 1) & can_shard
+    leave = (c.zero_stage >= ZeroStage.GRADIENTS) | is_single_rank
     return np.asarray(host_updates(setting, c.offload) & leave)
 
 
 def keeps_weights(offload: CodeArray) -> BoolArray:
-    """Where the host keeps the weights."""
+    """Mask of configurations whose weights are on the host."""
     return np.asarray(_OF_WEIGHTS[offload])
 
 
 def moved_activations(
     share: MicroBatchShare, group: LayerGroup, c: TrainingConfigurations
 ) -> FloatArray:
-    """Bytes that one layer of a group moves to the host of those it keeps."""
+    """Bytes of activations that one layer of a group moves to the host."""
     if not c.any_offload:
         return np.zeros(())
     moves = _OF_ACTIVATIONS[c.offload]
-    kept = layer_bytes(share, group)
+    saved = layer_bytes(share, group)
     if share.setting.framework.offloading.only_layer_inputs:
-        kept = np.minimum(kept, layer_input_bytes(share))
-    return np.where(moves, kept, offloaded_bytes(share, group))
+        saved = np.minimum(saved, layer_input_bytes(share))
+    return np.where(moves, saved, offloaded_bytes(share, group))
 
 
 def moved_away(moved: FloatArray, largest_layer: FloatArray) -> FloatArray:
-    """Bytes that are not on a GPU of those its layers move: all but the layers being copied."""
+    """Offloaded activation bytes off the GPU: all but those of layers being copied."""
     return np.asarray(np.maximum(moved - _LAYERS_ON_GPU * largest_layer, 0.0))
 
 
@@ -326,10 +330,10 @@ def host_copies(
         weights = _owned_of(parameters, c, index) * width
         fetched = np.where(keeps_weights(c.offload), weights, 0.0)
         gradients = _owned_of(trained, c, index) * on_wire
-        away = np.where(keeps_gradients(setting, c), gradients, 0.0)
+        outgoing = np.where(keeps_gradients(setting, c), gradients, 0.0)
         read = _drive_time(setting, c.offload, fetched)
         forward.append(np.maximum(_copy_time(setting, fetched + activations), read))
-        backward.append(np.maximum(_copy_time(setting, fetched + away + activations), read))
+        backward.append(np.maximum(_copy_time(setting, fetched + outgoing + activations), read))
     return HostCopies(
         layer_forward=tuple(forward[:-1]),
         layer_backward=tuple(backward[:-1]),
@@ -339,7 +343,7 @@ def host_copies(
 
 
 def host_update_time(
-    setting: Setting, c: TrainingConfigurations, owned: FloatArray, own: ModelStates
+    setting: Setting, c: TrainingConfigurations, owned: FloatArray, model_states: ModelStates
 ) -> FloatArray:
     """Seconds of the optimizer on the host, and of bringing its ``owned`` weights back.
 
@@ -347,8 +351,10 @@ def host_update_time(
     written while others are updated.
     """
     states, offloading = setting.framework.states, setting.framework.offloading
-    update = setting.machine.host_memory_time(owned * own.traffic, offloading.host_memory_fraction)
-    passing = _drive_time(setting, c.offload, 2 * owned * own.optimizer)
+    update = setting.machine.host_memory_time(
+        owned * model_states.traffic, offloading.host_memory_fraction
+    )
+    passing = _drive_time(setting, c.offload, 2 * owned * model_states.optimizer)
     weights = owned * widened(states.weight_on_wire, c.precision)
     back = np.where(keeps_weights(c.offload), 0.0, weights)
     on_wire = widened(states.gradient_on_wire, c.precision)
@@ -357,16 +363,16 @@ def host_update_time(
 
 
 def streamed_states_time(
-    setting: Setting, c: TrainingConfigurations, owned: FloatArray, own: ModelStates
+    setting: Setting, c: TrainingConfigurations, owned: FloatArray, model_states: ModelStates
 ) -> FloatArray:
     """Seconds to bring optimizer states to the GPU, while others go back."""
-    num_bytes = owned * own.optimizer
+    num_bytes = owned * model_states.optimizer
     passing = _drive_time(setting, c.offload, 2 * num_bytes)
     return np.maximum(_copy_time(setting, num_bytes), passing)
 
 
 def paging_time(setting: Setting, paged: FloatArray) -> FloatArray:
-    """Seconds in which pages of optimizer states go to the host and come back, behind nothing."""
+    """Seconds to move pages of optimizer states to the host and back, not overlapped."""
     return _copy_time(setting, 2 * paged)
 
 
@@ -379,7 +385,7 @@ def host_bytes(
     gradients: FloatArray,
     activations: FloatArray,
 ) -> FloatArray:
-    """Bytes in host memory, of those that a GPU has of each; ``activations`` are moved ones."""
+    """Bytes in host memory of the tensors of one GPU; ``activations`` are the offloaded ones."""
     in_memory = ~_TO_DRIVES[offload]
     of_model = add(
         (
@@ -394,7 +400,7 @@ def host_bytes(
 def loading_bytes(
     setting: Setting, c: TrainingConfigurations, parameters: StageParameters
 ) -> FloatArray:
-    """Bytes of the whole model in the host memory of a process that loads it.
+    """Bytes of the unsharded model in host memory of a process that loads it.
 
     Weights that are sharded are so as they load, if ``zero3_init``. Those in 4 bits go to the GPU
     piece by piece.
@@ -404,9 +410,11 @@ def loading_bytes(
     if not each or workload.adapter is AdapterKind.QLORA:
         return np.zeros(())
     stages = range(len(parameters.dense))
-    whole = largest(parameters.dense[stage] + parameters.experts[stage] for stage in stages)
+    num_parameters = largest(
+        parameters.dense[stage] + parameters.experts[stage] for stage in stages
+    )
     is_sharded = (c.zero_stage >= states.weights_sharded_from) & c.zero3_init
-    return np.where(is_sharded, 0.0, each * whole)
+    return np.where(is_sharded, 0.0, each * num_parameters)
 
 
 def _drive_time(setting: Setting, offload: CodeArray, num_bytes: FloatArray) -> FloatArray:

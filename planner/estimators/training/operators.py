@@ -1,4 +1,4 @@
-"""A layer as a list of operators: what each does, how long it takes, what of a step is exposed."""
+"""Operators of a layer with their FLOPs and seconds, and the exposed time of a step."""
 
 from __future__ import annotations
 
@@ -29,14 +29,13 @@ COLLECTIVES = terms_about("collective")
 class Operator:
     """One operator of one layer and one micro-batch on one GPU.
 
-    ``forward`` and ``backward`` are seconds (of a communication: exposed seconds),
-    ``flops`` those of the forward pass. ``part`` is ``compute`` or the parallelism that
-    communicates. The backward pass runs the forward again under full recomputation if
-    ``repeatable``, all but the share ``spared``; where modules are repeated by themselves, all of
-    it by one ``repeated_by``, a part by those of ``parts``, and the share ``selective`` where a
-    framework has no modules but shares. ``weights``:
-    seconds of the backward pass that make gradients of weights, which nothing waits for. ``works``:
-    what its seconds are made of, where that is recorded.
+    ``forward`` and ``backward`` are seconds (of a communication: exposed seconds), ``flops`` those
+    of the forward pass. ``part`` is ``compute`` or the parallelism that communicates. The backward
+    pass runs the forward again under full recomputation if ``repeatable``, all but the share
+    ``spared``; where modules are repeated by themselves, all of it by one ``repeated_by``, a part
+    by those of ``parts``, and the share ``selective`` where a framework has no modules but shares.
+    ``weights``: seconds of the backward pass that make gradients of weights, which nothing waits
+    for. ``works``: what its seconds are made of, where that is recorded.
     """
 
     name: str
@@ -53,16 +52,18 @@ class Operator:
     weights: FloatArray | float = 0.0
     works: tuple[KernelWork, ...] = ()
 
-    def repeated(self, again: Recomputation) -> FloatArray:
+    def repeated(self, recomputation: Recomputation) -> FloatArray:
         """Seconds of the repeated forward, the mean over the layers."""
-        if not (self.repeatable and again.is_any):
+        if not (self.repeatable and recomputation.is_any):
             return np.zeros(())
-        share = again.share_of(self.repeated_by, self.parts)
+        share = recomputation.share_of(self.repeated_by, self.parts)
         some = self.selective
         if some if isinstance(some, float) else some.any():
-            share = np.where(again.by_share, np.maximum(self.selective, share), share)
+            share = np.where(recomputation.by_share, np.maximum(self.selective, share), share)
         partly = share * self.forward
-        return np.where(again.any_full, again.full * (1 - self.spared) * self.forward, partly)
+        return np.where(
+            recomputation.any_full, recomputation.full * (1 - self.spared) * self.forward, partly
+        )
 
 
 def timed(
@@ -76,7 +77,7 @@ def timed(
     parts: Mapping[str, Numeric] | None = None,
     weights: FloatArray | float = 0.0,
 ) -> Operator:
-    """What a described operator takes."""
+    """The `Operator` of a layer operator with its times."""
     return Operator(
         name=op.name,
         module=op.module,
@@ -95,7 +96,7 @@ def timed(
 def gradient_accumulation(
     share: MicroBatchShare, num_parameters: Numeric, num_micro_batches: FloatArray
 ) -> Iterator[Operator]:
-    """Adding a micro-batch's gradients to those before it, by kernels of their own.
+    """Kernels that add a micro-batch's gradients to the accumulated ones.
 
     Those of the first of a step are added to nothing; the time is the mean over them.
     """
@@ -223,7 +224,7 @@ def loop_launches(share: MicroBatchShare, c: TrainingConfigurations, layer: Laye
     """Seconds of the host for a loop over a GPU's experts, forward; twice that backward.
 
     Each expert has kernels of its own, and waits for the number of its tokens. ZeRO-3 gathers
-    each of its matrices where the loop comes to it: nobody knows before which have tokens.
+    each of its matrices inside the loop, since the experts with tokens are not known before.
     """
     execution = share.setting.framework.execution
     if layer.experts is None or not np.any(c.expert_compute == ExpertCompute.LOOP):
@@ -262,8 +263,8 @@ def expert_exchange(share: MicroBatchShare, op: ExpertExchange, layer: Layer) ->
     bytes_of_pairs = share.number_bytes * expert_pairs(share, op.per_token) * op.columns.whole
     time = np.where(
         share.token_dispatcher == TokenDispatcher.ALLGATHER,
-        _gathered(share, op),
-        _sent(share, op, bytes_of_pairs),
+        _allgather_time(share, op),
+        _dispatch_time(share, op, bytes_of_pairs),
     )
     there_and_back = partly_hidden(
         communication=time, hidden=share.setting.framework.overlap.expert_parallel
@@ -271,14 +272,20 @@ def expert_exchange(share: MicroBatchShare, op: ExpertExchange, layer: Layer) ->
     yield timed(op, forward=there_and_back, backward=there_and_back, part="expert_parallel")
 
 
-def _sent(share: MicroBatchShare, op: ExpertExchange, bytes_of_pairs: FloatArray) -> FloatArray:
-    """An all-to-all each way; then ranks that split experts gather tokens and add up outputs."""
+def _dispatch_time(
+    share: MicroBatchShare, op: ExpertExchange, bytes_of_pairs: FloatArray
+) -> FloatArray:
+    """Seconds of an all-to-all each way, then of gathers and reduce-scatters in expert groups."""
     machine, framework = share.setting.machine, share.setting.framework
     gathers = share.token_dispatcher == TokenDispatcher.ALLGATHER
     domains = machine.num_domains(share.expert_group)
     once = distinct_share(num_copies=op.per_token, num_domains=domains)
-    own = float(TokenDispatcher.FLEX) if framework.execution.deduplicated_dispatch else 0.0
-    used = np.where(share.token_dispatcher == TokenDispatcher.AUTO, own, share.token_dispatcher)
+    default_dispatcher = (
+        float(TokenDispatcher.FLEX) if framework.execution.deduplicated_dispatch else 0.0
+    )
+    used = np.where(
+        share.token_dispatcher == TokenDispatcher.AUTO, default_dispatcher, share.token_dispatcher
+    )
     one_way = machine.collective(
         "all_to_all",
         bytes_of_pairs,
@@ -288,29 +295,29 @@ def _sent(share: MicroBatchShare, op: ExpertExchange, bytes_of_pairs: FloatArray
     machine.unused(gathers, "all_to_all")
     if np.all(share.expert_tensor_parallel == 1):
         return 2 * one_way
-    whole = bytes_of_pairs * share.expert_tensor_parallel
+    gathered = bytes_of_pairs * share.expert_tensor_parallel
     gather, scatter = (
-        machine.collective(kind, whole, share.expert_tensor_group)
+        machine.collective(kind, gathered, share.expert_tensor_group)
         for kind in ("all_gather", "reduce_scatter")
     )
     return 2 * one_way + gather + scatter
 
 
-def _gathered(share: MicroBatchShare, op: ExpertExchange) -> FloatArray:
-    """Every token comes to every rank of the experts, and the outputs are added up on its own."""
+def _allgather_time(share: MicroBatchShare, op: ExpertExchange) -> FloatArray:
+    """Seconds to gather all tokens on every expert rank, and to reduce-scatter the outputs."""
     if not np.any(share.token_dispatcher == TokenDispatcher.ALLGATHER):
         return np.zeros(())
     ranks = share.expert_parallel * share.expert_tensor_parallel
     group = CommunicationGroup(size=ranks, stride=1)
-    whole = share.number_bytes * share.local_tokens * op.columns.whole * ranks
+    gathered = share.number_bytes * share.local_tokens * op.columns.whole * ranks
     machine = share.setting.machine
-    return machine.collective("all_gather", whole, group) + machine.collective(
-        "reduce_scatter", whole, group
+    return machine.collective("all_gather", gathered, group) + machine.collective(
+        "reduce_scatter", gathered, group
     )
 
 
 def expert_pairs(share: MicroBatchShare, per_token: int) -> FloatArray:
-    """Tokens that come to a rank, the fullest one, once per expert that they visit."""
+    """Pairs of token and expert on the fullest rank."""
     return np.asarray(share.local_tokens * per_token * share.expert_load)
 
 
@@ -334,10 +341,10 @@ _COMPUTING = ("forward", "backward", "recompute", "reference", "optimizer")
 class OperatorGroup:
     """Operators that a stage runs ``counts[stage]`` times per micro-batch.
 
-    ``counts`` has shape ``(stages, ...)``; ``fully_recomputed`` is the number
-    in the whole model. ``gather`` is exposed ZeRO communication [s], ``offload`` exposed copies
-    to and from the host. ``reference``: passes without gradients, as of a reference model, with
-    all that shows in them. ``on_first``: it stands before the layers, on the first stage.
+    ``counts`` has shape ``(stages, ...)``; ``fully_recomputed`` is the number in the whole model.
+    ``gather`` is exposed ZeRO communication [s], ``offload`` exposed copies to and from the host.
+    ``reference``: passes without gradients, as of a reference model, with all that shows in them.
+    ``on_first``: it stands before the layers, on the first stage.
     """
 
     time: LayerTime
@@ -389,7 +396,7 @@ class StepTime:
         return np.asarray(add(parts[name] for name in _COMPUTING) / self.total)
 
     def parts(self) -> dict[str, FloatArray]:
-        """Seconds of each of ``TIME_PARTS``; of one row they are worked out once."""
+        """Seconds of each of ``TIME_PARTS``; cached for a single row."""
         return self._of_one if self.total.size == 1 else self._parts()
 
     @cached_property
@@ -417,7 +424,7 @@ class StepTime:
         return sums
 
     def operator_times(self) -> Iterable[tuple[Operator, dict[str, FloatArray]]]:
-        """Each operator with its forward, backward and repeated seconds in a step."""
+        """Operators with their forward, backward and recomputation seconds in a step."""
         for block, runs in self.runs:
             for operator in block.time.operators:
                 yield (
@@ -431,10 +438,10 @@ class StepTime:
 
     @cached_property
     def runs(self) -> Sequence[tuple[OperatorGroup, FloatArray]]:
-        """How often the slowest stage runs each block in a step."""
-        slowest, found = self.slowest, []
+        """Blocks with the number of runs on the slowest stage in a step."""
+        slowest, runs = self.slowest, []
         for block in self.blocks:
             counts = np.broadcast_arrays(*block.counts, slowest)[:-1]
             count = np.take_along_axis(np.stack(counts), slowest[None].astype(np.intp), axis=0)
-            found.append((block, count[0] * self.num_micro_batches))
-        return found
+            runs.append((block, count[0] * self.num_micro_batches))
+        return runs

@@ -1,4 +1,4 @@
-"""What of its forward pass a configuration computes again in the backward pass."""
+"""Activation recomputation of each configuration."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _CORE, _FEED_FORWARD, _CHEAP = (
 class Recomputation:
     """``full``: share of the layers that are repeated whole, the same on every stage.
 
-    ``modules``: those that every layer repeats (``RecomputedModules``). ``by_share``: what a
-    framework calls selective repeats a share of everything beside them.
-    ``saved`` and ``offloaded``: the tensors that layers repeated whole keep (``KeptTensors``).
+    ``modules``: those that every layer repeats (``RecomputedModules``). ``by_share``: the
+    framework's selective recomputation repeats a share of everything else. ``saved`` and
+    ``offloaded``: the tensors that layers repeated whole keep (``KeptTensors``).
     ``reads_without_overlap``: they repeat only what the backward pass reads.
     """
 
@@ -45,23 +45,23 @@ class Recomputation:
         reads_alone: bool = False,
         repeats_outputs: bool = False,
     ) -> Recomputation:
-        """That of each configuration of a model with so many layers.
+        """The recomputation of each configuration of a model with so many layers.
 
-        ``repeats_outputs``: what selective recomputation repeats, where nobody names modules,
-        are norms, activation functions of experts and projections of latents, beside attention
-        cores that no fused kernel makes again.
+        ``repeats_outputs``: if no modules are specified, selective recomputation repeats norms,
+        activation functions of experts and projections of latents, in addition to attention cores
+        that no fused kernel recomputes.
         """
         full = np.where(c.recompute == Recompute.FULL, 1.0, 0.0)
         layers = c.recompute_num_layers
         if layers.any():
             stage = num_hidden_layers / c.pipeline_parallel
             full = full * np.where(layers > 0, np.minimum(layers / stage, 1.0), 1.0)
-        usual: CodeArray | int = _CORE
+        default_modules: CodeArray | int = _CORE
         if repeats_outputs:
-            usual = np.where(c.fused_attention, _CORE | _CHEAP, _CORE)
+            default_modules = np.where(c.fused_attention, _CORE | _CHEAP, _CORE)
         named = c.recompute_modules != 0
         selective = np.asarray(c.recompute == Recompute.SELECTIVE)
-        of_selective = np.where(selective, np.where(named, c.recompute_modules, usual), 0)
+        of_selective = np.where(selective, np.where(named, c.recompute_modules, default_modules), 0)
         blocks = c.recompute == Recompute.FEED_FORWARD
         return cls(
             full=full,
@@ -74,12 +74,12 @@ class Recomputation:
 
     @cached_property
     def spares(self) -> bool:
-        """Whether any configuration does not repeat some operators of layers repeated whole."""
+        """Whether a configuration skips some operators in fully recomputed layers."""
         some = self.reads_without_overlap or np.any(self.saved) or np.any(self.offloaded)
         return bool(some and self.any_full.any())
 
     def keeps(self, tensor: str) -> BoolArray:
-        """Where layers repeated whole keep a tensor, on the GPU or on its host."""
+        """Mask of configurations whose fully recomputed layers save a tensor, on GPU or host."""
         return np.asarray(
             KeptTensors.has(self.saved, tensor) | KeptTensors.has(self.offloaded, tensor)
         )
@@ -93,12 +93,12 @@ class Recomputation:
         )
 
     def repeats(self, modules: Iterable[str]) -> BoolArray:
-        """Where any of these modules is repeated by itself."""
-        found = np.zeros((), dtype=np.bool_)
+        """Mask of configurations that recompute one of these modules by itself."""
+        is_repeated = np.zeros((), dtype=np.bool_)
         for name in modules:
             if name in self.some:
-                found = found | RecomputedModules.has(self.modules, name)
-        return np.asarray(found)
+                is_repeated = is_repeated | RecomputedModules.has(self.modules, name)
+        return np.asarray(is_repeated)
 
     def share_of(self, modules: Iterable[str], parts: Mapping[str, Numeric]) -> Numeric:
         """Share of an operator that is repeated: all by ``modules``, a part by others."""
@@ -117,5 +117,5 @@ class Recomputation:
 
     @cached_property
     def any_full(self) -> BoolArray:
-        """Where some layers are repeated whole."""
+        """Mask of configurations with fully recomputed layers."""
         return np.asarray(self.full > 0)

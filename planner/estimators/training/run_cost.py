@@ -1,4 +1,4 @@
-"""What a whole run takes: time, GPU-hours, money."""
+"""Time, GPU-hours and cost of a full run."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ LOSSES = ("checkpoints", "work_again", "recoveries", "stragglers", "campaign")
 class Goodput:
     """Times in seconds, sizes in bytes; arrays have the shape of the numbers of GPUs.
 
-    They are single numbers where all configurations have the same. ``rate`` is that of
-    interruptions, ``left`` what each of ``LOSSES`` leaves of the time.
+    Fields are single numbers if all configurations share them. ``rate``: interruptions per second;
+    ``left``: share of the time that remains after each of ``LOSSES``.
     """
 
     num_gpus: FloatArray
@@ -56,16 +56,16 @@ class Goodput:
         return formulas.effective_training_time_ratio(*self.left.values())
 
     def lost(self) -> Mapping[str, FloatArray]:
-        """The share of calendar time that each of ``LOSSES`` takes; they add up to 1 - ratio.
+        """Share of calendar time lost to each of ``LOSSES``; the shares add up to 1 - ratio.
 
-        What several take together is split in proportion to the logarithms of what they leave.
+        Their joint loss is split in proportion to the logarithms of the remaining shares.
         """
-        whole = np.log(self.ratio)
+        log_ratio = np.log(self.ratio)
         with np.errstate(divide="ignore", invalid="ignore"):
-            logs = {name: np.log(np.maximum(one, 1e-300)) for name, one in self.left.items()}
-            every = sum(logs.values())
-            scale = np.where(whole < 0, (1 - self.ratio) / np.abs(every), 0.0)
-        return {name: np.asarray(scale * np.abs(one)) for name, one in logs.items()}
+            logs = {name: np.log(np.maximum(share, 1e-300)) for name, share in self.left.items()}
+            log_sum = sum(logs.values())
+            scale = np.where(log_ratio < 0, (1 - self.ratio) / np.abs(log_sum), 0.0)
+        return {name: np.asarray(scale * np.abs(log)) for name, log in logs.items()}
 
 
 def goodput(
@@ -85,10 +85,10 @@ def goodput(
 
 
 def campaign_of(setting: Setting, site: OperatingTerms) -> Campaign:
-    """What a run takes beyond its steps and failures: of pretraining, of which campaigns are."""
-    work, known = setting.workload, site.reliability.campaign
+    """Time of a pretraining run beyond its steps and failures; none for other objectives."""
+    work, campaign = setting.workload, site.reliability.campaign
     is_pretraining = work.training_objective is TrainingObjective.PRETRAIN and not work.is_frozen
-    return known if known is not None and is_pretraining else NO_CAMPAIGN
+    return campaign if campaign is not None and is_pretraining else NO_CAMPAIGN
 
 
 def _goodput(
@@ -100,7 +100,7 @@ def _goodput(
     end: str,
     campaign: float = 1.0,
 ) -> Goodput:
-    """The same of n GPUs, so many on a ``node``, with checkpoints of a ``size`` [byte]."""
+    """Goodput of n GPUs, so many per ``node``, with checkpoints of a ``size`` [byte]."""
     rate = formulas.interruption_rate(
         num_gpus=n,
         gpu_time_per_interruption=spec.gpu_time("interruption", end),
@@ -139,7 +139,7 @@ def _goodput(
 def _checkpoints(
     spec: Checkpoints, size: float, num_nodes: FloatArray, rate: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Seconds to write one, those of them that stop training, and those between two."""
+    """Seconds to write a checkpoint, those that stop training, and those between two."""
     write = formulas.checkpoint_time(
         checkpoint_size=size,
         num_nodes=num_nodes,
@@ -185,7 +185,7 @@ def calendar_factors(
 def _calendar_factors(
     spec: ReliabilitySpec, is_spot: bool, size: float, node: int, num_gpus: float
 ) -> tuple[float, float]:
-    """The same: most frameworks save as much, and most contracts are of one fleet."""
+    """Factors on calendar time with rare and with frequent failures, cached."""
     often, typical, rare = (
         float(_goodput(spec, is_spot, size, node, np.asarray(num_gpus), end).ratio)
         for end in ("low", "typical", "high")
@@ -210,8 +210,8 @@ class RunCost:
     """A run of ``total_tokens``: seconds, GPU-seconds and USD.
 
     ``time_to_train`` is without interruptions, ``calendar_time`` with all that `Goodput` has;
-    GPU-seconds are those of the calendar time, of all GPUs that are paid for: spares, and what a
-    rack or node has beside. ``cost`` is what is signed for them, as
+    GPU-seconds are those of the calendar time, of all GPUs that are paid for, including spares and
+    unused GPUs of a rack or node. ``cost`` is the contract price of these, as
     `planner.estimators.ownership_cost` charges it; NaN where the price is unknown.
     """
 
@@ -231,13 +231,13 @@ class RunCost:
 
     @property
     def signed_gpu_hours(self) -> FloatArray | None:
-        """GPU-seconds that are signed for; None without a term, as of the next ones."""
+        """GPU-hours of the contract; None without a term."""
         outlay = self.charge.outlay
         return None if outlay is None else np.where(np.isnan(outlay), np.nan, self.charge.signed)
 
     @property
     def unused_gpu_hours(self) -> FloatArray | None:
-        """Those of them that the run does not use."""
+        """GPU-hours of the contract that the run does not use."""
         outlay = self.charge.outlay
         return None if outlay is None else np.where(np.isnan(outlay), np.nan, self.charge.unused)
 
@@ -258,7 +258,7 @@ class RunCost:
 
     @property
     def interruptions(self) -> FloatArray:
-        """How many are expected from start to end."""
+        """Expected number of interruptions from start to end."""
         return np.asarray(self.calendar_time * self.goodput.rate)
 
 
@@ -266,12 +266,12 @@ def run_cost(
     setting: Setting, site: OperatingTerms, *, duration: FloatArray, num_gpus: FloatArray
 ) -> RunCost:
     """Cost of runs that train for a ``duration`` [s], on the terms of a site."""
-    lasting = goodput(setting, site, num_gpus)
-    calendar = calendar_time(duration=duration, goodput=lasting.ratio)
-    paid = lasting.num_gpus + lasting.num_spare_gpus
+    run_goodput = goodput(setting, site, num_gpus)
+    calendar = calendar_time(duration=duration, goodput=run_goodput.ratio)
+    paid = run_goodput.num_gpus + run_goodput.num_spare_gpus
     return RunCost(
         time_to_train=duration,
-        goodput=lasting,
+        goodput=run_goodput,
         charge=charge(site, duration=calendar, num_gpus=paid),
     )
 

@@ -1,4 +1,4 @@
-"""Bytes that a layer keeps for its backward pass, and tensors that full recomputation keeps.
+"""Saved activation bytes of a layer, and tensors that full recomputation saves.
 
 References
 ----------
@@ -39,10 +39,10 @@ from planner.layers.operators import (
 )
 from planner.specs.model import LayerGroup
 
-_SUM_BYTES = 4.0  # Of the softmax, which is kept beside what it weights.
+_SUM_BYTES = 4.0  # Of the softmax, which is saved in addition to the values that it weights.
 
 
-def spared(op: LayerOperator, again: Recomputation) -> Numeric:
+def spared(op: LayerOperator, recomputation: Recomputation) -> Numeric:
     """Share of an operator that full recomputation does not repeat.
 
     What is kept is not made again, nor, where a framework repeats only what is read, what nothing
@@ -50,10 +50,10 @@ def spared(op: LayerOperator, again: Recomputation) -> Numeric:
     """
     if isinstance(op, Experts):
         inside = (op.matrices - 1) / op.matrices
-        return inside * again.keeps(MLPWI) + (1 - inside) * again.keeps(MLPWO)
-    if op.unread and again.reads_without_overlap:
+        return inside * recomputation.keeps(MLPWI) + (1 - inside) * recomputation.keeps(MLPWO)
+    if op.unread and recomputation.reads_without_overlap:
         return 1.0
-    return np.where(again.keeps(op.makes), 1.0, 0.0) if op.makes else 0.0
+    return np.where(recomputation.keeps(op.makes), 1.0, 0.0) if op.makes else 0.0
 
 
 def kept_tensor_bytes(share: MicroBatchShare, group: LayerGroup, codes: CodeArray) -> FloatArray:
@@ -113,29 +113,32 @@ _MADE: dict[type[LayerOperator], Callable[..., Numeric]] = {
 
 
 def layer_bytes(
-    share: MicroBatchShare, group: LayerGroup, every: FloatArray | None = None
+    share: MicroBatchShare, group: LayerGroup, unrecomputed: FloatArray | None = None
 ) -> FloatArray:
-    """Bytes one layer keeps per micro-batch, the mean over those repeated whole and the others.
+    """Saved activation bytes of one layer per micro-batch, averaged over recomputed and other
+    layers.
 
-    Full recomputation keeps the layer's input and the tensors that are named, that of modules
-    what these read; that of a share of a layer makes again what eager kernels alone keep.
-    ``every``: its `all_bytes` where they are known.
+    Full recomputation saves the layer's input and named tensors. Recomputation of modules saves
+    their inputs. Recomputation of a share of a layer also rebuilds tensors that only eager kernels
+    save. ``unrecomputed``: `all_bytes` of the layer, if computed before.
     """
-    again = share.recomputation
+    recomputation = share.recomputation
     profile = share.setting.framework
     repeated = profile.memory.selective_dropped
     if repeated is None:
         repeated = profile.execution.selective_share
-    whole = all_bytes(share, group) if every is None else every
+    all_saved = all_bytes(share, group) if unrecomputed is None else unrecomputed
     layer_input = layer_input_bytes(share)
-    kept = whole - _remade_bytes(share, group)
-    if repeated and np.any(again.by_share):
-        beside = _eager_copies(share, _saved_tensors(share, group))
-        rest = (1 - repeated) * (kept - beside) + repeated * layer_input
-        kept = np.where(again.by_share, rest, kept)
-    tensors = kept_tensor_bytes(share, group, again.saved | again.offloaded)
-    repeated_whole = again.full * (layer_input + tensors)
-    return np.where(again.any_full, repeated_whole + (1 - again.full) * whole, kept)
+    saved = all_saved - _remade_bytes(share, group)
+    if repeated and np.any(recomputation.by_share):
+        eager_bytes = _eager_copies(share, _saved_tensors(share, group))
+        rest = (1 - repeated) * (saved - eager_bytes) + repeated * layer_input
+        saved = np.where(recomputation.by_share, rest, saved)
+    tensors = kept_tensor_bytes(share, group, recomputation.saved | recomputation.offloaded)
+    repeated_whole = recomputation.full * (layer_input + tensors)
+    return np.where(
+        recomputation.any_full, repeated_whole + (1 - recomputation.full) * all_saved, saved
+    )
 
 
 def layer_input_bytes(share: MicroBatchShare) -> FloatArray:
@@ -145,76 +148,81 @@ def layer_input_bytes(share: MicroBatchShare) -> FloatArray:
 
 def all_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
     """Bytes of everything that a layer keeps for its backward pass."""
-    return _sum(share, _saved_tensors(share, group)) + _adapter_bytes(share, group)
+    return _allocated_bytes(share, _saved_tensors(share, group)) + _adapter_bytes(share, group)
 
 
 def remade_at_once(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
-    """Bytes that are made again at once where whole blocks are repeated, of the larger block."""
-    again, found = share.recomputation, np.zeros(())
+    """Bytes that full recomputation of blocks rebuilds at once, of the larger block."""
+    recomputation, peak = share.recomputation, np.zeros(())
     for module in ("attention", "mlp", "moe", "shared_experts"):
-        if module in again.some:
-            made = [kept for kept in _saved_tensors(share, group) if module in kept.remade_by]
-            inside = _sum(share, made)
-            found = np.maximum(found, np.where(again.repeats((module,)), inside, 0.0))
-    return found
+        if module in recomputation.some:
+            tensors = [
+                tensor for tensor in _saved_tensors(share, group) if module in tensor.remade_by
+            ]
+            inside = _allocated_bytes(share, tensors)
+            peak = np.maximum(peak, np.where(recomputation.repeats((module,)), inside, 0.0))
+    return peak
 
 
 def _saved_tensors(share: MicroBatchShare, group: LayerGroup) -> tuple[SavedTensor, ...]:
-    """What a layer keeps, but for what the framework's backward kernels make again themselves."""
-    every = _layer(share, group).saved_tensors
+    """Saved tensors of a layer, without those that backward kernels of the framework recompute."""
+    tensors = _layer(share, group).saved_tensors
     if not (remade := set(share.setting.framework.memory.remade)):
-        return every
-    return tuple(kept for kept in every if remade.isdisjoint(kept.remade_by))
+        return tensors
+    return tuple(tensor for tensor in tensors if remade.isdisjoint(tensor.remade_by))
 
 
 def _remade_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
-    """What recomputation of modules does without."""
-    again = share.recomputation
-    kinds: dict[tuple[str, ...], list[SavedTensor]] = {}
-    for kept in _saved_tensors(share, group):
-        by = tuple(name for name in kept.remade_by if name in again.some)
-        if by and not (by == ("core_attn",) and np.all(share.flash_attention)):
-            kinds.setdefault(by, []).append(kept)
-    return add(again.repeats(by) * _sum(share, kept) for by, kept in kinds.items())
+    """Bytes that recomputation of modules saves."""
+    recomputation = share.recomputation
+    by_modules: dict[tuple[str, ...], list[SavedTensor]] = {}
+    for tensor in _saved_tensors(share, group):
+        modules = tuple(name for name in tensor.remade_by if name in recomputation.some)
+        if modules and not (modules == ("core_attn",) and np.all(share.flash_attention)):
+            by_modules.setdefault(modules, []).append(tensor)
+    return add(
+        recomputation.repeats(modules) * _allocated_bytes(share, tensors)
+        for modules, tensors in by_modules.items()
+    )
 
 
-def _sum(share: MicroBatchShare, wanted: Iterable[SavedTensor]) -> FloatArray:
-    """Bytes of what is wanted, as the framework's allocator counts them."""
-    every = tuple(wanted)
-    fused = _bytes(share, (kept for kept in every if not kept.eager))
-    return fused * kept_activations(share) + _eager_copies(share, every)
+def _allocated_bytes(share: MicroBatchShare, tensors: Iterable[SavedTensor]) -> FloatArray:
+    """Bytes of saved tensors, as the framework's allocator counts them."""
+    all_tensors = tuple(tensors)
+    fused = _bytes(share, (tensor for tensor in all_tensors if not tensor.eager))
+    return fused * kept_activations(share) + _eager_copies(share, all_tensors)
 
 
-def _eager_copies(share: MicroBatchShare, wanted: Iterable[SavedTensor]) -> FloatArray:
-    """Bytes that eager kernels alone keep, where the profile counts none of them."""
+def _eager_copies(share: MicroBatchShare, tensors: Iterable[SavedTensor]) -> FloatArray:
+    """Bytes that only eager kernels save, where the profile counts none of them."""
     has_them = keeps_eager_copies(share)
     if not np.any(has_them):
         return np.zeros(())
-    return np.where(has_them, _bytes(share, (kept for kept in wanted if kept.eager)), 0.0)
+    return np.where(has_them, _bytes(share, (tensor for tensor in tensors if tensor.eager)), 0.0)
 
 
-def _bytes(share: MicroBatchShare, wanted: Iterable[SavedTensor]) -> FloatArray:
+def _bytes(share: MicroBatchShare, tensors: Iterable[SavedTensor]) -> FloatArray:
     split: list[Numeric] = []
-    own: list[Numeric] = []
-    for kept in wanted:
-        element = _ELEMENTS[kept.element](share)
-        if kept.spread is RankSpread.TENSOR:
-            split.append(kept.columns.on_rank(share.tensor_parallel) * element)
+    unsplit: list[Numeric] = []
+    for tensor in tensors:
+        element = _ELEMENTS[tensor.element](share)
+        if tensor.spread is RankSpread.TENSOR:
+            split.append(tensor.columns.on_rank(share.tensor_parallel) * element)
         else:
-            if kept.spread is RankSpread.EXPERTS:
-                # Ranks that split experts have their inputs and outputs of all of them whole.
-                is_inside = "moe_act" in kept.remade_by
-                is_inside = is_inside or kept.element is Element.ACTIVATION_INPUT
-                whole = 1.0 if is_inside else share.expert_tensor_parallel
-                element = element * (share.expert_load * whole)
-            own.append(kept.columns.whole * element)
-    every = kept_bytes(tokens=share.tokens, bytes_per_token=add(split))
-    of_own = kept_bytes(tokens=share.local_tokens, bytes_per_token=add(own))
-    return every + of_own
+            if tensor.spread is RankSpread.EXPERTS:
+                # Expert tensor parallelism leaves inputs and outputs of experts unsharded.
+                is_inside = "moe_act" in tensor.remade_by
+                is_inside = is_inside or tensor.element is Element.ACTIVATION_INPUT
+                copies = 1.0 if is_inside else share.expert_tensor_parallel
+                element = element * (share.expert_load * copies)
+            unsplit.append(tensor.columns.whole * element)
+    split_bytes = kept_bytes(tokens=share.tokens, bytes_per_token=add(split))
+    unsplit_bytes = kept_bytes(tokens=share.local_tokens, bytes_per_token=add(unsplit))
+    return split_bytes + unsplit_bytes
 
 
 def _adapter_bytes(share: MicroBatchShare, group: LayerGroup) -> FloatArray:
-    """What the adapters of a layer keep of their own."""
+    """Saved bytes of the adapters of a layer."""
     memory = share.setting.framework.memory
     if not (memory.adapter_input and share.setting.workload.is_frozen):
         return np.zeros(())
@@ -244,12 +252,12 @@ def _attention_input(share: MicroBatchShare) -> Numeric:
 
 
 def _read_by_matrix(share: MicroBatchShare, name: str) -> Numeric:
-    """The same in bits of its own, if any is kept."""
+    """Bytes per number of a matrix input that is saved, in its own bits."""
     workload = share.setting.workload
-    usual = _attention_input(share)
+    default = _attention_input(share)
     if workload.is_frozen and workload.lora_targets is not AdapterTargets.ALL_LINEAR:
-        usual = 0.0  # nothing is kept of frozen matrices without adapter
-    return share.kept_in_bits(name, usual) if np.any(usual) else usual
+        default = 0.0  # frozen matrices without adapter save nothing
+    return share.kept_in_bits(name, default) if np.any(default) else default
 
 
 def _score(share: MicroBatchShare) -> Numeric:

@@ -1,4 +1,4 @@
-"""Layers of each pipeline stage, parameters on its GPUs, groups that shard and exchange them."""
+"""Layers of pipeline stages, parameters on their GPUs, and groups that shard and exchange them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def stage_layers(
     *,
     every: bool = False,
 ) -> StageLayers:
-    """The stages of every pair of arguments, whose axes are the trailing ones.
+    """Layers of the stages for every pair of arguments, on the trailing axes.
 
     ``every``: all stages of the pipeline, not those alone that may be the slowest or fullest.
 
@@ -71,12 +71,13 @@ def stage_layers(
     pairs = sorted(set(each.tolist()), key=lambda pair: (pair.real, pair.imag))
     inverse = np.searchsorted(np.array(pairs), each)
     weights = _logits_weight(model)
-    own = layers_of_chunks(layout) if layout else ()
-    found = [
-        _candidates(model.layer_groups, weights, pair.real, pair.imag, own, every) for pair in pairs
+    chunk_layers = layers_of_chunks(layout) if layout else ()
+    candidates = [
+        _candidates(model.layer_groups, weights, pair.real, pair.imag, chunk_layers, every)
+        for pair in pairs
     ]
-    most = max(len(ranks) for _, ranks in found)
-    padded = [[_padded(array, most) for array in pair] for pair in found]
+    max_stages = max(len(ranks) for _, ranks in candidates)
+    padded = [[_pad_stages(array, max_stages) for array in pair] for pair in candidates]
     counts, ranks = (
         np.stack(arrays, axis=-1)[..., inverse] for arrays in zip(*padded, strict=True)
     )
@@ -86,7 +87,7 @@ def stage_layers(
     )
 
 
-def _padded(stages: FloatArray, length: int) -> FloatArray:
+def _pad_stages(stages: FloatArray, length: int) -> FloatArray:
     """The last stage repeated."""
     if len(stages) == length:
         return stages
@@ -99,21 +100,23 @@ def _candidates(
     weights: tuple[int, int],
     p: float,
     v: float,
-    own: tuple[int, ...] = (),
-    every: bool = False,
+    chunk_layers: tuple[int, ...] = (),
+    every_stage: bool = False,
 ) -> tuple[FloatArray, FloatArray]:
-    """Counts and ranks of the candidate stages of one pipeline; ``own``: explicit chunks."""
+    """Counts and ranks of the candidate stages of one pipeline; ``chunk_layers``: explicit
+    chunks.
+    """
     kinds = layer_kinds(groups)
     chunks = int(p * v)
-    is_told = len(own) == chunks and sum(own) == len(kinds)
+    is_explicit = len(chunk_layers) == chunks and sum(chunk_layers) == len(kinds)
     too_many = chunks > len(kinds) + (END_CHUNKS if v > 1 else 0)
-    if chunks != p * v or (too_many and not is_told):
+    if chunks != p * v or (too_many and not is_explicit):
         return np.zeros((3, len(groups))), np.zeros(3)
     sizes = chunk_sizes(len(kinds), chunks, *weights, interleaved=v > 1)
-    if is_told:
-        sizes = np.array(own)
+    if is_explicit:
+        sizes = np.array(chunk_layers)
     stages = _per_chunk(groups, sizes).reshape(int(v), int(p), len(groups)).sum(axis=0)
-    ranks = [*range(len(stages))] if every else [0, *_inner(stages), len(stages) - 1]
+    ranks = [*range(len(stages))] if every_stage else [0, *_inner_ranks(stages), len(stages) - 1]
     return stages[ranks], np.array(ranks, dtype=np.float64)
 
 
@@ -133,13 +136,13 @@ def chunk_layers(
     return _per_chunk(model.layer_groups, np.array(sizes))
 
 
-def _inner(stages: FloatArray) -> list[int]:
-    """Ranks of the inner stages but those that an earlier one equals or exceeds in each group."""
-    kept: list[int] = []
+def _inner_ranks(stages: FloatArray) -> list[int]:
+    """Ranks of inner stages, without those that an earlier one dominates in each group."""
+    ranks: list[int] = []
     for rank in range(1, len(stages) - 1):
-        if not any(np.all(stages[earlier] >= stages[rank]) for earlier in kept):
-            kept.append(rank)
-    return kept or [0]
+        if not any(np.all(stages[earlier] >= stages[rank]) for earlier in ranks):
+            ranks.append(rank)
+    return ranks or [0]
 
 
 def chunk_split(
@@ -147,11 +150,14 @@ def chunk_split(
 ) -> list[int]:
     """Layers of each chunk of a pipeline, in the order of the model: chunk c is on stage c mod p.
 
-    An explicit ``layout`` says them itself.
-    Layers of modules of multi-token prediction are the last of the last chunk.
+    An explicit ``layout`` says them itself. Layers of modules of multi-token prediction are the
+    last of the last chunk.
     """
-    if layout and len(own := layers_of_chunks(layout)) == pipeline_parallel * virtual_pipeline:
-        return list(own)
+    if (
+        layout
+        and len(chunk_layers := layers_of_chunks(layout)) == pipeline_parallel * virtual_pipeline
+    ):
+        return list(chunk_layers)
     sizes = chunk_sizes(
         model.num_hidden_layers,
         pipeline_parallel * virtual_pipeline,
@@ -176,17 +182,17 @@ def chunk_sizes(
     more than two are missing, the last goes without up to ``most_for_logits`` (explicit layouts
     of Megatron-Bridge).
     """
-    most = ceil_div(num_layers, num_chunks)
-    missing = most * num_chunks - num_layers
-    sizes = np.full(num_chunks, most)
+    max_layers = ceil_div(num_layers, num_chunks)
+    missing = max_layers * num_chunks - num_layers
+    sizes = np.full(num_chunks, max_layers)
     if interleaved:
         worth = max(logits_in_layers, most_for_logits if missing > END_CHUNKS else 0)
-        at_end = min(missing, worth, most)
+        at_end = min(missing, worth, max_layers)
         if missing - at_end <= 1:
             sizes[-1] -= at_end
             sizes[0] -= missing - at_end
             return sizes
-    at_end = min(missing, logits_in_layers, most - 1)
+    at_end = min(missing, logits_in_layers, max_layers - 1)
     sizes[-1] -= at_end
     elsewhere = [0, *range(num_chunks - 2, 0, -1)]
     sizes[elsewhere[: missing - at_end]] -= 1
@@ -194,7 +200,7 @@ def chunk_sizes(
 
 
 def logits_in_layers(model: ModelSpec) -> int:
-    """What a token meets in all logits, in layers of what it meets in the layers, rounded up."""
+    """Cost of all logits in units of layers, rounded up."""
     counts = count_parameters(model)
     in_layers = counts.attention + counts.feed_forward + counts.active_experts
     return ceil_div(logits_met(model) * model.num_hidden_layers, in_layers)
@@ -230,15 +236,15 @@ _END_BYTES = 2.0
 
 @record(kw_only=True)
 class StageParameters:
-    """Parameters on one GPU: those every data-parallel rank has, and routed experts.
+    """Parameters on one GPU: those replicated on data-parallel ranks, and routed experts.
 
-    ``dense`` and ``experts`` have shape ``(stages, ...)``, the candidates of
-    `StageLayers`. ``layer_dense`` and ``layer_experts`` hold one
-    layer of each group, ``end`` the embedding or logits matrix. ``is_first`` and
-    ``is_last`` tell where embedding and logits stand. ZeRO shards over ``dense_group`` and
-    ``expert_group``; ranks of ``dense_replicas`` and ``expert_replicas`` hold the same shard.
-    ``adapters`` are what is trained of it, all but a frozen vision tower or adapters alone, saved
-    modules counted as so many adapter parameters as their states take (`saved_share`).
+    ``dense`` and ``experts`` have shape ``(stages, ...)``, the candidates of `StageLayers`.
+    ``layer_dense`` and ``layer_experts`` hold one layer of each group, ``end`` the embedding or
+    logits matrix. ``is_first`` and ``is_last`` tell where embedding and logits stand. ZeRO shards
+    over ``dense_group`` and ``expert_group``; ranks of ``dense_replicas`` and ``expert_replicas``
+    hold the same shard. ``adapters`` are what is trained of it, all but a frozen vision tower or
+    adapters alone, saved modules counted as so many adapter parameters as their states take
+    (`saved_share`).
     """
 
     layers: StageLayers
@@ -257,7 +263,7 @@ class StageParameters:
 
     @property
     def trained(self) -> StageParameters:
-        """What gets gradients: the adapters, or everything where there are none."""
+        """Parameters with gradients: the adapters, or all without adapters."""
         return self.adapters or self
 
     @property
@@ -279,14 +285,14 @@ def stage_parameters(
     *,
     every_stage: bool = False,
 ) -> StageParameters:
-    """What each stage holds under each configuration, with the adapters of a setting."""
+    """Parameters of each stage under each configuration, with the adapters of a setting."""
     text = _unsharded_parameters(
         model, c, setting.workload.pipeline_layout if setting else "", every_stage
     )
-    whole = text if setting is None else _with_tower(setting, text)
+    parameters = text if setting is None else _with_tower(setting, text)
     if setting is None or not setting.workload.is_frozen:
-        return whole
-    whole = replace(whole, adapters=None)
+        return parameters
+    parameters = replace(parameters, adapters=None)
     dense = tuple(
         layer_adapter_parameters(setting, group, c.tensor_parallel) for group in model.layer_groups
     )
@@ -294,30 +300,30 @@ def stage_parameters(
         layer_expert_parameters(setting, group, c.expert_parallel, c.expert_tensor_parallel)
         for group in model.layer_groups
     )
-    saved = saved_share(setting) * whole.end
+    saved = saved_share(setting) * parameters.end
     prompt = np.zeros(())
     if setting.workload.adapter is AdapterKind.PROMPT:  # embeddings of virtual tokens
         numbers = float(setting.workload.virtual_tokens * setting.model.hidden_size)
-        prompt = np.where(whole.is_first, numbers, 0.0)
+        prompt = np.where(parameters.is_first, numbers, 0.0)
     adapters = replace(
-        whole,
-        dense=_on_stages(whole.layers, dense) + _saved_ends(model, whole, saved) + prompt,
-        experts=np.zeros_like(whole.experts) + _on_stages(whole.layers, experts),
+        parameters,
+        dense=_on_stages(parameters.layers, dense) + _saved_ends(model, parameters, saved) + prompt,
+        experts=np.zeros_like(parameters.experts) + _on_stages(parameters.layers, experts),
         layer_dense=dense,
         layer_experts=experts,
         end=saved,
     )
-    return replace(whole, adapters=adapters)
+    return replace(parameters, adapters=adapters)
 
 
 def _with_tower(setting: Setting, text: StageParameters) -> StageParameters:
-    """The parameters with those of a vision tower on the first stage, trained or not."""
+    """The parameters with a vision tower on the first stage, trained or not."""
     tower, work = setting.model.vision_tower, setting.workload
     if tower is None or not work.has_tower:
         return text
-    held = np.where(text.is_first, float(tower_parameters(tower)), 0.0)
-    whole = replace(text, dense=text.dense + held)
-    return replace(whole, adapters=text) if work.freezes_tower else whole
+    num_parameters = np.where(text.is_first, float(tower_parameters(tower)), 0.0)
+    with_tower = replace(text, dense=text.dense + num_parameters)
+    return replace(with_tower, adapters=text) if work.freezes_tower else with_tower
 
 
 def sharded(
@@ -325,7 +331,7 @@ def sharded(
     sharded_from: ZeroStage,
     held: Iterable[tuple[FloatArray, Numeric, CommunicationGroup]],
 ) -> FloatArray:
-    """Bytes on one GPU of parameters, each with the bytes of one and the group that shards it.
+    """Bytes on one GPU of parameters; ``held``: their number, bytes each, and sharding group.
 
     ``sharded_from``: the ZeRO stage that shards them.
     """
@@ -342,7 +348,7 @@ def sharded(
 
 
 def saved_share(setting: Setting) -> float:
-    """States of a parameter of embedding and logits that is trained over those of an adapter's.
+    """State bytes of trained embedding and logits per parameter, relative to an adapter's.
 
     PEFT copies saved modules as they are, in 16 bits, and their gradients and moments are as
     wide; adapters may be in 32 bits. 0 where neither end is trained.
@@ -353,21 +359,21 @@ def saved_share(setting: Setting) -> float:
     return min(_END_BYTES / width, 1.0) if width else 1.0
 
 
-def _saved_ends(model: ModelSpec, whole: StageParameters, matrix: FloatArray) -> FloatArray:
+def _saved_ends(model: ModelSpec, parameters: StageParameters, matrix: FloatArray) -> FloatArray:
     """Trained copies of embedding and logits on each stage; tied ones that meet are one."""
     if not np.any(matrix):
         return np.zeros(())
-    first = np.where(whole.is_first, matrix, 0.0)
+    first = np.where(parameters.is_first, matrix, 0.0)
     if model.num_labels:
         return first
-    one = whole.is_first & model.tie_word_embeddings
-    return first + np.where(whole.is_last & ~one, matrix, 0.0)
+    is_tied = parameters.is_first & model.tie_word_embeddings
+    return first + np.where(parameters.is_last & ~is_tied, matrix, 0.0)
 
 
 def _unsharded_parameters(
     model: ModelSpec, c: TrainingConfigurations, layout: str, every_stage: bool
 ) -> StageParameters:
-    # The stages come before the axes of the configurations, all of which must be there.
+    # The axis of stages comes before the axes of the configurations, which must all exist.
     axes = (1,) * len(c.shape)
     p, v = (np.multiply(x, np.ones(axes)) for x in (c.pipeline_parallel, c.virtual_pipeline))
     layers = stage_layers(model, p, v, layout, every=every_stage)
@@ -408,21 +414,23 @@ def _replicas(shards: CommunicationGroup, c: TrainingConfigurations) -> Communic
 
 
 def _dense_share(layer: Layer, tensor_parallel: FloatArray) -> FloatArray:
-    """Parameters of a layer or an end on one tensor-parallel rank, its routed experts aside."""
+    """Parameters of a layer or an end on one tensor-parallel rank, without routed experts."""
     dense = [op for op in layer.operators if not isinstance(op, Experts)]
     sharded = sum(op.parameters for op in dense if op.sharded)
-    whole = sum(op.parameters for op in dense if not op.sharded)
-    copied = [_copied(product, tensor_parallel) for product in layer.of(MatrixProduct)]
-    return add((sharded / tensor_parallel, whole, *copied))
+    unsharded = sum(op.parameters for op in dense if not op.sharded)
+    copied = [
+        _replicated_parameters(product, tensor_parallel) for product in layer.of(MatrixProduct)
+    ]
+    return add((sharded / tensor_parallel, unsharded, *copied))
 
 
-def _copied(product: MatrixProduct, tensor_parallel: FloatArray) -> FloatArray:
-    """What ranks hold beyond their share where they outnumber key-value heads."""
+def _replicated_parameters(product: MatrixProduct, tensor_parallel: FloatArray) -> FloatArray:
+    """Parameters beyond a rank's share where ranks outnumber key-value heads."""
     if not product.columns.copied:
         return np.zeros(())
     columns = product.columns
-    beyond = columns.on_rank(tensor_parallel) - columns.whole / tensor_parallel
-    return np.asarray(product.depth * beyond)
+    extra = columns.on_rank(tensor_parallel) - columns.whole / tensor_parallel
+    return np.asarray(product.depth * extra)
 
 
 def _on_stages(layers: StageLayers, per_layer: tuple[FloatArray, ...]) -> FloatArray:
@@ -432,7 +440,7 @@ def _on_stages(layers: StageLayers, per_layer: tuple[FloatArray, ...]) -> FloatA
 def _end_parameters(
     model: ModelSpec, tensor_parallel: FloatArray, is_first: BoolArray, is_last: BoolArray
 ) -> FloatArray:
-    """Embedding on the first stage, logits on the last; tied ones that meet are one matrix.
+    """Embedding on the first stage, logits on the last; tied ones on one stage count once.
 
     Multi-token prediction embeds tokens on the last stage, too.
     """
@@ -483,12 +491,12 @@ def frozen_bytes(
     of_layer, of_end = layer_weight_bytes(setting.workload, c.precision), end_bytes(c.precision)
     in_layers = parameters.dense_in_layers[stage]
     ends = parameters.dense[stage] - in_layers
-    held = (
+    shards = (
         (in_layers, of_layer, parameters.dense_group),
         (ends, of_end, parameters.dense_group),
         (parameters.experts[stage], of_layer, parameters.expert_group),
     )
-    return sharded(c, ZeroStage(setting.framework.states.weights_sharded_from), held)
+    return sharded(c, ZeroStage(setting.framework.states.weights_sharded_from), shards)
 
 
 def stage_gathered_bytes(
@@ -507,8 +515,8 @@ def stage_gathered_bytes(
 class DataParallelTime:
     """Seconds of communication, before overlap.
 
-    ``layer_forward`` and ``layer_backward``: per group, one layer and micro-batch of
-    ZeRO-2 and ZeRO-3. ``step``: of the stage where it lasts longest, at the end of a step.
+    ``layer_forward`` and ``layer_backward``: per group, one layer and micro-batch of ZeRO-2 and
+    ZeRO-3. ``step``: of the stage where it lasts longest, at the end of a step.
     """
 
     layer_forward: tuple[FloatArray, ...]
@@ -605,11 +613,11 @@ class _Exchange:
         if not np.any(dense):
             return np.zeros(())
         machine, nics = self.setting.machine, self.most_nics
-        everyone = machine.collective(kind, dense, groups[0], most_nics=nics)
+        dense_time = machine.collective(kind, dense, groups[0], most_nics=nics)
         if self.setting.model.num_experts == 0:
-            return everyone
-        own = machine.collective(kind, experts, groups[1], most_nics=nics)
-        return everyone + np.where(experts > 0, own, 0.0)
+            return dense_time
+        expert_time = machine.collective(kind, experts, groups[1], most_nics=nics)
+        return dense_time + np.where(experts > 0, expert_time, 0.0)
 
 
 def _step_exchange(

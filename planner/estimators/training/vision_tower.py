@@ -1,10 +1,9 @@
-"""The vision tower in training: its time before a micro-batch, its weights, what it keeps.
+"""The vision tower in training: time before a micro-batch, weights, saved activations.
 
-Every rank of a tensor- and context-parallel group computes the whole tower for its micro-batch, as
-it stands there whole (Transformers' plans of tensor parallelism name matrices of the language
-model alone: 5.x, ``models/qwen2_5_vl/configuration_qwen2_5_vl.py``, ``base_model_tp_plan``); ZeRO
-shards it over the data-parallel ranks. It stands on the first stage; a frozen one runs forward
-alone.
+Every rank of a tensor- and context-parallel group computes the unsharded tower for its micro-batch
+(Transformers' plans of tensor parallelism name only matrices of the language model: 5.x,
+``models/qwen2_5_vl/configuration_qwen2_5_vl.py``, ``base_model_tp_plan``). ZeRO shards it over the
+data-parallel ranks. It is on the first stage; a frozen tower runs only forward.
 """
 
 from __future__ import annotations
@@ -60,8 +59,7 @@ def _encoder(tower: VisionTower) -> ModelSpec:
 
 @record(kw_only=True)
 class TowerShare:
-    """The images of a micro-batch on one GPU, or tiles of them: patches before the projector,
-    tokens after it."""
+    """Images or tiles of a micro-batch on one GPU: patches, and tokens after the projector."""
 
     tower: VisionTower
     share: MicroBatchShare
@@ -70,7 +68,7 @@ class TowerShare:
 
     @classmethod
     def of(cls, share: MicroBatchShare, c: TrainingConfigurations) -> TowerShare | None:
-        """That of each configuration; None where no tower is computed."""
+        """The share of each configuration; None without a computed tower."""
         tower, work = tower_of(share.setting), share.setting.workload
         if tower is None or not work.images_per_sample:
             return None
@@ -87,25 +85,25 @@ class TowerShare:
     @cached_property
     def patches(self) -> MicroBatchShare:
         """Sizes of what the layers of the tower compute, in 16 bits, split over no ranks."""
-        one, no = np.ones(()), np.zeros((), dtype=np.bool_)
+        unity, disabled = np.ones(()), np.zeros((), dtype=np.bool_)
         sixteen = self.share.setting.machine.sixteen_bit
         return replace(
             self.share,
             setting=replace(self.share.setting, model=_encoder(self.tower)),
-            tensor_parallel=one,
-            context_parallel=one,
+            tensor_parallel=unity,
+            context_parallel=unity,
             sequences=self.images,
             sequence_length=self.tokens_per_image * self.tower.patches_per_token,
             precision=sixteen,
             kernel_format=sixteen,
-            sequence_parallel=no,
-            fp8_attention=no,
-            tp_comm_overlap=no,
+            sequence_parallel=disabled,
+            fp8_attention=disabled,
+            tp_comm_overlap=disabled,
         )
 
     @cached_property
     def tokens(self) -> MicroBatchShare:
-        """The same of the tokens that the projector makes."""
+        """Sizes of the tokens that the projector outputs."""
         return replace(self.patches, sequence_length=self.tokens_per_image)
 
     def kept_bytes(self) -> FloatArray:
@@ -120,18 +118,18 @@ class TowerShare:
     def blocks(
         self, parameters: StageParameters, exchange: DataParallelTime
     ) -> Iterator[OperatorGroup]:
-        """Its blocks on the first stage: embedding of patches, layers, projector."""
+        """Operator groups on the first stage: patch embedding, layers, projector."""
         launch, h = layer_launch_time(self.patches), self.tower.hidden_size
         for group in self.tower.layer_groups:
             number, layer = float(group.num_hidden_layers), tower_layer(self.tower, group)
-            held = layer_parameters(h, group).total
+            num_parameters = layer_parameters(h, group).total
             time = self._time(self.patches, layer, launch)
-            yield self._block(time, number, held, parameters, exchange)
+            yield self._block(time, number, num_parameters, parameters, exchange)
         ends = (self.patches, patch_embedding(self.tower)), (self.tokens, projector(self.tower))
         for share, end in ends:
-            held = sum(op.parameters for op in end.operators)
+            num_parameters = sum(op.parameters for op in end.operators)
             time = self._time(share, end, 0.0)
-            yield self._block(time, 1.0, held, parameters, exchange)
+            yield self._block(time, 1.0, num_parameters, parameters, exchange)
 
     def _time(self, share: MicroBatchShare, layer: Layer, launch_time: Numeric) -> LayerTime:
         ledger = share.setting.machine.ledger
@@ -139,25 +137,25 @@ class TowerShare:
         if not share.setting.workload.freezes_tower:
             return layer_time(operators, share.recomputation, launch_time)
         nothing = np.zeros(())
-        # No gradient reaches frozen layers that stand before all trained ones.
-        alone = (
+        # No gradient reaches frozen layers before all trained layers.
+        forward_only = (
             replace(operator, backward=nothing, weights=0.0, repeatable=False, selective=0.0)
             for operator in operators
         )
-        time = layer_time(alone, share.recomputation, launch_time)
+        time = layer_time(forward_only, share.recomputation, launch_time)
         return replace(time, launch_wait_backward=nothing)
 
     def _block(
         self,
         time: LayerTime,
         number: float,
-        held: int,
+        num_parameters: int,
         parameters: StageParameters,
         exchange: DataParallelTime,
     ) -> OperatorGroup:
         work = self.share.setting.workload
         # ZeRO gathers it as it gathers an end of the model, in proportion to the parameters.
-        part = held / parameters.end
+        part = num_parameters / parameters.end
         passes = exchange.end_forward, 0.0 if work.freezes_tower else exchange.end_backward
         windows = time.forward_total, time.backward_total
         overlap = self.share.setting.framework.overlap
@@ -180,10 +178,10 @@ class TowerShare:
 def frozen_tower_bytes(
     setting: Setting, c: TrainingConfigurations, parameters: StageParameters, stage: int
 ) -> FloatArray:
-    """Bytes of a frozen tower beside trained weights on one GPU of a stage, in 16 bits."""
+    """Bytes of a frozen tower in 16 bits on one GPU of a stage, if other weights are trained."""
     tower = tower_of(setting)
     if tower is None or not setting.workload.freezes_tower or setting.workload.is_frozen:
         return np.zeros(())
-    held = np.where(parameters.is_first[stage], float(tower_parameters(tower)), 0.0)
+    num_parameters = np.where(parameters.is_first[stage], float(tower_parameters(tower)), 0.0)
     sharded_from = ZeroStage(setting.framework.states.weights_sharded_from)
-    return sharded(c, sharded_from, ((held, _SIXTEEN_BIT, parameters.dense_group),))
+    return sharded(c, sharded_from, ((num_parameters, _SIXTEEN_BIT, parameters.dense_group),))

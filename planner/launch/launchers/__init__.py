@@ -1,4 +1,4 @@
-"""From the commands of a script to the programs inside them, and on how many GPUs they start."""
+"""Programs inside the commands of a script, with the nodes and GPUs that they start on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES
             "NVIDIA_VISIBLE_DEVICES")  # fmt: skip
 
 _SELF_LAUNCHING = ("swift", "megatron", "llamafactory-cli", "lmf", "xtuner")
-# Of these what starts one process where no variable says how many.
+# The programs that start one process unless a variable sets the number.
 _SINGLE_PROCESS_PROGRAMS = ("swift",)
 
 GPUS_OF_COPY = "GPUS_OF_COPY"
@@ -37,9 +37,9 @@ class StartedProgram:
     """A program without what starts it.
 
     ``words`` begin with the program: ``vllm serve``, ``pretrain_gpt.py``, ``-m module``; those of
-    ``accelerate launch`` stay, as its options say how to train. ``environment`` is what it is
-    given, ``world`` what schedulers and launchers around it say. ``conflict`` tells why these
-    contradict each other, empty if they do not. ``front`` is what starts the program under words
+    ``accelerate launch`` stay, as its options configure training. ``environment``: its variables;
+    ``world``: resources from schedulers and launchers around it. ``conflict``: why these contradict
+    each other; empty if they do not. ``front``: the front end that starts the program with options
     of its own.
     """
 
@@ -65,56 +65,60 @@ def read_script(text: str, environment: Mapping[str, str], name: str) -> Script:
     Raises `LaunchError`: see `read_shell`.
     """
     script = read_shell(text, environment, name)
-    set_by_scheduler = _scheduled(script)
+    set_by_scheduler = _scheduler_variables(script)
     if not set_by_scheduler:
         return script
     return read_shell(text, {**set_by_scheduler, **environment}, name)
 
 
 def inner_commands(script: Script) -> tuple[StartedProgram, ...]:
-    """Every program that a script starts, in order, also inside quotes and here-documents.
+    """All programs that a script starts, in order, also inside quotes and here-documents.
 
     Raises LaunchError if a script inside it is never closed, or nested too deeply.
     """
     head = scheduler_resources(script.directives)
     layers = (head,) if head.fields or head.gpu else ()
     return tuple(
-        _inner(script, one, command.copies)
+        _started_program(script, unwrapped, command.copies)
         for command in script.commands
-        for one in unwrap(script, command.words, command.environment, layers)
+        for unwrapped in unwrap(script, command.words, command.environment, layers)
     )
 
 
-def _inner(script: Script, command: UnwrappedCommand, rounds: int) -> StartedProgram:
+def _started_program(script: Script, command: UnwrappedCommand, rounds: int) -> StartedProgram:
     devices = next(
-        (given for name in _VISIBLE if name in command.environment
-         and (given := visible_device_count(command.environment[name])) is not None),
+        (option for name in _VISIBLE if name in command.environment
+         and (option := visible_device_count(command.environment[name])) is not None),
         None,
     )  # fmt: skip
     # A script of ours starts copies in its loop or steps.
     copies = _variable(command, "COPIES") if f"# {WRITTEN} " in script.text else None
     if rounds > 1:
         copies = implied_option("the loop", str(rounds), command.words[0].line)
-    world = replace(combine_resources(command.layers, devices), copies=copies)
+    resources = replace(combine_resources(command.layers, devices), copies=copies)
     program = (command.words[0].text or "").rpartition("/")[2]
     processes = _variable(command, "NPROC_PER_NODE")
-    if world.num_nodes is None and world.num_gpus is None and program in _SELF_LAUNCHING:
-        world = replace(
-            world,
+    if resources.num_nodes is None and resources.num_gpus is None and program in _SELF_LAUNCHING:
+        resources = replace(
+            resources,
             num_nodes=_variable(command, "NNODES"),
-            gpus_per_node=processes or world.gpus_per_node,
+            gpus_per_node=processes or resources.gpus_per_node,
         )
-    is_alone = program in _SINGLE_PROCESS_PROGRAMS and devices is not None and processes is None
-    is_one = (command.by_python or is_alone) and not (command.is_launched or command.layers)
-    world = replace(world, is_one_process=is_one or None)
-    own = command.environment.get(GPUS_OF_COPY)
-    if own is not None and (share := visible_device_count(own)) is not None:
-        world = replace(world, gpus_per_node=share)  # of what the job has on a node
+    is_single_process = (
+        program in _SINGLE_PROCESS_PROGRAMS and devices is not None and processes is None
+    )
+    is_one = (command.by_python or is_single_process) and not (
+        command.is_launched or command.layers
+    )
+    resources = replace(resources, is_one_process=is_one or None)
+    copy_gpus = command.environment.get(GPUS_OF_COPY)
+    if copy_gpus is not None and (share := visible_device_count(copy_gpus)) is not None:
+        resources = replace(resources, gpus_per_node=share)  # part of the job's GPUs on a node
     return StartedProgram(
         words=unwrap_frontend(command.words, command.environment),
         front=option_aliases("front").get((command.words[0].text or "").rpartition("/")[2], ""),
         environment=command.environment,
-        world=world,
+        world=resources,
         line=command.words[0].line,
         conflict=conflict_of(command.layers),
     )
@@ -137,8 +141,8 @@ def option_of_value(name: str, word: Word) -> ParsedOption:
     )
 
 
-def _scheduled(script: Script) -> dict[str, str]:
-    """Variables that SLURM sets for what the head of a script asks."""
+def _scheduler_variables(script: Script) -> dict[str, str]:
+    """Variables that SLURM sets from the directives of a script."""
     if not any(directive.kind == "SBATCH" for directive in script.directives):
         return {}
     layer = scheduler_resources(script.directives)
@@ -146,9 +150,9 @@ def _scheduled(script: Script) -> dict[str, str]:
     each, gpus = layer.number("tasks_per_node"), layer.number("gpus_per_node")
     if tasks is None and nodes is not None and each is not None:
         tasks = nodes * each
-    said = {
+    variables = {
         "SLURM_NNODES": nodes, "SLURM_JOB_NUM_NODES": nodes, "SLURM_NTASKS": tasks,
         "SLURM_NPROCS": tasks, "SLURM_NTASKS_PER_NODE": each, "SLURM_GPUS_PER_NODE": gpus,
         "SLURM_GPUS_ON_NODE": gpus,
     }  # fmt: skip
-    return {name: str(value) for name, value in said.items() if value is not None}
+    return {name: str(value) for name, value in variables.items() if value is not None}

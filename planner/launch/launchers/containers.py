@@ -1,4 +1,4 @@
-"""Containers of Kubernetes documents and of docker compose: what they run, and on what.
+"""Containers of Kubernetes documents and of docker compose: commands and resources.
 
 Nothing is run and no image is opened: a container without a command runs what its image is known
 to start.
@@ -38,12 +38,12 @@ def config_maps(text: str, name: str) -> dict[str, HereDocument]:
     """
     return {
         key: HereDocument(
-            text=place.text, span=Span(0, 0), line=place.line, expanded=True, pieces=place.pieces
+            text=file.text, span=Span(0, 0), line=file.line, expanded=True, pieces=file.pieces
         )
         for document in documents(text, name)
         if document.get("kind").text == "ConfigMap"
-        for key, place in document.get("data").items()
-        if place.text
+        for key, file in document.get("data").items()
+        if file.text
     }
 
 
@@ -67,18 +67,18 @@ _GPU_KINDS = (
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 _ROLES = ("prefill", "decode")
 _GROUPS = ("size", "podGroupSize", "parallelism")
-# Of a command whose server hands caches to another: elsewhere a role is a name alone.
+# Options of servers that transfer their KV cache; without them a role is only a name.
 _PASSES = "-transfer-"
 SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ash"})
 """Programs that run the script in their argument."""
 _SCRIPT_FLAG = re.compile(r"-([^-].*)?c", re.DOTALL)
-"""Says that a script follows: ``-c``, ``-lc``."""
+"""The option of a shell before a script: ``-c``, ``-lc``."""
 _IN_KUBERNETES = re.compile(r"\$\((?P<name>[A-Za-z_]\w*)\)")
 _IN_RUNTIME = re.compile(r"\{\{\s*\.(?P<name>Name)\s*\}\}")
 _IN_COMPOSE = re.compile(
     r"\$(?:(?P<bare>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?::?-(?P<default>[^}]*))?\})"
 )
-# KServe's runtime that starts vLLM, and its own options; "" of one that vLLM has not.
+# KServe's runtime that starts vLLM, and its own options; "" if vLLM lacks the option.
 _OF_VLLM = ("huggingface", "vllm")
 _RUNTIMES = ("ServingRuntime", "ClusterServingRuntime")
 _MODELS = "/mnt/models"
@@ -91,12 +91,11 @@ _MORE_ARGUMENTS = "VLLM_ADDITIONAL_ARGS"
 class Container:
     """One kind of container of a file.
 
-    ``words`` are program and arguments, with the program of the image where the file names none;
-    a shell's ``-c`` is not yet looked into. ``role`` is that of a worker of a disaggregated
-    service: ``prefill`` or ``decode``. ``is_follower``: another container leads the job it is of.
-    ``load`` are the requests that are sent to it, by the words of `planner.launch.benchmark`.
-    ``deployment`` tells those of one service from those of others in the file; ``text`` is the
-    part of the file that is about it, in the lines where it stands, empty of the whole.
+    ``words`` are program and arguments, with the program of the image if the file names none; a
+    shell's ``-c`` is not parsed yet. ``role``: role of a worker of a disaggregated service,
+    ``prefill`` or ``decode``. ``is_follower``: another container leads its job. ``load``: requests
+    sent to it, by the terms of `planner.launch.benchmark`. ``deployment`` separates services in a
+    file; ``text`` is the part of the file about it, on its lines, empty for the full file.
     """
 
     name: str
@@ -121,18 +120,18 @@ def containers_of(text: str, name: str) -> tuple[Container, ...]:
 
 
 def script_of(container: Container, text: str, name: str) -> Script:
-    """What a container runs, as the script that its shell is given, or as one command.
+    """The command of a container as a script: the one that its shell reads, or one command.
 
     ``text`` and ``name`` are those of the file. Raises `LaunchError` as `read_inner` does.
     """
     words = container.words
     shell = (words[0].text or "").rpartition("/")[2] if words else ""
     flags = (i for i, word in enumerate(words) if _SCRIPT_FLAG.fullmatch(word.text or ""))
-    place = next(flags, None)
-    if place is not None and words[place + 1 : place + 2] and words[place + 1].text == "--":
-        place += 1
-    if shell in SHELLS and place is not None and place + 1 < len(words):
-        return read_inner(words[place + 1].pieces, container.environment, text, name)
+    index = next(flags, None)
+    if index is not None and words[index + 1 : index + 2] and words[index + 1].text == "--":
+        index += 1
+    if shell in SHELLS and index is not None and index + 1 < len(words):
+        return read_inner(words[index + 1].pieces, container.environment, text, name)
     span = Span(0, 0)
     command = Command(
         words=words, environment=container.environment, line=container.line, span=span
@@ -149,35 +148,35 @@ def program_of(
     A NIM takes the ``gpus`` of its container, whatever they are.
     """
     started = (program for part, program in option_aliases("image").items() if part in image)
-    known = tuple(next(started, "").split())
+    command = tuple(next(started, "").split())
     names_program = bool(words) and not (words[0].text or "-").startswith("-")
     if nim := _NIM.search(image):
         number = gpus.single if gpus is not None else None
-        known = ("nim", nim["model"] or "", number if number and number.isdecimal() else "")
+        command = ("nim", nim["model"] or "", number if number and number.isdecimal() else "")
         names_program = names_program and "://" not in (words[0].text or "")
-    elif not known and "vllm" in image and words and not names_program:
-        known = ("vllm", "serve")  # built by its Dockerfile under another name
+    elif not command and "vllm" in image and words and not names_program:
+        command = ("vllm", "serve")  # built by its Dockerfile under another name
     is_model = names_program and bool(_REPOSITORY.fullmatch(words[0].text or ""))
-    if not known or (names_program and not is_model):
+    if not command or (names_program and not is_model):
         return tuple(words)
-    if known[:1] == ("vllm",) and any((w.begins + "=").startswith("--model=") for w in words):
-        known = _MODULE
-    return (*(plain_word(word, line) for word in known), *words)
+    if command[:1] == ("vllm",) and any((w.begins + "=").startswith("--model=") for w in words):
+        command = _MODULE
+    return (*(plain_word(word, line) for word in command), *words)
 
 
 def _containers(text: str, name: str) -> Iterator[Container]:
-    every = [*documents(text, name)]
+    all_documents = [*documents(text, name)]
     served = {
         document.get("spec", "predictor", "model", "runtime").text or "": document
-        for document in every
+        for document in all_documents
         if document.get("kind").text == "InferenceService"
     }
     runtimes = {
         document.get("metadata", "name").text: document
-        for document in every
+        for document in all_documents
         if document.get("kind").text in _RUNTIMES
     }
-    for document in every:
+    for document in all_documents:
         kind = document.get("kind").text
         user = served.get(document.get("metadata", "name").text or "")
         if kind in _RUNTIMES and user is not None:
@@ -185,11 +184,11 @@ def _containers(text: str, name: str) -> Iterator[Container]:
         elif document.get(*_FORMAT[:-2], "runtime").text in runtimes:
             continue
         elif document.get("services").is_mapping and not kind:
-            for service, found in document.get("services").items():
-                yield _of_compose(service, found, name)
+            for service, section in document.get("services").items():
+                yield _of_compose(service, section, name)
         elif kind == "DynamoGraphDeployment":
-            for service, found in document.get("spec", "services").items():
-                yield from _of_graph(service, found)
+            for service, section in document.get("spec", "services").items():
+                yield from _of_graph(service, section)
             for component in document.get("spec", "components").entries():
                 yield from _of_component(component)
         elif kind == "VLLMRuntime":
@@ -207,8 +206,8 @@ def _containers(text: str, name: str) -> Iterator[Container]:
         elif kind:
             yield from _of_pods(document, kind)
         else:
-            for place in document.get("servingEngineSpec", "modelSpec").entries():
-                yield _of_values(place)
+            for spec in document.get("servingEngineSpec", "modelSpec").entries():
+                yield _of_values(spec)
 
 
 def _of_pods(document: YamlValue, kind: str) -> Iterator[Container]:
@@ -218,25 +217,26 @@ def _of_pods(document: YamlValue, kind: str) -> Iterator[Container]:
     LeaderWorkerSet (``size``), a StormService of AIBrix (``podGroupSize``) or a Job.
     """
     members = document.get("spec", "pytorchReplicaSpecs").items()
-    all_members = _total([place.get("replicas") for _, place in members])
+    all_members = _total_pods([section.get("replicas") for _, section in members])
     for path, around, pod in _pod_specs(document.get("spec"), (), ()):
 
-        def nearest(*keys: str, places: tuple[YamlValue, ...] = around) -> YamlValue:
-            found = (each.get(key) for each in places[::-1] for key in keys if each.get(key).text)
-            return next(found, YamlValue.nothing(document))
+        def nearest(*keys: str, levels: tuple[YamlValue, ...] = around) -> YamlValue:
+            texts = (each.get(key) for each in levels[::-1] for key in keys if each.get(key).text)
+            return next(texts, YamlValue.nothing(document))
 
         copies, nodes = nearest("replicas", "minReplicas"), nearest(*_GROUPS)
         gpu = gpu_of_nodes(pod)
         labels = around[-2].get("metadata", "labels").items() if around[1:] else []
         roles = (*(value.text for _, value in labels), *path[::-1])
         role = next((role for role in roles if role in _ROLES), "")
-        for place in pod.get("containers").entries():
-            known = {"LWS_GROUP_SIZE": nodes} if nodes.text else {}
-            container = container_at(place, known, _mounted(place, pod.get("volumes")))
-            several = kind == "StatefulSet" and any(w.text == "--nnodes" for w in _all(container))
-            world = JobResources(
+        for section in pod.get("containers").entries():
+            variables = {"LWS_GROUP_SIZE": nodes} if nodes.text else {}
+            container = container_at(section, variables, _mount_points(section, pod.get("volumes")))
+            texts = [word.text for word in _container_words(container)]
+            several = kind == "StatefulSet" and "--nnodes" in texts
+            resources = JobResources(
                 num_nodes=all_members or (copies if several else nodes).option_text("nodes"),
-                gpus_per_node=gpu_limit(place),
+                gpus_per_node=gpu_limit(section),
                 gpu=gpu,
                 copies=None if several else copies.option_text("replicas"),
             )
@@ -249,59 +249,58 @@ def _of_pods(document: YamlValue, kind: str) -> Iterator[Container]:
                 )
             )
             passes = any(_PASSES in (w.text or "").replace("_", "-") for w in container.words)
-            yield replace(
-                container, world=world, is_follower=is_follower, role=role if passes else ""
-            )
+            worker_role = role if passes else ""
+            yield replace(container, world=resources, is_follower=is_follower, role=worker_role)
 
 
-def _total(places: Sequence[YamlValue]) -> ParsedOption | None:
-    """How many pods the replicas of a job are together; those that none says are one."""
-    if not places:
+def _total_pods(replicas: Sequence[YamlValue]) -> ParsedOption | None:
+    """Number of pods of a job's replicas; unspecified ones count as one."""
+    if not replicas:
         return None
-    numbers = [int(place.text or 1) for place in places if (place.text or "1").isdecimal()]
-    return implied_option("replicas", str(sum(numbers)), places[0].line)
+    numbers = [int(entry.text or 1) for entry in replicas if (entry.text or "1").isdecimal()]
+    return implied_option("replicas", str(sum(numbers)), replicas[0].line)
 
 
 def _of_train_job(spec: YamlValue) -> Container:
-    """A TrainJob of Kubeflow: its command, or that of its runtime, on nodes with so many GPUs."""
+    """A Kubeflow TrainJob: its command or its runtime's, with its nodes and GPUs."""
     trainer = spec.get("trainer")
     container = container_at(trainer, {})
     each = gpu_limit(trainer, "resourcesPerNode")
     each = each or trainer.get("numProcPerNode").option_text("numProcPerNode")
     nodes = trainer.get("numNodes").option_text("numNodes")
-    world = JobResources(num_nodes=nodes, gpus_per_node=each)
+    resources = JobResources(num_nodes=nodes, gpus_per_node=each)
     runtime = spec.get("runtimeRef", "name")
     arguments = [entry.text or "" for entry in trainer.get("args").entries()]
     words = command_of(runtime.text or "", arguments, each.single if each else None)
     if words and not trainer.get("command").entries():
         placed = tuple(plain_word(word, runtime.line) for word in words)
         container = replace(container, words=placed, line=runtime.line)
-    return replace(container, world=world)
+    return replace(container, world=resources)
 
 
 def _pod_specs(
-    place: YamlValue, path: tuple[str, ...], around: tuple[YamlValue, ...]
+    section: YamlValue, path: tuple[str, ...], around: tuple[YamlValue, ...]
 ) -> Iterator[tuple[tuple[str, ...], tuple[YamlValue, ...], YamlValue]]:
-    """Every mapping below a place that has a list of containers, with its keys and what is around.
+    """Mappings with a list of containers below a place, with their keys and parents.
 
     An entry of a list is known by its name.
     """
-    around = (*around, place)
-    if place.get("containers").entries():
-        yield path, around, place
+    around = (*around, section)
+    if section.get("containers").entries():
+        yield path, around, section
         return
-    for key, below in place.items():
+    for key, below in section.items():
         yield from _pod_specs(below, (*path, key), around)
-    for below in place.entries():
+    for below in section.entries():
         yield from _pod_specs(below, (*path, below.get("name").text or ""), around)
 
 
-def _mounted(place: YamlValue, volumes: YamlValue) -> Iterator[tuple[str, str]]:
-    """Where a container sees folders, and what these are on the machine."""
+def _mount_points(section: YamlValue, volumes: YamlValue) -> Iterator[tuple[str, str]]:
+    """Mount points of a container, with the path of each on the machine."""
     folders = {
         volume.get("name").text: volume.get("hostPath", "path").text for volume in volumes.entries()
     }
-    for mount in place.get("volumeMounts").entries():
+    for mount in section.get("volumeMounts").entries():
         if path := folders.get(mount.get("name").text):
             yield mount.get("mountPath").text or "", path
 
@@ -311,8 +310,8 @@ def apply_mounts(pieces: Pieces, mounts: Iterable[tuple[str, str]]) -> Pieces:
     for inside, outside in mounts:
         path = outside.removeprefix("hf://")
         parts = (path, *path.strip("/").split("/")[::-1])
-        whole = parts if _REPOSITORY.fullmatch(path) else parts[1:]
-        model = next((part for part in whole if checkpoint_of(part).model), "")
+        candidates = parts if _REPOSITORY.fullmatch(path) else parts[1:]
+        model = next((part for part in candidates if checkpoint_of(part).model), "")
         if (path := inside.rstrip("/")) and model:
             pattern = rf"(?<![^\s\"'=])(?P<name>{re.escape(path)})/?(?=[\s\"']|$)"
             pieces = apply_controller_variables(
@@ -322,11 +321,11 @@ def apply_mounts(pieces: Pieces, mounts: Iterable[tuple[str, str]]) -> Pieces:
 
 
 def container_at(
-    place: YamlValue, known: Mapping[str, YamlValue], mounts: Iterable[tuple[str, str]] = ()
+    section: YamlValue, variables: Mapping[str, YamlValue], mounts: Iterable[tuple[str, str]] = ()
 ) -> Container:
-    """What a container of a pod runs, with the variables that its group knows."""
-    environment = environment_at(place.get("env"))
-    environment |= {name: word_at(found.pieces, found) for name, found in known.items()}
+    """A container of a pod, with the variables of its group."""
+    environment = environment_at(section.get("env"))
+    environment |= {name: word_at(value.pieces, value) for name, value in variables.items()}
     mounts = tuple(mounts)
     values = {name: word.pieces for name, word in environment.items()}
     words = [
@@ -335,52 +334,53 @@ def container_at(
             entry,
         )
         for key in ("command", "args")
-        for entry in place.get(key).entries()
+        for entry in section.get(key).entries()
     ]
-    image = place.get("image").text or ""
+    image = section.get("image").text or ""
     return Container(
-        name=place.get("name").text or "",
+        name=section.get("name").text or "",
         image=image,
         words=tuple(words)
-        if place.get("command").entries()
-        else program_of(image, words, place.line, gpu_limit(place)),
+        if section.get("command").entries()
+        else program_of(image, words, section.line, gpu_limit(section)),
         environment=environment,
-        line=place.line,
+        line=section.line,
     )
 
 
-def _of_graph(service: str, place: YamlValue) -> Iterator[Container]:
-    main = place.get("extraPodSpec", "mainContainer")
+def _of_graph(service: str, section: YamlValue) -> Iterator[Container]:
+    main = section.get("extraPodSpec", "mainContainer")
     container = container_at(main, {})
     if not container.words:
         return
-    role = place.get("subComponentType").text or ""
-    yield replace(container, name=service, world=_of_workers(place, place), role=role)
+    role = section.get("subComponentType").text or ""
+    yield replace(container, name=service, world=_of_workers(section, section), role=role)
 
 
-def _of_workers(place: YamlValue, limited: YamlValue) -> JobResources:
-    """On what each of some workers of a graph runs, and how many there are."""
+def _of_workers(section: YamlValue, limited: YamlValue) -> JobResources:
+    """Resources of a group of workers in a graph."""
     return JobResources(
-        gpu=gpu_of_nodes(place.get("extraPodSpec"))
-        or gpu_of_nodes(place.get("podTemplate", "spec")),
-        num_nodes=place.get("multinode", "nodeCount").option_text("nodes"),
+        gpu=gpu_of_nodes(section.get("extraPodSpec"))
+        or gpu_of_nodes(section.get("podTemplate", "spec")),
+        num_nodes=section.get("multinode", "nodeCount").option_text("nodes"),
         gpus_per_node=gpu_limit(limited),
-        copies=place.get("replicas").option_text("replicas"),
+        copies=section.get("replicas").option_text("replicas"),
     )
 
 
-def _of_component(place: YamlValue) -> Iterator[Container]:
+def _of_component(section: YamlValue) -> Iterator[Container]:
     """Workers of a graph of Dynamo since nvidia.com/v1beta1."""
-    role = place.get("type").text or ""
-    for pod in place.get("podTemplate", "spec", "containers").entries():
+    kind = section.get("type").text or ""
+    role = kind if kind in _ROLES else ""
+    for pod in section.get("podTemplate", "spec", "containers").entries():
         container = container_at(pod, {})
         if container.words:
-            name, world = place.get("name").text or container.name, _of_workers(place, pod)
-            yield replace(container, name=name, world=world, role=role if role in _ROLES else "")
+            name = section.get("name").text or container.name
+            yield replace(container, name=name, world=_of_workers(section, pod), role=role)
 
 
 def _of_service(spec: YamlValue) -> Iterator[Container]:
-    """The servers of a service of KServe: vLLM, told by keys instead of a command."""
+    """Servers of a KServe LLMInferenceService: vLLM with keys instead of a command."""
     uri, called = spec.get("model", "uri"), spec.get("model", "name")
     model = uri if (uri.text or "").startswith("hf://") else called
     name = YamlValue.pieces_after(model, "hf://")
@@ -388,7 +388,7 @@ def _of_service(spec: YamlValue) -> Iterator[Container]:
     pools += [("prefill", spec.get("prefill"))] if spec.get("prefill").is_mapping else []
     for role, pool in pools:
         container = next(
-            (container_at(place, {}) for place in pool.get("template", "containers").entries()),
+            (container_at(section, {}) for section in pool.get("template", "containers").entries()),
             Container(name="", image="", words=()),
         )
         sizes = pool.get("parallelism")
@@ -415,19 +415,19 @@ def _of_service(spec: YamlValue) -> Iterator[Container]:
 
 def _of_nim_format(predictor: YamlValue) -> Container:
     """A predictor of KServe whose runtime is a NIM of this name: its image is that of the model."""
-    place = predictor.get("model")
-    model = (place.get("modelFormat", "name").text or "").partition(_NIM_FORMAT)[2]
+    section = predictor.get("model")
+    model = (section.get("modelFormat", "name").text or "").partition(_NIM_FORMAT)[2]
     return Container(
         name="predictor",
         image="",
-        words=program_of(f"{_NIM_IMAGES}{model}", (), place.line, gpu_limit(place)),
-        environment=environment_at(place.get("env")),
+        words=program_of(f"{_NIM_IMAGES}{model}", (), section.line, gpu_limit(section)),
+        environment=environment_at(section.get("env")),
         world=JobResources(
             gpu=gpu_of_nodes(predictor),
-            gpus_per_node=gpu_limit(place),
+            gpus_per_node=gpu_limit(section),
             copies=predictor.get("minReplicas").option_text("replicas"),
         ),
-        line=place.line,
+        line=section.line,
     )
 
 
@@ -449,25 +449,25 @@ def _of_nim_service(spec: YamlValue) -> Container:
 
 
 def _of_service_with_runtime(service: YamlValue, runtime: YamlValue) -> Iterator[Container]:
-    """The container of a runtime with what a service says of its model, options and GPUs."""
+    """The container of a runtime with the model, options and GPUs of a service."""
     predictor = service.get("spec", "predictor")
-    place = predictor.get("model")
-    mounts = [(_MODELS, (place.get("storageUri").text or "").replace(":", "/"))]
-    known = {"Name": service.get("metadata", "name").pieces}
+    section = predictor.get("model")
+    mounts = [(_MODELS, (section.get("storageUri").text or "").replace(":", "/"))]
+    variables = {"Name": service.get("metadata", "name").pieces}
     for entry in runtime.get("spec", "containers").entries():
         container = container_at(entry, {}, mounts)
-        more = [word_at(apply_mounts(e.pieces, mounts), e) for e in place.get("args").entries()]
+        more = [word_at(apply_mounts(e.pieces, mounts), e) for e in section.get("args").entries()]
         words = (
-            word_at(apply_controller_variables(word.pieces, _IN_RUNTIME, known), entry)
+            word_at(apply_controller_variables(word.pieces, _IN_RUNTIME, variables), entry)
             for word in container.words
         )
         yield replace(
             container,
             words=(*words, *more),
-            environment={**container.environment, **environment_at(place.get("env"))},
+            environment={**container.environment, **environment_at(section.get("env"))},
             world=JobResources(
                 gpu=gpu_of_nodes(predictor),
-                gpus_per_node=gpu_limit(place) or gpu_limit(entry),
+                gpus_per_node=gpu_limit(section) or gpu_limit(entry),
                 copies=predictor.get("minReplicas").option_text("replicas"),
             ),
         )
@@ -475,61 +475,61 @@ def _of_service_with_runtime(service: YamlValue, runtime: YamlValue) -> Iterator
 
 def _of_runtime(predictor: YamlValue) -> Iterator[Container]:
     """A predictor of KServe's Hugging Face runtime, which starts vLLM with its options."""
-    place = predictor.get("model")
-    words = [word_at(entry.pieces, entry) for entry in place.get("args").entries()]
+    section = predictor.get("model")
+    words = [word_at(entry.pieces, entry) for entry in section.get("args").entries()]
     if any(word.begins.replace("_", "-") == "--backend=huggingface" for word in words):
         return
     options: list[Word] = []
-    for entry in place.get("args").entries():
+    for entry in section.get("args").entries():
         option, equals, _ = (entry.text or "").partition("=")
-        own = option_aliases("kserve huggingface").get(option.replace("_", "-"))
-        if own is None:
+        engine_option = option_aliases("kserve huggingface").get(option.replace("_", "-"))
+        if engine_option is None:
             options.append(word_at(entry.pieces, entry))
-        elif own:
-            options.append(plain_word(own, entry.line))
+        elif engine_option:
+            options.append(plain_word(engine_option, entry.line))
             if equals:
                 options.append(word_at(YamlValue.pieces_after(entry, f"{option}="), entry))
-    uri = place.get("storageUri")
+    uri = section.get("storageUri")
     if uri.text and not any(word.text == "--model" for word in options):
         before = "hf://"
-        if uri.text.startswith("oci://"):  # an image, whose tag the model is
+        if uri.text.startswith("oci://"):  # an image whose tag is the model
             before = f"{uri.text.rpartition(':')[0]}:"
         path = word_at(YamlValue.pieces_after(uri, before), uri)
         options = [plain_word("--model", uri.line), path, *options]
     yield Container(
         name="predictor",
-        image=place.get("image").text or "",
-        words=(*(plain_word(word, place.line) for word in _MODULE), *options),
-        environment=environment_at(place.get("env")),
+        image=section.get("image").text or "",
+        words=(*(plain_word(word, section.line) for word in _MODULE), *options),
+        environment=environment_at(section.get("env")),
         world=JobResources(
             gpu=gpu_of_nodes(predictor),
-            gpus_per_node=gpu_limit(place),
+            gpus_per_node=gpu_limit(section),
             copies=predictor.get("minReplicas").option_text("replicas"),
         ),
-        line=place.line,
+        line=section.line,
     )
 
 
-def _of_values(place: YamlValue) -> Container:
+def _of_values(section: YamlValue) -> Container:
     """A model of the values of vLLM's production-stack, whose keys are options of the server."""
-    cache = place.get("lmcacheConfig")
+    cache = section.get("lmcacheConfig")
     kind = cache.get("nixlRole").text or cache.get("kvRole").text or ""
     return Container(
-        name=place.get("name").text or "",
-        image=place.get("repository").text or "",
-        words=_of_stack(place, place.get("modelURL"), place.get("vllmConfig")),
+        name=section.get("name").text or "",
+        image=section.get("repository").text or "",
+        words=_of_stack(section, section.get("modelURL"), section.get("vllmConfig")),
         world=JobResources(
-            gpu=gpu_of_nodes(place),
-            gpus_per_node=place.get("requestGPU").option_text("requestGPU"),
-            copies=place.get("replicaCount").option_text("replicaCount"),
+            gpu=gpu_of_nodes(section),
+            gpus_per_node=section.get("requestGPU").option_text("requestGPU"),
+            copies=section.get("replicaCount").option_text("replicaCount"),
         ),
         role=option_aliases("lmcache").get(kind, ""),
-        line=place.line,
+        line=section.line,
     )
 
 
 def _of_runtime_of_stack(spec: YamlValue) -> Container:
-    """The servers that the operator of the same stack is asked for."""
+    """The servers of a VLLMRuntime, for the operator of the same stack."""
     model, deployed = spec.get("model"), spec.get("deploymentConfig")
     return Container(
         name="",
@@ -543,68 +543,65 @@ def _of_runtime_of_stack(spec: YamlValue) -> Container:
     )
 
 
-def _of_stack(place: YamlValue, url: YamlValue, *configs: YamlValue) -> tuple[Word, ...]:
+def _of_stack(section: YamlValue, url: YamlValue, *configs: YamlValue) -> tuple[Word, ...]:
     """The command of a model of the stack, with the keys of its ``configs`` as options."""
     options: list[Word] = []
     for config in configs:
         options += options_at(config, option_aliases("production-stack"))
     caches = any(config.get("enablePrefixCaching").text == "true" for config in configs)
-    options.append(plain_word("--enable-prefix-caching" if caches else _NO_PREFIXES, place.line))
-    if any(each.get("enableLoRA").text == "true" for each in (place, *configs)):
-        options.append(plain_word("--enable-lora", place.line))
+    options.append(plain_word("--enable-prefix-caching" if caches else _NO_PREFIXES, section.line))
+    if any(each.get("enableLoRA").text == "true" for each in (section, *configs)):
+        options.append(plain_word("--enable-lora", section.line))
     for config in configs:
         options += [word_at(entry.pieces, entry) for entry in config.get("extraArgs").entries()]
-    return (*plain_words("vllm serve", place.line), word_at(url.pieces, url), *options)
+    return (*plain_words("vllm serve", section.line), word_at(url.pieces, url), *options)
 
 
-def _of_compose(service: str, place: YamlValue, name: str) -> Container:
-    environment = environment_at(place.get("environment"))
-    volumes = (entry.text or "" for entry in place.get("volumes").entries())
+def _of_compose(service: str, section: YamlValue, name: str) -> Container:
+    environment = environment_at(section.get("environment"))
+    volumes = (entry.text or "" for entry in section.get("volumes").entries())
     mounts = [(inside, path) for path, _, inside in (volume.partition(":") for volume in volumes)]
     mounts = [(inside.partition(":")[0], path) for inside, path in mounts]
     words: list[Word] = []
+
+    def resolve(value: YamlValue) -> Pieces:
+        return apply_mounts(apply_controller_variables(value.pieces, _IN_COMPOSE, {}), mounts)
+
     for key in ("entrypoint", "command"):
-        part = place.get(key)
+        part = section.get(key)
         if part.entries():
-            words += [
-                word_at(
-                    apply_mounts(apply_controller_variables(entry.pieces, _IN_COMPOSE, {}), mounts),
-                    entry,
-                )
-                for entry in part.entries()
-            ]
+            words += [word_at(resolve(entry), entry) for entry in part.entries()]
         elif part.text:
-            pieces = apply_mounts(apply_controller_variables(part.pieces, _IN_COMPOSE, {}), mounts)
-            commands = read_inner(pieces, {}, part.source, name).commands
+            commands = read_inner(resolve(part), {}, part.source, name).commands
             words += [word for command in commands[:1] for word in command.words]
-    image = place.get("image").text or ""
+    image = section.get("image").text or ""
     return Container(
         name=service,
         image=image,
         words=tuple(words)
-        if place.get("entrypoint").node is not None
-        else program_of(image, words, place.line, _devices(place)),
+        if section.get("entrypoint").node is not None
+        else program_of(image, words, section.line, _devices(section)),
         environment=environment,
-        world=JobResources(gpus_per_node=_devices(place)),
-        line=place.line,
+        world=JobResources(gpus_per_node=_devices(section)),
+        line=section.line,
     )
 
 
 def gpu_of_nodes(pod: YamlValue) -> str | None:
     """The kind of GPU of the nodes that a pod selects, as their labels call it."""
-    kinds = [pod.get("nodeSelector", key).text for key in _GPU_KINDS]
+    labels = [pod.get("nodeSelector", key).text for key in _GPU_KINDS]
     needed = "requiredDuringSchedulingIgnoredDuringExecution"
     terms = pod.get("affinity", "nodeAffinity", needed, "nodeSelectorTerms").entries()
     terms += pod.get("nodeSelectorTerms").entries()  # of vLLM's production-stack
     rules = [rule for term in terms for rule in term.get("matchExpressions").entries()]
     for rule in rules:
         is_kind = rule.get("key").text in _GPU_KINDS and rule.get("operator").text == "In"
-        kinds += [value.text for value in rule.get("values").entries()] if is_kind else []
-    return min(filter(None, kinds), key=lambda kind: parse_gpu_name(kind) is None, default=None)
+        labels += [value.text for value in rule.get("values").entries()] if is_kind else []
+    return min(filter(None, labels), key=lambda kind: parse_gpu_name(kind) is None, default=None)
 
 
-def _devices(place: YamlValue) -> ParsedOption | None:
-    devices = place.get("deploy", "resources", "reservations", "devices")
+def _devices(section: YamlValue) -> ParsedOption | None:
+    devices = section.get("deploy", "resources", "reservations", "devices")
     for device in devices.entries():
         if (count := device.get("count")).text:
             return None if count.text == "all" else count.option_text("count")
@@ -614,29 +611,31 @@ def _devices(place: YamlValue) -> ParsedOption | None:
     return None
 
 
-def gpu_limit(place: YamlValue, section: str = "resources") -> ParsedOption | None:
-    """The GPUs that a container of a pod is given."""
+def gpu_limit(container: YamlValue, section: str = "resources") -> ParsedOption | None:
+    """The GPU limit of a container of a pod."""
     for group in ("limits", "requests"):
         for key in _GPU_LIMITS:
-            if (given := place.get(section, group, key).option_text(key)) is not None:
-                return given
+            if (option := container.get(section, group, key).option_text(key)) is not None:
+                return option
     return None
 
 
-def environment_at(place: YamlValue) -> dict[str, Word]:
+def environment_at(section: YamlValue) -> dict[str, Word]:
     """Variables of a list of names and values, of ``NAME=value`` texts, or of a mapping."""
-    found: dict[str, Word] = {}
-    for entry in place.entries():
+    variables: dict[str, Word] = {}
+    for entry in section.entries():
         if entry.is_mapping:
             value = entry.get("value")
             reason = f"{entry.get('name').text} comes from elsewhere (line {entry.line})"
             pieces = value.pieces if value.text is not None else unknown_text(reason)
-            found[entry.get("name").text or ""] = word_at(pieces, value if value.text else entry)
+            variables[entry.get("name").text or ""] = word_at(
+                pieces, value if value.text else entry
+            )
         elif "=" in (entry.text or ""):
-            named = (entry.text or "").partition("=")[0]
-            found[named] = word_at(YamlValue.pieces_after(entry, f"{named}="), entry)
-    found |= {key: word_at(value.pieces, value) for key, value in place.items()}
-    return found
+            name = (entry.text or "").partition("=")[0]
+            variables[name] = word_at(YamlValue.pieces_after(entry, f"{name}="), entry)
+    variables |= {key: word_at(value.pieces, value) for key, value in section.items()}
+    return variables
 
 
 def apply_controller_variables(
@@ -661,9 +660,9 @@ def apply_controller_variables(
     return tuple(piece for piece in done if piece.text or piece.unknown) or computed_text("")
 
 
-def word_at(pieces: Pieces, place: YamlValue) -> Word:
+def word_at(pieces: Pieces, value: YamlValue) -> Word:
     """A word that stands at a place."""
-    return Word.of(pieces, place.line, place.text or "")
+    return Word.of(pieces, value.line, value.text or "")
 
 
 def plain_word(text: str, line: int) -> Word:
@@ -671,10 +670,10 @@ def plain_word(text: str, line: int) -> Word:
     return Word.of(computed_text(text), line, text)
 
 
-def options_at(place: YamlValue, keys: Mapping[str, str]) -> Iterator[Word]:
+def options_at(section: YamlValue, keys: Mapping[str, str]) -> Iterator[Word]:
     """The keys of a place as the options that they are."""
     for key, option in keys.items():
-        if (value := place.get(*key.split("."))).text:
+        if (value := section.get(*key.split("."))).text:
             yield plain_word(option, value.line)
             yield word_at(value.pieces, value)
 
@@ -689,8 +688,8 @@ def shell_words(script: Word) -> tuple[Word, ...]:
     return (*plain_words("bash -c", script.line), script)
 
 
-def _all(container: Container) -> Iterator[Word]:
-    """The words of a container, those of one text among them."""
+def _container_words(container: Container) -> Iterator[Word]:
+    """Words of a container; a script in one text is split."""
     for word in container.words:
         yield word
         for text in (word.text or "").split():

@@ -1,4 +1,4 @@
-"""How many nodes and GPUs the words of launchers and schedulers start a job on, and which."""
+"""Nodes and GPUs of a job, from the options of launchers and schedulers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FEATURE = re.compile(r"\b[A-Za-z]+\d+[\w-]*")
 _CONSTRAINTS = ("-C", "--constraint")
 _KIND = re.compile(r"gpu:([A-Za-z_][\w.-]*)")
 
-# What an option of a launcher says: the field of the world, by its usual name.
+# Field of the resources by the usual name of a launcher's option.
 NODES, PER_NODE, TOTAL, TASKS, TASKS_PER_NODE, PER_TASK = (
     "num_nodes", "gpus_per_node", "num_gpus", "tasks", "tasks_per_node", "gpus_per_task",
 )  # fmt: skip
@@ -35,97 +35,102 @@ for _row in shipped_rows("launchers/options.csv"):
 
 @record(kw_only=True)
 class LauncherResources:
-    """What one launcher or scheduler says; ``kind`` is which."""
+    """Resources that one launcher or scheduler requests; ``kind`` is its name."""
 
     kind: str
     fields: Mapping[str, ParsedOption]
     gpu: str | None = None
 
     def number(self, name: str) -> int | None:
-        """A field as a number; None where it is not said or not told."""
-        given = self.fields.get(name)
-        text = given.texts[0] if given is not None else None
+        """A field as a number; None if missing or not readable."""
+        option = self.fields.get(name)
+        text = option.texts[0] if option is not None else None
         return int(text) if text is not None and text.isdecimal() else None
 
 
 def launcher_resources(kind: str, options: Iterable[tuple[str, Word | None]]) -> LauncherResources:
-    """What the options of a launcher say; those that say nothing of the world are passed over."""
+    """The resources that the options of a launcher request; other options are skipped."""
     table = OPTIONS.get(kind, {})
-    said: dict[str, ParsedOption] = {}
+    fields: dict[str, ParsedOption] = {}
     gpu: str | None = None
     for name, word in options:
-        usual = name if name in table else name.replace("_", "-")
+        option_name = name if name in table else name.replace("_", "-")
         if kind == "deepspeed" and name in ("-i", "--include") and word is not None:
-            said.update(_included(name, word))
+            fields.update(_included_hosts(name, word))
         if kind == "slurm" and name in _CONSTRAINTS and word is not None:
             gpu = gpu or _constraint(word.text)
-        if usual not in table or word is None:
+        if option_name not in table or word is None:
             continue
-        gpu = _kind(word.text) or gpu
-        if (given := _resource_option(name, word, table[usual])) is not None:
-            said[table[usual]] = given
-    return LauncherResources(kind=kind, fields=said, gpu=gpu)
+        gpu = _gpu_type(word.text) or gpu
+        if (option := _resource_option(name, word, table[option_name])) is not None:
+            fields[table[option_name]] = option
+    return LauncherResources(kind=kind, fields=fields, gpu=gpu)
 
 
 def scheduler_resources(directives: Sequence[Directive]) -> LauncherResources:
-    """What the lines for the scheduler at the head of a script say."""
-    said: dict[str, ParsedOption] = {}
+    """The resources that the scheduler directives at the head of a script request."""
+    fields: dict[str, ParsedOption] = {}
     gpu: str | None = None
     for directive in directives:
         table = OPTIONS.get({"SBATCH": "slurm", "BSUB": "bsub"}.get(directive.kind, ""), {})
         if directive.kind == "PBS" and directive.option == "-l":
-            said.update(_selected(directive))
+            fields.update(_pbs_resources(directive))
             continue
         if directive.kind == "SBATCH" and directive.option in _CONSTRAINTS:
             gpu = gpu or _constraint(directive.text)
         field = table.get(directive.option)
         if field is None:
             continue
-        gpu = _kind(directive.text) or gpu
-        whole = Word(
+        gpu = _gpu_type(directive.text) or gpu
+        word = Word(
             text=directive.text, span=directive.span, line=directive.line, raw=directive.text
         )
-        if (given := _resource_option(directive.option, whole, field)) is not None:
-            said[field] = given
-    return LauncherResources(kind="slurm", fields=said, gpu=gpu)
+        if (option := _resource_option(directive.option, word, field)) is not None:
+            fields[field] = option
+    return LauncherResources(kind="slurm", fields=fields, gpu=gpu)
 
 
 def combine_resources(
     layers: Sequence[LauncherResources], devices: ParsedOption | None = None
 ) -> JobResources:
-    """The world that layers make, the outermost first: the innermost that says something counts.
+    """The resources of a job from its launchers, outermost first; inner ones take precedence.
 
     ``devices`` are the GPUs of a node as CUDA_VISIBLE_DEVICES names them.
     """
-    found: dict[str, ParsedOption] = {}
+    fields: dict[str, ParsedOption] = {}
     for layer in layers:
         for name in (NODES, PER_NODE, TOTAL):
-            given = layer.fields.get(name)
-            if given is None:
+            option = layer.fields.get(name)
+            if option is None:
                 continue
-            # One place in the file that can be changed is worth more than one that is computed.
-            known = found.get(name)
-            if known is not None and (
-                (known.texts == given.texts and given.spans == (None,)) or given.texts == (None,)
+            # Prefer an option that can be changed in the file over a computed one.
+            previous = fields.get(name)
+            if previous is not None and (
+                (previous.texts == option.texts and option.spans == (None,))
+                or option.texts == (None,)
             ):
                 continue
-            found[name] = given
-            if name in (NODES, PER_NODE) and layer.kind != "slurm" and TOTAL in found:
-                found.pop(TOTAL)
-    ranks = next((one for one in reversed(layers) if one.kind in ("slurm", "mpi")), None)
-    is_by_rank = not any(one.kind in ("torchrun", "deepspeed", "accelerate") for one in layers)
+            fields[name] = option
+            if name in (NODES, PER_NODE) and layer.kind != "slurm" and TOTAL in fields:
+                fields.pop(TOTAL)
+    ranks = next(
+        (launcher for launcher in reversed(layers) if launcher.kind in ("slurm", "mpi")), None
+    )
+    is_by_rank = not any(
+        launcher.kind in ("torchrun", "deepspeed", "accelerate") for launcher in layers
+    )
     if ranks is not None and is_by_rank:
-        if PER_NODE not in found and (ranks.number(TASKS_PER_NODE) or 1) > 1:
-            found[PER_NODE] = ranks.fields[TASKS_PER_NODE]
-        if PER_NODE not in found and TOTAL not in found and (ranks.number(TASKS) or 1) > 1:
-            found[TOTAL] = ranks.fields[TASKS]
-    if PER_NODE not in found and TOTAL not in found and devices is not None:
-        found[PER_NODE] = devices
+        if PER_NODE not in fields and (ranks.number(TASKS_PER_NODE) or 1) > 1:
+            fields[PER_NODE] = ranks.fields[TASKS_PER_NODE]
+        if PER_NODE not in fields and TOTAL not in fields and (ranks.number(TASKS) or 1) > 1:
+            fields[TOTAL] = ranks.fields[TASKS]
+    if PER_NODE not in fields and TOTAL not in fields and devices is not None:
+        fields[PER_NODE] = devices
     gpus = [layer.gpu for layer in layers if layer.gpu]
     return JobResources(
-        num_nodes=found.get(NODES),
-        gpus_per_node=found.get(PER_NODE),
-        num_gpus=found.get(TOTAL),
+        num_nodes=fields.get(NODES),
+        gpus_per_node=fields.get(PER_NODE),
+        num_gpus=fields.get(TOTAL),
         gpu=gpus[-1] if gpus else None,
     )
 
@@ -133,31 +138,33 @@ def combine_resources(
 def conflict_of(layers: Sequence[LauncherResources]) -> str:
     """Why a launcher cannot start what it says on what the scheduler gives; empty if it can."""
     for outer, inner in combinations(layers, 2):
-        has, wants = outer.number(PER_NODE), inner.number(PER_NODE)
-        if has is not None and wants is not None and wants > has:
+        allocated, requested = outer.number(PER_NODE), inner.number(PER_NODE)
+        if allocated is not None and requested is not None and requested > allocated:
             return _conflict_message(
                 inner.fields[PER_NODE], outer.fields[PER_NODE], "GPUs of a node"
             )
-        nodes, wanted = outer.number(NODES), inner.number(NODES)
-        if nodes is not None and wanted is not None and wanted > nodes:
+        nodes, requested_nodes = outer.number(NODES), inner.number(NODES)
+        if nodes is not None and requested_nodes is not None and requested_nodes > nodes:
             return _conflict_message(inner.fields[NODES], outer.fields[NODES], "nodes")
-        if has and nodes and (total := inner.number(TOTAL)) and total > has * nodes:
+        if allocated and nodes and (total := inner.number(TOTAL)) and total > allocated * nodes:
             return _conflict_message(
-                inner.fields[TOTAL], outer.fields[NODES], "GPUs", f"{has * nodes}"
+                inner.fields[TOTAL], outer.fields[NODES], "GPUs", f"{allocated * nodes}"
             )
     for layer in layers:
-        tasks, has = layer.number(TASKS_PER_NODE), layer.number(PER_NODE)
-        if layer.kind == "slurm" and tasks and has and tasks > has and len(layers) == 1:
+        tasks, allocated = layer.number(TASKS_PER_NODE), layer.number(PER_NODE)
+        if layer.kind == "slurm" and tasks and allocated and tasks > allocated and len(layers) == 1:
             return _conflict_message(
                 layer.fields[TASKS_PER_NODE], layer.fields[PER_NODE], "GPUs of a node"
             )
     return ""
 
 
-def _conflict_message(wants: ParsedOption, has: ParsedOption, what: str, number: str = "") -> str:
+def _conflict_message(
+    requested: ParsedOption, allocated: ParsedOption, unit: str, number: str = ""
+) -> str:
     return (
-        f"line {wants.line}: {wants.option} {wants.texts[0]} is more than the "
-        f"{number or has.texts[0]} {what} of {has.option} on line {has.line}."
+        f"line {requested.line}: {requested.option} {requested.texts[0]} is more than the "
+        f"{number or allocated.texts[0]} {unit} of {allocated.option} on line {allocated.line}."
     )
 
 
@@ -167,7 +174,7 @@ def _constraint(text: str | None) -> str | None:
     return match[0] if match else None
 
 
-def _kind(text: str | None) -> str | None:
+def _gpu_type(text: str | None) -> str | None:
     """The GPU that ``gpu:h100:8`` or ``h100:8`` names."""
     if not text:
         return None
@@ -216,11 +223,11 @@ def _resource_option(option: str, word: Word, field: str) -> ParsedOption | None
     return _make_option(option, word, None, None, f"{option} {text} is not a number")
 
 
-def _part(option: str, word: Word, place: tuple[int, int], shift: int) -> ParsedOption:
-    text = (word.text or "")[place[0] + shift : place[1] + shift]
+def _part(option: str, word: Word, position: tuple[int, int], shift: int) -> ParsedOption:
+    text = (word.text or "")[position[0] + shift : position[1] + shift]
     span = word.span
     if span is not None and span.end - span.start == len(word.text or ""):
-        span = Span(span.start + shift + place[0], span.start + shift + place[1])
+        span = Span(span.start + shift + position[0], span.start + shift + position[1])
     elif (word.text or "") != text:
         span = None
     return _make_option(option, word, text, span)
@@ -231,7 +238,7 @@ def _devices(option: str, word: Word, text: str) -> ParsedOption:
 
 
 def visible_device_count(word: Word) -> ParsedOption | None:
-    """How many GPUs CUDA_VISIBLE_DEVICES names."""
+    """Number of GPUs in CUDA_VISIBLE_DEVICES."""
     if not word.text or word.text.strip() in ("", "-1", "all", "none", "void"):
         return None
     return _devices("CUDA_VISIBLE_DEVICES", word, word.text)
@@ -245,44 +252,44 @@ def _make_option(
     )
 
 
-def _included(option: str, word: Word) -> dict[str, ParsedOption]:
+def _included_hosts(option: str, word: Word) -> dict[str, ParsedOption]:
     """``worker-0@worker-1:0,2`` of DeepSpeed: hosts with the GPUs of each."""
     if word.text is None:
         return {}
     hosts = [host for host in word.text.split("@") if host]
     slots = [len(host.partition(":")[2].split(",")) for host in hosts if ":" in host]
-    found = {NODES: _make_option(option, word, str(len(hosts)), None)}
+    fields = {NODES: _make_option(option, word, str(len(hosts)), None)}
     if slots and len(slots) == len(hosts) and len(set(slots)) == 1:
-        found[PER_NODE] = _make_option(option, word, str(slots[0]), None)
-    return found
+        fields[PER_NODE] = _make_option(option, word, str(slots[0]), None)
+    return fields
 
 
 def parse_hosts(
-    kind: str, option: str, word: Word, listed: HereDocument | None
+    kind: str, option: str, word: Word, host_file: HereDocument | None
 ) -> LauncherResources:
-    """What a list of hosts says: ``a:8,b:8`` itself, or a file with ``a slots=8`` in each line."""
+    """Nodes and GPUs of a host list: ``a:8,b:8``, or a file with ``a slots=8`` in each line."""
     names = (word.text or "").split(",")
-    if listed is not None:
-        lines = (line.partition("#")[0].strip() for line in listed.text.splitlines())
+    if host_file is not None:
+        lines = (line.partition("#")[0].strip() for line in host_file.text.splitlines())
         names = [line for line in lines if line]
     slots = [match[1] for name in names if (match := _SLOTS.search(name))]
-    said = {NODES: _make_option(option, word, str(len(names)), None)}
+    fields = {NODES: _make_option(option, word, str(len(names)), None)}
     if len(slots) == len(names) and len(set(slots)) == 1:
-        said[PER_NODE] = _make_option(option, word, slots[0], None)
-    return LauncherResources(kind=kind, fields=said)
+        fields[PER_NODE] = _make_option(option, word, slots[0], None)
+    return LauncherResources(kind=kind, fields=fields)
 
 
-def _selected(directive: Directive) -> dict[str, ParsedOption]:
+def _pbs_resources(directive: Directive) -> dict[str, ParsedOption]:
     """``select=4:ngpus=8`` and ``nodes=4:gpus=8`` of PBS."""
-    found = {}
+    fields = {}
     for field, words in ((NODES, "select|nodes"), (PER_NODE, "ngpus|gpus")):
-        if place := re.search(rf"(?:^|[:,])(?:{words})=(\d+)", directive.text):
+        if match := re.search(rf"(?:^|[:,])(?:{words})=(\d+)", directive.text):
             start = directive.span.start
-            found[field] = ParsedOption(
-                option="-l", texts=(place[1],), line=directive.line, full_span=None,
-                spans=(Span(start + place.start(1), start + place.end(1)),),
+            fields[field] = ParsedOption(
+                option="-l", texts=(match[1],), line=directive.line, full_span=None,
+                spans=(Span(start + match.start(1), start + match.end(1)),),
             )  # fmt: skip
-    return found
+    return fields
 
 
 _MAKERS = re.compile(r"^(?:nvidia|tesla|geforce|amd|instinct|gpu)-")
@@ -311,7 +318,7 @@ INSTANCES: Mapping[str, CloudInstance] = {
 
 @record(kw_only=True)
 class NamedGpu:
-    """What a text names: a GPU, by which word, and the GPUs of its machine where that is told."""
+    """A GPU that a text names, the word for it, and the GPUs of its machine if specified."""
 
     gpu: str
     word: str
@@ -320,18 +327,18 @@ class NamedGpu:
 
 def parse_gpu_name(word: str, folder: Path | None = None) -> str | None:
     """The GPU that a scheduler, a label of nodes or ``nvidia-smi`` calls so; None if unknown."""
-    plain = re.sub(r"[\s_]+", "-", word.strip().lower())
-    while stripped := _MAKERS.match(plain):
-        plain = plain[stripped.end() :]
-    if plain in INSTANCES:
-        return INSTANCES[plain].gpu
-    words = _words(folder)
-    if (whole := words.get(plain)) is not None:
-        return whole
-    match = _pattern(folder).match(plain)
-    if match is None:  # of a short name the first part, as in l4-vws
-        return words.get(plain.partition("-")[0])
-    return _of_size(match[0], plain[match.end() :], folder)
+    normalized = re.sub(r"[\s_]+", "-", word.strip().lower())
+    while stripped := _MAKERS.match(normalized):
+        normalized = normalized[stripped.end() :]
+    if normalized in INSTANCES:
+        return INSTANCES[normalized].gpu
+    aliases = _gpu_aliases(folder)
+    if (gpu := aliases.get(normalized)) is not None:
+        return gpu
+    match = _pattern(folder).match(normalized)
+    if match is None:  # for a short name its first part, as in l4-vws
+        return aliases.get(normalized.partition("-")[0])
+    return _of_size(match[0], normalized[match.end() :], folder)
 
 
 def gpus_in_text(
@@ -339,27 +346,31 @@ def gpus_in_text(
 ) -> tuple[NamedGpu, ...]:
     """The GPUs that a file names in its text, else in its path, the likeliest first.
 
-    A type of a cloud's machines counts before the names of GPUs, of which the one that stands
-    there most often counts; those ``near`` what is started, a part of the text, before others.
+    A cloud instance type counts before names of GPUs. Among these the most frequent counts, and
+    names in ``near``, the text around the started program, count first.
     """
-    for places in ((near, text), (str(path),)):
-        for word in re.findall(r"[\w.-]+", "\n".join(places).lower()):
+    for sources in ((near, text), (str(path),)):
+        for word in re.findall(r"[\w.-]+", "\n".join(sources).lower()):
             if (instance := INSTANCES.get(word.strip(".-"))) is not None:
                 return (NamedGpu(gpu=instance.gpu, word=word, gpus_per_node=instance.gpus),)
-        words: dict[str, str] = {}
-        for place in places:
-            found: Counter[str] = Counter()
-            own: dict[str, str] = {}
-            for one in _pattern(folder).finditer(place.lower()):
-                gpu = _of_size(one[0], place[one.end() : one.end() + 20], folder)
-                found[gpu] += 1
-                own.setdefault(gpu, one[0])
-            words = {
-                **words,
-                **{gpu: own[gpu] for gpu, _ in found.most_common() if gpu not in words},
+        words_by_gpu: dict[str, str] = {}
+        for source in sources:
+            counts: Counter[str] = Counter()
+            spellings: dict[str, str] = {}
+            for match in _pattern(folder).finditer(source.lower()):
+                gpu = _of_size(match[0], source[match.end() : match.end() + 20], folder)
+                counts[gpu] += 1
+                spellings.setdefault(gpu, match[0])
+            words_by_gpu = {
+                **words_by_gpu,
+                **{
+                    gpu: spellings[gpu]
+                    for gpu, _ in counts.most_common()
+                    if gpu not in words_by_gpu
+                },
             }
-        if words:
-            return tuple(NamedGpu(gpu=gpu, word=word) for gpu, word in words.items())
+        if words_by_gpu:
+            return tuple(NamedGpu(gpu=gpu, word=word) for gpu, word in words_by_gpu.items())
     if software := _OF_AMD.search(text):
         return (NamedGpu(gpu=_USUAL_OF_AMD, word=software[0]),)
     return ()
@@ -367,30 +378,30 @@ def gpus_in_text(
 
 def _of_size(word: str, following: str, folder: Path | None) -> str:
     """The GPU of a word that memory or form may follow: ``a100`` of ``A100-SXM4-40GB``."""
-    plain, words = re.sub(r"[\s_]+", "-", word), _words(folder)
-    while plain not in words and (stripped := _MAKERS.match(plain)):
-        plain = plain[stripped.end() :]
-    gpu = words[plain]
-    own, size = re.search(r"-(\d+)gb$", gpu), _SIZE.match(following)
+    normalized, aliases = re.sub(r"[\s_]+", "-", word), _gpu_aliases(folder)
+    while normalized not in aliases and (stripped := _MAKERS.match(normalized)):
+        normalized = normalized[stripped.end() :]
+    gpu = aliases[normalized]
+    listed_size, size = re.search(r"-(\d+)gb$", gpu), _SIZE.match(following)
     form = "pcie" if _PCIE.match(following) else ""
-    if size is None and (own is None or not form):
+    if size is None and (listed_size is None or not form):
         return gpu
-    memory = next(found[1] for found in (size, own) if found is not None)
+    memory = next(match[1] for match in (size, listed_size) if match is not None)
     family = f"{gpu.partition('-')[0]}-"
     same = [
         name
         for name in (gpu, *names(SpecKind.GPUS, folder))
         if name.startswith(family) and name.endswith(f"-{memory}gb")
     ]
-    usual = [name for name in same if (form or "sxm") in name]
-    return next(iter((*usual, *same)), gpu)
+    default = [name for name in same if (form or "sxm") in name]
+    return next(iter((*default, *same)), gpu)
 
 
 @cache_by_files
-def _words(folder: Path | None) -> Mapping[str, str]:
-    """Names and aliases of GPUs with the name they mean."""
-    own = {name: name for name in names(SpecKind.GPUS, folder)}
-    return {**aliases_of(SpecKind.GPUS, folder), **own}
+def _gpu_aliases(folder: Path | None) -> Mapping[str, str]:
+    """Names and aliases of GPUs, with the spec name of each."""
+    by_name = {name: name for name in names(SpecKind.GPUS, folder)}
+    return {**aliases_of(SpecKind.GPUS, folder), **by_name}
 
 
 @cache_by_files
@@ -398,11 +409,11 @@ def _pattern(folder: Path | None) -> re.Pattern[str]:
     """Finds names and aliases in a text of lower case, with a blank for their dashes, too."""
     words = [
         word
-        for word in _words(folder)
+        for word in _gpu_aliases(folder)
         if len(word) >= _SHORTEST and not word.isdigit() and re.search(r"\d", word)
     ]
     parts = [re.escape(word).replace(r"\-", "[-_ ]?") for word in sorted(words, key=len)[::-1]]
-    # With its maker a short word means nothing else: Tesla T4, nvidia-l4.
-    short = [word for word in _words(folder) if re.fullmatch(r"[a-z]\d", word)]
-    parts += [rf"(?:tesla|nvidia)(?:[-_ ]tesla)?[-_ ]{word}" for word in short]
+    # A short word is unambiguous with its vendor: Tesla T4, nvidia-l4.
+    short_names = [word for word in _gpu_aliases(folder) if re.fullmatch(r"[a-z]\d", word)]
+    parts += [rf"(?:tesla|nvidia)(?:[-_ ]tesla)?[-_ ]{word}" for word in short_names]
     return re.compile(rf"(?:(?<![a-z0-9.])|(?<=\d[x*]))(?:{'|'.join(parts)})(?![a-z0-9])")

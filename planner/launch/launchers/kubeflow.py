@@ -13,7 +13,7 @@ _ADAPTED, _QUANTIZED = "model.lora_attn_modules", "model.quantize_base"
 
 
 def command_of(runtime: str, arguments: Sequence[str], gpus: str | None) -> tuple[str, ...]:
-    """The words that a runtime starts; none of one that is not torchtune's.
+    """Words of the command of a runtime; none if it is not torchtune's.
 
     >>> " ".join(command_of("torchtune-llama3.2-1b", ["batch_size=4"], "1"))
     'full_finetune_single_device --config llama3_2/1B_full_single_device batch_size=4'
@@ -26,8 +26,12 @@ def command_of(runtime: str, arguments: Sequence[str], gpus: str | None) -> tupl
     ending = "qlora" if f"{_QUANTIZED}=true" in texts else kind
     recipe = "lora" if ending == "qlora" else kind
     is_one = gpus == "1"
-    where = "single_device" if is_one else "distributed"
+    device_mode = "single_device" if is_one else "distributed"
     config = f"{parts[1].replace('.', '_')}/{parts[2].upper()}_{ending}"
-    words = (f"{recipe}_finetune_{where}", "--config", f"{config}_{where}" if is_one else config)
+    words = (
+        f"{recipe}_finetune_{device_mode}",
+        "--config",
+        f"{config}_{device_mode}" if is_one else config,
+    )
     launched = () if is_one else ("tune", "run", "--nproc_per_node", gpus or str(_USUAL_GPUS))
     return (*launched, *words, *arguments)

@@ -1,11 +1,11 @@
-"""Programs, images and published recipes that start servers under words of their own.
+"""Programs, images and published recipes that start servers with options of their own.
 
 Sources: NVIDIA/srt-slurm, recipes/, whose sections are options of each worker's engine;
 vllm-project/recipes, models/ and strategies/ (2026-08); SemiAnalysisAI/InferenceX,
 configs/CONFIGS.md and .github/workflows/benchmark-tmpl.yml (2026-08), whose scripts take model,
 degrees, lengths and load from their environment.
 
-Programs with words of their own: Xinference, DJL Serving, Triton, NIM.
+Programs with options of their own: Xinference, DJL Serving, Triton, NIM.
 """
 
 from __future__ import annotations
@@ -45,24 +45,24 @@ _AS_MANY = "the recipe uses all GPUs of the node"
 
 
 def recipes_of(document: YamlValue) -> Iterator[Container]:
-    """The servers that a document tells as one of these recipes does; none of any other."""
+    """Servers of a document in one of these recipe formats; none otherwise."""
     if document.get("backend").is_mapping and document.get("resources", "gpu_type").text:
         yield from _of_srt(document)
     elif document.get("model", "model_id").text and document.get("variants").is_mapping:
         yield from _of_vllm(document)
 
 
-def requests_at(lengths: YamlValue, at_once: YamlValue) -> dict[str, ParsedOption]:
+def requests_at(lengths: YamlValue, concurrency: YamlValue) -> dict[str, ParsedOption]:
     """The requests that a benchmark sends: ``isl``, ``osl``, and how many at once.
 
     Of several numbers, listed or as ``4x8x32``, the largest.
     """
-    said = {
-        name: given
+    load = {
+        name: option
         for name, key in _LENGTHS.items()
-        if (given := lengths.get(key).option_text(key))
+        if (option := lengths.get(key).option_text(key))
     }
-    texts = [one.text or "" for one in (*at_once.entries(), at_once)]
+    texts = [entry.text or "" for entry in (*concurrency.entries(), concurrency)]
     numbers = [
         int(number)
         for text in texts
@@ -70,28 +70,40 @@ def requests_at(lengths: YamlValue, at_once: YamlValue) -> dict[str, ParsedOptio
         for number in re.findall(r"\d+", text)
     ]
     if numbers:
-        which = " (the largest)" if len(numbers) > 1 else ""
-        said["at_once"] = implied_option(f"concurrency{which}", str(max(numbers)), at_once.line)
-    return said
+        suffix = " (the largest)" if len(numbers) > 1 else ""
+        load["at_once"] = implied_option(
+            f"concurrency{suffix}", str(max(numbers)), concurrency.line
+        )
+    return load
 
 
 def with_arguments(
     words: Sequence[Word], environment: Mapping[str, Word], files: Mapping[str, HereDocument]
 ) -> list[Word]:
-    """The words of a command with the options that its container reads from a file of its own.
+    """Words of a command with the options that its container reads from a file.
 
     As charts of AI-Hypercomputer/gpu-recipes do: src/helm-charts/*/inference-templates.
     """
-    named = environment.get("SERVER_ARGS_FILE")
-    keys = [] if named is None else [PurePath(named.text or "").name, "serving-configuration"]
-    found = next((files[key] for key in keys if key in files), None)
-    places = [at for at, word in enumerate(words) if word.raw.strip('"').endswith(_ALL_ARGUMENTS)]
-    if found is None or not places:
-        return [*words]
-    own = [
-        word for document in documents(found.text, keys[0]) for word in options_of(document, "--")
+    file_variable = environment.get("SERVER_ARGS_FILE")
+    keys = (
+        []
+        if file_variable is None
+        else [PurePath(file_variable.text or "").name, "serving-configuration"]
+    )
+    arguments_file = next((files[key] for key in keys if key in files), None)
+    positions = [
+        position
+        for position, word in enumerate(words)
+        if word.raw.strip('"').endswith(_ALL_ARGUMENTS)
     ]
-    return [*words[: places[0]], *own, *words[places[0] + 1 :]]
+    if arguments_file is None or not positions:
+        return [*words]
+    options = [
+        word
+        for document in documents(arguments_file.text, keys[0])
+        for word in options_of(document, "--")
+    ]
+    return [*words[: positions[0]], *options, *words[positions[0] + 1 :]]
 
 
 def _of_srt(document: YamlValue) -> Iterator[Container]:
@@ -104,8 +116,8 @@ def _of_srt(document: YamlValue) -> Iterator[Container]:
             if not section.is_mapping:
                 continue
             served = [section.get(f"served{dash}model{dash}name") for dash in "-_"]
-            named = [one for one in served if one.text]
-            model = next(iter(named), document.get("model", "path"))
+            model_names = [name for name in served if name.text]
+            model = next(iter(model_names), document.get("model", "path"))
             yield Container(
                 name=kind,
                 image=document.get("model", "container").text or "",
@@ -127,38 +139,38 @@ def _of_srt(document: YamlValue) -> Iterator[Container]:
 def options_of(section: YamlValue, dashes: str, above: str = "") -> Iterator[Word]:
     """The keys of a section as options of a command, or as ``key=value`` words of a document."""
     for key, value in section.items():
-        own = above + (key.replace("_", "-") if dashes else key)
+        name = above + (key.replace("_", "-") if dashes else key)
         if value.is_mapping and not dashes:
-            yield from options_of(value, dashes, f"{own}.")
-        elif value.text is None or own in _MODEL_OPTIONS:
+            yield from options_of(value, dashes, f"{name}.")
+        elif value.text is None or name in _MODEL_OPTIONS:
             continue
         elif not dashes:
-            yield plain_word(f"{own}={value.text}", value.line)
+            yield plain_word(f"{name}={value.text}", value.line)
         elif value.text.lower() != "false":
-            yield plain_word(f"{dashes}{own}", value.line)
+            yield plain_word(f"{dashes}{name}", value.line)
             if value.text.lower() != "true":
                 yield word_at(value.pieces, value)
 
 
 def _of_vllm(document: YamlValue) -> Iterator[Container]:
-    """The checkpoints of a model that vLLM's recipes tell, on one node, the first as it stands."""
+    """The checkpoints of a model in vLLM's recipes, on one node, the first unchanged."""
     model = document.get("model")
-    compatible = [one.text or "" for one in document.get("compatible_strategies").entries()]
+    compatible = [entry.text or "" for entry in document.get("compatible_strategies").entries()]
     strategy = next((name for name in compatible if name in _STRATEGIES), "")
-    opted = {one.text for one in document.get("opt_in_features").entries()}
-    features = [one.get("args") for name, one in document.get("features").items()
+    opted = {entry.text for entry in document.get("opt_in_features").entries()}
+    features = [feature.get("args") for name, feature in document.get("features").items()
                 if name not in opted]  # fmt: skip
     for name, variant in document.get("variants").items():
-        own = variant.get("model_id")
-        named = own if own.text else model.get("model_id")
+        model_id = variant.get("model_id")
+        checkpoint = model_id if model_id.text else model.get("model_id")
         lists = [model.get("base_args"), *features, variant.get("extra_args")]
         yield Container(
             name=name,
             image="",
             words=(
                 *plain_words("vllm serve", variant.line),
-                word_at(named.pieces, named),
-                *(word_at(entry.pieces, entry) for one in lists for entry in one.entries()),
+                word_at(checkpoint.pieces, checkpoint),
+                *(word_at(entry.pieces, entry) for section in lists for entry in section.entries()),
                 *(plain_word(word, variant.line) for word in _STRATEGIES.get(strategy, ())),
                 plain_word("--tensor-parallel-size", variant.line),
                 Word.of(unknown_text(_AS_MANY), variant.line, "GPUS"),
@@ -168,7 +180,7 @@ def _of_vllm(document: YamlValue) -> Iterator[Container]:
         )
 
 
-# What frameworks of InferenceX begin or end with, and the engine that they start.
+# Words in names of InferenceX frameworks, and the engine that they start.
 _FRAMEWORKS = {"sglang": "sglang_config", "vllm": "vllm_config", "trt": "trtllm_config"}
 # Attention of requests of their own on each of the GPUs that tp counts.
 _BENCHMARK_OPTIONS = {
@@ -184,7 +196,7 @@ _DRAFTS = {
 }
 _CONFIGS = ("configs", ".github/configs")
 _OF_SCRIPTS = "check_env_vars"
-# Variables of scripts by the keys of a point, with what holds without one.
+# Variables of scripts: the key of a point, and the default.
 _VARIABLES = {"TP": ("tp", "1"), "EP_SIZE": ("ep", "1"), "DP_ATTENTION": ("dp-attn", "false")}
 _ENTRY = re.compile(
     r"^(?P<name>[\w.-]+):[ \t]*(?:#[^\n]*)?\n(?:(?:[ \t#][^\n]*)?\n)+", re.MULTILINE
@@ -192,7 +204,7 @@ _ENTRY = re.compile(
 
 
 def entries_of(document: YamlValue) -> Iterator[Container]:
-    """The servers of a document of such entries; none of any other."""
+    """Servers of a document of such entries; none otherwise."""
     for entry in dict(document.items()).values():
         if entry.get("framework").text and entry.get("scenarios").is_mapping:
             yield from _servers(entry)
@@ -200,10 +212,10 @@ def entries_of(document: YamlValue) -> Iterator[Container]:
 
 @record(kw_only=True)
 class RecipeEntry:
-    """What a script is run with: an entry of the configs of its repository.
+    """Environment of a script: an entry in the configs of its repository.
 
-    ``text`` is the entry in the lines where it stands in its ``file``; ``environment`` that of its
-    first point, and ``note`` says so.
+    ``text`` is the entry on its lines of its ``file``; ``environment`` has the variables of its
+    first point, as ``note`` explains.
     """
 
     file: Path
@@ -213,31 +225,31 @@ class RecipeEntry:
 
 
 def entry_of(path: Path, text: str) -> RecipeEntry | None:
-    """The entry that has the name of a script; None of other scripts, and where there is none."""
+    """The entry with the name of a script; None if there is none."""
     if _OF_SCRIPTS not in text:
         return None
     words = {*re.split(r"[_-]", path.stem.lower())}
     for file in _configs_above(path):
         with suppress(LaunchError):
-            whole = read_files.read_text(file, LARGEST, LaunchError)
-            own = [
-                (len(parts), one)
-                for one in _ENTRY.finditer(whole)
-                if words <= (parts := {*one["name"].lower().split("-")})
+            config_text = read_files.read_text(file, LARGEST, LaunchError)
+            matches = [
+                (len(parts), candidate)
+                for candidate in _ENTRY.finditer(config_text)
+                if words <= (parts := {*candidate["name"].lower().split("-")})
             ]
-            if not own:
+            if not matches:
                 continue
-            _, found = min(own, key=lambda each: each[0])
-            (document, *_) = documents(found[0], file.name)
-            entry = document.get(found["name"])
+            _, match = min(matches, key=lambda each: each[0])
+            (document, *_) = documents(match[0], file.name)
+            entry = document.get(match["name"])
             for scenario, point in _points(entry):
                 values = _values(entry, scenario, point)
-                told = ", ".join(f"{name} {value}" for name, value in values.items())
+                description = ", ".join(f"{name} {value}" for name, value in values.items())
                 return RecipeEntry(
                     file=file,
-                    text="\n" * whole.count("\n", 0, found.start()) + found[0],
+                    text="\n" * config_text.count("\n", 0, match.start()) + match[0],
                     environment=values,
-                    note=f"{told}: as {found['name']} of {file.name} runs the script.",
+                    note=f"{description}: as {match['name']} of {file.name} runs the script.",
                 )
     return None
 
@@ -254,36 +266,38 @@ def _points(entry: YamlValue) -> Iterator[tuple[YamlValue, YamlValue]]:
     """The scenarios of an entry with each point of their search spaces."""
     for scenarios in dict(entry.get("scenarios").items()).values():
         for scenario in scenarios.entries():
-            yield from ((scenario, one) for one in scenario.get("search-space").entries())
+            yield from ((scenario, point) for point in scenario.get("search-space").entries())
 
 
 def _values(entry: YamlValue, scenario: YamlValue, point: YamlValue) -> dict[str, str]:
     load = requests_at(scenario, _numbers(point))
-    said = {"ISL": "input_tokens", "OSL": "output_tokens", "CONC": "at_once"}
+    terms = {"ISL": "input_tokens", "OSL": "output_tokens", "CONC": "at_once"}
     return {
         "MODEL": entry.get("model").text or "",
         **{name: point.get(key).text or other for name, (key, other) in _VARIABLES.items()},
-        **{name: load[term].single or "" for name, term in said.items() if term in load},
+        **{name: load[term].single or "" for name, term in terms.items() if term in load},
     }
 
 
 def _numbers(point: YamlValue) -> YamlValue:
-    listed = point.get("conc-list")
-    return listed if listed.entries() else point.get("conc-end")
+    concurrencies = point.get("conc-list")
+    return concurrencies if concurrencies.entries() else point.get("conc-end")
 
 
 def _servers(entry: YamlValue) -> Iterator[Container]:
-    """The servers of an entry: one for each point of its search spaces.
+    """Servers of an entry, one per point of its search spaces.
 
     Further options stand in the script that it is run with.
     """
     framework = entry.get("framework").text or ""
     parts = {*framework.replace("_", "-").split("-")}
-    engine = next((own for word, own in _FRAMEWORKS.items() if word in parts), None)
+    engine = next((name for word, name in _FRAMEWORKS.items() if word in parts), None)
     if engine is None:
         return
     node = entry.node
-    own = "" if node is None else "\n" * (entry.line - 1) + entry.source[node.start : node.end]
+    entry_text = (
+        "" if node is None else "\n" * (entry.line - 1) + entry.source[node.start : node.end]
+    )
     runner = (entry.get("runner").text or "").partition(":")
     gpu = (runner[2] or runner[0]).partition("-")[0]
     for scenario, point in _points(entry):
@@ -296,7 +310,7 @@ def _servers(entry: YamlValue) -> Iterator[Container]:
                 words=(
                     *plain_words(option_aliases("server")[engine], point.line),
                     plain_word(entry.get("model").text or "", entry.get("model").line),
-                    *_degrees(worker, engine, point.get("spec-decoding").text == "mtp"),
+                    *_parallel_options(worker, engine, point.get("spec-decoding").text == "mtp"),
                 ),
                 world=JobResources(
                     gpu=worker.get("hardware").text or gpu,
@@ -305,31 +319,35 @@ def _servers(entry: YamlValue) -> Iterator[Container]:
                 role=role,
                 load=requests_at(scenario, _numbers(point)),
                 deployment=point.line,
-                text=own,
+                text=entry_text,
                 line=point.line,
             )
 
 
-def _degrees(worker: YamlValue, engine: str, drafts: bool) -> Iterator[Word]:
-    """How a worker is split, as options of its engine."""
+def _parallel_options(worker: YamlValue, engine: str, drafts: bool) -> Iterator[Word]:
+    """Parallelism of a worker as options of its engine."""
     texts: list[str] = []
-    known = option_aliases(f"inferencex {engine}")
-    has_own = worker.get("dp-attn").text == "true"
-    own = tuple(text.format(tp=worker.get("tp").text or "1") for text in _BENCHMARK_OPTIONS[engine])
-    for key, option in known.items():
-        if (text := worker.get(key).text) and not (has_own and option in own):
+    options_by_key = option_aliases(f"inferencex {engine}")
+    has_attention_dp = worker.get("dp-attn").text == "true"
+    attention_options = tuple(
+        text.format(tp=worker.get("tp").text or "1") for text in _BENCHMARK_OPTIONS[engine]
+    )
+    for key, option in options_by_key.items():
+        if (text := worker.get(key).text) and not (
+            has_attention_dp and option in attention_options
+        ):
             texts += [option, text]
-    texts += own if has_own else ()
-    if "ep" not in known and (worker.get("ep").text or "1") != "1":
+    texts += attention_options if has_attention_dp else ()
+    if "ep" not in options_by_key and (worker.get("ep").text or "1") != "1":
         texts.append(_EXPERTS)
     texts += _DRAFTS[engine] if drafts else ()
     for text in texts:
-        told = (
+        pieces = (
             computed_text(text)
             if text
-            else unknown_text("the script tells how many tokens are drafted")
+            else unknown_text("the script sets how many tokens are drafted")
         )
-        yield Word.of(told, worker.line, text)
+        yield Word.of(pieces, worker.line, text)
 
 
 _FRONTEND_OPTIONS = ("--n-gpu", "--gpu-idx", "--worker-ip", "--model-path", "--n-worker")
@@ -349,16 +367,22 @@ _PROFILE = re.compile(
 
 
 def unwrap_frontend(words: Sequence[Word], environment: Mapping[str, Word]) -> tuple[Word, ...]:
-    """The command of the server that a front starts; other words as they are."""
+    """The command of the server that a front end starts; other commands unchanged."""
     texts = [word.text or "" for word in words]
     name = texts[0].rpartition("/")[2]
     if name == "nim":
         return (*_of_nim(words, environment), *words[3:])
     if name == "djl-serving":
-        told = {key: word.text or "" for key, word in environment.items()}
-        rows = {f"option.{key[7:].lower()}": told[key] for key in told if key.startswith("OPTION_")}
-        rows = {"option.model_id": told.get("HF_MODEL_ID", ""), **rows}
-        rows.setdefault("option.tensor_parallel_degree", told.get("TENSOR_PARALLEL_DEGREE", "max"))
+        variables = {key: word.text or "" for key, word in environment.items()}
+        rows = {
+            f"option.{key[7:].lower()}": variables[key]
+            for key in variables
+            if key.startswith("OPTION_")
+        }
+        rows = {"option.model_id": variables.get("HF_MODEL_ID", ""), **rows}
+        rows.setdefault(
+            "option.tensor_parallel_degree", variables.get("TENSOR_PARALLEL_DEGREE", "max")
+        )
         command = served_by_properties("\n".join(f"{key}={rows[key]}" for key in rows))
         if not command:
             return (*words,)
@@ -373,28 +397,32 @@ def _computed_words(texts: Sequence[str], line: int) -> Iterator[Word]:
 
 
 def _of_nim(words: Sequence[Word], environment: Mapping[str, Word]) -> Iterator[Word]:
-    """The engine of a NIM's profile; that of none is vLLM, on all GPUs that are told.
+    """The command of a NIM profile's engine; without a profile vLLM on all specified GPUs.
 
-    Behind the program stand the model of the image and that number.
+    The model of the image and the number of GPUs follow the program.
     """
     _, model, number = (word.text or "" for word in words[:3])
     texts = {name: word.text or "" for name, word in environment.items()}
-    named = texts.get("NIM_MODEL_PATH") or texts.get("NIM_MODEL_NAME") or model
-    named = named.removeprefix("hf://")
+    model_name = texts.get("NIM_MODEL_PATH") or texts.get("NIM_MODEL_NAME") or model
+    model_name = model_name.removeprefix("hf://")
     profile = _PROFILE.match(texts.get("NIM_MODEL_PROFILE", ""))
-    told = {"engine": "vllm", "tp": number, **(profile.groupdict() if profile else {})}
-    server = option_aliases("server")[told["engine"]].split()
-    names = option_aliases(f"nim {told['engine']}").values()
-    given = {word.begins.partition("=")[0] for word in words[3:]}
-    is_given = words[3:] and not words[3].begins.startswith("-")  # the model of an image of any
-    yield from _computed_words([*server, *([] if is_given else [named])], words[0].line)
-    values = (told["tp"] or number, told.get("pp"), texts.get("NIM_MAX_MODEL_LEN"))
+    profile_values = {"engine": "vllm", "tp": number, **(profile.groupdict() if profile else {})}
+    server = option_aliases("server")[profile_values["engine"]].split()
+    names = option_aliases(f"nim {profile_values['engine']}").values()
+    option_names = {word.begins.partition("=")[0] for word in words[3:]}
+    has_model = words[3:] and not words[3].begins.startswith("-")  # the model of an image of any
+    yield from _computed_words([*server, *([] if has_model else [model_name])], words[0].line)
+    values = (
+        profile_values["tp"] or number,
+        profile_values.get("pp"),
+        texts.get("NIM_MAX_MODEL_LEN"),
+    )
     for option, value in zip(names, values, strict=True):
-        if value and option not in given:
+        if value and option not in option_names:
             yield from _computed_words([option, value], words[0].line)
-    if profile and profile["stored"] == "fp8" and told["engine"] == "vllm":
+    if profile and profile["stored"] == "fp8" and profile_values["engine"] == "vllm":
         yield from _computed_words(["--quantization", "fp8"], words[0].line)
-    elif profile and told["engine"] == "tensorrt_llm":
+    elif profile and profile_values["engine"] == "tensorrt_llm":
         algorithm = {"fp8": "FP8", "nvfp4": "NVFP4"}.get(profile["stored"])
         yield from _computed_words(
             ["--quantization", algorithm] if algorithm else [], words[0].line
@@ -402,40 +430,43 @@ def _of_nim(words: Sequence[Word], environment: Mapping[str, Word]) -> Iterator[
 
 
 def _of_xinference(words: Sequence[Word]) -> tuple[Word, ...]:
-    texts, short = [word.text or "" for word in words], option_aliases("xinference")
-    own: dict[str, str] = {}
+    texts, aliases = [word.text or "" for word in words], option_aliases("xinference")
+    options: dict[str, str] = {}
     rest: list[Word] = []
-    place = 2
-    while place < len(words):
-        name, equals, value = texts[place].partition("=")
-        name = short.get(name, name.replace("_", "-"))
-        if name in (*short.values(), *_FRONTEND_OPTIONS):
-            own[name] = value if equals else next(iter(texts[place + 1 : place + 2]), "")
-            place += 1 if equals else 2
+    index = 2
+    while index < len(words):
+        name, equals, value = texts[index].partition("=")
+        name = aliases.get(name, name.replace("_", "-"))
+        if name in (*aliases.values(), *_FRONTEND_OPTIONS):
+            options[name] = value if equals else next(iter(texts[index + 1 : index + 2]), "")
+            index += 1 if equals else 2
         else:
-            rest.append(words[place])
-            place += 1
-    engine = own.get("--model-engine", "").lower()
+            rest.append(words[index])
+            index += 1
+    engine = options.get("--model-engine", "").lower()
     if engine not in ("vllm", "sglang"):
         return tuple(words)
-    told = [*option_aliases("server")[engine].split(), own.get("--model-path") or _model(own)]
-    if own.get("--n-gpu", "auto").isdigit():
-        told += ["--tensor-parallel-size", own["--n-gpu"]]
-    return (*_computed_words(told, words[0].line), *rest)
+    command = [
+        *option_aliases("server")[engine].split(),
+        options.get("--model-path") or _model_name(options),
+    ]
+    if options.get("--n-gpu", "auto").isdigit():
+        command += ["--tensor-parallel-size", options["--n-gpu"]]
+    return (*_computed_words(command, words[0].line), *rest)
 
 
-def _model(own: dict[str, str]) -> str:
+def _model_name(options: dict[str, str]) -> str:
     """A name with its size before the kind of its training, and its format behind.
 
-    >>> _model({"--model-name": "qwen2.5-instruct", "--size-in-billions": "0_5"})
+    >>> _model_name({"--model-name": "qwen2.5-instruct", "--size-in-billions": "0_5"})
     'qwen2.5-0.5b-instruct'
     """
-    stem, _, kind = own.get("--model-name", "").rpartition("-")
+    stem, _, kind = options.get("--model-name", "").rpartition("-")
     if kind not in _KINDS:
-        stem, kind = own.get("--model-name", ""), ""
-    size = own.get("--size-in-billions", "").replace("_", ".")
-    form = own.get("--model-format", "")
-    bits = [own.get("--quantization", "Int4")] if form == "gptq" else []
+        stem, kind = options.get("--model-name", ""), ""
+    size = options.get("--size-in-billions", "").replace("_", ".")
+    form = options.get("--model-format", "")
+    bits = [options.get("--quantization", "Int4")] if form == "gptq" else []
     forms = [form, *bits] if form in ("gptq", "awq", "fp8") else []
     return "-".join(part for part in (stem, f"{size}b" if size else "", kind, *forms) if part)
 
@@ -446,22 +477,24 @@ def served_by_properties(text: str) -> str:
     >>> served_by_properties("option.model_id=a/b\\noption.tensor_parallel_degree=4").split()
     ['vllm', 'serve', 'a/b', '\\\\', '--tensor-parallel-size', '4', '\\\\']
     """
-    own = (line.strip() if line.strip().startswith("option.") else "" for line in text.split("\n"))
-    rows = [line.removeprefix("option.").partition("=") for line in own]
-    known = {key.strip(): value.strip() for key, equals, value in rows if equals}
-    program = option_aliases("djl server").get(known.get("rolling_batch", ""))
-    if program is None or "model_id" not in known:
+    option_lines = (
+        line.strip() if line.strip().startswith("option.") else "" for line in text.split("\n")
+    )
+    rows = [line.removeprefix("option.").partition("=") for line in option_lines]
+    properties = {key.strip(): value.strip() for key, equals, value in rows if equals}
+    program = option_aliases("djl server").get(properties.get("rolling_batch", ""))
+    if program is None or "model_id" not in properties:
         return ""
     names = option_aliases(f"djl {program.split()[0]}")
     lines: list[str] = []
     for key, equals, value in ((key.strip(), equals, value.strip()) for key, equals, value in rows):
-        is_own = equals and program != "trtllm-serve"
-        option = names.get(key, f"--{key.replace('_', '-')}" if is_own else "")
+        is_engine_option = equals and program != "trtllm-serve"
+        option = names.get(key, f"--{key.replace('_', '-')}" if is_engine_option else "")
         if not option or value == "false" or value == "max" or "." in option:
             lines.append("\\")
         else:
             lines.append(f"{option} {'' if value == 'true' else shlex.quote(value)} \\")
-    start = f"{program} {shlex.quote(known['model_id'])}"
+    start = f"{program} {shlex.quote(properties['model_id'])}"
     return "\n".join((f"{start} {lines[0]}", *lines[1:]))
 
 
@@ -486,11 +519,11 @@ def started_by_unit(text: str) -> str:
 
 
 def unsupported_server(programs: Sequence[str], text: str) -> str:
-    """What is said of a server that is not predicted, by what it is started with or by the keys
-    of its document; empty of any other.
+    """The message for a server without predictions, found by its program or by the keys of its
+    document; empty for any other.
 
-    >>> unsupported_server(["/usr/bin/koboldcpp"], "")[:39]
-    'starts KoboldCpp, of which planner has '
+    >>> unsupported_server(["/usr/bin/koboldcpp"], "")[:40]
+    'starts KoboldCpp: planner has no profile'
     """
     names = {*programs, *(program.rpartition("/")[2] for program in programs)}
     for row in shipped_rows("launchers/refused.csv"):
@@ -498,9 +531,9 @@ def unsupported_server(programs: Sequence[str], text: str) -> str:
         is_document = all(re.search(rf"^[ \t-]*{key}[ \t]*:", text, re.MULTILINE) for key in keys)
         if names & {*row["programs"].split()} or (keys and not programs and is_document):
             return (
-                f"starts {row['name']}, of which planner has no profile and no published runs. "
-                f"The nearest that it predicts is the same model with the same lengths in another "
-                f"server: give the command, {row['instead']}."
+                f"starts {row['name']}: planner has no profile and no published runs of it. "
+                "The nearest prediction is the same model with the same lengths in another "
+                f"server. Give the command, {row['instead']}."
             )
     return ""
 
@@ -508,21 +541,21 @@ def unsupported_server(programs: Sequence[str], text: str) -> str:
 def served_by_triton(text: str) -> str:
     """The command of the engine that a model's ``config.pbtxt`` starts; empty of other backends.
 
-    Its folder is that of an engine, whose own config alone tells how it is split.
+    Its folder is that of an engine; only the engine's config specifies how it is split.
 
     >>> served_by_triton('backend: "tensorrtllm"\\nmax_batch_size: 64\\nparameters: {\\n'
     ...     '  key: "gpt_model_path"\\n  value: { string_value: "/m/llama-3-8b" }\\n}')
     'trtllm-serve /m/llama-3-8b --tp_size $TP --max_batch_size 64'
     """
-    fields = {one["name"]: one["value"] for one in _FIELD.finditer(text)}
-    known = {one["name"]: one["value"] for one in _PARAMETER.finditer(text)}
-    if fields.get("backend") != "tensorrtllm" or "gpt_model_path" not in known:
+    fields = {match["name"]: match["value"] for match in _FIELD.finditer(text)}
+    parameters = {match["name"]: match["value"] for match in _PARAMETER.finditer(text)}
+    if fields.get("backend") != "tensorrtllm" or "gpt_model_path" not in parameters:
         return ""
-    words = ["trtllm-serve", known["gpt_model_path"], "--tp_size", "$TP"]
+    words = ["trtllm-serve", parameters["gpt_model_path"], "--tp_size", "$TP"]
     if fields.get("max_batch_size", "0") != "0":
         words += ["--max_batch_size", fields["max_batch_size"]]
     for name, option in option_aliases("triton").items():
-        value = known.get(name, "").lower()
+        value = parameters.get(name, "").lower()
         if value not in ("", "false") and "$" not in value:
             words += [option] if value == "true" else [option, value]
     return " ".join(word if word.startswith("$") else shlex.quote(word) for word in words)

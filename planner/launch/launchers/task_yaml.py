@@ -1,12 +1,11 @@
-"""What YAML of other tools starts: SkyPilot, dstack, KubeAI, KAITO, Truss and llm-d.
+"""Commands in YAML files of SkyPilot, dstack, KubeAI, KAITO, Truss and llm-d.
 
-Sources: skypilot-org/skypilot, docs, Task YAML and environment variables (0.10);
-dstackai/dstack, docs/reference/dstack.yml/service.md (0.19);
-kaito-project/kaito, docs/inference/README.md (0.6), whose presets vLLM serves;
-substratusai/kubeai, docs/reference/kubernetes-api.md (0.21); basetenlabs/truss, config.yaml (0.9)
-and, of its engines, basetenlabs/truss-examples (2026-04);
+Sources: skypilot-org/skypilot, docs, Task YAML and environment variables (0.10); dstackai/dstack,
+docs/reference/dstack.yml/service.md (0.19); kaito-project/kaito, docs/inference/README.md (0.6),
+whose presets vLLM serves; substratusai/kubeai, docs/reference/kubernetes-api.md (0.21);
+basetenlabs/truss, config.yaml (0.9) and, of its engines, basetenlabs/truss-examples (2026-04);
 llm-d-incubation/llm-d-modelservice, README.md (0.3), and llm-d/llm-d-deployer, charts (1.0), whose
-values tell the workers of both kinds.
+values configure the workers of both kinds.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _MEMORY = re.compile(r"\d+(?:\.\.|GB|MB|$)", re.IGNORECASE)
 
 
 def tasks_of(text: str, name: str) -> tuple[Container, ...]:
-    """What a file of YAML documents starts as a task; empty where it has none.
+    """Containers of a file of YAML tasks; empty if it has none.
 
     Raises `LaunchError`: it is no YAML, is too long or nested too deeply.
     """
@@ -74,26 +73,30 @@ def _tasks(document: YamlValue, name: str) -> Iterator[Container]:
         yield from entries_of(document)
 
 
-def _counted(place: YamlValue) -> JobResources:
-    """The first of the accelerators that may be taken: ``H100:8``, a list or a mapping of such."""
-    (first, number), *_ = [*place.items()] or [("", place)]
-    place = next(iter(place.entries()), place)
-    word, _, count = (first or place.text or "").partition(":")
+def _accelerators(section: YamlValue) -> JobResources:
+    """Resources of the first accelerator choice: ``H100:8``, a list or a mapping of such."""
+    (first, number), *_ = [*section.items()] or [("", section)]
+    section = next(iter(section.entries()), section)
+    word, _, count = (first or section.text or "").partition(":")
     if not word:
         return JobResources()
     count = number.text or count if first else count
     return JobResources(
-        gpu=word, gpus_per_node=implied_option("accelerators", count or "1", place.line)
+        gpu=word, gpus_per_node=implied_option("accelerators", count or "1", section.line)
     )
 
 
 def _of_sky(document: YamlValue, resources: YamlValue) -> Container:
     choices = [resources, *resources.get("any_of").entries(), *resources.entries()]
-    worlds = (_counted(one.get("accelerators")) for one in choices)
-    world = next((one for one in worlds if one.gpu), JobResources())
+    jobs = (_accelerators(choice.get("accelerators")) for choice in choices)
+    job = next((job for job in jobs if job.gpu), JobResources())
     nodes = document.get("num_nodes")
-    each = "1" if world.gpus_per_node is None else str(world.gpus_per_node.single)
-    known = {"NUM_GPUS_PER_NODE": each, "NUM_NODES": nodes.text or "1", "NODE_RANK": "0"}
+    gpus_per_node = "1" if job.gpus_per_node is None else str(job.gpus_per_node.single)
+    variables = {
+        "NUM_GPUS_PER_NODE": gpus_per_node,
+        "NUM_NODES": nodes.text or "1",
+        "NODE_RANK": "0",
+    }
     run = document.get("run")
     return Container(
         name=document.get("name").text or "",
@@ -101,19 +104,19 @@ def _of_sky(document: YamlValue, resources: YamlValue) -> Container:
         words=shell_words(word_at(run.pieces, run)),
         environment={
             **environment_at(document.get("envs")),
-            **{_SKY + name: plain_word(value, nodes.line) for name, value in known.items()},
+            **{_SKY + name: plain_word(value, nodes.line) for name, value in variables.items()},
         },
         world=JobResources(
             num_nodes=nodes.option_text("num_nodes"),
-            gpus_per_node=world.gpus_per_node,
-            gpu=world.gpu,
+            gpus_per_node=job.gpus_per_node,
+            gpu=job.gpu,
         ),
         line=run.line,
     )
 
 
 def _of_dstack(document: YamlValue, resources: YamlValue) -> Container:
-    """A service, whose commands are one script."""
+    """A dstack service, whose commands form one script."""
     gpu, commands = resources.get("gpu"), document.get("commands")
     word, _, count = (gpu.get("name").text or gpu.text or "").partition(":")
     count = gpu.get("count").text or count or "1"
@@ -139,23 +142,23 @@ def _of_dstack(document: YamlValue, resources: YamlValue) -> Container:
 
 
 def _of_kaito(document: YamlValue) -> Container:
-    """A workspace, whose preset vLLM serves on all GPUs of the machine."""
+    """A KAITO workspace, whose preset vLLM serves on all GPUs of the machine."""
     name, kind = document.get("inference", "preset", "name"), document.get("resource")
     instance = kind.get("instanceType")
-    known = INSTANCES.get((instance.text or "").lower())
+    machine = INSTANCES.get((instance.text or "").lower())
     words = [*plain_words(f"vllm serve {name.text}", name.line)]
-    if known is not None:
-        words += plain_words(f"--tensor-parallel-size {known.gpus}", instance.line)
+    if machine is not None:
+        words += plain_words(f"--tensor-parallel-size {machine.gpus}", instance.line)
     return Container(
         name="",
         image="",
         words=tuple(words),
         world=JobResources(
-            gpu=instance.text if known is None else known.gpu,
+            gpu=instance.text if machine is None else machine.gpu,
             num_nodes=kind.get("count").option_text("count"),
             gpus_per_node=None
-            if known is None
-            else implied_option("instanceType", str(known.gpus), instance.line),
+            if machine is None
+            else implied_option("instanceType", str(machine.gpus), instance.line),
         ),
         line=name.line,
     )
@@ -205,15 +208,15 @@ def _of_truss(document: YamlValue, name: str) -> Container:
         image=image,
         words=program_of(image, words, start.line),
         environment=environment,
-        world=_counted(document.get("resources", "accelerator")),
+        world=_accelerators(document.get("resources", "accelerator")),
         line=start.line,
     )
 
 
 def _of_trt_llm(document: YamlValue) -> Container:
     """An engine of TensorRT-LLM that Truss builds, or starts as its second stack does."""
-    place = document.get("trt_llm")
-    build, runtime = place.get("build"), place.get("runtime")
+    spec = document.get("trt_llm")
+    build, runtime = spec.get("build"), spec.get("runtime")
     repository = build.get("checkpoint_repository", "repo")
     words = [plain_word("trtllm-serve", build.line), word_at(repository.pieces, repository)]
     for section in (build, runtime):
@@ -235,29 +238,29 @@ def _of_trt_llm(document: YamlValue) -> Container:
         name="",
         image="",
         words=tuple(words),
-        world=_counted(document.get("resources", "accelerator")),
+        world=_accelerators(document.get("resources", "accelerator")),
         load={LENGTHS[1]: implied_option("base_model", "1", encoder.line)} if is_encoder else {},
         line=build.line,
     )
 
 
 def _pools_at(document: YamlValue) -> tuple[YamlValue, YamlValue] | None:
-    """Where values of llm-d tell their workers, and the model of these."""
-    for place in (document, document.get("spec")):
-        artifacts = place.get("modelArtifacts")
-        if artifacts.is_mapping and any(place.get(kind).is_mapping for kind in _KINDS):
+    """Sections of llm-d values with the workers and their model."""
+    for section in (document, document.get("spec")):
+        artifacts = section.get("modelArtifacts")
+        if artifacts.is_mapping and any(section.get(kind).is_mapping for kind in _KINDS):
             uri, name = artifacts.get("uri").text or "", artifacts.get("name")
             is_hub = uri.startswith("hf://") and "{{" not in uri  # a template of the name
-            return place, artifacts.get("uri") if is_hub or not name.text else name
-    for place in (document, document.get("llm-d")):
-        sample = place.get("sampleApplication")
+            return section, artifacts.get("uri") if is_hub or not name.text else name
+    for section in (document, document.get("llm-d")):
+        sample = section.get("sampleApplication")
         if (model := sample.get("model", "modelArtifactURI")).text:
             return sample, model
     return None
 
 
 def _of_pools(values: YamlValue, model: YamlValue) -> Iterator[Container]:
-    """The workers of llm-d; those of a kind that is not created, or has no copies, are none."""
+    """Workers of llm-d, without kinds that are disabled or have no copies."""
     off = (("create", "false"), ("enabled", "false"), ("replicas", "0"))
     pools = {
         kind: pool
@@ -266,17 +269,21 @@ def _of_pools(values: YamlValue, model: YamlValue) -> Iterator[Container]:
         and not any(pool.get(key).text == text for key, text in off)
     }
     for kind, pool in pools.items():
-        place = next(iter(pool.get("containers").entries()), pool)
-        own = container_at(place, {})
-        words = own.words
-        if place.get("modelCommand").text != "custom":
+        section = next(iter(pool.get("containers").entries()), pool)
+        container = container_at(section, {})
+        words = container.words
+        if section.get("modelCommand").text != "custom":
             options = [
                 word_at(entry.pieces, entry)
                 for key in ("args", "extraArgs")
-                for entry in place.get(key).entries()
+                for entry in section.get(key).entries()
             ]
-            given = {word.begins.partition("=")[0] for word in options}
-            sizes = {key: one for key, one in option_aliases("llm-d").items() if one not in given}
+            option_names = {word.begins.partition("=")[0] for word in options}
+            sizes = {
+                key: option
+                for key, option in option_aliases("llm-d").items()
+                if option not in option_names
+            }
             options += options_at(pool.get("parallelism"), sizes)
             program = plain_words("vllm serve", pool.line)
             words = (*program, word_at(YamlValue.pieces_after(model, "hf://"), model), *options)
@@ -285,12 +292,14 @@ def _of_pools(values: YamlValue, model: YamlValue) -> Iterator[Container]:
         labels += [label for _, label in pool.get("nodeSelector").items()]
         yield Container(
             name=kind,
-            image=own.image,
+            image=container.image,
             words=words,
-            environment=own.environment,
+            environment=container.environment,
             world=JobResources(
-                gpu=next((one.text for one in labels if parse_gpu_name(one.text or "")), None),
-                gpus_per_node=gpu_limit(place) or gpu_limit(values),
+                gpu=next(
+                    (label.text for label in labels if parse_gpu_name(label.text or "")), None
+                ),
+                gpus_per_node=gpu_limit(section) or gpu_limit(values),
                 copies=pool.get("replicas").option_text("replicas"),
             ),
             role=kind if len(pools) == len(_KINDS) else "",

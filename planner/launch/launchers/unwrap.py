@@ -1,4 +1,4 @@
-"""Wrappers taken off the words of a command, one after the other."""
+"""Remove the wrappers of a command, one after the other."""
 
 from __future__ import annotations
 
@@ -22,14 +22,12 @@ from planner.launch.option_table import option_aliases, shipped_rows
 
 @record(kw_only=True)
 class WrapperRule:
-    """How the words of a wrapper end: a row of ``programs.csv``, of several ``names``.
+    """How to parse a wrapper: a row of ``programs.csv``, with several ``names``.
 
-    ``valued``, ``flags``: its options with and without a value in the next word; ``takes`` says
-    what one that is in neither does. ``first`` are words that stand before its options, of which
-    one must be there; ``num_positional`` words come before the command: a duration, an image.
-    ``does``
-    names what the words tell: see `planner.launch.launchers.job_resources`; ``nothing`` where no
-    command is among them.
+    ``valued``, ``flags``: its options with and without a value in the next word; ``takes``: how to
+    read an option in neither. ``first``: words before its options, one of them required;
+    ``num_positional`` words come before the command: a duration, an image. ``does``: the kind of
+    its options (`planner.launch.launchers.job_resources`); ``nothing`` if it starts no command.
     """
 
     does: str = ""
@@ -81,28 +79,28 @@ def parse_wrapper(program: WrapperRule, words: Sequence[Word]) -> tuple[Options,
     The first word is the wrapper's own. Of a container its image is the first of the rest.
     """
     options: Options = []
-    index, plain, module = 1, program.num_positional, None
+    index, positional_left, module = 1, program.num_positional, None
     while index < len(words):
         word = words[index]
         begins = word.text if word.text is not None else word.begins
         if word.text is None and not begins.startswith("-"):
-            if plain == 0 and _is_program(program, words, index):
+            if positional_left == 0 and _is_program(program, words, index):
                 break
-            plain, index = max(plain - 1, 0), index + 1
-            if program.num_positional and plain == 0:
+            positional_left, index = max(positional_left - 1, 0), index + 1
+            if program.num_positional and positional_left == 0:
                 index -= program.does == "container"
                 break
         elif begins == "--":
             index += 1
             break
         elif begins.startswith("-") and len(begins) > 1:
-            taken = _option(program, words, index, options)
+            consumed = _option(program, words, index, options)
             if begins in ("-m", "--module") and options[-1][1] is None:
                 module = index
-            index += taken
-        elif plain:
-            plain, index = plain - 1, index + 1
-            if plain == 0:
+            index += consumed
+        elif positional_left:
+            positional_left, index = positional_left - 1, index + 1
+            if positional_left == 0:
                 index -= program.does == "container"
                 break
         else:
@@ -112,7 +110,7 @@ def parse_wrapper(program: WrapperRule, words: Sequence[Word]) -> tuple[Options,
 
 
 def _is_program(program: WrapperRule, words: Sequence[Word], index: int) -> bool:
-    """Whether a word that is not known is a program: options of it follow, or nothing.
+    """Whether an unknown word is a program: options follow, or nothing.
 
     Those of the wrapper itself may follow a variable that holds more of them.
     """
@@ -126,26 +124,26 @@ def _is_program(program: WrapperRule, words: Sequence[Word], index: int) -> bool
 
 
 def _option(program: WrapperRule, words: Sequence[Word], index: int, options: Options) -> int:
-    """Reads an option; how many words it takes."""
+    """Read an option and return the number of its words."""
     word = words[index]
     text = word.text if word.text is not None else word.begins
     name, equals, _ = text.partition("=")
     if equals and text.startswith("--"):
         options.append((name, word.after(len(name) + 1)))
         return 1
-    usual = f"--{text[2:].replace('-', '_')}" if text.startswith("--") else text
+    default = f"--{text[2:].replace('-', '_')}" if text.startswith("--") else text
     if text in program.two:
         return 3
     if not text.startswith("--") and len(text) > 2 and text[:2] in program.attached:
         options.append((text[:2], word.after(3 if equals and text[2] == "=" else 2)))
         return 1
-    is_flag = bool({text, usual} & program.flags)
-    is_valued = bool({text, usual} & program.valued) or (program.takes and not is_flag)
+    is_flag = bool({text, default} & program.flags)
+    is_valued = bool({text, default} & program.valued) or (program.takes and not is_flag)
     value = words[index + 1] if index + 1 < len(words) else None
     if word.text is None or not is_valued or value is None:
         options.append((name, None))
         return 1
-    is_named = bool({text, usual} & program.valued)
+    is_named = bool({text, default} & program.valued)
     is_script = (value.text or "").endswith(".py") and not is_named
     if program.takes and ((value.begins or "").startswith("-") or is_script):
         options.append((name, None))
@@ -155,7 +153,7 @@ def _option(program: WrapperRule, words: Sequence[Word], index: int, options: Op
 
 
 def script_in(word: Word, environment: Mapping[str, Word], outer: Script) -> tuple[Command, ...]:
-    """The commands of a word that a shell reads again; their places are those in ``outer``.
+    """Commands of a word that a shell parses again; positions refer to ``outer``.
 
     Raises `LaunchError`: a quote in it is never closed.
     """
@@ -164,7 +162,7 @@ def script_in(word: Word, environment: Mapping[str, Word], outer: Script) -> tup
 
 
 def joined(words: Sequence[Word]) -> Word:
-    """Words as the one text that ``eval`` reads again."""
+    """Words joined to the text that ``eval`` parses."""
     pieces = (piece for word in words for piece in (*computed_text(" "), *_pieces(word)))
     return replace(words[0], pieces=tuple(pieces), span=None)
 
@@ -172,7 +170,7 @@ def joined(words: Sequence[Word]) -> Word:
 def script_of(
     document: HereDocument, environment: Mapping[str, Word], outer: Script
 ) -> tuple[Command, ...]:
-    """The commands of a here-document that a shell is given."""
+    """The commands of a here-document that a shell reads."""
     pieces: Pieces = (TextPiece(document.text, document.span.start, document.span.end),)
     if document.expanded:
         pieces = document.pieces
@@ -218,7 +216,7 @@ def unwrap(
     *,
     is_launched: bool = False,
 ) -> Iterator[UnwrappedCommand]:
-    """What a command starts: itself, what it wraps, or the commands of a script inside it.
+    """The command itself, the command that it wraps, or the commands of a script inside it.
 
     Raises LaunchError if scripts are nested too deeply, or one is never closed.
     """
@@ -232,13 +230,13 @@ def unwrap(
         words=tuple(words), environment=environment, layers=layers, is_launched=is_launched
     )
     while state.words:
-        known = next(
-            (i for i, one in enumerate(state.words) if program_name(one).text is not None), None
+        start = next(
+            (i for i, word in enumerate(state.words) if program_name(word).text is not None), None
         )
-        if known is None:
+        if start is None:
             return
-        if known:  # variables that nothing sets: what follows them may still be a command
-            state = replace(state, words=state.words[known:], is_launched=True)
+        if start:  # unset variables: a command may follow them
+            state = replace(state, words=state.words[start:], is_launched=True)
         first = program_name(state.words[0])
         name = (first.text or "").rpartition("/")[2]
         state = replace(state, words=(first, *state.words[1:]))
@@ -246,7 +244,9 @@ def unwrap(
             return
         elif name == "eval" and len(state.words) > 1:
             text = joined(state.words[1:])
-            yield from _all(script, state, script_in(text, state.environment, script), depth)
+            yield from _unwrap_commands(
+                script, state, script_in(text, state.environment, script), depth
+            )
             return
         elif name in SHELLS:
             yield from _shell(script, state, depth)
@@ -260,14 +260,16 @@ def unwrap(
             yield _accelerate(state)
             return
         elif (program := PROGRAMS.get(name)) is not None and program.wraps(state.words):
-            following = _unwrapped(script, state, program, depth)
+            following = _unwrap_wrapper(script, state, program, depth)
             if not isinstance(following, UnwrappedCommand):
                 yield from following
                 return
             state = following
         elif name.endswith(_SCRIPTS):
-            own = _documents(script, state, state.words)
-            yield from (state,) if own is None else _all(script, state, own, depth)
+            commands = _documents(script, state, state.words)
+            yield from (
+                (state,) if commands is None else _unwrap_commands(script, state, commands, depth)
+            )
             return
         else:
             yield state
@@ -288,7 +290,7 @@ def program_name(word: Word) -> Word:
 
 
 def _python(state: UnwrappedCommand) -> tuple[UnwrappedCommand, bool]:
-    """What Python runs, and whether that is the program itself."""
+    """The program that Python runs, and whether it was found."""
     words, index = state.words, 1
     while index < len(words):
         text = words[index].text
@@ -323,37 +325,37 @@ def _accelerate(state: UnwrappedCommand) -> UnwrappedCommand:
     return replace(state, words=words)
 
 
-def _unwrapped(
+def _unwrap_wrapper(
     script: Script, state: UnwrappedCommand, program: WrapperRule, depth: int
 ) -> UnwrappedCommand | Iterator[UnwrappedCommand]:
-    """The words behind a wrapper, or the commands that it is given as a text."""
+    """The command behind a wrapper, or the commands of its script text."""
     words = state.words[1:] if program.first else state.words
     options, rest = parse_wrapper(program, words)
     environment = dict(state.environment)
     if program.does in ("container", "inside"):
-        found: dict[str, Word] = {}
+        variables: dict[str, Word] = {}
         for name, word in options:
             if name in ("-e", "--env") and word is not None:
-                _assigned([word], found)
-        environment |= found
+                _skip_assignments([word], variables)
+        environment |= variables
         if program.does == "container":
             while _leads_to_image(rest):  # options in a variable that nothing sets
                 more, rest = parse_wrapper(program, rest)
                 options = [*options, *more]
             rest = _from_image(options, rest)
-            given = [word.text or "" for name, word in options if word and name in _VOLUMES]
+            volumes = [word.text or "" for name, word in options if word and name in _VOLUMES]
             mounts = [
-                (part[1], part[0]) for part in (text.split(":") for text in given) if part[1:]
+                (part[1], part[0]) for part in (text.split(":") for text in volumes) if part[1:]
             ]
-            named = ((one, apply_mounts(one.pieces, mounts)) for one in rest)
+            mounted = ((word, apply_mounts(word.pieces, mounts)) for word in rest)
             rest = [
-                one if pieces == one.pieces else Word.of(pieces, one.line, one.raw)
-                for one, pieces in named
+                word if pieces == word.pieces else Word.of(pieces, word.line, word.raw)
+                for word, pieces in mounted
             ]
     if program.does == "env":
-        rest = _assigned(rest, environment)
+        rest = _skip_assignments(rest, environment)
     if program.does == "dashes":
-        rest = next((words[i + 1 :] for i, one in enumerate(words) if one.text == "--"), ())
+        rest = next((words[i + 1 :] for i, word in enumerate(words) if word.text == "--"), ())
     layers = (*state.layers, *_hosts(script, program, options))
     if (layer := launcher_resources(program.does, options)).fields or layer.gpu:
         layers = (*layers, layer)
@@ -365,26 +367,28 @@ def _unwrapped(
         is_launched=state.is_launched or program.does in _STARTING,
     )
     if program.does == "remote" and len(rest) == 1 and " " in rest[0].raw:
-        return _all(script, inside, script_in(rest[0], environment, script), depth)
-    is_given = program.does in ("slurm", "remote") and len(rest) <= 1
-    if is_given and (commands := _documents(script, state, rest)) is not None:
-        return _all(script, inside, commands, depth)
+        return _unwrap_commands(script, inside, script_in(rest[0], environment, script), depth)
+    can_read_document = program.does in ("slurm", "remote") and len(rest) <= 1
+    if can_read_document and (commands := _documents(script, state, rest)) is not None:
+        return _unwrap_commands(script, inside, commands, depth)
     return inside
 
 
 def _hosts(
     script: Script, program: WrapperRule, options: Sequence[tuple[str, Word | None]]
 ) -> Iterator[LauncherResources]:
-    """The nodes that a launcher is given by name, or in a file that the script writes."""
+    """The nodes of a launcher, from its host list or from a file that the script writes."""
     for name, word in options:
         if word is None or word.text is None or program.does not in ("deepspeed", "mpi"):
             continue
         if name.lstrip("-") in ("hostfile", "machinefile", "f") or (
             name == "-H" and program.does == "deepspeed"
         ):
-            known = word.text.removeprefix("./")
-            if (listed := script.files.get(known) or script.files.get(word.text)) is not None:
-                yield parse_hosts(program.does, name, word, listed)
+            file_name = word.text.removeprefix("./")
+            if (
+                host_file := script.files.get(file_name) or script.files.get(word.text)
+            ) is not None:
+                yield parse_hosts(program.does, name, word, host_file)
         elif name in ("-H", "--host", "-host", "-hosts"):
             yield parse_hosts(program.does, name, word, None)
 
@@ -403,12 +407,12 @@ def _shell(script: Script, state: UnwrappedCommand, depth: int) -> Iterator[Unwr
     else:
         commands = _documents(script, state, rest)
     if commands is not None:
-        yield from _all(script, state, commands, depth)
+        yield from _unwrap_commands(script, state, commands, depth)
     elif rest and (rest[0].text or "").endswith(SCRIPTS):
         yield replace(state, words=tuple(rest))
 
 
-def _all(
+def _unwrap_commands(
     script: Script, state: UnwrappedCommand, commands: Sequence[Command], depth: int
 ) -> Iterator[UnwrappedCommand]:
     for command in commands:
@@ -426,17 +430,17 @@ def _all(
 def _documents(
     script: Script, state: UnwrappedCommand, rest: Sequence[Word]
 ) -> Sequence[Command] | None:
-    """The commands of a here-document that a shell or scheduler is given, by name or as input."""
+    """The commands of a here-document that a shell or scheduler reads, by name or as input."""
     name = rest[0].text if rest else None
     if name is not None:
-        for known, document in script.files.items():
-            # That of a ConfigMap is mounted in some folder.
-            if known in (name, name.removeprefix("./"), name.rpartition("/")[2]):
+        for file_name, document in script.files.items():
+            # A file of a ConfigMap is mounted in some folder.
+            if file_name in (name, name.removeprefix("./"), name.rpartition("/")[2]):
                 return script_of(document, state.environment, script)
         return None
     first, last = state.words[0].line, state.words[-1].line + 1
-    for known, document in script.files.items():
-        if known.startswith("<<") and first <= document.line <= last + 1:
+    for file_name, document in script.files.items():
+        if file_name.startswith("<<") and first <= document.line <= last + 1:
             return script_of(document, state.environment, script)
     return None
 
@@ -444,7 +448,7 @@ def _documents(
 _VOLUMES = ("-v", "--volume")
 
 
-def _assigned(rest: Sequence[Word], environment: dict[str, Word]) -> Sequence[Word]:
+def _skip_assignments(rest: Sequence[Word], environment: dict[str, Word]) -> Sequence[Word]:
     """The words behind ``NAME=value``."""
     index = 0
     while index < len(rest) and (match := _ASSIGNMENT.match(rest[index].begins or "")):
@@ -454,7 +458,7 @@ def _assigned(rest: Sequence[Word], environment: dict[str, Word]) -> Sequence[Wo
 
 
 def _leads_to_image(words: Sequence[Word]) -> bool:
-    """Whether the first word of a container is not known, and a later one is a known image."""
+    """Whether the first word of a container is unknown and a later one is a known image."""
     if not words or words[0].text is not None or words[0].begins:
         return False
     return any(
@@ -463,12 +467,12 @@ def _leads_to_image(words: Sequence[Word]) -> bool:
 
 
 def _from_image(options: Sequence[tuple[str, Word | None]], rest: Sequence[Word]) -> Sequence[Word]:
-    """The command of a container, which its entry point or image may begin; the image is first."""
+    """Command of a container, with its entry point or image program; the image comes first."""
     if not rest:
         return ()
     image, words = rest[0], rest[1:]
     for name, word in options:
         if name == "--entrypoint" and word is not None and word.text:
             return (word, *words)
-    said = launcher_resources("container", options).fields.get("gpus_per_node")
-    return program_of(image.text or image.raw, words, image.line, said)
+    gpus = launcher_resources("container", options).fields.get("gpus_per_node")
+    return program_of(image.text or image.raw, words, image.line, gpus)
