@@ -141,7 +141,7 @@ spec:
     ("text", "message"),
     [
         ("a: [1\n", "file.yaml:2"),
-        ("a: &a [*a]\n", "holds itself"),
+        ("a: &a [*a]\n", "contains itself"),
         ("".join(f"a{i}: &a{i} [{f'*a{i - 1}, ' * 9}]\n" for i in range(1, 9)).replace("*a0", "0"),
          "aliases counted"),
         ("[" * 100_000 + "]" * 100_000, "nested"),
