@@ -71,16 +71,18 @@ def _explain(error: Any) -> None:
     if not isinstance(message, str):
         return
     if message.startswith("No such option") and command is not None:
-        known = [option for param in command.params for option in param.opts]
-        message = f"{message.rstrip('.')}.{_suggest_option(error.option_name, known, command.name)}"
+        candidates = [option for param in command.params for option in param.opts]
+        message = (
+            f"{message.rstrip('.')}.{_suggest_option(error.option_name, candidates, command.name)}"
+        )
         error.possibilities = None
     elif match := _COMMAND.fullmatch(message):
-        known = [*getattr(command, "commands", ())]
-        message = f"{match[0]}{did_you_mean(match[1], known)}"
+        candidates = [*getattr(command, "commands", ())]
+        message = f"{match[0]}{did_you_mean(match[1], candidates)}"
     error.message = printable(message)
 
 
-def _suggest_option(option: str, known: Iterable[str], command: str | None) -> str:
+def _suggest_option(option: str, options: Iterable[str], command: str | None) -> str:
     """A hint for an unknown option: one that is like it, or the parameter of its name."""
     from planner.question.parse_values import full_name
     from planner.question.terms import glossary
@@ -96,12 +98,12 @@ def _suggest_option(option: str, known: Iterable[str], command: str | None) -> s
     if name in parameters:
         return f" It is a parameter: --set {name}=VALUE."
     if option in _limits():
-        told = " A limit chooses among plans: `planner search` takes it"
+        hint = " A limit chooses among plans: `planner search` takes it"
         if command != "estimate":
-            return f"{told}."
+            return f"{hint}."
         column = _limits()[option]
-        return f"{told}; estimate prints {column} of its one plan; --json has the others."
-    return did_you_mean(option, known)
+        return f"{hint}; estimate prints {column} of its one plan; --json has the others."
+    return did_you_mean(option, options)
 
 
 def _limits() -> dict[str, str]:
@@ -146,11 +148,11 @@ def _plain(params: list[Parameter]) -> list[Parameter]:
 _TOPIC = "planner.no_topic"
 
 
-def _current_options(params: Iterable[Parameter], words: Iterable[str]) -> list[str]:
+def _current_options(params: Iterable[Parameter], arguments: Iterable[str]) -> list[str]:
     """Words of a command line with the new names of renamed options."""
-    known = {option for param in params for option in (*param.opts, *param.secondary_opts)}
-    split = [word.partition("=") for word in words]
-    return [current_name("option", name, known) + equals + value for name, equals, value in split]
+    options = {option for param in params for option in (*param.opts, *param.secondary_opts)}
+    parts = [word.partition("=") for word in arguments]
+    return [current_name("option", name, options) + equals + value for name, equals, value in parts]
 
 
 class _FullHelpCommand:
@@ -160,9 +162,9 @@ class _FullHelpCommand:
         self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: object
     ) -> Context:
         """The context of the command; renamed options are read under their old names."""
-        words = _current_options(self.params, args)  # type: ignore[attr-defined]
-        made: Context = super().make_context(info_name, words, parent, **extra)  # type: ignore[misc]
-        return made
+        arguments = _current_options(self.params, args)  # type: ignore[attr-defined]
+        context: Context = super().make_context(info_name, arguments, parent, **extra)  # type: ignore[misc]
+        return context
 
     def get_params(self, ctx: Context) -> list[Parameter]:
         """Its options, with the one of the help."""
@@ -170,11 +172,11 @@ class _FullHelpCommand:
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Read the options."""
-        place = next((at for at, word in enumerate(args) if word in HELP), len(args))
-        if place + 1 < len(args) and not args[place + 1].startswith("-"):
-            ctx.meta[_TOPIC] = args[place + 1]
-        found: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
-        return found
+        position = next((index for index, word in enumerate(args) if word in HELP), len(args))
+        if position + 1 < len(args) and not args[position + 1].startswith("-"):
+            ctx.meta[_TOPIC] = args[position + 1]
+        remaining: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
+        return remaining
 
     def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write that there is no help on a word."""
@@ -201,16 +203,16 @@ class TextOptionGroup(_FullHelpCommand, TyperGroup):
 class NamedCommand(TyperCommand):
     """A command of which the name and one sentence are known; ``built`` is the command."""
 
-    def __init__(self, name: str, words: str) -> None:
-        super().__init__(name, help=words)
+    def __init__(self, name: str, help_text: str) -> None:
+        super().__init__(name, help=help_text)
 
     @cached_property
     def source(self) -> Callable[..., object] | typer.Typer:
         """The function of the command, or the application of a group."""
         name = self.name or ""
         module = import_module(f"planner.cli.{_MODULES.get(name, name)}")
-        found: Callable[..., object] | typer.Typer = getattr(module, name.replace("-", "_"))
-        return found
+        source: Callable[..., object] | typer.Typer = getattr(module, name.replace("-", "_"))
+        return source
 
     @cached_property
     def built(self) -> Command:
@@ -232,8 +234,8 @@ class NamedCommand(TyperCommand):
 class _Commands(TextOptionGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        for name, words in COMMANDS.items():
-            self.add_command(NamedCommand(name, words))
+        for name, help_text in COMMANDS.items():
+            self.add_command(NamedCommand(name, help_text))
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: object

@@ -56,8 +56,8 @@ def mend_words() -> None:
     if os.environ.get(_SHELL) != _BASH:
         return
     words = os.environ.get("COMP_WORDS", "").split("\n")
-    place = int(os.environ.get("COMP_CWORD") or 0)
-    before, current = words[:place], words[place] if place < len(words) else ""
+    index = int(os.environ.get("COMP_CWORD") or 0)
+    before, current = words[:index], words[index] if index < len(words) else ""
     if current == "=":
         before, current = [*before, "="], ""
     if len(before) > 1 and before[-1] == "=":
@@ -78,8 +78,8 @@ def for_term(term: Term) -> Completer | None:
     if kind is not None:
         return _several(lambda ctx: [*names(kind, ctx), *([ALL] if term.type == "names" else [])])
     if term.choices:
-        every = [ALL] if term.type == "names" else []
-        return _several(lambda _: [*term.choices, *every])
+        all_names = [ALL] if term.type == "names" else []
+        return _several(lambda _: [*term.choices, *all_names])
     return for_words(term.term)
 
 
@@ -96,10 +96,10 @@ def workloads(ctx: typer.Context, incomplete: str) -> Found:
 
 def objectives(ctx: typer.Context, incomplete: str) -> Found:
     """Names of objectives of the workload."""
-    known = terms_of(_workload(ctx), "objective")
+    terms = terms_of(_workload(ctx), "objective")
     done, last = _split(incomplete)
     return [
-        (done + name, term.description) for name, term in known.items() if name.startswith(last)
+        (done + name, term.description) for name, term in terms.items() if name.startswith(last)
     ]
 
 
@@ -132,20 +132,22 @@ def profiles(ctx: typer.Context, incomplete: str) -> Found:
 
 def settings(ctx: typer.Context, incomplete: str) -> Found:
     """``name=`` of parameters, and their values."""
-    known = dict(terms_of(_workload(ctx), "parameter", "pool"))
-    del known["num_gpus"]
+    parameters = dict(terms_of(_workload(ctx), "parameter", "pool"))
+    del parameters["num_gpus"]
     prefix = os.environ.get(_PREFIX, "")
     name, equals, values = f"{prefix}{incomplete}".partition("=")
     if equals:
         return [
             (f"{name}={value}"[len(prefix) :], "")
-            for value, _ in _starting(_values(known.get(full_name(name, known))), values)
+            for value, _ in _starting(_values(parameters.get(full_name(name, parameters))), values)
         ]
-    words = {**known, **{term.short: term for term in known.values() if term.short}}
-    found = {word: term for word, term in words.items() if word.startswith(name)}
-    if len(found) == 1:  # a shell would end the word behind the only name
-        return [(f"{word}={value}", "") for word, term in found.items() for value in _values(term)]
-    return [(f"{word}=", term.description) for word, term in found.items()]
+    words = {**parameters, **{term.short: term for term in parameters.values() if term.short}}
+    matching = {word: term for word, term in words.items() if word.startswith(name)}
+    if len(matching) == 1:  # a shell would end the word behind the only name
+        return [
+            (f"{word}={value}", "") for word, term in matching.items() for value in _values(term)
+        ]
+    return [(f"{word}=", term.description) for word, term in matching.items()]
 
 
 def names(kind: str, ctx: typer.Context) -> list[str]:
@@ -154,14 +156,14 @@ def names(kind: str, ctx: typer.Context) -> list[str]:
         return []
     from planner.specs.spec_paths import listing, spec_folders
 
-    given = ctx.params.get("specs") or ctx.params.get("specs_folder")
-    folders = spec_folders(kind, None if given is None else Path(given))
+    specs_folder = ctx.params.get("specs") or ctx.params.get("specs_folder")
+    folders = spec_folders(kind, None if specs_folder is None else Path(specs_folder))
     return sorted({path.stem for folder in folders for path in listing(folder, ".toml")})
 
 
 def _workload(ctx: typer.Context) -> str:
-    given = ctx.params.get("workload")
-    return given if given in workload_names() else Request.workload
+    workload = ctx.params.get("workload")
+    return workload if workload in workload_names() else Request.workload
 
 
 def _several(words: Callable[[typer.Context], Iterable[str]]) -> Completer:
@@ -176,8 +178,8 @@ def _several(words: Callable[[typer.Context], Iterable[str]]) -> Completer:
 def _starting(words: Iterable[str], incomplete: str) -> Found:
     """The words that go on as what stands behind the last comma does."""
     done, last = _split(incomplete)
-    given = done.split(",")
-    return [(done + word, "") for word in words if word.startswith(last) and word not in given]
+    chosen = done.split(",")
+    return [(done + word, "") for word in words if word.startswith(last) and word not in chosen]
 
 
 def _split(incomplete: str) -> tuple[str, str]:

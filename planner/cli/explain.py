@@ -52,7 +52,7 @@ def explain(values: options.OptionValues) -> None:
     refuse_overload(explained.plan, explained.evaluation.candidates)
 
 
-def against_request(given: OptionValues, base: Request) -> Request | None:
+def against_request(option_values: OptionValues, base: Request) -> Request | None:
     """The request of the other plan; None where none is asked for.
 
     Raises SpecError, SearchSpaceError or LaunchError if a name or a value is unknown, or a file
@@ -64,17 +64,17 @@ def against_request(given: OptionValues, base: Request) -> Request | None:
     from planner.show.presenters.comparison import file_and_row
     from planner.sweeps.find_plan import request_in
 
-    texts: list[str] = given["against"] or []
+    texts: list[str] = option_values["against"] or []
     files = [text for text in texts if _is_file(text)]
     if len(files) > 1:
         raise SearchSpaceError(f"--against takes one plan, not {len(files)}: {', '.join(files)}.")
-    told = parse_settings([text for text in texts if text not in files])
+    settings = parse_settings([text for text in texts if text not in files])
     changes: Mapping[str, object] = {
-        name: values[0] if len(values) == 1 else values for name, values in told.items()
+        name: values[0] if len(values) == 1 else values for name, values in settings.items()
     }
     for text in files:
         path, row = file_and_row(text)
-        return request_in(path, row, changes, given["specs"], option_of, base)
+        return request_in(path, row, changes, option_values["specs"], option_of, base)
     if not texts:
         return None
     return replace_answers(base, changes, option_name) if changes else base
@@ -101,9 +101,11 @@ def operators(values: options.OptionValues) -> None:
     from planner.specs.catalogue import Catalogue
 
     others = {"context", "operators", "csv", "json", "specs", "quiet"}
-    asked = {n: v for n, v in values.items() if n not in others and options.is_set(values, n)}
-    words = [word for listed in values["operators"] for word in split_items(listed, "an operator")]
-    question = read_question(words, asked, options.option_name)
+    answers = {n: v for n, v in values.items() if n not in others and options.is_set(values, n)}
+    operator_names = [
+        word for text in values["operators"] for word in split_items(text, "an operator")
+    ]
+    question = read_question(operator_names, answers, options.option_name)
     csv, json = values["csv"], values["json"]
     check_outputs(csv, json)
     times = time_operators(question, Catalogue(values["specs"]))

@@ -55,26 +55,30 @@ _WORDS = {
 
 
 def _taken(row: Mapping[str, str]) -> OptionSpec:
-    at, _, name = row["kind"].rpartition(":")
-    kind, usual = _KINDS[name], row["usual"].format(**_WORDS)
-    least, _, most = row["range"].partition("..")
-    word, names = row["completed"], row["names"].split()
+    argument_mark, _, name = row["kind"].rpartition(":")
+    kind, default = _KINDS[name], row["usual"].format(**_WORDS)
+    minimum, _, maximum = row["range"].partition("..")
+    completer, names = row["completed"], row["names"].split()
     extra: dict[str, Any] = {
         "help": row["help"].format(**_WORDS),
         "metavar": row["metavar"].format(**_WORDS) or None,
-        "min": int(least) if least else None,
-        "max": int(most) if most else None,
-        "autocompletion": (completion.for_words(word) or getattr(completion, word))
-        if word
+        "min": int(minimum) if minimum else None,
+        "max": int(maximum) if maximum else None,
+        "autocompletion": (completion.for_words(completer) or getattr(completion, completer))
+        if completer
         else None,
     }
     if name == "flag":
         names = names or ["--" + row["name"].replace("_", "-")]
-    option = typer.Argument(**extra, show_default=False) if at else typer.Option(*names, **extra)
-    if usual == "needed":
+    option = (
+        typer.Argument(**extra, show_default=False)
+        if argument_mark
+        else typer.Option(*names, **extra)
+    )
+    if default == "needed":
         return Annotated[kind, option], inspect.Parameter.empty
-    if name == "flag" or usual:
-        return Annotated[kind, option], kind(usual)
+    if name == "flag" or default:
+        return Annotated[kind, option], kind(default)
     return Annotated[kind | None, option], None
 
 
@@ -153,27 +157,33 @@ class PlanningCommand(TextOptionCommand):
 
         A word behind ``-h`` is what the help is of.
         """
-        known = {option for param in self.params for option in (*param.opts, *param.secondary_opts)}
-        words = _with_settings(args, known) if "--set" in known else [*args]
-        place = next((place for place, word in enumerate(words) if word in HELP), len(words))
-        if place + 1 < len(words) and not words[place + 1].startswith("-"):
-            topic = words.pop(place + 1)
+        options = {
+            option for param in self.params for option in (*param.opts, *param.secondary_opts)
+        }
+        arguments = _with_settings(args, options) if "--set" in options else [*args]
+        index = next(
+            (index for index, word in enumerate(arguments) if word in HELP), len(arguments)
+        )
+        if index + 1 < len(arguments) and not arguments[index + 1].startswith("-"):
+            topic = arguments.pop(index + 1)
             if topic not in TOPICS:
                 hint = did_you_mean(topic, TOPICS)
                 ctx.fail(f"There is no help on {topic!r}. Topics: {', '.join(TOPICS)}.{hint}")
             ctx.meta[_TOPIC] = TOPICS[topic]
-        return super().parse_args(ctx, words)
+        return super().parse_args(ctx, arguments)
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write the options that are usual, or those of a topic, of a workload with its names."""
-        topic, asked = ctx.meta.get(_TOPIC), _requested_workload(ctx)
+        topic, workload = ctx.meta.get(_TOPIC), _requested_workload(ctx)
         params = self.get_params(ctx)
         if self._is_brief(ctx):
             sections = [*_usual_sections(params, ctx)]
         else:
-            sections = [*_sections(params, ctx, asked, [topic] if topic in TITLES else [*TITLES])]
-        if asked is not None:
-            sections += _names(asked, {param.name for param in self.params})
+            sections = [
+                *_sections(params, ctx, workload, [topic] if topic in TITLES else [*TITLES])
+            ]
+        if workload is not None:
+            sections += _names(workload, {param.name for param in self.params})
         column = max(20, min(30, formatter.width // 3))
         for title, rows in sections:
             with formatter.section(title):
@@ -181,10 +191,10 @@ class PlanningCommand(TextOptionCommand):
 
     def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write examples, and how to see more."""
-        asked, is_brief = _requested_workload(ctx), self._is_brief(ctx)
+        workload, is_brief = _requested_workload(ctx), self._is_brief(ctx)
         name = self.title
         with formatter.section("Examples"):
-            for line in examples(name, asked)[: _BRIEF_EXAMPLES if is_brief else None]:
+            for line in examples(name, workload)[: _BRIEF_EXAMPLES if is_brief else None]:
                 formatter.write("".join(_command(f"planner {line}", formatter.width)))
         with formatter.section("Numbers"):
             formatter.write_text(
@@ -194,22 +204,22 @@ class PlanningCommand(TextOptionCommand):
         if not is_brief:
             return
         groups = {group for param in self.get_params(ctx) if (group := _group(str(param.name)))}
-        of = [topic for topic, meant in TOPICS.items() if meant in groups]
+        topics = [topic for topic, topic_group in TOPICS.items() if topic_group in groups]
         if any(param.name == "workload" for param in self.params):
-            of += ["training", "serving", "batches"]
+            topics += ["training", "serving", "batches"]
         with formatter.section("More options"):
-            formatter.write_text(f"planner {name} -h KIND: {', '.join([*of, ALL])}.")
+            formatter.write_text(f"planner {name} -h KIND: {', '.join([*topics, ALL])}.")
 
     def _is_brief(self, ctx: Context) -> bool:
         """Whether the help is of the usual options: where there are many, and nothing is asked."""
-        is_asked = _TOPIC in ctx.meta or _requested_workload(ctx) is not None
-        return not is_asked and len(self.params) > _MANY
+        has_topic = _TOPIC in ctx.meta or _requested_workload(ctx) is not None
+        return not has_topic and len(self.params) > _MANY
 
 
-def _with_settings(args: Sequence[str], known: Collection[str] = ()) -> list[str]:
+def _with_settings(args: Sequence[str], options: Collection[str] = ()) -> list[str]:
     """A command line with ``--set NAME=VALUE`` for each ``--NAME VALUE`` of a parameter.
 
-    ``known`` are options of the command, which stay.
+    ``options`` are options of the command, which stay.
 
     >>> _with_settings(["--gpu-memory-utilization", "0.9", "--gpus=8"])
     ['--set', 'gpu_memory_utilization=0.9', '--gpus=8']
@@ -224,11 +234,11 @@ def _with_settings(args: Sequence[str], known: Collection[str] = ()) -> list[str
     for word in words:
         option, equals, value = word.partition("=")
         name = names.get(option.replace("_", "-"))
-        if name is None or option in known:
+        if name is None or option in options:
             settings.append(word)
             continue
-        given = value if equals else next(words, None)
-        settings += [word] if given is None else ["--set", f"{name}={given}"]
+        text = value if equals else next(words, None)
+        settings += [word] if text is None else ["--set", f"{name}={text}"]
     return settings
 
 
@@ -245,8 +255,8 @@ def _requested_workload(ctx: Context) -> str | None:
     """The workload that a command line or its topic names; None where it names none."""
     if (topic := ctx.meta.get(_TOPIC)) is not None:
         return str(topic) if topic in workload_names() else None
-    given = list(ctx.obj) if isinstance(ctx.obj, list | tuple) else []
-    for word, following in zip(given, [*given[1:], ""], strict=True):
+    arguments = list(ctx.obj) if isinstance(ctx.obj, list | tuple) else []
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
         name, equals, value = word.partition("=")
         if name == "--workload":
             workload = value if equals else following
@@ -255,14 +265,14 @@ def _requested_workload(ctx: Context) -> str | None:
 
 
 def _sections(
-    params: Sequence[Parameter], ctx: Context, asked: str | None, groups: Sequence[str]
+    params: Sequence[Parameter], ctx: Context, workload: str | None, groups: Sequence[str]
 ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Titles and rows of the groups; options of some workloads in sections of their own."""
-    places = sorted(params, key=lambda param: param.name not in _FIRST)
-    places.sort(key=lambda param: _FIRST.index(param.name) if param.name in _FIRST else 9)
+    ordered = sorted(params, key=lambda param: param.name not in _FIRST)
+    ordered.sort(key=lambda param: _FIRST.index(param.name) if param.name in _FIRST else 9)
     for group in groups:
-        of_group = [param for param in places if _group(str(param.name)) == group]
-        for audience, rows in _by_audience(of_group, ctx, asked).items():
+        group_params = [param for param in ordered if _group(str(param.name)) == group]
+        for audience, rows in _by_audience(group_params, ctx, workload).items():
             title = TITLES[group]
             yield f"{title}, {audience}" if audience else title, rows
 
@@ -271,28 +281,28 @@ def _usual_sections(
     params: Sequence[Parameter], ctx: Context
 ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """Titles and rows of the options that nine of ten questions need."""
-    usual = [param for param in params if param.name in _USUAL or param.required]
-    usual.sort(key=lambda param: _FIRST.index(param.name) if param.name in _FIRST else len(_FIRST))
-    for audience, rows in _by_audience(usual, ctx, None).items():
+    common = [param for param in params if param.name in _USUAL or param.required]
+    common.sort(key=lambda param: _FIRST.index(param.name) if param.name in _FIRST else len(_FIRST))
+    for audience, rows in _by_audience(common, ctx, None).items():
         yield f"Usual options, {audience}" if audience else "Usual options", rows
 
 
 def _by_audience(
-    params: Sequence[Parameter], ctx: Context, asked: str | None
+    params: Sequence[Parameter], ctx: Context, workload: str | None
 ) -> dict[str, list[tuple[str, str]]]:
     """The rows of options by the workloads that they are of; empty for all."""
-    found: dict[str, list[tuple[str, str]]] = {"": []}
+    sections: dict[str, list[tuple[str, str]]] = {"": []}
     for param in params:
         term = None if param.name in HOW else _term(str(param.name))
-        of = term.of if term is not None and term.of else workload_names()
-        of = ("serve",) if param.name in ("burst", "compare_api") else of
+        workloads = term.of if term is not None and term.of else workload_names()
+        workloads = ("serve",) if param.name in ("burst", "compare_api") else workloads
         record = param.get_help_record(ctx)
-        if record is None or (asked and asked not in of):
+        if record is None or (workload and workload not in workloads):
             continue
-        everyone = asked is not None or set(workload_names()) <= set(of)
-        audience = "" if everyone else _AUDIENCES.get(of, " and ".join(of))
-        found.setdefault(audience, []).append(record)
-    return {audience: rows for audience, rows in found.items() if rows}
+        is_for_all = workload is not None or set(workload_names()) <= set(workloads)
+        audience = "" if is_for_all else _AUDIENCES.get(workloads, " and ".join(workloads))
+        sections.setdefault(audience, []).append(record)
+    return {audience: rows for audience, rows in sections.items() if rows}
 
 
 def _group(name: str) -> str:
@@ -331,8 +341,8 @@ def _described(term: Term) -> str:
     words = [] if term.codes is None else [str(term.shown(code)) for code in term.codes]
     if term.codes is not None and len(term.codes.words()) < len(words):
         words = []  # of sets the description tells the parts
-    told = all(word in term.description for word in words)
-    return term.description if told else f"{term.description}: {', '.join(words)}"
+    has_all_words = all(word in term.description for word in words)
+    return term.description if has_all_words else f"{term.description}: {', '.join(words)}"
 
 
 def _command(command: str, width: int) -> Iterator[str]:

@@ -74,9 +74,9 @@ def with_term_options(
     ``texts``: descriptions in place of those of the table. typer reads the signature that is made
     here.
     """
-    said = texts or {}
-    asked = {
-        name: replace(term, description=said.get(name, term.description))
+    descriptions = texts or {}
+    terms = {
+        name: replace(term, description=descriptions.get(name, term.description))
         for name, term in glossary().items()
         if set(kinds) & set(term.kind) and name not in {*without, *how}
     }
@@ -87,9 +87,14 @@ def with_term_options(
                 command({"context": context, **values})
 
         rows: dict[str, OptionSpec] = {"context": (typer.Context, inspect.Parameter.empty)}
-        also = {} if "objective" in how else {"training_objective": [option_name("objective")]}
-        several = "operator" in kinds
-        rows |= {name: _of_term(term, also.get(name, []), several) for name, term in asked.items()}
+        other_names = (
+            {} if "objective" in how else {"training_objective": [option_name("objective")]}
+        )
+        takes_several = "operator" in kinds
+        rows |= {
+            name: _of_term(term, other_names.get(name, []), takes_several)
+            for name, term in terms.items()
+        }
         rows |= {name: HOW[name][1:] for name in how}
         run.command_class = PlanningCommand  # type: ignore[attr-defined]
         return _signed(run, rows, command)
@@ -116,8 +121,8 @@ def _signed(
     kind = inspect.Parameter.KEYWORD_ONLY
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
-            inspect.Parameter(n, kind, annotation=of, default=usual)
-            for n, (of, usual) in rows.items()
+            inspect.Parameter(n, kind, annotation=option_type, default=default)
+            for n, (option_type, default) in rows.items()
         ]
     )
     run.__annotations__ = {name: annotation for name, (annotation, _) in rows.items()}
@@ -125,25 +130,31 @@ def _signed(
     return run
 
 
-def _of_term(term: Term, also: Iterable[str] = (), several: bool = False) -> OptionSpec:
-    """The type of a term's option and its value where not given; ``also`` are other names.
+def _of_term(
+    term: Term, other_names: Iterable[str] = (), takes_several: bool = False
+) -> OptionSpec:
+    """The type of a term's option and its value where not given; ``other_names`` are other names.
 
-    ``several``: the command takes several values of all.
+    ``takes_several``: the command takes several values of all.
     """
-    bound = f"at {'most' if term.sign > 0 else 'least'}: " if term.better else ""
-    text = f"{bound}{term.description}."
+    bound_text = f"at {'most' if term.sign > 0 else 'least'}: " if term.better else ""
+    text = f"{bound_text}{term.description}."
     text = text[0].upper() + text[1:]
     if term.type == "flag":
         # Without a default it is neither on nor off until somebody says so.
-        usual = {"true": True, "false": False}.get(term.default)
-        both = [f"{name}/--no-{name[2:]}" for name in term.options]
-        names = term.options if usual is False else both
-        return Annotated[bool | None, typer.Option(*names, help=text)], usual
-    word = _PLACEHOLDERS.get(term.type, term.term.split("_")[-1].upper())
-    if term.takes_several or (several and term.type != "text"):
-        word = f"{word}[,{word}...]"
+        default = {"true": True, "false": False}.get(term.default)
+        on_off_names = [f"{name}/--no-{name[2:]}" for name in term.options]
+        names = term.options if default is False else on_off_names
+        return Annotated[bool | None, typer.Option(*names, help=text)], default
+    placeholder = _PLACEHOLDERS.get(term.type, term.term.split("_")[-1].upper())
+    if term.takes_several or (takes_several and term.type != "text"):
+        placeholder = f"{placeholder}[,{placeholder}...]"
     option = typer.Option(
-        *term.options, *also, help=text, metavar=word, autocompletion=completion.for_term(term)
+        *term.options,
+        *other_names,
+        help=text,
+        metavar=placeholder,
+        autocompletion=completion.for_term(term),
     )
     return Annotated[str | None, option], None
 
@@ -182,7 +193,7 @@ def picture_of(command: str, values: OptionValues) -> Picture | None:
     Raises OutputError, SearchSpaceError or MissingDependencyError if it cannot be drawn, or not
     there.
     """
-    plot, name, dark, width = (values.get(one) for one in _NAMES)
+    plot, name, dark, width = (values.get(option) for option in _NAMES)
     timeline = values.get("timeline")
     if not any((plot, name, dark, width, timeline)):
         return None
@@ -225,8 +236,8 @@ def draw_plan(
 def plan_file_of(values: OptionValues) -> tuple[Path, Request] | None:
     """The file of --plan or --from, and what it asks.
 
-    A launch file of the user's becomes ``given["question"]``; ``given["launch_text"]`` is read in
-    place of its text, ``given["launch_assumed"]`` are answers besides those of the user.
+    A launch file of the user's becomes ``values["question"]``; ``values["launch_text"]`` is read in
+    place of its text, ``values["launch_assumed"]`` are answers besides those of the user.
     """
     from planner.errors import PlannerError, SearchSpaceError
 
@@ -244,11 +255,11 @@ def plan_file_of(values: OptionValues) -> tuple[Path, Request] | None:
     if source is not None and is_launch_file(source):
         from planner.launch.launch_file import LaunchFile
 
-        asked = {**split_answers(values).questions, **parse_settings(values["settings"] or [])}
-        asked |= values.get("launch_assumed") or {}
+        answers = {**split_answers(values).questions, **parse_settings(values["settings"] or [])}
+        answers |= values.get("launch_assumed") or {}
         question = LaunchFile(
             path=source,
-            answers=asked,
+            answers=answers,
             specs=values["specs"],
             number=number,
             text=values.get("launch_text"),
@@ -257,22 +268,22 @@ def plan_file_of(values: OptionValues) -> tuple[Path, Request] | None:
         ).question()
         values["imported"], values["question"] = question.imported, question
         return source, question.request
-    pinned = pinned_in(path, number, values["specs"])
-    _warn_defaulted(path, pinned)
+    saved_plan = pinned_in(path, number, values["specs"])
+    _warn_defaulted(path, saved_plan)
     try:
-        return path, pinned.request()
+        return path, saved_plan.request()
     except PlannerError as error:
         raise type(error)(f"{path}: {error}") from error
 
 
-def _warn_defaulted(path: Path, pinned: SavedPlan) -> None:
+def _warn_defaulted(path: Path, saved_plan: SavedPlan) -> None:
     """Say on stderr which parameters a plan of an older version leaves to their defaults."""
     from planner.show.output_blocks import make_lines
     from planner.show.terminal import make_console, print_blocks
 
-    if names := pinned.defaulted:
-        told = f"{path} lacks {len(names)} parameters, as plans of older versions do; each has"
-        line = f"{told} its default: {', '.join(names)}."
+    if names := saved_plan.defaulted:
+        head = f"{path} lacks {len(names)} parameters, as plans of older versions do; each has"
+        line = f"{head} its default: {', '.join(names)}."
         print_blocks(make_console(stderr=True), [make_lines(line)])
 
 
@@ -285,24 +296,24 @@ def option_of(name: str) -> str:
 
 # Options that do nothing alone: what they need, and whether it is there.
 _NEEDS: dict[str, tuple[str, Callable[[OptionValues], bool]]] = {
-    "all_rows": ("--csv or --json", lambda given: bool(given["csv"] or given["json"])),
+    "all_rows": ("--csv or --json", lambda values: bool(values["csv"] or values["json"])),
     "compare_api": (
         "the report or --json: leave out --quiet",
-        lambda given: bool(given["json"]) or not given["quiet"],
+        lambda values: bool(values["json"]) or not values["quiet"],
     ),
-    "top": ("the report: leave out --quiet", lambda given: not given["quiet"]),
-    "full": ("the report: leave out --quiet", lambda given: not given["quiet"]),
+    "top": ("the report: leave out --quiet", lambda values: not values["quiet"]),
+    "full": ("the report: leave out --quiet", lambda values: not values["quiet"]),
     "write": (
         "--from with a launch file of yours",
-        lambda given: given.get("imported") is not None,
+        lambda values: values.get("imported") is not None,
     ),
     "wrapper": (
         "--launch: the tool whose files are written",
-        lambda given: bool(given.get("launch") or given.get("target")),
+        lambda values: bool(values.get("launch") or values.get("target")),
     ),
     "launch_output": (
         "--launch: the tool whose files are written",
-        lambda given: bool(given.get("launch") or given.get("target")),
+        lambda values: bool(values.get("launch") or values.get("target")),
     ),
 }
 _OTHERS = {"context", *HOW} - {"num_gpus", "precision"}
@@ -321,16 +332,16 @@ def make_request(values: OptionValues, *, is_search: bool = False) -> Request:
         values["own"] = plan
         plan = search_request(plan)
     questions, bounds = split_answers(values)
-    asked: dict[str, object] = {
+    answers: dict[str, object] = {
         "workload": values["workload"],
         "specs": values["specs"],
         **questions,
     }
     if plan is None or is_search:
-        words = ",".join(values.get("objective") or [])
-        asked |= {"objectives": words or None, "constraints": bounds}
+        objectives = ",".join(values.get("objective") or [])
+        answers |= {"objectives": objectives or None, "constraints": bounds}
     settings = parse_settings(values["settings"] or [])
-    request = _make_request({**asked, "settings": settings}, base=plan, option_name=option_name)
+    request = _make_request({**answers, "settings": settings}, base=plan, option_name=option_name)
     from planner.errors import SearchSpaceError
 
     for name, (needed, is_there) in _NEEDS.items():
@@ -386,10 +397,10 @@ def _request_of_plan_file(values: OptionValues) -> Request | None:
     """The request of the plan file that was given; its workload is that of the command then."""
     from planner.errors import SearchSpaceError
 
-    found = plan_file_of(values)
-    if found is None:
+    plan_file = plan_file_of(values)
+    if plan_file is None:
         return None
-    path, plan = found
+    path, plan = plan_file
     if is_set(values, "workload") and values["workload"] != plan.workload:
         raise SearchSpaceError(
             f"{path} is a plan of --workload {plan.workload}: leave --workload out."

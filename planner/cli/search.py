@@ -82,27 +82,27 @@ def search(values: options.OptionValues) -> None:
 
             add(marked_rows(plan, result))
         compared = _compared(plan, result) if values["compare_api"] else None
-        more: dict[str, object] = {"api": compared.to_dict()} if compared else {}
-        found = _levers(plan, result, values)
-        more["levers"] = [one.to_dict() for one in found]
-        finish_search(files, plan, result, values["context"].obj, how, **more)
+        extra: dict[str, object] = {"api": compared.to_dict()} if compared else {}
+        levers = _levers(plan, result, values)
+        extra["levers"] = [lever.to_dict() for lever in levers]
+        finish_search(files, plan, result, values["context"].obj, how, **extra)
     if picture is not None:
         from planner.show.presenters.plots.picture import draw
 
         draw(picture, plan, result if picture.name == "front" else result.recommended)
     if not values["quiet"]:
-        taken = _takes_stdout(values)
+        uses_stdout = _takes_stdout(values)
         shown = answer_blocks(
             plan,
             result,
             values["top"],
             is_full=values["full"],
-            levers=found,
-            shows_interruption=not (taken or _shares_a_terminal()),
+            levers=levers,
+            shows_interruption=not (uses_stdout or _shares_a_terminal()),
         )
-        _show(shown, compared, is_full=values["full"], stdout_taken=taken)
+        _show(shown, compared, is_full=values["full"], stdout_taken=uses_stdout)
         if values.get("own") is not None:
-            _show_starting_plan(plan, result, values["own"], stdout_taken=taken)
+            _show_starting_plan(plan, result, values["own"], stdout_taken=uses_stdout)
     if values["save_plan"] is not None:
         from planner.show.presenters.json_files import save_plan
 
@@ -120,7 +120,7 @@ def search(values: options.OptionValues) -> None:
 
 
 def _show_starting_plan(
-    plan: Plan, result: SearchResult, own_request: Request, *, stdout_taken: bool
+    plan: Plan, result: SearchResult, starting_request: Request, *, stdout_taken: bool
 ) -> None:
     """The plan that the search started from, beside what it found."""
     from planner.errors import PlannerError
@@ -130,13 +130,15 @@ def _show_starting_plan(
     from planner.show.terminal import make_console, print_blocks
 
     try:
-        _, found, _ = evaluate_launch(own_request)
+        _, evaluation, _ = evaluate_launch(starting_request)
     except PlannerError:
         return
     if result.recommended is not None:
-        line = starting_plan_line(plan, result.recommended.row, full_row(found), found.rejected_by)
-        held = held_line(plan, full_row(found))
-        lines = [make_lines(each) for each in (line, held) if each]
+        line = starting_plan_line(
+            plan, result.recommended.row, full_row(evaluation), evaluation.rejected_by
+        )
+        held = held_line(plan, full_row(evaluation))
+        lines = [make_lines(text) for text in (line, held) if text]
         print_blocks(make_console(stderr=stdout_taken), [GAP, *lines])
 
 

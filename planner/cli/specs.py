@@ -54,9 +54,9 @@ def validate(values: options.OptionValues) -> None:
 
     catalogue = Catalogue(values["specs"])
     files = files_to_check(values["targets"] or [], catalogue)
-    faults = check_files(files, catalogue)
-    if faults:
-        raise SpecError("\n".join(faults))
+    errors = check_files(files, catalogue)
+    if errors:
+        raise SpecError("\n".join(errors))
     typer.echo(f"{len(files)} files checked, no faults.")
 
 
@@ -71,22 +71,22 @@ def add(values: options.OptionValues) -> None:
     from planner.specs.spec_writer import Datasheet, add_gpu, add_model
 
     kind, folder, replaces = values["kind"], values["specs"], values["replaces"]
-    kept = spec_kind(kind)
-    where = "" if folder is None else f" --specs {folder}"
+    spec_type = spec_kind(kind)
+    specs_option = "" if folder is None else f" --specs {folder}"
     figures = {
         name: values[name] for name in ("memory", "bandwidth", "peak", "link", "power", "fp8_peak")
     }
-    if kept is SpecKind.GPUS:
+    if spec_type is SpecKind.GPUS:
         sheet = Datasheet(
             name=values["name"] or values["source"], **figures, vendor=values["vendor"],
             architecture=values["architecture"] or "", source=values["figures_source"],
         )  # fmt: skip
         path = add_gpu(sheet, folder, replaces)
         typer.echo(f"{path}: what kernels reach is assumed, and intervals are wide.")
-        typer.echo(f"planner search --gpu {path.stem}{where} ...")
+        typer.echo(f"planner search --gpu {path.stem}{specs_option} ...")
         return
     if any(figures.values()):
         raise SpecError(f"--memory, --peak and the like are for a GPU, not a {kind}.")
-    path, model = add_model(kept, values["source"], values["name"], folder, replaces)
+    path, model = add_model(spec_type, values["source"], values["name"], folder, replaces)
     typer.echo(f"{path}: {model.name}, {count_parameters(model).total:,} parameters.")
-    typer.echo(f"planner estimate --model {path.stem}{where} ...")
+    typer.echo(f"planner estimate --model {path.stem}{specs_option} ...")

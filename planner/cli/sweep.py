@@ -39,16 +39,16 @@ def show(values: OptionValues) -> None:
     from planner.sweeps.query import SweepQuery, shown_blocks
 
     check_outputs(values["csv"], values["json"])
-    drawn = picture_of("sweep", values)
-    if drawn is not None and values["against"] is not None:
+    picture = picture_of("sweep", values)
+    if picture is not None and values["against"] is not None:
         raise SearchSpaceError("--plot draws one sweep: leave out --against.")
     names = (field.name for field in fields(SweepQuery))
-    asked = SweepQuery(**{name: values[name] for name in names if values[name] is not None})
-    if drawn is not None:
+    query = SweepQuery(**{name: values[name] for name in names if values[name] is not None})
+    if picture is not None:
         from planner.sweeps.query import draw_shown
 
-        draw_shown(drawn, asked)
-    print_blocks(make_console(), shown_blocks(asked))
+        draw_shown(picture, query)
+    print_blocks(make_console(), shown_blocks(query))
 
 
 _DEFAULT = "run"
@@ -131,15 +131,15 @@ def _show_result(values: options.OptionValues, picture: Picture | None) -> None:
     """What the sweep found: a picture, and in words."""
     from planner.sweeps.query import SweepQuery, requested_summary
 
-    asked = SweepQuery(folder=values["output"])
+    query = SweepQuery(folder=values["output"])
     if picture is not None:
         from planner.sweeps.query import draw_shown
 
-        draw_shown(picture, asked)
+        draw_shown(picture, query)
     if not values["quiet"]:
         from planner.show.terminal import make_console, print_blocks
 
-        print_blocks(make_console(), requested_summary(asked))
+        print_blocks(make_console(), requested_summary(query))
 
 
 def _refuse_none(folder: Path) -> None:
@@ -177,19 +177,19 @@ def _plan(values: options.OptionValues) -> SweepPlan:
     from planner.sweeps.read_plan import make_sweep, read_plan
 
     answers = split_answers(values)
-    words = values["objective"] or []
+    objectives = values["objective"] or []
     settings = parse_settings(values["settings"] or [])
     answered = {**answers.questions, **answers.limits}
-    asked = {**answered, **settings}
-    if words or options.is_set(values, "workload"):
-        asked["workload"] = values["workload"]
+    requested = {**answered, **settings}
+    if objectives or options.is_set(values, "workload"):
+        requested["workload"] = values["workload"]
     if values["sweep_plan"] is not None:
-        if asked:
-            name = options.option_name(next(iter(asked)))
+        if requested:
+            name = options.option_name(next(iter(requested)))
             raise _usage(f"A plan says what is asked: leave out {name}, or the plan.")
         return read_plan(values["sweep_plan"], values["specs"])
     table: dict[str, object] = {"workload": values["workload"], **answered, "settings": settings}
-    table |= {"objectives": ",".join(words)} if words else {}
+    table |= {"objectives": ",".join(objectives)} if objectives else {}
     return make_sweep(table, values["specs"], option_name=options.option_name)
 
 

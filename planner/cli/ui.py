@@ -22,12 +22,12 @@ def ui(values: options.OptionValues) -> None:
     Catalogue(values["specs"])  # a folder that is none is told now
     limits = Limits(seconds=values["time_limit"], **_workers(values))
 
-    def said(link: str) -> None:
+    def announce(link: str) -> None:
         if not values["quiet"]:
             typer.echo(f"planner is at {link} (Ctrl-C ends it)", err=True)
 
-    asked = {name: values[name] for name in ("host", "port", "specs")}
-    serve(**asked, token=values["token"] or "", limits=limits, said=said)
+    server_options = {name: values[name] for name in ("host", "port", "specs")}
+    serve(**server_options, token=values["token"] or "", limits=limits, said=announce)
 
 
 @options.with_command_options("mcp")
@@ -75,10 +75,10 @@ def report(values: options.OptionValues) -> None:
         _write(markdown, as_markdown(page), values["quiet"])
 
 
-def _write(path: Path, words: str, quiet: bool) -> None:
+def _write(path: Path, text: str, quiet: bool) -> None:
     from planner.base.atomic_write import STDOUT, write_atomically
 
     with write_atomically(path) as file:
-        file.write(words)
+        file.write(text)
     if path != STDOUT and not quiet:
         typer.echo(f"Written: {path}", err=True)

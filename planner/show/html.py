@@ -57,22 +57,22 @@ def colors_of(bars: Bars) -> dict[str, str]:
     return {part: f"light-dark({light[part]},{dark[part]})" for part in bars.parts}
 
 
-def explained(words: str, meanings: Mapping[str, str]) -> Markup:
+def explained(text: str, meanings: Mapping[str, str]) -> Markup:
     """Words as HTML in which terms say what they mean where the mouse rests: ``TTFT``, ``tp8``."""
     from markupsafe import Markup
 
     names = [f"{name}(?=s?\\b)" for name in meanings if _ABBREVIATION.fullmatch(name)]
     names += [f"{name}(?=\\d+\\b)" for name in meanings if _DEGREE.fullmatch(name)]
     if not names:
-        return Markup.escape(words)
+        return Markup.escape(text)
     pattern = re.compile(rf"\b({'|'.join(names)})\d*")
-    made, end = Markup(), 0
-    for found in pattern.finditer(words):
+    markup, end = Markup(), 0
+    for match in pattern.finditer(text):
         mark = Markup('<abbr data-tip="{}" tabindex="0">{}</abbr>')
-        made += Markup.escape(words[end : found.start()])
-        made += mark.format(meanings[found[1]], found[0])
-        end = found.end()
-    return made + Markup.escape(words[end:])
+        markup += Markup.escape(text[end : match.start()])
+        markup += mark.format(meanings[match[1]], match[0])
+        end = match.end()
+    return markup + Markup.escape(text[end:])
 
 
 def css(head: ColumnHead, cell: Cell) -> Markup:
@@ -105,21 +105,21 @@ def environment(*others: str) -> Environment:
     """
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-    made = Environment(
+    templates = Environment(
         loader=ChoiceLoader([PackageLoader(name) for name in (*others, _PACKAGE)]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals["version"] = __version__
+    templates.globals["version"] = __version__
     filters: tuple[Callable[..., object], ...] = (
         joined, colors_of, explained, hint_text, part_label, percent_of,
     )  # fmt: skip
-    made.filters |= {one.__name__: one for one in filters}
-    made.filters["short"] = "{:.8g}".format
-    made.globals["css"] = css
-    return made
+    templates.filters |= {function.__name__: function for function in filters}
+    templates.filters["short"] = "{:.8g}".format
+    templates.globals["css"] = css
+    return templates
 
 
 @cache
@@ -135,7 +135,10 @@ def style() -> str:
     names = ("background", "panel", "text", "muted", "grid", "recommended", "bad")
     pairs = {name: (getattr(light, name), getattr(dark, name)) for name in names}
     pairs |= {f"s{n}": pair for n, pair in enumerate(zip(light.series, dark.series, strict=True))}
-    colors = "".join(f"--{name}:light-dark({one},{two});" for name, (one, two) in pairs.items())
+    colors = "".join(
+        f"--{name}:light-dark({light_color},{dark_color});"
+        for name, (light_color, dark_color) in pairs.items()
+    )
     return f":root{{{colors}}}" + static("page.css")
 
 
@@ -178,7 +181,7 @@ def _figures(page: Page) -> Iterator[str]:
 def escape_markdown(words: str) -> str:
     """A text that stands in Markdown as it is, on one line.
 
-    >>> plain("a|b <i>")
+    >>> escape_markdown("a|b <i>")
     'a\\\\|b &lt;i&gt;'
     """
     flat = " ".join(words.split()).replace("&", "&amp;")
@@ -192,10 +195,10 @@ def _broken(lines: Any) -> list[str]:
 
 
 def _pairs(pairs: Mapping[str, str]) -> list[str]:
-    found = [
+    rows = [
         f"| {escape_markdown(name)} | {escape_markdown(value)} |" for name, value in pairs.items()
     ]
-    return ["| | |", "|---|---|", *found] if found else []
+    return ["| | |", "|---|---|", *rows] if rows else []
 
 
 def _code(block: Code) -> list[str]:

@@ -189,7 +189,9 @@ class KeyValues:
     is_two_column: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "pairs", {name: agreed(told) for name, told in self.pairs.items()})
+        object.__setattr__(
+            self, "pairs", {name: agreed(value) for name, value in self.pairs.items()}
+        )
 
 
 @record(kw_only=True)
@@ -257,17 +259,17 @@ GAP = Lines(lines=("",))
 
 def joined(blocks: Iterable[Block]) -> list[Block]:
     """Blocks without empty lines, sentences of one mark that follow each other as one block."""
-    found: list[Block] = []
+    merged: list[Block] = []
     for block in blocks:
         if not isinstance(block, Lines):
-            found.append(block)
+            merged.append(block)
             continue
-        lines, last = [*filter(None, block.lines)], found[-1] if found else None
-        if isinstance(last, Lines) and last.mark == block.mark:
-            found[-1] = Lines(lines=[*last.lines, *lines], mark=block.mark)
+        lines, previous = [*filter(None, block.lines)], merged[-1] if merged else None
+        if isinstance(previous, Lines) and previous.mark == block.mark:
+            merged[-1] = Lines(lines=[*previous.lines, *lines], mark=block.mark)
         elif lines:
-            found.append(Lines(lines=lines, mark=block.mark))
-    return found
+            merged.append(Lines(lines=lines, mark=block.mark))
+    return merged
 
 
 def make_lines(*lines: str, mark: str = "", indent: str = "  ", most: int = 9) -> Lines:
@@ -289,13 +291,18 @@ def text_table(
 
     A narrow terminal leaves out columns that are ``late``.
     """
-    of_words, last = {*words}, {*late}
+    text_indexes, late_indexes = {*words}, {*late}
     return Table(
         name=name,
         caption=caption,
         heads=[
-            ColumnHead(name=text, text=text, numeric=at not in of_words, rank=int(at in last))
-            for at, text in enumerate(heads)
+            ColumnHead(
+                name=text,
+                text=text,
+                numeric=index not in text_indexes,
+                rank=int(index in late_indexes),
+            )
+            for index, text in enumerate(heads)
         ],
         rows=[*map(cells_of, rows)],
         marked=marked,
@@ -327,12 +334,12 @@ def fit_table(
     return Table(
         heads=[
             ColumnHead(
-                name=one.name, text=one.header or one.name, numeric=one.numeric,
-                rank=order(one.name), short=one.short,
+                name=column.name, text=column.header or column.name, numeric=column.numeric,
+                rank=order(column.name), short=column.short,
             )
-            for one in columns
+            for column in columns
         ],
-        rows=[*map(cells_of, zip(*(one.cells for one in columns), strict=True))],
+        rows=[*map(cells_of, zip(*(column.cells for column in columns), strict=True))],
         marked=marked,
         is_whole=True,
         elsewhere=elsewhere,
@@ -341,7 +348,7 @@ def fit_table(
 
 def cells_of(row: Iterable[str | Cell]) -> list[Cell]:
     """Cells, those of words made of them."""
-    return [one if isinstance(one, Cell) else Cell(text=one) for one in row]
+    return [cell if isinstance(cell, Cell) else Cell(text=cell) for cell in row]
 
 
 @record(kw_only=True)
@@ -399,10 +406,12 @@ class Page:
     glossary: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        named = (
-            one for one in self.blocks if isinstance(one, Table | Scatter | Bars | RankingChart)
+        named_blocks = (
+            block
+            for block in self.blocks
+            if isinstance(block, Table | Scatter | Bars | RankingChart)
         )
-        names = [one.name for one in named if one.name]
+        names = [block.name for block in named_blocks if block.name]
         if len({*names}) < len(names):
             raise ValueError(f"Blocks of a page share a name: {names}.")
 

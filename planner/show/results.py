@@ -76,15 +76,15 @@ class _Displayable:
     """Shows itself: as text, and as tables in notebooks."""
 
     @classmethod
-    def from_result(cls, found: Any, **more: Any) -> Self:
+    def from_result(cls, result: Any, **more: Any) -> Self:
         """An instance with the fields of a result, which can show itself.
 
         Parameters
         ----------
-        found : result
+        result : result
         more : further fields
         """
-        return cls(**{field.name: getattr(found, field.name) for field in fields(found)}, **more)
+        return cls(**{field.name: getattr(result, field.name) for field in fields(result)}, **more)
 
     def summary(self, *, width: int = 80, full: bool = False) -> str:
         """The result as plain text, a few lines or the ``full`` report.
@@ -328,15 +328,15 @@ def notebook(blocks: Iterable[output_blocks.Block]) -> str:
     return f"<div>{''.join(parts)}</div>"
 
 
-def _paragraphs(several: Iterable[output_blocks.Lines]) -> str:
+def _paragraphs(line_blocks: Iterable[output_blocks.Lines]) -> str:
     lines = [
         (f'<span style="{style}">{escape(line)}</span>' if style else escape(line))
-        for one in several
-        for style in [_STYLES.get(one.mark)]
-        for line in one.lines
+        for line_block in line_blocks
+        for style in [_STYLES.get(line_block.mark)]
+        for line in line_block.lines
     ]
-    found = "<br>".join(lines).removeprefix("<br>").removesuffix("<br>")
-    return f"<p>{found.replace('<br><br>', '</p><p>')}</p>" if found else ""
+    html = "<br>".join(lines).removeprefix("<br>").removesuffix("<br>")
+    return f"<p>{html.replace('<br><br>', '</p><p>')}</p>" if html else ""
 
 
 def _table(table: output_blocks.Table) -> str:
@@ -354,8 +354,8 @@ def _table(table: output_blocks.Table) -> str:
 
 def _row(cells: Sequence[output_blocks.Cell], styles: Sequence[str], tag: str, style: str) -> str:
     inner = "".join(
-        f'<{tag} style="{one}">{escape(cell.text)}</{tag}>'
-        for cell, one in zip(cells, styles, strict=True)
+        f'<{tag} style="{cell_style}">{escape(cell.text)}</{tag}>'
+        for cell, cell_style in zip(cells, styles, strict=True)
     )
     return f'<tr style="{style}">{inner}</tr>'
 
@@ -373,8 +373,8 @@ _WRITERS: Mapping[type[Any], Callable[[Any], str]] = {
     output_blocks.Code: lambda code: _preformatted(code.text),
     output_blocks.KeyValues: _pairs,
     output_blocks.Table: _table,
-    output_blocks.SideBySide: lambda beside: "".join(
-        f"<p><b>{escape(title)}</b></p>{_table(table)}" for title, table in beside.tables.items()
+    output_blocks.SideBySide: lambda block: "".join(
+        f"<p><b>{escape(title)}</b></p>{_table(table)}" for title, table in block.tables.items()
     ),
     output_blocks.TextChart: lambda drawn: _preformatted("\n".join(drawn.lines(_WIDTH, True))),
 }

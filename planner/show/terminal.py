@@ -147,19 +147,19 @@ def folded(command: str, width: int) -> str:
 
 def _write_pairs(console: Console, pairs: output_blocks.KeyValues) -> None:
     """Names and values in aligned columns."""
-    listed = [*pairs.pairs.items()]
-    half = ceil_div(len(listed), 2)
+    items = [*pairs.pairs.items()]
+    half = ceil_div(len(items), 2)
     lines: list[Sequence[str]] = [
         [*left, *right]
-        for left, right in zip_longest(listed[:half], listed[half:], fillvalue=("", ""))
+        for left, right in zip_longest(items[:half], items[half:], fillvalue=("", ""))
     ]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    is_beside = pairs.is_two_column and sum(widths) + 2 * (len(widths) - 1) <= console.width
+    is_two_column = pairs.is_two_column and sum(widths) + 2 * (len(widths) - 1) <= console.width
     table = _empty_table(console, has_head=False)
-    for number in range(4 if is_beside else 2):
+    for number in range(4 if is_two_column else 2):
         is_whole = not pairs.is_two_column and number == 0
         table.add_column(no_wrap=is_whole, overflow="ellipsis" if is_whole else "fold")
-    for line in lines if is_beside else listed:
+    for line in lines if is_two_column else items:
         table.add_row(*line)
     console.print(table)
 
@@ -183,22 +183,30 @@ def _made(console: Console, table: output_blocks.Table) -> RichTable:
     elif console.width < _NARROW:
         heads = [head for head in heads if not head.rank]
     names = {head.name for head in heads}
-    kept = [at for at, head in enumerate(table.heads) if head.name in names]
+    shown_indexes = [index for index, head in enumerate(table.heads) if head.name in names]
     stacked = [(h.text.split() or [""]) if table.is_whole else h.text.split("\n") for h in heads]
     highest = max(map(len, stacked))
     widest = (
-        max(map(len, (*words, *(line for row in table.rows for line in row[at].text.split("\n")))))
-        for words, at in zip(stacked, kept, strict=True)
+        max(
+            map(
+                len,
+                (
+                    *head_lines,
+                    *(line for row in table.rows for line in row[index].text.split("\n")),
+                ),
+            )
+        )
+        for head_lines, index in zip(stacked, shown_indexes, strict=True)
     )
-    if not table.is_whole and sum(widest) + 2 * (len(kept) - 1) > console.width:
+    if not table.is_whole and sum(widest) + 2 * (len(shown_indexes) - 1) > console.width:
         has_numbers = any(head.numeric for head in heads)
         gap = 1 if has_numbers or console.width < _ROOMY else 2
     has_head = any(head.text.strip() for head in heads)
-    made = _empty_table(console, gap=gap if has_head else 2, has_head=has_head)
-    for head, words in zip(heads, stacked, strict=True):
+    rich_table = _empty_table(console, gap=gap if has_head else 2, has_head=has_head)
+    for head, head_lines in zip(heads, stacked, strict=True):
         is_whole = head.numeric or table.is_whole
-        made.add_column(
-            Text("\n" * (highest - len(words)) + "\n".join(words)),
+        rich_table.add_column(
+            Text("\n" * (highest - len(head_lines)) + "\n".join(head_lines)),
             justify="right" if head.numeric else "left",
             no_wrap=is_whole,
             overflow="ellipsis" if is_whole else "fold",
@@ -207,10 +215,10 @@ def _made(console: Console, table: output_blocks.Table) -> RichTable:
     for number, row in enumerate(table.rows):
         mark = table.mark_of(number)
         if mark == output_blocks.TOTAL and number and not table.is_whole:
-            made.add_section()
-        cells = [Text(row[at].text, _STYLES.get(row[at].mark, "")) for at in kept]
-        made.add_row(*cells, style=_STYLES.get(mark))
-    return made
+            rich_table.add_section()
+        cells = [Text(row[index].text, _STYLES.get(row[index].mark, "")) for index in shown_indexes]
+        rich_table.add_row(*cells, style=_STYLES.get(mark))
+    return rich_table
 
 
 def _empty_table(console: Console, *, gap: int = 2, has_head: bool = True) -> RichTable:
@@ -234,20 +242,20 @@ def _fitting(table: output_blocks.Table, width: int) -> tuple[list[output_blocks
     ]
 
     def total(heads: Sequence[output_blocks.ColumnHead], gap: int) -> int:
-        words = (max(map(len, head.text.split()), default=0) for head in heads)
-        own = (widest[place[head.name]] for head in heads)
-        return sum(map(max, words, own)) + gap * (len(heads) - 1)
+        head_widths = (max(map(len, head.text.split()), default=0) for head in heads)
+        cell_widths = (widest[index_of[head.name]] for head in heads)
+        return sum(map(max, head_widths, cell_widths)) + gap * (len(heads) - 1)
 
-    place = {head.name: at for at, head in enumerate(table.heads)}
+    index_of = {head.name: index for index, head in enumerate(table.heads)}
     for heads in ([*table.heads], short):
         for gap in (2, 1):
             if total(heads, gap) <= width:
                 return heads, gap
-    by_rank = sorted(short, key=lambda head: head.rank)
-    while len(by_rank) > 2 and total(by_rank, 1) > width:
-        by_rank.pop()
-    kept = {head.name for head in by_rank}
-    return [head for head in short if head.name in kept], 1
+    ranked = sorted(short, key=lambda head: head.rank)
+    while len(ranked) > 2 and total(ranked, 1) > width:
+        ranked.pop()
+    shown_names = {head.name for head in ranked}
+    return [head for head in short if head.name in shown_names], 1
 
 
 def _write_beside(console: Console, block: output_blocks.SideBySide) -> None:
@@ -295,13 +303,13 @@ def stoppable_bar(total: int, unit: str, *, quiet: bool) -> Iterator[Callable[[i
     """
     with defer_interrupt(), progress_bar(total, unit, quiet=quiet) as bar:
 
-        def tell(done: int) -> None:
+        def report_progress(done: int) -> None:
             if bar is not None:
                 bar(done)
             if is_stop_requested():
                 raise StopSearch
 
-        yield tell
+        yield report_progress
 
 
 @contextmanager
@@ -322,12 +330,12 @@ def progress_bar(total: int, unit: str, *, quiet: bool) -> Iterator[Callable[[in
     task = bar.add_task("search", total=total)
     started = time.monotonic()
 
-    def tell(done: int) -> None:
+    def report_progress(done: int) -> None:
         bar.update(task, completed=done)
         if not bar.live.is_started and time.monotonic() - started > _PATIENCE:
             bar.start()
 
     try:
-        yield tell
+        yield report_progress
     finally:
         bar.stop()

@@ -135,7 +135,9 @@ def part_colors(parts: Iterable[str], theme: Theme) -> dict[str, str]:
 def blended(color: str, other: str, share: float) -> str:
     """A colour with a share of another, both ``#rrggbb``."""
     pairs = zip(_channels(color), _channels(other), strict=True)
-    return "#" + "".join(f"{round(one + share * (two - one)):02x}" for one, two in pairs)
+    return "#" + "".join(
+        f"{round(first + share * (second - first)):02x}" for first, second in pairs
+    )
 
 
 def shades(values: Sequence[float], sign: float) -> list[float]:
@@ -146,23 +148,23 @@ def shades(values: Sequence[float], sign: float) -> list[float]:
     >>> shades([1.0, 10.0, 100.0], 1)
     [1.0, 0.5, 0.0]
     """
-    known = [value for value in values if math.isfinite(value)]
-    if not known:
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
         return [math.nan for _ in values]
-    scale = math.log if min(known) > 0 else float
-    low, high = scale(min(known)), scale(max(known))
-    found = []
+    scale = math.log if min(finite) > 0 else float
+    low, high = scale(min(finite)), scale(max(finite))
+    scores = []
     for value in values:
         share = (scale(value) - low) / max(high - low, 1e-12) if math.isfinite(value) else math.nan
-        found.append(1 - share if sign > 0 else share)
-    return found
+        scores.append(1 - share if sign > 0 else share)
+    return scores
 
 
 def readable_on(color: str) -> str:
     """Black or white, whichever is read better on a colour."""
     red, green, blue = (
         channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
-        for channel in (one / 255 for one in _channels(color))
+        for channel in (level / 255 for level in _channels(color))
     )
     luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     return "#000000" if (luminance + 0.05) / 0.05 > 1.05 / (luminance + 0.05) else "#ffffff"

@@ -47,8 +47,8 @@ def comparison_blocks(comparison: ComparedPlans, *, is_full: bool = False) -> It
     """Which plans, in what they differ, what they reach, where their time goes, who wins."""
     for letter, seen in zip(LETTERS, comparison.seens, strict=False):
         plan = f"{seen.row[seen.plan.workload.profile_kind]}, {short_plan(seen.plan, seen.row)}"
-        words = f"{letter}  {seen.name}: {question_title(seen.plan)}, {plan}"
-        yield make_lines(words, indent="   ")
+        text = f"{letter}  {seen.name}: {question_title(seen.plan)}, {plan}"
+        yield make_lines(text, indent="   ")
         if seen.reason:
             yield make_lines(f"   impossible: {impossible_words(seen)}", indent="   ")
     for name, reason in comparison.missing.items():
@@ -63,17 +63,18 @@ def comparison_blocks(comparison: ComparedPlans, *, is_full: bool = False) -> It
 def verdicts(comparison: ComparedPlans) -> list[str]:
     """Who wins where, and what published runs do not tell apart, in sentences."""
     lines = []
-    for at, columns in comparison.wins.items():
+    for index, columns in comparison.wins.items():
         lines.append(
-            f"{LETTERS[at]} is best in {formatting.join_words([label(name) for name in columns])}."
+            f"{LETTERS[index]} is best in "
+            f"{formatting.join_words([label(name) for name in columns])}."
         )
     tied: dict[tuple[int, ...], list[str]] = {}
     for result in comparison.results:
         if result.ties:
             tied.setdefault((result.best, *result.ties), []).append(result.name)
     for group, columns in tied.items():
-        factor = max(comparison.tie_factor(group[0], at) for at in group[1:])
-        others = formatting.join_words([LETTERS[at] for at in sorted(group)])
+        factor = max(comparison.tie_factor(group[0], index) for index in group[1:])
+        others = formatting.join_words([LETTERS[index] for index in sorted(group)])
         lines.append(
             f"{others} are tied within x{factor:.2f} in "
             f"{formatting.join_words([label(name) for name in columns])}."
@@ -100,7 +101,7 @@ def _results_blocks(comparison: ComparedPlans) -> Iterator[Block]:
         return
     yield GAP
     rows = [
-        (label(result.name), *(_cell(result, at) for at in range(len(result.values))))
+        (label(result.name), *(_cell(result, index) for index in range(len(result.values))))
         for result in comparison.results
     ]
     yield _table(comparison, "predicted", rows, has_words=True)
@@ -110,9 +111,14 @@ def _results_blocks(comparison: ComparedPlans) -> Iterator[Block]:
     yield make_lines(f"{'; '.join(marks)}; in brackets: 90 % interval")
 
 
-def _cell(one: ComparedColumn, at: int) -> Cell:
-    sign, mark = ("*", BEST) if at == one.best else ("=", TIE) if at in one.ties else ("", "")
-    return Cell(text=f"{sign}{format_result(one.name, one.values[at], one.ends[at])}", mark=mark)
+def _cell(column: ComparedColumn, index: int) -> Cell:
+    sign, mark = (
+        ("*", BEST) if index == column.best else ("=", TIE) if index in column.ties else ("", "")
+    )
+    return Cell(
+        text=f"{sign}{format_result(column.name, column.values[index], column.ends[index])}",
+        mark=mark,
+    )
 
 
 def _parts_blocks(comparison: ComparedPlans, *, is_full: bool) -> Iterator[Block]:
@@ -157,51 +163,51 @@ def compared_specs(
     """By spec the numbers that differ, with the value of each thing; None where it has none."""
     if things[0].kind != FOLDER:
         kind = SpecKind(things[0].kind)
-        each = [dict(_numbers(kind, thing.text, Catalogue(specs))) for thing in things]
-        return {kind.singular: _differing(each)}
-    found = {}
+        numbers_by_thing = [dict(_numbers(kind, thing.text, Catalogue(specs))) for thing in things]
+        return {kind.singular: _differing(numbers_by_thing)}
+    differences = {}
     for kind in _IN_FOLDERS:
         for name in _named_in(kind, [thing.path for thing in things]):
-            each = [_known(kind, name, Catalogue(thing.path)) for thing in things]
-            if differing := _differing(each):
-                found[f"{kind.singular} {name}"] = differing
-    return found
+            numbers_by_thing = [_known(kind, name, Catalogue(thing.path)) for thing in things]
+            if differing := _differing(numbers_by_thing):
+                differences[f"{kind.singular} {name}"] = differing
+    return differences
 
 
 def specs_blocks(
     things: Sequence[ComparedThing],
-    found: Mapping[str, Mapping[str, Sequence[object]]],
+    differences: Mapping[str, Mapping[str, Sequence[object]]],
     *,
     is_full: bool = False,
 ) -> Iterator[Block]:
     """A table for each spec that differs."""
     for letter, thing in zip(LETTERS, things, strict=False):
         yield make_lines(f"{letter}  {thing.text}", indent="   ")
-    if not any(found.values()):
+    if not any(differences.values()):
         yield make_lines("They do not differ.")
-    for title, numbers in found.items():
-        most = _FULL if is_full else _SHORT
+    for title, numbers in differences.items():
+        max_rows = _FULL if is_full else _SHORT
         yield Title(text=title)
         rows = [
             (name, *("-" if value is None else str(value) for value in values))
-            for name, values in [*numbers.items()][:most]
+            for name, values in [*numbers.items()][:max_rows]
         ]
         yield text_table(("differs", *LETTERS[: len(things)]), rows)
-        if len(numbers) > most:
-            yield make_lines(f"and {len(numbers) - most} more: --full")
+        if len(numbers) > max_rows:
+            yield make_lines(f"and {len(numbers) - max_rows} more: --full")
 
 
 def _named_in(kind: SpecKind, folders: Sequence[Path | None]) -> list[str]:
     """The specs that a folder of the user's has."""
     shipped = {name: Catalogue().find(kind, name) for name in names(kind)}
-    own = {
+    user_specs = {
         name
         for folder in folders
         if folder is not None
         for name in names(kind, folder)
         if Catalogue(folder).find(kind, name) != shipped.get(name)
     }
-    return sorted(own)
+    return sorted(user_specs)
 
 
 def _known(kind: SpecKind, name: str, catalogue: Catalogue) -> dict[str, str]:
@@ -252,10 +258,10 @@ def _flat(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, str]]
             yield prefix + key, str(value)
 
 
-def _differing(each: Sequence[Mapping[str, str]]) -> dict[str, list[Any]]:
-    found = dict.fromkeys(name for numbers in each for name in numbers)
-    values = {name: [numbers.get(name) for numbers in each] for name in found}
-    return {name: several for name, several in values.items() if len(set(several)) > 1}
+def _differing(numbers_by_thing: Sequence[Mapping[str, str]]) -> dict[str, list[Any]]:
+    all_names = dict.fromkeys(name for numbers in numbers_by_thing for name in numbers)
+    values = {name: [numbers.get(name) for numbers in numbers_by_thing] for name in all_names}
+    return {name: row_values for name, row_values in values.items() if len(set(row_values)) > 1}
 
 
 Reading: TypeAlias = Callable[[Path, int | None, Mapping[str, object]], Request]
@@ -295,14 +301,18 @@ def things_of(texts: Sequence[str], specs: Path | None) -> list[ComparedThing]:
         raise SearchSpaceError("Name two things to compare, or more.")
     if twice := next((text for text in texts if texts.count(text) > 1), None):
         raise SearchSpaceError(f"{twice} is named twice: name two different things to compare.")
-    found = [_thing(text, specs) for text in texts]
+    things = [_thing(text, specs) for text in texts]
     if SHIPPED in texts:
-        found = [replace(thing, kind=FOLDER, row=None) if thing.path else thing for thing in found]
-    kinds = dict.fromkeys(thing.kind for thing in found)
+        things = [
+            replace(thing, kind=FOLDER, row=None) if thing.path else thing for thing in things
+        ]
+    kinds = dict.fromkeys(thing.kind for thing in things)
     if len(kinds) > 1:
-        words = ", ".join(f"{thing.text} ({thing.question})" for thing in found)
-        raise SearchSpaceError(f"These are of several kinds and have nothing in common: {words}.")
-    return found
+        kinds_text = ", ".join(f"{thing.text} ({thing.question})" for thing in things)
+        raise SearchSpaceError(
+            f"These are of several kinds and have nothing in common: {kinds_text}."
+        )
+    return things
 
 
 def file_and_row(text: str) -> tuple[Path, int | None]:
@@ -345,9 +355,11 @@ def compared_plans(
 def has_question(things: Sequence[ComparedThing], answers: Mapping[str, object]) -> bool:
     """Whether plans are compared: files hold them, names and folders need a question."""
     kind = things[0].kind
-    counted = any(answers.get(name) is not None for name in ("num_gpus", "request_rate"))
+    has_count = any(answers.get(name) is not None for name in ("num_gpus", "request_rate"))
     return (
-        kind == PLAN or (answers.get("model") is not None) or (kind == SpecKind.MODELS and counted)
+        kind == PLAN
+        or (answers.get("model") is not None)
+        or (kind == SpecKind.MODELS and has_count)
     )
 
 
@@ -383,22 +395,22 @@ def _request(
     thing: ComparedThing, answers: Mapping[str, Any], read: Reading, option_name: OptionNamer
 ) -> Request:
     """The request of the one plan of a thing."""
-    given = {name: value for name, value in answers.items() if value is not None}
+    specified = {name: value for name, value in answers.items() if value is not None}
     if thing.kind == PLAN:
-        changes = {name: value for name, value in given.items() if name not in _OF_ALL}
+        changes = {name: value for name, value in specified.items() if name not in _OF_ALL}
         path = thing.path
         assert path is not None
-        first = 1 if path.suffix == ".csv" else None
+        default_row = 1 if path.suffix == ".csv" else None
         return read(
             path,
-            first if thing.row is None else thing.row,
-            {**changes, **given.get("settings", {})},
+            default_row if thing.row is None else thing.row,
+            {**changes, **specified.get("settings", {})},
         )
     if thing.kind == FOLDER:
         return recommended_of(
-            make_request({**given, "specs": thing.path}, option_name=option_name)
+            make_request({**specified, "specs": thing.path}, option_name=option_name)
         ).request()
-    if thing.kind == SpecKind.ENGINES and "workload" not in given:
-        given["workload"] = "serve"
-    request = make_request({**given, thing.question: thing.text}, option_name=option_name)
+    if thing.kind == SpecKind.ENGINES and "workload" not in specified:
+        specified["workload"] = "serve"
+    request = make_request({**specified, thing.question: thing.text}, option_name=option_name)
     return recommended_of(request).request()

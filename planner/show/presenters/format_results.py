@@ -114,13 +114,13 @@ _MASS = ((1.0, 1e-3, "g CO2e"), (1e4, 1.0, "kg CO2e"))
 _MONEY = ((1e4, 1.0, "USD"), (1e6, 1e3, "k USD"), (1e9, 1e6, "M USD"))
 
 
-def without_origin(told: str) -> str:
+def without_origin(text: str) -> str:
     """What was chosen, without where it comes from.
 
     >>> without_origin("1,024 (default)")
     '1,024'
     """
-    return _ORIGIN.sub("", told)
+    return _ORIGIN.sub("", text)
 
 
 def label(column: str) -> str:
@@ -144,8 +144,8 @@ def limit_label(name: str) -> str:
 def _without_units(term: Term) -> str:
     header = term.column_header.replace("- ", "-").replace(" /", "/").replace(" per s", "/s")
     words = header.split()
-    kept = [word for word in words if word not in _UNITS]
-    return " ".join(kept) or term.column_header
+    remaining = [word for word in words if word not in _UNITS]
+    return " ".join(remaining) or term.column_header
 
 
 def ends_in(column: str, row: Mapping[str, object]) -> Ends | None:
@@ -168,10 +168,10 @@ def format_result(column: str, value: object, ends: Ends | None = None) -> str:
         return "unknown: give --price" if column.endswith("_usd") else "-"
     scale, unit = _scale(column, value)
     number = _number(column)
-    words = f"{number(value / scale)}{unit}"
+    text = f"{number(value / scale)}{unit}"
     if ends is None or not all(map(math.isfinite, ends)):
-        return words
-    return f"{words} ({number(ends[0] / scale)} to {number(ends[1] / scale)})"
+        return text
+    return f"{text} ({number(ends[0] / scale)} to {number(ends[1] / scale)})"
 
 
 def number_of(row: Mapping[str, object], column: str) -> float:
@@ -180,22 +180,22 @@ def number_of(row: Mapping[str, object], column: str) -> float:
     return float(value) if isinstance(value, Real) else math.nan
 
 
-def result_cell(column: str, row: Mapping[str, object], words: str) -> Cell:
+def result_cell(column: str, row: Mapping[str, object], text: str) -> Cell:
     """A number of a row in these words, beside them the ends of its interval."""
     value, ends = number_of(row, column), ends_in(column, row)
     if not math.isfinite(value):
-        return Cell(text=words)
+        return Cell(text=text)
     if ends is None or not all(map(math.isfinite, ends)):
-        return Cell(text=words, number=value)
+        return Cell(text=text, number=value)
     scale, number = _scale(column, value)[0], _number(column)
-    more = f"{number(ends[0] / scale)} to {number(ends[1] / scale)}"
-    return Cell(text=words, more=more, number=value, ends=ends)
+    interval_text = f"{number(ends[0] / scale)} to {number(ends[1] / scale)}"
+    return Cell(text=text, more=interval_text, number=value, ends=ends)
 
 
 def format_in_common_unit(column: str, values: Sequence[float]) -> tuple[list[str], str]:
     """Values of a column in the unit that suits their middle one, and the unit.
 
-    >>> told_alike("cost_usd", [2.5e6, 4e5])
+    >>> format_in_common_unit("cost_usd", [2.5e6, 4e5])
     (['2,500', '400'], 'k USD')
     """
     scale, unit = common_scale(column, values)
@@ -204,8 +204,8 @@ def format_in_common_unit(column: str, values: Sequence[float]) -> tuple[list[st
 
 def common_scale(column: str, values: Sequence[float]) -> tuple[float, str]:
     """What values of a column are divided by in the unit of their middle one, and the unit."""
-    known = sorted(value for value in values if math.isfinite(value)) or [0.0]
-    scale, unit = _scale(column, known[(len(known) - 1) // 2])
+    finite = sorted(value for value in values if math.isfinite(value)) or [0.0]
+    scale, unit = _scale(column, finite[(len(finite) - 1) // 2])
     return scale, unit.strip()
 
 
@@ -269,8 +269,8 @@ def _scale(column: str, value: float) -> tuple[float, str]:
 def _of(
     scales: tuple[tuple[float, float, str], ...], value: float, largest: tuple[float, str]
 ) -> tuple[float, str]:
-    found = ((divisor, unit) for limit, divisor, unit in scales if value < limit)
-    return next(found, largest)
+    matching = ((divisor, unit) for limit, divisor, unit in scales if value < limit)
+    return next(matching, largest)
 
 
 _PREFIX, _UNIT = "memory_", "_gib"
@@ -287,14 +287,18 @@ _UNKNOWN = "unknown: the power of this GPU is not in its file"
 def memory_table(row: Mapping[str, object], machine: Machine) -> Table:
     """Memory of the fullest GPU of a row by part, in GiB and as a share of the capacity."""
     capacity = machine.gpu.allocatable_memory / GIB
-    peak, on_host = number_of(row, "peak_memory_gib"), number_of(row, "host_memory_gib")
-    beside = [("capacity", f"{capacity:,.2f}", "100.0")]
-    if on_host:
-        share = 100 * on_host * GIB / host_room(row, machine)
-        beside.append(("in host memory", f"{on_host:,.2f}", f"{share:.1f}" if share else ""))
-    if (moved := number_of(row, "paged_states_gib")) > 0:
-        beside.append(("paged states", f"{moved:,.2f}", ""))
-    return parts_table("GiB", memory_parts(row), "peak", peak, capacity, beside=beside, digits=2)
+    peak, host_memory = number_of(row, "peak_memory_gib"), number_of(row, "host_memory_gib")
+    extra_rows = [("capacity", f"{capacity:,.2f}", "100.0")]
+    if host_memory:
+        share = 100 * host_memory * GIB / host_room(row, machine)
+        extra_rows.append(
+            ("in host memory", f"{host_memory:,.2f}", f"{share:.1f}" if share else "")
+        )
+    if (paged := number_of(row, "paged_states_gib")) > 0:
+        extra_rows.append(("paged states", f"{paged:,.2f}", ""))
+    return parts_table(
+        "GiB", memory_parts(row), "peak", peak, capacity, beside=extra_rows, digits=2
+    )
 
 
 def host_room(row: Mapping[str, object], machine: Machine) -> float:
@@ -318,16 +322,16 @@ def host_words(row: Mapping[str, object], machine: Machine) -> str:
     )
     if not np.isfinite(room):
         return f"{needed:,.1f} GiB of a node; give --host-memory to judge it"
-    known = machine.cluster.host_memory is not None
-    return f"{needed:,.1f} of {room:,.0f} GiB of a node" + ("" if known else ASSUMED_HOST)
+    is_known = machine.cluster.host_memory is not None
+    return f"{needed:,.1f} of {room:,.0f} GiB of a node" + ("" if is_known else ASSUMED_HOST)
 
 
 def paged_words(row: Mapping[str, object]) -> str:
     """What a paged optimizer moves of a GPU's states; "" if nothing."""
-    moved = row.get("paged_states_gib") or 0.0
-    if not moved:
+    paged = row.get("paged_states_gib") or 0.0
+    if not paged:
         return ""
-    return f"{moved:,.1f} GiB of optimizer states, to the host and back in every step"
+    return f"{paged:,.1f} GiB of optimizer states, to the host and back in every step"
 
 
 ASSUMED_HOST = ", which is assumed: give --host-memory"
@@ -347,18 +351,18 @@ def parts_table(
     parts: Mapping[str, float],
     name: str,
     total: float,
-    whole: float,
+    capacity: float,
     *,
     digits: int,
     beside: Sequence[tuple[str, str, str]] = (),
 ) -> Table:
     """Parts that take something, their total, what stands ``beside`` it, and shares of a whole."""
-    known = {part: amount for part, amount in parts.items() if amount}
+    nonzero = {part: amount for part, amount in parts.items() if amount}
     rows = [
-        (part.replace("_", " "), f"{amount:,.{digits}f}", f"{100 * amount / whole:.1f}")
-        for part, amount in (*known.items(), (name, total))
+        (part.replace("_", " "), f"{amount:,.{digits}f}", f"{100 * amount / capacity:.1f}")
+        for part, amount in (*nonzero.items(), (name, total))
     ]
-    return text_table(("part", unit, "%"), [*rows, *beside], marked=[*[""] * len(known), TOTAL])
+    return text_table(("part", unit, "%"), [*rows, *beside], marked=[*[""] * len(nonzero), TOTAL])
 
 
 def first(array: ArrayLike) -> float:
@@ -384,7 +388,7 @@ def electricity_pairs(candidates: Any, row: Mapping[str, object]) -> dict[str, s
     if math.isnan(number_of(row, "power_kw")):
         return {"energy": _UNKNOWN}
     draws = candidates.draws
-    ends = intervals(row, candidates.source.confidence(number_of(row, "num_gpus")))
+    column_intervals = intervals(row, candidates.source.confidence(number_of(row, "num_gpus")))
     watts = {part: sum(first(getattr(draw, part)) for draw in draws) for part in PARTS}
     words = [
         f"{_NAMES.get(part, part)} {format_result('power_kw', value / KILOWATT)}"
@@ -393,16 +397,17 @@ def electricity_pairs(candidates: Any, row: Mapping[str, object]) -> dict[str, s
     ]
     pue = draws[0].power_usage_effectiveness
     power = f"{format_result('power_kw', row['power_kw'])}: {', '.join(words)} (PUE {pue:g})"
-    known = {name: row[name] for name in _COLUMNS if not math.isnan(number_of(row, name))}
+    values = {name: row[name] for name in _COLUMNS if not math.isnan(number_of(row, name))}
     return {
         "power": power,
         **{
-            label(name): format_result(name, value, ends.get(name)) for name, value in known.items()
+            label(name): format_result(name, value, column_intervals.get(name))
+            for name, value in values.items()
         },
     }
 
 
 def electricity_columns(row: Mapping[str, object]) -> tuple[str, ...]:
     """What a short answer says of electricity: of a known region energy and carbon."""
-    known = any(math.isfinite(number_of(row, name)) for name in _COLUMNS if "carbon" in name)
-    return _COLUMNS if known else ()
+    has_carbon = any(math.isfinite(number_of(row, name)) for name in _COLUMNS if "carbon" in name)
+    return _COLUMNS if has_carbon else ()

@@ -106,11 +106,11 @@ def _sureness(plan: Plan, candidates: Candidates) -> dict[str, object]:
     """Which published runs the intervals of a plan are of, and the factor within which they do
     not tell layouts apart; empty without any.
     """
-    sure = candidates.source.confidence(number_of_row(candidates.row, "num_gpus"))
-    if sure is None:
+    confidence = candidates.source.confidence(number_of_row(candidates.row, "num_gpus"))
+    if confidence is None:
         return {}
-    factor = float(sure.layout) if plan.problem.has_ties else 1.0
-    return {"basis": sure.basis, "tie_factor": factor}
+    factor = float(confidence.layout) if plan.problem.has_ties else 1.0
+    return {"basis": confidence.basis, "tie_factor": factor}
 
 
 def _row(plan: Plan, candidates: Candidates | None) -> dict[str, object] | None:
@@ -121,16 +121,16 @@ def _row(plan: Plan, candidates: Candidates | None) -> dict[str, object] | None:
 
 
 def _limits(plan: Plan, candidates: Candidates) -> list[dict[str, Any]]:
-    asked = with_rate(plan.problem.constraints, plan.request.lasting_rate)
-    return limit_rows(candidates, asked)
+    constraints = with_rate(plan.problem.constraints, plan.request.lasting_rate)
+    return limit_rows(candidates, constraints)
 
 
 def _compared(plan: Plan, result: SearchResult, compared: Comparison) -> dict[str, object]:
     rows = full_rows(result.scaled(compared.table), plan.problem.sources)
-    together = zip(compared.losses, rows, strict=True)
+    loss_rows = zip(compared.losses, rows, strict=True)
     return {
-        "rows": [{"loss": value_or_none(loss), **row} for loss, row in together],
-        "without_plan": {str(value): why for value, why in compared.without_plan.items()},
+        "rows": [{"loss": value_or_none(loss), **row} for loss, row in loss_rows],
+        "without_plan": {str(value): reason for value, reason in compared.without_plan.items()},
     }
 
 
@@ -167,9 +167,9 @@ def save_plan(path: Path, plan: Plan, candidates: Candidates | None) -> None:
     """
     if candidates is None:
         return
-    pinned = SavedPlan.of(plan, candidates.row)
+    saved_plan = SavedPlan.of(plan, candidates.row)
     with write_atomically(path) as file:
-        file.write(pinned.to_json() if path.suffix == ".json" else pinned.to_toml())
+        file.write(saved_plan.to_json() if path.suffix == ".json" else saved_plan.to_toml())
 
 
 def question_manifest(request: Request, command: Sequence[str]) -> dict[str, object]:

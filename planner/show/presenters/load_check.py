@@ -23,24 +23,25 @@ def start_pairs(row: Mapping[str, object], *, shortens: bool = False) -> dict[st
 
     ``shortens``: the engine takes what the cache holds for its longest request.
     """
-    at_once, tokens = number_of(row, "max_concurrency"), number_of(row, "kv_cache_tokens")
-    if not math.isfinite(at_once) or not at_once:
+    max_requests, tokens = number_of(row, "max_concurrency"), number_of(row, "kv_cache_tokens")
+    if not math.isfinite(max_requests) or not max_requests:
         return {}
     weights = number_of(row, "memory_weights_gib") + number_of(row, "memory_adapters_gib")
-    found = {
+    pairs = {
         "weights": f"{weights:.2f} GiB",
         "KV cache": (
             f"{number_of(row, 'kv_cache_size_gib'):.2f} GiB, "
             f"{formatting.format_count(tokens)} tokens"
         ),
         "maximum concurrency": (
-            f"{at_once:,.2f}x for {formatting.format_count(tokens / at_once)} tokens per request"
+            f"{max_requests:,.2f}x for {formatting.format_count(tokens / max_requests)} "
+            "tokens per request"
         ),
     }
-    if shortens and at_once < 1:
-        held = f"{formatting.format_count(tokens)} tokens, as the cache holds no more"
-        found["longest request"] = held
-    return found
+    if shortens and max_requests < 1:
+        longest = f"{formatting.format_count(tokens)} tokens, as the cache holds no more"
+        pairs["longest request"] = longest
+    return pairs
 
 
 def load_line(plan: Plan, candidates: Candidates) -> str:
@@ -59,15 +60,22 @@ def load_line(plan: Plan, candidates: Candidates) -> str:
     if candidates.is_beyond:
         beyond, end = _beyond_line(plan, row, rate), _end_line(plan, candidates, row)
         return _sentences(beyond, _room_line(candidates, row), end)
-    asked = with_rate(plan.problem.constraints, rate)
-    chances = [one for limit in asked if math.isfinite(one := limit.chance(candidates))]
-    surely = f" ({formatting.format_probability(min(chances))} likely)" if chances else ""
-    held = formatting.format_significant(number_of_row(row, "requests_in_flight"))
-    most = formatting.format_significant(number_of_row(row, "capacity_requests_per_s"))
-    within = " within the limits" if plan.problem.constraints else ""
+    constraints = with_rate(plan.problem.constraints, rate)
+    probabilities = [
+        probability
+        for limit in constraints
+        if math.isfinite(probability := limit.chance(candidates))
+    ]
+    likelihood = (
+        f" ({formatting.format_probability(min(probabilities))} likely)" if probabilities else ""
+    )
+    in_flight = formatting.format_significant(number_of_row(row, "requests_in_flight"))
+    capacity_text = formatting.format_significant(number_of_row(row, "capacity_requests_per_s"))
+    limits_text = " within the limits" if plan.problem.constraints else ""
     carries = (
-        f"Serves {rate:g} requests/s{within}{surely}; capacity {most} requests/s. "
-        f"Times and costs are at {rate:g} requests/s, {held} requests "
+        f"Serves {rate:g} requests/s{limits_text}{likelihood}; capacity {capacity_text} "
+        "requests/s. "
+        f"Times and costs are at {rate:g} requests/s, {in_flight} requests "
         "in flight in each replica."
     )
     lines = _room_line(candidates, row), _preempted_line(row), _end_line(plan, candidates, row)
@@ -76,7 +84,7 @@ def load_line(plan: Plan, candidates: Candidates) -> str:
 
 def _reuse_line(row: Mapping[str, object]) -> str:
     """What the replicas find of earlier prompts, and where; empty where nothing tells."""
-    found = {
+    hit_rates = {
         place: number_of(row, f"{name}_cache_hit_rate")
         for place, name in (("the GPUs'", "gpu"), ("the hosts'", "host"), ("the drives'", "disk"))
         if row.get(f"{name}_cache_hit_rate")
@@ -84,16 +92,16 @@ def _reuse_line(row: Mapping[str, object]) -> str:
     if row.get("cache_residence_s") is None:
         return ""
     places = " and ".join(
-        f"{formatting.format_percent(share)} in {place}" for place, share in found.items()
+        f"{formatting.format_percent(share)} in {place}" for place, share in hit_rates.items()
     )
-    kept = formatting.format_duration(number_of(row, "cache_residence_s"))
-    words = f"Of the prompts {places or 'nothing'} cache is found; GPUs keep them for {kept}."
+    residence = formatting.format_duration(number_of(row, "cache_residence_s"))
+    text = f"Of the prompts {places or 'nothing'} cache is found; GPUs keep them for {residence}."
     if number_of(row, "cache_load_time_s"):
-        words += (
+        text += (
             " Loading takes "
             f"{formatting.format_duration(number_of(row, 'cache_load_time_s'))} a request."
         )
-    return words
+    return text
 
 
 def refuse_overload(plan: Plan, candidates: Candidates) -> None:
@@ -109,16 +117,18 @@ def refuse_overload(plan: Plan, candidates: Candidates) -> None:
 
 def _beyond_line(plan: Plan, row: Mapping[str, object], rate: float) -> str:
     """What becomes of requests that come faster than they are answered."""
-    most = formatting.format_significant(number_of(row, "capacity_requests_per_s"))
+    capacity_text = formatting.format_significant(number_of(row, "capacity_requests_per_s"))
     number = plan.request.num_requests
     if number is None:
         return (
-            f"Overloaded: capacity {most} requests/s, load {rate:g}. The queue and TTFT grow "
+            f"Overloaded: capacity {capacity_text} requests/s, load {rate:g}. The queue and "
+            "TTFT grow "
             "without bound; give --num-requests for a load of a fixed number of requests."
         )
     last = formatting.format_duration(number_of(row, "last_time_to_first_token_s"))
     return (
-        f"Overloaded: capacity {most} requests/s, load {rate:g}; the queue grows, TTFT of the "
+        f"Overloaded: capacity {capacity_text} requests/s, load {rate:g}; the queue grows, "
+        "TTFT of the "
         f"last of {formatting.format_count(number)} requests is {last}."
     )
 
@@ -184,27 +194,31 @@ def replay_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
     """Mean and percentiles of each latency, replayed and predicted, and what differs."""
     from planner.decide.trace_replay import LATENCIES, SHARES, replay_trace
 
-    found = replay_trace(candidates, plan.request)
+    replay = replay_trace(candidates, plan.request)
     heads = ("", "", "mean", *(f"p{100 * share:.0f}" for share in SHARES))
     rows = [
-        (words, how, *(formatting.format_duration(one[share]) for share in (None, *SHARES)))
+        (
+            latency_label,
+            source,
+            *(formatting.format_duration(latencies[share]) for share in (None, *SHARES)),
+        )
         for name in LATENCIES
-        for words, how, one in (
-            (label(f"{name}_s"), "replayed", found.seen[name]),
-            ("", "predicted", found.predicted[name]),
+        for latency_label, source, latencies in (
+            (label(f"{name}_s"), "replayed", replay.seen[name]),
+            ("", "predicted", replay.predicted[name]),
         )
     ]
-    yield make_lines(f"Replay of {formatting.format_count(found.requests)} requests:")
+    yield make_lines(f"Replay of {formatting.format_count(replay.requests)} requests:")
     yield text_table(heads, rows, words=(0, 1))
-    if found.hit_rates is not None:
-        predicted, seen = (formatting.format_percent(share) for share in found.hit_rates)
+    if replay.hit_rates is not None:
+        predicted, seen = (formatting.format_percent(share) for share in replay.hit_rates)
         yield make_lines(f"Prompts found in the caches: {seen} replayed, {predicted} predicted.")
-    if apart := found.differs(_SHOWN_DIFFERENCE):
-        names = ", ".join(label(f"{name}_s") for name in apart)
-        why = "has the order of these very requests; other hours have another."
-        if found.is_pipeline:
-            why = "takes a pipeline as if its prompts passed one stage."
+    if differing := replay.differs(_SHOWN_DIFFERENCE):
+        names = ", ".join(label(f"{name}_s") for name in differing)
+        reason = "has the order of these very requests; other hours have another."
+        if replay.is_pipeline:
+            reason = "takes a pipeline as if its prompts passed one stage."
         yield make_lines(
             f"Prediction and replay differ by more than {_SHOWN_DIFFERENCE:.0%} in mean "
-            f"{names}: the replay " + why
+            f"{names}: the replay " + reason
         )

@@ -100,8 +100,8 @@ def short_front_blocks(
     stars = [all(result.table[name][row] == recommended[name] for name in names) for row in rows]
     table = {name: [values[row] for row in rows] for name, values in result.table.items()}
     tied, factor = tied_with_first(plan, table)
-    marked = zip(rows, tied, stars, strict=True)
-    ranks = [f"{row + 1}{'=' * tie}{'*' * star}" for row, tie, star in marked]
+    row_marks = zip(rows, tied, stars, strict=True)
+    ranks = [f"{row + 1}{'=' * tie}{'*' * star}" for row, tie, star in row_marks]
     if not any(stars):  # what has a plan beside it that is better in all is not on the front
         ranks, stars = ["*", *ranks], [True, *stars]
         table = {name: [recommended[name], *values] for name, values in table.items()}
@@ -128,11 +128,11 @@ def _chosen(plan: Plan, number: int, top: int) -> list[int]:
 
 def _title(plan: Plan, number: int, shown: int) -> str:
     goals = ", ".join(objective.name for objective in plan.problem.objectives)
-    some = f"{shown} of {number}" if shown < number else f"all {number}"
+    count_text = f"{shown} of {number}" if shown < number else f"all {number}"
     if number == 1:
         return f"Best by {goals}"
     order = "from one end to the other" if plan.workload.wording.from_end_to_end else "best first"
-    return f"Pareto front by {goals}: {some}, {order}"
+    return f"Pareto front by {goals}: {count_text}, {order}"
 
 
 def _headed(column: Column) -> Column:
@@ -152,13 +152,13 @@ def _columns(
     """The ranks of rows, what varies in them, the objectives and other results."""
     goals = _goals(plan, shown)
     results = plan.workload.wording.results(plan.counts)
-    wanted = dict.fromkeys([*varying, *goals, *limited(plan, shown), *results])
-    first = [Cell(text=rank, mark=TIE if rank.endswith("=") else "") for rank in ranks]
+    names = dict.fromkeys([*varying, *goals, *limited(plan, shown), *results])
+    rank_cells = [Cell(text=rank, mark=TIE if rank.endswith("=") else "") for rank in ranks]
     return [
-        Column("#", first, "#"),
+        Column("#", rank_cells, "#"),
         *(
             _column(name, values)
-            for name in wanted
+            for name in names
             if (values := shown.get(name)) is not None
             and not (is_of_answers(name) and all(value != value for value in values))
         ),
@@ -204,10 +204,10 @@ def settings_of(
     """The columns of a table that say what a configuration is, its places first, in the order of
     the terms; without those that others tell.
     """
-    named = [*places]
-    hidden = {*_REDUNDANT, *workload.wording.in_layout} - {*named}
+    place_names = [*places]
+    hidden = {*_REDUNDANT, *workload.wording.in_layout} - {*place_names}
     parameters = terms_of(workload.name, "parameter", "derived")
-    names = dict.fromkeys([*named, "num_gpus", "layout", *parameters])
+    names = dict.fromkeys([*place_names, "num_gpus", "layout", *parameters])
     return [
         name
         for name in names
@@ -244,19 +244,21 @@ def objective_column(
     chosen = wording.of_objective.get(name)
     if set(_WORK) & set(axes):
         chosen = wording.of_unlike.get(name, chosen)
-    own = (column for column in table if (term := term_of_column(column)) and term.term == name)
-    return chosen or next(own, name)
+    matching = (
+        column for column in table if (term := term_of_column(column)) and term.term == name
+    )
+    return chosen or next(matching, name)
 
 
 def tied_with_first(plan: Plan, table: Columns) -> tuple[list[bool], float]:
     """Whether published runs tell a row's first objective from that of the first row."""
     goal = plan.problem.objectives[0].name
     row = first_row(table)
-    sure = plan.source_of(row).confidence(number_of_row(row, "num_gpus"))
-    if sure is None or not plan.problem.has_ties:
+    confidence = plan.source_of(row).confidence(number_of_row(row, "num_gpus"))
+    if confidence is None or not plan.problem.has_ties:
         return [False] * len(table["num_gpus"]), 1.0
     values = np.asarray(table[of_objective(plan, goal, table)], dtype=np.float64)
-    return ties(values.tolist(), sure.layout), sure.layout
+    return ties(values.tolist(), confidence.layout), confidence.layout
 
 
 def marked_rows(plan: Plan, result: SearchResult) -> Columns:
@@ -269,19 +271,19 @@ def marked_rows(plan: Plan, result: SearchResult) -> Columns:
     ranks: list[int | None] = [*range(1, number + 1)]
     tied, factor = tied_with_first(plan, front)
     identity = {*plan.problem.sources[0].named, *terms_of(plan.workload.name, "parameter", "pool")}
-    places = [*range(number)]
+    matching = [*range(number)]
     for name in identity & {*front}:
-        places = [at for at in places if front[name][at] == best[name]]
-    order = [*places[:1], *(at for at in range(number) if at not in places[:1])]
-    table = {name: [values[at] for at in order] for name, values in front.items()}
-    marks = {"rank": [ranks[at] for at in order], "tied": [tied[at] for at in order]}
-    if not places:
+        matching = [index for index in matching if front[name][index] == best[name]]
+    order = [*matching[:1], *(index for index in range(number) if index not in matching[:1])]
+    table = {name: [values[index] for index in order] for name, values in front.items()}
+    marks = {"rank": [ranks[index] for index in order], "tied": [tied[index] for index in order]}
+    if not matching:
         goal = of_objective(plan, plan.problem.objectives[0].name, front)
         values = [number_of_row(row, goal) for row in (first_row(front), best)]
         is_tied = ties(values, factor)[1] or result.better_tied is not None
         table = {name: [best[name], *values] for name, values in table.items()}
         marks = {"rank": [None, *marks["rank"]], "tied": [is_tied, *marks["tied"]]}
-    recommended = [at == 0 for at in range(len(table["num_gpus"]))]
+    recommended = [index == 0 for index in range(len(table["num_gpus"]))]
     return {"recommended": recommended, **marks, **result.scaled(table)}
 
 
@@ -299,8 +301,8 @@ def _column(name: str, values: Sequence[object]) -> Column:
 
 def _cell(name: str, value: object) -> str:
     if not isinstance(value, float):
-        words = formatting.format_parameter(value)
-        return SHORT_WORDS.get(words, words)
+        text = formatting.format_parameter(value)
+        return SHORT_WORDS.get(text, text)
     if not math.isfinite(value):
         return "-"
     term = term_of_column(name)
@@ -320,8 +322,8 @@ def _rank(name: str, goals: Sequence[str]) -> int:
     term = term_of_column(name)
     if term is None or name == "gpu":
         return 0
-    own = int(term.rank or _NO_RANK)
-    return min(own, _OF_OBJECTIVES) if name in goals else own
+    term_rank = int(term.rank or _NO_RANK)
+    return min(term_rank, _OF_OBJECTIVES) if name in goals else term_rank
 
 
 _MEMORY = "peak_memory_gib"
@@ -368,34 +370,34 @@ def front_points(plan: Plan, result: SearchResult) -> FrontPoints:
     if result.recommended is None:
         raise ValueError("The search found no plan.")
     table = full_columns(result.table, plan.problem.sources)
-    one = result.recommended.row
+    recommended = result.recommended.row
     goals = [of_objective(plan, goal.name, table) for goal in plan.problem.objectives]
     columns = dict.fromkeys((*goals, _MEMORY, *plan.workload.wording.shown_columns))
     first, second = [name for name in columns if name in table][:2]
     number = len(table["num_gpus"])
-    rows = [{name: values[at] for name, values in table.items()} for at in (0, number - 1)]
+    rows = [{name: values[index] for name, values in table.items()} for index in (0, number - 1)]
     source = result.recommended.source
-    ends = intervals(one, source.confidence(number_of_row(one, "num_gpus")))
-    mine, best, last = (short_plan(plan, row) for row in (one, *rows))
+    ends = intervals(recommended, source.confidence(number_of_row(recommended, "num_gpus")))
+    recommended_text, best_text, last_text = (short_plan(plan, row) for row in (recommended, *rows))
     return FrontPoints(
         first=_points(first, table),
         second=_points(second, table),
         ties=tied_with_first(plan, result.table)[0],
-        recommended=(_point(first, one, ends), _point(second, one, ends)),
-        words=(mine, best, last),
+        recommended=(_point(first, recommended, ends), _point(second, recommended, ends)),
+        words=(recommended_text, best_text, last_text),
     )
 
 
 def _points(column: str, table: Mapping[str, object]) -> Points:
     values = np.asarray(table[column], dtype=np.float64)
     ends = [np.asarray(table[name], float) for name in ends_of(column) if name in table]
-    known = ends if len(ends) == 2 else [np.full(values.shape, np.nan)] * 2
-    return Points(column=column, values=values, ends=np.stack(known))
+    interval_ends = ends if len(ends) == 2 else [np.full(values.shape, np.nan)] * 2
+    return Points(column=column, values=values, ends=np.stack(interval_ends))
 
 
 def _point(column: str, row: Mapping[str, Any], ends: Mapping[str, tuple[float, float]]) -> Points:
-    known = np.asarray(ends.get(column, (np.nan, np.nan)), dtype=np.float64)
-    return Points(column=column, values=np.array([float(row[column])]), ends=known[:, None])
+    interval = np.asarray(ends.get(column, (np.nan, np.nan)), dtype=np.float64)
+    return Points(column=column, values=np.array([float(row[column])]), ends=interval[:, None])
 
 
 def points_blocks(plan: Plan, result: SearchResult) -> Iterator[Block]:
@@ -417,24 +419,24 @@ def block_lines(front: FrontPoints, width: int, is_plain: bool = True) -> list[s
     A cell shows the recommended plan before ties, and these before others.
     """
     x, y = (
-        np.append(points.values, own.values)
-        for points, own in zip((front.first, front.second), front.recommended, strict=True)
+        np.append(points.values, recommended.values)
+        for points, recommended in zip((front.first, front.second), front.recommended, strict=True)
     )
     across_ends, across_unit = format_in_common_unit(front.first.column, [x.min(), x.max()])
     down_ends, down_unit = format_in_common_unit(front.second.column, [y.min(), y.max()])
-    words = [f"{value} {down_unit}".strip() for value in down_ends]
-    margin = max(map(len, words))
+    end_texts = [f"{value} {down_unit}".strip() for value in down_ends]
+    margin = max(map(len, end_texts))
     columns = max(min(width - margin - 3, _MOST_WIDTH), _LEAST_WIDTH)
     grid = [[" "] * columns for _ in range(_HEIGHT)]
     other = _ASCII_MARKS if is_plain else _OTHER
     marks = [_TIE if tie else other for tie in front.ties] + [_RECOMMENDED]
     rank = {other: 0, _TIE: 1, _RECOMMENDED: 2, " ": -1}
-    places = zip(_places(x, columns), _places(y, _HEIGHT), marks, strict=True)
-    for column, row, mark in places:
+    positions = zip(_places(x, columns), _places(y, _HEIGHT), marks, strict=True)
+    for column, row, mark in positions:
         line = grid[_HEIGHT - 1 - row]
         if rank[mark] > rank[line[column]]:
             line[column] = mark
-    labels = [words[1], *[""] * (_HEIGHT - 2), words[0]]
+    labels = [end_texts[1], *[""] * (_HEIGHT - 2), end_texts[0]]
     lines = [
         f"{label:>{margin}} |{''.join(cells)}".rstrip()
         for label, cells in zip(labels, grid, strict=True)
@@ -450,11 +452,11 @@ def block_lines(front: FrontPoints, width: int, is_plain: bool = True) -> list[s
 
 def _places(values: FloatArray, cells: int) -> list[int]:
     """The cell of each value; by the logarithm where they span more than a little."""
-    known = np.asarray(values, dtype=np.float64)
-    if known.min() > 0 and known.max() > _WIDE * known.min():
-        known = np.log(known)
-    span = known.max() - known.min()
-    shares = (known - known.min()) / span if span > 0 else np.zeros(known.shape)
+    numbers = np.asarray(values, dtype=np.float64)
+    if numbers.min() > 0 and numbers.max() > _WIDE * numbers.min():
+        numbers = np.log(numbers)
+    span = numbers.max() - numbers.min()
+    shares = (numbers - numbers.min()) / span if span > 0 else np.zeros(numbers.shape)
     return [int(cell) for cell in np.round(shares * (cells - 1))]
 
 

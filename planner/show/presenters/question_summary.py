@@ -24,16 +24,18 @@ _SHOWN_AS = {kind.value.removesuffix("s"): kind.value for kind in SpecKind}
 
 def question_blocks(plan: Plan) -> Iterator[Block]:
     """The model, the GPUs and the work."""
-    title, *asked = question_lines(plan)
+    title, *lines = question_lines(plan)
     yield make_lines(title, mark=TOTAL, indent="")
-    yield make_lines(*asked, indent="")
+    yield make_lines(*lines, indent="")
 
 
 def question_lines(plan: Plan) -> list[str]:
     """The same as lines, the first of them a title."""
     setting, wording = plan.problem.setting, plan.workload.wording
-    several = {source.setting.model.name: source.setting for source in plan.problem.sources}
-    unusual = (line for one in several.values() for line in wording.unusual(one))
+    settings = {source.setting.model.name: source.setting for source in plan.problem.sources}
+    unusual = (
+        line for serving_setting in settings.values() for line in wording.unusual(serving_setting)
+    )
     lines = [question_title(plan), *omitted_lines(plan), *wording.question_lines(setting), *unusual]
     if not setting.machine.cluster.name.endswith("-default"):
         lines.append(f"in cluster {setting.machine.cluster.name}")
@@ -55,13 +57,16 @@ def ideal_lines(machine: Machine) -> list[str]:
     if not machine.ideal:
         return []
     compute, memory = machine.flops_efficiency, machine.memory_efficiency
-    inside = machine.gpu.efficiency.collective["all_reduce"].bandwidth_fraction
-    between = machine.cluster.scale_out.efficiency
+    intra_node = machine.gpu.efficiency.collective["all_reduce"].bandwidth_fraction
+    inter_node = machine.cluster.scale_out.efficiency
     links = "links reach 100 % of their bandwidth"
-    if min(inside, between) < 1:
-        links = f"links reach {100 * inside:.3g} % inside a node and {100 * between:.3g} % between"
+    if min(intra_node, inter_node) < 1:
+        links = (
+            f"links reach {100 * intra_node:.3g} % inside a node and "
+            f"{100 * inter_node:.3g} % between"
+        )
     if compute is None and memory is None:
-        if min(inside, between) < 1:
+        if min(intra_node, inter_node) < 1:
             return [f"Ideal except for links: every latency is 0, {links}."]
         return ["Ideal: every efficiency is 1 and every latency 0."]
     peak, bandwidth = (f"{100 * (share or 1):.3g} %" for share in (compute, memory))
@@ -80,13 +85,13 @@ def omitted_lines(plan: Plan) -> list[str]:
     if tower is not None and not isinstance(work, RlWorkload):
         return tower_lines(model, work)
     size = model.omitted_parameters
-    about = f" (about {formatting.format_large(size)} parameters)" if size else ""
-    hears = model.audio_tower is not None and not isinstance(work, TrainingWorkload)
-    left_out = [part for part in model.omitted_parts if not (hears and part == "audio encoder")]
+    size_text = f" (about {formatting.format_large(size)} parameters)" if size else ""
+    has_audio = model.audio_tower is not None and not isinstance(work, TrainingWorkload)
+    left_out = [part for part in model.omitted_parts if not (has_audio and part == "audio encoder")]
     parts = " and ".join(f"the {part}" for part in left_out)
     if not left_out:
         return []
-    return [f"As a text model: {parts}{about} and image patches are not counted"]
+    return [f"As a text model: {parts}{size_text} and image patches are not counted"]
 
 
 def question_title(plan: Plan) -> str:

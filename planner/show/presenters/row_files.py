@@ -44,11 +44,13 @@ def with_limits(table: Columns, limits: Sequence[Constraint]) -> Columns:
     It is the least of those of each limit that published errors tell of, [1]; NaN where they tell
     of none. Without limits the table stays as it is.
     """
-    found = [each for limit in limits if (each := _chances(table, limit)) is not None]
-    if not found:
+    probabilities = [
+        probability for limit in limits if (probability := _chances(table, limit)) is not None
+    ]
+    if not probabilities:
         return dict(table)
     with np.errstate(invalid="ignore"):
-        return {**table, PROBABILITY: np.fmin.reduce(found)}
+        return {**table, PROBABILITY: np.fmin.reduce(probabilities)}
 
 
 def _chances(table: Mapping[str, object], limit: Constraint) -> FloatArray | None:
@@ -64,8 +66,8 @@ def _chances(table: Mapping[str, object], limit: Constraint) -> FloatArray | Non
     scale = 1.0 if term.type in _UNITLESS else to_si(1.0, term.unit, term.type)
     rows = zip(values.tolist(), *(end.tolist() for end in ends), strict=True)
     bound = limit.bound / scale
-    kept = np.array([chance_below(bound, value, (low, high)) for value, low, high in rows])
-    return kept if limit.sign > 0 else 1 - kept
+    probabilities = np.array([chance_below(bound, value, (low, high)) for value, low, high in rows])
+    return probabilities if limit.sign > 0 else 1 - probabilities
 
 
 def _column(table: Iterable[str], name: str) -> str | None:
@@ -130,11 +132,11 @@ class RowFiles:
     """
 
     def __init__(
-        self, table: TextIO | None, document: TextIO | None, beside: TextIO | None
+        self, csv_file: TextIO | None, json_file: TextIO | None, manifest: TextIO | None
     ) -> None:
-        self._manifest = beside
-        self._csv = table
-        self._json = document
+        self._manifest = manifest
+        self._csv = csv_file
+        self._json = json_file
         self._empty = True
 
     @property
@@ -182,8 +184,8 @@ def row_files(csv_path: Path | None, json_path: Path | None) -> Iterator[RowFile
         def opened(path: Path | None) -> TextIO | None:
             return None if path is None else stack.enter_context(write_atomically(path))
 
-        beside = None if csv_path is None or is_device(csv_path) else manifest_path(csv_path)
-        yield RowFiles(opened(csv_path), opened(json_path), opened(beside))
+        manifest_file = None if csv_path is None or is_device(csv_path) else manifest_path(csv_path)
+        yield RowFiles(opened(csv_path), opened(json_path), opened(manifest_file))
 
 
 # What a spreadsheet takes for a formula.
@@ -231,19 +233,19 @@ def csv_cell(value: object) -> str:
         return ""
     if not isinstance(value, str):
         return repr(value)
-    words = printable(value)
-    if words.startswith(_FORMULA):
-        words = "'" + words
-    return '"' + words.replace('"', '""') + '"' if _QUOTED.intersection(words) else words
+    text = printable(value)
+    if text.startswith(_FORMULA):
+        text = "'" + text
+    return '"' + text.replace('"', '""') + '"' if _QUOTED.intersection(text) else text
 
 
-def plain_cell(words: str) -> str:
+def plain_cell(text: str) -> str:
     """A text in CSV; a number stands as it is, also below zero, and is no formula."""
     try:
-        float(words)
+        float(text)
     except ValueError:
-        return csv_cell(words)
-    return words
+        return csv_cell(text)
+    return text
 
 
 def json_cell(value: object) -> str:
@@ -269,8 +271,8 @@ def joined(columns: Sequence[tuple[Any, str]], cell: Cell, between: str) -> list
     return [*map(between.join, zip(*pieces, strict=True))]
 
 
-def _repeated(words: Sequence[str], between: str, number: int) -> list[list[str]]:
-    return [[between.join(words)] * number] if words else []
+def _repeated(texts: Sequence[str], between: str, number: int) -> list[list[str]]:
+    return [[between.join(texts)] * number] if texts else []
 
 
 def _is_array(values: object) -> bool:
@@ -299,8 +301,12 @@ def texts(values: Any, cell: Cell, before: str = "") -> list[str]:
         return _of_array(np.asarray(values), cell, before)
     if len(kinds - {type(None)}) > 1 or float in kinds:  # 1, 1.0 and True are equal
         return [before + cell(value) for value in values]
-    known = {value: before + cell(value) for value in set(values)}
-    return [known[value] for value in values] if len(known) > 1 else [*known.values()] * len(values)
+    text_by_value = {value: before + cell(value) for value in set(values)}
+    return (
+        [text_by_value[value] for value in values]
+        if len(text_by_value) > 1
+        else [*text_by_value.values()] * len(values)
+    )
 
 
 def _of_array(values: AnyArray, cell: Cell, before: str) -> list[str]:
@@ -309,10 +315,10 @@ def _of_array(values: AnyArray, cell: Cell, before: str) -> list[str]:
         return _written(values[:1], cell, before) * len(values)
     if np.unique(bits[:_SAMPLE]).size > _SAMPLE // 2:
         return _written(values, cell, before)
-    _, first, which = np.unique(bits, return_index=True, return_inverse=True)
-    words = np.array(_written(values[first], cell, before), dtype=object)
-    found: list[str] = words[which].tolist()
-    return found
+    _, first, inverse = np.unique(bits, return_index=True, return_inverse=True)
+    distinct_texts = np.array(_written(values[first], cell, before), dtype=object)
+    cells: list[str] = distinct_texts[inverse].tolist()
+    return cells
 
 
 def _bits(values: AnyArray) -> AnyArray:
@@ -323,8 +329,8 @@ def _bits(values: AnyArray) -> AnyArray:
 def _written(values: AnyArray, cell: Cell, before: str) -> list[str]:
     if values.dtype.kind != "f" or not np.isfinite(values).all():
         return [before + cell(value) for value in values.tolist()]
-    words = _numbers(values)
-    return [before + word for word in words] if before else words
+    texts = _numbers(values)
+    return [before + text for text in texts] if before else texts
 
 
 def _numbers(values: AnyArray) -> list[str]:
@@ -333,9 +339,9 @@ def _numbers(values: AnyArray) -> list[str]:
         return []
     import pydantic_core
 
-    listed = values.tolist()
-    words = pydantic_core.to_json(listed).decode()[1:-1].split(",")
+    numbers = values.tolist()
+    texts = pydantic_core.to_json(numbers).decode()[1:-1].split(",")
     sizes = np.abs(values)
-    for at in np.flatnonzero(((sizes < _LEAST_PLAIN) & (sizes > 0)) | (sizes >= _LEAST_SCALED)):
-        words[at] = repr(listed[at])  # with another exponent
-    return words
+    for index in np.flatnonzero(((sizes < _LEAST_PLAIN) & (sizes > 0)) | (sizes >= _LEAST_SCALED)):
+        texts[index] = repr(numbers[index])  # with another exponent
+    return texts

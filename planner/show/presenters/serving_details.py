@@ -73,10 +73,10 @@ def _deployment(plan: Plan, candidates: Deployments) -> Iterator[Block]:
         }
     else:
         yield from memory_blocks(candidates)
-        held = number_of_row(row, "concurrency")
+        num_requests = number_of_row(row, "concurrency")
         if "capacity_requests_per_s" in row:
-            held = first(at_load.in_flight)
-        requests = formatting.format_count(held)
+            num_requests = first(at_load.in_flight)
+        requests = formatting.format_count(num_requests)
         yield Title(text=f"Latency at {requests} requests a replica")
         yield _latency_table(at_load.estimate)
     if start := start_pairs(
@@ -115,26 +115,29 @@ def _latency_table(estimate: ServingEstimate) -> Table:
 
 def _speed_pairs(row: Mapping[str, object]) -> dict[str, str]:
     """Rates and prices of a row; requests beside what is carried at most where a load is stated."""
-    used = formatting.format_percent(number_of(row, "utilization"))
-    held = formatting.format_count(number_of(row, "most_sequences"))
-    rate = formatting.format_significant(number_of(row, "requests_per_s"))
-    most = number_of(row, "capacity_requests_per_s")
+
+    def figure(column: str) -> str:
+        return formatting.format_significant(number_of(row, column))
+
+    utilization = formatting.format_percent(number_of(row, "utilization"))
+    max_requests = formatting.format_count(number_of(row, "most_sequences"))
+    rate = figure("requests_per_s")
+    capacity = number_of(row, "capacity_requests_per_s")
     pairs = {
-        "tokens/s/user": formatting.format_significant(number_of(row, "tokens_per_s_per_user")),
+        "tokens/s/user": figure("tokens_per_s_per_user"),
         "requests/s": rate
-        if math.isnan(most)
-        else f"{rate} of {formatting.format_significant(most)} at most",
-        "output tokens/s": f"{formatting.format_significant(number_of(row, 'output_tokens_per_s'))} "
-        f"({formatting.format_significant(number_of(row, 'output_tokens_per_s_per_gpu'))} per GPU)",
-        "all tokens/s": f"{formatting.format_significant(number_of(row, 'tokens_per_s'))} "
-        f"({formatting.format_significant(number_of(row, 'tokens_per_s_per_gpu'))} per GPU), "
+        if math.isnan(capacity)
+        else f"{rate} of {formatting.format_significant(capacity)} at most",
+        "output tokens/s": f"{figure('output_tokens_per_s')} "
+        f"({figure('output_tokens_per_s_per_gpu')} per GPU)",
+        "all tokens/s": f"{figure('tokens_per_s')} ({figure('tokens_per_s_per_gpu')} per GPU), "
         "prompts included",
-        "utilization": f"{used} of the time computes prompts",
-        "most requests": f"{held} per replica find room in its memory",
+        "utilization": f"{utilization} of the time computes prompts",
+        "most requests": f"{max_requests} per replica find room in its memory",
         "cost": "price unknown: give --price",
     }
     if row["prefill_gpu"] is not None:
-        pairs["utilization"] = f"{used} load of the prefill workers"
+        pairs["utilization"] = f"{utilization} load of the prefill workers"
         pairs["KV transfer"] = formatting.format_duration(number_of(row, "transfer_time_s"))
     if not math.isnan(time := number_of(row, "encoder_time_s")):
         share = formatting.format_percent(number_of(row, "encoder_share"))
@@ -201,13 +204,13 @@ def _batch(plan: Plan, candidates: Batches) -> Iterator[Block]:
     requests = formatting.format_count(number_of_row(row, "concurrency"))
     prefill = number_of_row(row, "prefill_latency_s")
     step = first(candidates.batch.prefill_step.total)
-    among = (
+    prefill_steps = (
         "one step"
         if math.isclose(step, prefill)
         else f"of steps of {formatting.format_duration(step)}"
     )
     pairs = {
-        "prefill latency": f"{formatting.format_duration(prefill)}, {among}",
+        "prefill latency": f"{formatting.format_duration(prefill)}, {prefill_steps}",
         "decode latency": (
             f"{formatting.format_duration(number_of_row(row, 'decode_latency_s'))} per token"
         ),
@@ -229,10 +232,12 @@ def _batch(plan: Plan, candidates: Batches) -> Iterator[Block]:
 
 
 def _more_of_batch(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
-    most = number_of_row(first_row(evaluation.more), "largest_batch")
-    room = f"largest batch: {formatting.format_count(most)} requests of full length a replica"
+    largest_batch = number_of_row(first_row(evaluation.more), "largest_batch")
+    text = (
+        f"largest batch: {formatting.format_count(largest_batch)} requests of full length a replica"
+    )
     yield GAP
-    yield make_lines(room, indent="")
+    yield make_lines(text, indent="")
     yield from steps_blocks(_steps(evaluation.candidates))
 
 
@@ -262,13 +267,13 @@ def _timelines(candidates: TokenGeneration) -> list[Timeline]:
     """
     row = candidates.row
     capacity = candidates.source.setting.machine.gpu.allocatable_memory
-    apart = row.get("prefill_gpu") is not None
+    has_prefill_workers = row.get("prefill_gpu") is not None
     return [
         step_timeline(
             step,
             f"{name} step",
             memory=0.0
-            if apart and name == "prefill"
+            if has_prefill_workers and name == "prefill"
             else number_of_row(row, "peak_memory_gib") * GIB,
             capacity=capacity,
         )
@@ -294,10 +299,10 @@ def latency_distribution(candidates: Deployments) -> Mapping[str, Sequence[objec
 
     None where it has no end.
     """
-    found: dict[str, Sequence[object]] = {"percent": PERCENTS}
+    curves: dict[str, Sequence[object]] = {"percent": PERCENTS}
     for name in latencies_of(candidates.setting.workload):
-        found[f"{name}_s"] = [value_or_none(value) for value in _curve(candidates, name, PERCENTS)]
-    return found
+        curves[f"{name}_s"] = [value_or_none(value) for value in _curve(candidates, name, PERCENTS)]
+    return curves
 
 
 def _curve(candidates: Deployments, name: str, percents: Sequence[int]) -> list[float]:

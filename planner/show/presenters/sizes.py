@@ -81,9 +81,9 @@ _SECONDARY = {"plan": 4, "at_peak": 3, "utilization": 2, "gpu_hours": 2, "month"
 
 def sizes_blocks(sizes: Sizes) -> Iterator[Block]:
     """The question, the cheapest and the fewest, a table of all, and what cannot."""
-    title, *asked = question_lines(sizes)
+    title, *lines = question_lines(sizes)
     yield make_lines(title, mark=TOTAL, indent="")
-    yield make_lines(*asked, indent="")
+    yield make_lines(*lines, indent="")
     yield GAP
     yield make_lines(*best_lines(sizes))
     if sizes.load is not None:
@@ -91,8 +91,8 @@ def sizes_blocks(sizes: Sizes) -> Iterator[Block]:
     elif sizes.best is not None and sizes.best.carried is not None:
         yield from carried_blocks(sizes)
     elif len(sizes.found) > 1 or any(len(size.choices) > 1 for size in sizes.found):
-        sure = sizes.request.limit_confidence
-        rows = order_by_cost([row for size in sizes.found for row in size.rows(sure)])
+        confidence = sizes.request.limit_confidence
+        rows = order_by_cost([row for size in sizes.found for row in size.rows(confidence)])
         has_contract = any(size.is_other_contract for size in sizes.found)
         yield Title(text=BY_COST)
         yield fit_table(
@@ -106,33 +106,35 @@ def sizes_blocks(sizes: Sizes) -> Iterator[Block]:
 
 def question_lines(sizes: Sizes) -> list[str]:
     """What is sized, which limits it keeps, how surely."""
-    request, found = sizes.request, sizes.best
-    model = str(request.model) if found is None or found.fewest is None else _row(found)["model"]
-    work = (
+    request, best = sizes.request, sizes.best
+    model = str(request.model) if best is None or best.fewest is None else _row(best)["model"]
+    work_text = (
         ""
         if request.total_tokens is None
         else f", {formatting.format_large(request.total_tokens)} tokens"
     )
     if sizes.load is not None:
         source = f" ({sizes.load.source})" if sizes.load.source else ""
-        work = f", the load of {sizes.load.name}{source} with {request.request_rate:g} at its peak"
-    elif found is not None and found.carried is not None:
-        work = f", as much as {envelope_words(sizes)} carry"
+        work_text = (
+            f", the load of {sizes.load.name}{source} with {request.request_rate:g} at its peak"
+        )
+    elif best is not None and best.carried is not None:
+        work_text = f", as much as {envelope_words(sizes)} carry"
     elif request.request_rate is not None:
-        work = f", {request.request_rate:g} requests per second"
+        work_text = f", {request.request_rate:g} requests per second"
     verb = _VERBS.get(request.workload, request.workload)
-    lines = [f"GPUs to {verb} {model}{work}", *_work_lines(sizes)]
+    lines = [f"GPUs to {verb} {model}{work_text}", *_work_lines(sizes)]
     limits = _limits(sizes)
     if limits:
         lines.append(f"Limits: {'; '.join(limits)}")
-    sure = request.limit_confidence
+    confidence = request.limit_confidence
     if sizes.fits_alone:
         fewest = "No rate, deadline or budget is given: the fewest GPUs on which it fits"
         return [*lines, f"{fewest}, at least {100 * SURE:g} % likely"]
     lines.append(
         "Sized at the predictions: 50 % likely to keep them"
-        if sure == MEDIAN
-        else f"Sized to be {100 * sure:g} % likely to keep them"
+        if confidence == MEDIAN
+        else f"Sized to be {100 * confidence:g} % likely to keep them"
     )
     return lines
 
@@ -143,14 +145,14 @@ def _work_lines(sizes: Sizes) -> list[str]:
     if best is None:
         return []
     chosen = [
-        f"{name.replace('_', ' ')} {without_origin(told)}" for name, told in best.chosen.items()
+        f"{name.replace('_', ' ')} {without_origin(text)}" for name, text in best.chosen.items()
     ]
-    found = sizes.best
-    margins = _fewest(found).margins if found is not None else ()
+    best_size = sizes.best
+    margins = _fewest(best_size).margins if best_size is not None else ()
     chosen += [
-        limit_words(m.name, m.sign, m.bound, m.unit)
-        for m in margins
-        if found is not None and m.name in found.assumed
+        limit_words(margin.name, margin.sign, margin.bound, margin.unit)
+        for margin in margins
+        if best_size is not None and margin.name in best_size.assumed
     ]
     return [*best.limit_names, *([f"Assumed: {'; '.join(chosen)}"] if chosen else [])]
 
@@ -159,40 +161,42 @@ def best_lines(sizes: Sizes) -> list[str]:
     """The cheapest and the fewest GPUs of all, each with its margins in words."""
     if sizes.best is None:
         return ["No GPU type keeps the limits."]
-    sure, best = sizes.request.limit_confidence, sizes.best
+    confidence, best = sizes.request.limit_confidence, sizes.best
     if best.carried is not None:
         return carried_lines(sizes)
     if best.day is not None:
-        return [*_day_best_lines(best, best.day, sure)]
+        return [*_day_best_lines(best, best.day, confidence)]
     word = "Cheapest" if sizes.is_cheapest else "Recommended"
-    lines = [_best_line(word, best, best.cheapest or best.fewest, sure)]
+    lines = [_best_line(word, best, best.cheapest or best.fewest, confidence)]
     if (other := sizes.better_tied) is not None:
         lines.append(
-            _best_line("Tied with it, predicted to cost less", other, _cheapest(other), sure)
+            _best_line("Tied with it, predicted to cost less", other, _cheapest(other), confidence)
         )
-    solid = next(
+    undoubted = next(
         (size for size in sizes.found if not _cheapest(size).row.get("price_doubts")), None
     )
-    if solid is not None and solid is not best:
+    if undoubted is not None and undoubted is not best:
         lines.append(
-            _best_line("Cheapest at a price without doubts", solid, _cheapest(solid), sure)
+            _best_line(
+                "Cheapest at a price without doubts", undoubted, _cheapest(undoubted), confidence
+            )
         )
     if not best.is_proven:
-        lines.append(_proven_line(best, sizes.proven, sure))
+        lines.append(_proven_line(best, sizes.proven, confidence))
     if line := regret_words(sizes.regret, "cost"):
         lines.append(line)
     if line := _spare_line(best.cheapest or best.fewest):
         lines.append(line)
     if best.simplest is not None:
-        lines.append(_best_line("Simplest that ties with it", best, best.simplest, sure))
+        lines.append(_best_line("Simplest that ties with it", best, best.simplest, confidence))
     fewest = min(sizes.found, key=lambda size: _fewest(size).num_gpus)
     if _fewest(fewest) is not (best.cheapest or best.fewest):
-        lines.append(_best_line("Fewest", fewest, fewest.fewest, sure))
+        lines.append(_best_line("Fewest", fewest, fewest.fewest, confidence))
     if any(size.fastest for size in sizes.found):
         fastest = min(
             (size for size in sizes.found if size.fastest), key=lambda size: _time(size.fastest)
         )
-        lines.append(_best_line("Fastest within the budget", fastest, fastest.fastest, sure))
+        lines.append(_best_line("Fastest within the budget", fastest, fastest.fastest, confidence))
     return lines
 
 
@@ -206,14 +210,17 @@ def _spare_line(fleet: FeasiblePlan | None) -> str:
     return f"With a spare of each worker (N+1): {gpus:,} GPUs{hourly}"
 
 
-def _proven_line(best: Size, proven: Size | None, sure: float) -> str:
+def _proven_line(best: Size, proven: Size | None, confidence: float) -> str:
     """That nobody measured the like of the cheapest, and the cheapest that somebody did."""
     row = _row(best)
     software = row[_workload(row).profile_kind]
     missing = f"Not proven: no published run of {software} on {best.gpu} is known"
     if proven is None:
         return f"{missing}, nor of any other choice here."
-    return f"{missing}. {_best_line('Best proven', proven, proven.cheapest or proven.fewest, sure)}"
+    return (
+        f"{missing}. "
+        f"{_best_line('Best proven', proven, proven.cheapest or proven.fewest, confidence)}"
+    )
 
 
 def note_lines(sizes: Sizes) -> list[str]:
@@ -228,15 +235,15 @@ def note_lines(sizes: Sizes) -> list[str]:
     if others := [_named(size) for size in sizes.found if size.is_other_contract]:
         lines.append(f"No on-demand price known, priced as: {', '.join(others)}")
     lines += [*_precision_lines(sizes), *_assumed_lines(sizes)]
-    open_ones = [
+    untried = [
         f"{_named(size)} {formatting.format_count(size.not_tried[0])} to "
         f"{formatting.format_count(size.not_tried[-1])}"
         for size in sizes.found
         if size.not_tried
     ]
-    if open_ones:
+    if untried:
         lines.append(
-            f"Not tried: {', '.join(open_ones)} GPUs, where the number of nodes has a prime factor "
+            f"Not tried: {', '.join(untried)} GPUs, where the number of nodes has a prime factor "
             "above 7. Fewer GPUs may be enough: give --gpus."
         )
     return ["", *lines] if lines else []
@@ -252,24 +259,24 @@ def _recommended(sizes: Sizes) -> list[Size]:
 
 def _precision_lines(sizes: Sizes) -> list[str]:
     """The other precision of the cheapest run, where nobody gave one."""
-    fact = None if sizes.best is None else sizes.best.precision
-    if fact is None:
+    assumption = None if sizes.best is None else sizes.best.precision
+    if assumption is None:
         return []
-    lacking = fact.does_not_fit
-    words = [f"does not fit in {other}: --precision {other} sizes that" for other in lacking]
-    told = f"Precision {fact.assumed} assumed: the cheapest plan"
-    return [f"{told} {one}" for one in (*other_formats(fact), *words)]
+    too_large = assumption.does_not_fit
+    misfits = [f"does not fit in {other}: --precision {other} sizes that" for other in too_large]
+    head = f"Precision {assumption.assumed} assumed: the cheapest plan"
+    return [f"{head} {text}" for text in (*other_formats(assumption), *misfits)]
 
 
 def _assumed_lines(sizes: Sizes) -> list[str]:
     """Numbers of the recommended fleets that have no source."""
-    told = {size.gpu: _row(size).get("assumed") for size in _recommended(sizes)}
-    named = {gpu: words for gpu, words in told.items() if words}
-    if not named:
+    assumed_by_gpu = {size.gpu: _row(size).get("assumed") for size in _recommended(sizes)}
+    texts_by_gpu = {gpu: text for gpu, text in assumed_by_gpu.items() if text}
+    if not texts_by_gpu:
         return []
-    if len(set(told.values())) == 1:
-        return [f"Assumed, without a source: {next(iter(named.values()))}"]
-    listed = "; ".join(f"{gpu}: {words}" for gpu, words in named.items())
+    if len(set(assumed_by_gpu.values())) == 1:
+        return [f"Assumed, without a source: {next(iter(texts_by_gpu.values()))}"]
+    listed = "; ".join(f"{gpu}: {text}" for gpu, text in texts_by_gpu.items())
     return [f"Assumed, without a source: {listed}"]
 
 
@@ -292,12 +299,12 @@ def _best_line(word: str, size: Size, fleet: FeasiblePlan | None, confidence: fl
         parts.append("not proven")
     for column in COSTS:
         if column in row and math.isfinite(number_or_nan(row[column] or None)):
-            words = format_result(column, row[column], ends_in(column, row))
+            text = format_result(column, row[column], ends_in(column, row))
             if column == _HOURLY_COST:
-                words = f"{_cost(row, column)} USD per hour"
+                text = f"{_cost(row, column)} USD per hour"
             elif column not in _COSTS:
-                words += f" {label(column)}"
-            parts.append(words)
+                text += f" {label(column)}"
+            parts.append(text)
     if _TIME in row and not {margin.name for margin in fleet.margins} & set(DEADLINES):
         parts.append(format_result(_TIME, row[_TIME], ends_in(_TIME, row)))
     parts += [margin_words(margin, confidence) for margin in fleet.margins]
@@ -307,34 +314,34 @@ def _best_line(word: str, size: Size, fleet: FeasiblePlan | None, confidence: fl
 def _day_best_lines(size: Size, day: DailySchedule, confidence: float) -> Iterator[str]:
     """The cheapest day, and what the layout of the fewest GPUs at the peak would cost."""
     row = day.peak.row
-    least = min(hour.num_gpus for hour in day.hours)
-    parts = [f"Cheapest day: {_from_to(least, day.peak.num_gpus)} x {size.gpu}"]
+    min_gpus = min(hour.num_gpus for hour in day.hours)
+    parts = [f"Cheapest day: {_from_to(min_gpus, day.peak.num_gpus)} x {size.gpu}"]
     parts.append(f"at the peak {row['engine']}, {_brief(row)}")
     if math.isfinite(day.cost):
-        each = formatting.format_significant(1000 * day.cost / day.load.requests)
+        request_cost = formatting.format_significant(1000 * day.cost / day.load.requests)
         parts += [
             f"{formatting.format_count(day.cost)} USD a day",
-            f"{each} USD per 1,000 requests",
+            f"{request_cost} USD per 1,000 requests",
         ]
     parts += [margin_words(margin, confidence) for margin in day.peak.margins]
     yield "; ".join(parts)
     other = size.day_of_fewest
     if other is None or other.order <= day.order:
         return
-    words = _brief(other.peak.row)
-    least = min(hour.num_gpus for hour in other.hours)
-    more = (
+    layout_text = _brief(other.peak.row)
+    min_gpus = min(hour.num_gpus for hour in other.hours)
+    difference = (
         f"{formatting.format_count(other.gpu_hours)} GPU-hours a day, not "
         f"{formatting.format_count(day.gpu_hours)}"
     )
     if math.isfinite(other.cost):
-        more = (
+        difference = (
             f"{formatting.format_count(other.cost)} USD a day, "
             f"{formatting.format_percent(other.cost / day.cost - 1)} more"
         )
     yield (
-        f"Fewest at the peak: {other.peak.row['engine']}, {words}; "
-        f"{_from_to(least, other.peak.num_gpus)} GPUs over the day: {more}"
+        f"Fewest at the peak: {other.peak.row['engine']}, {layout_text}; "
+        f"{_from_to(min_gpus, other.peak.num_gpus)} GPUs over the day: {difference}"
     )
 
 
@@ -343,11 +350,11 @@ def _brief(row: Mapping[str, object]) -> str:
     return (wording.brief or wording.in_short)(row)
 
 
-def _from_to(least: int, most: int) -> str:
+def _from_to(low: int, high: int) -> str:
     return (
-        formatting.format_count(most)
-        if least == most
-        else f"{formatting.format_count(least)} to {formatting.format_count(most)}"
+        formatting.format_count(high)
+        if low == high
+        else f"{formatting.format_count(low)} to {formatting.format_count(high)}"
     )
 
 
@@ -359,9 +366,12 @@ def row_lines(rows: Rows) -> Iterator[str]:
         yield "runs like it 0: not proven, no published run of this software on this GPU"
     batches = sorted({number_of(row, _BATCH) for row in rows} - {math.nan})
     if len(batches) > 1 and all(map(math.isfinite, batches)):
-        least, most = formatting.format_count(batches[0]), formatting.format_count(batches[-1])
+        smallest, largest = (
+            formatting.format_count(batches[0]),
+            formatting.format_count(batches[-1]),
+        )
         yield (
-            f"Batches differ by row, {least} to {most} sequences, as GPUs share them: "
+            f"Batches differ by row, {smallest} to {largest} sequences, as GPUs share them: "
             "--global-batch-size sizes all at one"
         )
 
@@ -369,7 +379,7 @@ def row_lines(rows: Rows) -> Iterator[str]:
 def choice_columns(rows: Rows, *, has_contract: bool = False) -> Iterator[Column]:
     """Cells of every choice: rows of a size as its files have them."""
     tied = tied_with_first(rows)
-    ranks = [f"{place}{'=' * is_tied}" for place, is_tied in enumerate(tied, start=1)]
+    ranks = [f"{number}{'=' * is_tied}" for number, is_tied in enumerate(tied, start=1)]
     yield Column("rank", ranks, "#", numeric=False)
     yield Column("gpu", [str(row["gpu"]) for row in rows], "GPU", numeric=False)
     contracts = [str(row.get("contract") or "") for row in rows]
@@ -382,8 +392,8 @@ def choice_columns(rows: Rows, *, has_contract: bool = False) -> Iterator[Column
     if cost := next((name for name in _COSTS if name in rows[0]), ""):
         head = "cost" if cost == "cost_usd" else "USD/h"
         yield Column(cost, [result_cell(cost, row, _cost(row, cost)) for row in rows], head)
-    sure = number_of(rows[0], "confidence")
-    at = f" {100 * sure:g}%" if sure > MEDIAN else ""
+    confidence = number_of(rows[0], "confidence")
+    suffix = f" {100 * confidence:g}%" if confidence > MEDIAN else ""
     limited = {
         term.term: (stem, SUFFIXES.get(term.unit, ("", 1.0))[1])
         for column in rows[0]
@@ -400,12 +410,15 @@ def choice_columns(rows: Rows, *, has_contract: bool = False) -> Iterator[Column
             "time", [result_cell(_TIME, row, format_result(_TIME, row[_TIME])) for row in rows]
         )
     for name, (stem, scale) in limited.items():
-        if name == "cost" and not at:
+        if name == "cost" and not suffix:
             continue
         unit = "1/s" if name == RATE else glossary()[name].type
-        mine = [scale * number_of(row, f"sure_{stem}") for row in rows]
-        cells = [Cell(text=formatting.format_limit(one, unit), number=one / scale) for one in mine]
-        yield Column(name, cells, limit_name(name) + at)
+        limits = [scale * number_of(row, f"sure_{stem}") for row in rows]
+        cells = [
+            Cell(text=formatting.format_limit(limit, unit), number=limit / scale)
+            for limit in limits
+        ]
+        yield Column(name, cells, limit_name(name) + suffix)
     if limited:
         spare = [
             min(
@@ -416,7 +429,7 @@ def choice_columns(rows: Rows, *, has_contract: bool = False) -> Iterator[Column
             )
             for row in rows
         ]
-        cells = [Cell(text=formatting.format_percent(one), number=100 * one) for one in spare]
+        cells = [Cell(text=formatting.format_percent(share), number=100 * share) for share in spare]
         yield Column("least spare", cells)
     yield Column("plan", [_planned(row) for row in rows], numeric=False)
 
@@ -505,7 +518,9 @@ def days_blocks(sizes: Sizes) -> Iterator[Block]:
     if days[0].startup_time and days[0].scaled[0].late:
         yield Title(text=SCALED)
         scaled = scaled_rows(days[0])  # up to the first with which no request is late
-        last = next((at for at, row in enumerate(scaled) if not row["late_share"]), len(scaled))
+        last = next(
+            (index for index, row in enumerate(scaled) if not row["late_share"]), len(scaled)
+        )
         yield scaled_table(scaled[: last + 1])
     rows = [*days[0].rows()]
     if len(rows) > _MOST_HOURS:
@@ -556,7 +571,7 @@ def days_table(rows: Rows) -> Table:
             for cost in costs
         ]
 
-    used = [number_of(row, "utilization") for row in rows]
+    shares = [number_of(row, "utilization") for row in rows]
     columns = [
         Column("gpu", [str(row["gpu"]) for row in rows], "GPU", numeric=False),
         Column("peak", _counts(rows, "most_gpus"), "most GPUs"),
@@ -567,7 +582,7 @@ def days_table(rows: Rows) -> Table:
         Column("at_peak", money("cost_at_peak"), "peak held, /day"),
         Column(
             "utilization",
-            [Cell(text=formatting.format_percent(one), number=100 * one) for one in used],
+            [Cell(text=formatting.format_percent(share), number=100 * share) for share in shares],
             "used",
         ),
         Column("plan", [str(row["plan"]) for row in rows], numeric=False),
@@ -580,26 +595,26 @@ def day_lines(day: DailySchedule) -> list[str]:
     terms = day.terms
     if math.isnan(day.cost):
         return [f"The price of {day.gpu} is unknown: give --price."]
-    each = [
+    rates = [
         f"{formatting.format_usd(price * HOUR)} an hour" for price in (terms.base, terms.hourly)
     ]
     if not day.base and terms.base_contract != terms.hourly_contract:
         lines = [
-            f"None is held all day: {terms.base_contract} is {each[0]}, {terms.hourly_contract} "
-            f"{each[1]}. Sellers differ: --provider compares the contracts of one."
+            f"None is held all day: {terms.base_contract} is {rates[0]}, {terms.hourly_contract} "
+            f"{rates[1]}. Sellers differ: --provider compares the contracts of one."
         ]
     elif terms.base_contract == terms.hourly_contract:
         contract = f" {terms.hourly_contract}" if terms.hourly_contract else ""
-        lines = [f"One price{contract}, {each[1]}: {day.base} GPUs never rest."]
+        lines = [f"One price{contract}, {rates[1]}: {day.base} GPUs never rest."]
     else:
         beyond = day.gpu_hours - 24 * day.base
         lines = [
-            f"Held all day: {day.base} GPUs {terms.base_contract} at {each[0]}, "
+            f"Held all day: {day.base} GPUs {terms.base_contract} at {rates[0]}, "
             f"{formatting.format_count(day.base_cost)} USD a day, needed "
             f"{formatting.format_percent(day.base_utilization)} "
             f"of the time; beyond them {formatting.format_count(beyond)} GPU-hours "
             f"{terms.hourly_contract} at "
-            f"{each[1]}, {formatting.format_count(day.cost - day.base_cost)} USD a day."
+            f"{rates[1]}, {formatting.format_count(day.cost - day.base_cost)} USD a day."
         ]
         if math.isfinite(day.signed):
             lines.append(
@@ -625,26 +640,26 @@ def _start_line(day: DailySchedule) -> str:
         f"{formatting.format_significant(day.starting_hours)} "
         "GPU-hours a day are paid before they serve, started ahead of the load by the clock."
     )
-    plain, enough = day.scaled[0], day.with_spare
+    without_spare, with_spare = day.scaled[0], day.with_spare
     line += (
         f" Started when the load has risen and kept for {formatting.format_duration(HOLD)} after "
         "it fell, "
-        f"{formatting.format_count(plain.gpu_hours)} GPU-hours: "
+        f"{formatting.format_count(without_spare.gpu_hours)} GPU-hours: "
     )
-    if not plain.late:
+    if not without_spare.late:
         return f"{line}no request is late either."
     line += (
-        f"{formatting.format_percent(plain.late)} of the requests are late, at most "
-        f"{formatting.format_count(plain.longest)} wait at once; "
+        f"{formatting.format_percent(without_spare.late)} of the requests are late, at most "
+        f"{formatting.format_count(without_spare.longest)} wait at once; "
     )
-    if enough is None:
+    if with_spare is None:
         return f"{line}no spare makes them less than {formatting.format_percent(LATE)}."
-    if enough is plain:
+    if with_spare is without_spare:
         return f"{line}that needs no spare."
     return (
-        f"{line}with {formatting.format_percent(enough.spare)} to spare "
-        f"{formatting.format_percent(enough.late)} are, at "
-        f"{formatting.format_count(enough.gpu_hours)} GPU-hours. The GPUs of the peak all day: "
+        f"{line}with {formatting.format_percent(with_spare.spare)} to spare "
+        f"{formatting.format_percent(with_spare.late)} are, at "
+        f"{formatting.format_count(with_spare.gpu_hours)} GPU-hours. The GPUs of the peak all day: "
         f"{formatting.format_count(24 * day.peak.num_gpus)}."
     )
 
@@ -653,13 +668,13 @@ def scaled_rows(day: DailySchedule) -> list[dict[str, float | None]]:
     """A row for each spare of an autoscaler: GPU-hours and USD of a day, and late requests."""
     return [
         {
-            "spare_share": one.spare,
-            "gpu_hours": one.gpu_hours,
-            "cost_usd": value_or_none(one.gpu_hours * HOUR * day.terms.hourly),
-            "late_share": one.late,
-            "most_waiting_requests": one.longest,
+            "spare_share": scaling.spare,
+            "gpu_hours": scaling.gpu_hours,
+            "cost_usd": value_or_none(scaling.gpu_hours * HOUR * day.terms.hourly),
+            "late_share": scaling.late,
+            "most_waiting_requests": scaling.longest,
         }
-        for one in day.scaled
+        for scaling in day.scaled
     ]
 
 
@@ -667,8 +682,8 @@ def scaled_table(rows: Rows) -> Table:
     """What an autoscaler takes by its spare, by `scaled_rows`."""
 
     def shares(name: str) -> list[Cell]:
-        each = [number_of(row, name) for row in rows]
-        return [Cell(text=formatting.format_percent(one), number=100 * one) for one in each]
+        values = [number_of(row, name) for row in rows]
+        return [Cell(text=formatting.format_percent(value), number=100 * value) for value in values]
 
     columns = [
         Column("spare_share", shares("spare_share"), "spare"),
@@ -682,7 +697,7 @@ def scaled_table(rows: Rows) -> Table:
 def hour_columns(rows: Rows) -> list[Column]:
     """The fleet of each period of a day, by `Day.rows`."""
     rates = [number_of(row, "request_rate") for row in rows]
-    could = [number_of(row, "requests_per_s") for row in rows]
+    capacities = [number_of(row, "requests_per_s") for row in rows]
     return [
         Column("time", [str(row["time"]) for row in rows], numeric=False),
         Column("requests /s", [Cell(text=f"{rate:g}", number=rate) for rate in rates]),
@@ -690,7 +705,8 @@ def hour_columns(rows: Rows) -> list[Column]:
         Column("held", _counts(rows, "base_gpus")),
         Column("by the hour", _counts(rows, "on_demand_gpus")),
         Column(
-            "capacity", [Cell(text=formatting.format_rate(rate), number=rate) for rate in could]
+            "capacity",
+            [Cell(text=formatting.format_rate(rate), number=rate) for rate in capacities],
         ),
     ]
 
@@ -699,14 +715,14 @@ def add_sizes(files: RowFiles, sizes: Sizes, command: Sequence[str]) -> None:
     """The rows of a size, of a day by hour, and what they say in words."""
     files.add(blocks(sizes.hours if sizes.load else sizes.table))
     days = [size.day for size in sizes.found if size.day is not None]
-    more: dict[str, object] = {}
+    day_fields: dict[str, object] = {}
     if days:
-        more = {"days": [*map(day_row, days)], "day": day_lines(days[0])}
-        more |= {"scaled": scaled_rows(days[0])} if days[0].startup_time else {}
+        day_fields = {"days": [*map(day_row, days)], "day": day_lines(days[0])}
+        day_fields |= {"scaled": scaled_rows(days[0])} if days[0].startup_time else {}
     files.finish(
         question_manifest(sizes.request, command),
         question=question_lines(sizes),
         answer=best_lines(sizes),
         notes=[*filter(None, note_lines(sizes))],
-        **more,
+        **day_fields,
     )

@@ -74,16 +74,16 @@ _WORDS = "+"
 _FIRST = ("GiB", "USD /h", "memory GB/s", "bf16 TFLOP/s", "parameters billion", "GPU", "max GPUs")
 
 
-def spec_kind(word: str) -> SpecKind:
+def spec_kind(name: str) -> SpecKind:
     """The kind of spec that a word means, in the plural or the singular.
 
     Raises SpecError if there is no such kind.
     """
     for kind in KINDS:
-        if word.lower() in (kind.value, kind.value.removesuffix("s")):
+        if name.lower() in (kind.value, kind.value.removesuffix("s")):
             return kind
-    hint = did_you_mean(word, KINDS)
-    raise SpecError(f"Unknown kind of spec {word!r}.{hint} Known: {', '.join(KINDS)}.")
+    hint = did_you_mean(name, KINDS)
+    raise SpecError(f"Unknown kind of spec {name!r}.{hint} Known: {', '.join(KINDS)}.")
 
 
 def kinds_blocks(catalogue: Catalogue) -> Iterator[Block]:
@@ -94,15 +94,17 @@ def kinds_blocks(catalogue: Catalogue) -> Iterator[Block]:
 
 def list_blocks(kind: SpecKind, catalogue: Catalogue) -> Iterator[Block]:
     """A table of all specs of a kind; a faulty file says so in its row."""
-    words_of, row = _TABLES[kind]
-    headers = words_of.split("; ")
+    headers_text, row = _TABLES[kind]
+    headers = headers_text.split("; ")
     rows = [_cells(row, catalogue, name, len(headers)) for name in catalogue.names(kind)]
     if not any(header.startswith(_WORDS) for header in headers):
         yield from _numbers_blocks(kind, headers, rows)
         return
-    words = [at for at, head in enumerate(headers) if at == 0 or head.startswith(_WORDS)]
+    text_columns = [
+        index for index, head in enumerate(headers) if index == 0 or head.startswith(_WORDS)
+    ]
     heads = (head.lstrip(_WORDS).replace("|", "\n") for head in headers)
-    yield text_table(heads, rows, words=words)
+    yield text_table(heads, rows, words=text_columns)
 
 
 def _numbers_blocks(
@@ -116,8 +118,8 @@ def _numbers_blocks(
     late = [column.name for column in columns]
     first = [name for name in _FIRST if name in late]
     order = [late[0], *first, *(name for name in late[1:] if name not in first)]
-    alone = f"planner specs show {kind} NAME has them"
-    yield fit_table(columns, order.index, elsewhere=alone)
+    hint = f"planner specs show {kind} NAME has them"
+    yield fit_table(columns, order.index, elsewhere=hint)
 
 
 def _cells(row: Row, catalogue: Catalogue, name: str, width: int) -> list[str]:
@@ -192,16 +194,16 @@ def _engine(catalogue: Catalogue, name: str) -> Iterator[str]:
 
 def _reliability(catalogue: Catalogue, name: str) -> Iterator[str]:
     spec = catalogue.load_reliability(name).spec
-    every = spec.gpu_hours_per_interruption
+    interval = spec.gpu_hours_per_interruption
     yield name
-    yield _UNKNOWN if every is None else formatting.format_count(every.typical / HOUR)
+    yield _UNKNOWN if interval is None else formatting.format_count(interval.typical / HOUR)
     yield formatting.format_duration(spec.recovery.total) if spec.recovery.total else _UNKNOWN
     yield _number(spec.checkpoints.bandwidth_per_node, GIGA)
     yield f"{spec.spare_share:.0%}"
 
 
-def _number(given: float | None, scale: float) -> str:
-    return _UNKNOWN if given is None else f"{given / scale:,.4g}".replace("e+03", "000")
+def _number(value: float | None, scale: float) -> str:
+    return _UNKNOWN if value is None else f"{value / scale:,.4g}".replace("e+03", "000")
 
 
 _TABLES: Mapping[SpecKind, tuple[str, Row]] = {
@@ -275,8 +277,8 @@ def spec_blocks(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[Blo
         yield from _model_blocks(catalogue.load_model(name))
         return
     path = catalogue.find(kind, name)
-    if faults := check_files([(kind, path)], catalogue):
-        raise SpecError("\n".join(faults))
+    if errors := check_files([(kind, path)], catalogue):
+        raise SpecError("\n".join(errors))
     table, others = spec_table(kind, path, catalogue)
     sources = table.pop("sources", {})
     yield make_lines(f"{kind.singular} {table.get('name', path.stem)}", mark=TOTAL, indent="")
@@ -286,15 +288,15 @@ def spec_blocks(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[Blo
     yield from _sections_blocks(table, sources)
     if kind is SpecKind.GPUS:
         yield from prices_blocks(catalogue.load_gpu(str(path)).spec, catalogue)
-    listed = [one for one in dict.fromkeys(_used(table)) if one in sources]
-    if listed:
+    cited = [key for key in dict.fromkeys(_used(table)) if key in sources]
+    if cited:
         yield Title(text="Sources")
-        yield from (make_lines(f"[{one}] {sources[one]}", indent="") for one in listed)
+        yield from (make_lines(f"[{key}] {sources[key]}", indent="") for key in cited)
     if kind in _PROFILES:
         yield Title(text="Meanings")
-        words = field_words(_PROFILES[kind])
-        given = [name for name in words if "." in name and _is_given(table, name.split("."))]
-        yield KeyValues(pairs={name: words[name] for name in given})
+        meanings = field_words(_PROFILES[kind])
+        specified = [name for name in meanings if "." in name and _is_given(table, name.split("."))]
+        yield KeyValues(pairs={name: meanings[name] for name in specified})
 
 
 def spec_table(
@@ -316,7 +318,7 @@ def _model_blocks(model: ModelSpec) -> Iterator[Block]:
     yield make_lines(f"model {model.name}", mark=TOTAL, indent="")
     facts = {
         "parameters": f"{parameters.total:,.0f}",
-        **{name: formatting.format_parameter(given) for name, given in plain_fields(model)},
+        **{name: formatting.format_parameter(value) for name, value in plain_fields(model)},
         "source": model.source,
     }
     if model.published_parameters is not None:
@@ -328,7 +330,7 @@ def _model_blocks(model: ModelSpec) -> Iterator[Block]:
         yield Title(text=f"Layers, group {number} of {len(model.layer_groups)}")
         blocks = [block for block in (*group.mixers, group.feed_forward) if block is not None]
         fields = [field for spec in (group, *blocks) for field in plain_fields(spec)]
-        yield KeyValues(pairs={name: formatting.format_parameter(given) for name, given in fields})
+        yield KeyValues(pairs={name: formatting.format_parameter(value) for name, value in fields})
     if model.training is not None:
         yield Title(text="Published training")
         yield KeyValues(
@@ -344,13 +346,13 @@ def _model_blocks(model: ModelSpec) -> Iterator[Block]:
 def plain_fields(spec: Any) -> Iterator[tuple[str, Any]]:
     """The words and numbers of a model or of a part of one, those that say something."""
     for name in type(spec).__dataclass_fields__:
-        given = getattr(spec, name)
+        value = getattr(spec, name)
         if name in ("name", "source") and hasattr(spec, "hidden_size"):
             continue
-        if name.startswith("published_") or (given == 0 and not isinstance(given, bool)):
+        if name.startswith("published_") or (value == 0 and not isinstance(value, bool)):
             continue
-        if isinstance(given, bool | int | float | str) and given != "":
-            yield name, given
+        if isinstance(value, bool | int | float | str) and value != "":
+            yield name, value
 
 
 def _sections_blocks(
@@ -383,7 +385,7 @@ def _is_quantity(value: object) -> bool:
 
 def _words(value: object) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{key.replace('_', ' ')} {given}" for key, given in value.items())
+        return ", ".join(f"{key.replace('_', ' ')} {part}" for key, part in value.items())
     if isinstance(value, list):
         return ", ".join(formatting.format_parameter(item) for item in value)
     return (
@@ -425,11 +427,11 @@ def prices_blocks(gpu: GpuSpec, catalogue: Catalogue) -> Iterator[Block]:
     prices = [catalogue.price(gpu.name, contract) for contract in contracts]
     rows = [
         [
-            one.contract, *map(_hourly, (one.value, one.low, one.high)),
-            formatting.format_count(one.offers), one.when or UNDATED,
+            price.contract, *map(_hourly, (price.value, price.low, price.high)),
+            formatting.format_count(price.offers), price.when or UNDATED,
         ]
-        for one in (*prices, owned(gpu, catalogue))
-        if one is not None
+        for price in (*prices, owned(gpu, catalogue))
+        if price is not None
     ]  # fmt: skip
     offers = sorted(catalogue.offers(gpu.name), key=lambda offer: offer.provider)
     if rows:
@@ -441,8 +443,14 @@ def prices_blocks(gpu: GpuSpec, catalogue: Catalogue) -> Iterator[Block]:
         offers.sort(key=lambda offer: offer.date, reverse=True)
         offers.sort(key=lambda offer: (CONTRACTS.index(offer.contract), offer.is_old))
         rows = [
-            [one.contract, _hourly(one.value), one.provider, one.region, one.when or UNDATED]
-            for one in offers
+            [
+                offer.contract,
+                _hourly(offer.value),
+                offer.provider,
+                offer.region,
+                offer.when or UNDATED,
+            ]
+            for offer in offers
         ]
         yield _table(_OFFER, rows)
     if figures := used_figures(gpu, catalogue):
@@ -456,7 +464,9 @@ def prices_blocks(gpu: GpuSpec, catalogue: Catalogue) -> Iterator[Block]:
 
 def _figure(name: str, figure: SourcedQuantity) -> list[str]:
     scale, unit = _UNITS[DIMENSIONS.get(name, "1")]
-    value, low, high = (f"{one / scale:,.6g}" for one in (figure.value, figure.low, figure.high))
+    value, low, high = (
+        f"{number / scale:,.6g}" for number in (figure.value, figure.low, figure.high)
+    )
     return [name, value, unit, f"{low} to {high}" if figure.low < figure.high else ""]
 
 
@@ -489,18 +499,18 @@ def files_to_check(
 
 def check_files(files: Sequence[tuple[SpecKind | None, Path]], catalogue: Catalogue) -> list[str]:
     """One line per fault, in the order of the files."""
-    faults: list[str] = []
+    errors: list[str] = []
     for kind, path in files:
         try:
             _check(kind, path, catalogue)
         except PlannerError as error:
-            faults += [
+            errors += [
                 line.replace(str(path.absolute()), str(path))
                 if path.name in line
                 else f"{path}: {line}"
                 for line in str(error).splitlines()
             ]
-    return faults
+    return errors
 
 
 def _of_kinds(
@@ -539,10 +549,10 @@ def _check(kind: SpecKind | None, path: Path, catalogue: Catalogue) -> None:
         if path.name in _READERS:
             _READERS[path.name](path)
         elif path.name == OWNERSHIP:
-            if faults := unknown_owned(path, catalogue.folder):
-                raise SpecError("\n".join(faults))
-        elif faults := unknown_gpus(path, catalogue.folder):
-            raise SpecError("\n".join(faults))
+            if errors := unknown_owned(path, catalogue.folder):
+                raise SpecError("\n".join(errors))
+        elif errors := unknown_gpus(path, catalogue.folder):
+            raise SpecError("\n".join(errors))
     elif kind is SpecKind.SPACES:
         _check_space(path, catalogue)
     else:
@@ -562,8 +572,8 @@ def _check_space(path: Path, catalogue: Catalogue) -> None:
     profile = catalogue.load_framework(space.framework).spec
     if profile.rollouts is not None:
         lengths = {"output_tokens": 128, "output_cap": 512}
-        asked = {"workload": "rl", "model": _EXAMPLE_MODEL, "num_gpus": _EXAMPLE_GPUS, **lengths}
-        make_plan(make_request({**asked, "space": path, "specs": catalogue.folder}))
+        answers = {"workload": "rl", "model": _EXAMPLE_MODEL, "num_gpus": _EXAMPLE_GPUS, **lengths}
+        make_plan(make_request({**answers, "space": path, "specs": catalogue.folder}))
         return
     workload = TrainingWorkload(sequence_length=2048, global_batch_size=1024, total_tokens=1e9)
     counts = [_EXAMPLE_GPUS]

@@ -120,9 +120,9 @@ def _calendar(runs: TrainingRuns) -> dict[str, str]:
     """Days on the calendar, and what takes them besides training."""
     if runs.source.site.reliability.is_ideal:
         return {}
-    kept, calendar = runs.run.goodput, first(runs.calendar_time)
+    goodput, calendar = runs.run.goodput, first(runs.calendar_time)
     name = runs.source.site.reliability.name
-    lost = {name: first(share) for name, share in kept.lost().items()}
+    lost = {name: first(share) for name, share in goodput.lost().items()}
     causes = ", ".join(
         f"{cause.replace('_', ' ')} {formatting.format_percent(share)}"
         for cause, share in lost.items()
@@ -130,23 +130,24 @@ def _calendar(runs: TrainingRuns) -> dict[str, str]:
     )
     pairs = {
         "calendar time": f"{formatting.format_duration(calendar)}, failures as {name}",
-        "goodput": f"{formatting.format_percent(first(kept.ratio))}"
+        "goodput": f"{formatting.format_percent(first(goodput.ratio))}"
         + (f"; lost: {causes}" if causes else ""),
     }
-    if rate := first(kept.rate):
-        every = f", one in {formatting.format_duration(1 / rate)}"
+    if rate := first(goodput.rate):
+        mean_interval = f", one in {formatting.format_duration(1 / rate)}"
         pairs["interruptions"] = (
-            formatting.format_significant(first(runs.run.interruptions)) + every
+            formatting.format_significant(first(runs.run.interruptions)) + mean_interval
         )
-    size = f"{formatting.format_significant(kept.checkpoint_size / GIB)} GiB"
-    if math.isfinite(interval := first(kept.checkpoint_interval)):
+    size = f"{formatting.format_significant(goodput.checkpoint_size / GIB)} GiB"
+    if math.isfinite(interval := first(goodput.checkpoint_interval)):
         size += (
             f" every {formatting.format_duration(interval)}, written in "
-            f"{formatting.format_duration(first(kept.checkpoint_time))}, which stops training for "
-            f"{formatting.format_duration(first(kept.blocking_time))}"
+            f"{formatting.format_duration(first(goodput.checkpoint_time))}, which stops "
+            "training for "
+            f"{formatting.format_duration(first(goodput.blocking_time))}"
         )
     pairs["checkpoint"] = size
-    if spare := first(kept.num_spare_gpus):
+    if spare := first(goodput.num_spare_gpus):
         pairs["spare GPUs"] = formatting.format_count(int(spare))
     return pairs
 
@@ -173,7 +174,7 @@ def _operators(evaluation: Evaluation) -> list[dict[str, str | float]]:
     time: StepTime = evaluation.estimate.time
     sums: dict[tuple[str, str], dict[str, float]] = {}
     rest = {part: first(seconds) for part, seconds in time.parts().items()}
-    least = {part: 1e-9 * seconds for part, seconds in rest.items()}
+    tolerances = {part: 1e-9 * seconds for part, seconds in rest.items()}
     in_operators = dict.fromkeys(TIME_PARTS, 0.0)
     for operator, seconds in time.operator_times():
         row = sums.setdefault((operator.name, operator.module), dict.fromkeys(_OF_OPERATORS, 0.0))
@@ -182,11 +183,11 @@ def _operators(evaluation: Evaluation) -> list[dict[str, str | float]]:
             in_operators[name if operator.part == "compute" else operator.part] += first(value)
     rows = [(*key, row, sum(row.values())) for key, row in sums.items()]
     others = {part: seconds - in_operators[part] for part, seconds in rest.items()}
-    nothing = dict.fromkeys(_OF_OPERATORS, 0.0)
+    no_seconds = dict.fromkeys(_OF_OPERATORS, 0.0)
     rows += [
-        (part, OTHERS, nothing, seconds)
+        (part, OTHERS, no_seconds, seconds)
         for part, seconds in others.items()
-        if abs(seconds) > least[part]
+        if abs(seconds) > tolerances[part]
     ]
     return [
         {"operator": name, "module": module, **row, "total_s": total}

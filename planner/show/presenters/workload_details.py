@@ -57,9 +57,9 @@ _OF = {
 
 def details_of(plan: Plan) -> Details[Any]:
     """The details of a plan's workload; of one that has none of its own what all have."""
-    module, name = _OF.get(plan.workload.name, (__name__, "PLAIN"))
-    found: Details[Any] = getattr(import_module(module), name)
-    return found
+    module, name = _OF.get(plan.workload.name, (__name__, "DEFAULT_DETAILS"))
+    details: Details[Any] = getattr(import_module(module), name)
+    return details
 
 
 OTHERS = "all modules"
@@ -72,26 +72,26 @@ def by_module(
     """Rows of operators summed by module, of the columns ``names``; `OTHERS` stay as they are."""
     sums: dict[str, dict[str, float]] = {}
     for row in rows:
-        own = str(row["operator"] if row["module"] == OTHERS else row["module"])
-        found = sums.setdefault(own, dict.fromkeys(names, 0.0))
+        group = str(row["operator"] if row["module"] == OTHERS else row["module"])
+        totals = sums.setdefault(group, dict.fromkeys(names, 0.0))
         for name in names:
-            found[name] += number_of(row, name)
-    return [{"operator": own, **found} for own, found in sums.items()]
+            totals[name] += number_of(row, name)
+    return [{"operator": group, **totals} for group, totals in sums.items()]
 
 
 def uncertainty_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
     """Where 90 % of published runs like the first row would be, if any, and what is open."""
     row = candidates.row
-    sure = candidates.source.confidence(number_of_row(row, "num_gpus"))
-    facts = sensitive_assumptions(plan, candidates)
-    lines = assumption_lines(plan, facts)
-    if sure is not None or lines:
+    confidence = candidates.source.confidence(number_of_row(row, "num_gpus"))
+    assumptions = sensitive_assumptions(plan, candidates)
+    lines = assumption_lines(plan, assumptions)
+    if confidence is not None or lines:
         yield Title(text="How sure")
-    if sure is not None:
+    if confidence is not None:
         capacity = candidates.source.setting.machine.gpu.allocatable_memory / GIB
-        pairs = sure_pairs(row, sure, capacity)
-        if on_host := host_words(row, candidates.source.setting.machine):
-            pairs["host memory"] = on_host
+        pairs = sure_pairs(row, confidence, capacity)
+        if host_memory := host_words(row, candidates.source.setting.machine):
+            pairs["host memory"] = host_memory
         yield KeyValues(pairs=pairs)
         lines = [*unnamed_lines(candidates.source.gpu), *lines]
     for line in lines:
@@ -122,4 +122,4 @@ def _results(plan: Plan, candidates: Candidates) -> Iterator[Block]:
     yield from uncertainty_blocks(plan, candidates)
 
 
-PLAIN = Details(memory_and_speed=_results, more=lambda *_: (), operators=lambda _: ())
+DEFAULT_DETAILS = Details(memory_and_speed=_results, more=lambda *_: (), operators=lambda _: ())

@@ -81,8 +81,8 @@ def requested_picture(
     Raises MissingDependencyError if there is no matplotlib.
     """
     if plot is None:
-        given = {"--picture": picture, "--dark": dark, "--picture-width": width}
-        for option, value in given.items():
+        picture_options = {"--picture": picture, "--dark": dark, "--picture-width": width}
+        for option, value in picture_options.items():
             if value:
                 raise SearchSpaceError(f"{option} is for a picture: give --plot FILE.png too.")
         return None
@@ -107,8 +107,8 @@ def check_picture(
     """
     endings = (*more, *ENDINGS)
     if path.suffix.lower() not in endings:
-        listed = f"{', '.join(endings[:-1])} or {endings[-1]}"
-        raise OutputError(f"{option_name} {path}: give a file that ends in {listed}.")
+        endings_text = f"{', '.join(endings[:-1])} or {endings[-1]}"
+        raise OutputError(f"{option_name} {path}: give a file that ends in {endings_text}.")
     if path in others:
         raise OutputError(f"{option_name} {path}: another output goes there; give another file.")
     check_path(path)
@@ -191,12 +191,12 @@ class Canvas:
 
     def grid(self, rows: int, columns: int, **more: Any) -> list[list[Axes]]:
         """Axes in rows and columns, with a light grid behind what is drawn."""
-        found = self.figure.subplots(rows, columns, squeeze=False, **more)
-        for axes in found.ravel():
+        axes_array = self.figure.subplots(rows, columns, squeeze=False, **more)
+        for axes in axes_array.ravel():
             axes.set_axisbelow(True)
             axes.grid(visible=True, linewidth=0.6)
             axes.spines[["top", "right"]].set_visible(False)
-        return [list(row) for row in found]
+        return [list(row) for row in axes_array]
 
     def title(self, words: str) -> None:
         """The heading of the figure, over as many lines as it takes."""
@@ -306,9 +306,9 @@ def log_where_wide(axis: Any, values: Any, *, is_full_size: bool = False) -> Non
     import numpy as np
     from matplotlib.ticker import LogLocator, MaxNLocator
 
-    known = np.asarray(values, dtype=np.float64)
-    known = known[np.isfinite(known)]
-    if known.size and known.min() > 0 and known.max() > _WIDE * known.min():
+    numbers = np.asarray(values, dtype=np.float64)
+    numbers = numbers[np.isfinite(numbers)]
+    if numbers.size and numbers.min() > 0 and numbers.max() > _WIDE * numbers.min():
         axis._set_axes_scale("log")
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     elif is_full_size:

@@ -119,8 +119,10 @@ def _draw_roof(canvas: Canvas, axes: Axes, kernels: Sequence[Kernel]) -> None:
     axes.plot(slope, slope * bandwidth / TERA, color=theme.muted, linewidth=1.6)
     for peak in peaks:
         axes.plot([peak / bandwidth, right], [peak / TERA] * 2, color=theme.muted, linewidth=1.6)
-        words = f"{peak / TERA:,.0f} TFLOP/s"
-        axes.annotate(words, (right, peak / TERA), (-4, 3), textcoords="offset points", ha="right")
+        peak_label = f"{peak / TERA:,.0f} TFLOP/s"
+        axes.annotate(
+            peak_label, (right, peak / TERA), (-4, 3), textcoords="offset points", ha="right"
+        )
     decades(axes.xaxis, right / left)
     decades(axes.yaxis, high / low)
     axes.set(xlim=(left, right), ylim=(low, high))
@@ -144,8 +146,8 @@ def _draw_kernels(
     for kernel in kernels:
         key = (kernel.step, kernel.name)
         sums[key] = sums.get(key, 0.0) + kernel.in_step / seconds[kernel.step]
-    named = sorted(sums, key=lambda key: -sums[key])[:_MOST_NAMED]
-    colors = {key: theme.series[at % len(theme.series)] for at, key in enumerate(named)}
+    largest = sorted(sums, key=lambda key: -sums[key])[:_MOST_NAMED]
+    colors = {key: theme.series[index % len(theme.series)] for index, key in enumerate(largest)}
     longest = max(kernel.in_step / seconds[kernel.step] for kernel in kernels)
     for kernel in kernels:
         share = kernel.in_step / seconds[kernel.step] / longest
@@ -161,32 +163,32 @@ def _draw_kernels(
             zorder=3,
         )
     handles, labels = [], []
-    for key in named:
+    for key in largest:
         step, name = key
-        mine = [kernel for kernel in kernels if (kernel.step, kernel.name) == key]
-        reached = np.average([k.of_roof for k in mine], weights=[k.in_step for k in mine])
+        matching = [kernel for kernel in kernels if (kernel.step, kernel.name) == key]
+        reached = np.average([k.of_roof for k in matching], weights=[k.in_step for k in matching])
         handles.append(axes.scatter([], [], s=60, marker=marks[step], color=colors[key]))
-        where = f"{step}: " if len(seconds) > 1 else ""
+        prefix = f"{step}: " if len(seconds) > 1 else ""
         share = 100 * sums[key]
         labels.append(
-            f"{where}{name}, {share:.0f} % of the step, {100 * reached:.0f} % of its roof"
+            f"{prefix}{name}, {share:.0f} % of the step, {100 * reached:.0f} % of its roof"
         )
-    if len(sums) > len(named):
+    if len(sums) > len(largest):
         handles.append(axes.scatter([], [], s=40, color=theme.muted))
-        labels.append(f"{len(sums) - len(named)} others")
+        labels.append(f"{len(sums) - len(largest)} others")
     return handles, labels
 
 
 def _moving_words(kernels: Sequence[Kernel], steps: Sequence[ExplainedStep]) -> str:
     """How much of each step only moves data, which no point shows, and what of it is no kernel."""
-    words = []
+    texts = []
     for step in steps:
         moving = [k for k in kernels if k.step == step.name and not k.flops]
         shown = sum(k.in_step for k in kernels if k.step == step.name and k.flops)
         share = sum(k.in_step for k in moving) / step.seconds
         rest = max(1 - share - shown / step.seconds, 0.0)
-        words.append(
+        texts.append(
             f"{step.name}: {100 * share:.0f} % only moves data, {100 * rest:.0f} % exchanges and "
             "waits"
         )
-    return f"Not shown: {'; '.join(words)}. Large points take longer."
+    return f"Not shown: {'; '.join(texts)}. Large points take longer."

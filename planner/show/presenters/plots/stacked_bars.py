@@ -82,13 +82,17 @@ def draw_parts(picture: Picture, plan: Plan, candidates: Candidates) -> None:
 def part_bars(plan: Plan, candidates: Candidates) -> list[Bar]:
     """Each kind of step in ms or s, then the memory in GiB; parts of nothing are left out."""
     row = candidates.row
-    ends = intervals(row, candidates.source.confidence(number_of_row(row, "num_gpus")))
+    column_intervals = intervals(row, candidates.source.confidence(number_of_row(row, "num_gpus")))
     bars = []
     for name, times in details_of(plan).times(candidates).items():
         scale, unit = (1.0, "s") if sum(times.values()) >= 1 else (1e3, "ms")
-        low, high = ends.get("step_time_s", (np.nan, np.nan)) if name == "step" else (np.nan,) * 2
-        known = in_order((part for part in times if part in TIME_ORDER), TIME_ORDER)
-        ordered = (*(part for part in times if part not in TIME_ORDER), *known)
+        low, high = (
+            column_intervals.get("step_time_s", (np.nan, np.nan))
+            if name == "step"
+            else (np.nan,) * 2
+        )
+        time_parts = in_order((part for part in times if part in TIME_ORDER), TIME_ORDER)
+        ordered = (*(part for part in times if part not in TIME_ORDER), *time_parts)
         shown = {part: scale * times[part] for part in ordered if times[part]}
         title = "Time of a step" if name == "step" else f"Time of a {name} step"
         bars.append(Bar(title=title, unit=unit, parts=shown, ends=(scale * low, scale * high)))
@@ -98,8 +102,8 @@ def part_bars(plan: Plan, candidates: Candidates) -> list[Bar]:
         shown = {part: memory[part] for part in in_order(memory, MEMORY_ORDER) if memory[part]}
         title = f"Memory of the fullest GPU{f', {phase}' if phase else ''}"
         nothing = (np.nan, np.nan)
-        told = nothing if phase else ends.get("peak_memory_gib", nothing)
-        bars.append(Bar(title=title, unit="GiB", parts=shown, ends=told, bound=capacity))
+        interval = nothing if phase else column_intervals.get("peak_memory_gib", nothing)
+        bars.append(Bar(title=title, unit="GiB", parts=shown, ends=interval, bound=capacity))
     return bars
 
 
@@ -121,13 +125,13 @@ def _draw_bar(canvas: Canvas, axes: Axes, bar: Bar, columns: int) -> None:
             edgecolor=theme.background,
             linewidth=1.0,
         )
-        words = formatting.format_significant(amount)
+        amount_text = formatting.format_significant(amount)
         if amount > _LEAST_NAMED * bar.total:
             handles.append(drawn)
-            labels.append(f"{part_label(part)} {words} ({100 * amount / bar.total:.0f} %)")
-        if amount / shown > max(_MOST_LABELLED, (len(words) + 1) / canvas.letters()):
+            labels.append(f"{part_label(part)} {amount_text} ({100 * amount / bar.total:.0f} %)")
+        if amount / shown > max(_MOST_LABELLED, (len(amount_text) + 1) / canvas.letters()):
             middle = start + amount / 2
-            axes.text(middle, 0, words, ha="center", va="center", color=readable_on(color))
+            axes.text(middle, 0, amount_text, ha="center", va="center", color=readable_on(color))
         start += amount
     axes.set_title(canvas.folded(_draw_bounds(canvas, axes, bar)), loc="left")
     axes.set(ylim=(-0.6, 0.42), xlim=(0, 1.02 * shown), yticks=[])
@@ -149,25 +153,25 @@ def _draw_bar(canvas: Canvas, axes: Axes, bar: Bar, columns: int) -> None:
 
 def _draw_bounds(canvas: Canvas, axes: Axes, bar: Bar) -> str:
     """The interval and the bound of a bar; what it says above it."""
-    words = f"{bar.title}: {formatting.format_significant(bar.total)} {bar.unit}"
+    text = f"{bar.title}: {formatting.format_significant(bar.total)} {bar.unit}"
     if all(map(np.isfinite, bar.ends)):
         low, high = bar.ends
         axes.plot(bar.ends, (-0.45, -0.45), color=canvas.theme.recommended, linewidth=2.2)
-        words += (
+        text += (
             f", 90 % interval {formatting.format_significant(low)} to "
             f"{formatting.format_significant(high)}"
         )
     if np.isfinite(bar.bound):
         axes.axvline(bar.bound, color=canvas.theme.bad, linewidth=1.6, linestyle=(0, (4, 2)))
-        words += f"; {formatting.format_significant(bar.bound)} {bar.unit} usable"
-    return words
+        text += f"; {formatting.format_significant(bar.bound)} {bar.unit} usable"
+    return text
 
 
 def _colors(parts: Iterable[str], theme: Theme) -> dict[str, str]:
     """The colour of each part; modules of a model, which are in no family, have one of a series."""
-    known = {part for family in FAMILIES.values() for part in family}
-    modules = [part for part in parts if part not in known]
-    return part_colors((part for part in parts if part in known), theme) | {
+    family_parts = {part for family in FAMILIES.values() for part in family}
+    modules = [part for part in parts if part not in family_parts]
+    return part_colors((part for part in parts if part in family_parts), theme) | {
         part: blended(
             theme.series[_OF_MODULES[number % len(_OF_MODULES)]],
             theme.background,

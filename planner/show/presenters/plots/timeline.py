@@ -77,18 +77,18 @@ class _Scale:
     """Seconds as places across: what is skipped has little room."""
 
     def __init__(self, timeline: Timeline) -> None:
-        skipped = [one for one in timeline.skipped if one[1] > one[0]]
-        whole = timeline.makespan - sum(end - start for start, end in skipped)
-        room = _SKIPPED * whole
+        skipped = [gap for gap in timeline.skipped if gap[1] > gap[0]]
+        shown_time = timeline.makespan - sum(end - start for start, end in skipped)
+        gap_width = _SKIPPED * shown_time
         self.points, self.places = [0.0], [0.0]
         for start, end in skipped:
             self._go(start, start - self.points[-1])
-            self._go(end, min(room, end - start))
+            self._go(end, min(gap_width, end - start))
         self._go(timeline.makespan, timeline.makespan - self.points[-1])
 
-    def _go(self, time: float, room: float) -> None:
+    def _go(self, time: float, width: float) -> None:
         self.points.append(time)
-        self.places.append(self.places[-1] + room)
+        self.places.append(self.places[-1] + width)
 
     def __call__(self, times: Any) -> FloatArray:
         """The places of times [s]."""
@@ -134,16 +134,16 @@ def _has_memory(timeline: Timeline) -> bool:
 def _colors(timelines: Sequence[Timeline], theme: Theme) -> dict[str, str]:
     """A colour for each part; modules of a model have one of a series."""
     parts = dict.fromkeys(span.part for timeline in timelines for span in timeline.spans)
-    found = {MORE: theme.grid, BUBBLE: theme.background, IDLE: theme.background}
-    modules = [part for part in parts if part not in _FAMILY and part not in found]
+    colors = {MORE: theme.grid, BUBBLE: theme.background, IDLE: theme.background}
+    modules = [part for part in parts if part not in _FAMILY and part not in colors]
     for part in parts:
         if part in _FAMILY:
             family, shade = _FAMILY[part]
-            found[part] = blended(theme.families[family], theme.background, shade)
+            colors[part] = blended(theme.families[family], theme.background, shade)
     for number, part in enumerate(modules):
         color = theme.series[_OF_MODULES[number % len(_OF_MODULES)]]
-        found[part] = blended(color, theme.background, 0.45 * (number // len(_OF_MODULES) % 2))
-    return found
+        colors[part] = blended(color, theme.background, 0.45 * (number // len(_OF_MODULES) % 2))
+    return colors
 
 
 def _draw_lanes(
@@ -157,11 +157,11 @@ def _draw_lanes(
     is_fine = len(timeline.spans) > _RASTERIZED
     has_edges = len(timeline.spans) / rows < canvas.picture.width / _FINEST
     for part in dict.fromkeys(span.part for span in timeline.spans):
-        mine = [span for span in timeline.spans if span.part == part]
+        spans = [span for span in timeline.spans if span.part == part]
         edge = canvas.theme.background if has_edges and part != BUBBLE else "none"
         edge = canvas.theme.grid if part == IDLE else edge
         boxes = PolyCollection(
-            [_box(span, scale) for span in mine],
+            [_box(span, scale) for span in spans],
             facecolors=colors[part],
             edgecolors=edge,
             linewidths=0.5 if has_edges else 0.0,
@@ -177,17 +177,17 @@ def _draw_lanes(
                 else axes.scatter([], [], marker="s", s=60, color=colors[part])
             )
     _write_names(canvas, axes, timeline, scale, colors)
-    every = max(1, ceil_div(rows, 16))
-    shown = [lane for lane in range(rows) if lane % every == 0]
+    label_step = max(1, ceil_div(rows, 16))
+    shown = [lane for lane in range(rows) if lane % label_step == 0]
     axes.set_yticks(shown, [timeline.lanes[lane] for lane in shown])
     axes.set(xlim=(0, scale.end), ylim=(rows - 0.5, -0.5))
     axes.grid(visible=False)
     axes.set_facecolor(canvas.theme.panel)
     _ticks(canvas, axes, timeline, scale)
-    words = f"{timeline.title or 'step'}: {formatting.format_duration(timeline.makespan)}"
+    text = f"{timeline.title or 'step'}: {formatting.format_duration(timeline.makespan)}"
     if timeline.skipped:
-        words += "; grey: more of the same, left out"
-    axes.set_title(canvas.folded(words[:1].upper() + words[1:]), loc="left")
+        text += "; grey: more of the same, left out"
+    axes.set_title(canvas.folded(text[:1].upper() + text[1:]), loc="left")
     return marks
 
 
@@ -208,16 +208,16 @@ def _write_names(
         return
     for span in timeline.spans:
         left, right = scale([span.start, span.end])
-        words = span.name.partition(",")[0]
+        name = span.name.partition(",")[0]
         if span.part in (BUBBLE, MORE, IDLE):
             continue
-        if right - left > per_letter * (0.85 * len(words) + 0.6):
+        if right - left > per_letter * (0.85 * len(name) + 0.6):
             # Within what thins out, where it is still thick.
             across, down = (0.5, 0.0) if span.left == 1 else (0.25, 0.1)
             axes.text(
                 left + across * (right - left),
                 span.lane + down,
-                words,
+                name,
                 ha="center",
                 va="center_baseline",
                 fontsize=0.85 * canvas.size,
@@ -231,21 +231,21 @@ def _ticks(canvas: Canvas, axes: Axes, timeline: Timeline, scale: _Scale) -> Non
     from matplotlib.ticker import MaxNLocator
 
     unit, seconds = ("s", 1.0) if timeline.makespan >= 2 else ("ms", 1e-3)
-    found: list[float] = []
-    shown = [0.0, *(edge for one in timeline.skipped for edge in one), timeline.makespan]
-    across = max(int(canvas.letters() / 12), 2)
+    ticks: list[float] = []
+    shown = [0.0, *(edge for gap in timeline.skipped for edge in gap), timeline.makespan]
+    max_ticks = max(int(canvas.letters() / 12), 2)
     for start, end in zip(shown[::2], shown[1::2], strict=True):
         share = float(np.diff(scale([start, end]))[0]) / scale.end
-        wanted = MaxNLocator(max(int(share * across), 1)).tick_values(
+        tick_values = MaxNLocator(max(int(share * max_ticks), 1)).tick_values(
             start / seconds, end / seconds
         )
-        found += [float(one) for one in wanted if start <= one * seconds <= end]
-    places = scale([one * seconds for one in found])
-    kept: list[int] = []
-    for at in np.argsort(places):
-        if not kept or places[at] - places[kept[-1]] >= scale.end / across:
-            kept.append(int(at))
-    axes.set_xticks(places[kept], [f"{found[at]:,.10g}" for at in kept])
+        ticks += [float(tick) for tick in tick_values if start <= tick * seconds <= end]
+    places = scale([tick * seconds for tick in ticks])
+    shown_ticks: list[int] = []
+    for index in np.argsort(places):
+        if not shown_ticks or places[index] - places[shown_ticks[-1]] >= scale.end / max_ticks:
+            shown_ticks.append(int(index))
+    axes.set_xticks(places[shown_ticks], [f"{ticks[index]:,.10g}" for index in shown_ticks])
     axes.set_xlabel(unit, loc="right", labelpad=1)
 
 
@@ -269,8 +269,8 @@ def _draw_memory(canvas: Canvas, axes: Axes, timeline: Timeline, scale: _Scale) 
             color=theme.series[number % len(theme.series)],
             linewidth=2.0 if lane == fullest else 1.2,
         )
-        words = f"{timeline.lanes[lane]}, at most {formatting.format_gib(peaks[lane])}"
-        marks[words] = line
+        label = f"{timeline.lanes[lane]}, at most {formatting.format_gib(peaks[lane])}"
+        marks[label] = line
     if timeline.capacity:
         marks["usable"] = axes.axhline(
             timeline.capacity / GIB, color=theme.bad, linewidth=1.4, linestyle=(0, (4, 2))
@@ -292,7 +292,7 @@ def _some(number: int, fullest: int) -> list[int]:
     """Stages from the first to the last, the fullest among them."""
     if number <= _MOST_LINES:
         return list(range(number))
-    spread = {round(at) for at in np.linspace(0, number - 1, _MOST_LINES // 2)}
+    spread = {round(stage) for stage in np.linspace(0, number - 1, _MOST_LINES // 2)}
     return sorted(spread | {fullest})
 
 
@@ -303,10 +303,10 @@ _MOST = 12_000
 """Spans from which those of a pass are one."""
 
 
-def write_trace(path: Path, timelines: Sequence[Timeline], about: Mapping[str, object]) -> None:
+def write_trace(path: Path, timelines: Sequence[Timeline], metadata: Mapping[str, object]) -> None:
     """Write timelines one after the other in the Trace Event Format [1]_.
 
-    A lane is a process and a stream a thread of it; the memory of a lane is a counter. ``about``
+    A lane is a process and a stream a thread of it; the memory of a lane is a counter. ``metadata``
     is told among the metadata.
     Raises OutputError if it cannot be written.
 
@@ -316,7 +316,7 @@ def write_trace(path: Path, timelines: Sequence[Timeline], about: Mapping[str, o
     """
     with write_atomically(path) as stream:
         stream.write('{"displayTimeUnit":"ms","otherData":')
-        stream.write(json.dumps({**about, "steps": [_step(timeline) for timeline in timelines]}))
+        stream.write(json.dumps({**metadata, "steps": [_step(timeline) for timeline in timelines]}))
         stream.write(',"traceEvents":[\n')
         lines = (json.dumps(event, separators=(",", ":")) for event in _events(timelines))
         for number, line in enumerate(lines):
@@ -337,8 +337,8 @@ def _events(timelines: Sequence[Timeline]) -> Iterator[dict[str, object]]:
     process, begin = 0, 0.0
     for timeline in timelines:
         for lane, name in enumerate(timeline.lanes):
-            words = f"{timeline.title}, {name}" if timeline.title else name
-            yield from _heads(process + lane, words)
+            lane_name = f"{timeline.title}, {name}" if timeline.title else name
+            yield from _heads(process + lane, lane_name)
         for span in _whole(timeline.spans) if len(timeline.spans) > _MOST else timeline.spans:
             yield _event(process, begin, span)
         for lane, series in enumerate(timeline.memory):
@@ -412,17 +412,19 @@ def write_timeline(
     Raises SearchSpaceError if nothing tells what its steps do when.
     Raises OutputError if the file cannot be written.
     """
-    found = details_of(plan).timelines(candidates)
-    if not found:
+    timelines = details_of(plan).timelines(candidates)
+    if not timelines:
         raise SearchSpaceError(
             "--timeline: the whole step reaches a given share of the peak, so there is no "
             "timeline: leave out --flops-efficiency."
         )
     question = question_title(plan)
-    words = short_plan(plan, candidates.row)
+    plan_text = short_plan(plan, candidates.row)
     if path.suffix.lower() == ".json":
-        write_trace(path, found, {"question": question, "plan": words, "planner": __version__})
+        write_trace(
+            path, timelines, {"question": question, "plan": plan_text, "planner": __version__}
+        )
         return
     theme = DARK if dark else LIGHT
     picture = Picture(path=path, name="timeline", theme=theme, width=read_width(width))
-    draw(picture, f"{question}: {words}", found)
+    draw(picture, f"{question}: {plan_text}", timelines)
