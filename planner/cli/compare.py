@@ -54,7 +54,7 @@ def compare(values: options.OptionValues) -> None:
 
 
 def _shared_request(values: options.OptionValues) -> dict[str, object]:
-    """What was asked of all of them alike."""
+    """The answers, settings and limits that apply to all compared plans."""
     questions, limits = split_answers(values)
     answers: dict[str, object] = {**questions, "specs": values["specs"]}
     if options.is_set(values, "workload"):

@@ -1,6 +1,6 @@
-"""What a shell completes: names of specs, words of terms, parameters and their values.
+"""Shell completions: names of specs, words of terms, parameters and their values.
 
-It imports no numbers: a shell asks at every press of a key.
+It imports no numpy: a shell calls it at every press of the tab key.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from planner.workloads.build_request import DRIVERS, SAMPLERS
 from planner.workloads.registry import workload_names
 
 Found: TypeAlias = list[tuple[str, str]]
-"""What may stand there, and what it means."""
+"""Completions with their descriptions."""
 
 Completer: TypeAlias = Callable[[typer.Context, str], Found]
 
@@ -36,7 +36,7 @@ OPERATORS = (
 
 _SHELL = "_PLANNER_COMPLETE"
 _BASH = "complete_bash"
-# Where bash took `name=` off the word that is completed.
+# The `name=` that bash removed from the completed word.
 _PREFIX = "_PLANNER_COMPLETE_PREFIX"
 _COUNTS = ("1", "2", "4", "8", "16", "32", "64")
 _SHARES = ("0", "0.25", "0.5", "0.75", "1")
@@ -52,7 +52,7 @@ _WORDS: dict[str, Sequence[str]] = {
 
 
 def mend_words() -> None:
-    """Put together what bash took apart at ``=`` before it asks for completions."""
+    """Rejoin the words that bash split at ``=`` before it requests completions."""
     if os.environ.get(_SHELL) != _BASH:
         return
     words = os.environ.get("COMP_WORDS", "").split("\n")
@@ -72,7 +72,7 @@ def mend_words() -> None:
 
 
 def for_term(term: Term) -> Completer | None:
-    """The completions of a term's option; None where any number or file may stand."""
+    """The completer of a term's option; None if it takes any number or file."""
     kinds = f"{term.term.rpartition('_')[2]}s"
     kind = kinds if kinds in KINDS else None
     if kind is not None:
@@ -84,7 +84,7 @@ def for_term(term: Term) -> Completer | None:
 
 
 def for_words(name: str) -> Completer | None:
-    """The completions of an option that takes some of a few words."""
+    """The completer of an option that takes words of a fixed list; None if there is no list."""
     words = _WORDS.get(name)
     return None if words is None else _several(lambda _: words)
 
@@ -115,12 +115,12 @@ def kinds(ctx: typer.Context, incomplete: str) -> Found:
 
 
 def sweeps(ctx: typer.Context, incomplete: str) -> Found:
-    """The plans of sweeps that are shipped."""
+    """The shipped sweep plans."""
     return _starting(names("sweeps", ctx), incomplete)
 
 
 def of_kind(ctx: typer.Context, incomplete: str) -> Found:
-    """Specs of the kind that was named before."""
+    """Specs of the kind in the argument before."""
     kind = ctx.params.get("kind") or ""
     return _starting(names(kind if kind in KINDS else f"{kind}s", ctx), incomplete)
 
@@ -151,7 +151,7 @@ def settings(ctx: typer.Context, incomplete: str) -> Found:
 
 
 def names(kind: str, ctx: typer.Context) -> list[str]:
-    """Names of all specs of a kind, those of the folder that was named among them."""
+    """Names of all specs of a kind, including those of the --specs folder."""
     if kind not in (*KINDS, "sweeps"):
         return []
     from planner.specs.spec_paths import listing, spec_folders
@@ -167,7 +167,7 @@ def _workload(ctx: typer.Context) -> str:
 
 
 def _several(words: Callable[[typer.Context], Iterable[str]]) -> Completer:
-    """Completions of the last of some words between commas."""
+    """A completer of the last word of a comma-separated list."""
 
     def complete(ctx: typer.Context, incomplete: str) -> Found:
         return _starting(words(ctx), incomplete)
@@ -176,7 +176,7 @@ def _several(words: Callable[[typer.Context], Iterable[str]]) -> Completer:
 
 
 def _starting(words: Iterable[str], incomplete: str) -> Found:
-    """The words that go on as what stands behind the last comma does."""
+    """The words that start with the text behind the last comma."""
     done, last = _split(incomplete)
     chosen = done.split(",")
     return [(done + word, "") for word in words if word.startswith(last) and word not in chosen]

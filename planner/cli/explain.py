@@ -1,4 +1,4 @@
-"""``planner explain`` and ``planner operators``: why a plan takes what it takes, part by part."""
+"""``planner explain`` and ``planner operators``: the time of a plan by part, and its bounds."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def explain(values: options.OptionValues) -> None:
 
 
 def against_request(option_values: OptionValues, base: Request) -> Request | None:
-    """The request of the other plan; None where none is asked for.
+    """The request of the plan to compare with; None without --against.
 
     Raises SpecError, SearchSpaceError or LaunchError if a name or a value is unknown, or a file
     holds no plan.
@@ -81,7 +81,7 @@ def against_request(option_values: OptionValues, base: Request) -> Request | Non
 
 
 def _is_file(text: str) -> bool:
-    """Whether a text names a plan: it sets nothing, or there is such a file."""
+    """Whether a text names a plan file: it has no ``=``, or such a file exists."""
     from planner.show.presenters.comparison import file_and_row
 
     return "=" not in text or os.path.exists(file_and_row(text)[0])

@@ -1,10 +1,10 @@
 """The help of commands that plan: options in groups, what each workload takes, examples.
 
-Options beside those of the table of terms are the rows of ``options.csv``: ``command`` is the one
-whose options they are, empty where several take them; a row without a kind is of those, or of a
-term with a text of its own. ``kind`` says what typer makes of a value, of an
-``argument:`` too, ``usual`` the one where none is given, ``names`` what they are called where that
-is not the name, ``range`` the ends of numbers, ``completed`` what their completions are.
+``options.csv`` has the options that are not in the table of terms. Its columns: ``command`` is
+the command, empty for options of several commands; ``kind`` is the type, with ``argument:`` for
+a positional argument, empty for an option defined elsewhere; ``usual`` is the default; ``names``
+are the option names if they differ from the name; ``range`` has the smallest and largest number;
+``completed`` is the source of completions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 OptionSpec: TypeAlias = tuple[object, object]
-"""What typer reads of an option: its annotation, and the value where it is not given."""
+"""The annotation of an option for typer, and its default."""
 
 _KINDS: Mapping[str, Any] = {
     "text": str, "texts": list[str], "file": Path, "flag": bool, "whole": int, "number": float,
@@ -89,19 +89,19 @@ for _row in read_table("options.csv", Path(__file__).parent):
 HOW: Mapping[str, tuple[str, object, object]] = {
     name: (row["group"], *_taken(row)) for name, row in _ROWS[""].items()
 }
-"""Those that several commands take, by name: their group, their type and their usual value.
+"""Options of several commands by name: group, annotation and default.
 
 Numbers are text here: `planner.question.parse_values` reads them.
 """
 
 
 def command_texts(command: str) -> dict[str, str]:
-    """What a command says of terms in place of their descriptions, by name."""
+    """Help texts of a command that replace the descriptions of terms, by name."""
     return {name: row["help"] for name, row in _ROWS[command].items()}
 
 
 def command_options(command: str) -> dict[str, OptionSpec]:
-    """The options that a command has for itself, by name."""
+    """The options of a single command, by name."""
     rows = _ROWS[command].items()
     return {name: _taken(row) if row["kind"] else HOW[name][1:] for name, row in rows}
 
@@ -133,7 +133,7 @@ TOPICS = {
     **{name: name for name in workload_names()},
     ALL: ALL,
 }  # fmt: skip
-"""What may stand behind ``-h``: a group of options, a workload, or all."""
+"""Help topics, the words allowed behind ``-h``: a group of options, a workload, or all."""
 _TOPIC = "planner.topic"
 _USUAL = frozenset(
     (*terms_about("common_options"), "workload", "from_file", "settings", "csv", "full", "help")
@@ -145,17 +145,17 @@ _FIRST = ("target", "operators", MODEL, "workload", NUM_GPUS, GPU)
 
 
 class PlanningCommand(TextOptionCommand):
-    """A command whose options are shown by group, of one workload where one is named."""
+    """A command whose help shows options by group, for one workload if it is named."""
 
     @property
     def title(self) -> str:
-        """What it is called on the command line."""
+        """The name of the command on the command line."""
         return self.name or ""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """Read the options; a parameter that is written as one is a setting.
+        """Parse the options; ``--NAME`` of a parameter becomes a setting.
 
-        A word behind ``-h`` is what the help is of.
+        The word behind ``-h`` is the help topic.
         """
         options = {
             option for param in self.params for option in (*param.opts, *param.secondary_opts)
@@ -173,7 +173,7 @@ class PlanningCommand(TextOptionCommand):
         return super().parse_args(ctx, arguments)
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """Write the options that are usual, or those of a topic, of a workload with its names."""
+        """Write the common options, or those of the topic; for a workload also its parameters."""
         topic, workload = ctx.meta.get(_TOPIC), _requested_workload(ctx)
         params = self.get_params(ctx)
         if self._is_brief(ctx):
@@ -190,7 +190,7 @@ class PlanningCommand(TextOptionCommand):
                 formatter.write_dl([(name.ljust(column), text) for name, text in rows], column)
 
     def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """Write examples, and how to see more."""
+        """Write examples, the notation of numbers and the help topics."""
         workload, is_brief = _requested_workload(ctx), self._is_brief(ctx)
         name = self.title
         with formatter.section("Examples"):
@@ -211,7 +211,7 @@ class PlanningCommand(TextOptionCommand):
             formatter.write_text(f"planner {name} -h KIND: {', '.join([*topics, ALL])}.")
 
     def _is_brief(self, ctx: Context) -> bool:
-        """Whether the help is of the usual options: where there are many, and nothing is asked."""
+        """Whether the help shows common options only: there are many and no topic is requested."""
         has_topic = _TOPIC in ctx.meta or _requested_workload(ctx) is not None
         return not has_topic and len(self.params) > _MANY
 
@@ -243,7 +243,7 @@ def _with_settings(args: Sequence[str], options: Collection[str] = ()) -> list[s
 
 
 def examples(name: str, workload: str | None = None) -> list[str]:
-    """The examples of a command, of one workload where one is named."""
+    """The examples of a command, for one workload if it is named."""
     return [
         f"{name} {row['words']}"
         for row in read_table("examples.csv", Path(__file__).parent)
@@ -252,7 +252,7 @@ def examples(name: str, workload: str | None = None) -> list[str]:
 
 
 def _requested_workload(ctx: Context) -> str | None:
-    """The workload that a command line or its topic names; None where it names none."""
+    """The workload that a command line or its help topic names; None without one."""
     if (topic := ctx.meta.get(_TOPIC)) is not None:
         return str(topic) if topic in workload_names() else None
     arguments = list(ctx.obj) if isinstance(ctx.obj, list | tuple) else []
@@ -267,7 +267,7 @@ def _requested_workload(ctx: Context) -> str | None:
 def _sections(
     params: Sequence[Parameter], ctx: Context, workload: str | None, groups: Sequence[str]
 ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Titles and rows of the groups; options of some workloads in sections of their own."""
+    """Titles and rows of the groups; options of some workloads are in separate sections."""
     ordered = sorted(params, key=lambda param: param.name not in _FIRST)
     ordered.sort(key=lambda param: _FIRST.index(param.name) if param.name in _FIRST else 9)
     for group in groups:
@@ -280,7 +280,7 @@ def _sections(
 def _usual_sections(
     params: Sequence[Parameter], ctx: Context
 ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Titles and rows of the options that nine of ten questions need."""
+    """Titles and rows of the common options."""
     common = [param for param in params if param.name in _USUAL or param.required]
     common.sort(key=lambda param: _FIRST.index(param.name) if param.name in _FIRST else len(_FIRST))
     for audience, rows in _by_audience(common, ctx, None).items():
@@ -290,7 +290,7 @@ def _usual_sections(
 def _by_audience(
     params: Sequence[Parameter], ctx: Context, workload: str | None
 ) -> dict[str, list[tuple[str, str]]]:
-    """The rows of options by the workloads that they are of; empty for all."""
+    """The rows of options by audience; the empty key has the options of all workloads."""
     sections: dict[str, list[tuple[str, str]]] = {"": []}
     for param in params:
         term = None if param.name in HOW else _term(str(param.name))
@@ -311,14 +311,14 @@ def _group(name: str) -> str:
 
 
 def _term(name: str) -> Term | None:
-    """The term of an option, by its own name or its option's."""
+    """The term of an option, by the name of the term or of the option."""
     option = "--" + name.replace("_", "-")
     by_option = (term for term in glossary().values() if term.option and option in term.options)
     return glossary().get(name) or next(by_option, None)
 
 
 def _names(workload: str, options: set[str | None]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """What a workload has names for: parameters, and what can be best."""
+    """Sections with the parameters and the objectives of a workload."""
     parameters = terms_of(workload, "parameter", "pool")
     yield (
         "Parameters, for --set",
@@ -337,16 +337,16 @@ def _names(workload: str, options: set[str | None]) -> Iterator[tuple[str, list[
 
 
 def _described(term: Term) -> str:
-    """What a parameter is, and its values where they are words."""
+    """The description of a parameter, with its values if they are words."""
     words = [] if term.codes is None else [str(term.shown(code)) for code in term.codes]
     if term.codes is not None and len(term.codes.words()) < len(words):
-        words = []  # of sets the description tells the parts
+        words = []  # combined values: the description explains the parts
     has_all_words = all(word in term.description for word in words)
     return term.description if has_all_words else f"{term.description}: {', '.join(words)}"
 
 
 def _command(command: str, width: int) -> Iterator[str]:
-    """The lines of a command that a shell reads as one; an option stays beside its value."""
+    """Lines of a shell command with continuations; an option and its value share a line."""
     parts = (part.replace(" ", _TIE) for part in re.split(" (?=--)", command))
     lines = textwrap.wrap(
         " ".join(parts), max(width - 8, 40), break_long_words=False, break_on_hyphens=False

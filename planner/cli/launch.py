@@ -1,4 +1,6 @@
-"""``planner launch``: the files that start a plan, and a file of the user's judged and improved."""
+"""``planner launch``: launch files of a plan; prediction and improvement of a user's launch
+file.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ def launch(values: options.OptionValues) -> None:
 
 
 def _compare(file_request: Request, other: Request) -> None:
-    """Say how fast a user's launch file is, and the same plan in the other tool."""
+    """Print the predicted speed of a user's launch file and of the same plan in the other tool."""
     from planner.errors import InfeasibleError
     from planner.launch.launch_file import evaluate_launch, full_row
     from planner.show.output_blocks import make_lines
@@ -79,7 +81,7 @@ def _compare(file_request: Request, other: Request) -> None:
 
 
 def checked_launch(values: options.OptionValues, target: str) -> str:
-    """The wrapper that was asked for, before any work is done.
+    """The requested wrapper, checked before any work is done.
 
     Raises LaunchError if target or wrapper is unknown, or there is no directory for the files.
     """
@@ -96,7 +98,7 @@ def checked_launch(values: options.OptionValues, target: str) -> str:
 
 
 def usual_workload(target: str, default: str) -> str:
-    """The workload of a target where nobody names one."""
+    """The workload of a target if --workload is not specified."""
     from planner.launch.targets import target_of
 
     workloads = target_of(target).workloads
@@ -111,7 +113,7 @@ def write_launch(
     *,
     stdout_taken: bool = False,
 ) -> None:
-    """Write the files of a request and say what they are."""
+    """Write the launch files of a request and print a list of them."""
     from planner.launch.write_launch import launch_of, save_launch
     from planner.show.presenters.launch_file import launch_blocks
     from planner.show.terminal import make_console, print_blocks
@@ -124,7 +126,7 @@ def write_launch(
 
 
 def _list(values: options.OptionValues) -> None:
-    """All targets; options that ask for a plan need one."""
+    """Print all targets. Raises LaunchError if an option of a plan is set."""
     from planner.cli.options import is_set
     from planner.errors import LaunchError
     from planner.show.presenters.launch_file import targets_blocks
@@ -136,7 +138,7 @@ def _list(values: options.OptionValues) -> None:
 
 
 def estimate_imported(values: options.OptionValues, request: Request) -> None:
-    """Say what the file means, how it runs, and what to change in it."""
+    """Print the settings of a launch file, its prediction and the best change."""
     from planner.base.atomic_write import check_outputs
     from planner.decide.fitting import MEMORIES
     from planner.decide.suggestions.launch_changes import allowed, attempts_of, best_changes
@@ -197,9 +199,10 @@ def estimate_imported(values: options.OptionValues, request: Request) -> None:
 def _chosen(
     values: options.OptionValues, plan: Plan, evaluation: Evaluation, changes: list[Change]
 ) -> tuple[Change | None, RewriteResult | None, bool]:
-    """The change to make, the file with it, and whether that says the whole of it.
+    """The change to make, the rewritten file, and whether it expresses the change completely.
 
-    The best one whose file reads back as the configuration that was promised; else the best.
+    Takes the best change whose rewritten file is read as the predicted configuration; if there is
+    none, the best change.
     """
     from planner.decide.suggestions.launch_changes import recommended_change
     from planner.errors import LaunchError
@@ -216,7 +219,7 @@ def _chosen(
     for change in (best, *others):
         try:
             rewritten = _rewritten(imported, plan, evaluation, change)
-        except LaunchError:  # the target cannot say the whole of it
+        except LaunchError:  # the target cannot express the change
             continue
         first = first or rewritten
         if rewritten.diff and _reads_as(values, rewritten, change):
@@ -225,7 +228,7 @@ def _chosen(
 
 
 def _reads_as(values: options.OptionValues, rewritten: RewriteResult, change: Change) -> bool:
-    """Whether the changed file starts the configuration of the change."""
+    """Whether the rewritten file is read as the configuration of the change."""
     from planner.cli.options import make_request
     from planner.errors import PlannerError
     from planner.launch.launch_file import evaluate_launch, full_row
@@ -240,7 +243,7 @@ def _reads_as(values: options.OptionValues, rewritten: RewriteResult, change: Ch
     }
     changed_values = {**values, **file_values, "quiet": True}
     with tempfile.TemporaryDirectory() as folder:
-        if rewritten.others:  # read where the changed ones stand beside the file
+        if rewritten.others:  # read from a folder with the changed files
             changed_values["from_file"] = Path(folder, imported.path.name)
             original_texts = {
                 document.path: document.text
@@ -264,7 +267,7 @@ def _reads_as(values: options.OptionValues, rewritten: RewriteResult, change: Ch
 def _rewritten(
     imported: ImportedLaunch, plan: Plan, evaluation: Evaluation, change: Change
 ) -> RewriteResult:
-    """The user's file with a change."""
+    """The user's launch file with a change applied."""
     from dataclasses import replace
 
     from planner.launch.rewrite_launch import rewrite_launch
@@ -274,7 +277,7 @@ def _rewritten(
 
     request = SavedPlan.of(plan, change.row).request()
     if "concurrency" in change.changed:
-        # The number that the file tells the engine changes with the plan's.
+        # The file's number of sequences follows the concurrency of the plan.
         request = replace(request, max_num_seqs=None)
     after = make_single_plan(request)
     jobs = LaunchJob.of_plan(plan, evaluation), LaunchJob.of_plan(after, evaluate(after))
@@ -284,7 +287,7 @@ def _rewritten(
 def _launch_json(
     imported: ImportedLaunch, change: Change | None, rewritten: RewriteResult | None
 ) -> dict[str, object]:
-    """The part of the JSON file that is about the launch file."""
+    """The JSON object about the launch file."""
     return {
         "target": imported.target.name,
         "values": dict(imported.values),
@@ -359,7 +362,7 @@ def _change_blocks(
     is_complete: bool,
     attempts: Attempts | None,
 ) -> Iterator[Block]:
-    """The change, what it costs and the next best one, and how the file says it."""
+    """The change, its cost, the next best change, and the difference in the file."""
     from planner.optimize.result_columns import fit_probability
     from planner.show.presenters.launch_file import (
         by_hand_blocks,
@@ -381,7 +384,7 @@ def _change_blocks(
 
 
 def _write(path: Path, rewritten: RewriteResult, *, quiet: bool) -> None:
-    """Put the change into the user's file; its text before stays in a file beside it."""
+    """Write the change into the user's file; keep the original as ``NAME.orig``."""
     from planner.base.atomic_write import write_atomically
     from planner.errors import OutputError
     from planner.show.terminal import make_console
@@ -389,7 +392,7 @@ def _write(path: Path, rewritten: RewriteResult, *, quiet: bool) -> None:
     names = [f"{path.name}.orig", *(f"{path.name}.orig{number}" for number in range(1, 100))]
     backup = next((path.with_name(n) for n in names if not os.path.exists(path.with_name(n))), None)
     if backup is None:
-        raise OutputError(f"{path}: has 100 .orig files beside it: move them away.")
+        raise OutputError(f"{path}: has 100 .orig files already: move them away.")
     mode = path.stat().st_mode
     for target, text in ((backup, rewritten.before), (path, rewritten.after)):
         with write_atomically(target) as file:

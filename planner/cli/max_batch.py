@@ -1,4 +1,4 @@
-"""``planner max-batch`` and ``planner max-length``: the most that fits."""
+"""``planner max-batch`` and ``planner max-length``: the largest batch or length that fits."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def max_length(values: options.OptionValues) -> None:
 
 
 def _is_open(values: options.OptionValues) -> bool:
-    """Whether the layout is that of the recommended plan."""
+    """Whether the user specifies no layout, so that the recommended plan is used."""
     return not (values["plan"] or values["from_file"] or values["settings"])
 
 
 def _show_methods(values: options.OptionValues, request: Request) -> None:
-    """A row for each method that the question lists."""
+    """Print and write a row for each method that the question lists."""
     from planner.base.atomic_write import check_outputs
     from planner.decide.explain.largest_fit import methods_of_layouts
     from planner.errors import SearchSpaceError
@@ -120,7 +120,7 @@ def _show(
 
 
 def _with_limits(values: options.OptionValues, request: Request) -> Request:
-    """The request with the limits of the command line, beside a plan of a file too."""
+    """The request with the limits of the command line, also for a plan from a file."""
     from planner.workloads.build_request import make_request as read_request
 
     _, limits = split_answers(values)

@@ -62,7 +62,7 @@ def search(values: options.OptionValues) -> None:
     if values["compare_api"]:
         from planner.specs.api_price import priced_models
 
-        priced_models(request.specs)  # faults of a list are told before the search
+        priced_models(request.specs)  # raises the errors of a price list before the search
     with row_files(csv, json) as files:
 
         def add(table: Mapping[str, object]) -> None:
@@ -122,7 +122,7 @@ def search(values: options.OptionValues) -> None:
 def _show_starting_plan(
     plan: Plan, result: SearchResult, starting_request: Request, *, stdout_taken: bool
 ) -> None:
-    """The plan that the search started from, beside what it found."""
+    """Print the plan that the search started from, compared with the recommended plan."""
     from planner.errors import PlannerError
     from planner.launch.launch_file import evaluate_launch, full_row
     from planner.show.output_blocks import GAP, make_lines
@@ -143,12 +143,12 @@ def _show_starting_plan(
 
 
 def _takes_stdout(values: options.OptionValues) -> bool:
-    """Whether rows go where the report would."""
+    """Whether rows are written to stdout, so that the report goes to stderr."""
     return Path("-") in (values["csv"], values["json"])
 
 
 def _shares_a_terminal() -> bool:
-    """Whether the report and an error message are read in one place."""
+    """Whether the report and error messages go to the same terminal."""
     return sys.stdout.isatty() and sys.stderr.isatty()
 
 
@@ -176,7 +176,7 @@ def _compared(plan: Plan, result: SearchResult) -> ApiComparison | None:
 
 
 def _levers(plan: Plan, result: SearchResult, values: options.OptionValues) -> list[CostLever]:
-    """What would change the answer, for reports: each is a search of its own."""
+    """The changes of the question that lower the cost; each needs another search."""
     is_read = values["json"] is not None or (values["full"] and not values["quiet"])
     if result.interrupted or not is_read or options.driver_settings(values)["driver"] != EXHAUSTIVE:
         return []

@@ -89,7 +89,7 @@ def size(values: options.OptionValues) -> None:
 
 
 def _requests_of_file(values: options.OptionValues) -> list[tuple[Request, MayBe]]:
-    """The plan of a file on each GPU: of the user, of the file, or else each current one."""
+    """The plan of a file on each GPU: the user's, the file's, or else all current GPUs."""
     from planner.decide.sizing.size_all import gpus_of
     from planner.question.parse_values import split_items
 
@@ -111,7 +111,7 @@ def _requests_of_file(values: options.OptionValues) -> list[tuple[Request, MayBe
 
 
 def _can_say(values: options.OptionValues) -> MayBe:
-    """Whether the launch file has words for a value; a plan of planner's has all."""
+    """Predicate whether the launch file can express a value; always True for a saved plan."""
     from planner.launch.rewrite_launch import can_say
 
     imported = values.get("imported")

@@ -1,4 +1,4 @@
-"""``planner specs``: what there is, what a spec says, whether it is right, and own ones."""
+"""``planner specs``: list, show, validate and add specs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def show(values: options.OptionValues) -> None:
 @specs.command("validate", cls=TextOptionCommand)
 @options.with_command_options("specs validate")
 def validate(values: options.OptionValues) -> None:
-    """Check spec files and print every fault of every one."""
+    """Check spec files and print all errors."""
     from planner.errors import SpecError
     from planner.show.presenters.spec_numbers import check_files, files_to_check
     from planner.specs.catalogue import Catalogue
@@ -57,13 +57,13 @@ def validate(values: options.OptionValues) -> None:
     errors = check_files(files, catalogue)
     if errors:
         raise SpecError("\n".join(errors))
-    typer.echo(f"{len(files)} files checked, no faults.")
+    typer.echo(f"{len(files)} files checked, no errors.")
 
 
 @specs.command("add", cls=TextOptionCommand)
 @options.with_command_options("specs add")
 def add(values: options.OptionValues) -> None:
-    """Keep a model, or a GPU by its datasheet, in a folder of own specs."""
+    """Add a model, or a GPU by its datasheet, to a folder of user specs."""
     from planner.errors import SpecError
     from planner.layers.model import count_parameters
     from planner.show.presenters.spec_numbers import spec_kind

@@ -1,4 +1,4 @@
-"""``planner sweep``: every combination of what a plan lists; ``show``: what it found."""
+"""``planner sweep``: every combination of the lists in a plan; ``show``: its results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ planner sweep show DIR --pivot gpu,num_gpus --value time; planner sweep show DIR
 
 @options.with_command_options("sweep show")
 def show(values: OptionValues) -> None:
-    """Show what a sweep found: a summary, or the rows, matrix or differences asked for."""
+    """Show the results of a sweep: a summary, or the requested rows, matrix or differences."""
     from planner.base.atomic_write import check_outputs
     from planner.errors import SearchSpaceError
     from planner.show.terminal import make_console, print_blocks
@@ -55,7 +55,7 @@ _DEFAULT = "run"
 
 
 class _RunUnlessNamed(TextOptionGroup):
-    """``planner sweep PLAN`` runs it; words that name a command are that command."""
+    """``planner sweep PLAN`` runs the sweep; a first word that names a command runs the command."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         if not args or args[0] not in self.commands:
@@ -78,7 +78,9 @@ class _Run(PlanningCommand):
     def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
         formatter.write_paragraph()
-        formatter.write_text("planner sweep show DIR prints what a sweep found; -h behind it, how.")
+        formatter.write_text(
+            "planner sweep show DIR prints the results of a sweep; add -h for its options."
+        )
 
 
 sweep = typer.Typer(
@@ -101,7 +103,7 @@ sweep.command("show", cls=TextOptionCommand, epilog=EPILOG)(show)
     ),
 )  # fmt: skip
 def run(values: options.OptionValues) -> None:
-    """Run every combination of what a plan lists, each one search; go on where one was ended."""
+    """Run a search for every combination of the lists in a plan; continue an unfinished sweep."""
     from planner.base.atomic_write import check_path
     from planner.sweeps.run_sweep import run_sweep
 
@@ -128,7 +130,7 @@ def run(values: options.OptionValues) -> None:
 
 
 def _show_result(values: options.OptionValues, picture: Picture | None) -> None:
-    """What the sweep found: a picture, and in words."""
+    """Draw the requested picture of the sweep and print its summary."""
     from planner.sweeps.query import SweepQuery, requested_summary
 
     query = SweepQuery(folder=values["output"])
@@ -143,7 +145,7 @@ def _show_result(values: options.OptionValues, picture: Picture | None) -> None:
 
 
 def _refuse_none(folder: Path) -> None:
-    """A sweep without a single plan ends as a search without one does."""
+    """Raises InfeasibleError if no scenario of the sweep has a plan."""
     from planner.errors import InfeasibleError
     from planner.sweeps.sweep_folder import Sweep
 
@@ -155,7 +157,7 @@ def _refuse_none(folder: Path) -> None:
 
 
 def _workers(values: options.OptionValues) -> Run:
-    """Where the work is done: on the cores here, or on a cluster."""
+    """The runner of scenarios: local processes, or a Dask cluster."""
     from planner.base.worker_processes import num_cores
     from planner.sweeps.run_sweep import on_cores
 
@@ -173,7 +175,7 @@ def _say(line: str) -> None:
 
 
 def _plan(values: options.OptionValues) -> SweepPlan:
-    """The plan of a file, or the one that the options make."""
+    """The sweep plan of a file, or of the options."""
     from planner.sweeps.read_plan import make_sweep, read_plan
 
     answers = split_answers(values)
@@ -186,7 +188,7 @@ def _plan(values: options.OptionValues) -> SweepPlan:
     if values["sweep_plan"] is not None:
         if requested:
             name = options.option_name(next(iter(requested)))
-            raise _usage(f"A plan says what is asked: leave out {name}, or the plan.")
+            raise _usage(f"The plan file sets the question: leave out {name} or the plan.")
         return read_plan(values["sweep_plan"], values["specs"])
     table: dict[str, object] = {"workload": values["workload"], **answered, "settings": settings}
     table |= {"objectives": ",".join(objectives)} if objectives else {}

@@ -13,13 +13,13 @@ from planner.errors import require_installed
 
 @options.with_command_options("ui")
 def ui(values: options.OptionValues) -> None:
-    """Ask in a browser: forms, pages and a JSON API, on this machine only by default."""
+    """Run the web interface and JSON API, on this machine only by default."""
     require_installed("planner ui needs", "ui", "fastapi", "jinja2", "uvicorn")
     from planner.specs.catalogue import Catalogue
     from planner.ui.request_limits import Limits
     from planner.ui.server import serve
 
-    Catalogue(values["specs"])  # a folder that is none is told now
+    Catalogue(values["specs"])  # raises here if the folder does not exist
     limits = Limits(seconds=values["time_limit"], **_workers(values))
 
     def announce(link: str) -> None:
@@ -32,7 +32,7 @@ def ui(values: options.OptionValues) -> None:
 
 @options.with_command_options("mcp")
 def mcp(values: options.OptionValues) -> None:
-    """Answer assistants: the questions as tools of the Model Context Protocol."""
+    """Run an MCP server for AI assistants."""
     for module in ("mcp", "jinja2"):
         require_installed("planner mcp needs", "mcp", module)
     from planner.specs.catalogue import Catalogue

@@ -22,7 +22,7 @@ def validate_log(values: OptionValues) -> None:
     """Compare a log with the prediction of its plan, and keep its row in ``--output``.
 
     Raises LaunchError if the log cannot be read, or is of another run than the plan's.
-    Raises CalibrationError if nothing of it is predicted, or no row can tell it.
+    Raises CalibrationError if none of its quantities is predicted, or the run cannot be a row.
     """
     from planner.base.atomic_write import STDOUT, check_path
     from planner.errors import CalibrationError, SpecError
@@ -70,9 +70,9 @@ def validate_log(values: OptionValues) -> None:
 def validate(values: options.OptionValues) -> None:
     """Predict measured runs and show the errors.
 
-    The runs are of training or inference. Exits with 5 where no row has both a measurement and a
-    prediction. With --log the run is read of what it printed, and --output adds it to a table
-    that `planner calibrate` takes.
+    The runs are of training or inference. Exits with 5 if no row has both a measurement and a
+    prediction. --log reads a run from its log, and --output adds it to a table for
+    `planner calibrate`.
     """
     if any(values[name] is not None for name in ("log", "plan", "log_format")):
         return validate_log(values)

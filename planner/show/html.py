@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 _PACKAGE = "planner.show"
-# TTFT, and the tp of tp8.
+# Abbreviations such as TTFT; prefixes of degrees such as the tp of tp8.
 _ABBREVIATION, _DEGREE = re.compile(r"(?!GPU|USD)[A-Z]{3,}"), re.compile(r"[a-z]{2,4}")
 
 
@@ -42,7 +42,7 @@ def page_html(page: Page) -> str:
     """One file with the style and the script in it."""
     script = static("page.js")
     template = environment().get_template("report.html")
-    # A page may run this script and nothing else, and may ask nothing of anybody.
+    # The page may run this script only and may not request anything from other hosts.
     allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; script-src 'sha256-{allowed}'; style-src 'unsafe-inline'; "
@@ -58,7 +58,9 @@ def colors_of(bars: Bars) -> dict[str, str]:
 
 
 def explained(text: str, meanings: Mapping[str, str]) -> Markup:
-    """Words as HTML in which terms say what they mean where the mouse rests: ``TTFT``, ``tp8``."""
+    """HTML of a text in which terms such as ``TTFT`` and ``tp8`` have their meaning as a
+    tooltip.
+    """
     from markupsafe import Markup
 
     names = [f"{name}(?=s?\\b)" for name in meanings if _ABBREVIATION.fullmatch(name)]
@@ -76,7 +78,7 @@ def explained(text: str, meanings: Mapping[str, str]) -> Markup:
 
 
 def css(head: ColumnHead, cell: Cell) -> Markup:
-    """The attribute of a cell that says how it looks; nothing where it is as usual."""
+    """The ``class`` attribute of a cell; empty for a cell without a mark."""
     from markupsafe import Markup
 
     looks = {"n": head.numeric, "w": cell.is_long, "shade": cell.shade is not None}
@@ -100,9 +102,7 @@ def hint_text(hints: Mapping[str, str]) -> str:
 
 @cache
 def environment(*others: str) -> Environment:
-    """The templates, those of ``others``, packages, among them; what they are given never becomes
-    markup.
-    """
+    """The Jinja environment of this package and of the packages ``others``; values are escaped."""
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     templates = Environment(
@@ -124,7 +124,7 @@ def environment(*others: str) -> Environment:
 
 @cache
 def static(name: str, package: str = _PACKAGE) -> str:
-    """A script or style of ours."""
+    """The text of a script or style of a package."""
     return files(package).joinpath("static", name).read_text(encoding="utf-8")
 
 
@@ -143,9 +143,9 @@ def style() -> str:
 
 
 MOST_ROWS = 20
-"""Rows of a table; the page and the result have all."""
+"""Maximum rows of a Markdown table."""
 
-# What Markdown takes for markup, or a repository's page for a person or an issue.
+# Characters of Markdown markup, and of mentions and issues on repository pages.
 _MARKUP = re.compile(r"([\\`*_{}\[\]#|!~$@])")
 _LIST_MARKER = re.compile(r"^([-+=]|\d+[.)] )")
 _EMPTY_LINES = re.compile(r"\n{3,}")
@@ -170,7 +170,7 @@ def markdown(page: Page) -> str:
 
 
 def _figures(page: Page) -> Iterator[str]:
-    """The numbers of the answer, a line each, and what it rests on."""
+    """The numbers of the answer, a line each, and its evidence."""
     for figure in page.figures:
         between = f" ({escape_markdown(figure.between)})" if figure.between else ""
         yield f"- {escape_markdown(figure.name)}: **{escape_markdown(figure.text)}**{between}"
@@ -179,7 +179,7 @@ def _figures(page: Page) -> Iterator[str]:
 
 
 def escape_markdown(words: str) -> str:
-    """A text that stands in Markdown as it is, on one line.
+    """A text with Markdown markup escaped, on one line.
 
     >>> escape_markdown("a|b <i>")
     'a\\\\|b &lt;i&gt;'
@@ -190,7 +190,7 @@ def escape_markdown(words: str) -> str:
 
 
 def _broken(lines: Any) -> list[str]:
-    """Lines that stay lines: paragraphs."""
+    """Each line as a paragraph."""
     return [words for line in lines for words in (escape_markdown(line), "")]
 
 
@@ -202,7 +202,7 @@ def _pairs(pairs: Mapping[str, str]) -> list[str]:
 
 
 def _code(block: Code) -> list[str]:
-    """A command between more backticks than it has itself."""
+    """A fenced code block; the fence is longer than any run of backticks in the code."""
     fence = "`" * (3 + max(map(len, re.findall("`+", block.text)), default=0))
     return [fence, *block.text.splitlines(), fence]
 

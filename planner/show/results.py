@@ -1,4 +1,4 @@
-"""What `planner.search`, `planner.estimate` and others return: text, frames, notebook pages."""
+"""Return types of `planner.search`, `planner.estimate` and others: text, frames, notebook HTML."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from planner.show import output_blocks
 
 
 def recommended_of(request: Request) -> SavedPlan:
-    """What a search of a request recommends.
+    """The plan that a search of a request recommends.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible;
     InfeasibleError if nothing fits.
@@ -73,11 +73,11 @@ _ROWS = 10
 
 
 class _Displayable:
-    """Shows itself: as text, and as tables in notebooks."""
+    """A result with a text summary and HTML tables in notebooks."""
 
     @classmethod
     def from_result(cls, result: Any, **more: Any) -> Self:
-        """An instance with the fields of a result, which can show itself.
+        """A displayable result with the fields of another result.
 
         Parameters
         ----------
@@ -112,11 +112,11 @@ class _Displayable:
 
 
 class _Deployable(_Displayable):
-    """May be beside published prices per token; shows why it is not feasible."""
+    """A result of a deployment: can be compared with API prices, or shows why it is infeasible."""
 
     plan: Plan
     _deployed: ClassVar[str]
-    """The attribute that has the plan; None of a search that found none."""
+    """Name of the attribute with the plan; the attribute is None if a search finds none."""
 
     @cached_property
     def open_facts(self) -> list[SensitiveAssumption]:
@@ -302,7 +302,7 @@ class OperatorsAnswer(_Displayable, OperatorTimes):
         return operators_blocks(self)
 
 
-# Half transparent: the page's own colour shows through.
+# Half transparent, for light and dark pages.
 _MARKED = "background: rgba(46, 160, 67, 0.2); font-weight: bold"
 _STYLES = {
     output_blocks.BEST: _MARKED,
@@ -314,7 +314,7 @@ _WIDTH = 80
 
 
 def notebook(blocks: Iterable[output_blocks.Block]) -> str:
-    """Blocks as the HTML of a cell; sentences that follow each other are a paragraph."""
+    """Blocks as HTML of a notebook cell; consecutive sentences are a paragraph."""
     parts: list[str] = []
     sentences: list[output_blocks.Lines] = []
     for block in (*blocks, None):

@@ -1,4 +1,4 @@
-"""A page on a terminal or in a pipe: as wide as there is room, in plain text where it is none."""
+"""Prints blocks: on a terminal as wide as it is, otherwise as plain text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from planner.show import output_blocks
 
 _PIPED_WIDTH = 80
 _NARROW, _ROOMY, _SIDE_BY_SIDE = 60, 72, 78
-# Read on a light and on a dark ground.
+# Legible on light and dark backgrounds.
 _STYLES: Mapping[str, str] = {
     output_blocks.BEST: (
         "bold "
@@ -41,7 +41,7 @@ _PLAIN_HEAD = Box(str(SIMPLE_HEAD).replace("─", "-"), ascii=True)
 
 class _Console(Console):
     def print(self, *objects: object, **options: object) -> None:
-        """As rich does, without its padding at the end of lines where a file takes them."""
+        """Print as rich does, without trailing spaces if the output is a file."""
         try:
             self._print(*objects, **options)
             self.file.flush()
@@ -63,9 +63,9 @@ class _Console(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """As rich does, without control characters that came with a name.
+        """Render as rich does, without control characters in names.
 
-        Styles and the moves of a progress bar are no part of the text.
+        Styles and cursor movements of a progress bar stay.
         """
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=printable(segment.text))
@@ -75,7 +75,7 @@ class _Console(Console):
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """A console on stdout or stderr: plain text of 80 columns where it is not a terminal."""
+    """A console on stdout or stderr: plain text of 80 columns if it is not a terminal."""
     file = sys.stderr if stderr else sys.stdout
     try:
         piped = max(20, int(os.environ.get("COLUMNS", _PIPED_WIDTH)))
@@ -107,7 +107,7 @@ def _write_title(console: Console, title: output_blocks.Title) -> None:
 
 
 def _write_lines(console: Console, lines: output_blocks.Lines) -> None:
-    """Sentences over as many lines as they take; words stay whole."""
+    """Print sentences wrapped between words."""
     for line in lines.lines:
         folded = textwrap.wrap(
             line,
@@ -129,7 +129,7 @@ def _write_code(console: Console, code: output_blocks.Code) -> None:
 
 
 def folded(command: str, width: int) -> str:
-    """A command over several lines that a shell reads as one; an option stays with its value."""
+    """A command as shell lines with continuations; an option and its value share a line."""
     pieces: list[str] = []
     for word in shlex.split(command):
         if pieces and pieces[-1].startswith("--") and not word.startswith("--"):
@@ -176,7 +176,7 @@ def _write_table(console: Console, table: output_blocks.Table) -> None:
 
 
 def _made(console: Console, table: output_blocks.Table) -> RichTable:
-    """A table that leaves out columns, or folds words where it has no room for them."""
+    """A rich table that omits columns or folds cells to fit the width."""
     heads, gap = [*table.heads], 2
     if table.is_whole:
         heads, gap = _fitting(table, console.width)
@@ -222,7 +222,7 @@ def _made(console: Console, table: output_blocks.Table) -> RichTable:
 
 
 def _empty_table(console: Console, *, gap: int = 2, has_head: bool = True) -> RichTable:
-    """A table whose columns stand ``gap`` apart."""
+    """A rich table with ``gap`` spaces between columns."""
     return RichTable(
         box=(SIMPLE_HEAD if console.is_terminal else _PLAIN_HEAD) if has_head else None,
         show_edge=False,
@@ -234,7 +234,7 @@ def _empty_table(console: Console, *, gap: int = 2, has_head: bool = True) -> Ri
 
 
 def _fitting(table: output_blocks.Table, width: int) -> tuple[list[output_blocks.ColumnHead], int]:
-    """The columns that fit, at best all with whole heads, and the gap between them."""
+    """The columns that fit the width, with full heads if possible, and the gap between them."""
     cells = zip(*([cell.text for cell in row] for row in table.rows), strict=True)
     widest = [max(map(len, column), default=0) for column in cells] or [0] * len(table.heads)
     short = [
@@ -259,7 +259,7 @@ def _fitting(table: output_blocks.Table, width: int) -> tuple[list[output_blocks
 
 
 def _write_beside(console: Console, block: output_blocks.SideBySide) -> None:
-    """Tables beside each other, or one below the other."""
+    """Print tables side by side if the width allows, otherwise below each other."""
     parts = [
         Group(Text(title, style="bold"), _made(console, table))
         for title, table in block.tables.items()
@@ -297,9 +297,9 @@ _PATIENCE = 1.0
 
 @contextmanager
 def stoppable_bar(total: int, unit: str, *, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """As `progress_bar`, for a search that gives up what it found so far on SIGINT.
+    """As `progress_bar`, for a search that returns its partial result on SIGINT.
 
-    What is told the number done raises `planner.optimize.exhaustive.StopSearch` then.
+    After SIGINT the yielded function raises `planner.optimize.exhaustive.StopSearch`.
     """
     with defer_interrupt(), progress_bar(total, unit, quiet=quiet) as bar:
 
@@ -314,7 +314,7 @@ def stoppable_bar(total: int, unit: str, *, quiet: bool) -> Iterator[Callable[[i
 
 @contextmanager
 def progress_bar(total: int, unit: str, *, quiet: bool) -> Iterator[Callable[[int], None] | None]:
-    """A function to be told the number done; None where nobody would see the bar."""
+    """Yields a function that takes the number done; None if no bar is shown."""
     if quiet or not sys.stderr.isatty():
         yield None
         return

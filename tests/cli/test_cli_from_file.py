@@ -221,7 +221,7 @@ def test_half_a_change_is_not_written(planner, tmp_path) -> None:
     asked = ("--from", path, "--gpu", "h100", "--gpus", "8", "--model", "llama-3.1-8b")
     done = planner("estimate", *asked)
     assert "It cannot be made in this file as a whole" in " ".join(done.out.split())
-    assert "In the words of the target: gradient_checkpointing true." in done.out
+    assert "Options of the target: gradient_checkpointing true." in done.out
     told = done.out.partition("The best change")[2].split("\n\n")[0]
     assert re.search(r"Lost in each step: recomputation \d\d %.*\nOr .* instead of", told)
     assert "On other numbers of GPUs" not in told

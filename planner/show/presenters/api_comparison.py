@@ -1,4 +1,4 @@
-"""Self-host or API, as a table: what others ask, and from which load on own GPUs cost less."""
+"""Self-host or API as a table: prices of API offers and the break-even load."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _MARKS = {"self-host": BEST, "tie": TIE}
 
 
 def api_comparison_blocks(compared: ApiComparison, *, is_full: bool = False) -> Iterator[Block]:
-    """The mix of tokens, what own GPUs cost for it, and a line for each offer.
+    """The mix of tokens, the cost of self-hosting, and a row for each offer.
 
-    In short the cheapest ones, the median and the dearest of those that are not old.
+    The short form shows the cheapest, the median and the dearest offers that are not old.
     """
     mix = f"{formatting.format_count(compared.input_tokens)} input"
     if compared.cached_tokens:
@@ -44,7 +44,7 @@ def api_comparison_blocks(compared: ApiComparison, *, is_full: bool = False) -> 
 
 
 def _of_deployment(compared: ApiComparison) -> list[str]:
-    """What own GPUs cost at full load and, where a load was asked for, at that."""
+    """Sentences on the cost of self-hosting at full load and at the requested load."""
     if not math.isfinite(compared.cost_rate):
         return ["Self-host: the price of the GPUs is unknown: give --price."]
     low, high = compared.cost_ends
@@ -74,7 +74,7 @@ def _of_deployment(compared: ApiComparison) -> list[str]:
         cost, offers = compared.cost_rate / rate, compared.current or compared.offers
         dearer = sum(offer.cost > cost for offer in offers)
         lines.append(
-            f"At the {formatting.format_significant(rate)} requests/s asked for {_cents(cost)} USD "
+            f"At the {formatting.format_significant(rate)} requests/s requested {_cents(cost)} USD "
             "per 1,000 "
             f"requests: less than {dearer} of {len(offers)} offers."
         )
@@ -82,7 +82,7 @@ def _of_deployment(compared: ApiComparison) -> list[str]:
 
 
 def _chosen(compared: ApiComparison) -> list[Offer]:
-    """Of each provider the cheapest, of many the first, with the median and the dearest of all."""
+    """The cheapest offer of each provider, with the median and the dearest of all offers."""
     offers = compared.current or compared.offers
     marked = [*compared.marked.values()]
     first = {offer.price.provider: offer for offer in reversed(offers)}
@@ -133,7 +133,7 @@ def _named(offer: Offer, *, is_median: bool) -> str:
 
 
 def _break_even(compared: ApiComparison) -> str:
-    """From which load on own GPUs cost less than the cheapest offer."""
+    """A sentence on the load above which self-hosting costs less than the cheapest offer."""
     cheapest, replicas = (compared.current or compared.offers)[0], compared.replicas
     low, high = cheapest.utilization_ends
     interval = f" ({_share(low)} to {_share(high)})" if math.isfinite(low) else ""
@@ -154,7 +154,7 @@ def _is_charged_in_full(compared: ApiComparison, offer: Offer) -> bool:
 
 
 def _cents(cost: float) -> str:
-    """USD of a thousand requests, of which one costs so much."""
+    """USD of 1,000 requests from the USD of one request, as text."""
     thousand = cost * _THOUSAND
     return f"{thousand:.3g}" if thousand < 1 else formatting.format_significant(thousand)
 

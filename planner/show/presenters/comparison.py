@@ -1,4 +1,4 @@
-"""Plans side by side on screen: only what differs, who wins where, what is a tie."""
+"""Plans side by side: differences only, the best by column, and ties."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from planner.specs.spec_paths import SpecKind, names
 from planner.workloads.build_request import OptionNamer, make_request
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-"""What things that are compared are called."""
+"""Labels of compared things."""
 
 _TERMS = 8
 
 
 def comparison_blocks(comparison: ComparedPlans, *, is_full: bool = False) -> Iterator[Block]:
-    """Which plans, in what they differ, what they reach, where their time goes, who wins."""
+    """The plans, their differences, results and parts of time, and the best by column."""
     for letter, seen in zip(LETTERS, comparison.seens, strict=False):
         plan = f"{seen.row[seen.plan.workload.profile_kind]}, {short_plan(seen.plan, seen.row)}"
         text = f"{letter}  {seen.name}: {question_title(seen.plan)}, {plan}"
@@ -61,7 +61,7 @@ def comparison_blocks(comparison: ComparedPlans, *, is_full: bool = False) -> It
 
 
 def verdicts(comparison: ComparedPlans) -> list[str]:
-    """Who wins where, and what published runs do not tell apart, in sentences."""
+    """Sentences with the best plan by column and the ties."""
     lines = []
     for index, columns in comparison.wins.items():
         lines.append(
@@ -122,7 +122,7 @@ def _cell(column: ComparedColumn, index: int) -> Cell:
 
 
 def _parts_blocks(comparison: ComparedPlans, *, is_full: bool) -> Iterator[Block]:
-    """Where times and memories differ, in ms and GiB."""
+    """Tables of the parts of time [ms] and memory [GiB] that differ."""
     titles = {f"Time of the {kind}, ms": (terms, 1e3) for kind, terms in comparison.times.items()}
     for title, (parts, scale) in {**titles, "Memory, GiB": (comparison.memory, 1.0)}.items():
         shown = [*parts.items()] if is_full else [*parts.items()][:_TERMS]
@@ -145,7 +145,7 @@ def _table(
 
 
 def comparison_dict(comparison: ComparedPlans) -> dict[str, object]:
-    """The comparison as JSON takes it, its sentences among it."""
+    """The comparison as a JSON object, with its sentences."""
     return {**ComparedPlans.to_dict(comparison), "sentences": verdicts(comparison)}
 
 
@@ -160,7 +160,7 @@ _SHORT = 24
 def compared_specs(
     things: Sequence[ComparedThing], specs: Path | None
 ) -> dict[str, dict[str, list[object]]]:
-    """By spec the numbers that differ, with the value of each thing; None where it has none."""
+    """The numbers that differ by spec: the value of each thing, None if it has none."""
     if things[0].kind != FOLDER:
         kind = SpecKind(things[0].kind)
         numbers_by_thing = [dict(_numbers(kind, thing.text, Catalogue(specs))) for thing in things]
@@ -198,7 +198,7 @@ def specs_blocks(
 
 
 def _named_in(kind: SpecKind, folders: Sequence[Path | None]) -> list[str]:
-    """The specs that a folder of the user's has."""
+    """Names of the specs in folders of the user that planner does not ship."""
     shipped = {name: Catalogue().find(kind, name) for name in names(kind)}
     user_specs = {
         name
@@ -220,7 +220,7 @@ def _known(kind: SpecKind, name: str, catalogue: Catalogue) -> dict[str, str]:
 
 
 def _numbers(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[tuple[str, str]]:
-    """Every number of a spec by its dotted name, in words with its unit."""
+    """Every number of a spec by its dotted name, as text with its unit."""
     if kind is SpecKind.MODELS:
         model = catalogue.load_model(name)
         counted = count_parameters(model)
@@ -265,11 +265,11 @@ def _differing(numbers_by_thing: Sequence[Mapping[str, str]]) -> dict[str, list[
 
 
 Reading: TypeAlias = Callable[[Path, int | None, Mapping[str, object]], Request]
-"""What a file or folder, or a row of it, asks, with other answers and settings."""
+"""Reader of the request of a file or folder, or of a row of it, with changed answers."""
 
 PLAN, FOLDER = "plan", "specs"
 SHIPPED = "shipped"
-"""What stands for the specs as they are shipped, among folders of own ones."""
+"""Name of the shipped specs among folders of user specs."""
 
 _PLAN_OF_SWEEP = "plan.json"
 _OF_ALL = ("workload", "settings")
@@ -278,7 +278,7 @@ _NAMED = (SpecKind.GPUS, SpecKind.MODELS, SpecKind.FRAMEWORKS, SpecKind.ENGINES)
 
 @record(kw_only=True)
 class ComparedThing:
-    """One of the things that are compared: a ``plan``, the name of a spec, or ``specs``."""
+    """A compared thing; ``kind`` is ``plan``, a kind of spec, or ``specs`` for a folder."""
 
     text: str
     kind: str
@@ -287,15 +287,15 @@ class ComparedThing:
 
     @property
     def question(self) -> str:
-        """The question that it answers, where it is a name."""
+        """The question that the name of a spec answers."""
         return self.kind.removesuffix("s")
 
 
 def things_of(texts: Sequence[str], specs: Path | None) -> list[ComparedThing]:
-    """What is named, all of it of one kind.
+    """The things that texts name, all of one kind.
 
-    Raises SpecError or SearchSpaceError if something is no file and no name that is known, there
-    are fewer than two, or they are of several kinds.
+    Raises SpecError or SearchSpaceError if a text is neither a file nor a known name, there are
+    fewer than two, or they are of several kinds.
     """
     if len(texts) < 2:
         raise SearchSpaceError("Name two things to compare, or more.")
@@ -316,7 +316,7 @@ def things_of(texts: Sequence[str], specs: Path | None) -> list[ComparedThing]:
 
 
 def file_and_row(text: str) -> tuple[Path, int | None]:
-    """A file, and the row after a colon behind its name."""
+    """The file and row of a text ``FILE:ROW``; None without a row."""
     name, colon, row = text.rpartition(":")
     return (Path(name), int(row)) if colon and row.isdecimal() else (Path(text), None)
 
@@ -327,9 +327,9 @@ def compared_plans(
     read: Reading,
     option_name: OptionNamer = str,
 ) -> ComparedPlans:
-    """The plan of each thing beside those of the others; ``answers`` as `make_request` takes it.
+    """The plans of several things compared; ``answers`` as for `make_request`.
 
-    ``read`` gives the request of a file or folder, and of a row of it.
+    ``read`` returns the request of a file or folder, or of a row of it.
     Raises SpecError or SearchSpaceError if an input is unknown, faulty or impossible, or the plans
     are of several workloads.
     Raises InfeasibleError if fewer than two have a plan.
@@ -353,7 +353,7 @@ def compared_plans(
 
 
 def has_question(things: Sequence[ComparedThing], answers: Mapping[str, object]) -> bool:
-    """Whether plans are compared: files hold them, names and folders need a question."""
+    """Whether plans are compared: files contain plans, names and folders need a question."""
     kind = things[0].kind
     has_count = any(answers.get(name) is not None for name in ("num_gpus", "request_rate"))
     return (
@@ -381,7 +381,7 @@ def _thing(text: str, specs: Path | None) -> ComparedThing:
 
 
 def kinds_named(text: str, specs: Path | None) -> Iterator[SpecKind]:
-    """The kinds of specs that a name is of."""
+    """The kinds of specs that have a spec of this name."""
     catalogue = Catalogue(specs)
     for kind in _NAMED:
         try:

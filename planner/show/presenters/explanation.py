@@ -62,7 +62,7 @@ _ASSUMED = 3
 _LARGE = 5e-3
 HEADS = ("10 % change of", "affects", "worse", "better")
 LEAST = 5e-4
-"""Changes below this share are not told."""
+"""Changes below this share are not shown."""
 
 _MIN_SHOWN_CHANGE = 2e-3
 _QUESTION_FACTS = (SOFTWARE, "question")
@@ -74,11 +74,11 @@ _PEAK = "peak_memory_gib"
 _BEYOND = 1.005
 _PEAKS = {"bandwidth_fraction": "the memory bandwidth", "compute_fraction": "the dense peak"}
 _LEAST = 0.002
-"""Terms that differ by less than this share of a whole are not told in short."""
+"""The short form omits terms that differ by less than this share of the total."""
 
 
 def explanation_blocks(explained: Explanation, *, is_full: bool = False) -> Iterator[Block]:
-    """The answer, what bounds it, the largest parts, what changes it; ``--full`` all of each."""
+    """The answer, its bounds, the largest parts and sensitivities; all of them if ``is_full``."""
     yield from _answer_blocks(explained)
     if explained.difference is not None:
         yield Title(text="Against the other plan")
@@ -115,7 +115,7 @@ def _answer_blocks(explained: Explanation) -> Iterator[Block]:
         term = term_of_column(name)
         is_low = term is not None and (term.better == "low" or term.type == "second")
         peak, value = number_or_nan(bound.get(name)), number_or_nan(row[name])
-        # A queue may be longer where what comes after it is faster.
+        # With faster steps a queue may be longer, so the bound may be worse.
         if peak < value if is_low else peak > value:
             text += f"; roofline {format_result(name, bound[name])}"
         yield make_lines(text)
@@ -154,7 +154,7 @@ def _step_blocks(
 
 
 def _beyond_line(part: ExplainedPart, software: str) -> str:
-    """Why a part is told to be faster than silicon, which is an error of what was fitted."""
+    """A sentence on a part that is predicted faster than the roofline, an error of fitting."""
     shares = [
         (done.figure(name), peak_label)
         for done in part.part.done
@@ -171,7 +171,7 @@ def _beyond_line(part: ExplainedPart, software: str) -> str:
 
 
 def _parts_table(step: ExplainedStep, shown: Sequence[ExplainedPart]) -> Table:
-    """Parts with what bounds them; a narrow one leaves out shares."""
+    """Parts of a step with their bounds; a narrow table omits shares."""
     rows = [
         (
             part.title,
@@ -243,7 +243,7 @@ def _assumptions_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Bl
 
 
 def _sources_blocks(explained: Explanation) -> Iterator[Block]:
-    """The numbers of specs that times rest on, each with its source; what formulas cite."""
+    """The spec numbers that times depend on with their sources, and references of formulas."""
     yield Title(text="Sources")
     by_source: dict[str, list[str]] = {}
     for key, source in spec_numbers(explained.steps, SpecSources(explained.plan)).items():
@@ -259,7 +259,7 @@ def _sources_blocks(explained: Explanation) -> Iterator[Block]:
 
 
 def sensitivities_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
-    """A table of what 10 % move, then other numbers of nodes and lengths, a line each."""
+    """A table of the effects of 10 % changes, then a line for each other node count and length."""
     yield Title(text="What if (each one predicted again)")
     yield text_table(HEADS, what_if_rows(explained, is_full=is_full), words=(0, 1), name="what_if")
     for line in question_lines(explained, is_full=is_full):
@@ -267,7 +267,7 @@ def sensitivities_blocks(explained: Explanation, *, is_full: bool) -> Iterator[B
 
 
 def what_if_rows(explained: Explanation, *, is_full: bool) -> Iterator[tuple[str, ...]]:
-    """Cells under `HEADS`, a row for each fact and column that it moves, the most first."""
+    """Rows of cells for `HEADS`: each fact and each column that it moves, largest effect first."""
     base_row, columns = explained.row, explained.columns
     sensitivities = [
         sensitivity
@@ -320,7 +320,7 @@ def signed(moved: float) -> str:
 
 
 def _sorted_by(explained: Explanation, sensitivity: Sensitivity) -> tuple[str, ...]:
-    """The column that a change is told in, if that is no memory."""
+    """The shown columns of a change without memory, to sort by."""
     shown_columns = _told_columns(explained, sensitivity, is_full=False)
     return tuple(name for name in shown_columns if name not in MEMORY)
 
@@ -330,13 +330,13 @@ def _fails(sensitivity: Sensitivity) -> bool:
 
 
 def _goal(explained: Explanation) -> str:
-    """The column of what such plans are chosen by."""
+    """The column of the first objective."""
     goal = explained.plan.problem.objectives[0].name
     return of_objective(explained.plan, goal, explained.row)
 
 
 def _told_columns(explained: Explanation, sensitivity: Sensitivity, *, is_full: bool) -> list[str]:
-    """The columns in which a change is told: all that it moves, or the first of what is asked."""
+    """The columns of a change to show: in full all that it moves, otherwise the objective."""
     moved = [
         name for name in explained.columns if sensitivity.moved(explained.row, (name,)) >= LEAST
     ]
@@ -354,7 +354,7 @@ def _change(row: Mapping[str, object], base_row: Mapping[str, object], column: s
 def _question_lines(
     explained: Explanation, sensitivity: Sensitivity, *, is_full: bool
 ) -> Iterator[str]:
-    """A line for each other answer: what it moves, in short the most telling columns alone."""
+    """A line for each other answer with its changes; the short form has the main columns only."""
     costs = [name for name in explained.columns if "cost" in name]
     memory_columns = MEMORY if sensitivity.group == SOFTWARE else ()
     shown = [*dict.fromkeys((explained.columns[0], _goal(explained), *costs, *memory_columns))]
@@ -390,8 +390,9 @@ def _question_lines(
 
 
 def against_lines(difference: Difference, *, is_full: bool = True) -> list[str]:
-    """What the other plan gains and loses, or the rule that it breaks; in short the most telling
-    results alone.
+    """Sentences with the gains and losses of the other plan, or the rule that it breaks.
+
+    The short form has the main results only.
     """
     return [*_lines(difference, is_full=is_full)]
 
@@ -449,7 +450,8 @@ def _gains(
         significant = [term for term in terms if sign * term.gain > _LEAST * total]
         texts = [
             f"{term.name.replace('_', ' ')} {format_value(abs(term.gain))} "
-            f"({_format_or_zero(term.first, format_value)} to {_format_or_zero(term.other, format_value)})"
+            f"({_format_or_zero(term.first, format_value)} to "
+            f"{_format_or_zero(term.other, format_value)})"
             for term in significant[:_MOST]
         ]
         if texts:
@@ -462,7 +464,7 @@ def _format_or_zero(value: float, format_value: Callable[[float], str]) -> str:
 
 
 def _terms_blocks(difference: Difference) -> Iterator[Block]:
-    """Every term of the times and of the memory, side by side."""
+    """Tables of every term of the times and of the memory of both plans."""
     tables = {f"Time of the {name}, ms": (terms, 1e3) for name, terms in difference.times.items()}
     for title, (terms, scale) in {**tables, "Memory, GiB": (difference.memory, 1.0)}.items():
         rows = [
@@ -490,7 +492,7 @@ def _word(value: object) -> str:
 def explained_plan(
     request: Request, burst: int | None = None, against: Request | None = None
 ) -> Explanation:
-    """The explanation of the one plan of a request, beside that of another request.
+    """The explanation of the plan of a request, compared with the plan of another request.
 
     Raises SpecError or SearchSpaceError if an input is unknown, faulty or impossible, or there are
     several configurations.
@@ -505,13 +507,13 @@ def explained_plan(
 
 
 def seen_plan(request: Request, burst: int | None = None, name: str = "") -> PredictedPlan:
-    """The one plan of a request, predicted."""
+    """The prediction of the single plan of a request."""
     plan = make_single_plan(request, burst)
     return PredictedPlan(plan=plan, evaluation=evaluate(plan, burst), name=name)
 
 
 def explanation_dict(explained: Explanation) -> dict[str, Any]:
-    """The explanation as JSON takes it, the sentences about another plan among it."""
+    """The explanation as a JSON object, with the sentences about the other plan."""
     fields = Explanation.to_dict(explained)
     if other := explained.difference:
         fields["against"] = {**other.to_dict(), "sentences": against_lines(other)}
@@ -519,12 +521,12 @@ def explanation_dict(explained: Explanation) -> dict[str, Any]:
 
 
 _HEADS = {"num_gpus": "GPUs", "gpu": "GPU", "time_s": "time"}
-# What a line before the table says where all rows have it in common.
+# Shown in a line above the table if equal in all rows.
 _NAMED = ("gpu", "framework")
 
 
 def operators_blocks(times: OperatorTimes) -> Iterator[Block]:
-    """A table of all, what is the same in all before it, and what was assumed."""
+    """The assumptions, the values that all rows share, and a table of operators."""
     if times.assumed:
         yield make_lines(f"Assumed: {'; '.join(times.assumed)}")
     same = _same(times)
@@ -534,13 +536,13 @@ def operators_blocks(times: OperatorTimes) -> Iterator[Block]:
 
 
 def _rank(column: str) -> int:
-    """How late a narrow terminal leaves out a column."""
+    """The rank of a column; a narrow terminal omits the largest ranks."""
     term = term_of_column(column)
     return int(term.rank or 1) if term and "result" in term.kind else 1
 
 
 def add_operators(files: RowFiles, times: OperatorTimes, command: Sequence[str]) -> None:
-    """The rows, and for JSON how each time comes about."""
+    """Write the rows and, for JSON, how each time is computed."""
     files.add(blocks(times.columns))
     if files.has_object:
         works = [[work_dict(done) for done in row] for row in times.works]
@@ -550,7 +552,7 @@ def add_operators(files: RowFiles, times: OperatorTimes, command: Sequence[str])
 
 
 def _same(times: OperatorTimes) -> list[str]:
-    """GPUs and words that all rows have in common."""
+    """The GPU, framework and words that are equal in all rows."""
     shared = []
     for name in (*_NAMED, *_words()):
         values = set(times.columns.get(name, ()))
@@ -580,7 +582,7 @@ def _columns(times: OperatorTimes) -> list[Column]:
 
 
 def _is_shown(name: str, values: Sequence[object]) -> bool:
-    """Whether a column tells something: not what all have in common, or by default."""
+    """Whether a column is shown: its values differ between rows or from the default."""
     if name in (*_NAMED, *_words()):
         return len(set(values)) > 1
     term = glossary().get(name)

@@ -31,14 +31,14 @@ from planner.workloads.workload import Evaluation
 
 _WIDTH = 80
 _OPTION = "max_model_len"
-# A whole context of which the slots of a server have equal parts.
+# The context length of a server that its slots share equally.
 _SHARED = "context_size"
 
 
 def infeasible_message(
     plan: Plan, result: SearchResult, evaluation: Evaluation | None = None
 ) -> str:
-    """Counts per rule, nearest misses, and what was found to help.
+    """The message with counts per rule, nearest misses and suggestions.
 
     ``evaluation`` is the configuration of `planner estimate`.
     """
@@ -62,12 +62,12 @@ def infeasible_message(
 
 
 def missed_words(plan: Plan, result: SearchResult) -> list[str]:
-    """What the nearest misses lack, each against what there is."""
+    """Sentences on the nearest misses: what they need and what is available."""
     return [_sentence(plan, result, miss, miss.rejection, None) for miss in result.nearest_misses]
 
 
 def impossible_words(seen: PredictedPlan) -> str:
-    """Why a plan that is compared is impossible, in the words of its own report."""
+    """Why a compared plan is infeasible."""
     texts = missed_words(seen.plan, result_of(seen.plan, seen.evaluation))
     return texts[0] if texts else seen.reason
 
@@ -77,7 +77,7 @@ def _is_alone(result: SearchResult) -> bool:
 
 
 def headline(plan: Plan, result: SearchResult) -> str:
-    """The first line of `infeasible_message`: that nothing fits, of how many and on what."""
+    """The first line of `infeasible_message`: the number of candidates, the model and the GPUs."""
     model_and_gpus = f"{plan.problem.setting.model.name} on {where(plan)}"
     if not _is_alone(result):
         noun, number = (
@@ -108,7 +108,7 @@ def _sentence(
     room_text = _room(plan, miss) if is_memory else ""
     if is_memory and (start := no_start(miss)):
         return f"{start}{'' if _is_alone(result) else f' (nearest: {wording.in_short(miss.row)})'}"
-    # Where requests lack room, how surely the others fit says nothing of the miss.
+    # If requests exceed the KV cache, the probability to fit does not apply.
     is_host = name == OUT_OF_HOST_MEMORY.name
     if is_host and (host_memory := host_words(miss.row, miss.source.setting.machine)):
         nearest_text = "" if _is_alone(result) else f" (nearest: {wording.in_short(miss.row)})"
@@ -135,18 +135,18 @@ def _sentence(
 
 
 def _usable(miss: NearestMiss) -> float:
-    """Bytes of a GPU that a plan may use."""
+    """Usable memory of a GPU in bytes."""
     return float(miss.source.setting.machine.gpu.allocatable_memory)
 
 
 def _room(plan: Plan, miss: NearestMiss) -> str:
-    """How much of what lacks room finds it; advice names the same number."""
+    """How many requests fit the memory, as in the suggestions."""
     fitting = plan.workload.fitting(miss.source, miss.configuration)
     return plan.workload.wording.room(miss.row, int(fitting.get("concurrency", 0)))
 
 
 def limit_texts(miss: NearestMiss, problem: Problem) -> tuple[str, str]:
-    """The bound of a miss and its value, with as many digits as tell them apart."""
+    """The bound of a miss and its value, with enough digits to differ."""
     units = {constraint.name: constraint.unit for constraint in problem.constraints}
     unit = units.get(miss.rejection, "byte")
     limit = miss.room if unit == "byte" else miss.bound
@@ -164,7 +164,7 @@ def listed(options: Sequence[str]) -> str:
 
 
 def wrapped(sentence: str, indent: str) -> str:
-    """A sentence in lines of 80 columns, words left whole."""
+    """A sentence wrapped to 80 columns between words."""
     return textwrap.fill(
         sentence,
         _WIDTH,
@@ -176,8 +176,11 @@ def wrapped(sentence: str, indent: str) -> str:
 
 
 def no_start(miss: NearestMiss) -> str:
-    """Why an engine does not start with its longest request, or not surely, and with which it
-    would; empty where that is not what is missed."""
+    """Why an engine does not (or may not) start with its longest request, and the length that
+    works.
+
+    Empty if the longest request is not the cause.
+    """
     setting, c = miss.source.setting, miss.configuration
     if not isinstance(setting, ServingSetting) or not isinstance(c, ServingConfigurations):
         return ""
@@ -204,7 +207,7 @@ def no_start(miss: NearestMiss) -> str:
 
 
 def _told(engine: str, length: int, slots: int) -> tuple[str, int]:
-    """The engine's own option for its longest request, and its number."""
+    """The engine's option for the longest request, and its value."""
     for target in readers().values():
         if any(engine.startswith(profile) for profile in target.profiles):
             for name, number in ((_OPTION, length), (_SHARED, length * slots)):

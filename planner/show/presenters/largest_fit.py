@@ -1,4 +1,4 @@
-"""The largest batch or length of a plan, or of each of several methods, as people read it."""
+"""Tables of the largest batch or length of a plan, or of each of several methods."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _COLUMNS = 3
 def largest_blocks(
     plan: Plan, row: Mapping[str, object], fits: Sequence[LargestFit]
 ) -> Iterator[Block]:
-    """The plan, and for each thing that grows what fits, what does not, and what it costs."""
+    """The plan and, for each batch or length, the largest that fits, its limit and its results."""
     yield make_lines(question_title(plan), mark=TOTAL, indent="")
     yield make_lines(short_plan(plan, row))
     work = plan.problem.setting.workload
@@ -53,7 +53,7 @@ def largest_blocks(
 
 
 def largest_lines(plan: Plan, fit: LargestFit, missed: Sequence[str] = ()) -> list[str]:
-    """The largest and what ends it, in sentences; ``missed``: what the plan itself lacks."""
+    """Sentences with the largest value and its limit; ``missed``: the plan's own misses."""
     return [*_lines(plan, fit, missed)]
 
 
@@ -106,7 +106,7 @@ def _rows_blocks(plan: Plan, fit: LargestFit) -> Iterator[Block]:
 
 
 def methods_blocks(methods: Methods) -> Iterator[Block]:
-    """A row for each method, and below the table what ends the batches."""
+    """A row for each method, and below the table the limits of the batches."""
     yield make_lines(question_title(methods.plan), mark=TOTAL, indent="")
     yield make_lines(f"largest {_batch(methods)} of {len(methods.methods):,} methods")
     yield GAP
@@ -121,13 +121,13 @@ def methods_blocks(methods: Methods) -> Iterator[Block]:
 
 
 def add_methods(files: RowFiles, methods: Methods, command: Sequence[str]) -> None:
-    """The rows and the manifest."""
+    """Write the rows and the manifest."""
     files.add([methods.columns])
     files.finish(plan_manifest(methods.plan, command))
 
 
 def check_some(methods: Methods) -> None:
-    """Refuse methods of which none is feasible. Raises InfeasibleError if none is; it says why."""
+    """Raises InfeasibleError with the reasons if no method is feasible."""
     if not any(method.row for method in methods.methods):
         reasons = "; ".join(dict.fromkeys(method.reason for method in methods.methods))
         raise InfeasibleError(f"No {_batch(methods)} is feasible with any method: {reasons}.")
@@ -167,7 +167,7 @@ def _batch(methods: Methods) -> str:
 
 
 def _told(methods: Methods) -> Sequence[str]:
-    """Some times of the workload, and its throughput."""
+    """Columns of some times of the workload and its throughput."""
     first = methods.plan.workload.wording.shown_columns[:_COLUMNS]
     return [*dict.fromkeys((*first, _throughput(methods)))]
 

@@ -1,4 +1,4 @@
-"""What a user's launch file was understood to say, and what would be better."""
+"""A user's launch file: its settings as understood, and suggested changes."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _WASTED = {
 
 
 def understood_blocks(imported: ImportedLaunch, *, is_full: bool) -> Iterator[Block]:
-    """What the file says, what was taken as default, what was ignored."""
+    """The settings of the file, the assumed defaults, and the ignored options."""
     target, command = imported.target, imported.command
     tool = f"{target.title} {imported.version}".strip()
     yield make_lines(
@@ -124,7 +124,7 @@ def understood_blocks(imported: ImportedLaunch, *, is_full: bool) -> Iterator[Bl
 
 
 def _stated_settings(imported: ImportedLaunch) -> str:
-    """The parameters and questions that the file answers, in their order."""
+    """The parameters and answers that the file sets, in the order of the terms."""
     values = dict(imported.values)
     if str(values.get("quantization_bits")) == "8":
         values["adapter"] = "8-bit lora"
@@ -142,7 +142,7 @@ def _word(name: str) -> str:
 
 
 def _is_plain(term: Term, value: object) -> bool:
-    """Whether a parameter is as it is where nobody thinks of it."""
+    """Whether a parameter has its default value."""
     return "parameter" in term.kind and str(value).lower() == str(term.plain).lower()
 
 
@@ -167,7 +167,7 @@ def _lines_blocks(imported: ImportedLaunch) -> Iterator[Block]:
 
 
 def misfit_blocks(plan: Plan, row: Mapping[str, Any]) -> Iterator[Block]:
-    """What a configuration that does not fit needs of GPU and host, and what these have."""
+    """GPU and host memory that a configuration needs, and that is available."""
     needs, gpu = row["peak_memory_gib"], plan.problem.setting.machine.gpu
     has = gpu.allocatable_memory / GIB
     parts = sorted(memory_parts(row).items(), key=lambda part: -part[1])[:_MOST_PARTS]
@@ -186,7 +186,7 @@ def misfit_blocks(plan: Plan, row: Mapping[str, Any]) -> Iterator[Block]:
 
 
 def other_counts_blocks(question: LaunchQuestion) -> Iterator[Block]:
-    """The same file on other numbers of GPUs, where planner assumed the number."""
+    """The same file on other numbers of GPUs, if planner assumed the number."""
     if not question.other_counts:
         return
     yield Title(text="On other numbers of GPUs")
@@ -204,7 +204,7 @@ def other_counts_blocks(question: LaunchQuestion) -> Iterator[Block]:
 
 
 def wasted_blocks(row: Mapping[str, Any]) -> Iterator[Block]:
-    """The parts of a step in which no GPU computes what the model needs, the largest first."""
+    """The overheads of a step as shares, the largest first."""
     step = row.get("step_time_s")
     if not step:
         return
@@ -216,35 +216,35 @@ def wasted_blocks(row: Mapping[str, Any]) -> Iterator[Block]:
 
 
 def started_blocks(plan: Plan, row: Mapping[str, object]) -> Iterator[Block]:
-    """What the engine's log has at its start; nothing of training."""
+    """The values that the engine's log shows at start; nothing for training."""
     setting = plan.source_of(row).setting
     pairs = {}
     if isinstance(setting, ServingSetting):
         pairs = start_pairs(row, shortens=setting.engine.memory.shortens_longest)
     if pairs:
         text = ", ".join(f"{name} {value}" for name, value in pairs.items())
-        yield make_lines(f"At its start the engine says: {text}.")
+        yield make_lines(f"At start the engine logs: {text}.")
 
 
 def by_hand_blocks(rewritten: RewriteResult) -> Iterator[Block]:
-    """The options of a change that cannot be made as a whole in the text of the file."""
+    """The options of a change that cannot be written completely into the file."""
     changes = [
         f"{option} goes" if texts is None else f"{option} {' '.join(map(str, texts))}".strip()
         for option, texts in rewritten.changes.items()
     ]
     for note in (*rewritten.notes, *map(str, rewritten.unexpressed)):
         yield make_lines(note)
-    yield make_lines("It cannot be made in this file as a whole: planner writes nothing there.")
+    yield make_lines("The file cannot express the whole change: planner does not write it.")
     if changes:
-        yield make_lines(f"In the words of the target: {', '.join(changes)}.")
+        yield make_lines(f"Options of the target: {', '.join(changes)}.")
 
 
 def diff_blocks(rewritten: RewriteResult, *, is_written: bool) -> Iterator[Block]:
-    """The change in the user's file, and what of it the file cannot say."""
+    """The difference in the user's file, and the parts that the file cannot express."""
     for note in rewritten.notes:
         yield make_lines(note)
     for remark in rewritten.unexpressed:
-        yield make_lines(f"It cannot be said there: {remark}")
+        yield make_lines(f"The file cannot express this: {remark}")
     for option, texts in rewritten.unwritten.items():
         action = "remove" if texts is None else f"set to {' '.join(map(str, texts)) or 'added'}"
         yield make_lines(f"Change by hand, its place in the file is unclear: {option}: {action}.")
@@ -266,7 +266,7 @@ def change_blocks(
     fits: float,
     attempts: Attempts | None = None,
 ) -> Iterator[Block]:
-    """How surely the plan fits, and the best change of it, or what was tried in vain."""
+    """The probability that the plan fits, and its best change or the failed attempts."""
     yield Title(text="The best change")
     if is_running and math.isfinite(fits):
         yield make_lines(f"As it is: {fits_text(fits)}.")
@@ -275,17 +275,15 @@ def change_blocks(
     elif attempts is not None:
         yield from attempts_blocks(workload, attempts, base_row)
     elif is_running:
-        yield make_lines("No small change is better.")
+        yield make_lines("No small change improves the plan.")
     else:
-        yield make_lines(
-            "None of the changes of 1 to 3 settings that planner tries makes it possible."
-        )
+        yield make_lines("No change of 1 to 3 settings that planner tries makes the plan feasible.")
 
 
 def next_blocks(
     workload: str, change: Change, others: list[Change], base_row: Mapping[str, object]
 ) -> Iterator[Block]:
-    """What a change that makes it fit costs, and the best other one."""
+    """The overheads of a change that makes the plan fit, and the best other change."""
     yield from wasted_blocks(change.row)
     if others:
         best = max(others, key=lambda other: other.value)
@@ -295,7 +293,7 @@ def next_blocks(
 def attempts_blocks(
     workload: str, attempts: Attempts, base_row: Mapping[str, object]
 ) -> Iterator[Block]:
-    """What was tried in vain, and what fits beyond small changes."""
+    """The failed attempts, and larger changes that fit."""
     tried = "; ".join(
         f"{name} {', '.join(map(shown, values))}" for name, values in attempts.tried.items()
     )
@@ -325,7 +323,7 @@ def attempts_blocks(
 
 
 def gpus_blocks(workload: str, gpus: MoreGpus, base_row: Mapping[str, object]) -> Iterator[Block]:
-    """The numbers of GPUs on which a plan fits, or up to which it does not."""
+    """The numbers of GPUs on which the plan fits, or the largest on which it does not."""
     for count, change in gpus.changes:
         yield make_lines(
             f"{formatting.format_gpus(count)} fit: {change_text(workload, change, base_row)}"
@@ -335,10 +333,10 @@ def gpus_blocks(workload: str, gpus: MoreGpus, base_row: Mapping[str, object]) -
 
 
 def change_text(workload: str, change: Change, base_row: Mapping[str, object]) -> str:
-    """A change in a sentence: what instead of what, what it gains, how surely it fits.
+    """A sentence on a change: new and old values, gain, and probability to fit.
 
-    To serve more at once may make each wait longer: the times of a request stand beside it,
-    where the digits shown tell them apart.
+    More concurrent requests may increase latency, so the latencies are added if they change in the
+    shown digits.
     """
     terms = terms_of(workload, "parameter")
     changes = [
@@ -360,7 +358,7 @@ def change_text(workload: str, change: Change, base_row: Mapping[str, object]) -
                 format_result(name, change.row[name]),
                 format_result(name, base_row[name]),
             )
-            # What does not run takes no time.
+            # A plan that does not run has no times.
             instead = f" instead of {before}" if math.isfinite(change.gain) else ""
             gains += [f"{label(name)} {after}{instead}"] if after != before else []
     fits = fits_text(change.fits) if math.isfinite(change.fits) else "fits"
@@ -369,7 +367,7 @@ def change_text(workload: str, change: Change, base_row: Mapping[str, object]) -
 
 
 def translation_text(first_request: Request, other: Request, *rows: Row) -> str:
-    """The same plan in the words of two tools, by what is told of each."""
+    """A sentence that compares the predictions of a plan in two tools."""
     texts = []
     for request, row in zip((first_request, other), rows, strict=True):
         profile = request.framework if request.workload == "train" else request.engine
@@ -394,18 +392,18 @@ def translation_text(first_request: Request, other: Request, *rows: Row) -> str:
 
 
 def shorter_blocks(imported: ImportedLaunch, plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
-    """How long samples may be that nothing packs, where sequences full of them do not fit."""
+    """The longest unpacked samples that fit, if full sequences do not fit."""
     if not any(note.startswith(_UNPACKED) for note in imported.notes):
         return
     longest = largest_length(plan, evaluation, "sequence_length").largest
     if longest is not None:
         yield make_lines(
-            f"Nothing packs samples: it fits while none is longer than {longest:,} tokens."
+            f"Samples are not packed: the plan fits if none is longer than {longest:,} tokens."
         )
 
 
 def launch_blocks(launch: WrittenLaunch, folder: Path) -> Iterator[Block]:
-    """The files, what the user must set, and what the target cannot express."""
+    """The written files, the parts that the target cannot express, and the next commands."""
     target, draft = launch.target, launch.draft
     yield make_lines(f"{target.title} ({target.version})", mark=TOTAL, indent="")
     yield Title(text=f"Written to {folder}")
@@ -431,7 +429,7 @@ def launch_blocks(launch: WrittenLaunch, folder: Path) -> Iterator[Block]:
 
 
 def targets_blocks() -> Iterator[Block]:
-    """Name, version, workloads, and whose predictions they start."""
+    """A table of targets: name, version, workloads and profiles."""
     rows = [
         (
             target.name,

@@ -1,4 +1,4 @@
-"""What is said of a plan for a stated load: whether it carries it, how surely, and its replay."""
+"""Sentences on a plan under a load: whether it serves it, the probability, and the replay."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _SHOWN_DIFFERENCE = 0.2
 
 
 def start_pairs(row: Mapping[str, object], *, shortens: bool = False) -> dict[str, str]:
-    """Weights and cache of a GPU in the words of engines' logs; nothing without a cache.
+    """Weights and KV cache of a GPU as engines log them; empty without a cache.
 
-    ``shortens``: the engine takes what the cache holds for its longest request.
+    ``shortens``: the engine shortens its longest request to the size of the cache.
     """
     max_requests, tokens = number_of(row, "max_concurrency"), number_of(row, "kv_cache_tokens")
     if not math.isfinite(max_requests) or not max_requests:
@@ -45,10 +45,10 @@ def start_pairs(row: Mapping[str, object], *, shortens: bool = False) -> dict[st
 
 
 def load_line(plan: Plan, candidates: Candidates) -> str:
-    """Whether the first row carries the stated rate, its capacity, and what is in flight.
+    """Whether the first row serves the requested rate, its capacity, and the requests in flight.
 
-    Without a stated rate how many requests wait for room; empty where none do. The probability is
-    the least of those that the capacity reaches the rate and that each limit is kept.
+    Without a rate the number of requests that wait, empty if none do. The probability is the
+    smallest of those to reach the rate and to keep each limit.
     """
     rate = plan.request.request_rate
     row = candidates.row
@@ -83,7 +83,7 @@ def load_line(plan: Plan, candidates: Candidates) -> str:
 
 
 def _reuse_line(row: Mapping[str, object]) -> str:
-    """What the replicas find of earlier prompts, and where; empty where nothing tells."""
+    """Hit rates of the prefix caches, and the residence time; empty without a cache."""
     hit_rates = {
         place: number_of(row, f"{name}_cache_hit_rate")
         for place, name in (("the GPUs'", "gpu"), ("the hosts'", "host"), ("the drives'", "disk"))
@@ -105,9 +105,9 @@ def _reuse_line(row: Mapping[str, object]) -> str:
 
 
 def refuse_overload(plan: Plan, candidates: Candidates) -> None:
-    """Refuse a first row that is offered more than it can take, without an end.
+    """Refuse a first row whose queue grows without bound.
 
-    Raises InfeasibleError if what it carries, and what would be an answer.
+    Raises InfeasibleError if the rate exceeds the capacity and the number of requests is open.
     """
     rate = plan.request.request_rate
     if rate is None or plan.request.num_requests is not None or not candidates.is_beyond:
@@ -116,7 +116,7 @@ def refuse_overload(plan: Plan, candidates: Candidates) -> None:
 
 
 def _beyond_line(plan: Plan, row: Mapping[str, object], rate: float) -> str:
-    """What becomes of requests that come faster than they are answered."""
+    """A sentence on requests that arrive faster than they are answered."""
     capacity_text = formatting.format_significant(number_of(row, "capacity_requests_per_s"))
     number = plan.request.num_requests
     if number is None:
@@ -134,7 +134,7 @@ def _beyond_line(plan: Plan, row: Mapping[str, object], rate: float) -> str:
 
 
 def _end_line(plan: Plan, candidates: Candidates, row: Mapping[str, object]) -> str:
-    """When the last of a number of requests is answered, and what that makes in a second."""
+    """When the last of a number of requests is answered, and the throughput until then."""
     number = plan.request.num_requests
     if number is None or not math.isfinite(number_of(row, "makespan_s")):
         return ""
@@ -148,7 +148,7 @@ def _end_line(plan: Plan, candidates: Candidates, row: Mapping[str, object]) -> 
 
 
 def _room_line(candidates: Candidates, row: Mapping[str, object]) -> str:
-    """How many of the requests at once find room; empty where all do."""
+    """How many of the concurrent requests fit the KV cache; empty if all do."""
     if not candidates.waits:
         return ""
     room, number = number_of(row, "most_sequences"), number_of(row, "concurrency")
@@ -160,8 +160,7 @@ def _room_line(candidates: Candidates, row: Mapping[str, object]) -> str:
 
 
 def _preempted_line(row: Mapping[str, object]) -> str:
-    """How many requests lose their room as answers grow, and what that costs; empty of few, and
-    where there is none to lose."""
+    """The share of preempted requests and the time to recompute them; empty if it is small."""
     share = number_of(row, "preempted_share")
     if not share >= _MIN_SHOWN_PREEMPTION or number_of(row, "most_sequences") < 1:
         return ""
@@ -191,7 +190,7 @@ def _waiting_line(row: Mapping[str, object]) -> str:
 
 
 def replay_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
-    """Mean and percentiles of each latency, replayed and predicted, and what differs."""
+    """Mean and percentiles of each latency, replayed and predicted, and their differences."""
     from planner.decide.trace_replay import LATENCIES, SHARES, replay_trace
 
     replay = replay_trace(candidates, plan.request)

@@ -1,4 +1,4 @@
-"""Limits of a size in words: what a plan leaves of them, and which are wider than assumed."""
+"""Limits of a size as text: the margins of a plan, and the relaxed limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def margin_words(margin: Margin, confidence: float) -> str:
         formatting.format_limit(margin.sure, margin.unit),
         formatting.format_limit(margin.bound, margin.unit),
     )
-    if " " in bound_text:  # the unit once where it is the same
+    if " " in bound_text:  # write a common unit once
         sure_text = sure_text.removesuffix(f" {bound_text.rpartition(' ')[2]}")
     spare = f"{formatting.format_limit(margin.spare, margin.unit)} to spare"
     text = f"{limit_name(margin.name)} {sure_text} of {bound_text}{confidence_text}, {spare}"
@@ -45,7 +45,9 @@ def limit_name(name: str) -> str:
 
 
 def relaxed_lines(sizes: Sizes) -> Iterator[str]:
-    """Which assumed limits are wider for a GPU, and how many GPUs they take as they were."""
+    """Sentences on assumed limits that were relaxed for a GPU, and the GPUs that they would
+    need.
+    """
     for size in sizes.found:
         margins = () if size.fewest is None else size.fewest.margins
         relaxed = [m for m in margins if m.bound != size.assumed.get(m.name, m.bound)]

@@ -45,9 +45,9 @@ from planner.show.presenters.uncertainty import ties
 from planner.workloads.make_plan import Plan
 from planner.workloads.workload import ResultWording, Workload
 
-# What does not tell rows apart that something else does not tell, too.
+# Columns that only differ if others differ.
 _REDUNDANT = ("gradient_accumulation_steps", "pipeline_schedule")
-# Where these differ, so do the batches of a step.
+# If these differ, the batches of a step differ.
 _WORK = ("model", "adapter")
 _NO_RANK = "30"
 _OF_OBJECTIVES = 3
@@ -90,7 +90,7 @@ def front_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]:
 def short_front_blocks(
     plan: Plan, result: SearchResult, top: int, recommended: Mapping[str, object]
 ) -> Iterator[Block]:
-    """The front with each layout in a column; rows that are the recommended plan have a star."""
+    """The front with the layout in one column; a star marks the recommended plan."""
     number = len(result.table["num_gpus"])
     if number < 2:
         return
@@ -102,7 +102,7 @@ def short_front_blocks(
     tied, factor = tied_with_first(plan, table)
     row_marks = zip(rows, tied, stars, strict=True)
     ranks = [f"{row + 1}{'=' * tie}{'*' * star}" for row, tie, star in row_marks]
-    if not any(stars):  # what has a plan beside it that is better in all is not on the front
+    if not any(stars):  # a dominated recommended plan is not on the front
         ranks, stars = ["*", *ranks], [True, *stars]
         table = {name: [recommended[name], *values] for name, values in table.items()}
     shown = _with_layout(plan, table, is_short=True)
@@ -119,7 +119,7 @@ def short_front_blocks(
 
 
 def _chosen(plan: Plan, number: int, top: int) -> list[int]:
-    """Rows from the first to the last, or the first ones."""
+    """Indexes of the rows to show: spread over the front, or the first ones."""
     is_spread = plan.workload.wording.from_end_to_end
     if not is_spread or number <= top:
         return list(range(min(number, top)))
@@ -136,7 +136,7 @@ def _title(plan: Plan, number: int, shown: int) -> str:
 
 
 def _headed(column: Column) -> Column:
-    """With a head of two lines at most."""
+    """The column with a head of at most two lines."""
     term = term_of_column(column.name)
     if term is not None and term.short:
         return replace(column, header=term.short)
@@ -149,7 +149,7 @@ def _headed(column: Column) -> Column:
 def _columns(
     plan: Plan, shown: Mapping[str, Any], ranks: Sequence[str], varying: Sequence[str]
 ) -> list[Column]:
-    """The ranks of rows, what varies in them, the objectives and other results."""
+    """The columns: ranks, varying settings, objectives and other results."""
     goals = _goals(plan, shown)
     results = plan.workload.wording.results(plan.counts)
     names = dict.fromkeys([*varying, *goals, *limited(plan, shown), *results])
@@ -166,12 +166,12 @@ def _columns(
 
 
 def limited(plan: Plan, table: Mapping[str, object]) -> list[str]:
-    """The columns of limits on what a share of the requests does not exceed."""
+    """The columns of limits on percentiles."""
     return percentile_columns([limit.name for limit in plan.problem.constraints], table)
 
 
 def percentile_columns(limits: Iterable[str], table: Mapping[str, object]) -> list[str]:
-    """The same of limits by their names."""
+    """The columns of limits on percentiles, by the names of limits."""
     names = {name for name in limits if percentile_of(name)}
     return [column for column in table if (term := term_of_column(column)) and term.term in names]
 
@@ -188,7 +188,7 @@ def _table(plan: Plan, columns: Sequence[Column], marked: Sequence[str]) -> Tabl
 def _with_layout(
     plan: Plan, table: Mapping[str, Sequence[object]], is_short: bool = False
 ) -> dict[str, Sequence[object]]:
-    """The columns and, where the workload has such words, the layouts in short."""
+    """The columns and, if the workload has a layout text, the layouts."""
     wording = plan.workload.wording
     layout = wording.layout
     if is_short and wording.degrees:
@@ -201,8 +201,9 @@ def _with_layout(
 def settings_of(
     workload: Workload, places: Iterable[str], table: Mapping[str, Sequence[object]]
 ) -> list[str]:
-    """The columns of a table that say what a configuration is, its places first, in the order of
-    the terms; without those that others tell.
+    """The settings columns of a table: hardware first, then in the order of the terms.
+
+    Columns that follow from others are omitted.
     """
     place_names = [*places]
     hidden = {*_REDUNDANT, *workload.wording.in_layout} - {*place_names}
@@ -219,7 +220,7 @@ def settings_of(
 
 
 def _told_settings(plan: Plan, shown: Mapping[str, Sequence[object]]) -> list[str]:
-    """Those that tell something that the title does not."""
+    """The settings columns whose values are not in the title."""
     places, terms = plan.problem.cells[0], glossary()
     return [
         name
@@ -233,14 +234,14 @@ def _told_settings(plan: Plan, shown: Mapping[str, Sequence[object]]) -> list[st
 
 
 def of_objective(plan: Plan, name: str, table: Mapping[str, object]) -> str:
-    """The column that tells an objective: the workload's choice, or its own."""
+    """The column of an objective: the workload's choice, or that of the term."""
     return objective_column(plan.workload.wording, plan.problem.axes, name, table)
 
 
 def objective_column(
     wording: ResultWording, axes: Collection[str], name: str, table: Mapping[str, object]
 ) -> str:
-    """The same of a table of which several values of ``axes`` were compared."""
+    """The column of an objective in a table that compares several values of ``axes``."""
     chosen = wording.of_objective.get(name)
     if set(_WORK) & set(axes):
         chosen = wording.of_unlike.get(name, chosen)
@@ -251,7 +252,7 @@ def objective_column(
 
 
 def tied_with_first(plan: Plan, table: Columns) -> tuple[list[bool], float]:
-    """Whether published runs tell a row's first objective from that of the first row."""
+    """Whether each row's first objective is tied with that of the first row, and the factor."""
     goal = plan.problem.objectives[0].name
     row = first_row(table)
     confidence = plan.source_of(row).confidence(number_of_row(row, "num_gpus"))
@@ -262,9 +263,9 @@ def tied_with_first(plan: Plan, table: Columns) -> tuple[list[bool], float]:
 
 
 def marked_rows(plan: Plan, result: SearchResult) -> Columns:
-    """The recommended plan and behind it the front, with ``recommended``, ``rank`` and ``tied``.
+    """The recommended plan, then the front, with columns ``recommended``, ``rank`` and ``tied``.
 
-    The rank is the place on the front, None where the recommended plan is not on it.
+    The rank is the position on the front; None if the recommended plan is not on it.
     """
     front, best = result.table, result.recommended_row
     number = len(front["num_gpus"])
@@ -348,11 +349,10 @@ class Points:
 
 @record(kw_only=True)
 class FrontPoints:
-    """The front, and in ``recommended`` the plan to launch, which may not be on it.
+    """The front and the recommended plan, which may not be on it.
 
-    ``first`` is what plans are chosen by before all else. ``ties``: published runs do not tell the
-    plan from the first one. ``words`` tell the recommended plan, the first and the last of the
-    front.
+    ``first`` has the first objective. ``ties``: whether each plan is tied with the first one.
+    ``words`` are texts of the recommended plan, the first and the last of the front.
     """
 
     first: Points
@@ -363,9 +363,9 @@ class FrontPoints:
 
 
 def front_points(plan: Plan, result: SearchResult) -> FrontPoints:
-    """The front of a search that found something, by its first two objectives.
+    """The front of a search with a result, by its first two objectives.
 
-    With one objective the second column is the memory, or what the workload tells first.
+    With one objective the second column is the memory, or the workload's first shown column.
     """
     if result.recommended is None:
         raise ValueError("The search found no plan.")
@@ -401,7 +401,7 @@ def _point(column: str, row: Mapping[str, Any], ends: Mapping[str, tuple[float, 
 
 
 def points_blocks(plan: Plan, result: SearchResult) -> Iterator[Block]:
-    """Where the plans of the front stand by two results; of one plan there is nothing to see."""
+    """A chart of the front by two results; nothing for a single plan."""
     front = front_points(plan, result)
     if len(front.first.values) < 2:
         return
@@ -414,9 +414,9 @@ def points_blocks(plan: Plan, result: SearchResult) -> Iterator[Block]:
 
 
 def block_lines(front: FrontPoints, width: int, is_plain: bool = True) -> list[str]:
-    """The grid with its marks and the least and the largest value of each axis.
+    """Lines of the chart with marks, and the smallest and largest value of each axis.
 
-    A cell shows the recommended plan before ties, and these before others.
+    The recommended plan hides ties, and ties hide others.
     """
     x, y = (
         np.append(points.values, recommended.values)
@@ -451,7 +451,7 @@ def block_lines(front: FrontPoints, width: int, is_plain: bool = True) -> list[s
 
 
 def _places(values: FloatArray, cells: int) -> list[int]:
-    """The cell of each value; by the logarithm where they span more than a little."""
+    """The cell index of each value; logarithmic if the values span a wide range."""
     numbers = np.asarray(values, dtype=np.float64)
     if numbers.min() > 0 and numbers.max() > _WIDE * numbers.min():
         numbers = np.log(numbers)

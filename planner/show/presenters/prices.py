@@ -1,4 +1,4 @@
-"""What money rests on: whose price, of when, of what; and what a contract makes one sign."""
+"""Sources of prices: provider, date and basis; and the commitments of contracts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Row = Mapping[str, object]
 
 
 def price_words(row: Row) -> str:
-    """The price of a row, whose it is and of when: ``3.85 USD (median of 48 offers, 2026-11)``."""
+    """The price of a row with provider and date: ``3.85 USD (median of 48 offers, 2026-11)``."""
     price = number_of(row, "price_per_gpu_hour_usd")
     if not math.isfinite(price):
         return ""
@@ -38,7 +38,7 @@ def price_words(row: Row) -> str:
 
 
 def prices_lines(rows: Iterable[Row]) -> list[str]:
-    """What each GPU costs under each contract, and why not to trust that."""
+    """The price of each GPU under each contract, and doubts about it."""
     rows_by_hardware = {(str(row["gpu"]), str(row.get("contract") or "")): row for row in rows}
     texts = [
         " ".join(filter(None, (gpu, contract, price)))
@@ -59,7 +59,7 @@ def _doubts_lines(rows_by_hardware: Mapping[tuple[str, str], Row]) -> list[str]:
 
 
 def basis_line(rows: Iterable[Row]) -> str:
-    """That owned prices are of different things or kinds; empty where they are alike."""
+    """A sentence if owned prices have different bases; otherwise empty."""
     basis_by_gpu = {
         str(row["gpu"]): str(row["price_basis"])
         for row in rows
@@ -78,7 +78,7 @@ def basis_line(rows: Iterable[Row]) -> str:
 
 
 def within_sellers_line(rows: Iterable[Row]) -> str:
-    """What contracts ask of what the same sellers ask on demand; empty where none has both."""
+    """Prices of contracts relative to on-demand prices of the same sellers; empty without both."""
     by_contract: dict[str, dict[str, None]] = {}
     for row in rows:
         price, rent = (
@@ -94,7 +94,7 @@ def within_sellers_line(rows: Iterable[Row]) -> str:
 
 
 def plan_prices_lines(plan: Plan) -> list[str]:
-    """The same of a plan's GPUs; what one alone costs its defaults tell."""
+    """Price lines of a plan's GPUs; a single price is in the defaults."""
     rows = [
         {"gpu": gpu, **site.columns, **site.grounds}
         for source in plan.problem.sources
@@ -107,7 +107,7 @@ def plan_prices_lines(plan: Plan) -> list[str]:
 
 
 def signed_lines(row: Row) -> list[str]:
-    """What is paid for beside the GPUs of a plan, and what it makes one sign."""
+    """Sentences on GPUs charged beyond those of a plan, its contract and its currency."""
     step, needed = number_of(row, "gpus_sold_together"), number_of(row, "num_gpus")
     lines = [*_contract_lines(row), *_currency_lines(row)]
     if step > 1 and needed % step:
@@ -117,7 +117,7 @@ def signed_lines(row: Row) -> list[str]:
 
 
 def terms_lines(rows: Iterable[Row]) -> list[str]:
-    """Prices of several plans, and what each GPU and contract makes one sign."""
+    """Prices of several plans, and the commitments of each GPU and contract."""
     rows_by_hardware = {f"{row['gpu']} {row.get('contract') or ''}".strip(): row for row in rows}
     lines = prices_lines(rows_by_hardware.values())
     for hardware, row in rows_by_hardware.items():
@@ -127,7 +127,7 @@ def terms_lines(rows: Iterable[Row]) -> list[str]:
 
 
 def _currency_lines(row: Row) -> list[str]:
-    """The money of a plan in the currency that was asked for."""
+    """The costs of a plan in the requested currency."""
     code, usd = str(row.get("currency") or ""), number_of(row, "usd_per_currency")
     if not (code and usd > 0):
         return []
@@ -146,7 +146,7 @@ def _currency_lines(row: Row) -> list[str]:
 
 
 def _contract_lines(row: Row) -> list[str]:
-    """What a plan makes one sign, how much of that a run uses, and what it is charged."""
+    """A sentence on the commitment of a plan, the share that a run uses, and its charge."""
     paid, days = number_of(row, "outlay_usd"), number_of(row, "contract_term_days")
     if not (paid > 0 and days > 0):
         return []
@@ -167,7 +167,7 @@ def _contract_lines(row: Row) -> list[str]:
 
 
 def charged_whole_line(rows: Mapping[str, Row]) -> str:
-    """Which contracts charge a run their whole term, by name; empty where none does."""
+    """A sentence naming the contracts that charge a run their whole term; empty if none does."""
     contracts = [
         contract
         for contract, row in rows.items()
@@ -198,7 +198,7 @@ def _charged_words(row: Row, signed: float, used: float) -> str:
 def _service_words(row: Row) -> str:
     utilization = _given(row)
     if math.isnan(utilization):
-        return f"; the service is taken to run as long: {_UTILIZATION} says how much of it"
+        return f", assumed to be used the whole time (change with {_UTILIZATION})"
     return f"; {share(utilization)} of its hours have work and pay for all"
 
 

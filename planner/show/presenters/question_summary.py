@@ -1,4 +1,4 @@
-"""What was asked, what was assumed, and what became of the configurations."""
+"""The question, the assumptions, and the counts of configurations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def question_blocks(plan: Plan) -> Iterator[Block]:
 
 
 def question_lines(plan: Plan) -> list[str]:
-    """The same as lines, the first of them a title."""
+    """The question as lines; the first is the title."""
     setting, wording = plan.problem.setting, plan.workload.wording
     settings = {source.setting.model.name: source.setting for source in plan.problem.sources}
     unusual = (
@@ -46,14 +46,14 @@ def question_lines(plan: Plan) -> list[str]:
 
 
 def defaults_blocks(plan: Plan) -> Iterator[Block]:
-    """Every value that nobody gave."""
+    """Every value that planner assumed because it was not specified."""
     if plan.defaults:
         yield Title(text="Not given, assumed")
         yield KeyValues(pairs=plan.defaults)
 
 
 def ideal_lines(machine: Machine) -> list[str]:
-    """What is reached of the peaks, where specs and profiles lose nothing."""
+    """The efficiencies of an idealized machine; empty for others."""
     if not machine.ideal:
         return []
     compute, memory = machine.flops_efficiency, machine.memory_efficiency
@@ -77,7 +77,7 @@ def ideal_lines(machine: Machine) -> list[str]:
 
 
 def omitted_lines(plan: Plan) -> list[str]:
-    """What a model has beside its text part, which alone is predicted."""
+    """Parts of a model that are not predicted, such as an audio encoder."""
     model = plan.problem.setting.model
     work, tower = plan.problem.setting.workload, model.vision_tower
     if "model" in plan.problem.axes or not model.omitted_parts:
@@ -95,7 +95,7 @@ def omitted_lines(plan: Plan) -> list[str]:
 
 
 def question_title(plan: Plan) -> str:
-    """The model, or how many, and the GPUs."""
+    """The model (or the number of models) and the GPUs."""
     model = plan.problem.setting.model
     models = plan.problem.axes.get("model", ())
     name = f"{len(models)} models" if models else f"{model.name} ({_size(model)})"
@@ -103,7 +103,7 @@ def question_title(plan: Plan) -> str:
 
 
 def where(plan: Plan) -> str:
-    """The GPUs of a plan in words."""
+    """The GPUs of a plan as text."""
     sources = plan.problem.sources
     gpus = list(dict.fromkeys(source.gpu for source in sources))
     name = gpus[0] if len(gpus) == 1 else f"each of {len(gpus)} GPUs"
@@ -123,7 +123,7 @@ def _size(model: ModelSpec) -> str:
 
 
 def counts_blocks(plan: Plan, result: SearchResult) -> Iterator[Block]:
-    """How many configurations there were, and what rejected them."""
+    """The number of configurations, and the rejections by reason."""
     evaluated, seconds = result.configurations_evaluated, result.search_time
     yield Title(text=f"{plan.workload.wording.noun}s".capitalize())
     rate = formatting.format_large(evaluated / max(seconds, 1e-9))
@@ -143,7 +143,7 @@ def counts_blocks(plan: Plan, result: SearchResult) -> Iterator[Block]:
 
 
 def describe(problem: Problem, rejection: str) -> str:
-    """What a rule, the memory or a limit of the user's demands, in words."""
+    """The description of a rule, of the memory or of a limit that rejects configurations."""
     for rule in problem.sources[0].rules:
         if rule.name == rejection:
             return rule.description
@@ -158,7 +158,7 @@ def describe(problem: Problem, rejection: str) -> str:
 
 
 def assumed_blocks(plan: Plan) -> Iterator[Block]:
-    """How many numbers behind the result nobody measured."""
+    """The number of assumed values in the specs, and where they are marked."""
     if not plan.assumed:
         return
     kinds = {name.split()[0] for name in plan.assumed}

@@ -1,4 +1,4 @@
-"""One way to train on generated answers in full: its step by phase, its memory, its balance."""
+"""Full report of a reinforcement-learning plan: step by phase, memory, balance."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ASYNC_ACCURACY_NOTE = (
     "closer ones are not told apart."
 )
 _LEAST = 0.05
-"""GiB of a part of the memory that is told."""
+"""Smallest part of the memory that is shown, in GiB."""
 OLDER = (
     "Answers are of older weights than they train: whether learning suffers is not predicted "
     "(AReaL, arXiv:2505.24298: within a point up to 4 to 8 steps with a decoupled loss)."
@@ -54,7 +54,7 @@ def _memory_and_speed(plan: Plan, runs: RlRuns) -> Iterator[Block]:
 
 
 def _memory(runs: RlRuns) -> Table:
-    """The fullest GPU in each phase, of either side where they are apart, in GiB."""
+    """Memory of the fullest GPU in each phase, in GiB; with separate GPUs for each side."""
     capacity = runs.source.setting.machine.gpu.allocatable_memory
     has_separate_gpus = not bool(first(runs.configurations.colocated))
     sides = ("rollout", "", "trainer") if has_separate_gpus else ("", "", "")
@@ -73,7 +73,7 @@ def _memory(runs: RlRuns) -> Table:
 
 
 def _fullest(runs: RlRuns) -> str:
-    """What the memory of the fullest phase holds."""
+    """A sentence on the parts of the fullest phase's memory."""
     phase = MEMORY_PHASES[int(first(runs.fullest_phase))].replace("_", " ")
     sizes = sorted(_memory_parts(runs)[phase].items(), key=lambda item: -item[1])
     texts = [f"{name.replace('_', ' ')} {size:,.1f}" for name, size in sizes if size >= _LEAST]
@@ -81,7 +81,7 @@ def _fullest(runs: RlRuns) -> str:
 
 
 def _balance(runs: RlRuns) -> list[str]:
-    """What the step waits for, the split that would balance, and what is idle."""
+    """Sentences on the bottleneck of the step, the balanced split, and idle time."""
     step, c = runs.step, runs.configurations
     side = "rollout" if first(step.rollout_is_longer) else "the trainer"
     texts = [
@@ -111,7 +111,7 @@ def _balance(runs: RlRuns) -> list[str]:
 
 
 def _fastest(runs: RlRuns, total: float) -> str:
-    """The split in whole nodes, or GPUs of one, with the shortest step."""
+    """The split with the shortest step, in whole nodes or in GPUs of a single node."""
     trains, seconds = runs.fastest_split()
     step_time = first(runs.step_time)
     has_several_nodes = total > runs.source.setting.machine.cluster.gpus_per_node
@@ -123,7 +123,7 @@ def _fastest(runs: RlRuns, total: float) -> str:
 
 
 def _turns(runs: RlRuns) -> str:
-    """That both sides wait for each other, and what a step takes where they do not."""
+    """A sentence on alternating sides, and the step time of an asynchronous placement."""
     placements = runs.source.setting.rollouts.placements
     text = "Both sides take turns, each idle while the other works"
     other = next((name for name in ("async", "one_step_off") if name in placements), None)
@@ -154,7 +154,7 @@ def _speed(runs: RlRuns) -> dict[str, str]:
         **{name: formatting.format_duration(times[name]) for name in hidden},
         "places": f"{formatting.format_count(first(rollout.places))} answers at once in each of "
         f"{formatting.format_parameter(first(runs.configurations.replicas))} engines, which "
-        "are told "
+        "use "
         f"{formatting.format_percent(first(rollout.configurations.gpu_memory_utilization))} of "
         "the memory",
         "idle": f"trainer {formatting.format_percent(first(runs.trainer_idle))}, "
@@ -163,7 +163,7 @@ def _speed(runs: RlRuns) -> dict[str, str]:
 
 
 def _run(runs: RlRuns) -> Iterator[Block]:
-    """What all steps take."""
+    """Time, GPU-hours and cost of all steps."""
     site, work = runs.source.site, runs.source.setting.workload
     yield Title(text=f"A run of {work.steps:,} steps")
     pairs = {
@@ -186,12 +186,12 @@ def _run(runs: RlRuns) -> Iterator[Block]:
 
 
 def _times(runs: RlRuns) -> Mapping[str, Mapping[str, float]]:
-    """The phases that a step waits for."""
+    """Seconds of the phases of a step."""
     return {"step": runs.step.shown_times()}
 
 
 def _memory_parts(runs: RlRuns) -> Mapping[str, Mapping[str, float]]:
-    """GiB by part in each phase that there is."""
+    """GiB by part in each phase."""
     phases = zip(MEMORY_PHASES, runs.step.memory_parts, strict=True)
     parts_by_phase = {
         phase.replace("_", " "): {name: first(size) / GIB for name, size in parts.items()}

@@ -1,4 +1,4 @@
-"""Result rows as CSV and JSON, block by block in flat memory, and how surely each keeps limits."""
+"""Result rows as CSV and JSON, written block by block, and probabilities to keep limits."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from planner.question.terms import glossary, percentile_of, term_of_column
 from planner.workloads.make_plan import Plan
 
 PROBABILITY = "limits_probability"
-# Limits whose column is called otherwise.
+# Limits whose column has another name.
 _COLUMNS_OF = {"request_rate": ("capacity_requests_per_s", "requests_per_s")}
-# A latency is the sum of these, each with errors of its own; of static batches the last two.
+# A latency is the sum of these, each with its own errors; the second pair is of static batches.
 _PARTS = {
     "request_latency": (
         ("time_to_first_token_s", "time_per_output_token_s"),
@@ -41,8 +41,8 @@ _UNITLESS = ("1", "1/s", "count")
 def with_limits(table: Columns, limits: Sequence[Constraint]) -> Columns:
     """Result columns in full with the probability that a row keeps all ``limits``.
 
-    It is the least of those of each limit that published errors tell of, [1]; NaN where they tell
-    of none. Without limits the table stays as it is.
+    The probability is the smallest over the limits with published errors, [1]; NaN if there are
+    none. Without limits the table is unchanged.
     """
     probabilities = [
         probability for limit in limits if (probability := _chances(table, limit)) is not None
@@ -54,7 +54,7 @@ def with_limits(table: Columns, limits: Sequence[Constraint]) -> Columns:
 
 
 def _chances(table: Mapping[str, object], limit: Constraint) -> FloatArray | None:
-    """The probability that each row keeps a limit; None where no errors are published of it."""
+    """The probability that each row keeps a limit; None without published errors."""
     column = _column(table, limit.name)
     if column is None:
         return None
@@ -81,7 +81,7 @@ def _column(table: Iterable[str], name: str) -> str | None:
 def _ends(
     table: Mapping[str, object], name: str, column: str, values: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
-    """The ends of a column's intervals, which a percentile has from its mean."""
+    """The intervals of a column; a percentile uses those of its mean."""
     mean = percentile_of(name)
     base = mean[0] if mean else name
     for first, rest in _PARTS.get(base, ()):
@@ -96,7 +96,7 @@ def _ends(
 
 
 def _ends_of_mean(table: Mapping[str, object], column: str) -> tuple[FloatArray, FloatArray] | None:
-    """The ends of a column's intervals over its values."""
+    """The ends of a column's intervals divided by its values."""
     names = ends_of(column)
     if column not in table or not all(name in table for name in names):
         return None
@@ -106,7 +106,7 @@ def _ends_of_mean(table: Mapping[str, object], column: str) -> tuple[FloatArray,
     return low, high
 
 
-# The more rows at a time, the fewer values of a column differ.
+# Larger blocks have relatively fewer distinct values.
 _ROWS = 2**14
 
 # Columns by name, equally long.
@@ -114,13 +114,13 @@ Block = Mapping[str, Any]
 
 
 def result_blocks(plan: Plan, table: Block) -> Iterator[Block]:
-    """The columns of results and their intervals, some thousand rows at a time."""
+    """The columns of results and their intervals, in blocks of some thousand rows."""
     limits = with_rate(plan.problem.constraints, plan.request.lasting_rate)
     yield from blocks(with_limits(full_columns(table, plan.problem.sources), limits))
 
 
 def blocks(table: Block) -> Iterator[Block]:
-    """A table, some thousand rows at a time."""
+    """A table in blocks of some thousand rows."""
     for start in range(0, len(table["num_gpus"]), _ROWS):
         yield {name: values[start : start + _ROWS] for name, values in table.items()}
 
@@ -128,7 +128,7 @@ def blocks(table: Block) -> Iterator[Block]:
 class RowFiles:
     """The open CSV and JSON files of a search; a block of rows goes to both.
 
-    What is unknown is empty in CSV and null in JSON; CSV cells are those of `csv_cell`.
+    Unknown values are empty in CSV and null in JSON; CSV cells are those of `csv_cell`.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class RowFiles:
 
     @property
     def has_object(self) -> bool:
-        """Whether there is a JSON object, which has more than rows and the manifest."""
+        """Whether a JSON object is written, which has further values besides rows and manifest."""
         return self._json is not None
 
     def add(self, blocks: Iterable[Block]) -> None:
@@ -165,7 +165,7 @@ class RowFiles:
         self._empty = False
 
     def finish(self, manifest: Mapping[str, object], **more: object) -> None:
-        """Write the manifest, in the JSON object with whatever else belongs to it."""
+        """Write the manifest; the JSON object also gets the values ``more``."""
         if self._manifest is not None:
             self._manifest.write(json.dumps(manifest, indent=1, allow_nan=False) + "\n")
         if self._json is not None:
@@ -188,11 +188,11 @@ def row_files(csv_path: Path | None, json_path: Path | None) -> Iterator[RowFile
         yield RowFiles(opened(csv_path), opened(json_path), opened(manifest_file))
 
 
-# What a spreadsheet takes for a formula.
+# Characters that start a formula in a spreadsheet.
 _FORMULA = ("=", "+", "-", "@")
-# Where more than half of so many values differ, looking for equal ones takes longer.
+# Sample size; deduplication is slower if more than half of the sample is distinct.
 _SAMPLE = 256
-# Python writes no exponent between them.
+# Python writes numbers between these without an exponent.
 _LEAST_PLAIN, _LEAST_SCALED = 1e-4, 1e16
 _QUOTED = frozenset(',"\n')
 
@@ -203,7 +203,7 @@ Cell = Callable[[Any], str]
 def plain_value(value: object) -> Value:
     """A value of a file as plain text, number or flag; None where it is unknown.
 
-    Raises TypeError if it is some other object, whose text nobody could read back.
+    Raises TypeError if it is another object, whose text cannot be read back.
 
     >>> plain_value(np.float64(0.5)), plain_value(math.nan), plain_value(Path("a"))
     (0.5, None, 'a')
@@ -220,10 +220,10 @@ def plain_value(value: object) -> Value:
 
 
 def csv_cell(value: object) -> str:
-    """A value in CSV: numbers as Python writes them, what is unknown empty.
+    """A value in CSV: numbers as Python writes them, unknown values empty.
 
-    A text loses its control characters; before a leading ``=``, ``+``, ``-`` or ``@`` it gets
-    an apostrophe, with which a spreadsheet shows it and does not compute it.
+    Control characters are removed from texts; a text with a leading ``=``, ``+``, ``-`` or ``@``
+    gets an apostrophe, so that a spreadsheet does not compute it.
 
     >>> csv_cell(0.5), csv_cell("=1+1"), csv_cell("a,b"), csv_cell(None)
     ('0.5', "'=1+1", '"a,b"', '')
@@ -240,7 +240,7 @@ def csv_cell(value: object) -> str:
 
 
 def plain_cell(text: str) -> str:
-    """A text in CSV; a number stands as it is, also below zero, and is no formula."""
+    """A text in CSV; numbers, also negative ones, are not escaped as formulas."""
     try:
         float(text)
     except ValueError:
@@ -249,14 +249,14 @@ def plain_cell(text: str) -> str:
 
 
 def json_cell(value: object) -> str:
-    """A value in JSON; what is unknown is null."""
+    """A value in JSON; unknown values are null."""
     return json.dumps(plain_value(value))
 
 
 def joined(columns: Sequence[tuple[Any, str]], cell: Cell, between: str) -> list[str]:
-    """The rows of columns, each with a text before its cells, as one text a row.
+    """One text per row, joined from columns of values, each with a prefix.
 
-    Neighbours that are the same in every row are put together once.
+    Adjacent constant columns are joined once.
     """
     pieces: list[list[str]] = []
     same: list[str] = []
@@ -280,7 +280,7 @@ def _is_array(values: object) -> bool:
 
 
 def _is_constant(values: Any) -> bool:
-    """Whether a column of at least one row is written the same in every row."""
+    """Whether a column of at least one row has the same text in every row."""
     if _is_array(values):
         bits = _bits(values)
         return len(bits) > 0 and bool((bits == bits[:1]).all())
@@ -293,7 +293,7 @@ def _is_constant(values: Any) -> bool:
 
 
 def texts(values: Any, cell: Cell, before: str = "") -> list[str]:
-    """The cells of a column, an array or a list, each with ``before`` before it."""
+    """The cell texts of a column, an array or a list, each with the prefix ``before``."""
     if isinstance(values, np.ndarray):
         return _of_array(values, cell, before)
     kinds = set(map(type, values))
@@ -322,7 +322,7 @@ def _of_array(values: AnyArray, cell: Cell, before: str) -> list[str]:
 
 
 def _bits(values: AnyArray) -> AnyArray:
-    """Floats by their bits: 0.0 and -0.0 are equal and are written differently."""
+    """Floats as bits: 0.0 and -0.0 are equal but have different texts."""
     return values.astype(np.float64).view(np.int64) if values.dtype.kind == "f" else values
 
 
@@ -334,7 +334,7 @@ def _written(values: AnyArray, cell: Cell, before: str) -> list[str]:
 
 
 def _numbers(values: AnyArray) -> list[str]:
-    """Finite floats as Python writes them, several times as fast."""
+    """Texts of finite floats as Python writes them, several times as fast."""
     if not len(values):
         return []
     import pydantic_core

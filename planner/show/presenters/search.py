@@ -1,4 +1,4 @@
-"""What a search found, or one configuration: in about 30 lines, or all of it, and its command."""
+"""Reports of a search or a single configuration: in about 30 lines, or in full."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ _SAME = 1e-3
 
 
 def interrupted_message(plan: Plan, result: SearchResult) -> str:
-    """How much of a search was done when it was interrupted."""
+    """A sentence on the progress of an interrupted search."""
     done, total = result.configurations_evaluated, plan.problem.num_rows
     return (
         f"Interrupted after {formatting.format_count(done)} of {formatting.format_count(total)} "
@@ -107,7 +107,7 @@ def answer_blocks(
     levers: Sequence[CostLever] = (),
     shows_interruption: bool = True,
 ) -> Iterator[Block]:
-    """What a search found, which ``levers`` would change it, and that it was interrupted."""
+    """The result of a search, the cost levers, and a note if it was interrupted."""
     yield from (_search_blocks if is_full else _brief_blocks)(plan, result, top)
     if levers:
         yield GAP
@@ -144,7 +144,7 @@ def _search_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block
 
 
 def _brief_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]:
-    """The question, the plan to launch, what else there was, and what to ask next."""
+    """The question, the recommended plan, its alternatives, and the next command."""
     yield from _question_blocks(plan)
     if result.recommended is None:
         return
@@ -168,13 +168,13 @@ def _brief_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]
     yield from short_front_blocks(plan, result, top, row)
     yield GAP
     yield make_lines(
-        "In full: this command with --full, or this plan alone:", mark=TOTAL, indent=""
+        "Full report: add --full to this command, or for this plan only:", mark=TOTAL, indent=""
     )
     yield Code(text=estimate_command(plan, row))
 
 
 def one_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
-    """The question of one configuration, and what it reaches and costs."""
+    """The question of a single configuration, its results and its cost."""
     row = first_row(evaluation.table())
     yield from _question_blocks(plan)
     yield GAP
@@ -183,7 +183,7 @@ def one_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
 
 
 def _question_blocks(plan: Plan) -> Iterator[Block]:
-    """The question, and in a few lines what nobody gave."""
+    """The question, the assumed values and the prices, in a few lines."""
     yield from question_blocks(plan)
     if assumed := assumed_line(plan):
         yield make_lines(assumed, most=_MOST_ASSUMED)
@@ -191,7 +191,7 @@ def _question_blocks(plan: Plan) -> Iterator[Block]:
 
 
 def assumed_line(plan: Plan) -> str:
-    """What nobody gave; empty where everything was given."""
+    """The assumed values in one line; empty if there are none."""
     shown_elsewhere = {"space", *plan.problem.axes}
     texts = [
         f"{name.replace('_', ' ')} {without_origin(origin)}"
@@ -228,7 +228,7 @@ def _reached_blocks(
 
 
 def surer_blocks(plan: Plan, row: Row) -> Iterator[Block]:
-    """What fits more surely than a plan that does not fit surely."""
+    """Options that are more likely to fit, if the plan is not likely enough to fit."""
     if options := surer_options(plan, row):
         texts = (
             f"{option} ({formatting.format_fit_probability(chance)})"
@@ -240,7 +240,7 @@ def surer_blocks(plan: Plan, row: Row) -> Iterator[Block]:
 def recommended_pairs(
     plan: Plan, row: Mapping[str, object], confidence: Confidence | None
 ) -> dict[str, str]:
-    """What a plan reaches and costs, each with its interval."""
+    """Results and costs of a plan with their intervals."""
     goals = [of_objective(plan, objective.name, row) for objective in plan.problem.objectives]
     source = plan.source_of(row)
     machine = source.setting.machine
@@ -257,7 +257,7 @@ def recommended_pairs(
 
 
 def headline(plan: Plan, result: SearchResult) -> str:
-    """The recommended plan, that nobody measured its like, and how surely it keeps its limits."""
+    """The recommended plan, whether it is proven, and its probability to keep its limits."""
     best = result.recommended
     if best is None:
         return ""
@@ -281,7 +281,7 @@ def _limits_words(number: int) -> str:
 
 
 def proven_line(plan: Plan, result: SearchResult) -> str:
-    """Of a recommended plan that nobody measured the like of the best one that somebody did."""
+    """A sentence on an unproven recommended plan with the best proven one; empty if proven."""
     best = result.recommended
     if best is None:
         return ""
@@ -308,7 +308,7 @@ def proven_line(plan: Plan, result: SearchResult) -> str:
 
 
 def _tied_line(plan: Plan, result: SearchResult) -> str:
-    """What another software or GPU is predicted to gain, which runs do not tell; empty if none."""
+    """A sentence on a tied plan with another software or GPU; empty without one."""
     best, better = result.recommended, result.better_tied
     if best is None or better is None:
         return ""
@@ -320,7 +320,7 @@ def _tied_line(plan: Plan, result: SearchResult) -> str:
 def tied_words(
     workload: Workload, column: str, row: Mapping[str, object], better: Mapping[str, object]
 ) -> str:
-    """That published runs do not tell a plan from one that is predicted to be ``better``."""
+    """A sentence on a plan that is tied with one predicted to be ``better``."""
     current, other = number_of(row, column), number_of(better, column)
     gpu_text = "" if better["gpu"] == row["gpu"] else f"{better['gpu']}, "
     parts = [f"{label(column)} {format_result(column, other, ends_in(column, better))}"]
@@ -330,7 +330,7 @@ def tied_words(
 
 
 def lever_lines(levers: Iterable[CostLever]) -> Iterator[str]:
-    """A line for each question, with its other answers, what moves most first."""
+    """A line for each question with its other answers, largest effect first."""
     by_name: dict[str, list[CostLever]] = {}
     for lever in levers:
         by_name.setdefault(lever.name, []).append(lever)
@@ -347,19 +347,17 @@ def lever_lines(levers: Iterable[CostLever]) -> Iterator[str]:
 def fastest_line(
     column: str, row: Mapping[str, object], best: Mapping[str, object], plan_text: str
 ) -> str:
-    """The plan, in ``plan_text``, that is the best in a column, where it is another, and its
-    gain.
-    """
+    """The plan that is best in a column, with its gain; empty if the gain is negligible."""
     current, other = number_of(row, column), number_of(best, column)
     gain = abs(other / current - 1) if current else 0.0
-    if not gain >= _SAME:  # unknown numbers among them
+    if not gain >= _SAME:  # also False for NaN
         return ""
     gain_text = f"{label(column)} {format_result(column, best[column])}, {share(gain)} better"
     return f"Best by {label(column)}: {plan_text}; {gain_text}"
 
 
 def solid_line(plan: Plan, result: SearchResult, row: Mapping[str, object]) -> str:
-    """Where money decides and the price of the best needs to be asked about: the best without."""
+    """The best plan at a price without doubts, if the recommended plan's price has doubts."""
     goal, compared = plan.problem.objectives[0].name, result.comparisons.get("gpu")
     if glossary()[goal].type != "usd" or compared is None or not _doubts(plan, row):
         return ""
@@ -379,7 +377,7 @@ def _doubts(plan: Plan, row: Mapping[str, object]) -> bool:
 def starting_plan_line(
     plan: Plan, row: Mapping[str, object], starting_row: Mapping[str, object], rejected: str
 ) -> str:
-    """The user's own plan beside the recommended one, and what it loses."""
+    """The user's plan compared with the recommended one."""
     name = f"Yours: {short_plan(plan, starting_row)}"
     if rejected:
         return f"{name}: does not run ({rejected})"
@@ -397,19 +395,19 @@ def starting_plan_line(
 
 
 def held_line(plan: Plan, starting_row: Mapping[str, object]) -> str:
-    """What a search kept of the user's own plan as it decides what is learned; "" if nothing."""
+    """A sentence on the settings of the user's plan that affect learning; "" if none."""
     names = terms_about("learning_setting", plan.workload.name)
     fixed = [name for name in names if plan.request.settings.get(name) == starting_row[name]]
     text = ", ".join(f"{name} {formatting.format_parameter(starting_row[name])}" for name in fixed)
-    return f"Kept, since learning depends on it: {text}; --set tries others." if text else ""
+    return f"Not changed, since it affects learning: {text}; --set tries others." if text else ""
 
 
 def comparisons_blocks(
     plan: Plan, result: SearchResult, *, is_full: bool = False
 ) -> Iterator[Block]:
-    """For each axis of several values the best plan of every value, and what it loses.
+    """The best plan of every value of each axis, and its loss.
 
-    In short, values that nobody named stand in a sentence, and of many named ones the first.
+    The short form has tables of the axes that the user listed and a sentence for others.
     """
     answers = {name: getattr(plan.request, name, None) for name in result.comparisons}
     requested = (
@@ -450,7 +448,7 @@ def _words(axis: str) -> str:
 
 
 def _told(plan: Plan, compared: Comparison) -> list[str]:
-    """As `_changes`, with what each value but the first reaches."""
+    """As `_changes`, with the result of each value except the first."""
     column = of_objective(plan, plan.problem.objectives[0].name, compared.table)
     changes, others = _changes(plan, compared), compared.table.get(column, ())[1:]
     reached = [f": {format_result(column, value)}" for value in others]
@@ -460,7 +458,7 @@ def _told(plan: Plan, compared: Comparison) -> list[str]:
 
 
 def _changes(plan: Plan, compared: Comparison) -> list[str]:
-    """Each value of an axis with what it loses or gains against the first."""
+    """Each value of an axis with its loss or gain against the first."""
     table, sign = compared.table.get(compared.axis, ()), plan.problem.objectives[0].sign
     texts = [
         " ".join(
@@ -477,7 +475,7 @@ def _changes(plan: Plan, compared: Comparison) -> list[str]:
 
 
 def _change(sign: int, loss: float) -> str:
-    """What becomes of the first objective: ``-12 %`` of a lost rate, ``+14 %`` of a cost."""
+    """The change of the first objective: ``-12 %`` of a lower rate, ``+14 %`` of a higher cost."""
     if not math.isfinite(loss):
         return ""
     is_less = (loss > 0) == (sign < 0)
@@ -513,9 +511,9 @@ def compared_columns(
     goal: str,
     sign: int,
 ) -> list[Column]:
-    """The best plan of each value of one of several ``axes``, as result rows, and what it loses.
+    """Columns of the best plan of each value of an axis, and its loss.
 
-    The plans were chosen by ``goal``, of which ``column`` tells; low is better if ``sign`` is 1.
+    The plans were chosen by ``goal``, shown in ``column``; low is better if ``sign`` is 1.
     """
     reached = [
         replace(
@@ -547,13 +545,13 @@ def compared_columns(
 
 
 def without_plan_lines(plan: Plan, compared: Comparison) -> list[str]:
-    """Values without a plan, by what came closest, a line for each reason."""
+    """Values without a plan, a line for each reason."""
     why = {value: describe(plan.problem, name) for value, name in compared.without_plan.items()}
     return no_plan_lines(why.items())
 
 
 def no_plan_lines(why: Iterable[tuple[object, str]]) -> list[str]:
-    """Values without a plan by why, in words, a line for each reason."""
+    """Values without a plan by their reason, a line for each reason."""
     reasons: dict[str, list[str]] = {}
     for value, reason in why:
         reasons.setdefault(reason, []).append(formatting.format_parameter(value))
@@ -588,12 +586,12 @@ def estimate_command(plan: Plan, row: Row) -> str:
 
 
 def _option(term: Term, answer: object, default: object) -> list[str]:
-    """An option and its value; none where the answer is the plain one."""
+    """An option and its value; empty if the answer is the default."""
     if answer is None or answer == default:
         return []
     if term.type in ("second", "byte") and isinstance(answer, float):
         answer = f"{answer / term.scale:.12g}{term.unit}"
-    if term.type == "flag":  # one that is on where nobody says so is switched off
+    if term.type == "flag":  # a flag that is on by default is switched off
         return [term.option_name if answer else f"--no-{term.option_name[2:]}"]
     text = str(answer).removesuffix(".0") if isinstance(answer, float) else str(answer)
     return [term.option_name, text]
@@ -609,7 +607,7 @@ def estimate_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
 
 
 def misfit_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
-    """The memory of a configuration that is possible but too large for the GPU."""
+    """The memory of a configuration that is valid but too large for the GPU."""
     yield from _head_blocks(plan, evaluation)
     yield from memory_blocks(evaluation.candidates)
     yield GAP
@@ -628,7 +626,7 @@ def _head_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
 def write_estimate(
     path: Path | None, plan: Plan, evaluation: Evaluation, command: Sequence[str], **more: object
 ) -> None:
-    """One JSON object: the manifest, the row, the time by operator, and what there is ``more``.
+    """Write a JSON object with the manifest, the row, the time by operator, and ``more``.
 
     Raises OutputError if it cannot be written.
     """

@@ -1,4 +1,4 @@
-"""Services as tables: on shared GPUs, in pools by length, what GPUs carry within watts or USD."""
+"""Tables of services on shared GPUs, of pools by length, and of capacity within a budget."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _RANKS = {"service": 0, "gpu": 0, "number": 1, "a_day": 1, "model": 2, "plan": 3
 
 
 def services_blocks(fleet: SharedFleet) -> Iterator[Block]:
-    """The answer in words, where each service runs, and the GPUs of each type."""
+    """The answer, the placement of each service, and the GPUs of each type."""
     yield from _placed(answer_lines(fleet), fleet.rows)
     yield Title(text=POOLS)
     yield fit_table(pool_columns([pool.row for pool in fleet.pools]), lambda _: 0)
 
 
 def _placed(lines: Sequence[str], rows: Rows) -> Iterator[Block]:
-    """The answer in words, and what runs where."""
+    """The answer and a table of placements."""
     title, *others = lines
     yield make_lines(title, mark=TOTAL, indent="")
     yield GAP
@@ -57,7 +57,7 @@ def _placed(lines: Sequence[str], rows: Rows) -> Iterator[Block]:
 
 
 def answer_lines(fleet: SharedFleet) -> list[str]:
-    """How many GPUs all take, what they cost, and where the next best type is no choice."""
+    """Sentences on the GPUs of all services, their cost, and services on a dearer type."""
     pools = ", ".join(f"{formatting.format_count(pool.most)} {pool.gpu}" for pool in fleet.pools)
     lines = [f"{len(fleet.placements)} services on {pools}"]
     if math.isfinite(fleet.cost):
@@ -93,7 +93,7 @@ def answer_lines(fleet: SharedFleet) -> list[str]:
         best = min(finite_costs, key=finite_costs.__getitem__)
         if best not in placement.gpus:
             lines.append(
-                f"{placement.service.name}: alone {best} would be cheaper, "
+                f"{placement.service.name}: without other services {best} would be cheaper, "
                 f"{formatting.format_count(finite_costs[best])} USD a day; others use it, or "
                 "its stock is "
                 "too small."
@@ -104,7 +104,7 @@ def answer_lines(fleet: SharedFleet) -> list[str]:
 
 
 def placed_columns(rows: Rows) -> list[Column]:
-    """Of each service the types that it runs on, and what others would cost.
+    """The GPU types of each service, and its cost on other types.
 
     ``rows`` are those of `planner.decide.sizing.shared_services.SharedFleet`.
     """
@@ -130,7 +130,7 @@ def _all(rows: Rows, name: str) -> list[float]:
 
 
 def _others(placed: Mapping[str, object], rows: Rows) -> str:
-    """What all of a service would take on other types: ``b200 16: 1,200``."""
+    """GPUs and USD a day of a whole service on other types: ``b200 16: 1,200``."""
     others = []
     for row in rows:
         if row["service"] != placed["service"] or number_of(row, "share") > 0:
@@ -144,7 +144,7 @@ def _others(placed: Mapping[str, object], rows: Rows) -> str:
 
 
 def pool_columns(rows: Rows) -> list[Column]:
-    """A line for each type of GPU, by `planner.decide.sizing.shared_services.Pool`."""
+    """A row for each type of GPU, from `planner.decide.sizing.shared_services.Pool`."""
     names = {
         "stock": "stock", "most_gpus": "most GPUs", "base_gpus": "held all day",
         "gpu_hours": "GPU-hours", "cost_usd": "USD /day",
@@ -165,14 +165,14 @@ def _count(number: float) -> Cell:
 
 
 def add_services(files: RowFiles, fleet: SharedFleet, command: Sequence[str]) -> None:
-    """A row for each service on each type, with the answer in words and the pools."""
+    """Write a row for each service on each type, the answer and the pools."""
     files.add(blocks(fleet.table))
     pools = [pool.row for pool in fleet.pools]
     files.finish(question_manifest(fleet.request, command), answer=answer_lines(fleet), pools=pools)
 
 
 def length_pools_blocks(pools: LengthPools) -> Iterator[Block]:
-    """Whether pools by length take less than one, why, and where prompts were cut."""
+    """Whether pools by length cost less than one pool, why, and the tried cuts."""
     yield from _placed(length_pools_lines(pools), pools.rows)
     if len(pools.cuts) > 1:
         yield Title(text=CUTS)
@@ -180,7 +180,7 @@ def length_pools_blocks(pools: LengthPools) -> Iterator[Block]:
 
 
 def length_pools_lines(length_pools: LengthPools) -> list[str]:
-    """Which is less, pools by length or one of all, and why."""
+    """Sentences that compare pools by length with one pool."""
     pools, mixed = length_pools.pools, length_pools.mixed
     gpus_by_pool = " + ".join(
         formatting.format_count(part.peak.num_gpus)
@@ -227,7 +227,7 @@ def length_pools_lines(length_pools: LengthPools) -> list[str]:
 
 
 def cut_rows(pools: LengthPools) -> list[dict[str, Value]]:
-    """A row for each cut of the prompts: its ends and what pools cost a day."""
+    """A row for each cut: its prompt lengths and the USD of the pools a day."""
     return [
         {
             _ENDS: ", ".join(f"{end}" for end in cut.ends),
@@ -238,7 +238,7 @@ def cut_rows(pools: LengthPools) -> list[dict[str, Value]]:
 
 
 def cut_columns(rows: Rows) -> list[Column]:
-    """Where prompts were cut, the cheapest first."""
+    """Columns of the cuts, the cheapest first."""
     return [
         Column(_ENDS, [str(row[_ENDS]) for row in rows], "prompts up to tokens"),
         Column(_DAY, [_count(n) for n in _all(rows, _DAY)], "USD /day"),
@@ -246,7 +246,7 @@ def cut_columns(rows: Rows) -> list[Column]:
 
 
 def add_length_pools(files: RowFiles, length_pools: LengthPools, command: Sequence[str]) -> None:
-    """A row for each pool and the one of all, with the answer in words, GPUs and cuts."""
+    """Write a row for each pool and for the single pool, the answer, GPUs and cuts."""
     files.add(blocks(length_pools.table))
     pools = [pool.row for pool in length_pools.pools.pools]
     manifest = question_manifest(length_pools.request, command)
@@ -256,13 +256,13 @@ def add_length_pools(files: RowFiles, length_pools: LengthPools, command: Sequen
 
 _MILLION = 1e6
 PER_MEGAWATT = "gpus_per_megawatt"
-"""A column that rows of what GPUs carry have alone."""
+"""A column that only rows of a size within a budget have."""
 MOST_TOKENS = "The most tokens first"
 _CARRIED = {"gpu": 0, "num_gpus": 0, "tokens": 0, "cost_per_hour_usd": 1, "profit": 1, "plan": 5}
 
 
 def envelope_words(sizes: Sizes) -> str:
-    """The watts and the dollars, for a title."""
+    """The power and the cost of the budget, for a title."""
     power, budget = sizes.request.constraints.get("power"), sizes.budget
     texts = [] if power is None else [formatting.format_kw(power)]
     if budget is not None:
@@ -271,7 +271,7 @@ def envelope_words(sizes: Sizes) -> str:
 
 
 def carried_lines(sizes: Sizes) -> list[str]:
-    """What carries most, what costs least per token, and what earns most, where these differ."""
+    """Sentences on the most tokens, the cheapest tokens and the most profit within the budget."""
     results = [(size, size.carried) for size in sizes.found if size.carried is not None]
     best_by_measure = {
         "Most tokens": max(results, key=lambda pair: pair[1].output_tokens),
@@ -328,7 +328,7 @@ def _line(measure: str, size: Size, budget_result: BudgetResult) -> str:
 
 
 def _price_line(budget_result: BudgetResult) -> str:
-    """At which price its tokens would be sold, and from which load on that pays."""
+    """A sentence on the API price of its tokens, and the break-even load."""
     offer = budget_result.offer
     if offer is None:
         return f"No profit: {budget_result.api.note[:1].lower()}{budget_result.api.note[1:]}"
@@ -357,7 +357,7 @@ def carried_blocks(sizes: Sizes) -> Iterator[Block]:
 
 
 def carried_columns(rows: Sequence[Mapping[str, object]]) -> list[Column]:
-    """What each GPU carries, by `planner.decide.sizing.budget.Yield.columns`."""
+    """Columns of the capacity of each GPU, from `planner.decide.sizing.budget.Yield.columns`."""
 
     def cells(name: str, scale: float = 1.0) -> list[Cell]:
         values = [number_of(row, name) / scale for row in rows]

@@ -1,4 +1,4 @@
-"""One way to serve in full: its memory, latencies, rates and prices, the operators of its steps."""
+"""Full report of a serving plan: memory, latencies, rates, prices and operators of its steps."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _deployment(plan: Plan, candidates: Deployments) -> Iterator[Block]:
     if start := start_pairs(
         row, shortens=candidates.setting.engine.memory.shortens_longest
     ):  # to compare
-        yield Title(text="As the engine's log has it")
+        yield Title(text="Values in the engine's log")
         yield KeyValues(pairs=start)
     yield Title(text="Speed")
     yield KeyValues(pairs=pairs | electricity_pairs(candidates, row))
@@ -114,7 +114,7 @@ def _latency_table(estimate: ServingEstimate) -> Table:
 
 
 def _speed_pairs(row: Mapping[str, object]) -> dict[str, str]:
-    """Rates and prices of a row; requests beside what is carried at most where a load is stated."""
+    """Rates and prices of a row, with the capacity if a load is specified."""
 
     def figure(column: str) -> str:
         return formatting.format_significant(number_of(row, column))
@@ -133,7 +133,7 @@ def _speed_pairs(row: Mapping[str, object]) -> dict[str, str]:
         "all tokens/s": f"{figure('tokens_per_s')} ({figure('tokens_per_s_per_gpu')} per GPU), "
         "prompts included",
         "utilization": f"{utilization} of the time computes prompts",
-        "most requests": f"{max_requests} per replica find room in its memory",
+        "most requests": f"{max_requests} per replica fit its memory",
         "cost": "price unknown: give --price",
     }
     if row["prefill_gpu"] is not None:
@@ -152,7 +152,7 @@ def _speed_pairs(row: Mapping[str, object]) -> dict[str, str]:
         for name in ("tokens/s/user", "output tokens/s"):
             del pairs[name]
     if math.isnan(number_of(row, "kv_cache_tokens")):
-        del pairs["most requests"]  # there is no cache that has to have room
+        del pairs["most requests"]  # there is no KV cache
     if math.isfinite(hourly):
         pairs["cost"] = (
             f"{formatting.format_usd(million)} per million {tokens}, "
@@ -247,7 +247,7 @@ def _operators(evaluation: Evaluation) -> list[dict[str, object]]:
 
 
 def _steps(candidates: Candidates) -> dict[str, InferenceStep]:
-    """The steps whose operators tell where the time goes."""
+    """The steps whose operators are shown."""
     if isinstance(candidates, Batches):
         return inference_steps(candidates)
     if isinstance(candidates, TokenGeneration) and candidates.setting.workload.embeds:
@@ -261,9 +261,9 @@ def _times(candidates: TokenGeneration) -> dict[str, dict[str, float]]:
 
 
 def _timelines(candidates: TokenGeneration) -> list[Timeline]:
-    """Each kind of step over time; the memory is what the GPU holds throughout.
+    """Each kind of step over time, with the constant memory of the GPU.
 
-    Of workers that compute prompts alone it is not told: the row has that of those that decode.
+    Prefill workers have no memory here: the row has the memory of decode workers only.
     """
     row = candidates.row
     capacity = candidates.source.setting.machine.gpu.allocatable_memory
@@ -286,7 +286,7 @@ LATENCIES = terms_about("latency", "serve")
 
 
 def latencies_of(work: ServingWorkload) -> list[str]:
-    """Those of them that requests have: without an answer there is no time between its tokens."""
+    """The latencies of requests; without answers there is no time per output token."""
     return [name for name in LATENCIES if not (work.embeds and is_of_answers(f"{name}_s"))]
 
 
@@ -295,10 +295,7 @@ _SHOWN = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 
 
 def latency_distribution(candidates: Deployments) -> Mapping[str, Sequence[object]]:
-    """The curve of each time [s] at 1 to 99 percent of the requests, of the first row.
-
-    None where it has no end.
-    """
+    """Percentiles 1 to 99 of each latency [s] of the first row; None for an unbounded latency."""
     curves: dict[str, Sequence[object]] = {"percent": PERCENTS}
     for name in latencies_of(candidates.setting.workload):
         curves[f"{name}_s"] = [value_or_none(value) for value in _curve(candidates, name, PERCENTS)]
@@ -311,7 +308,7 @@ def _curve(candidates: Deployments, name: str, percents: Sequence[int]) -> list[
 
 
 def latency_blocks(candidates: Deployments) -> Iterator[Block]:
-    """Some points of the curves."""
+    """A table of some percentiles of the latencies."""
     names = latencies_of(candidates.setting.workload)
     curves = [_curve(candidates, name, _SHOWN) for name in names]
     rows = [
@@ -340,7 +337,7 @@ BATCHES = Details(
 
 
 def _step_rows(step: InferenceStep) -> list[dict[str, str | float]]:
-    """Seconds and FLOPs of each operator over all layers, which add up to the time of a step."""
+    """Seconds and FLOPs of each operator over all layers; they add up to the step."""
     sums: dict[tuple[str, str], list[float]] = {}
     for count, operators in (*step.layers, (1, step.ends)):
         for operator in operators:
@@ -356,7 +353,7 @@ def _step_rows(step: InferenceStep) -> list[dict[str, str | float]]:
 
 
 def step_parts(step: InferenceStep) -> dict[str, float]:
-    """Seconds of the first configuration's step: of each module, each exchange, and waits."""
+    """Seconds of the first configuration's step by module, exchange and wait."""
     sums: dict[str, float] = {}
     for count, operators in (*step.layers, (1, step.ends)):
         for operator in operators:

@@ -1,4 +1,4 @@
-"""Every number of one spec, its unit and where it comes from; faults of all; what a GPU costs."""
+"""The numbers of a spec with units and sources; errors of spec files; prices of a GPU."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ KINDS = (
     SpecKind.RELIABILITY,
 )
 _UNKNOWN = "-"
-# Marks the head of a column of words, which may stand on several lines.
+# Marks the head of a text column, which may be folded.
 _WORDS = "+"
-# What a narrow terminal keeps.
+# Columns that a narrow terminal shows first.
 _FIRST = ("GiB", "USD /h", "memory GB/s", "bf16 TFLOP/s", "parameters billion", "GPU", "max GPUs")
 
 
 def spec_kind(name: str) -> SpecKind:
-    """The kind of spec that a word means, in the plural or the singular.
+    """The kind of spec with this name, in the plural or the singular.
 
     Raises SpecError if there is no such kind.
     """
@@ -93,7 +93,7 @@ def kinds_blocks(catalogue: Catalogue) -> Iterator[Block]:
 
 
 def list_blocks(kind: SpecKind, catalogue: Catalogue) -> Iterator[Block]:
-    """A table of all specs of a kind; a faulty file says so in its row."""
+    """A table of all specs of a kind; the row of an invalid file says ``faulty``."""
     headers_text, row = _TABLES[kind]
     headers = headers_text.split("; ")
     rows = [_cells(row, catalogue, name, len(headers)) for name in catalogue.names(kind)]
@@ -110,7 +110,7 @@ def list_blocks(kind: SpecKind, catalogue: Catalogue) -> Iterator[Block]:
 def _numbers_blocks(
     kind: SpecKind, headers: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> Iterator[Block]:
-    """A table of names and numbers, of as many whole columns as there is room for."""
+    """A table of names and numbers, with as many columns as fit."""
     columns = [
         Column(header.replace("|", " "), [cells[number] for cells in rows], numeric=number > 0)
         for number, header in enumerate(headers)
@@ -118,7 +118,7 @@ def _numbers_blocks(
     late = [column.name for column in columns]
     first = [name for name in _FIRST if name in late]
     order = [late[0], *first, *(name for name in late[1:] if name not in first)]
-    hint = f"planner specs show {kind} NAME has them"
+    hint = f"planner specs show {kind} NAME shows them"
     yield fit_table(columns, order.index, elsewhere=hint)
 
 
@@ -231,7 +231,7 @@ _TABLES: Mapping[SpecKind, tuple[str, Row]] = {
         _reliability,
     ),
 }  # fmt: skip
-"""By kind the heads of columns, and what makes a row of cells; | is a new line."""
+"""Heads of columns and the function of a row by kind; | is a line break."""
 
 
 _PROFILES = {
@@ -269,9 +269,9 @@ _EXAMPLE_MODEL, _EXAMPLE_GPUS = "llama-7b", 8
 
 
 def spec_blocks(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[Block]:
-    """The figures of a spec by section; what nobody measured is marked.
+    """The figures of a spec by section; assumed ones are marked.
 
-    Raises SpecError if it is unknown, or its file has faults.
+    Raises SpecError if it is unknown, or its file has errors.
     """
     if kind is SpecKind.MODELS:
         yield from _model_blocks(catalogue.load_model(name))
@@ -302,7 +302,7 @@ def spec_blocks(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[Blo
 def spec_table(
     kind: SpecKind, path: Path, catalogue: Catalogue
 ) -> tuple[dict[str, Any], tuple[Path, ...]]:
-    """The tables of a spec, and the files of the profiles it builds on."""
+    """The tables of a spec, and the files of the profiles that it extends."""
     if kind is SpecKind.RELIABILITY:
         return reliability_table(path, catalogue.folder)
     if kind in _PROFILES:
@@ -344,7 +344,7 @@ def _model_blocks(model: ModelSpec) -> Iterator[Block]:
 
 
 def plain_fields(spec: Any) -> Iterator[tuple[str, Any]]:
-    """The words and numbers of a model or of a part of one, those that say something."""
+    """The names and values of nonzero scalar fields of a model or of a part of it."""
     for name in type(spec).__dataclass_fields__:
         value = getattr(spec, name)
         if name in ("name", "source") and hasattr(spec, "hidden_size"):
@@ -421,7 +421,7 @@ def _used(table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def prices_blocks(gpu: GpuSpec, catalogue: Catalogue) -> Iterator[Block]:
-    """The prices of a GPU: one line a contract, then one an offer, the newest in front."""
+    """The prices of a GPU: one row per contract, then one per offer, the newest first."""
     yield Title(text="Prices, USD per GPU-hour")
     contracts = contracts_of(gpu.name, catalogue.folder)
     prices = [catalogue.price(gpu.name, contract) for contract in contracts]
@@ -437,7 +437,7 @@ def prices_blocks(gpu: GpuSpec, catalogue: Catalogue) -> Iterator[Block]:
     if rows:
         yield _table(_TYPICAL, rows)
     if not offers:
-        yield make_lines("No rent was found.", indent="")
+        yield make_lines("No rental offers are known.", indent="")
     else:
         yield Title(text="Offers")
         offers.sort(key=lambda offer: offer.date, reverse=True)
@@ -454,7 +454,7 @@ def prices_blocks(gpu: GpuSpec, catalogue: Catalogue) -> Iterator[Block]:
         ]
         yield _table(_OFFER, rows)
     if figures := used_figures(gpu, catalogue):
-        yield Title(text="To own it")
+        yield Title(text="Ownership")
         yield _table(_FIGURE, [_figure(name, figure) for name, figure in figures.items()])
         for name, figure in figures.items():
             when = f", {figure.date}" if figure.date else ""
@@ -483,10 +483,9 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
 def files_to_check(
     targets: Sequence[str], catalogue: Catalogue
 ) -> list[tuple[SpecKind | None, Path]]:
-    """The files that words of the command line mean, each with its kind; None: a table beside them.
+    """The files that arguments of the command line name, each with its kind; None for a table.
 
-    Raises SpecError if a word is neither a kind nor a file, or nothing says of which kind a file
-    is.
+    Raises SpecError if an argument is neither a kind nor a file, or the kind of a file is unknown.
     """
     kind = None
     paths = list(targets)
@@ -498,7 +497,7 @@ def files_to_check(
 
 
 def check_files(files: Sequence[tuple[SpecKind | None, Path]], catalogue: Catalogue) -> list[str]:
-    """One line per fault, in the order of the files."""
+    """One line per error, in the order of the files."""
     errors: list[str] = []
     for kind, path in files:
         try:
@@ -537,15 +536,15 @@ def _given(kind: SpecKind | None, path: Path) -> tuple[SpecKind | None, Path]:
         kind = _FOLDERS.get(folder) or next((k for k in KINDS if k.value == folder), None)
     if kind is None:
         raise SpecError(
-            f"{path}: say of which kind it is: `planner specs validate KIND {path}` "
-            f"with {', '.join(KINDS)}."
+            f"{path}: the kind is unknown: name it with `planner specs validate KIND {path}`, "
+            f"where KIND is one of {', '.join(KINDS)}."
         )
     return kind, path
 
 
 def _check(kind: SpecKind | None, path: Path, catalogue: Catalogue) -> None:
     if kind is None:
-        # A table beside the folders of specs, by its name; any other is a price list.
+        # Tables have fixed names; any other file is a price list.
         if path.name in _READERS:
             _READERS[path.name](path)
         elif path.name == OWNERSHIP:
@@ -562,7 +561,7 @@ def _check(kind: SpecKind | None, path: Path, catalogue: Catalogue) -> None:
 
 
 def _check_space(path: Path, catalogue: Catalogue) -> None:
-    """Expand the space for some model: its parameters and values must be known ones."""
+    """Expand the space for an example model. Raises if a parameter or value is unknown."""
     space = read_spec(SearchSpace, path)
     model = catalogue.load_model(_EXAMPLE_MODEL)
     if space.engine:

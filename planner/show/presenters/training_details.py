@@ -1,4 +1,4 @@
-"""One training run in full: its memory, its time, its cost, its operators."""
+"""Full report of a training run: memory, time, cost and operators."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _memory_and_speed(plan: Plan, runs: TrainingRuns) -> Iterator[Block]:
 
 
 def _breakdowns_blocks(runs: TrainingRuns) -> Iterator[Block]:
-    """Memory and time of the first row by part; what is hidden behind others is in no part."""
+    """Memory and time of the first row by part; overlapped time is in no part."""
     row, machine = runs.row, runs.source.setting.machine
     memory = {"Memory of the fullest GPU": memory_table(row, machine)}
     total = first(runs.step_time)
@@ -84,7 +84,7 @@ def _speed(runs: TrainingRuns) -> dict[str, str]:
         "MFU": f"{formatting.format_percent(first(estimate.model_flops_utilization))} "
         "(model FLOPs over the dense peak)",
         "HFU": f"{formatting.format_percent(first(estimate.hardware_flops_utilization))} "
-        "(with what is recomputed)",
+        "(including recomputation)",
         "TFLOP/s/GPU": formatting.format_significant(
             first(estimate.model_flops_per_second_per_gpu) / TERA
         ),
@@ -92,7 +92,7 @@ def _speed(runs: TrainingRuns) -> dict[str, str]:
 
 
 def _run_blocks(runs: TrainingRuns) -> Iterator[Block]:
-    """What the whole run takes."""
+    """Time, GPU-hours and cost of the whole run."""
     work = runs.source.setting.workload
     tokens = work.total_tokens
     yield Title(text=f"A run of {formatting.format_large(tokens)} tokens")
@@ -117,7 +117,7 @@ def _run_blocks(runs: TrainingRuns) -> Iterator[Block]:
 
 
 def _calendar(runs: TrainingRuns) -> dict[str, str]:
-    """Days on the calendar, and what takes them besides training."""
+    """Calendar time, goodput, interruptions and checkpoints."""
     if runs.source.site.reliability.is_ideal:
         return {}
     goodput, calendar = runs.run.goodput, first(runs.calendar_time)
@@ -168,7 +168,7 @@ def _more(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
 
 
 def _operators(evaluation: Evaluation) -> list[dict[str, str | float]]:
-    """Seconds of a step that operators take, and parts that belong to none; they add up to it."""
+    """Seconds of a step by operator, and of parts without operators; they add up to the step."""
     if evaluation.estimate.is_flat:
         return [*_flat_modules(evaluation.estimate)]
     time: StepTime = evaluation.estimate.time
@@ -204,7 +204,7 @@ def _flat_modules(estimate: Estimate) -> Iterator[dict[str, str | float]]:
 
 
 def _timelines(runs: TrainingRuns) -> list[Timeline]:
-    """The step over time; none where a flat efficiency is all that is known."""
+    """The step over time; empty if a flat efficiency is specified."""
     return [] if runs.estimate.is_flat else [training_timeline(runs.estimate)]
 
 
@@ -219,7 +219,7 @@ TRAINING = Details(
 
 
 def _times_table(title: str, rows: Sequence[Mapping[str, object]], total: float) -> Table:
-    """The rows and their sum; a narrow table has totals alone."""
+    """The rows and their sum; a narrow table has the totals only."""
     lines = [
         (
             str(row["operator"]).replace("_", " "),

@@ -1,4 +1,4 @@
-"""What a plan reaches and how surely: intervals in words, ties, what nobody gave and it moves."""
+"""The uncertainty of a plan: intervals as text, ties, and the effect of assumptions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from planner.specs.spec_paths import SpecKind, is_shipped
 from planner.workloads.make_plan import Plan
 from planner.workloads.workload import ResultWording
 
-# What is told of one plan; other columns follow from these.
+# Columns shown of a plan; other columns follow from these.
 _HEADLINE_COLUMNS = (
     "step_time_s",
     "time_to_train_days",
@@ -52,16 +52,16 @@ EVIDENCE = {
     ),
     "assumed": ("kernel rates assumed", "what its kernels reach is assumed"),
 }
-"""What is said of each basis (`planner.confidence.intervals.basis_of`), in short and at length."""
+"""A short and a long text of each basis (`planner.confidence.intervals.basis_of`)."""
 _OF_PROMPTS = "cost_per_million_input_tokens_usd"
 FOR_ASSUMED = "The intervals are for the values assumed."
-"""What is said behind the facts that nobody gave."""
+"""The note below assumptions."""
 
 
 def sure_pairs(
     row: Mapping[str, object], confidence: Confidence, capacity: float
 ) -> dict[str, str]:
-    """Where 90 % of published runs of this kind would be; the memory has ``capacity`` [GiB]."""
+    """90 % intervals of a row as text; the memory has ``capacity`` [GiB]."""
     column_intervals = intervals(row, confidence)
     pairs = {
         _label(name): _range(name, *column_intervals[name])
@@ -79,7 +79,7 @@ def sure_pairs(
 
 
 def regret_words(regret: float, quantity: str) -> str:
-    """What a plan is expected to lose against the best of the others; empty where unknown."""
+    """The expected loss against the option that turns out best, as text; empty if unknown."""
     if not math.isfinite(regret):
         return ""
     meaning = "what it loses on average to the one that turns out best"
@@ -87,20 +87,14 @@ def regret_words(regret: float, quantity: str) -> str:
 
 
 def says_nothing(column: str, row: Mapping[str, object]) -> bool:
-    """Whether a column equals the one that it goes beyond, so that nobody needs to see both.
-
-    Beside the capacity neither the stated rate does, nor the same per GPU.
-    """
+    """Whether a column repeats another one: equal times, or rates if the capacity is shown."""
     if column in _RATE_COLUMNS and "capacity_requests_per_s" in row:
         return True
     return column in _SAME_AS and row[column] == row.get(_SAME_AS[column])
 
 
 def fits_words(row: Mapping[str, object]) -> str:
-    """``fits, 97 % likely``; empty where nothing is known.
-
-    An interval that ends beyond the memory says nothing of a plan that was predicted to fit.
-    """
+    """``fits, 97 % likely``; empty if the probability is unknown."""
     probability = fit_probability(row)
     return formatting.format_fit_probability(probability) if math.isfinite(probability) else ""
 
@@ -112,9 +106,9 @@ def uncertainty_lines(
     runs: int | None = None,
     gpu: str = "",
 ) -> list[str]:
-    """What the brackets mean, and how surely each of `limit_rows` is kept.
+    """Lines on the intervals in brackets, and the probability to keep each of `limit_rows`.
 
-    Both are for the values that are assumed where ``assumptions`` are open.
+    Both are for the assumed values if there are ``assumptions``.
     """
     is_open = any(assumption.moved for assumption in assumptions)
     lines = []
@@ -137,9 +131,9 @@ def uncertainty_lines(
 
 
 def evidence(basis: str, runs: int | None = None) -> str:
-    """What published runs a prediction rests on, from its basis, whose first word is a code.
+    """The evidence of a prediction as text, from its basis, whose first word is a code.
 
-    ``runs`` are those of this software on this very GPU, None where they are not counted.
+    ``runs`` is the number of runs of this software on this GPU; None if they are not counted.
 
     >>> evidence("transferred, a first run", 3)
     'similar hardware or software, a first run; 3 runs on this GPU'
@@ -151,7 +145,7 @@ def evidence(basis: str, runs: int | None = None) -> str:
 
 
 def unnamed_lines(gpu: str) -> list[str]:
-    """That evidence goes by the name of a GPU, where planner ships none of this name."""
+    """A note that evidence is found by the GPU's name, if planner ships no GPU of this name."""
     if not gpu or is_shipped(SpecKind.GPUS, gpu):
         return []
     return [
@@ -161,7 +155,7 @@ def unnamed_lines(gpu: str) -> list[str]:
 
 
 def ties(values: Sequence[float], factor: float) -> list[bool]:
-    """Which values published runs do not tell from the first, ``factor`` apart."""
+    """Whether each value is tied with the first: within ``factor`` of it."""
     best = values[0]
     return [index > 0 and best / factor < v < best * factor for index, v in enumerate(values)]
 
@@ -191,7 +185,7 @@ def _range(column: str, low: float, high: float) -> str:
 
 
 def assumption_lines(plan: Plan, assumptions: Sequence[SensitiveAssumption]) -> list[str]:
-    """A line for each fact, and one that says what the intervals are for."""
+    """A line for each assumption, and a note that the intervals depend on them."""
     lines = [_line(plan, assumption) for assumption in assumptions]
     if any(assumption.moved for assumption in assumptions):
         lines.append(FOR_ASSUMED)
@@ -199,7 +193,7 @@ def assumption_lines(plan: Plan, assumptions: Sequence[SensitiveAssumption]) -> 
 
 
 def short_open_lines(plan: Plan, assumptions: Sequence[SensitiveAssumption]) -> list[str]:
-    """A short line for each fact: the quantity that it moves the most."""
+    """A short line for each assumption with the quantity that it changes most."""
     return [_short_line(plan, assumption) for assumption in assumptions]
 
 
@@ -209,13 +203,15 @@ def _line(plan: Plan, assumption: SensitiveAssumption) -> str:
         assumed += f"; tried {', '.join(assumption.tried)}"
     effects = effect_words(plan.workload.wording, assumption, _MOST)
     name = assumption.name[0].upper() + assumption.name[1:]
-    return f"{name} not given ({assumed}): {'; '.join(effects)}."
+    return f"{name} not specified ({assumed}): {'; '.join(effects)}."
 
 
 def effect_words(
     wording: ResultWording, assumption: SensitiveAssumption, max_columns: int | None = None
 ) -> list[str]:
-    """What a fact moves, the ``max_columns`` telling columns, and where a plan does not fit."""
+    """The effects of an assumption on at most ``max_columns`` columns, and values that do not
+    fit.
+    """
     columns = moved_columns(wording, assumption)[:max_columns]
     texts = [range_words(name, *assumption.moved[name]) for name in columns] + other_formats(
         assumption
@@ -236,7 +232,7 @@ def _short_line(plan: Plan, assumption: SensitiveAssumption) -> str:
 
 
 def other_formats(assumption: SensitiveAssumption) -> list[str]:
-    """Of an open precision to train in ``in bf16 3.43 million GPU-hours, +24 %``."""
+    """GPU-hours with other precisions: ``in bf16 3.43 million GPU-hours, +24 %``."""
     assumed_effects = assumption.each.get(assumption.assumed, {})
     if assumption.name != "precision" or "gpu_hours" not in assumed_effects:
         return []
@@ -252,7 +248,7 @@ def other_formats(assumption: SensitiveAssumption) -> list[str]:
 
 
 def moved_columns(wording: ResultWording, assumption: SensitiveAssumption) -> list[str]:
-    """The columns that tell the most, but one of those in proportion to each other."""
+    """The columns that an assumption changes, one of each group of proportional columns."""
     shown = [name for name in (*wording.shown_columns, _MEMORY) if name in assumption.moved]
     columns: list[str] = []
     covered: set[str] = set()
@@ -269,7 +265,7 @@ def moved_columns(wording: ResultWording, assumption: SensitiveAssumption) -> li
 
 
 def range_words(column: str, low: float, high: float) -> str:
-    """What a column is moved from and to, with its unit."""
+    """The range of a column with its label and unit."""
     ends, unit = format_in_common_unit(column, [low, high])
     return " ".join(filter(None, (label(column), f"{ends[0]} to {ends[1]}", unit)))
 
@@ -281,9 +277,9 @@ def report_columns(
     row: Mapping[str, object],
     answers: Mapping[str, object],
 ) -> list[str]:
-    """The columns to tell of a row: the workload's own, those of limits, the first of ``goals``.
+    """The columns of a row to show: the workload's, those of limits, the first of ``goals``.
 
-    ``answers`` has what is the same in all rows: the tokens of an answer.
+    ``answers`` has the values that all rows share, such as output tokens.
     """
     goal = [name for name in goals[:1] if name != "num_gpus"]
     shown = [*(wording.shown_columns or goals), *limited, *electricity_columns(row), *goal]
@@ -298,9 +294,7 @@ def reached_pairs(
     column_intervals: Mapping[str, Ends],
     capacity: float,
 ) -> dict[str, str]:
-    """Columns of a row in words with the ends of their intervals, and how much memory of the
-    ``capacity`` [GiB] it takes.
-    """
+    """Columns of a row as text with their intervals, and its memory of the ``capacity`` [GiB]."""
     pairs = {
         label(name): format_result(name, row[name], column_intervals.get(name))
         for name in names

@@ -1,4 +1,4 @@
-"""What a validation shows and writes: tables of errors, and the file of predictions."""
+"""Tables of a validation: errors, verdicts, and the file of predictions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _NAMES = {"gpu": "GPU"}
 
 
 def validation_blocks(kind: RunKind, rows: Sequence[ComparedRun]) -> Iterator[Block]:
-    """Errors of what is compared by group, verdicts on memory, and what is not predicted."""
+    """Errors by group, verdicts on memory, and runs without a prediction."""
     for compared in kind.compared:
         for group in compared.groups:
             group_errors = errors(rows, compared, group)
@@ -71,15 +71,16 @@ def validation_blocks(kind: RunKind, rows: Sequence[ComparedRun]) -> Iterator[Bl
     yield GAP
     yield make_lines(
         f"MAPE: mean of |predicted / measured - 1|. Bias: median of predicted / measured - 1. "
-        f"Within: share inside the {LEVEL:.0%} interval; score: its width in logarithms and what "
-        f"lies beyond it, lower is better. {kind.footnote}"
+        f"Within: share inside the {LEVEL:.0%} interval; score: its logarithmic width plus "
+        "a penalty "
+        f"for runs outside it, lower is better. {kind.footnote}"
     )
 
 
 def write_predictions(path: Path, tables: Sequence[tuple[Runs, Sequence[ComparedRun]]]) -> None:
-    """The input columns and what is predicted beside each, written whole or not at all.
+    """Write the input columns with predictions for each row, atomically.
 
-    Several tables stand one after the other under the columns of all of them.
+    Several tables follow each other under the union of their columns.
     Raises OutputError if the file cannot be written.
     """
     result_columns = (f"{PREDICTED}fits", f"{PREDICTED}fit_probability", *ADDED)
@@ -128,7 +129,7 @@ def _ends(quantity: str) -> tuple[str, str, str]:
 
 
 def _number(value: float) -> str:
-    """Seven digits; empty where an end of an interval is unknown."""
+    """Seven digits; empty for an unknown end of an interval."""
     return f"{value:.7g}" if math.isfinite(value) else ""
 
 
@@ -146,7 +147,7 @@ def _row(errors: Errors, with_regret: bool) -> Iterator[str]:
 
 
 def _shortened(name: str) -> str:
-    """A long name without its middle: its beginning and its end tell it from others."""
+    """A long name without its middle."""
     if len(name) <= _NAME_WIDTH:
         return name
     half = (_NAME_WIDTH - 3) // 2
@@ -154,7 +155,7 @@ def _shortened(name: str) -> str:
 
 
 def verdicts_blocks(verdicts: MemoryVerdicts) -> Iterator[Block]:
-    """How often it was predicted wrongly whether a run goes out of memory."""
+    """Wrong predictions of out-of-memory runs."""
     yield Title(text="Out of memory")
     yield KeyValues(
         pairs={
@@ -165,7 +166,7 @@ def verdicts_blocks(verdicts: MemoryVerdicts) -> Iterator[Block]:
 
 
 def reasons_blocks(rows: Sequence[ComparedRun]) -> Iterator[Block]:
-    """How many runs are predicted, on what basis, why others are not, and what was assumed."""
+    """The number of predicted runs by basis, reasons for the others, and assumed values."""
     predictions = [row.prediction for row in rows]
     reasons = Counter(prediction.reason for prediction in predictions if prediction.reason)
     bases = Counter(prediction.basis_words for prediction in predictions if prediction.basis)
@@ -187,7 +188,7 @@ def reasons_blocks(rows: Sequence[ComparedRun]) -> Iterator[Block]:
         yield make_lines(text, indent="")
     choices = Counter(choice for row in rows for choice in row.assumed)
     if choices:
-        yield Title(text="Assumed where rows do not say")
+        yield Title(text="Assumed if not in the row")
         shown = Counter(dict(choices.most_common(_MOST_CHOICES)))
         shown |= Counter({choice: n for choice, n in choices.items() if UNKNOWN in choice})
         yield from _counts_blocks(shown)
@@ -197,7 +198,7 @@ def reasons_blocks(rows: Sequence[ComparedRun]) -> Iterator[Block]:
 
 
 def not_understood(runs: Runs) -> list[str]:
-    """A line for each column that means nothing here, with the known ones it may stand for."""
+    """A line for each unknown column, with similar known columns."""
     schema = runs.schema
     return [
         f"The column {name} is not understood.{schema.hint(name)}" for name in runs.not_understood
@@ -205,7 +206,7 @@ def not_understood(runs: Runs) -> list[str]:
 
 
 def nothing_compared(runs: Runs, rows: Sequence[ComparedRun]) -> str:
-    """Why no row of a table could be compared."""
+    """The message if no row of a table can be compared."""
     predicted = sum(not row.prediction.reason for row in rows)
     measured = sum(
         any(
@@ -258,7 +259,7 @@ _INSIDE = {True: "yes", False: "no"}
 
 
 def comparison_blocks(comparison: Comparison, planned: PredictedRun, log: Path) -> Iterator[Block]:
-    """What was measured and predicted, and what a reader must know of it."""
+    """Measured and predicted values of a log, and notes."""
     row = planned.row
     software = row.get("framework", row.get("engine"))
     reading = comparison.reading
@@ -268,7 +269,7 @@ def comparison_blocks(comparison: Comparison, planned: PredictedRun, log: Path) 
         f"{software}"
     )
     yield Title(text="Measured and predicted")
-    names = [quantity.name for quantity in comparison.quantities]  # percentiles below their mean
+    names = [quantity.name for quantity in comparison.quantities]  # percentiles follow their mean
     ordered = sorted(comparison.quantities, key=lambda quantity: names.index(quantity.name))
     heads = ("", "measured", "predicted", "error", f"{LEVEL:.0%} interval", "inside")
     yield text_table(heads, [[*_run_cells(quantity)] for quantity in ordered])
@@ -308,7 +309,7 @@ def _label(quantity: LoggedQuantity) -> str:
 
 
 def _range_ends(name: str, low: float, high: float) -> str:
-    """Both ends, the unit once where they share it."""
+    """Both ends; a common unit is written once."""
     first, last = _value(name, low), _value(name, high)
     unit = last.partition(" ")[2]
     return f"{first.removesuffix(f' {unit}') if unit else first} to {last}"
@@ -325,20 +326,19 @@ def _value(name: str, value: float) -> str:
 
 
 def add_row(path: Path, comparison: Comparison, planned: PredictedRun) -> bool:
-    """Whether the row of a run was added to a table of runs; not where it is there already.
+    """Add the row of a run to a table of runs; return False if the table has it already.
 
-    A new table has the columns of `planner validate --template`. One that is there keeps its
-    columns, its rows and its comments; columns that it lacks are added behind them. It is
-    replaced whole or not at all.
-    Raises CalibrationError if no row can tell the run.
-    Raises SpecError if the table that is there has faults.
+    A new table has the columns of `planner validate --template`. An existing table keeps its
+    columns and rows; missing columns are added at the end. It is replaced atomically.
+    Raises CalibrationError if the run cannot be a row.
+    Raises SpecError if the existing table has errors.
     Raises OutputError if it cannot be written.
     """
     if not comparison.cells:
         raise CalibrationError(f"{path}: the run cannot be a row of a table: {comparison.no_row}.")
     lines = [_header(planned)]
     if os.path.exists(path):
-        read_runs(path)  # every fault is told before anything is changed
+        read_runs(path)  # raises before anything is changed
         lines = [cells for _, cells in read_csv(path) if cells]
     header = [name.strip() for name in lines[0]]
     kind = schema_of(_header(planned)).kind
@@ -372,7 +372,7 @@ def _header(planned: PredictedRun) -> list[str]:
 
 
 def calibration_blocks(profile: str, fit: Fit, time: str = "step time") -> Iterator[Block]:
-    """The parameters before and after, how well the runs tell them, and the errors."""
+    """The parameters before and after, how well the runs determine them, and the errors."""
     yield make_lines(f"{profile}, fitted to {fit.runs} runs", indent="")
     yield GAP
     rows = []

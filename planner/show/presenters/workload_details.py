@@ -1,4 +1,4 @@
-"""What a report says of one configuration beside what every workload has."""
+"""Parts of the report of a configuration that depend on the workload."""
 
 from __future__ import annotations
 
@@ -27,14 +27,13 @@ ResultT = TypeVar("ResultT", bound=Candidates)
 
 @record(kw_only=True)
 class Details(Generic[ResultT]):
-    """The part of a report that only one workload has.
+    """The part of a report that depends on the workload.
 
-    ``memory_and_speed`` shows one configuration; ``more`` what an estimate has beside that, its
-    operators last; ``operators`` gives these as rows for a file. ``times``: the seconds of a step
-    by part, under the name of each kind of step; ``timelines``: such steps over time. ``memory``:
-    GiB of the fullest GPU by part, under the name of each phase, where there are several.
-    ``distributions``: latencies by the share of requests. ``to_see``: what `planner estimate` shows
-    and a search does not.
+    ``memory_and_speed``: blocks of one configuration; ``more``: further blocks of an estimate, with
+    operators last; ``operators``: their rows for a file. ``times``: seconds of a step by part, by
+    kind of step; ``timelines``: such steps over time. ``memory``: GiB of the fullest GPU by part,
+    by phase if there are several. ``distributions``: percentiles of latencies. ``to_see``: title of
+    the command that shows more than a search.
     """
 
     memory_and_speed: Callable[[Plan, ResultT], Iterable[Block]]
@@ -56,20 +55,20 @@ _OF = {
 
 
 def details_of(plan: Plan) -> Details[Any]:
-    """The details of a plan's workload; of one that has none of its own what all have."""
+    """The details of a plan's workload; `DEFAULT_DETAILS` if it has none."""
     module, name = _OF.get(plan.workload.name, (__name__, "DEFAULT_DETAILS"))
     details: Details[Any] = getattr(import_module(module), name)
     return details
 
 
 OTHERS = "all modules"
-"""The module of a part of a step that belongs to none."""
+"""The module name of parts of a step that belong to no module."""
 
 
 def by_module(
     rows: Iterable[Mapping[str, object]], names: Sequence[str]
 ) -> list[dict[str, object]]:
-    """Rows of operators summed by module, of the columns ``names``; `OTHERS` stay as they are."""
+    """Rows of operators summed by module in the columns ``names``; `OTHERS` are not summed."""
     sums: dict[str, dict[str, float]] = {}
     for row in rows:
         group = str(row["operator"] if row["module"] == OTHERS else row["module"])
@@ -80,7 +79,7 @@ def by_module(
 
 
 def uncertainty_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
-    """Where 90 % of published runs like the first row would be, if any, and what is open."""
+    """90 % intervals of the first row, if there are published runs, and assumptions."""
     row = candidates.row
     confidence = candidates.source.confidence(number_of_row(row, "num_gpus"))
     assumptions = sensitive_assumptions(plan, candidates)
@@ -106,7 +105,7 @@ def memory_blocks(candidates: Candidates, of: str = "GPU") -> Iterator[Block]:
 
 
 def _results(plan: Plan, candidates: Candidates) -> Iterator[Block]:
-    """The memory, and every other result by its name."""
+    """The memory and every other result by its name."""
     yield from memory_blocks(candidates)
     yield Title(text="Speed")
     row = candidates.row

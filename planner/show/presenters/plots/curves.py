@@ -43,10 +43,10 @@ _SMALLEST, _LARGEST = 22.0, 95.0
 
 @record(kw_only=True)
 class Curve:
-    """Points of one kind of GPU: their values, ends of intervals, numbers of GPUs, ties.
+    """Points of one kind of GPU: values, intervals, numbers of GPUs and ties.
 
-    ``ends`` are those of the second value, NaN where there is no interval. ``ties``: published
-    runs do not tell the point from the best one.
+    ``ends`` has the intervals of the second value, NaN without one. ``ties``: whether a point is
+    tied with the best one.
     """
 
     name: str
@@ -59,11 +59,10 @@ class Curve:
 
 @record(kw_only=True)
 class Curves:
-    """What stands in one panel.
+    """The contents of one panel.
 
-    ``best`` is a point of the curves, told in ``best_words``; ``limits`` are bounds of the axes
-    ``x`` and ``y`` that plans keep. ``is_by_place``: curves stand beside each other, and their
-    names alone tell what goes across.
+    ``best`` is a point of the curves with the text ``best_words``; ``limits`` are bounds of the
+    axes ``x`` and ``y``. ``is_by_place``: curves are side by side, and the x axis has no ticks.
     """
 
     title: str
@@ -77,7 +76,7 @@ class Curves:
 
     @property
     def is_by_count(self) -> bool:
-        """Whether numbers of GPUs go across."""
+        """Whether the x axis has numbers of GPUs."""
         return self.x_label.startswith("GPUs")
 
 
@@ -152,7 +151,7 @@ def _draw_panel(
 
 
 def _draw_marks(canvas: Canvas, axes: Axes, panel: Curves, *, is_only: bool) -> dict[str, object]:
-    """The best point and the limits; what hollow points are, where there are any."""
+    """Draw the best point and the limits; return their legend handles by label."""
     theme, drawn = canvas.theme, dict[str, object]()
     if any(tie for curve in panel.curves for tie in curve.ties):
         style: dict[str, Any] = {
@@ -222,7 +221,7 @@ _COSTS = ("cost_usd", "cost_per_hour_usd")
 
 
 def size_title(sizes: Sizes) -> str:
-    """The question, its limits and how surely they are kept."""
+    """The question, its limits and the confidence."""
     return "; ".join(question_lines(sizes))
 
 
@@ -230,7 +229,7 @@ NO_DAY = "--picture day draws a load: give --load, or --trace with --startup-tim
 
 
 def size_picture(name: str, sizes: Sizes) -> tuple[str, object]:
-    """The title of a picture of sizes, and what it draws: the cheapest day, or costs.
+    """The title of a picture of sizes and its subject: the cheapest day, or costs.
 
     Raises SearchSpaceError if there is no day.
     """
@@ -242,13 +241,13 @@ def size_picture(name: str, sizes: Sizes) -> tuple[str, object]:
 
 
 def size_curves(sizes: Sizes) -> Curves:
-    """A curve for each GPU and contract, the fleets that are best at something its points."""
+    """A curve for each GPU and contract; its points are the best fleets."""
     if sizes.load is not None:
         return _day_curves(sizes)
     rows = [fleet.row for size in sizes.found for fleet in size.choices.values()]
     x_column, y_column = (_known_column(rows, names) for names in (_TIMES, _COSTS))
     best = sizes.best
-    if best is not None and best.carried is not None:  # what is carried is the answer
+    if best is not None and best.carried is not None:  # throughput within a budget is the answer
         x_column, y_column = y_column, "output_tokens_per_s"
     cheapest = None if best is None else best.cheapest or best.fewest
     point = None if cheapest is None else _point(cheapest.row, x_column, y_column)
@@ -264,7 +263,7 @@ def size_curves(sizes: Sizes) -> Curves:
 
 
 def _known_column(rows: Sequence[Mapping[str, object]], names: Sequence[str]) -> str:
-    """The first column that any row has a number in, else the number of GPUs."""
+    """The first column with a number in any row, else ``num_gpus``."""
     columns = (name for name in names if any(map(math.isfinite, (_value(r, name) for r in rows))))
     return next(columns, "num_gpus")
 
@@ -275,7 +274,7 @@ def _value(row: Mapping[str, Any], name: str) -> float:
 
 
 def _day_curves(sizes: Sizes) -> Curves:
-    """What a day of each GPU costs against the GPUs that its peak takes."""
+    """The cost of a day of each GPU over the GPUs of its peak."""
     curves, points = [], {}
     for size in sizes.found:
         if size.day is None or not math.isfinite(size.day.cost):
@@ -333,15 +332,16 @@ if TYPE_CHECKING:
 _ROW, _HEAD, _SMALL_ROW = 30, 70, 24
 _MOST_MATRICES = 6
 _STRONGEST = 0.85
-"""Share of the colour that the best cell has; the ground is the rest."""
+"""Share of the colour in the best cell; the rest is background."""
 
 
 @record(kw_only=True)
 class Matrix:
     """Cells in rows and columns.
 
-    ``words`` are what stands in a cell, its mark before it; ``values`` are NaN where it has no
-    number. ``sign``: 1 where less is better. ``best``: the best of its column, or a tie with it.
+    ``words`` has the texts of cells with their marks; ``values`` are NaN for cells without a
+    number.
+    ``sign``: 1 if less is better. ``best``: whether a cell is the best of its column or tied.
     """
 
     title: str
@@ -410,7 +410,7 @@ def _draw_matrix(canvas: Canvas, axes: Axes, matrix: Matrix) -> None:
 
 
 def _colors(canvas: Canvas, matrix: Matrix) -> list[list[str]]:
-    """From the ground, the worst, to a colour, the best."""
+    """Colours of cells, from the background (worst) to a colour (best)."""
     theme = canvas.theme
     good = iter(shades([value for row in matrix.values for value in row], matrix.sign))
 
@@ -429,7 +429,7 @@ _MARKED = (50, 90, 99)
 def draw_latencies(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     """Draw the distribution of each time of a request into a file.
 
-    Raises SearchSpaceError if the workload has no stream of requests, or a queue without an end.
+    Raises SearchSpaceError if the workload has no stream of requests, or its queue is unbounded.
     Raises OutputError if it cannot be written.
     """
     if not isinstance(candidates, Deployments):
@@ -477,7 +477,7 @@ def draw_front(picture: Picture, plan: Plan, result: SearchResult) -> None:
 
 
 def _marks(canvas: Canvas, axes: Axes, front: FrontPoints) -> tuple[list[object], list[str]]:
-    """Draw every kind of point; their handles and what they mean."""
+    """Draw every kind of point; return legend handles and labels."""
     theme, ties = canvas.theme, np.asarray(front.ties, dtype=bool)
     x, y = front.first, front.second
     number = len(x.values)
@@ -529,7 +529,7 @@ def _recommended(canvas: Canvas, axes: Axes, front: FrontPoints, size: float) ->
 def _intervals(
     axes: Axes, x: Points, y: Points, rows: Any, color: str, *, strong: bool = False
 ) -> Any:
-    """Whiskers of some points in both directions; None where no interval is known."""
+    """Draw the intervals of some points in both directions; return None if there are none."""
     style: dict[str, Any] = {"fmt": "none", "ecolor": color, "elinewidth": 1.6 if strong else 0.7}
     drawn = None
     for points, name in ((x, "xerr"), (y, "yerr")):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MOST_WHISKERS = 60
 _BAND_BINS = 12
 _RASTERIZED = 500
-"""Points from which they are pixels in an SVG file, too."""
+"""Number of points from which they are rasterized in an SVG file."""
 
 
 @record(kw_only=True)
@@ -46,9 +46,9 @@ class MeasuredPairs:
 
 
 def compared_quantities(tables: Sequence[Sequence[ComparedRun]]) -> list[MeasuredPairs]:
-    """Each quantity that was measured and is predicted; noise and impossible layouts are left out.
+    """Each quantity that was measured and is predicted, without noisy rows and impossible layouts.
 
-    A row counts with the first that it measured of quantities that say the same.
+    A row counts with its first measured of equivalent quantities.
     """
     quantities: dict[str, list[tuple[float, float, float, float]]] = {}
     for rows in tables:
@@ -136,7 +136,7 @@ def _draw_panel(canvas: Canvas, axes: Axes, panel: MeasuredPairs) -> None:
 def _band(
     panel: MeasuredPairs, has_interval: BoolArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The median interval of predictions near each other, on both sides of the diagonal.
+    """The median interval of neighbouring predictions, on both sides of the diagonal.
 
     A run with the measurement x is inside where the prediction is between x / high and x / low.
     """

@@ -1,4 +1,4 @@
-"""The kernels of a plan under the roofline of its GPU: what each reaches, and what bounds it."""
+"""The kernels of a plan under the roofline of its GPU."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _SMALLEST, _LARGEST = 24.0, 320.0
 
 @record(kw_only=True)
 class Kernel:
-    """A kernel of a step: FLOPs, bytes and seconds of one run, and all its seconds in a step.
+    """A kernel of a step: FLOPs, bytes and seconds of one run, and its total seconds in a step.
 
-    ``flops`` is 0 of what only moves data. ``peak`` [FLOP/s] and ``bandwidth`` [byte/s] are those
-    of the silicon.
+    ``flops`` is 0 for kernels that only move data. ``peak`` [FLOP/s] and ``bandwidth`` [byte/s] are
+    those of the hardware.
     """
 
     step: str
@@ -51,19 +51,19 @@ class Kernel:
 
     @property
     def rate(self) -> float:
-        """FLOP/s that it reaches."""
+        """Achieved FLOP/s."""
         return self.flops / self.seconds
 
     @property
     def of_roof(self) -> float:
-        """The share that it reaches of what its intensity allows."""
+        """The achieved share of the roofline at its intensity."""
         return self.rate / min(self.peak, self.intensity * self.bandwidth)
 
 
 def draw_roofline(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     """Draw the kernels of one configuration into a file.
 
-    Raises SearchSpaceError if a flat efficiency stands for all of them.
+    Raises SearchSpaceError if a flat efficiency is specified.
     Raises OutputError if it cannot be written.
     """
     steps = explained_steps(plan, Evaluation(candidates=candidates))
@@ -86,7 +86,7 @@ def draw_roofline(picture: Picture, plan: Plan, candidates: Candidates) -> None:
 
 
 def kernels_of(steps: Sequence[ExplainedStep]) -> Iterator[Kernel]:
-    """The kernels of steps that move data; exchanges and waits are under no roof."""
+    """The kernels of steps that move data; exchanges and waits have no roofline."""
     for step in steps:
         for part in step.parts:
             for done in part.part.done:
@@ -107,13 +107,13 @@ def kernels_of(steps: Sequence[ExplainedStep]) -> Iterator[Kernel]:
 
 
 def _draw_roof(canvas: Canvas, axes: Axes, kernels: Sequence[Kernel]) -> None:
-    """The bandwidth as a slope, and each peak that kernels have as a line with its number."""
+    """Draw the bandwidth as a slope, and each peak as a line with its number."""
     theme, bandwidth = canvas.theme, kernels[0].bandwidth
     x = np.array([kernel.intensity for kernel in kernels])
     y = np.array([kernel.rate for kernel in kernels]) / TERA
     peaks = sorted({kernel.peak for kernel in kernels})
     left = min(x.min() / 3, peaks[0] / bandwidth / 3)
-    right = max(x.max() * 8, peaks[-1] / bandwidth * 8)  # where points leave room for words
+    right = max(x.max() * 8, peaks[-1] / bandwidth * 8)  # leaves space for the labels
     low, high = y.min() / 3, peaks[-1] / TERA * 2.5
     slope = np.array([left, peaks[-1] / bandwidth])
     axes.plot(slope, slope * bandwidth / TERA, color=theme.muted, linewidth=1.6)
@@ -138,7 +138,7 @@ def _draw_roof(canvas: Canvas, axes: Axes, kernels: Sequence[Kernel]) -> None:
 def _draw_kernels(
     canvas: Canvas, axes: Axes, kernels: Sequence[Kernel], steps: Sequence[ExplainedStep]
 ) -> tuple[list[Any], list[str]]:
-    """A point for each kernel; the names of those that take longest, with what they reach."""
+    """Draw a point for each kernel; return legend handles and labels of the longest ones."""
     theme = canvas.theme
     seconds = {step.name: step.seconds for step in steps}
     marks = dict(zip(seconds, _MARKS, strict=False))
@@ -180,7 +180,7 @@ def _draw_kernels(
 
 
 def _moving_words(kernels: Sequence[Kernel], steps: Sequence[ExplainedStep]) -> str:
-    """How much of each step only moves data, which no point shows, and what of it is no kernel."""
+    """A note on the shares of each step that only move data, or exchange and wait."""
     texts = []
     for step in steps:
         moving = [k for k in kernels if k.step == step.name and not k.flops]

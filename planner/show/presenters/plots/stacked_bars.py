@@ -1,4 +1,4 @@
-"""Where time and memory go: a stacked bar of the parts of each, with what they are."""
+"""Stacked bars of the parts of time and memory."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ _LINE = 19
 _COLUMN = 250
 """Pixels of a column of a legend."""
 _LEAST_NAMED = 0.001
-_OF_MODULES = (0, 2, 3, 4, 5, 6)  # that of exchanges is left out
+_OF_MODULES = (0, 2, 3, 4, 5, 6)  # without the colour of exchanges
 _MOST_LABELLED = 0.05
-"""Of a bar: shares below have their number in the legend alone."""
+"""Share of a bar below which a part's number is in the legend only."""
 
 
 @record(kw_only=True)
 class Bar:
-    """Parts that add up to a whole, in a unit; ``ends`` of its interval, ``bound`` that it keeps.
+    """Parts that add up to a total, in a unit, with its interval ``ends`` and its ``bound``.
 
-    ``bound`` is the memory that programs may use; NaN and an infinite bound where there is none.
+    ``bound`` is the usable memory. Without them ``ends`` are NaN and ``bound`` is infinite.
     """
 
     title: str
@@ -80,7 +80,7 @@ def draw_parts(picture: Picture, plan: Plan, candidates: Candidates) -> None:
 
 
 def part_bars(plan: Plan, candidates: Candidates) -> list[Bar]:
-    """Each kind of step in ms or s, then the memory in GiB; parts of nothing are left out."""
+    """Bars of each kind of step in ms or s, then of the memory in GiB, without zero parts."""
     row = candidates.row
     column_intervals = intervals(row, candidates.source.confidence(number_of_row(row, "num_gpus")))
     bars = []
@@ -108,7 +108,7 @@ def part_bars(plan: Plan, candidates: Candidates) -> list[Bar]:
 
 
 def _draw_bar(canvas: Canvas, axes: Axes, bar: Bar, columns: int) -> None:
-    """A bar with its numbers inside where they fit, its interval, its bound and its legend."""
+    """Draw a bar with its numbers inside if they fit, its interval, bound and legend."""
     theme, colors = canvas.theme, _colors(bar.parts, canvas.theme)
     start, shown = 0.0, max(bar.total, *(end for end in (*bar.ends, 0.0) if np.isfinite(end)))
     if np.isfinite(bar.bound):
@@ -152,7 +152,7 @@ def _draw_bar(canvas: Canvas, axes: Axes, bar: Bar, columns: int) -> None:
 
 
 def _draw_bounds(canvas: Canvas, axes: Axes, bar: Bar) -> str:
-    """The interval and the bound of a bar; what it says above it."""
+    """Draw the interval and the bound of a bar; return its title."""
     text = f"{bar.title}: {formatting.format_significant(bar.total)} {bar.unit}"
     if all(map(np.isfinite, bar.ends)):
         low, high = bar.ends
@@ -168,7 +168,7 @@ def _draw_bounds(canvas: Canvas, axes: Axes, bar: Bar) -> str:
 
 
 def _colors(parts: Iterable[str], theme: Theme) -> dict[str, str]:
-    """The colour of each part; modules of a model, which are in no family, have one of a series."""
+    """The colour of each part; modules of a model, which have no family, have series colours."""
     family_parts = {part for family in FAMILIES.values() for part in family}
     modules = [part for part in parts if part not in family_parts]
     return part_colors((part for part in parts if part in family_parts), theme) | {

@@ -1,4 +1,4 @@
-"""A step over time as a picture or as a trace: what each stage does when, what its memory holds."""
+"""A step over time as a picture or as a trace: the passes and the memory of each stage."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 _ROW, _LEAST_ROW, _MOST_ROWS_HEIGHT = 34, 7, 620
 _MEMORY_HEIGHT, _HEAD, _LINE = 190, 76, 19
 _SKIPPED = 0.06
-"""Share of the width that what is left out of the middle has."""
+"""Share of the width for the skipped middle."""
 _RASTERIZED = 3000
-"""Spans from which they are pixels in an SVG file, too."""
+"""Number of spans from which they are rasterized in an SVG file."""
 _FINEST = 10
-"""Pixels of the mean span of a stage below which gaps between spans would hide them."""
+"""Mean width of a span in pixels below which spans have no edges."""
 _MOST_LINES = 7
-"""Stages whose memory is drawn: more lines hide each other."""
+"""Maximum number of stages with a memory curve."""
 _FAMILY = {
     "forward": ("compute", 0.0),
     "backward": ("compute", 0.45),
@@ -74,7 +74,7 @@ _OF_MODULES = (0, 2, 3, 4, 5, 6)
 
 
 class _Scale:
-    """Seconds as places across: what is skipped has little room."""
+    """Maps seconds to x positions; skipped time is compressed."""
 
     def __init__(self, timeline: Timeline) -> None:
         skipped = [gap for gap in timeline.skipped if gap[1] > gap[0]]
@@ -91,12 +91,12 @@ class _Scale:
         self.places.append(self.places[-1] + width)
 
     def __call__(self, times: Any) -> FloatArray:
-        """The places of times [s]."""
+        """The x positions of times [s]."""
         return np.asarray(np.interp(times, self.points, self.places))
 
     @property
     def end(self) -> float:
-        """The last place."""
+        """The last x position."""
         return self.places[-1]
 
 
@@ -127,7 +127,7 @@ def draw_timelines(picture: Picture, title: str, timelines: Sequence[Timeline]) 
 
 
 def _has_memory(timeline: Timeline) -> bool:
-    """Whether memory changes over the step: of what is held throughout there is nothing to see."""
+    """Whether memory changes over the step; constant memory is not drawn."""
     return any(len(series) > 1 for series in timeline.memory)
 
 
@@ -149,7 +149,7 @@ def _colors(timelines: Sequence[Timeline], theme: Theme) -> dict[str, str]:
 def _draw_lanes(
     canvas: Canvas, axes: Axes, timeline: Timeline, scale: _Scale, colors: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Each lane as a row of its spans; what they mean."""
+    """Draw each lane as a row of spans; return legend handles by label."""
     from matplotlib.collections import PolyCollection
     from matplotlib.patches import Patch
 
@@ -186,7 +186,7 @@ def _draw_lanes(
     _ticks(canvas, axes, timeline, scale)
     text = f"{timeline.title or 'step'}: {formatting.format_duration(timeline.makespan)}"
     if timeline.skipped:
-        text += "; grey: more of the same, left out"
+        text += "; grey: repetitions, skipped"
     axes.set_title(canvas.folded(text[:1].upper() + text[1:]), loc="left")
     return marks
 
@@ -201,7 +201,7 @@ def _box(span: Span, scale: _Scale) -> list[tuple[float, float]]:
 def _write_names(
     canvas: Canvas, axes: Axes, timeline: Timeline, scale: _Scale, colors: Mapping[str, str]
 ) -> None:
-    """Names inside the spans that have room for them."""
+    """Write names inside the spans that are wide enough."""
     per_letter = scale.end / (0.86 * canvas.letters())
     pixels = _ROW if len(timeline.lanes) * _ROW <= _MOST_ROWS_HEIGHT else 0
     if not pixels:
@@ -212,7 +212,7 @@ def _write_names(
         if span.part in (BUBBLE, MORE, IDLE):
             continue
         if right - left > per_letter * (0.85 * len(name) + 0.6):
-            # Within what thins out, where it is still thick.
+            # In a tapering span, at its thick end.
             across, down = (0.5, 0.0) if span.left == 1 else (0.25, 0.1)
             axes.text(
                 left + across * (right - left),
@@ -227,7 +227,7 @@ def _write_names(
 
 
 def _ticks(canvas: Canvas, axes: Axes, timeline: Timeline, scale: _Scale) -> None:
-    """Times at round numbers, none within what is left out."""
+    """Set ticks at round times, none within skipped time."""
     from matplotlib.ticker import MaxNLocator
 
     unit, seconds = ("s", 1.0) if timeline.makespan >= 2 else ("ms", 1e-3)
@@ -255,7 +255,7 @@ def _memory_columns(picture: Picture) -> int:
 
 
 def _draw_memory(canvas: Canvas, axes: Axes, timeline: Timeline, scale: _Scale) -> None:
-    """The memory of some stages over time, the fullest among them; the capacity as a line."""
+    """Draw the memory of some stages over time, including the fullest, and the capacity."""
     theme, marks = canvas.theme, dict[str, Any]()
     peaks = [max(amount for _, amount in series) for series in timeline.memory]
     fullest = int(np.argmax(peaks))
@@ -289,7 +289,7 @@ def _draw_memory(canvas: Canvas, axes: Axes, timeline: Timeline, scale: _Scale) 
 
 
 def _some(number: int, fullest: int) -> list[int]:
-    """Stages from the first to the last, the fullest among them."""
+    """Stages spread from the first to the last, including the fullest."""
     if number <= _MOST_LINES:
         return list(range(number))
     spread = {round(stage) for stage in np.linspace(0, number - 1, _MOST_LINES // 2)}
@@ -298,16 +298,16 @@ def _some(number: int, fullest: int) -> list[int]:
 
 _MICRO = 1e6
 _DIGITS = 4
-"""Of microseconds and GiB."""
+"""Digits of microseconds and GiB."""
 _MOST = 12_000
-"""Spans from which those of a pass are one."""
+"""Number of spans from which the spans of a pass are merged."""
 
 
 def write_trace(path: Path, timelines: Sequence[Timeline], metadata: Mapping[str, object]) -> None:
     """Write timelines one after the other in the Trace Event Format [1]_.
 
     A lane is a process and a stream a thread of it; the memory of a lane is a counter. ``metadata``
-    is told among the metadata.
+    is added to the metadata of the file.
     Raises OutputError if it cannot be written.
 
     References
@@ -348,7 +348,7 @@ def _events(timelines: Sequence[Timeline]) -> Iterator[dict[str, object]]:
 
 
 def _whole(spans: Sequence[Span]) -> Iterator[Span]:
-    """Passes with what they exchange and send in one span each: of deep pipelines they are many."""
+    """Spans with the exchanges and transfers of a pass merged into one span."""
     last: Span | None = None
     for span in spans:
         same = last is not None and (last.lane, last.name) == (span.lane, span.name)
@@ -366,7 +366,7 @@ def _whole(spans: Sequence[Span]) -> Iterator[Span]:
 def _levels(
     process: int, begin: float, series: Sequence[tuple[float, float]]
 ) -> Iterator[dict[str, object]]:
-    """The memory of a lane wherever it changes, in GiB."""
+    """Counter events of the memory of a lane [GiB] where it changes."""
     before = None
     for start, amount in series:
         level = round(amount / GIB, _DIGITS)
@@ -385,7 +385,7 @@ def _heads(process: int, name: str) -> Iterator[dict[str, object]]:
 
 
 def _event(process: int, begin: float, span: Span) -> dict[str, object]:
-    """A complete event; where parts are summed up in it, with their milliseconds."""
+    """A complete event; a merged span has the milliseconds of its parts."""
     event: dict[str, object] = {
         "name": span.name,
         "cat": span.part,
@@ -409,7 +409,7 @@ def write_timeline(
 ) -> None:
     """Write the steps of one configuration over time.
 
-    Raises SearchSpaceError if nothing tells what its steps do when.
+    Raises SearchSpaceError if the configuration has no timeline.
     Raises OutputError if the file cannot be written.
     """
     timelines = details_of(plan).timelines(candidates)

@@ -1,4 +1,4 @@
-"""Pictures of traffic: a fleet over a day, and prompts found over the size of the caches."""
+"""Pictures of traffic: a fleet over a day, and prefix-cache hit rates over cache size."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 _PANEL = 240
 _MINUTES_UNTIL = 3.0
-"""Hours up to which minutes go across."""
+"""Hours up to which the time axis is in minutes."""
 _PLACES = "GPU", "host", "drives"
 _POINTS, _AXIS_MARGIN_FACTOR = 200, 16.0
 
 
 def draw_day(picture: Picture, title: str, day: DailySchedule) -> None:
-    """Draw the load, what the clock and an autoscaler make of it, and their GPUs.
+    """Draw the load of a day, and the GPUs of a schedule and of an autoscaler.
 
     Raises OutputError if it cannot be written.
     """
@@ -66,7 +66,7 @@ def draw_day(picture: Picture, title: str, day: DailySchedule) -> None:
 
 
 def _steps(axes: Axes, spans: ValueSpans, scale: float, color: str, *, filled: bool = False) -> Any:
-    """Values that hold until the next."""
+    """Draw values as steps."""
     edges = scale * np.array([*spans.starts, spans.ends[-1]])
     values: Sequence[float] = [*spans.values, spans.values[-1]]
     if filled:
@@ -76,9 +76,9 @@ def _steps(axes: Axes, spans: ValueSpans, scale: float, color: str, *, filled: b
 
 
 def draw_reuse(picture: Picture, plan: Plan, candidates: Candidates) -> None:
-    """Draw what the first plan finds with caches of any size, and at its own, into a file.
+    """Draw the prefix-cache hit rate of the first plan over cache sizes into a file.
 
-    Raises SearchSpaceError if nothing specifies what its requests share.
+    Raises SearchSpaceError if the requests share no prompts.
     Raises OutputError if it cannot be written.
     """
     if not isinstance(candidates, Deployments) or candidates.setting.workload.reuse is None:
@@ -115,6 +115,6 @@ def draw_reuse(picture: Picture, plan: Plan, candidates: Candidates) -> None:
         names = [f"this plan, {place}" for place in sizes_by_place]
         canvas.legend([*lines, *marks], [*curves, *names])
         decades(axes.xaxis, curve_sizes[-1] / curve_sizes[0])
-        axes.set_xlabel("cache beside each GPU [GiB]")
+        axes.set_xlabel("cache per GPU [GiB]")
         axes.set_ylabel("prompts found [%]")
         axes.set_ylim(0, 100)
