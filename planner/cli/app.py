@@ -151,7 +151,7 @@ _TOPIC = "planner.no_topic"
 def _current_options(params: Iterable[Parameter], arguments: Iterable[str]) -> list[str]:
     """Arguments of a command line with the current names of renamed options."""
     options = {option for param in params for option in (*param.opts, *param.secondary_opts)}
-    parts = [word.partition("=") for word in arguments]
+    parts = [argument.partition("=") for argument in arguments]
     return [current_name("option", name, options) + equals + value for name, equals, value in parts]
 
 
@@ -172,7 +172,9 @@ class _FullHelpCommand:
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Read the options."""
-        position = next((index for index, word in enumerate(args) if word in HELP), len(args))
+        position = next(
+            (index for index, argument in enumerate(args) if argument in HELP), len(args)
+        )
         if position + 1 < len(args) and not args[position + 1].startswith("-"):
             ctx.meta[_TOPIC] = args[position + 1]
         remaining: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]

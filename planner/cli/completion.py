@@ -85,8 +85,8 @@ def for_term(term: Term) -> Completer | None:
 
 def for_words(name: str) -> Completer | None:
     """The completer of an option that takes words of a fixed list; None if there is no list."""
-    words = _WORDS.get(name)
-    return None if words is None else _several(lambda _: words)
+    choices = _WORDS.get(name)
+    return None if choices is None else _several(lambda _: choices)
 
 
 def workloads(ctx: typer.Context, incomplete: str) -> Found:
@@ -166,25 +166,29 @@ def _workload(ctx: typer.Context) -> str:
     return workload if workload in workload_names() else Request.workload
 
 
-def _several(words: Callable[[typer.Context], Iterable[str]]) -> Completer:
+def _several(choices: Callable[[typer.Context], Iterable[str]]) -> Completer:
     """A completer of the last word of a comma-separated list."""
 
     def complete(ctx: typer.Context, incomplete: str) -> Found:
-        return _starting(words(ctx), incomplete)
+        return _starting(choices(ctx), incomplete)
 
     return complete
 
 
-def _starting(words: Iterable[str], incomplete: str) -> Found:
+def _starting(choices: Iterable[str], incomplete: str) -> Found:
     """The words that start with the text behind the last comma."""
     done, last = _split(incomplete)
     chosen = done.split(",")
-    return [(done + word, "") for word in words if word.startswith(last) and word not in chosen]
+    return [
+        (done + choice, "")
+        for choice in choices
+        if choice.startswith(last) and choice not in chosen
+    ]
 
 
 def _split(incomplete: str) -> tuple[str, str]:
-    before, comma, last = incomplete.rpartition(",")
-    return before + comma, last
+    head, comma, last = incomplete.rpartition(",")
+    return head + comma, last
 
 
 def _values(term: Term | None) -> Sequence[str]:

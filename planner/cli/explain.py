@@ -103,7 +103,7 @@ def operators(values: options.OptionValues) -> None:
     others = {"context", "operators", "csv", "json", "specs", "quiet"}
     answers = {n: v for n, v in values.items() if n not in others and options.is_set(values, n)}
     operator_names = [
-        word for text in values["operators"] for word in split_items(text, "an operator")
+        name for text in values["operators"] for name in split_items(text, "an operator")
     ]
     question = read_question(operator_names, answers, options.option_name)
     csv, json = values["csv"], values["json"]

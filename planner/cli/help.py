@@ -162,7 +162,7 @@ class PlanningCommand(TextOptionCommand):
         }
         arguments = _with_settings(args, options) if "--set" in options else [*args]
         index = next(
-            (index for index, word in enumerate(arguments) if word in HELP), len(arguments)
+            (index for index, argument in enumerate(arguments) if argument in HELP), len(arguments)
         )
         if index + 1 < len(arguments) and not arguments[index + 1].startswith("-"):
             topic = arguments.pop(index + 1)
@@ -230,15 +230,15 @@ def _with_settings(args: Sequence[str], options: Collection[str] = ()) -> list[s
         if {"parameter", "pool"} & {*term.kind} and not term.option
     }
     settings: list[str] = []
-    words = iter(args)
-    for word in words:
-        option, equals, value = word.partition("=")
+    arguments = iter(args)
+    for argument in arguments:
+        option, equals, value = argument.partition("=")
         name = names.get(option.replace("_", "-"))
         if name is None or option in options:
-            settings.append(word)
+            settings.append(argument)
             continue
-        text = value if equals else next(words, None)
-        settings += [word] if text is None else ["--set", f"{name}={text}"]
+        text = value if equals else next(arguments, None)
+        settings += [argument] if text is None else ["--set", f"{name}={text}"]
     return settings
 
 
@@ -256,8 +256,8 @@ def _requested_workload(ctx: Context) -> str | None:
     if (topic := ctx.meta.get(_TOPIC)) is not None:
         return str(topic) if topic in workload_names() else None
     arguments = list(ctx.obj) if isinstance(ctx.obj, list | tuple) else []
-    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
-        name, equals, value = word.partition("=")
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        name, equals, value = argument.partition("=")
         if name == "--workload":
             workload = value if equals else following
             return workload if workload in workload_names() else None
@@ -338,11 +338,11 @@ def _names(workload: str, options: set[str | None]) -> Iterator[tuple[str, list[
 
 def _described(term: Term) -> str:
     """The description of a parameter, with its values if they are words."""
-    words = [] if term.codes is None else [str(term.shown(code)) for code in term.codes]
-    if term.codes is not None and len(term.codes.words()) < len(words):
-        words = []  # combined values: the description explains the parts
-    has_all_words = all(word in term.description for word in words)
-    return term.description if has_all_words else f"{term.description}: {', '.join(words)}"
+    values = [] if term.codes is None else [str(term.shown(code)) for code in term.codes]
+    if term.codes is not None and len(term.codes.words()) < len(values):
+        values = []  # combined values: the description explains the parts
+    has_all_words = all(value in term.description for value in values)
+    return term.description if has_all_words else f"{term.description}: {', '.join(values)}"
 
 
 def _command(command: str, width: int) -> Iterator[str]:

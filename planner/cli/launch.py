@@ -279,8 +279,11 @@ def _rewritten(
     if "concurrency" in change.changed:
         # The file's number of sequences follows the concurrency of the plan.
         request = replace(request, max_num_seqs=None)
-    after = make_single_plan(request)
-    jobs = LaunchJob.of_plan(plan, evaluation), LaunchJob.of_plan(after, evaluate(after))
+    changed_plan = make_single_plan(request)
+    jobs = (
+        LaunchJob.of_plan(plan, evaluation),
+        LaunchJob.of_plan(changed_plan, evaluate(changed_plan)),
+    )
     return rewrite_launch(imported, *jobs, changed=change.changed)
 
 

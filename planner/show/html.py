@@ -178,20 +178,20 @@ def _figures(page: Page) -> Iterator[str]:
         yield f"- {escape_markdown(page.evidence.text)}: {escape_markdown(page.evidence.title)}"
 
 
-def escape_markdown(words: str) -> str:
+def escape_markdown(text: str) -> str:
     """A text with Markdown markup escaped, on one line.
 
     >>> escape_markdown("a|b <i>")
     'a\\\\|b &lt;i&gt;'
     """
-    flat = " ".join(words.split()).replace("&", "&amp;")
+    flat = " ".join(text.split()).replace("&", "&amp;")
     flat = _MARKUP.sub(r"\\\1", flat).replace("<", "&lt;").replace(">", "&gt;")
     return _LIST_MARKER.sub(r"\\\1", flat)
 
 
 def _broken(lines: Any) -> list[str]:
     """Each line as a paragraph."""
-    return [words for line in lines for words in (escape_markdown(line), "")]
+    return [text for line in lines for text in (escape_markdown(line), "")]
 
 
 def _pairs(pairs: Mapping[str, str]) -> list[str]:
@@ -207,8 +207,8 @@ def _code(block: Code) -> list[str]:
     return [fence, *block.text.splitlines(), fence]
 
 
-def _title(words: str) -> list[str]:
-    return [f"**{escape_markdown(words)}**", ""]
+def _title(text: str) -> list[str]:
+    return [f"**{escape_markdown(text)}**", ""]
 
 
 def _table(table: Table) -> Iterator[str]:
@@ -221,10 +221,10 @@ def _table(table: Table) -> Iterator[str]:
     )
     yield "|" + "|".join("--:" if head.numeric else "---" for head in table.heads) + "|"
     for number, row in enumerate(table.rows[:MOST_ROWS]):
-        words = [*map(_cell, row)]
-        if table.mark_of(number) == BEST and words:
-            words[0] = f"**{words[0]}**"
-        yield "| " + " | ".join(words) + " |"
+        cells = [*map(_cell, row)]
+        if table.mark_of(number) == BEST and cells:
+            cells[0] = f"**{cells[0]}**"
+        yield "| " + " | ".join(cells) + " |"
     yield ""
     if len(table.rows) > MOST_ROWS:
         yield f"{MOST_ROWS} of {len(table.rows):,} rows."

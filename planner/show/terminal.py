@@ -118,8 +118,8 @@ def _write_lines(console: Console, lines: output_blocks.Lines) -> None:
             break_long_words=False,
             break_on_hyphens=False,
         )
-        for words in folded or [""]:
-            console.print(words, style=_STYLES.get(lines.mark), soft_wrap=True)
+        for text in folded or [""]:
+            console.print(text, style=_STYLES.get(lines.mark), soft_wrap=True)
 
 
 def _write_code(console: Console, code: output_blocks.Code) -> None:
@@ -131,11 +131,11 @@ def _write_code(console: Console, code: output_blocks.Code) -> None:
 def folded(command: str, width: int) -> str:
     """A command as shell lines with continuations; an option and its value share a line."""
     pieces: list[str] = []
-    for word in shlex.split(command):
-        if pieces and pieces[-1].startswith("--") and not word.startswith("--"):
-            pieces[-1] += f" {shlex.quote(word)}"
+    for argument in shlex.split(command):
+        if pieces and pieces[-1].startswith("--") and not argument.startswith("--"):
+            pieces[-1] += f" {shlex.quote(argument)}"
         else:
-            pieces.append(shlex.quote(word))
+            pieces.append(shlex.quote(argument))
     lines = [pieces[0]]
     for piece in pieces[1:]:
         if len(lines[-1]) + len(piece) + 1 > width - (2 if len(lines) == 1 else 6):

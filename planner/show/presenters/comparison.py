@@ -345,11 +345,11 @@ def compared_plans(
     if len(kinds) > 1:
         raise SearchSpaceError(f"Plans of {' and '.join(sorted(kinds))} have nothing in common.")
     if len(requests) < 2:
-        raise InfeasibleError("\n".join(f"{name}: {why}" for name, why in missing.items()))
-    seens = tuple(seen_plan(request, name=name) for name, request in requests.items())
-    if all(seen.reason for seen in seens):
-        raise InfeasibleError("\n".join(f"{seen.name}: {seen.reason}" for seen in seens))
-    return ComparedPlans(seens=seens, missing=missing)
+        raise InfeasibleError("\n".join(f"{name}: {reason}" for name, reason in missing.items()))
+    predicted = tuple(seen_plan(request, name=name) for name, request in requests.items())
+    if all(seen.reason for seen in predicted):
+        raise InfeasibleError("\n".join(f"{seen.name}: {seen.reason}" for seen in predicted))
+    return ComparedPlans(seens=predicted, missing=missing)
 
 
 def has_question(things: Sequence[ComparedThing], answers: Mapping[str, object]) -> bool:

@@ -214,8 +214,8 @@ def _memory_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
     ]
     yield make_lines(", ".join(parts))
     plan = explained.plan
-    if on_host := host_words(row, plan.source_of(row).setting.machine):
-        yield make_lines(f"in host memory {on_host}")
+    if host_memory := host_words(row, plan.source_of(row).setting.machine):
+        yield make_lines(f"in host memory {host_memory}")
     if paged := paged_words(row):
         yield make_lines(f"paged {paged}")
 
@@ -347,8 +347,8 @@ def _told_columns(explained: Explanation, sensitivity: Sensitivity, *, is_full: 
 
 
 def _change(row: Mapping[str, object], base_row: Mapping[str, object], column: str) -> str:
-    moved = relative_change(row[column], base_row[column])
-    return "-" if moved is None else signed(moved)
+    relative = relative_change(row[column], base_row[column])
+    return "-" if relative is None else signed(relative)
 
 
 def _question_lines(
@@ -481,8 +481,8 @@ def _terms_blocks(difference: Difference) -> Iterator[Block]:
 
 
 def _signed(term: PartDifference) -> str:
-    moved = relative_change(term.other, term.first)
-    return "-" if moved is None else f"{100 * moved:+.1f} %"
+    relative = relative_change(term.other, term.first)
+    return "-" if relative is None else f"{100 * relative:+.1f} %"
 
 
 def _word(value: object) -> str:

@@ -55,8 +55,8 @@ def _where(axes: Collection[str], row: Mapping[str, object]) -> list[str]:
 def degrees(row: Mapping[str, object], names: Sequence[str]) -> str:
     """``tp4 pp4 vp20 dp128``: the degrees above 1."""
     terms = glossary()
-    words = [f"{terms[name].short}{row[name]}" for name in names if number_of(row, name) > 1]
-    return " ".join(words) or "one GPU"
+    texts = [f"{terms[name].short}{row[name]}" for name in names if number_of(row, name) > 1]
+    return " ".join(texts) or "one GPU"
 
 
 def share(loss: float) -> str:
@@ -76,8 +76,8 @@ def plan_of(workload: Workload, row: Mapping[str, object]) -> str:
     """A row's software and layout."""
     wording = workload.wording
     software = [row.get(name) for name in ("mode", *terms_about("software"))]
-    words = [str(word) for word in software if word]
-    return ", ".join([*words, (wording.brief or wording.in_short)(row)])
+    texts = [str(text) for text in software if text]
+    return ", ".join([*texts, (wording.brief or wording.in_short)(row)])
 
 
 def settings_text(plan: Plan, row: Mapping[str, object]) -> str:
@@ -145,8 +145,8 @@ def limit_label(name: str) -> str:
 
 def _without_units(term: Term) -> str:
     header = term.column_header.replace("- ", "-").replace(" /", "/").replace(" per s", "/s")
-    words = header.split()
-    remaining = [word for word in words if word not in _UNITS]
+    parts = header.split()
+    remaining = [part for part in parts if part not in _UNITS]
     return " ".join(remaining) or term.column_header
 
 
@@ -315,14 +315,16 @@ def host_words(row: Mapping[str, object], machine: Machine) -> str:
     if "micro_batch_size" not in row or not row["host_memory_gib"]:
         return ""
     in_node = min(number_of(row, "num_gpus"), machine.cluster.gpus_per_node)
-    needed, room = (
+    needed, capacity = (
         number_of(row, "host_memory_gib") * in_node,
         host_room(row, machine) * in_node / GIB,
     )
-    if not np.isfinite(room):
+    if not np.isfinite(capacity):
         return f"{needed:,.1f} GiB of a node; give --host-memory to judge it"
     is_specified = machine.cluster.host_memory is not None
-    return f"{needed:,.1f} of {room:,.0f} GiB of a node" + ("" if is_specified else ASSUMED_HOST)
+    return f"{needed:,.1f} of {capacity:,.0f} GiB of a node" + (
+        "" if is_specified else ASSUMED_HOST
+    )
 
 
 def paged_words(row: Mapping[str, object]) -> str:
@@ -376,10 +378,10 @@ def hours_words(hours: float) -> str:
 
 def campaign_pairs(row: Mapping[str, object]) -> dict[str, str]:
     """The paid GPU-hours if they exceed those of the computation; else empty."""
-    words = hours_words(number_of(row, "campaign_gpu_hours"))
-    if words == hours_words(number_of(row, "gpu_hours")):
+    text = hours_words(number_of(row, "campaign_gpu_hours"))
+    if text == hours_words(number_of(row, "gpu_hours")):
         return {}
-    return {"campaign": f"{words} GPU-hours, with lost time and spare GPUs: the cost counts these"}
+    return {"campaign": f"{text} GPU-hours, with lost time and spare GPUs: the cost counts these"}
 
 
 def electricity_pairs(candidates: Any, row: Mapping[str, object]) -> dict[str, str]:
@@ -389,13 +391,13 @@ def electricity_pairs(candidates: Any, row: Mapping[str, object]) -> dict[str, s
     draws = candidates.draws
     column_intervals = intervals(row, candidates.source.confidence(number_of(row, "num_gpus")))
     watts = {part: sum(first(getattr(draw, part)) for draw in draws) for part in PARTS}
-    words = [
+    texts = [
         f"{_NAMES.get(part, part)} {format_result('power_kw', value / KILOWATT)}"
         for part, value in watts.items()
         if value
     ]
     pue = draws[0].power_usage_effectiveness
-    power = f"{format_result('power_kw', row['power_kw'])}: {', '.join(words)} (PUE {pue:g})"
+    power = f"{format_result('power_kw', row['power_kw'])}: {', '.join(texts)} (PUE {pue:g})"
     values = {name: row[name] for name in _COLUMNS if not math.isnan(number_of(row, name))}
     return {
         "power": power,

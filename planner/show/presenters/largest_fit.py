@@ -133,7 +133,7 @@ def check_some(methods: Methods) -> None:
         raise InfeasibleError(f"No {_batch(methods)} is feasible with any method: {reasons}.")
 
 
-def _columns(methods: Methods, ends: Sequence[str]) -> list[Column]:
+def _columns(methods: Methods, reasons: Sequence[str]) -> list[Column]:
     table = methods.columns
     parameters = dict.fromkeys(name for method in methods.methods for name in method.values)
     result_columns = [name for name in (_PEAK, *_told(methods)) if name in table]
@@ -153,7 +153,7 @@ def _columns(methods: Methods, ends: Sequence[str]) -> list[Column]:
             )
             for name in result_columns
         ),
-        Column("ended_by", ends, "ends", numeric=False),
+        Column("ended_by", reasons, "ends", numeric=False),
     ]
 
 

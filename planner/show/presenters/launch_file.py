@@ -89,19 +89,21 @@ def understood_blocks(imported: ImportedLaunch, *, is_full: bool) -> Iterator[Bl
     yield make_lines(f"  says {_stated_settings(imported)}", indent="    ")
     if imported.assumed:
         assumed = (
-            f"{_word(name)} {_shown(imported.values[name])} ({why})"
-            for name, why in imported.assumed.items()
+            f"{_word(name)} {_shown(imported.values[name])} ({reason})"
+            for name, reason in imported.assumed.items()
         )
         yield make_lines(f"  assumes {', '.join(assumed)}", indent="    ")
     if imported.defaults:
-        defaults = (f"{name.replace('_', ' ')} ({why})" for name, why in imported.defaults.items())
+        defaults = (
+            f"{name.replace('_', ' ')} ({reason})" for name, reason in imported.defaults.items()
+        )
         yield make_lines(f"  takes as default {', '.join(defaults)}", indent="    ")
     for note in imported.notes:
         yield make_lines(f"  {note}")
     if is_full:
         yield from _lines_blocks(imported)
         return
-    for status, before, after in (
+    for status, prefix, suffix in (
         (Status.OPEN, "The file alone does not say ", "."),
         (Status.NOT_MODELLED, "Not modelled, may change the result: ", "."),
         (
@@ -111,7 +113,7 @@ def understood_blocks(imported: ImportedLaunch, *, is_full: bool) -> Iterator[Bl
         ),
     ):
         if lines := imported.of(status):
-            yield make_lines(f"  {before}{_named(lines)}{after}")
+            yield make_lines(f"  {prefix}{_named(lines)}{suffix}")
     for line in imported.of(Status.OPEN):
         if ONLY_IN_SOME in line.meaning:
             yield make_lines(f"  {line.meaning.partition(';')[0]}.")
@@ -178,8 +180,8 @@ def misfit_blocks(plan: Plan, row: Mapping[str, Any]) -> Iterator[Block]:
     phase = f", in the phase {row['fullest_phase']}" if row.get("fullest_phase") else ""
     breakdown = f": {shares}" if shares else phase
     peak = f"peak {needs:,.1f} GiB on the fullest GPU, {has:,.1f} usable{likelihood}{breakdown}"
-    on_host = host_words(row, plan.problem.setting.machine)
-    texts = [peak, f"host memory {on_host}"] if on_host else [peak]
+    host_memory = host_words(row, plan.problem.setting.machine)
+    texts = [peak, f"host memory {host_memory}"] if host_memory else [peak]
     if row["rejected_by"] == OUT_OF_HOST_MEMORY.name:
         texts.reverse()
     yield make_lines(f"Does not fit: {'; '.join(texts)}.")

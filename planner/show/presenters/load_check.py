@@ -85,17 +85,22 @@ def load_line(plan: Plan, candidates: Candidates) -> str:
 def _reuse_line(row: Mapping[str, object]) -> str:
     """Hit rates of the prefix caches, and the residence time; empty without a cache."""
     hit_rates = {
-        place: number_of(row, f"{name}_cache_hit_rate")
-        for place, name in (("the GPUs'", "gpu"), ("the hosts'", "host"), ("the drives'", "disk"))
+        cache_name: number_of(row, f"{name}_cache_hit_rate")
+        for cache_name, name in (
+            ("the GPUs'", "gpu"),
+            ("the hosts'", "host"),
+            ("the drives'", "disk"),
+        )
         if row.get(f"{name}_cache_hit_rate")
     }
     if row.get("cache_residence_s") is None:
         return ""
-    places = " and ".join(
-        f"{formatting.format_percent(share)} in {place}" for place, share in hit_rates.items()
+    texts = " and ".join(
+        f"{formatting.format_percent(share)} in {cache_name}"
+        for cache_name, share in hit_rates.items()
     )
     residence = formatting.format_duration(number_of(row, "cache_residence_s"))
-    text = f"Of the prompts {places or 'nothing'} cache is found; GPUs keep them for {residence}."
+    text = f"Of the prompts {texts or 'nothing'} cache is found; GPUs keep them for {residence}."
     if number_of(row, "cache_load_time_s"):
         text += (
             " Loading takes "
@@ -151,9 +156,9 @@ def _room_line(candidates: Candidates, row: Mapping[str, object]) -> str:
     """How many of the concurrent requests fit the KV cache; empty if all do."""
     if not candidates.waits:
         return ""
-    room, number = number_of(row, "most_sequences"), number_of(row, "concurrency")
+    capacity, concurrency = number_of(row, "most_sequences"), number_of(row, "concurrency")
     return (
-        f"Room for {formatting.format_count(room)} of {formatting.format_count(number)} "
+        f"Room for {formatting.format_count(capacity)} of {formatting.format_count(concurrency)} "
         "requests in "
         "each replica."
     )
@@ -178,11 +183,11 @@ def _sentences(*lines: str) -> str:
 
 
 def _waiting_line(row: Mapping[str, object]) -> str:
-    number, room = number_of(row, "concurrency"), number_of(row, "most_sequences")
-    if not room < number:
+    concurrency, capacity = number_of(row, "concurrency"), number_of(row, "most_sequences")
+    if not capacity < concurrency:
         return ""
     return (
-        f"Room for {formatting.format_count(room)} of {formatting.format_count(number)} "
+        f"Room for {formatting.format_count(capacity)} of {formatting.format_count(concurrency)} "
         "requests in each "
         "replica, the "
         f"others queue: TTFT {formatting.format_duration(number_of(row, 'time_to_first_token_s'))}."

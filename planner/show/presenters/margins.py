@@ -69,6 +69,6 @@ def relaxed_lines(sizes: Sizes) -> Iterator[str]:
             text = limit_words(margin.name, margin.sign, margin.bound, margin.unit)
             text += f" in place of {formatting.format_limit(assumed, margin.unit)}"
             effects.setdefault(effect, []).append(text)
-        place = f"{size.gpu} {size.contract}".strip()
+        hardware = f"{size.gpu} {size.contract}".strip()
         changes = "; ".join(f"{', '.join(text)}, {effect}" for effect, text in effects.items())
-        yield f"Assumed limits relaxed for {place}: {changes}. Give the limits that you need"
+        yield f"Assumed limits relaxed for {hardware}: {changes}. Give the limits that you need"

@@ -140,10 +140,10 @@ def _headed(column: Column) -> Column:
     term = term_of_column(column.name)
     if term is not None and term.short:
         return replace(column, header=term.short)
-    words = column.header.split()
-    if len(words) > 2:
-        words = re.sub(r"(/\S+) /", r"\1/", column.header).split()
-    return replace(column, header=" ".join(words[-2:]))
+    parts = column.header.split()
+    if len(parts) > 2:
+        parts = re.sub(r"(/\S+) /", r"\1/", column.header).split()
+    return replace(column, header=" ".join(parts[-2:]))
 
 
 def _columns(
@@ -199,13 +199,13 @@ def _with_layout(
 
 
 def settings_of(
-    workload: Workload, places: Iterable[str], table: Mapping[str, Sequence[object]]
+    workload: Workload, hardware_columns: Iterable[str], table: Mapping[str, Sequence[object]]
 ) -> list[str]:
     """The settings columns of a table: hardware first, then in the order of the terms.
 
     Columns that follow from others are omitted.
     """
-    place_names = [*places]
+    place_names = [*hardware_columns]
     hidden = {*_REDUNDANT, *workload.wording.in_layout} - {*place_names}
     parameters = terms_of(workload.name, "parameter", "derived")
     names = dict.fromkeys([*place_names, "num_gpus", "layout", *parameters])
@@ -221,13 +221,13 @@ def settings_of(
 
 def _told_settings(plan: Plan, shown: Mapping[str, Sequence[object]]) -> list[str]:
     """The settings columns whose values are not in the title."""
-    places, terms = plan.problem.cells[0], glossary()
+    hardware_columns, terms = plan.problem.cells[0], glossary()
     return [
         name
-        for name in settings_of(plan.workload, places, shown)
+        for name in settings_of(plan.workload, hardware_columns, shown)
         if (
             name in plan.problem.axes
-            if name in places or (name == "num_gpus" and plan.counts)
+            if name in hardware_columns or (name == "num_gpus" and plan.counts)
             else name not in terms or terms[name].type != "share" or any(shown[name])
         )
     ]
@@ -272,13 +272,16 @@ def marked_rows(plan: Plan, result: SearchResult) -> Columns:
     ranks: list[int | None] = [*range(1, number + 1)]
     tied, factor = tied_with_first(plan, front)
     identity = {*plan.problem.sources[0].named, *terms_of(plan.workload.name, "parameter", "pool")}
-    matching = [*range(number)]
+    matching_indexes = [*range(number)]
     for name in identity & {*front}:
-        matching = [index for index in matching if front[name][index] == best[name]]
-    order = [*matching[:1], *(index for index in range(number) if index not in matching[:1])]
+        matching_indexes = [index for index in matching_indexes if front[name][index] == best[name]]
+    order = [
+        *matching_indexes[:1],
+        *(index for index in range(number) if index not in matching_indexes[:1]),
+    ]
     table = {name: [values[index] for index in order] for name, values in front.items()}
     marks = {"rank": [ranks[index] for index in order], "tied": [tied[index] for index in order]}
-    if not matching:
+    if not matching_indexes:
         goal = of_objective(plan, plan.problem.objectives[0].name, front)
         values = [number_of_row(row, goal) for row in (first_row(front), best)]
         is_tied = ties(values, factor)[1] or result.better_tied is not None

@@ -40,8 +40,8 @@ def question_lines(plan: Plan) -> list[str]:
     if not setting.machine.cluster.name.endswith("-default"):
         lines.append(f"in cluster {setting.machine.cluster.name}")
     lines += ideal_lines(setting.machine)
-    if (sure := plan.request.limit_confidence) > MEDIAN:
-        lines.append(f"Limits: {100 * sure:g} % likely to be kept")
+    if (confidence := plan.request.limit_confidence) > MEDIAN:
+        lines.append(f"Limits: {100 * confidence:g} % likely to be kept")
     return lines
 
 

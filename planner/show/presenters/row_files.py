@@ -253,26 +253,26 @@ def json_cell(value: object) -> str:
     return json.dumps(plain_value(value))
 
 
-def joined(columns: Sequence[tuple[Any, str]], cell: Cell, between: str) -> list[str]:
+def joined(columns: Sequence[tuple[Any, str]], cell: Cell, separator: str) -> list[str]:
     """One text per row, joined from columns of values, each with a prefix.
 
     Adjacent constant columns are joined once.
     """
     pieces: list[list[str]] = []
     same: list[str] = []
-    for values, before in columns:
+    for values, prefix in columns:
         if _is_constant(values):
-            same.append(before + cell(values[:1].tolist()[0] if _is_array(values) else values[0]))
+            same.append(prefix + cell(values[:1].tolist()[0] if _is_array(values) else values[0]))
             continue
-        pieces += _repeated(same, between, len(values))
+        pieces += _repeated(same, separator, len(values))
         same = []
-        pieces.append(texts(values, cell, before))
-    pieces += _repeated(same, between, len(columns[0][0]))
-    return [*map(between.join, zip(*pieces, strict=True))]
+        pieces.append(texts(values, cell, prefix))
+    pieces += _repeated(same, separator, len(columns[0][0]))
+    return [*map(separator.join, zip(*pieces, strict=True))]
 
 
-def _repeated(texts: Sequence[str], between: str, number: int) -> list[list[str]]:
-    return [[between.join(texts)] * number] if texts else []
+def _repeated(texts: Sequence[str], separator: str, number: int) -> list[list[str]]:
+    return [[separator.join(texts)] * number] if texts else []
 
 
 def _is_array(values: object) -> bool:
@@ -309,14 +309,14 @@ def texts(values: Any, cell: Cell, before: str = "") -> list[str]:
     )
 
 
-def _of_array(values: AnyArray, cell: Cell, before: str) -> list[str]:
+def _of_array(values: AnyArray, cell: Cell, prefix: str) -> list[str]:
     bits = _bits(values)
     if (bits == bits[:1]).all():
-        return _written(values[:1], cell, before) * len(values)
+        return _written(values[:1], cell, prefix) * len(values)
     if np.unique(bits[:_SAMPLE]).size > _SAMPLE // 2:
-        return _written(values, cell, before)
+        return _written(values, cell, prefix)
     _, first, inverse = np.unique(bits, return_index=True, return_inverse=True)
-    distinct_texts = np.array(_written(values[first], cell, before), dtype=object)
+    distinct_texts = np.array(_written(values[first], cell, prefix), dtype=object)
     cells: list[str] = distinct_texts[inverse].tolist()
     return cells
 
@@ -326,11 +326,11 @@ def _bits(values: AnyArray) -> AnyArray:
     return values.astype(np.float64).view(np.int64) if values.dtype.kind == "f" else values
 
 
-def _written(values: AnyArray, cell: Cell, before: str) -> list[str]:
+def _written(values: AnyArray, cell: Cell, prefix: str) -> list[str]:
     if values.dtype.kind != "f" or not np.isfinite(values).all():
-        return [before + cell(value) for value in values.tolist()]
+        return [prefix + cell(value) for value in values.tolist()]
     texts = _numbers(values)
-    return [before + text for text in texts] if before else texts
+    return [prefix + text for text in texts] if prefix else texts
 
 
 def _numbers(values: AnyArray) -> list[str]:

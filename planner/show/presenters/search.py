@@ -515,7 +515,7 @@ def compared_columns(
 
     The plans were chosen by ``goal``, shown in ``column``; low is better if ``sign`` is 1.
     """
-    reached = [
+    result_cells = [
         replace(
             result_cell(column, row, format_result(column, row[column], ends_in(column, row))),
             more="",
@@ -534,7 +534,7 @@ def compared_columns(
     return [
         Column(axis, values, f"by {_words(axis)}", numeric=False),
         Column("plan", plans, "plan", numeric=False),
-        Column(column, reached, label(column)),
+        Column(column, result_cells, label(column)),
         Column("loss", changes, _words(goal)),
         *(
             [Column(SCALING, [f"{efficiency:.1%}" for efficiency in scaling], label(SCALING))]
@@ -546,8 +546,8 @@ def compared_columns(
 
 def without_plan_lines(plan: Plan, compared: Comparison) -> list[str]:
     """Values without a plan, a line for each reason."""
-    why = {value: describe(plan.problem, name) for value, name in compared.without_plan.items()}
-    return no_plan_lines(why.items())
+    reasons = {value: describe(plan.problem, name) for value, name in compared.without_plan.items()}
+    return no_plan_lines(reasons.items())
 
 
 def no_plan_lines(why: Iterable[tuple[object, str]]) -> list[str]:

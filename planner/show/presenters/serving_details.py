@@ -388,6 +388,6 @@ def _times_table(
             share = f"{100 * seconds / totals[name]:.1f}" if seconds else "-"
             cells += [f"{1e3 * seconds:,.3f}" if seconds else "-", share]
         rows.append(cells)
-    sums = [word for name in tables for word in (f"{1e3 * totals[name]:,.3f}", "100.0")]
+    sums = [cell for name in tables for cell in (f"{1e3 * totals[name]:,.3f}", "100.0")]
     heads = ["part", *(head for name in tables for head in (name, "%"))]
     return text_table(heads, [*rows, ["step", *sums]], marked=[*[""] * len(rows), TOTAL])

@@ -164,8 +164,8 @@ def best_lines(sizes: Sizes) -> list[str]:
         return carried_lines(sizes)
     if best.day is not None:
         return [*_day_best_lines(best, best.day, confidence)]
-    word = "Cheapest" if sizes.is_cheapest else "Recommended"
-    lines = [_best_line(word, best, best.cheapest or best.fewest, confidence)]
+    title = "Cheapest" if sizes.is_cheapest else "Recommended"
+    lines = [_best_line(title, best, best.cheapest or best.fewest, confidence)]
     if (other := sizes.better_tied) is not None:
         lines.append(
             _best_line("Tied with it, predicted to cost less", other, _cheapest(other), confidence)
@@ -274,8 +274,8 @@ def _assumed_lines(sizes: Sizes) -> list[str]:
         return []
     if len(set(assumed_by_gpu.values())) == 1:
         return [f"Assumed, without a source: {next(iter(texts_by_gpu.values()))}"]
-    listed = "; ".join(f"{gpu}: {text}" for gpu, text in texts_by_gpu.items())
-    return [f"Assumed, without a source: {listed}"]
+    texts = "; ".join(f"{gpu}: {text}" for gpu, text in texts_by_gpu.items())
+    return [f"Assumed, without a source: {texts}"]
 
 
 def reason_lines(sizes: Sizes) -> list[str]:
@@ -288,10 +288,10 @@ def reason_lines(sizes: Sizes) -> list[str]:
     return ["", "Not possible:", *lines[:_MOST_REASONS]] if lines else []
 
 
-def _best_line(word: str, size: Size, fleet: FeasiblePlan | None, confidence: float) -> str:
+def _best_line(title: str, size: Size, fleet: FeasiblePlan | None, confidence: float) -> str:
     if fleet is None:
         return ""
-    row, parts = fleet.row, [f"{word}: {fleet.num_gpus:,} x {_named(size)}"]
+    row, parts = fleet.row, [f"{title}: {fleet.num_gpus:,} x {_named(size)}"]
     parts.append(f"{row[_workload(row).profile_kind]}, {_brief(row)}")
     if not fleet.is_proven:
         parts.append("not proven")

@@ -481,8 +481,8 @@ def _marks(canvas: Canvas, axes: Axes, front: FrontPoints) -> tuple[list[object]
     theme, ties = canvas.theme, np.asarray(front.ties, dtype=bool)
     x, y = front.first, front.second
     number = len(x.values)
-    places = np.linspace(0, number - 1, min(number, _MOST_INTERVALS))
-    shown = np.unique(np.round(places).astype(int))
+    indexes = np.linspace(0, number - 1, min(number, _MOST_INTERVALS))
+    shown = np.unique(np.round(indexes).astype(int))
     whiskers = _intervals(axes, x, y, shown, theme.muted)
     size = 5.0 if canvas.picture.is_narrow else 7.0
     drawn: list[tuple[object, str]] = []
@@ -538,7 +538,7 @@ def _intervals(
         if not np.any(has_interval):
             continue
         lengths = np.maximum(np.abs(ends - values)[:, has_interval], 0.0)
-        places = {"x": x.values[rows][has_interval], "y": y.values[rows][has_interval]}
+        positions = {"x": x.values[rows][has_interval], "y": y.values[rows][has_interval]}
         alpha = 1.0 if strong else 0.55
-        drawn = axes.errorbar(alpha=alpha, **places, **{name: lengths}, **style)
+        drawn = axes.errorbar(alpha=alpha, **positions, **{name: lengths}, **style)
     return drawn

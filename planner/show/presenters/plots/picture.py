@@ -198,9 +198,9 @@ class Canvas:
             axes.spines[["top", "right"]].set_visible(False)
         return [list(row) for row in axes_array]
 
-    def title(self, words: str) -> None:
+    def title(self, text: str) -> None:
         """Add the heading of the figure, wrapped."""
-        folded = self.folded(words, _TITLE)
+        folded = self.folded(text, _TITLE)
         self._heighten(_TITLE * (folded.count("\n") + 1))
         self.figure.suptitle(folded, x=0.01, ha="left")
 
@@ -221,9 +221,9 @@ class Canvas:
             handles, shown, loc="outside lower left", ncols=columns, title=title, alignment="left"
         )
 
-    def note(self, words: str) -> None:
+    def note(self, text: str) -> None:
         """Add a note at the bottom, wrapped."""
-        folded = self.folded(words)
+        folded = self.folded(text)
         self._heighten(folded.count("\n") + 1)
         self.figure.supxlabel(folded, x=0.01, ha="left", fontsize=self.size, color=self.theme.muted)
 
@@ -244,12 +244,12 @@ class Canvas:
         points = 72 * self.picture.width / _DOTS_PER_INCH
         return 0.96 * points / (times * self.size * _LETTER_WIDTH)
 
-    def folded(self, words: str, times: float = 1.0) -> str:
+    def folded(self, text: str, times: float = 1.0) -> str:
         """A text wrapped to the width of the figure."""
         import textwrap
 
-        room = max(int(self.letters(times)) - 6, 16)
-        return "\n".join(textwrap.wrap(printable(words).replace("\n", " "), room)) or " "
+        max_letters = max(int(self.letters(times)) - 6, 16)
+        return "\n".join(textwrap.wrap(printable(text).replace("\n", " "), max_letters)) or " "
 
 
 def _layout() -> Any:
@@ -334,7 +334,7 @@ def decades(axis: Any, span: float) -> None:
 
 def _number(value: float, _: object = None) -> str:
     """A tick's number in few letters: ``2.5M``, ``40k``, ``1,200``, ``0.05``."""
-    for least, unit, letter in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
-        if abs(value) >= least:
+    for minimum, unit, letter in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if abs(value) >= minimum:
             return f"{value / unit:g}{letter}"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4g}"

@@ -106,8 +106,8 @@ def _draw_panel(canvas: Canvas, axes: Axes, panel: MeasuredPairs) -> None:
     has_interval = np.isfinite(panel.low) & np.isfinite(panel.high) & (panel.low > 0)
     if number <= _MOST_WHISKERS:
         ends = np.abs(np.stack([panel.low, panel.high]) - panel.predicted)[:, has_interval]
-        places = panel.measured[has_interval], panel.predicted[has_interval]
-        axes.errorbar(*places, yerr=ends, fmt="none", ecolor=theme.muted, elinewidth=0.9)
+        positions = panel.measured[has_interval], panel.predicted[has_interval]
+        axes.errorbar(*positions, yerr=ends, fmt="none", ecolor=theme.muted, elinewidth=0.9)
     elif np.any(has_interval):
         axes.fill_between(
             *_band(panel, has_interval), color=theme.series[0], alpha=0.22, linewidth=0

@@ -240,12 +240,15 @@ def _ticks(canvas: Canvas, axes: Axes, timeline: Timeline, scale: _Scale) -> Non
             start / seconds, end / seconds
         )
         ticks += [float(tick) for tick in tick_values if start <= tick * seconds <= end]
-    places = scale([tick * seconds for tick in ticks])
+    positions = scale([tick * seconds for tick in ticks])
     shown_ticks: list[int] = []
-    for index in np.argsort(places):
-        if not shown_ticks or places[index] - places[shown_ticks[-1]] >= scale.end / max_ticks:
+    for index in np.argsort(positions):
+        if (
+            not shown_ticks
+            or positions[index] - positions[shown_ticks[-1]] >= scale.end / max_ticks
+        ):
             shown_ticks.append(int(index))
-    axes.set_xticks(places[shown_ticks], [f"{ticks[index]:,.10g}" for index in shown_ticks])
+    axes.set_xticks(positions[shown_ticks], [f"{ticks[index]:,.10g}" for index in shown_ticks])
     axes.set_xlabel(unit, loc="right", labelpad=1)
 
 
@@ -261,9 +264,9 @@ def _draw_memory(canvas: Canvas, axes: Axes, timeline: Timeline, scale: _Scale) 
     fullest = int(np.argmax(peaks))
     for number, lane in enumerate(_some(len(peaks), fullest)):
         times, amounts = zip(*timeline.memory[lane], strict=True)
-        places = scale([*times, timeline.makespan])
+        positions = scale([*times, timeline.makespan])
         (line,) = axes.step(
-            places,
+            positions,
             [amount / GIB for amount in (*amounts, amounts[-1])],
             where="post",
             color=theme.series[number % len(theme.series)],
@@ -367,13 +370,13 @@ def _levels(
     process: int, begin: float, series: Sequence[tuple[float, float]]
 ) -> Iterator[dict[str, object]]:
     """Counter events of the memory of a lane [GiB] where it changes."""
-    before = None
+    previous = None
     for start, amount in series:
         level = round(amount / GIB, _DIGITS)
-        if level != before:
-            place = {"ph": "C", "pid": process, "ts": _micro(begin + start)}
-            yield {"name": "memory", **place, "args": {"GiB": level}}
-        before = level
+        if level != previous:
+            counter = {"ph": "C", "pid": process, "ts": _micro(begin + start)}
+            yield {"name": "memory", **counter, "args": {"GiB": level}}
+        previous = level
 
 
 def _heads(process: int, name: str) -> Iterator[dict[str, object]]:

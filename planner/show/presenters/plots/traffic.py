@@ -89,7 +89,9 @@ def draw_reuse(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     at_load = candidates.at_load
     sizes = [first(size) for size in at_load.cache_sizes]
     numbered = enumerate(zip(_PLACES, sizes, strict=True))
-    sizes_by_place = {place: size for n, (place, size) in numbered if size not in sizes[:n]}
+    sizes_by_place = {
+        cache_level: size for n, (cache_level, size) in numbered if size not in sizes[:n]
+    }
     curve_sizes = np.geomspace(
         max(sizes[0], GIB) / _AXIS_MARGIN_FACTOR, _AXIS_MARGIN_FACTOR * sizes[-1], _POINTS
     )
@@ -110,9 +112,9 @@ def draw_reuse(picture: Picture, plan: Plan, candidates: Candidates) -> None:
             axes.plot(
                 size / GIB, 100 * first(first_curve.hit_rate(size)), mark, color=canvas.theme.text
             )[0]
-            for (place, size), mark in zip(sizes_by_place.items(), "osD", strict=False)
+            for (cache_level, size), mark in zip(sizes_by_place.items(), "osD", strict=False)
         ]
-        names = [f"this plan, {place}" for place in sizes_by_place]
+        names = [f"this plan, {cache_level}" for cache_level in sizes_by_place]
         canvas.legend([*lines, *marks], [*curves, *names])
         decades(axes.xaxis, curve_sizes[-1] / curve_sizes[0])
         axes.set_xlabel("cache per GPU [GiB]")
