@@ -36,7 +36,7 @@ COMMANDS = {
     "limits.",
     "max-length": "Find the longest sequence, prompt or answer that fits and keeps the limits.",
     "operators": "Show how long one kernel, collective or copy takes, and what bounds it.",
-    "launch": "Write the files that start a plan, a given one or the recommended one.",
+    "launch": "Write the launch files of a plan, yours or the recommended one.",
     "report": "Write a result as one page: the answer, alternatives, the front, sources.",
     "mcp": "Run an MCP server for AI assistants.",
     "ui": "Run the web interface and JSON API, on this machine only by default.",
@@ -285,7 +285,7 @@ def planner(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error; goes anywhere.")
+        bool, typer.Option("--debug", help="Show the traceback of an error; allowed anywhere.")
     ] = False,
 ) -> None:
     """Plan how to train or serve a language model on GPUs, over every configuration."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     ),
 )  # fmt: skip
 def launch(values: options.OptionValues) -> None:
-    """Write the files that start a plan, a given one or the recommended one."""
+    """Write the launch files of a plan, yours or the recommended one."""
     if values["target"] is None:
         return _list(values)
     wrapper = checked_launch(values, values["target"])

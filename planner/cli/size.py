@@ -53,7 +53,7 @@ def size(values: options.OptionValues) -> None:
         (_share if values["pools"] is None else _pools)(values, contracts)
         return
     if values["stock"] is not None:
-        raise SearchSpaceError("--stock needs --services or --pools: what shares the GPUs.")
+        raise SearchSpaceError("--stock needs --services or --pools, which share the GPUs.")
     option_name = options.option_name
     startup = read_startup(values["startup_time"] or 0, "--startup-time")
     file = None if values["load"] is None else Path(values["load"])

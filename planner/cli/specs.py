@@ -82,7 +82,7 @@ def add(values: options.OptionValues) -> None:
             architecture=values["architecture"] or "", source=values["figures_source"],
         )  # fmt: skip
         path = add_gpu(sheet, folder, replaces)
-        typer.echo(f"{path}: what kernels reach is assumed, and intervals are wide.")
+        typer.echo(f"{path}: kernel efficiencies are assumed, so intervals are wide.")
         typer.echo(f"planner search --gpu {path.stem}{specs_option} ...")
         return
     if any(figures.values()):

@@ -164,7 +164,7 @@ def _workers(values: options.OptionValues) -> Run:
     if values["dask"] is None:
         return on_cores(parse_int(values["workers"] or num_cores(), "--workers", 1))
     if values["workers"] is not None:
-        raise _usage("--workers are processes here; those of --dask are what its cluster has.")
+        raise _usage("--workers sets local processes; the cluster of --dask has its own workers.")
     from planner.sweeps.dask_workers import on_dask
 
     return on_dask(values["dask"], None if values["quiet"] else _say)

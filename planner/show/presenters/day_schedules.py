@@ -169,30 +169,29 @@ def _start_line(day: DailySchedule) -> str:
     if not day.startup_time:
         return "GPUs start in no time here: --startup-time counts it."
     line = (
-        f"Start-up {formatting.format_duration(day.startup_time)}: "
-        f"{formatting.format_significant(day.starting_hours)} "
-        "GPU-hours a day are paid before they serve, started ahead of the load by the clock."
+        f"Starting GPUs {formatting.format_duration(day.startup_time)} early by a schedule costs "
+        f"{formatting.format_significant(day.starting_hours)} GPU-hours a day."
     )
     without_spare, with_spare = day.scaled[0], day.with_spare
     line += (
-        f" Started when the load has risen and kept for {formatting.format_duration(HOLD)} after "
-        "it fell, "
-        f"{formatting.format_count(without_spare.gpu_hours)} GPU-hours: "
+        f" An autoscaler that keeps GPUs for {formatting.format_duration(HOLD)} after the load "
+        f"falls takes {formatting.format_count(without_spare.gpu_hours)} GPU-hours: "
     )
     if not without_spare.late:
-        return f"{line}no request is late either."
+        return f"{line}no request is late."
     line += (
         f"{formatting.format_percent(without_spare.late)} of the requests are late, at most "
         f"{formatting.format_count(without_spare.longest)} wait at once; "
     )
     if with_spare is None:
-        return f"{line}no spare makes them less than {formatting.format_percent(LATE)}."
+        return f"{line}no spare capacity makes it less than {formatting.format_percent(LATE)}."
     if with_spare is without_spare:
-        return f"{line}that needs no spare."
+        return f"{line}it needs no spare capacity."
     return (
-        f"{line}with {formatting.format_percent(with_spare.spare)} to spare "
-        f"{formatting.format_percent(with_spare.late)} are, at "
-        f"{formatting.format_count(with_spare.gpu_hours)} GPU-hours. The GPUs of the peak all day: "
+        f"{line}with {formatting.format_percent(with_spare.spare)} spare capacity "
+        f"{formatting.format_percent(with_spare.late)} are late, at "
+        f"{formatting.format_count(with_spare.gpu_hours)} GPU-hours. The GPUs of the peak all "
+        "day take "
         f"{formatting.format_count(24 * day.peak.num_gpus)}."
     )
 

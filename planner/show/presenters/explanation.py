@@ -247,7 +247,7 @@ def _sources_blocks(explained: Explanation) -> Iterator[Block]:
     yield Title(text="Sources")
     by_source: dict[str, list[str]] = {}
     for key, source in spec_numbers(explained.steps, SpecSources(explained.plan)).items():
-        by_source.setdefault(source or "no source given", []).append(key)
+        by_source.setdefault(source or "no source", []).append(key)
     for source, keys in by_source.items():
         yield make_lines(f"{', '.join(keys)}: {source}")
     yield Title(text="Formulas")

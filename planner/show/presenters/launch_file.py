@@ -86,7 +86,7 @@ def understood_blocks(imported: ImportedLaunch, *, is_full: bool) -> Iterator[Bl
         mark=TOTAL,
         indent="",
     )
-    yield make_lines(f"  says {_stated_settings(imported)}", indent="    ")
+    yield make_lines(f"  sets {_stated_settings(imported)}", indent="    ")
     if imported.assumed:
         assumed = (
             f"{_word(name)} {_shown(imported.values[name])} ({reason})"
@@ -165,7 +165,7 @@ def _lines_blocks(imported: ImportedLaunch) -> Iterator[Block]:
         for line in imported.lines
     ]
     yield GAP
-    yield text_table(("line", "option", "value", "what it means"), rows, words=(1, 2, 3))
+    yield text_table(("line", "option", "value", "meaning"), rows, words=(1, 2, 3))
 
 
 def misfit_blocks(plan: Plan, row: Mapping[str, Any]) -> Iterator[Block]:
@@ -231,7 +231,7 @@ def started_blocks(plan: Plan, row: Mapping[str, object]) -> Iterator[Block]:
 def by_hand_blocks(rewritten: RewriteResult) -> Iterator[Block]:
     """The options of a change that cannot be written completely into the file."""
     changes = [
-        f"{option} goes" if texts is None else f"{option} {' '.join(map(str, texts))}".strip()
+        f"{option} removed" if texts is None else f"{option} {' '.join(map(str, texts))}".strip()
         for option, texts in rewritten.changes.items()
     ]
     for note in (*rewritten.notes, *map(str, rewritten.unexpressed)):
@@ -249,7 +249,7 @@ def diff_blocks(rewritten: RewriteResult, *, is_written: bool) -> Iterator[Block
         yield make_lines(f"The file cannot express this: {remark}")
     for option, texts in rewritten.unwritten.items():
         action = "remove" if texts is None else f"set to {' '.join(map(str, texts)) or 'added'}"
-        yield make_lines(f"Change by hand, its place in the file is unclear: {option}: {action}.")
+        yield make_lines(f"Change by hand (position in the file unclear): {option}: {action}.")
     if not rewritten.diff:
         return
     yield GAP
@@ -271,7 +271,7 @@ def change_blocks(
     """The probability that the plan fits, and its best change or the failed attempts."""
     yield Title(text="The best change")
     if is_running and math.isfinite(fits):
-        yield make_lines(f"As it is: {fits_text(fits)}.")
+        yield make_lines(f"Unchanged: {fits_text(fits)}.")
     if change is not None:
         yield make_lines(change_text(workload, change, base_row))
     elif attempts is not None:
@@ -365,7 +365,7 @@ def change_text(workload: str, change: Change, base_row: Mapping[str, object]) -
             gains += [f"{label(name)} {after}{instead}"] if after != before else []
     fits = fits_text(change.fits) if math.isfinite(change.fits) else "fits"
     doubt = "" if change.is_significant else " The gain is within the error of the prediction."
-    return f"{', '.join(changes) or 'as it is'}: {', '.join(gains)}; {fits}.{doubt}"
+    return f"{', '.join(changes) or 'unchanged'}: {', '.join(gains)}; {fits}.{doubt}"
 
 
 def translation_text(first_request: Request, other: Request, *rows: Row) -> str:
@@ -410,7 +410,7 @@ def launch_blocks(launch: WrittenLaunch, folder: Path) -> Iterator[Block]:
     yield make_lines(f"{target.title} ({target.version})", mark=TOTAL, indent="")
     yield Title(text=f"Written to {folder}")
     pairs = {file.name: file.meaning for file in launch.files}
-    manifest = {MANIFEST: "what planner wrote, so that it replaces nothing of yours"}
+    manifest = {MANIFEST: "list of written files, so that planner does not overwrite yours"}
     yield KeyValues(pairs=pairs | manifest)
     if draft.unexpressed:
         yield Title(text=f"{target.title} cannot express")
@@ -437,7 +437,7 @@ def targets_blocks() -> Iterator[Block]:
             target.name,
             target.version,
             ", ".join(target.workloads),
-            ", ".join(target.profiles or target.nearest) or "none of its own",
+            ", ".join(target.profiles or target.nearest) or "no profile",
         )
         for target in map(target_of, TARGETS)
     ]

@@ -171,7 +171,7 @@ def _preempted_line(row: Mapping[str, object]) -> str:
         return ""
     again = share * number_of(row, "utilization")
     return (
-        f"Up to {formatting.format_percent(share)} of the requests that run lose their room as "
+        f"Up to {formatting.format_percent(share)} of the running requests are preempted as "
         "lengths vary: "
         f"computing them again takes {formatting.format_percent(again)} of the time, which is "
         "not counted."

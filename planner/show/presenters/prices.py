@@ -34,7 +34,7 @@ def price_words(row: Row) -> str:
     if offers > 1:
         details.append(f"{offers:g} sources" if basis else f"median of {offers:g} offers")
     details.append(str(row.get("price_date") or ""))
-    return f"{price:.2f} USD ({', '.join(filter(None, details)) or 'as given'})"
+    return f"{price:.2f} USD ({', '.join(filter(None, details)) or 'as specified'})"
 
 
 def prices_lines(rows: Iterable[Row]) -> list[str]:
@@ -72,7 +72,7 @@ def basis_line(rows: Iterable[Row]) -> str:
         by_basis.setdefault(basis, []).append(gpu)
     texts = [f"{basis}: {', '.join(gpus)}" for basis, gpus in by_basis.items()]
     return (
-        f"Owned prices differ in what was priced ({'; '.join(texts)}): compare those of one kind, "
+        f"Owned prices have different bases ({'; '.join(texts)}): compare prices of one kind, "
         "or give quotes in an ownership.csv of --specs"
     )
 
@@ -151,7 +151,7 @@ def _contract_lines(row: Row) -> list[str]:
     if not (paid > 0 and days > 0):
         return []
     contract = str(row.get("contract") or "")
-    verb = "Bought" if contract == Contract.OWNED else f"Signed for {contract}"
+    verb = "Purchase" if contract == Contract.OWNED else f"Signed for {contract}"
     signed = number_of(row, "signed_gpu_hours")
     if not signed > 0:
         return [

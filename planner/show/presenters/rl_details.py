@@ -32,7 +32,7 @@ from planner.workloads.rl_runs import RlRuns
 ASYNC_ACCURACY_NOTE = (
     "Async over colocated per GPU is predicted to 12 % of published pairs, by a rule of thumb to "
     "18 % (it gains 10 % at the same number of GPUs, and loses 10 % where it takes more of them): "
-    "closer ones are not told apart."
+    "closer ones are tied."
 )
 _LEAST = 0.05
 """Smallest part of the memory that is shown, in GiB."""

@@ -222,7 +222,7 @@ def length_pools_lines(length_pools: LengthPools) -> list[str]:
             if is_by_limits
             else "whole replicas, and requests that share fewer of them"
         )
-        reason = f"One pool saves {share} of what it costs; of pools {cause}:"
+        reason = f"One pool saves {share} of its cost; with pools {cause}:"
     return [*lines, f"{reason} {latency_cost}"]
 
 

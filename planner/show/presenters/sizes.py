@@ -127,7 +127,7 @@ def question_lines(sizes: Sizes) -> list[str]:
         lines.append(f"Limits: {'; '.join(limits)}")
     confidence = request.limit_confidence
     if sizes.fits_alone:
-        fewest = "No rate, deadline or budget is given: the fewest GPUs on which it fits"
+        fewest = "No rate, deadline or budget is specified: the fewest GPUs on which it fits"
         return [*lines, f"{fewest}, at least {100 * SURE:g} % likely"]
     lines.append(
         "Sized at the predictions: 50 % likely to keep them"

@@ -50,7 +50,7 @@ EVIDENCE = {
         "roofline, not fitted to runs",
         "no run of this software or of such GPUs was fitted",
     ),
-    "assumed": ("kernel rates assumed", "what its kernels reach is assumed"),
+    "assumed": ("kernel rates assumed", "its kernel efficiencies are assumed"),
 }
 """A short and a long text of each basis (`planner.confidence.intervals.basis_of`)."""
 _OF_PROMPTS = "cost_per_million_input_tokens_usd"
@@ -82,8 +82,8 @@ def regret_words(regret: float, quantity: str) -> str:
     """The expected loss against the option that turns out best, as text; empty if unknown."""
     if not math.isfinite(regret):
         return ""
-    meaning = "what it loses on average to the one that turns out best"
-    return f"Expected regret {formatting.format_percent(regret)} of its {quantity}: {meaning}"
+    percent = formatting.format_percent(regret)
+    return f"On average the best choice turns out {percent} better in {quantity} (expected regret)"
 
 
 def says_nothing(column: str, row: Mapping[str, object]) -> bool:

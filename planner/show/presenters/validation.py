@@ -194,7 +194,9 @@ def reasons_blocks(rows: Sequence[ComparedRun]) -> Iterator[Block]:
         yield from _counts_blocks(shown)
         left = len(choices) - len(shown)
         others = f"{format_count(left)} others: " if left > 0 else ""
-        yield make_lines(f"{others}--output has them row by row, in the column assumed.", indent="")
+        yield make_lines(
+            f"{others}--output writes them row by row, in the column assumed.", indent=""
+        )
 
 
 def not_understood(runs: Runs) -> list[str]:

@@ -85,7 +85,7 @@ def uncertainty_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
     assumptions = sensitive_assumptions(plan, candidates)
     lines = assumption_lines(plan, assumptions)
     if confidence is not None or lines:
-        yield Title(text="How sure")
+        yield Title(text="Uncertainty")
     if confidence is not None:
         capacity = candidates.source.setting.machine.gpu.allocatable_memory / GIB
         pairs = sure_pairs(row, confidence, capacity)

@@ -110,7 +110,7 @@ def check_picture(
         endings_text = f"{', '.join(endings[:-1])} or {endings[-1]}"
         raise OutputError(f"{option_name} {path}: give a file that ends in {endings_text}.")
     if path in others:
-        raise OutputError(f"{option_name} {path}: another output goes there; give another file.")
+        raise OutputError(f"{option_name} {path}: another output has this file; give another one.")
     check_path(path)
     if path.suffix.lower() in ENDINGS:
         _need_matplotlib(option_name)

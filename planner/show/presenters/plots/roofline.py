@@ -71,7 +71,8 @@ def draw_roofline(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     computing = [kernel for kernel in kernels if kernel.flops > 0]
     if not computing:
         raise SearchSpaceError(
-            "--picture roofline: the whole step reaches a given share of the peak, so there are no "
+            "--picture roofline: the whole step reaches a specified share of the peak, so "
+            "there are no "
             "kernels to draw: leave out --flops-efficiency."
         )
     height = min(max(0.5 * picture.width, 320), 640)

@@ -418,7 +418,7 @@ def write_timeline(
     timelines = details_of(plan).timelines(candidates)
     if not timelines:
         raise SearchSpaceError(
-            "--timeline: the whole step reaches a given share of the peak, so there is no "
+            "--timeline: the whole step reaches a specified share of the peak, so there is no "
             "timeline: leave out --flops-efficiency."
         )
     question = question_title(plan)
