@@ -1,6 +1,6 @@
 """The command line's entry: runs a command and turns what goes wrong into one message.
 
-It imports little before it listens to signals.
+It imports little before it installs the signal handlers.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from planner.base.install_conflicts import warn_of_conflicts
 from planner.base.signals import INTERRUPTED, install_handlers
 
 _CLOSED_PIPE = 141
-# What a standard stream fails with; a file is named in its error.
+# Errors of standard streams; errors of files name the file.
 _UNWRITABLE = (errno.ENOSPC, errno.EBADF, errno.EIO, errno.EFBIG)
-# Imports make many objects that stay: looking through them takes a tenth of a short command.
+# Imports make many lasting objects: collecting among them takes a tenth of a short command.
 _OBJECTS_BETWEEN_COLLECTIONS = 200_000
 
 
@@ -32,9 +32,9 @@ def main() -> None:
     warnings.formatwarning = lambda message, *_, **__: f"Warning: {message}\n"
     warn_of_conflicts()
     code = run(sys.argv[1:])
-    # Python flushes once more at exit, and would complain about what was told already.
+    # Python flushes once more at exit and would report the same error again.
     _silence_broken()
-    # Nor does it look for cycles among all that goes away anyway: a tenth of a short command.
+    # Skip the last garbage collection: it takes a tenth of a short command.
     gc.freeze()
     sys.exit(code)
 
@@ -93,7 +93,7 @@ def _fail(message: str, exit_code: int, debug: bool) -> int:
         import traceback
 
         message = f"{traceback.format_exc()}{message}"
-    with contextlib.suppress(OSError):  # where nobody reads, the exit code still tells
+    with contextlib.suppress(OSError):  # without a reader of stderr the exit code remains
         print(agreed(printable(message)), file=sys.stderr, flush=True)
     return exit_code
 
@@ -101,7 +101,7 @@ def _fail(message: str, exit_code: int, debug: bool) -> int:
 def _stand_in_for_closed() -> None:
     """Give every closed standard stream a descriptor that cannot be written.
 
-    Else a result file would get the descriptor, and whatever is printed with it.
+    Otherwise a result file would get the descriptor and the printed text.
     """
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
@@ -111,7 +111,9 @@ def _stand_in_for_closed() -> None:
 
 
 def _silence_broken() -> str:
-    """The name of an output stream that cannot be flushed, from now on lost; empty if none."""
+    """Redirect output streams that cannot be flushed to the null device; return the first's
+    name.
+    """
     broken = [name for name in ("stdout", "stderr") if _silence(getattr(sys, name))]
     return broken[0] if broken else ""
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typer.core import TyperOption
 
 WIDEST = 100
-"""Columns of the help where a terminal has more: longer lines are hard to read."""
+"""Maximum columns of help texts: longer lines are hard to read."""
 
 HELP = ("-h", "--help")
 COMMANDS = {
@@ -36,52 +36,54 @@ COMMANDS = {
     "limits.",
     "max-length": "Find the longest sequence, prompt or answer that fits and keeps the limits.",
     "operators": "Show how long one kernel, collective or copy takes, and what bounds it.",
-    "launch": "Write the files that start a plan, a given one or the recommended one.",
+    "launch": "Write the launch files of a plan, yours or the recommended one.",
     "report": "Write a result as one page: the answer, alternatives, the front, sources.",
-    "mcp": "Answer assistants: the questions as tools of the Model Context Protocol.",
-    "ui": "Ask in a browser: forms, pages and a JSON API, on this machine only by default.",
+    "mcp": "Run an MCP server for AI assistants.",
+    "ui": "Run the web interface and JSON API, on this machine only by default.",
     "calibrate": "Fit a framework or engine profile to measured runs.",
     "validate": "Predict measured runs and show the errors.",
     "sweep": "Run every combination of the lists in a plan.",
     "specs": "List, show, validate and add specs.",
 }
-"""What the list of commands says of each."""
+"""One sentence for each command, shown in the list of commands."""
 _MODULES = {
     "calibrate": "validate", "max-batch": "max_batch", "max-length": "max_batch",
     "mcp": "ui", "report": "ui",
     "operators": "explain",
 }  # fmt: skip
 
-# Newer versions of typer give a hint themselves, and there the text goes on.
+# Newer versions of typer append a hint of their own to this text.
 _COMMAND = re.compile(r"No such command '(.*)'\.", re.DOTALL)
 
 
 class Interrupted(Exception):
-    """Ctrl-C, under a name that typer does not turn into an exit of its own."""
+    """Ctrl-C as an exception that typer does not turn into an exit."""
 
 
 class PipeClosed(Exception):
-    """The reader of the output went away, likewise."""
+    """The reader of the output closed the pipe; typer does not catch this exception."""
 
 
 def _explain(error: Any) -> None:
-    """Typer prints the message of a wrong option itself, with the words that were given."""
+    """Add hints to typer's message of an unknown option or command."""
     message = getattr(error, "message", None)
     command = getattr(getattr(error, "ctx", None), "command", None)
     if not isinstance(message, str):
         return
     if message.startswith("No such option") and command is not None:
-        known = [option for param in command.params for option in param.opts]
-        message = f"{message.rstrip('.')}.{_suggest_option(error.option_name, known, command.name)}"
+        candidates = [option for param in command.params for option in param.opts]
+        message = (
+            f"{message.rstrip('.')}.{_suggest_option(error.option_name, candidates, command.name)}"
+        )
         error.possibilities = None
     elif match := _COMMAND.fullmatch(message):
-        known = [*getattr(command, "commands", ())]
-        message = f"{match[0]}{did_you_mean(match[1], known)}"
+        candidates = [*getattr(command, "commands", ())]
+        message = f"{match[0]}{did_you_mean(match[1], candidates)}"
     error.message = printable(message)
 
 
-def _suggest_option(option: str, known: Iterable[str], command: str | None) -> str:
-    """A hint for an unknown option: one that is like it, or the parameter of its name."""
+def _suggest_option(option: str, options: Iterable[str], command: str | None) -> str:
+    """A hint for an unknown option: a similar option, or the parameter of that name."""
     from planner.question.parse_values import full_name
     from planner.question.terms import glossary
 
@@ -96,16 +98,16 @@ def _suggest_option(option: str, known: Iterable[str], command: str | None) -> s
     if name in parameters:
         return f" It is a parameter: --set {name}=VALUE."
     if option in _limits():
-        told = " A limit chooses among plans: `planner search` takes it"
+        hint = " A limit chooses among plans: `planner search` takes it"
         if command != "estimate":
-            return f"{told}."
+            return f"{hint}."
         column = _limits()[option]
-        return f"{told}; estimate prints {column} of its one plan; --json has the others."
-    return did_you_mean(option, known)
+        return f"{hint}; estimate prints {column} of its one plan; --json has the others."
+    return did_you_mean(option, options)
 
 
 def _limits() -> dict[str, str]:
-    """Options of limits, with the result that each bounds."""
+    """The result column of each limit option."""
     from planner.question.terms import glossary
 
     return {
@@ -117,13 +119,13 @@ def _limits() -> dict[str, str]:
 
 
 class _TextOption:
-    """What typer makes of the values of an option: nothing, where they are texts.
+    """Parser of option values that passes text through unchanged.
 
-    Else it asks pydantic for every value, which takes longer to load than a search needs.
+    typer would use pydantic for every value, which takes longer to load than a search.
     """
 
     def coerce(self, value: object, param: TyperOption, ctx: Context) -> object:
-        """The value of an option; where it is no text, as typer makes it."""
+        """The value of an option; values that are not text are parsed by typer."""
         if value is None:
             return () if param.multiple else None
         annotation = param.type_descriptor.annotation
@@ -136,7 +138,7 @@ class _TextOption:
 
 
 def _plain(params: list[Parameter]) -> list[Parameter]:
-    """These parameters; those of older versions of typer know no such thing."""
+    """Parameters with the text parser, where this version of typer supports it."""
     for param in params:
         if getattr(param, "_runtime_param", param) is None:
             vars(param)["_runtime_param"] = _TextOption()
@@ -146,35 +148,37 @@ def _plain(params: list[Parameter]) -> list[Parameter]:
 _TOPIC = "planner.no_topic"
 
 
-def _current_options(params: Iterable[Parameter], words: Iterable[str]) -> list[str]:
-    """Words of a command line with the new names of renamed options."""
-    known = {option for param in params for option in (*param.opts, *param.secondary_opts)}
-    split = [word.partition("=") for word in words]
-    return [current_name("option", name, known) + equals + value for name, equals, value in split]
+def _current_options(params: Iterable[Parameter], arguments: Iterable[str]) -> list[str]:
+    """Arguments of a command line with the current names of renamed options."""
+    options = {option for param in params for option in (*param.opts, *param.secondary_opts)}
+    parts = [argument.partition("=") for argument in arguments]
+    return [current_name("option", name, options) + equals + value for name, equals, value in parts]
 
 
 class _FullHelpCommand:
-    """A command whose help is not told by topic: a word behind ``-h`` gets all of it, said so."""
+    """A command without help topics: a word behind ``-h`` shows the full help and a note."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: object
     ) -> Context:
         """The context of the command; renamed options are read under their old names."""
-        words = _current_options(self.params, args)  # type: ignore[attr-defined]
-        made: Context = super().make_context(info_name, words, parent, **extra)  # type: ignore[misc]
-        return made
+        arguments = _current_options(self.params, args)  # type: ignore[attr-defined]
+        context: Context = super().make_context(info_name, arguments, parent, **extra)  # type: ignore[misc]
+        return context
 
     def get_params(self, ctx: Context) -> list[Parameter]:
-        """Its options, with the one of the help."""
+        """The options of the command, including the help option."""
         return _plain(super().get_params(ctx))  # type: ignore[misc]
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Read the options."""
-        place = next((at for at, word in enumerate(args) if word in HELP), len(args))
-        if place + 1 < len(args) and not args[place + 1].startswith("-"):
-            ctx.meta[_TOPIC] = args[place + 1]
-        found: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
-        return found
+        position = next(
+            (index for index, argument in enumerate(args) if argument in HELP), len(args)
+        )
+        if position + 1 < len(args) and not args[position + 1].startswith("-"):
+            ctx.meta[_TOPIC] = args[position + 1]
+        remaining: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
+        return remaining
 
     def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write that there is no help on a word."""
@@ -191,26 +195,26 @@ class _FullHelpCommand:
 
 
 class TextOptionCommand(_FullHelpCommand, TyperCommand):
-    """A command of such options."""
+    """A command whose option values are texts."""
 
 
 class TextOptionGroup(_FullHelpCommand, TyperGroup):
-    """A group of commands with such options of its own."""
+    """A group of commands whose option values are texts."""
 
 
 class NamedCommand(TyperCommand):
-    """A command of which the name and one sentence are known; ``built`` is the command."""
+    """A command that is imported when it is used; until then only name and help text."""
 
-    def __init__(self, name: str, words: str) -> None:
-        super().__init__(name, help=words)
+    def __init__(self, name: str, help_text: str) -> None:
+        super().__init__(name, help=help_text)
 
     @cached_property
     def source(self) -> Callable[..., object] | typer.Typer:
         """The function of the command, or the application of a group."""
         name = self.name or ""
         module = import_module(f"planner.cli.{_MODULES.get(name, name)}")
-        found: Callable[..., object] | typer.Typer = getattr(module, name.replace("-", "_"))
-        return found
+        source: Callable[..., object] | typer.Typer = getattr(module, name.replace("-", "_"))
+        return source
 
     @cached_property
     def built(self) -> Command:
@@ -232,8 +236,8 @@ class NamedCommand(TyperCommand):
 class _Commands(TextOptionGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        for name, words in COMMANDS.items():
-            self.add_command(NamedCommand(name, words))
+        for name, help_text in COMMANDS.items():
+            self.add_command(NamedCommand(name, help_text))
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: Context | None = None, **extra: object
@@ -281,7 +285,7 @@ def planner(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error; goes anywhere.")
+        bool, typer.Option("--debug", help="Show the traceback of an error; allowed anywhere.")
     ] = False,
 ) -> None:
     """Plan how to train or serve a language model on GPUs, over every configuration."""
@@ -289,5 +293,5 @@ def planner(
 
 @cache
 def command_line() -> Command:
-    """The command of `app`, made once in a process."""
+    """The click command of `app`, made once in a process."""
     return typer.main.get_command(app)

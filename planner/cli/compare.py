@@ -37,32 +37,32 @@ def compare(values: options.OptionValues) -> None:
     json = values["json"]
     check_outputs(None, json)
     things = things_of(values["things"], values["specs"])
-    asked = _shared_request(values)
+    answers = _shared_request(values)
     console = make_console(stderr=json == Path("-"))
     manifest = command_manifest(values["context"].obj)
-    if not has_question(things, asked):
+    if not has_question(things, answers):
         numbers = compared_specs(things, values["specs"])
         write_document(json, manifest, specs=numbers)
         if not values["quiet"]:
             print_blocks(console, specs_blocks(things, numbers, is_full=values["full"]))
         return
     read = partial(request_in, specs=values["specs"], option_name=option_of)
-    found = compared_plans(things, asked, read, options.option_name)
-    write_document(json, manifest, **comparison_dict(found))
+    comparison = compared_plans(things, answers, read, options.option_name)
+    write_document(json, manifest, **comparison_dict(comparison))
     if not values["quiet"]:
-        print_blocks(console, comparison_blocks(found, is_full=values["full"]))
+        print_blocks(console, comparison_blocks(comparison, is_full=values["full"]))
 
 
 def _shared_request(values: options.OptionValues) -> dict[str, object]:
-    """What was asked of all of them alike."""
+    """The answers, settings and limits that apply to all compared plans."""
     questions, limits = split_answers(values)
-    asked: dict[str, object] = {**questions, "specs": values["specs"]}
+    answers: dict[str, object] = {**questions, "specs": values["specs"]}
     if options.is_set(values, "workload"):
-        asked["workload"] = values["workload"]
+        answers["workload"] = values["workload"]
     if settings := parse_settings(values["settings"] or []):
-        asked["settings"] = settings
+        answers["settings"] = settings
     if limits:
-        asked["constraints"] = limits
+        answers["constraints"] = limits
     if values["objective"]:
-        asked["objectives"] = ",".join(values["objective"])
-    return {name: value for name, value in asked.items() if value is not None}
+        answers["objectives"] = ",".join(values["objective"])
+    return {name: value for name, value in answers.items() if value is not None}

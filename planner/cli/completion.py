@@ -1,6 +1,6 @@
-"""What a shell completes: names of specs, words of terms, parameters and their values.
+"""Shell completions: names of specs, words of terms, parameters and their values.
 
-It imports no numbers: a shell asks at every press of a key.
+It imports no numpy: a shell calls it at every press of the tab key.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from planner.workloads.build_request import DRIVERS, SAMPLERS
 from planner.workloads.registry import workload_names
 
 Found: TypeAlias = list[tuple[str, str]]
-"""What may stand there, and what it means."""
+"""Completions with their descriptions."""
 
 Completer: TypeAlias = Callable[[typer.Context, str], Found]
 
@@ -36,7 +36,7 @@ OPERATORS = (
 
 _SHELL = "_PLANNER_COMPLETE"
 _BASH = "complete_bash"
-# Where bash took `name=` off the word that is completed.
+# The `name=` that bash removed from the completed word.
 _PREFIX = "_PLANNER_COMPLETE_PREFIX"
 _COUNTS = ("1", "2", "4", "8", "16", "32", "64")
 _SHARES = ("0", "0.25", "0.5", "0.75", "1")
@@ -52,12 +52,12 @@ _WORDS: dict[str, Sequence[str]] = {
 
 
 def mend_words() -> None:
-    """Put together what bash took apart at ``=`` before it asks for completions."""
+    """Rejoin the words that bash split at ``=`` before it requests completions."""
     if os.environ.get(_SHELL) != _BASH:
         return
     words = os.environ.get("COMP_WORDS", "").split("\n")
-    place = int(os.environ.get("COMP_CWORD") or 0)
-    before, current = words[:place], words[place] if place < len(words) else ""
+    index = int(os.environ.get("COMP_CWORD") or 0)
+    before, current = words[:index], words[index] if index < len(words) else ""
     if current == "=":
         before, current = [*before, "="], ""
     if len(before) > 1 and before[-1] == "=":
@@ -72,21 +72,21 @@ def mend_words() -> None:
 
 
 def for_term(term: Term) -> Completer | None:
-    """The completions of a term's option; None where any number or file may stand."""
+    """The completer of a term's option; None if it takes any number or file."""
     kinds = f"{term.term.rpartition('_')[2]}s"
     kind = kinds if kinds in KINDS else None
     if kind is not None:
         return _several(lambda ctx: [*names(kind, ctx), *([ALL] if term.type == "names" else [])])
     if term.choices:
-        every = [ALL] if term.type == "names" else []
-        return _several(lambda _: [*term.choices, *every])
+        all_names = [ALL] if term.type == "names" else []
+        return _several(lambda _: [*term.choices, *all_names])
     return for_words(term.term)
 
 
 def for_words(name: str) -> Completer | None:
-    """The completions of an option that takes some of a few words."""
-    words = _WORDS.get(name)
-    return None if words is None else _several(lambda _: words)
+    """The completer of an option that takes words of a fixed list; None if there is no list."""
+    choices = _WORDS.get(name)
+    return None if choices is None else _several(lambda _: choices)
 
 
 def workloads(ctx: typer.Context, incomplete: str) -> Found:
@@ -96,10 +96,10 @@ def workloads(ctx: typer.Context, incomplete: str) -> Found:
 
 def objectives(ctx: typer.Context, incomplete: str) -> Found:
     """Names of objectives of the workload."""
-    known = terms_of(_workload(ctx), "objective")
+    terms = terms_of(_workload(ctx), "objective")
     done, last = _split(incomplete)
     return [
-        (done + name, term.description) for name, term in known.items() if name.startswith(last)
+        (done + name, term.description) for name, term in terms.items() if name.startswith(last)
     ]
 
 
@@ -115,12 +115,12 @@ def kinds(ctx: typer.Context, incomplete: str) -> Found:
 
 
 def sweeps(ctx: typer.Context, incomplete: str) -> Found:
-    """The plans of sweeps that are shipped."""
+    """The shipped sweep plans."""
     return _starting(names("sweeps", ctx), incomplete)
 
 
 def of_kind(ctx: typer.Context, incomplete: str) -> Found:
-    """Specs of the kind that was named before."""
+    """Specs of the kind in the argument before."""
     kind = ctx.params.get("kind") or ""
     return _starting(names(kind if kind in KINDS else f"{kind}s", ctx), incomplete)
 
@@ -132,57 +132,63 @@ def profiles(ctx: typer.Context, incomplete: str) -> Found:
 
 def settings(ctx: typer.Context, incomplete: str) -> Found:
     """``name=`` of parameters, and their values."""
-    known = dict(terms_of(_workload(ctx), "parameter", "pool"))
-    del known["num_gpus"]
+    parameters = dict(terms_of(_workload(ctx), "parameter", "pool"))
+    del parameters["num_gpus"]
     prefix = os.environ.get(_PREFIX, "")
     name, equals, values = f"{prefix}{incomplete}".partition("=")
     if equals:
         return [
             (f"{name}={value}"[len(prefix) :], "")
-            for value, _ in _starting(_values(known.get(full_name(name, known))), values)
+            for value, _ in _starting(_values(parameters.get(full_name(name, parameters))), values)
         ]
-    words = {**known, **{term.short: term for term in known.values() if term.short}}
-    found = {word: term for word, term in words.items() if word.startswith(name)}
-    if len(found) == 1:  # a shell would end the word behind the only name
-        return [(f"{word}={value}", "") for word, term in found.items() for value in _values(term)]
-    return [(f"{word}=", term.description) for word, term in found.items()]
+    words = {**parameters, **{term.short: term for term in parameters.values() if term.short}}
+    matching = {word: term for word, term in words.items() if word.startswith(name)}
+    if len(matching) == 1:  # a shell would end the word behind the only name
+        return [
+            (f"{word}={value}", "") for word, term in matching.items() for value in _values(term)
+        ]
+    return [(f"{word}=", term.description) for word, term in matching.items()]
 
 
 def names(kind: str, ctx: typer.Context) -> list[str]:
-    """Names of all specs of a kind, those of the folder that was named among them."""
+    """Names of all specs of a kind, including those of the --specs folder."""
     if kind not in (*KINDS, "sweeps"):
         return []
     from planner.specs.spec_paths import listing, spec_folders
 
-    given = ctx.params.get("specs") or ctx.params.get("specs_folder")
-    folders = spec_folders(kind, None if given is None else Path(given))
+    specs_folder = ctx.params.get("specs") or ctx.params.get("specs_folder")
+    folders = spec_folders(kind, None if specs_folder is None else Path(specs_folder))
     return sorted({path.stem for folder in folders for path in listing(folder, ".toml")})
 
 
 def _workload(ctx: typer.Context) -> str:
-    given = ctx.params.get("workload")
-    return given if given in workload_names() else Request.workload
+    workload = ctx.params.get("workload")
+    return workload if workload in workload_names() else Request.workload
 
 
-def _several(words: Callable[[typer.Context], Iterable[str]]) -> Completer:
-    """Completions of the last of some words between commas."""
+def _several(choices: Callable[[typer.Context], Iterable[str]]) -> Completer:
+    """A completer of the last word of a comma-separated list."""
 
     def complete(ctx: typer.Context, incomplete: str) -> Found:
-        return _starting(words(ctx), incomplete)
+        return _starting(choices(ctx), incomplete)
 
     return complete
 
 
-def _starting(words: Iterable[str], incomplete: str) -> Found:
-    """The words that go on as what stands behind the last comma does."""
+def _starting(choices: Iterable[str], incomplete: str) -> Found:
+    """The words that start with the text behind the last comma."""
     done, last = _split(incomplete)
-    given = done.split(",")
-    return [(done + word, "") for word in words if word.startswith(last) and word not in given]
+    chosen = done.split(",")
+    return [
+        (done + choice, "")
+        for choice in choices
+        if choice.startswith(last) and choice not in chosen
+    ]
 
 
 def _split(incomplete: str) -> tuple[str, str]:
-    before, comma, last = incomplete.rpartition(",")
-    return before + comma, last
+    head, comma, last = incomplete.rpartition(",")
+    return head + comma, last
 
 
 def _values(term: Term | None) -> Sequence[str]:

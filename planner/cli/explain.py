@@ -1,4 +1,4 @@
-"""``planner explain`` and ``planner operators``: why a plan takes what it takes, part by part."""
+"""``planner explain`` and ``planner operators``: the time of a plan by part, and its bounds."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def explain(values: options.OptionValues) -> None:
     refuse_overload(explained.plan, explained.evaluation.candidates)
 
 
-def against_request(given: OptionValues, base: Request) -> Request | None:
-    """The request of the other plan; None where none is asked for.
+def against_request(option_values: OptionValues, base: Request) -> Request | None:
+    """The request of the plan to compare with; None without --against.
 
     Raises SpecError, SearchSpaceError or LaunchError if a name or a value is unknown, or a file
     holds no plan.
@@ -64,24 +64,24 @@ def against_request(given: OptionValues, base: Request) -> Request | None:
     from planner.show.presenters.comparison import file_and_row
     from planner.sweeps.find_plan import request_in
 
-    texts: list[str] = given["against"] or []
+    texts: list[str] = option_values["against"] or []
     files = [text for text in texts if _is_file(text)]
     if len(files) > 1:
         raise SearchSpaceError(f"--against takes one plan, not {len(files)}: {', '.join(files)}.")
-    told = parse_settings([text for text in texts if text not in files])
+    settings = parse_settings([text for text in texts if text not in files])
     changes: Mapping[str, object] = {
-        name: values[0] if len(values) == 1 else values for name, values in told.items()
+        name: values[0] if len(values) == 1 else values for name, values in settings.items()
     }
     for text in files:
         path, row = file_and_row(text)
-        return request_in(path, row, changes, given["specs"], option_of, base)
+        return request_in(path, row, changes, option_values["specs"], option_of, base)
     if not texts:
         return None
     return replace_answers(base, changes, option_name) if changes else base
 
 
 def _is_file(text: str) -> bool:
-    """Whether a text names a plan: it sets nothing, or there is such a file."""
+    """Whether a text names a plan file: it has no ``=``, or such a file exists."""
     from planner.show.presenters.comparison import file_and_row
 
     return "=" not in text or os.path.exists(file_and_row(text)[0])
@@ -101,9 +101,11 @@ def operators(values: options.OptionValues) -> None:
     from planner.specs.catalogue import Catalogue
 
     others = {"context", "operators", "csv", "json", "specs", "quiet"}
-    asked = {n: v for n, v in values.items() if n not in others and options.is_set(values, n)}
-    words = [word for listed in values["operators"] for word in split_items(listed, "an operator")]
-    question = read_question(words, asked, options.option_name)
+    answers = {n: v for n, v in values.items() if n not in others and options.is_set(values, n)}
+    operator_names = [
+        name for text in values["operators"] for name in split_items(text, "an operator")
+    ]
+    question = read_question(operator_names, answers, options.option_name)
     csv, json = values["csv"], values["json"]
     check_outputs(csv, json)
     times = time_operators(question, Catalogue(values["specs"]))

@@ -1,10 +1,10 @@
 """The help of commands that plan: options in groups, what each workload takes, examples.
 
-Options beside those of the table of terms are the rows of ``options.csv``: ``command`` is the one
-whose options they are, empty where several take them; a row without a kind is of those, or of a
-term with a text of its own. ``kind`` says what typer makes of a value, of an
-``argument:`` too, ``usual`` the one where none is given, ``names`` what they are called where that
-is not the name, ``range`` the ends of numbers, ``completed`` what their completions are.
+``options.csv`` has the options that are not in the table of terms. Its columns: ``command`` is
+the command, empty for options of several commands; ``kind`` is the type, with ``argument:`` for
+a positional argument, empty for an option defined elsewhere; ``usual`` is the default; ``names``
+are the option names if they differ from the name; ``range`` has the smallest and largest number;
+``completed`` is the source of completions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 OptionSpec: TypeAlias = tuple[object, object]
-"""What typer reads of an option: its annotation, and the value where it is not given."""
+"""The annotation of an option for typer, and its default."""
 
 _KINDS: Mapping[str, Any] = {
     "text": str, "texts": list[str], "file": Path, "flag": bool, "whole": int, "number": float,
@@ -55,26 +55,30 @@ _WORDS = {
 
 
 def _taken(row: Mapping[str, str]) -> OptionSpec:
-    at, _, name = row["kind"].rpartition(":")
-    kind, usual = _KINDS[name], row["usual"].format(**_WORDS)
-    least, _, most = row["range"].partition("..")
-    word, names = row["completed"], row["names"].split()
+    argument_mark, _, name = row["kind"].rpartition(":")
+    kind, default = _KINDS[name], row["usual"].format(**_WORDS)
+    minimum, _, maximum = row["range"].partition("..")
+    completer, names = row["completed"], row["names"].split()
     extra: dict[str, Any] = {
         "help": row["help"].format(**_WORDS),
         "metavar": row["metavar"].format(**_WORDS) or None,
-        "min": int(least) if least else None,
-        "max": int(most) if most else None,
-        "autocompletion": (completion.for_words(word) or getattr(completion, word))
-        if word
+        "min": int(minimum) if minimum else None,
+        "max": int(maximum) if maximum else None,
+        "autocompletion": (completion.for_words(completer) or getattr(completion, completer))
+        if completer
         else None,
     }
     if name == "flag":
         names = names or ["--" + row["name"].replace("_", "-")]
-    option = typer.Argument(**extra, show_default=False) if at else typer.Option(*names, **extra)
-    if usual == "needed":
+    option = (
+        typer.Argument(**extra, show_default=False)
+        if argument_mark
+        else typer.Option(*names, **extra)
+    )
+    if default == "needed":
         return Annotated[kind, option], inspect.Parameter.empty
-    if name == "flag" or usual:
-        return Annotated[kind, option], kind(usual)
+    if name == "flag" or default:
+        return Annotated[kind, option], kind(default)
     return Annotated[kind | None, option], None
 
 
@@ -85,19 +89,19 @@ for _row in read_table("options.csv", Path(__file__).parent):
 HOW: Mapping[str, tuple[str, object, object]] = {
     name: (row["group"], *_taken(row)) for name, row in _ROWS[""].items()
 }
-"""Those that several commands take, by name: their group, their type and their usual value.
+"""Options of several commands by name: group, annotation and default.
 
 Numbers are text here: `planner.question.parse_values` reads them.
 """
 
 
 def command_texts(command: str) -> dict[str, str]:
-    """What a command says of terms in place of their descriptions, by name."""
+    """Help texts of a command that replace the descriptions of terms, by name."""
     return {name: row["help"] for name, row in _ROWS[command].items()}
 
 
 def command_options(command: str) -> dict[str, OptionSpec]:
-    """The options that a command has for itself, by name."""
+    """The options of a single command, by name."""
     rows = _ROWS[command].items()
     return {name: _taken(row) if row["kind"] else HOW[name][1:] for name, row in rows}
 
@@ -129,7 +133,7 @@ TOPICS = {
     **{name: name for name in workload_names()},
     ALL: ALL,
 }  # fmt: skip
-"""What may stand behind ``-h``: a group of options, a workload, or all."""
+"""Help topics, the words allowed behind ``-h``: a group of options, a workload, or all."""
 _TOPIC = "planner.topic"
 _USUAL = frozenset(
     (*terms_about("common_options"), "workload", "from_file", "settings", "csv", "full", "help")
@@ -141,50 +145,56 @@ _FIRST = ("target", "operators", MODEL, "workload", NUM_GPUS, GPU)
 
 
 class PlanningCommand(TextOptionCommand):
-    """A command whose options are shown by group, of one workload where one is named."""
+    """A command whose help shows options by group, for one workload if it is named."""
 
     @property
     def title(self) -> str:
-        """What it is called on the command line."""
+        """The name of the command on the command line."""
         return self.name or ""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """Read the options; a parameter that is written as one is a setting.
+        """Parse the options; ``--NAME`` of a parameter becomes a setting.
 
-        A word behind ``-h`` is what the help is of.
+        The word behind ``-h`` is the help topic.
         """
-        known = {option for param in self.params for option in (*param.opts, *param.secondary_opts)}
-        words = _with_settings(args, known) if "--set" in known else [*args]
-        place = next((place for place, word in enumerate(words) if word in HELP), len(words))
-        if place + 1 < len(words) and not words[place + 1].startswith("-"):
-            topic = words.pop(place + 1)
+        options = {
+            option for param in self.params for option in (*param.opts, *param.secondary_opts)
+        }
+        arguments = _with_settings(args, options) if "--set" in options else [*args]
+        index = next(
+            (index for index, argument in enumerate(arguments) if argument in HELP), len(arguments)
+        )
+        if index + 1 < len(arguments) and not arguments[index + 1].startswith("-"):
+            topic = arguments.pop(index + 1)
             if topic not in TOPICS:
                 hint = did_you_mean(topic, TOPICS)
                 ctx.fail(f"There is no help on {topic!r}. Topics: {', '.join(TOPICS)}.{hint}")
             ctx.meta[_TOPIC] = TOPICS[topic]
-        return super().parse_args(ctx, words)
+        return super().parse_args(ctx, arguments)
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """Write the options that are usual, or those of a topic, of a workload with its names."""
-        topic, asked = ctx.meta.get(_TOPIC), _requested_workload(ctx)
+        """Write the common options, or those of the topic; for a workload also its parameters."""
+        topic, workload = ctx.meta.get(_TOPIC), _requested_workload(ctx)
         params = self.get_params(ctx)
         if self._is_brief(ctx):
             sections = [*_usual_sections(params, ctx)]
         else:
-            sections = [*_sections(params, ctx, asked, [topic] if topic in TITLES else [*TITLES])]
-        if asked is not None:
-            sections += _names(asked, {param.name for param in self.params})
+            sections = [
+                *_sections(params, ctx, workload, [topic] if topic in TITLES else [*TITLES])
+            ]
+        if workload is not None:
+            sections += _names(workload, {param.name for param in self.params})
         column = max(20, min(30, formatter.width // 3))
         for title, rows in sections:
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(column), text) for name, text in rows], column)
 
     def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
-        """Write examples, and how to see more."""
-        asked, is_brief = _requested_workload(ctx), self._is_brief(ctx)
+        """Write examples, the notation of numbers and the help topics."""
+        workload, is_brief = _requested_workload(ctx), self._is_brief(ctx)
         name = self.title
         with formatter.section("Examples"):
-            for line in examples(name, asked)[: _BRIEF_EXAMPLES if is_brief else None]:
+            for line in examples(name, workload)[: _BRIEF_EXAMPLES if is_brief else None]:
                 formatter.write("".join(_command(f"planner {line}", formatter.width)))
         with formatter.section("Numbers"):
             formatter.write_text(
@@ -194,22 +204,22 @@ class PlanningCommand(TextOptionCommand):
         if not is_brief:
             return
         groups = {group for param in self.get_params(ctx) if (group := _group(str(param.name)))}
-        of = [topic for topic, meant in TOPICS.items() if meant in groups]
+        topics = [topic for topic, topic_group in TOPICS.items() if topic_group in groups]
         if any(param.name == "workload" for param in self.params):
-            of += ["training", "serving", "batches"]
+            topics += ["training", "serving", "batches"]
         with formatter.section("More options"):
-            formatter.write_text(f"planner {name} -h KIND: {', '.join([*of, ALL])}.")
+            formatter.write_text(f"planner {name} -h KIND: {', '.join([*topics, ALL])}.")
 
     def _is_brief(self, ctx: Context) -> bool:
-        """Whether the help is of the usual options: where there are many, and nothing is asked."""
-        is_asked = _TOPIC in ctx.meta or _requested_workload(ctx) is not None
-        return not is_asked and len(self.params) > _MANY
+        """Whether the help shows common options only: there are many and no topic is requested."""
+        has_topic = _TOPIC in ctx.meta or _requested_workload(ctx) is not None
+        return not has_topic and len(self.params) > _MANY
 
 
-def _with_settings(args: Sequence[str], known: Collection[str] = ()) -> list[str]:
+def _with_settings(args: Sequence[str], options: Collection[str] = ()) -> list[str]:
     """A command line with ``--set NAME=VALUE`` for each ``--NAME VALUE`` of a parameter.
 
-    ``known`` are options of the command, which stay.
+    ``options`` are options of the command, which stay.
 
     >>> _with_settings(["--gpu-memory-utilization", "0.9", "--gpus=8"])
     ['--set', 'gpu_memory_utilization=0.9', '--gpus=8']
@@ -220,20 +230,20 @@ def _with_settings(args: Sequence[str], known: Collection[str] = ()) -> list[str
         if {"parameter", "pool"} & {*term.kind} and not term.option
     }
     settings: list[str] = []
-    words = iter(args)
-    for word in words:
-        option, equals, value = word.partition("=")
+    arguments = iter(args)
+    for argument in arguments:
+        option, equals, value = argument.partition("=")
         name = names.get(option.replace("_", "-"))
-        if name is None or option in known:
-            settings.append(word)
+        if name is None or option in options:
+            settings.append(argument)
             continue
-        given = value if equals else next(words, None)
-        settings += [word] if given is None else ["--set", f"{name}={given}"]
+        text = value if equals else next(arguments, None)
+        settings += [argument] if text is None else ["--set", f"{name}={text}"]
     return settings
 
 
 def examples(name: str, workload: str | None = None) -> list[str]:
-    """The examples of a command, of one workload where one is named."""
+    """The examples of a command, for one workload if it is named."""
     return [
         f"{name} {row['words']}"
         for row in read_table("examples.csv", Path(__file__).parent)
@@ -242,12 +252,12 @@ def examples(name: str, workload: str | None = None) -> list[str]:
 
 
 def _requested_workload(ctx: Context) -> str | None:
-    """The workload that a command line or its topic names; None where it names none."""
+    """The workload that a command line or its help topic names; None without one."""
     if (topic := ctx.meta.get(_TOPIC)) is not None:
         return str(topic) if topic in workload_names() else None
-    given = list(ctx.obj) if isinstance(ctx.obj, list | tuple) else []
-    for word, following in zip(given, [*given[1:], ""], strict=True):
-        name, equals, value = word.partition("=")
+    arguments = list(ctx.obj) if isinstance(ctx.obj, list | tuple) else []
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        name, equals, value = argument.partition("=")
         if name == "--workload":
             workload = value if equals else following
             return workload if workload in workload_names() else None
@@ -255,14 +265,14 @@ def _requested_workload(ctx: Context) -> str | None:
 
 
 def _sections(
-    params: Sequence[Parameter], ctx: Context, asked: str | None, groups: Sequence[str]
+    params: Sequence[Parameter], ctx: Context, workload: str | None, groups: Sequence[str]
 ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Titles and rows of the groups; options of some workloads in sections of their own."""
-    places = sorted(params, key=lambda param: param.name not in _FIRST)
-    places.sort(key=lambda param: _FIRST.index(param.name) if param.name in _FIRST else 9)
+    """Titles and rows of the groups; options of some workloads are in separate sections."""
+    ordered = sorted(params, key=lambda param: param.name not in _FIRST)
+    ordered.sort(key=lambda param: _FIRST.index(param.name) if param.name in _FIRST else 9)
     for group in groups:
-        of_group = [param for param in places if _group(str(param.name)) == group]
-        for audience, rows in _by_audience(of_group, ctx, asked).items():
+        group_params = [param for param in ordered if _group(str(param.name)) == group]
+        for audience, rows in _by_audience(group_params, ctx, workload).items():
             title = TITLES[group]
             yield f"{title}, {audience}" if audience else title, rows
 
@@ -270,29 +280,29 @@ def _sections(
 def _usual_sections(
     params: Sequence[Parameter], ctx: Context
 ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Titles and rows of the options that nine of ten questions need."""
-    usual = [param for param in params if param.name in _USUAL or param.required]
-    usual.sort(key=lambda param: _FIRST.index(param.name) if param.name in _FIRST else len(_FIRST))
-    for audience, rows in _by_audience(usual, ctx, None).items():
+    """Titles and rows of the common options."""
+    common = [param for param in params if param.name in _USUAL or param.required]
+    common.sort(key=lambda param: _FIRST.index(param.name) if param.name in _FIRST else len(_FIRST))
+    for audience, rows in _by_audience(common, ctx, None).items():
         yield f"Usual options, {audience}" if audience else "Usual options", rows
 
 
 def _by_audience(
-    params: Sequence[Parameter], ctx: Context, asked: str | None
+    params: Sequence[Parameter], ctx: Context, workload: str | None
 ) -> dict[str, list[tuple[str, str]]]:
-    """The rows of options by the workloads that they are of; empty for all."""
-    found: dict[str, list[tuple[str, str]]] = {"": []}
+    """The rows of options by audience; the empty key has the options of all workloads."""
+    sections: dict[str, list[tuple[str, str]]] = {"": []}
     for param in params:
         term = None if param.name in HOW else _term(str(param.name))
-        of = term.of if term is not None and term.of else workload_names()
-        of = ("serve",) if param.name in ("burst", "compare_api") else of
+        workloads = term.of if term is not None and term.of else workload_names()
+        workloads = ("serve",) if param.name in ("burst", "compare_api") else workloads
         record = param.get_help_record(ctx)
-        if record is None or (asked and asked not in of):
+        if record is None or (workload and workload not in workloads):
             continue
-        everyone = asked is not None or set(workload_names()) <= set(of)
-        audience = "" if everyone else _AUDIENCES.get(of, " and ".join(of))
-        found.setdefault(audience, []).append(record)
-    return {audience: rows for audience, rows in found.items() if rows}
+        is_for_all = workload is not None or set(workload_names()) <= set(workloads)
+        audience = "" if is_for_all else _AUDIENCES.get(workloads, " and ".join(workloads))
+        sections.setdefault(audience, []).append(record)
+    return {audience: rows for audience, rows in sections.items() if rows}
 
 
 def _group(name: str) -> str:
@@ -301,14 +311,14 @@ def _group(name: str) -> str:
 
 
 def _term(name: str) -> Term | None:
-    """The term of an option, by its own name or its option's."""
+    """The term of an option, by the name of the term or of the option."""
     option = "--" + name.replace("_", "-")
     by_option = (term for term in glossary().values() if term.option and option in term.options)
     return glossary().get(name) or next(by_option, None)
 
 
 def _names(workload: str, options: set[str | None]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """What a workload has names for: parameters, and what can be best."""
+    """Sections with the parameters and the objectives of a workload."""
     parameters = terms_of(workload, "parameter", "pool")
     yield (
         "Parameters, for --set",
@@ -327,16 +337,16 @@ def _names(workload: str, options: set[str | None]) -> Iterator[tuple[str, list[
 
 
 def _described(term: Term) -> str:
-    """What a parameter is, and its values where they are words."""
-    words = [] if term.codes is None else [str(term.shown(code)) for code in term.codes]
-    if term.codes is not None and len(term.codes.words()) < len(words):
-        words = []  # of sets the description tells the parts
-    told = all(word in term.description for word in words)
-    return term.description if told else f"{term.description}: {', '.join(words)}"
+    """The description of a parameter, with its values if they are words."""
+    values = [] if term.codes is None else [str(term.shown(code)) for code in term.codes]
+    if term.codes is not None and len(term.codes.words()) < len(values):
+        values = []  # combined values: the description explains the parts
+    has_all_words = all(value in term.description for value in values)
+    return term.description if has_all_words else f"{term.description}: {', '.join(values)}"
 
 
 def _command(command: str, width: int) -> Iterator[str]:
-    """The lines of a command that a shell reads as one; an option stays beside its value."""
+    """Lines of a shell command with continuations; an option and its value share a line."""
     parts = (part.replace(" ", _TIE) for part in re.split(" (?=--)", command))
     lines = textwrap.wrap(
         " ".join(parts), max(width - 8, 40), break_long_words=False, break_on_hyphens=False

@@ -1,4 +1,6 @@
-"""``planner launch``: the files that start a plan, and a file of the user's judged and improved."""
+"""``planner launch``: launch files of a plan; prediction and improvement of a user's launch
+file.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     ),
 )  # fmt: skip
 def launch(values: options.OptionValues) -> None:
-    """Write the files that start a plan, a given one or the recommended one."""
+    """Write the launch files of a plan, yours or the recommended one."""
     if values["target"] is None:
         return _list(values)
     wrapper = checked_launch(values, values["target"])
@@ -59,8 +61,8 @@ def launch(values: options.OptionValues) -> None:
     return None
 
 
-def _compare(own_request: Request, other: Request) -> None:
-    """Say how fast a user's launch file is, and the same plan in the other tool."""
+def _compare(file_request: Request, other: Request) -> None:
+    """Print the predicted speed of a user's launch file and of the same plan in the other tool."""
     from planner.errors import InfeasibleError
     from planner.launch.launch_file import evaluate_launch, full_row
     from planner.show.output_blocks import make_lines
@@ -69,17 +71,17 @@ def _compare(own_request: Request, other: Request) -> None:
     from planner.show.terminal import make_console, print_blocks
     from planner.workloads.make_plan import result_of
 
-    plan, found, _ = evaluate_launch(other)
-    if found.rejected_by:
-        raise InfeasibleError(infeasible_message(plan, result_of(plan, found), found))
-    rows = [full_row(evaluate_launch(own_request)[1]), full_row(found)]
+    plan, evaluation, _ = evaluate_launch(other)
+    if evaluation.rejected_by:
+        raise InfeasibleError(infeasible_message(plan, result_of(plan, evaluation), evaluation))
+    rows = [full_row(evaluate_launch(file_request)[1]), full_row(evaluation)]
     print_blocks(
-        make_console(), [make_lines(translation_text(own_request, other, *rows), indent="  ")]
+        make_console(), [make_lines(translation_text(file_request, other, *rows), indent="  ")]
     )
 
 
 def checked_launch(values: options.OptionValues, target: str) -> str:
-    """The wrapper that was asked for, before any work is done.
+    """The requested wrapper, checked before any work is done.
 
     Raises LaunchError if target or wrapper is unknown, or there is no directory for the files.
     """
@@ -96,11 +98,11 @@ def checked_launch(values: options.OptionValues, target: str) -> str:
 
 
 def usual_workload(target: str, default: str) -> str:
-    """The workload of a target where nobody names one."""
+    """The workload of a target if --workload is not specified."""
     from planner.launch.targets import target_of
 
-    known = target_of(target).workloads
-    return default if default in known else known[0]
+    workloads = target_of(target).workloads
+    return default if default in workloads else workloads[0]
 
 
 def write_launch(
@@ -111,20 +113,20 @@ def write_launch(
     *,
     stdout_taken: bool = False,
 ) -> None:
-    """Write the files of a request and say what they are."""
+    """Write the launch files of a request and print a list of them."""
     from planner.launch.write_launch import launch_of, save_launch
     from planner.show.presenters.launch_file import launch_blocks
     from planner.show.terminal import make_console, print_blocks
 
-    made = launch_of(request, target, wrapper)
+    written = launch_of(request, target, wrapper)
     folder: Path = values["launch_output"]
-    save_launch(folder, made)
+    save_launch(folder, written)
     if not values["quiet"]:
-        print_blocks(make_console(stderr=stdout_taken), launch_blocks(made, folder))
+        print_blocks(make_console(stderr=stdout_taken), launch_blocks(written, folder))
 
 
 def _list(values: options.OptionValues) -> None:
-    """All targets; options that ask for a plan need one."""
+    """Print all targets. Raises LaunchError if an option of a plan is set."""
     from planner.cli.options import is_set
     from planner.errors import LaunchError
     from planner.show.presenters.launch_file import targets_blocks
@@ -136,7 +138,7 @@ def _list(values: options.OptionValues) -> None:
 
 
 def estimate_imported(values: options.OptionValues, request: Request) -> None:
-    """Say what the file means, how it runs, and what to change in it."""
+    """Print the settings of a launch file, its prediction and the best change."""
     from planner.base.atomic_write import check_outputs
     from planner.decide.fitting import MEMORIES
     from planner.decide.suggestions.launch_changes import allowed, attempts_of, best_changes
@@ -153,51 +155,54 @@ def estimate_imported(values: options.OptionValues, request: Request) -> None:
     imported: ImportedLaunch = values["imported"]
     check_outputs(None, values["json"], values.get("mocker_profile"))
     picture = picture_of("estimate", values)
-    plan, found, notes = evaluate_launch(request, values["burst"])
-    row = full_row(found)
-    beside = parse_settings(values["settings"] or [])
-    defaults = imported.defaults.keys() - beside.keys()
-    may_be = allowed(request, row, partial(can_say, imported), defaults)
-    changes = best_changes(plan, found, may_be)
+    plan, evaluation, notes = evaluate_launch(request, values["burst"])
+    row = full_row(evaluation)
+    extra_settings = parse_settings(values["settings"] or [])
+    defaults = imported.defaults.keys() - extra_settings.keys()
+    is_allowed = allowed(request, row, partial(can_say, imported), defaults)
+    changes = best_changes(plan, evaluation, is_allowed)
     attempts = None
-    if not changes and found.rejected_by in MEMORIES:
-        attempts = attempts_of(plan, found, may_be, imported.target.profiles)
-    change, rewritten, is_whole = _chosen(values, plan, found, changes)
-    if not found.rejected_by or found.rejected_by in MEMORIES:
-        more = _launch_json(imported, change, rewritten)
-        write_estimate(values["json"], plan, found, values["context"].obj, launch_file=more)
-    if not found.rejected_by:
-        draw_plan(values, picture, plan, found.candidates)
+    if not changes and evaluation.rejected_by in MEMORIES:
+        attempts = attempts_of(plan, evaluation, is_allowed, imported.target.profiles)
+    change, rewritten, is_complete = _chosen(values, plan, evaluation, changes)
+    if not evaluation.rejected_by or evaluation.rejected_by in MEMORIES:
+        launch_json = _launch_json(imported, change, rewritten)
+        write_estimate(
+            values["json"], plan, evaluation, values["context"].obj, launch_file=launch_json
+        )
+    if not evaluation.rejected_by:
+        draw_plan(values, picture, plan, evaluation.candidates)
     if not values["quiet"]:
         console = make_console(stderr=values["json"] == Path("-"))
-        others = [one for one in changes if one is not change]
-        told = _change_blocks(
-            values, plan, found, row, change, others, rewritten, is_whole, attempts
+        others = [edited_file for edited_file in changes if edited_file is not change]
+        change_blocks = _change_blocks(
+            values, plan, evaluation, row, change, others, rewritten, is_complete, attempts
         )
-        print_blocks(console, _blocks(values, plan, found, row, notes, told))
+        print_blocks(console, _blocks(values, plan, evaluation, row, notes, change_blocks))
     if values["write"] and rewritten is not None:
-        if not is_whole:
+        if not is_complete:
             raise LaunchError(
                 f"{imported.path}: nothing was written: the change is not whole there."
             )
-        for one in (rewritten, *rewritten.others):
-            if one.before != one.after:
-                _write(one.path, one, quiet=values["quiet"])
-    if found.rejected_by:
-        result = result_of(plan, found)
-        is_told = found.rejected_by == "out_of_memory" and plan.workload.name == "train"
-        if is_told and not values["quiet"]:
+        for edited_file in (rewritten, *rewritten.others):
+            if edited_file.before != edited_file.after:
+                _write(edited_file.path, edited_file, quiet=values["quiet"])
+    if evaluation.rejected_by:
+        result = result_of(plan, evaluation)
+        is_explained = evaluation.rejected_by == "out_of_memory" and plan.workload.name == "train"
+        if is_explained and not values["quiet"]:
             raise InfeasibleError(headline(plan, result))
-        raise InfeasibleError(infeasible_message(plan, result, found))
-    refuse_overload(plan, found.candidates)
+        raise InfeasibleError(infeasible_message(plan, result, evaluation))
+    refuse_overload(plan, evaluation.candidates)
 
 
 def _chosen(
     values: options.OptionValues, plan: Plan, evaluation: Evaluation, changes: list[Change]
 ) -> tuple[Change | None, RewriteResult | None, bool]:
-    """The change to make, the file with it, and whether that says the whole of it.
+    """The change to make, the rewritten file, and whether it expresses the change completely.
 
-    The best one whose file reads back as the configuration that was promised; else the best.
+    Takes the best change whose rewritten file is read as the predicted configuration; if there is
+    none, the best change.
     """
     from planner.decide.suggestions.launch_changes import recommended_change
     from planner.errors import LaunchError
@@ -206,21 +211,24 @@ def _chosen(
     if best is None:
         return None, None, False
     imported = values["imported"]
-    others = sorted((one for one in changes if one is not best), key=lambda one: -one.value)
+    others = sorted(
+        (candidate for candidate in changes if candidate is not best),
+        key=lambda candidate: -candidate.value,
+    )
     first: RewriteResult | None = None
     for change in (best, *others):
         try:
-            made = _rewritten(imported, plan, evaluation, change)
-        except LaunchError:  # the target cannot say the whole of it
+            rewritten = _rewritten(imported, plan, evaluation, change)
+        except LaunchError:  # the target cannot express the change
             continue
-        first = first or made
-        if made.diff and _reads_as(values, made, change):
-            return change, made, True
+        first = first or rewritten
+        if rewritten.diff and _reads_as(values, rewritten, change):
+            return change, rewritten, True
     return best, first, False
 
 
-def _reads_as(values: options.OptionValues, made: RewriteResult, change: Change) -> bool:
-    """Whether the changed file starts the configuration of the change."""
+def _reads_as(values: options.OptionValues, rewritten: RewriteResult, change: Change) -> bool:
+    """Whether the rewritten file is read as the configuration of the change."""
     from planner.cli.options import make_request
     from planner.errors import PlannerError
     from planner.launch.launch_file import evaluate_launch, full_row
@@ -228,22 +236,30 @@ def _reads_as(values: options.OptionValues, made: RewriteResult, change: Change)
 
     imported: ImportedLaunch = values["imported"]
     assumed = {name: imported.values[name] for name in imported.assumed}
-    of_file = {"from_file": imported.path, "launch_text": made.after, "launch_assumed": assumed}
-    again = {**values, **of_file, "quiet": True}
+    file_values = {
+        "from_file": imported.path,
+        "launch_text": rewritten.after,
+        "launch_assumed": assumed,
+    }
+    changed_values = {**values, **file_values, "quiet": True}
     with tempfile.TemporaryDirectory() as folder:
-        if made.others:  # read where the changed ones stand beside the file
-            again["from_file"] = Path(folder, imported.path.name)
-            beside = {one.path: one.text for one in imported.command.files.values() if one.path}
-            texts = {**beside, **{one.path: one.after for one in made.others}}
-            for path, text in {**texts, again["from_file"]: made.after}.items():
+        if rewritten.others:  # read from a folder with the changed files
+            changed_values["from_file"] = Path(folder, imported.path.name)
+            original_texts = {
+                document.path: document.text
+                for document in imported.command.files.values()
+                if document.path
+            }
+            texts = {**original_texts, **{edited.path: edited.after for edited in rewritten.others}}
+            for path, text in {**texts, changed_values["from_file"]: rewritten.after}.items():
                 Path(folder, path.name).write_text(text, encoding="utf-8")
         try:
-            _, found, _ = evaluate_launch(make_request(again), values["burst"])
+            _, evaluation, _ = evaluate_launch(make_request(changed_values), values["burst"])
         except PlannerError:
             return False
-    row = full_row(found)
+    row = full_row(evaluation)
     parameters = terms_of(values["workload"], "parameter")
-    return not found.rejected_by and all(
+    return not evaluation.rejected_by and all(
         row.get(name) == change.row[name] for name in parameters if name in change.row
     )
 
@@ -251,7 +267,7 @@ def _reads_as(values: options.OptionValues, made: RewriteResult, change: Change)
 def _rewritten(
     imported: ImportedLaunch, plan: Plan, evaluation: Evaluation, change: Change
 ) -> RewriteResult:
-    """The user's file with a change."""
+    """The user's launch file with a change applied."""
     from dataclasses import replace
 
     from planner.launch.rewrite_launch import rewrite_launch
@@ -261,17 +277,20 @@ def _rewritten(
 
     request = SavedPlan.of(plan, change.row).request()
     if "concurrency" in change.changed:
-        # The number that the file tells the engine changes with the plan's.
+        # The file's number of sequences follows the concurrency of the plan.
         request = replace(request, max_num_seqs=None)
-    after = make_single_plan(request)
-    jobs = LaunchJob.of_plan(plan, evaluation), LaunchJob.of_plan(after, evaluate(after))
+    changed_plan = make_single_plan(request)
+    jobs = (
+        LaunchJob.of_plan(plan, evaluation),
+        LaunchJob.of_plan(changed_plan, evaluate(changed_plan)),
+    )
     return rewrite_launch(imported, *jobs, changed=change.changed)
 
 
 def _launch_json(
     imported: ImportedLaunch, change: Change | None, rewritten: RewriteResult | None
 ) -> dict[str, object]:
-    """The part of the JSON file that is about the launch file."""
+    """The JSON object about the launch file."""
     return {
         "target": imported.target.name,
         "values": dict(imported.values),
@@ -343,10 +362,10 @@ def _change_blocks(
     change: Change | None,
     others: list[Change],
     rewritten: RewriteResult | None,
-    is_whole: bool,
+    is_complete: bool,
     attempts: Attempts | None,
 ) -> Iterator[Block]:
-    """The change, what it costs and the next best one, and how the file says it."""
+    """The change, its cost, the next best change, and the difference in the file."""
     from planner.optimize.result_columns import fit_probability
     from planner.show.presenters.launch_file import (
         by_hand_blocks,
@@ -361,26 +380,26 @@ def _change_blocks(
     )
     if change is not None and not is_running:
         yield from next_blocks(plan.workload.name, change, others, row)
-    if rewritten is not None and is_whole:
+    if rewritten is not None and is_complete:
         yield from diff_blocks(rewritten, is_written=values["write"])
     elif rewritten is not None:
         yield from by_hand_blocks(rewritten)
 
 
 def _write(path: Path, rewritten: RewriteResult, *, quiet: bool) -> None:
-    """Put the change into the user's file; its text before stays in a file beside it."""
+    """Write the change into the user's file; keep the original as ``NAME.orig``."""
     from planner.base.atomic_write import write_atomically
     from planner.errors import OutputError
     from planner.show.terminal import make_console
 
     names = [f"{path.name}.orig", *(f"{path.name}.orig{number}" for number in range(1, 100))]
-    kept = next((path.with_name(n) for n in names if not os.path.exists(path.with_name(n))), None)
-    if kept is None:
-        raise OutputError(f"{path}: has 100 .orig files beside it: move them away.")
+    backup = next((path.with_name(n) for n in names if not os.path.exists(path.with_name(n))), None)
+    if backup is None:
+        raise OutputError(f"{path}: has 100 .orig files already: move them away.")
     mode = path.stat().st_mode
-    for target, text in ((kept, rewritten.before), (path, rewritten.after)):
+    for target, text in ((backup, rewritten.before), (path, rewritten.after)):
         with write_atomically(target) as file:
             file.write(text)
         target.chmod(mode & 0o7777)
     if not quiet:
-        make_console(stderr=True).print(f"{path} is changed; {kept.name} is as it was.")
+        make_console(stderr=True).print(f"{path} is changed; {backup.name} is as it was.")

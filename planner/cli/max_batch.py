@@ -1,4 +1,4 @@
-"""``planner max-batch`` and ``planner max-length``: the most that fits."""
+"""``planner max-batch`` and ``planner max-length``: the largest batch or length that fits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def max_batch(values: options.OptionValues) -> None:
         raise SearchSpaceError(
             "--csv has a row for each of several methods: list some, as --set zero_stage=2,3."
         )
-    _show(values, request, lambda plan, found: [largest_batch(plan, found)])
+    _show(values, request, lambda plan, evaluation: [largest_batch(plan, evaluation)])
 
 
 @options.with_term_options("question", "limit", without=("space",), how=_HOW)
@@ -46,21 +46,21 @@ def max_length(values: options.OptionValues) -> None:
     _show(
         values,
         make_request(values),
-        lambda plan, found: [
-            largest_length(plan, found, name)
+        lambda plan, evaluation: [
+            largest_length(plan, evaluation, name)
             for name in plan.workload.longest or plan.workload.lengths
-            if getattr(found.source.setting.workload, name)  # an answer of none stays so
+            if getattr(evaluation.source.setting.workload, name)  # an answer of none stays so
         ],
     )
 
 
 def _is_open(values: options.OptionValues) -> bool:
-    """Whether the layout is that of the recommended plan."""
+    """Whether the user specifies no layout, so that the recommended plan is used."""
     return not (values["plan"] or values["from_file"] or values["settings"])
 
 
 def _show_methods(values: options.OptionValues, request: Request) -> None:
-    """A row for each method that the question lists."""
+    """Print and write a row for each method that the question lists."""
     from planner.base.atomic_write import check_outputs
     from planner.decide.explain.largest_fit import methods_of_layouts
     from planner.errors import SearchSpaceError
@@ -72,20 +72,20 @@ def _show_methods(values: options.OptionValues, request: Request) -> None:
         raise SearchSpaceError("A launch file has one method: give one value of each parameter.")
     csv, json = values["csv"], values["json"]
     check_outputs(csv, json)
-    found = methods_of_layouts(request)
+    methods = methods_of_layouts(request)
     with row_files(csv, json) as files:
-        add_methods(files, found, values["context"].obj)
+        add_methods(files, methods, values["context"].obj)
     if not values["quiet"]:
-        print_blocks(make_console(stderr=Path("-") in (csv, json)), methods_blocks(found))
-    check_some(found)
+        print_blocks(make_console(stderr=Path("-") in (csv, json)), methods_blocks(methods))
+    check_some(methods)
 
 
 def _show(
     values: options.OptionValues,
-    asked: Request,
-    find: Callable[[Plan, Evaluation], Sequence[LargestFit]],
+    question: Request,
+    find_fits: Callable[[Plan, Evaluation], Sequence[LargestFit]],
 ) -> None:
-    request = _with_limits(values, apply_engine_start(values, asked))
+    request = _with_limits(values, apply_engine_start(values, question))
     from planner.base.atomic_write import check_outputs
     from planner.errors import InfeasibleError
     from planner.optimize.source import first_row
@@ -100,27 +100,27 @@ def _show(
     json = values["json"]
     check_outputs(None, json)
     plan, evaluation = evaluate_request(request, is_open=_is_open(values))
-    found = find(plan, evaluation)
+    fits = find_fits(plan, evaluation)
     document: list[dict[str, object]] = [
-        {**one.to_dict(), "sentences": largest_lines(plan, one)} for one in found
+        {**fit.to_dict(), "sentences": largest_lines(plan, fit)} for fit in fits
     ]
     write_document(json, plan_manifest(plan, values["context"].obj), largest=document)
-    if all(one.largest is None for one in found):
+    if all(fit.largest is None for fit in fits):
         result = result_of(plan, evaluation)
-        missed = missed_words(plan, result)
-        lines = [line for one in found for line in largest_lines(plan, one, missed)]
+        miss_texts = missed_words(plan, result)
+        lines = [line for fit in fits for line in largest_lines(plan, fit, miss_texts)]
         misses = result.nearest_misses
         starts = (f"The engine {start}." for miss in misses if (start := no_start(miss)))
         raise InfeasibleError(" ".join((*lines, *starts)))
     if not values["quiet"]:
         row = first_row(evaluation.table())
-        print_blocks(make_console(stderr=json == Path("-")), largest_blocks(plan, row, found))
+        print_blocks(make_console(stderr=json == Path("-")), largest_blocks(plan, row, fits))
     if not evaluation.rejected_by:
         refuse_overload(plan, evaluation.candidates)
 
 
 def _with_limits(values: options.OptionValues, request: Request) -> Request:
-    """The request with the limits of the command line, beside a plan of a file too."""
+    """The request with the limits of the command line, also for a plan from a file."""
     from planner.workloads.build_request import make_request as read_request
 
     _, limits = split_answers(values)

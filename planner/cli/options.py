@@ -1,4 +1,4 @@
-"""The options of commands, made from the table of terms, and the request that was given by them."""
+"""The options of commands, made from the table of terms, and the request that they make."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 OptionValues: TypeAlias = dict[str, Any]
-"""What a command was given: the value of every option by name, and its ``context``."""
+"""The value of every option of a command by name, and its ``context``."""
 
 Command: TypeAlias = Callable[[OptionValues], None]
 _OTHER_NAMES = {
@@ -52,7 +52,7 @@ _PLACEHOLDERS = {
 
 
 def option_name(name: str) -> str:
-    """What a name of a term or of `HOW` is called on the command line."""
+    """The option name of a term or of a name in `HOW`."""
     term = glossary().get(name)
     return term.option_name if term else _OTHER_NAMES.get(name, "--" + name.replace("_", "-"))
 
@@ -60,7 +60,7 @@ def option_name(name: str) -> str:
 OF_ONE_PLAN = (
     "plan", "from_file", "row", "num_gpus", "workload", "settings", "precision", "burst",
 )  # fmt: skip
-"""The options of ``HOW`` by which one plan is given."""
+"""The options of ``HOW`` that specify one plan."""
 
 
 def with_term_options(
@@ -69,14 +69,14 @@ def with_term_options(
     how: Iterable[str],
     texts: Mapping[str, str] | None = None,
 ) -> Callable[[Command], Callable[..., None]]:
-    """A command that takes the terms of these kinds, and options of ``HOW``, as one mapping.
+    """Decorator of a command that takes the terms of these kinds and options of ``HOW``.
 
-    ``texts``: descriptions in place of those of the table. typer reads the signature that is made
-    here.
+    ``texts`` replace the descriptions of terms. The decorated function gets one mapping; typer
+    reads the signature made here.
     """
-    said = texts or {}
-    asked = {
-        name: replace(term, description=said.get(name, term.description))
+    descriptions = texts or {}
+    terms = {
+        name: replace(term, description=descriptions.get(name, term.description))
         for name, term in glossary().items()
         if set(kinds) & set(term.kind) and name not in {*without, *how}
     }
@@ -87,9 +87,14 @@ def with_term_options(
                 command({"context": context, **values})
 
         rows: dict[str, OptionSpec] = {"context": (typer.Context, inspect.Parameter.empty)}
-        also = {} if "objective" in how else {"training_objective": [option_name("objective")]}
-        several = "operator" in kinds
-        rows |= {name: _of_term(term, also.get(name, []), several) for name, term in asked.items()}
+        other_names = (
+            {} if "objective" in how else {"training_objective": [option_name("objective")]}
+        )
+        takes_several = "operator" in kinds
+        rows |= {
+            name: _of_term(term, other_names.get(name, []), takes_several)
+            for name, term in terms.items()
+        }
         rows |= {name: HOW[name][1:] for name in how}
         run.command_class = PlanningCommand  # type: ignore[attr-defined]
         return _signed(run, rows, command)
@@ -98,7 +103,7 @@ def with_term_options(
 
 
 def with_command_options(command: str) -> Callable[[Command], Callable[..., None]]:
-    """A command that takes the options that the rows of `planner.cli.help` have for it alone."""
+    """Decorator of a command that takes its own options of `planner.cli.help`."""
 
     def decorate(function: Command) -> Callable[..., None]:
         def run(**values: object) -> None:
@@ -112,12 +117,12 @@ def with_command_options(command: str) -> Callable[[Command], Callable[..., None
 def _signed(
     run: Callable[..., None], rows: Mapping[str, OptionSpec], command: Callable[..., None]
 ) -> Callable[..., None]:
-    """The function with the name of a command, and parameters for typer to read."""
+    """The function with the name of a command and a signature for typer."""
     kind = inspect.Parameter.KEYWORD_ONLY
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
-            inspect.Parameter(n, kind, annotation=of, default=usual)
-            for n, (of, usual) in rows.items()
+            inspect.Parameter(n, kind, annotation=option_type, default=default)
+            for n, (option_type, default) in rows.items()
         ]
     )
     run.__annotations__ = {name: annotation for name, (annotation, _) in rows.items()}
@@ -125,31 +130,37 @@ def _signed(
     return run
 
 
-def _of_term(term: Term, also: Iterable[str] = (), several: bool = False) -> OptionSpec:
-    """The type of a term's option and its value where not given; ``also`` are other names.
+def _of_term(
+    term: Term, other_names: Iterable[str] = (), takes_several: bool = False
+) -> OptionSpec:
+    """The annotation of a term's option and its default.
 
-    ``several``: the command takes several values of all.
+    ``other_names`` are further option names. ``takes_several``: every option takes several values.
     """
-    bound = f"at {'most' if term.sign > 0 else 'least'}: " if term.better else ""
-    text = f"{bound}{term.description}."
+    bound_text = f"at {'most' if term.sign > 0 else 'least'}: " if term.better else ""
+    text = f"{bound_text}{term.description}."
     text = text[0].upper() + text[1:]
     if term.type == "flag":
-        # Without a default it is neither on nor off until somebody says so.
-        usual = {"true": True, "false": False}.get(term.default)
-        both = [f"{name}/--no-{name[2:]}" for name in term.options]
-        names = term.options if usual is False else both
-        return Annotated[bool | None, typer.Option(*names, help=text)], usual
-    word = _PLACEHOLDERS.get(term.type, term.term.split("_")[-1].upper())
-    if term.takes_several or (several and term.type != "text"):
-        word = f"{word}[,{word}...]"
+        # Without a default the flag has three states: on, off, not specified.
+        default = {"true": True, "false": False}.get(term.default)
+        on_off_names = [f"{name}/--no-{name[2:]}" for name in term.options]
+        names = term.options if default is False else on_off_names
+        return Annotated[bool | None, typer.Option(*names, help=text)], default
+    placeholder = _PLACEHOLDERS.get(term.type, term.term.split("_")[-1].upper())
+    if term.takes_several or (takes_several and term.type != "text"):
+        placeholder = f"{placeholder}[,{placeholder}...]"
     option = typer.Option(
-        *term.options, *also, help=text, metavar=word, autocompletion=completion.for_term(term)
+        *term.options,
+        *other_names,
+        help=text,
+        metavar=placeholder,
+        autocompletion=completion.for_term(term),
     )
     return Annotated[str | None, option], None
 
 
 def is_set(values: OptionValues, name: str) -> bool:
-    """Whether the user gave an option; one that the command lacks is not given."""
+    """Whether the user set an option; False if the command has no such option."""
     source = values["context"].get_parameter_source(name) if name in values else None
     return source is not None and source.name == "COMMANDLINE"
 
@@ -157,8 +168,7 @@ def is_set(values: OptionValues, name: str) -> bool:
 def driver_settings(values: OptionValues) -> dict[str, Value]:
     """The driver and, for Optuna, its settings.
 
-    Raises SearchSpaceError if one of them is impossible, or all rows are asked for of a driver that
-    samples.
+    Raises SearchSpaceError if one of them is invalid, or --all is set with a sampling driver.
     """
     from planner.errors import SearchSpaceError
 
@@ -177,12 +187,12 @@ _NAMES = ("plot", "picture", "dark", "picture_width")
 
 
 def picture_of(command: str, values: OptionValues) -> Picture | None:
-    """The picture that was asked for; None without one. The file of a timeline is checked, too.
+    """The requested picture, None without one; also checks the file of a timeline.
 
-    Raises OutputError, SearchSpaceError or MissingDependencyError if it cannot be drawn, or not
-    there.
+    Raises OutputError, SearchSpaceError or MissingDependencyError if it cannot be drawn or
+    written.
     """
-    plot, name, dark, width = (values.get(one) for one in _NAMES)
+    plot, name, dark, width = (values.get(option) for option in _NAMES)
     timeline = values.get("timeline")
     if not any((plot, name, dark, width, timeline)):
         return None
@@ -193,7 +203,7 @@ def picture_of(command: str, values: OptionValues) -> Picture | None:
         check_picture(timeline, "--timeline", others, more=(".json",))
         others.append(timeline)
         if plot is None and name is None:
-            read_width(width)  # what is said of the look is said of the timeline
+            read_width(width)  # the width applies to the timeline
             return None
     return requested_picture(command, plot, name, dark=bool(dark), width=width, others=others)
 
@@ -201,7 +211,7 @@ def picture_of(command: str, values: OptionValues) -> Picture | None:
 def draw_plan(
     values: OptionValues, picture: Picture | None, plan: Plan, candidates: Candidates
 ) -> None:
-    """Draw and write what was asked for of one configuration.
+    """Draw and write the requested pictures and profiles of one configuration.
 
     Raises OutputError or SearchSpaceError if a file cannot be written, or the workload has no
     timeline, or no batches of an engine.
@@ -223,10 +233,10 @@ def draw_plan(
 
 
 def plan_file_of(values: OptionValues) -> tuple[Path, Request] | None:
-    """The file of --plan or --from, and what it asks.
+    """The file of --plan or --from, and its request.
 
-    A launch file of the user's becomes ``given["question"]``; ``given["launch_text"]`` is read in
-    place of its text, ``given["launch_assumed"]`` are answers besides those of the user.
+    A launch file of the user's becomes ``values["question"]``; ``values["launch_text"]`` is read in
+    place of its text, ``values["launch_assumed"]`` are answers besides those of the user.
     """
     from planner.errors import PlannerError, SearchSpaceError
 
@@ -244,11 +254,11 @@ def plan_file_of(values: OptionValues) -> tuple[Path, Request] | None:
     if source is not None and is_launch_file(source):
         from planner.launch.launch_file import LaunchFile
 
-        asked = {**split_answers(values).questions, **parse_settings(values["settings"] or [])}
-        asked |= values.get("launch_assumed") or {}
+        answers = {**split_answers(values).questions, **parse_settings(values["settings"] or [])}
+        answers |= values.get("launch_assumed") or {}
         question = LaunchFile(
             path=source,
-            answers=asked,
+            answers=answers,
             specs=values["specs"],
             number=number,
             text=values.get("launch_text"),
@@ -257,80 +267,80 @@ def plan_file_of(values: OptionValues) -> tuple[Path, Request] | None:
         ).question()
         values["imported"], values["question"] = question.imported, question
         return source, question.request
-    pinned = pinned_in(path, number, values["specs"])
-    _warn_defaulted(path, pinned)
+    saved_plan = pinned_in(path, number, values["specs"])
+    _warn_defaulted(path, saved_plan)
     try:
-        return path, pinned.request()
+        return path, saved_plan.request()
     except PlannerError as error:
         raise type(error)(f"{path}: {error}") from error
 
 
-def _warn_defaulted(path: Path, pinned: SavedPlan) -> None:
-    """Say on stderr which parameters a plan of an older version leaves to their defaults."""
+def _warn_defaulted(path: Path, saved_plan: SavedPlan) -> None:
+    """Print on stderr the parameters that a plan of an older version leaves to their defaults."""
     from planner.show.output_blocks import make_lines
     from planner.show.terminal import make_console, print_blocks
 
-    if names := pinned.defaulted:
-        told = f"{path} lacks {len(names)} parameters, as plans of older versions do; each has"
-        line = f"{told} its default: {', '.join(names)}."
+    if names := saved_plan.defaulted:
+        head = f"{path} lacks {len(names)} parameters, as plans of older versions do; each has"
+        line = f"{head} its default: {', '.join(names)}."
         print_blocks(make_console(stderr=True), [make_lines(line)])
 
 
 def option_of(name: str) -> str:
-    """How the user answers a question, or sets a parameter that has no option."""
+    """The option of a question, or ``--set NAME=VALUE`` of a parameter without option."""
     term = glossary().get(name)
     is_setting = term is not None and "parameter" in term.kind and not term.is_asked
     return f"--set {name}=VALUE" if is_setting else option_name(name)
 
 
-# Options that do nothing alone: what they need, and whether it is there.
+# Options that need another option: the option, and whether it is set.
 _NEEDS: dict[str, tuple[str, Callable[[OptionValues], bool]]] = {
-    "all_rows": ("--csv or --json", lambda given: bool(given["csv"] or given["json"])),
+    "all_rows": ("--csv or --json", lambda values: bool(values["csv"] or values["json"])),
     "compare_api": (
         "the report or --json: leave out --quiet",
-        lambda given: bool(given["json"]) or not given["quiet"],
+        lambda values: bool(values["json"]) or not values["quiet"],
     ),
-    "top": ("the report: leave out --quiet", lambda given: not given["quiet"]),
-    "full": ("the report: leave out --quiet", lambda given: not given["quiet"]),
+    "top": ("the report: leave out --quiet", lambda values: not values["quiet"]),
+    "full": ("the report: leave out --quiet", lambda values: not values["quiet"]),
     "write": (
         "--from with a launch file of yours",
-        lambda given: given.get("imported") is not None,
+        lambda values: values.get("imported") is not None,
     ),
     "wrapper": (
         "--launch: the tool whose files are written",
-        lambda given: bool(given.get("launch") or given.get("target")),
+        lambda values: bool(values.get("launch") or values.get("target")),
     ),
     "launch_output": (
         "--launch: the tool whose files are written",
-        lambda given: bool(given.get("launch") or given.get("target")),
+        lambda values: bool(values.get("launch") or values.get("target")),
     ),
 }
 _OTHERS = {"context", *HOW} - {"num_gpus", "precision"}
-# Behind a length: who means 8192 writes 8Ki.
+# Suffixes of a length in thousands; 8192 is written as 8Ki.
 _THOUSANDS = ("k", "K", "M")
 
 
 def make_request(values: OptionValues, *, is_search: bool = False) -> Request:
-    """A `planner.Request` from what was given; a search leaves the layout of a file open.
+    """The `planner.Request` of the options; a search leaves the layout of a file open.
 
-    Raises SpecError or SearchSpaceError if a text is not what its option takes, the workload knows
-    no such option, or it does nothing alone.
+    Raises SpecError or SearchSpaceError if a value is invalid, the workload has no such option, or
+    another option is needed.
     """
     plan = _request_of_plan_file(values)
     if plan is not None and is_search:
         values["own"] = plan
         plan = search_request(plan)
     questions, bounds = split_answers(values)
-    asked: dict[str, object] = {
+    answers: dict[str, object] = {
         "workload": values["workload"],
         "specs": values["specs"],
         **questions,
     }
     if plan is None or is_search:
-        words = ",".join(values.get("objective") or [])
-        asked |= {"objectives": words or None, "constraints": bounds}
+        objectives = ",".join(values.get("objective") or [])
+        answers |= {"objectives": objectives or None, "constraints": bounds}
     settings = parse_settings(values["settings"] or [])
-    request = _make_request({**asked, "settings": settings}, base=plan, option_name=option_name)
+    request = _make_request({**answers, "settings": settings}, base=plan, option_name=option_name)
     from planner.errors import SearchSpaceError
 
     for name, (needed, is_there) in _NEEDS.items():
@@ -347,8 +357,10 @@ def make_request(values: OptionValues, *, is_search: bool = False) -> Request:
 
 
 def apply_engine_start(values: OptionValues, request: Request) -> Request:
-    """The request of a launch file as its engine runs it, as every command judges it; says what
-    that changes on stderr. Others stay as they are."""
+    """The request of a launch file with the values that its engine adjusts at start.
+
+    Prints the adjustments on stderr. Returns other requests unchanged.
+    """
     if values.get("imported") is None:
         return request
     from planner.launch.launch_file import apply_engine_start as started_by_engine
@@ -362,14 +374,14 @@ def apply_engine_start(values: OptionValues, request: Request) -> Request:
 
 
 class SplitAnswers(NamedTuple):
-    """What was given for questions, and for limits, by name."""
+    """Answers to questions, and limits, by name."""
 
     questions: dict[str, object]
     limits: dict[str, object]
 
 
 def split_answers(values: OptionValues) -> SplitAnswers:
-    """The questions and limits that the user answered."""
+    """The questions that the user answered and the limits that the user set."""
     answers = SplitAnswers({}, {})
     for name in values:
         if name in _OTHERS or not is_set(values, name):
@@ -383,13 +395,13 @@ def split_answers(values: OptionValues) -> SplitAnswers:
 
 
 def _request_of_plan_file(values: OptionValues) -> Request | None:
-    """The request of the plan file that was given; its workload is that of the command then."""
+    """The request of the plan file, None without one; sets the workload of the command."""
     from planner.errors import SearchSpaceError
 
-    found = plan_file_of(values)
-    if found is None:
+    plan_file = plan_file_of(values)
+    if plan_file is None:
         return None
-    path, plan = found
+    path, plan = plan_file
     if is_set(values, "workload") and values["workload"] != plan.workload:
         raise SearchSpaceError(
             f"{path} is a plan of --workload {plan.workload}: leave --workload out."
@@ -399,7 +411,7 @@ def _request_of_plan_file(values: OptionValues) -> Request | None:
 
 
 def _echo_lengths(values: OptionValues) -> None:
-    """Say how many tokens 8k are: lengths are often meant in powers of two."""
+    """Print on stderr how many tokens 8k are: lengths are often meant in powers of two."""
     for name, term in glossary().items():
         text = str(values.get(name) or "").strip()
         is_length = term.type == "count" and term.unit == "tokens"

@@ -62,7 +62,7 @@ def search(values: options.OptionValues) -> None:
     if values["compare_api"]:
         from planner.specs.api_price import priced_models
 
-        priced_models(request.specs)  # faults of a list are told before the search
+        priced_models(request.specs)  # raises the errors of a price list before the search
     with row_files(csv, json) as files:
 
         def add(table: Mapping[str, object]) -> None:
@@ -82,27 +82,27 @@ def search(values: options.OptionValues) -> None:
 
             add(marked_rows(plan, result))
         compared = _compared(plan, result) if values["compare_api"] else None
-        more: dict[str, object] = {"api": compared.to_dict()} if compared else {}
-        found = _levers(plan, result, values)
-        more["levers"] = [one.to_dict() for one in found]
-        finish_search(files, plan, result, values["context"].obj, how, **more)
+        extra: dict[str, object] = {"api": compared.to_dict()} if compared else {}
+        levers = _levers(plan, result, values)
+        extra["levers"] = [lever.to_dict() for lever in levers]
+        finish_search(files, plan, result, values["context"].obj, how, **extra)
     if picture is not None:
         from planner.show.presenters.plots.picture import draw
 
         draw(picture, plan, result if picture.name == "front" else result.recommended)
     if not values["quiet"]:
-        taken = _takes_stdout(values)
+        uses_stdout = _takes_stdout(values)
         shown = answer_blocks(
             plan,
             result,
             values["top"],
             is_full=values["full"],
-            levers=found,
-            shows_interruption=not (taken or _shares_a_terminal()),
+            levers=levers,
+            shows_interruption=not (uses_stdout or _shares_a_terminal()),
         )
-        _show(shown, compared, is_full=values["full"], stdout_taken=taken)
+        _show(shown, compared, is_full=values["full"], stdout_taken=uses_stdout)
         if values.get("own") is not None:
-            _show_starting_plan(plan, result, values["own"], stdout_taken=taken)
+            _show_starting_plan(plan, result, values["own"], stdout_taken=uses_stdout)
     if values["save_plan"] is not None:
         from planner.show.presenters.json_files import save_plan
 
@@ -120,9 +120,9 @@ def search(values: options.OptionValues) -> None:
 
 
 def _show_starting_plan(
-    plan: Plan, result: SearchResult, own_request: Request, *, stdout_taken: bool
+    plan: Plan, result: SearchResult, starting_request: Request, *, stdout_taken: bool
 ) -> None:
-    """The plan that the search started from, beside what it found."""
+    """Print the plan that the search started from, compared with the recommended plan."""
     from planner.errors import PlannerError
     from planner.launch.launch_file import evaluate_launch, full_row
     from planner.show.output_blocks import GAP, make_lines
@@ -130,23 +130,25 @@ def _show_starting_plan(
     from planner.show.terminal import make_console, print_blocks
 
     try:
-        _, found, _ = evaluate_launch(own_request)
+        _, evaluation, _ = evaluate_launch(starting_request)
     except PlannerError:
         return
     if result.recommended is not None:
-        line = starting_plan_line(plan, result.recommended.row, full_row(found), found.rejected_by)
-        held = held_line(plan, full_row(found))
-        lines = [make_lines(each) for each in (line, held) if each]
+        line = starting_plan_line(
+            plan, result.recommended.row, full_row(evaluation), evaluation.rejected_by
+        )
+        held = held_line(plan, full_row(evaluation))
+        lines = [make_lines(text) for text in (line, held) if text]
         print_blocks(make_console(stderr=stdout_taken), [GAP, *lines])
 
 
 def _takes_stdout(values: options.OptionValues) -> bool:
-    """Whether rows go where the report would."""
+    """Whether rows are written to stdout, so that the report goes to stderr."""
     return Path("-") in (values["csv"], values["json"])
 
 
 def _shares_a_terminal() -> bool:
-    """Whether the report and an error message are read in one place."""
+    """Whether the report and error messages go to the same terminal."""
     return sys.stdout.isatty() and sys.stderr.isatty()
 
 
@@ -174,7 +176,7 @@ def _compared(plan: Plan, result: SearchResult) -> ApiComparison | None:
 
 
 def _levers(plan: Plan, result: SearchResult, values: options.OptionValues) -> list[CostLever]:
-    """What would change the answer, for reports: each is a search of its own."""
+    """The changes of the question that lower the cost; each needs another search."""
     is_read = values["json"] is not None or (values["full"] and not values["quiet"])
     if result.interrupted or not is_read or options.driver_settings(values)["driver"] != EXHAUSTIVE:
         return []

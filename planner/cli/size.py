@@ -48,18 +48,18 @@ def size(values: options.OptionValues) -> None:
     )
     if values["services"] is not None or values["pools"] is not None:
         if values["from_file"] is not None:
-            both = "--services" if values["pools"] is None else "--pools"
-            raise SearchSpaceError(f"--from is of one run or service: leave it out, or {both}.")
+            option = "--services" if values["pools"] is None else "--pools"
+            raise SearchSpaceError(f"--from is of one run or service: leave it out, or {option}.")
         (_share if values["pools"] is None else _pools)(values, contracts)
         return
     if values["stock"] is not None:
-        raise SearchSpaceError("--stock needs --services or --pools: what shares the GPUs.")
-    said = options.option_name
+        raise SearchSpaceError("--stock needs --services or --pools, which share the GPUs.")
+    option_name = options.option_name
     startup = read_startup(values["startup_time"] or 0, "--startup-time")
     file = None if values["load"] is None else Path(values["load"])
-    of_file = _requests_of_file(values) if values["from_file"] is not None else []
-    question = _searched_of_file(values, of_file) if of_file else make_request(values)
-    request, load = load_of(without_contract(question), file, values["startup_time"], said)
+    file_requests = _requests_of_file(values) if values["from_file"] is not None else []
+    question = _searched_of_file(values, file_requests) if file_requests else make_request(values)
+    request, load = load_of(without_contract(question), file, values["startup_time"], option_name)
     budget = None if values["budget"] is None else read_budget(values["budget"], "--budget")
     check_outputs(csv, json)
     picture = picture_of("size", values)
@@ -67,8 +67,8 @@ def size(values: options.OptionValues) -> None:
         from planner.show.presenters.plots.curves import NO_DAY
 
         raise SearchSpaceError(NO_DAY)
-    if of_file and is_only_to_fit(request, load, budget):
-        sizes = _fitting(values, of_file, contracts)
+    if file_requests and is_only_to_fit(request, load, budget):
+        sizes = _fitting(values, file_requests, contracts)
     else:
         sizes = _sized(values, request, contracts, load=load, startup=startup, budget=budget)
     if sizes.best is None:
@@ -89,7 +89,7 @@ def size(values: options.OptionValues) -> None:
 
 
 def _requests_of_file(values: options.OptionValues) -> list[tuple[Request, MayBe]]:
-    """The plan of a file on each GPU: of the user, of the file, or else each current one."""
+    """The plan of a file on each GPU: the user's, the file's, or else all current GPUs."""
     from planner.decide.sizing.size_all import gpus_of
     from planner.question.parse_values import split_items
 
@@ -111,7 +111,7 @@ def _requests_of_file(values: options.OptionValues) -> list[tuple[Request, MayBe
 
 
 def _can_say(values: options.OptionValues) -> MayBe:
-    """Whether the launch file has words for a value; a plan of planner's has all."""
+    """Predicate whether the launch file can express a value; always True for a saved plan."""
     from planner.launch.rewrite_launch import can_say
 
     imported = values.get("imported")
@@ -119,10 +119,10 @@ def _can_say(values: options.OptionValues) -> MayBe:
 
 
 def _searched_of_file(
-    values: options.OptionValues, of_file: Sequence[tuple[Request, MayBe]]
+    values: options.OptionValues, file_requests: Sequence[tuple[Request, MayBe]]
 ) -> Request:
     """The question of a file without its layout and its number of GPUs."""
-    gpus = tuple(str(request.gpu) for request, _ in of_file)
+    gpus = tuple(str(request.gpu) for request, _ in file_requests)
     first = {**values, "gpu": gpus[0], "launch_assumed": {"gpu": gpus[0]}}
     request = make_request(first, is_search=True)
     is_counted = options.is_set(values, "num_gpus")
@@ -131,7 +131,7 @@ def _searched_of_file(
 
 def _fitting(
     values: options.OptionValues,
-    of_file: Sequence[tuple[Request, MayBe]],
+    file_requests: Sequence[tuple[Request, MayBe]],
     contracts: Sequence[str | None],
 ) -> Sizes:
     """The fewest GPUs on which the plan of a file fits."""
@@ -139,9 +139,9 @@ def _fitting(
     from planner.show.terminal import progress_bar
     from planner.workloads.priced_hardware import gpu_counts
 
-    counts = gpu_counts(of_file[0][0].num_gpus) if options.is_set(values, "num_gpus") else ()
-    with progress_bar(len(of_file), "GPUs", quiet=values["quiet"]) as progress:
-        return fewest_that_fit(of_file, contracts, tuple(sorted(counts)), progress)
+    counts = gpu_counts(file_requests[0][0].num_gpus) if options.is_set(values, "num_gpus") else ()
+    with progress_bar(len(file_requests), "GPUs", quiet=values["quiet"]) as progress:
+        return fewest_that_fit(file_requests, contracts, tuple(sorted(counts)), progress)
 
 
 def _share(values: options.OptionValues, contracts: Sequence[str | None]) -> None:
@@ -166,8 +166,8 @@ def _share(values: options.OptionValues, contracts: Sequence[str | None]) -> Non
     answers = split_answers(values)
     common = {"specs": values["specs"], **answers.questions, "constraints": answers.limits}
     common["settings"] = parse_settings(values["settings"] or [])
-    said = options.option_name
-    services, stock = read_services(values["services"], common, said)
+    option_name = options.option_name
+    services, stock = read_services(values["services"], common, option_name)
     if values["stock"] is not None:
         stock = read_stock(values["stock"], "--stock")
     with progress_bar(len(services), "services", quiet=values["quiet"]) as progress:
@@ -176,7 +176,7 @@ def _share(values: options.OptionValues, contracts: Sequence[str | None]) -> Non
             stock,
             contracts,
             startup=read_startup(values["startup_time"] or 0, "--startup-time"),
-            option_name=said,
+            option_name=option_name,
             progress=progress,
             workers=parse_int(values["workers"] or num_cores(), "--workers", 1),
         )
@@ -209,26 +209,26 @@ def _pools(values: options.OptionValues, contracts: Sequence[str | None]) -> Non
         if options.is_set(values, name):
             raise SearchSpaceError(f"{options.option_name(name)} is no question of --pools.")
     check_outputs(values["csv"], values["json"])
-    said, pools = options.option_name, read_pools(values["pools"], "--pools")
+    option_name, pools = options.option_name, read_pools(values["pools"], "--pools")
     load = None if values["load"] is None else read_load(values["load"])
     service = Service(name="", request=without_contract(make_request(values)), load=load)
-    number = num_sizings(candidate_cuts(service.request, pools, said))
+    number = num_sizings(candidate_cuts(service.request, pools, option_name))
     with progress_bar(number, "pools", quiet=values["quiet"]) as progress:
-        found = pools_by_length(
+        length_pools = pools_by_length(
             service,
             pools,
             contracts,
             stock=None if values["stock"] is None else read_stock(values["stock"], "--stock"),
             startup=read_startup(values["startup_time"] or 0, "--startup-time"),
-            option_name=said,
+            option_name=option_name,
             progress=progress,
             workers=parse_int(values["workers"] or num_cores(), "--workers", 1),
         )
     with row_files(values["csv"], values["json"]) as files:
-        add_length_pools(files, found, values["context"].obj)
+        add_length_pools(files, length_pools, values["context"].obj)
     if not values["quiet"]:
         outputs = values["csv"], values["json"]
-        print_blocks(make_console(stderr=Path("-") in outputs), length_pools_blocks(found))
+        print_blocks(make_console(stderr=Path("-") in outputs), length_pools_blocks(length_pools))
 
 
 def _sized(
@@ -239,9 +239,9 @@ def _sized(
     from planner.show.terminal import progress_bar
 
     workers = parse_int(values["workers"] or num_cores(), "--workers", 1)
-    said = options.option_name
-    number = len(sizing_tasks(request, contracts, option_name=said, **asked))
+    option_name = options.option_name
+    number = len(sizing_tasks(request, contracts, option_name=option_name, **asked))
     with progress_bar(number, "GPUs", quiet=values["quiet"]) as progress:
         return size_all(
-            request, contracts, option_name=said, progress=progress, workers=workers, **asked
+            request, contracts, option_name=option_name, progress=progress, workers=workers, **asked
         )

@@ -1,4 +1,4 @@
-"""``planner specs``: what there is, what a spec says, whether it is right, and own ones."""
+"""``planner specs``: list, show, validate and add specs."""
 
 from __future__ import annotations
 
@@ -47,23 +47,23 @@ def show(values: options.OptionValues) -> None:
 @specs.command("validate", cls=TextOptionCommand)
 @options.with_command_options("specs validate")
 def validate(values: options.OptionValues) -> None:
-    """Check spec files and print every fault of every one."""
+    """Check spec files and print all errors."""
     from planner.errors import SpecError
     from planner.show.presenters.spec_numbers import check_files, files_to_check
     from planner.specs.catalogue import Catalogue
 
     catalogue = Catalogue(values["specs"])
     files = files_to_check(values["targets"] or [], catalogue)
-    faults = check_files(files, catalogue)
-    if faults:
-        raise SpecError("\n".join(faults))
-    typer.echo(f"{len(files)} files checked, no faults.")
+    errors = check_files(files, catalogue)
+    if errors:
+        raise SpecError("\n".join(errors))
+    typer.echo(f"{len(files)} files checked, no errors.")
 
 
 @specs.command("add", cls=TextOptionCommand)
 @options.with_command_options("specs add")
 def add(values: options.OptionValues) -> None:
-    """Keep a model, or a GPU by its datasheet, in a folder of own specs."""
+    """Add a model, or a GPU by its datasheet, to a folder of user specs."""
     from planner.errors import SpecError
     from planner.layers.model import count_parameters
     from planner.show.presenters.spec_numbers import spec_kind
@@ -71,22 +71,22 @@ def add(values: options.OptionValues) -> None:
     from planner.specs.spec_writer import Datasheet, add_gpu, add_model
 
     kind, folder, replaces = values["kind"], values["specs"], values["replaces"]
-    kept = spec_kind(kind)
-    where = "" if folder is None else f" --specs {folder}"
+    spec_type = spec_kind(kind)
+    specs_option = "" if folder is None else f" --specs {folder}"
     figures = {
         name: values[name] for name in ("memory", "bandwidth", "peak", "link", "power", "fp8_peak")
     }
-    if kept is SpecKind.GPUS:
+    if spec_type is SpecKind.GPUS:
         sheet = Datasheet(
             name=values["name"] or values["source"], **figures, vendor=values["vendor"],
             architecture=values["architecture"] or "", source=values["figures_source"],
         )  # fmt: skip
         path = add_gpu(sheet, folder, replaces)
-        typer.echo(f"{path}: what kernels reach is assumed, and intervals are wide.")
-        typer.echo(f"planner search --gpu {path.stem}{where} ...")
+        typer.echo(f"{path}: kernel efficiencies are assumed, so intervals are wide.")
+        typer.echo(f"planner search --gpu {path.stem}{specs_option} ...")
         return
     if any(figures.values()):
         raise SpecError(f"--memory, --peak and the like are for a GPU, not a {kind}.")
-    path, model = add_model(kept, values["source"], values["name"], folder, replaces)
+    path, model = add_model(spec_type, values["source"], values["name"], folder, replaces)
     typer.echo(f"{path}: {model.name}, {count_parameters(model).total:,} parameters.")
-    typer.echo(f"planner estimate --model {path.stem}{where} ...")
+    typer.echo(f"planner estimate --model {path.stem}{specs_option} ...")

@@ -1,4 +1,4 @@
-"""``planner sweep``: every combination of what a plan lists; ``show``: what it found."""
+"""``planner sweep``: every combination of the lists in a plan; ``show``: its results."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ planner sweep show DIR --pivot gpu,num_gpus --value time; planner sweep show DIR
 
 @options.with_command_options("sweep show")
 def show(values: OptionValues) -> None:
-    """Show what a sweep found: a summary, or the rows, matrix or differences asked for."""
+    """Show the results of a sweep: a summary, or the requested rows, matrix or differences."""
     from planner.base.atomic_write import check_outputs
     from planner.errors import SearchSpaceError
     from planner.show.terminal import make_console, print_blocks
     from planner.sweeps.query import SweepQuery, shown_blocks
 
     check_outputs(values["csv"], values["json"])
-    drawn = picture_of("sweep", values)
-    if drawn is not None and values["against"] is not None:
+    picture = picture_of("sweep", values)
+    if picture is not None and values["against"] is not None:
         raise SearchSpaceError("--plot draws one sweep: leave out --against.")
     names = (field.name for field in fields(SweepQuery))
-    asked = SweepQuery(**{name: values[name] for name in names if values[name] is not None})
-    if drawn is not None:
+    query = SweepQuery(**{name: values[name] for name in names if values[name] is not None})
+    if picture is not None:
         from planner.sweeps.query import draw_shown
 
-        draw_shown(drawn, asked)
-    print_blocks(make_console(), shown_blocks(asked))
+        draw_shown(picture, query)
+    print_blocks(make_console(), shown_blocks(query))
 
 
 _DEFAULT = "run"
 
 
 class _RunUnlessNamed(TextOptionGroup):
-    """``planner sweep PLAN`` runs it; words that name a command are that command."""
+    """``planner sweep PLAN`` runs the sweep; a first word that names a command runs the command."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         if not args or args[0] not in self.commands:
@@ -78,7 +78,9 @@ class _Run(PlanningCommand):
     def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
         formatter.write_paragraph()
-        formatter.write_text("planner sweep show DIR prints what a sweep found; -h behind it, how.")
+        formatter.write_text(
+            "planner sweep show DIR prints the results of a sweep; add -h for its options."
+        )
 
 
 sweep = typer.Typer(
@@ -101,7 +103,7 @@ sweep.command("show", cls=TextOptionCommand, epilog=EPILOG)(show)
     ),
 )  # fmt: skip
 def run(values: options.OptionValues) -> None:
-    """Run every combination of what a plan lists, each one search; go on where one was ended."""
+    """Run a search for every combination of the lists in a plan; continue an unfinished sweep."""
     from planner.base.atomic_write import check_path
     from planner.sweeps.run_sweep import run_sweep
 
@@ -128,22 +130,22 @@ def run(values: options.OptionValues) -> None:
 
 
 def _show_result(values: options.OptionValues, picture: Picture | None) -> None:
-    """What the sweep found: a picture, and in words."""
+    """Draw the requested picture of the sweep and print its summary."""
     from planner.sweeps.query import SweepQuery, requested_summary
 
-    asked = SweepQuery(folder=values["output"])
+    query = SweepQuery(folder=values["output"])
     if picture is not None:
         from planner.sweeps.query import draw_shown
 
-        draw_shown(picture, asked)
+        draw_shown(picture, query)
     if not values["quiet"]:
         from planner.show.terminal import make_console, print_blocks
 
-        print_blocks(make_console(), requested_summary(asked))
+        print_blocks(make_console(), requested_summary(query))
 
 
 def _refuse_none(folder: Path) -> None:
-    """A sweep without a single plan ends as a search without one does."""
+    """Raises InfeasibleError if no scenario of the sweep has a plan."""
     from planner.errors import InfeasibleError
     from planner.sweeps.sweep_folder import Sweep
 
@@ -155,14 +157,14 @@ def _refuse_none(folder: Path) -> None:
 
 
 def _workers(values: options.OptionValues) -> Run:
-    """Where the work is done: on the cores here, or on a cluster."""
+    """The runner of scenarios: local processes, or a Dask cluster."""
     from planner.base.worker_processes import num_cores
     from planner.sweeps.run_sweep import on_cores
 
     if values["dask"] is None:
         return on_cores(parse_int(values["workers"] or num_cores(), "--workers", 1))
     if values["workers"] is not None:
-        raise _usage("--workers are processes here; those of --dask are what its cluster has.")
+        raise _usage("--workers sets local processes; the cluster of --dask has its own workers.")
     from planner.sweeps.dask_workers import on_dask
 
     return on_dask(values["dask"], None if values["quiet"] else _say)
@@ -173,23 +175,23 @@ def _say(line: str) -> None:
 
 
 def _plan(values: options.OptionValues) -> SweepPlan:
-    """The plan of a file, or the one that the options make."""
+    """The sweep plan of a file, or of the options."""
     from planner.sweeps.read_plan import make_sweep, read_plan
 
     answers = split_answers(values)
-    words = values["objective"] or []
+    objectives = values["objective"] or []
     settings = parse_settings(values["settings"] or [])
     answered = {**answers.questions, **answers.limits}
-    asked = {**answered, **settings}
-    if words or options.is_set(values, "workload"):
-        asked["workload"] = values["workload"]
+    requested = {**answered, **settings}
+    if objectives or options.is_set(values, "workload"):
+        requested["workload"] = values["workload"]
     if values["sweep_plan"] is not None:
-        if asked:
-            name = options.option_name(next(iter(asked)))
-            raise _usage(f"A plan says what is asked: leave out {name}, or the plan.")
+        if requested:
+            name = options.option_name(next(iter(requested)))
+            raise _usage(f"The plan file sets the question: leave out {name} or the plan.")
         return read_plan(values["sweep_plan"], values["specs"])
     table: dict[str, object] = {"workload": values["workload"], **answered, "settings": settings}
-    table |= {"objectives": ",".join(words)} if words else {}
+    table |= {"objectives": ",".join(objectives)} if objectives else {}
     return make_sweep(table, values["specs"], option_name=options.option_name)
 
 

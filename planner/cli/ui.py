@@ -13,26 +13,26 @@ from planner.errors import require_installed
 
 @options.with_command_options("ui")
 def ui(values: options.OptionValues) -> None:
-    """Ask in a browser: forms, pages and a JSON API, on this machine only by default."""
+    """Run the web interface and JSON API, on this machine only by default."""
     require_installed("planner ui needs", "ui", "fastapi", "jinja2", "uvicorn")
     from planner.specs.catalogue import Catalogue
     from planner.ui.request_limits import Limits
     from planner.ui.server import serve
 
-    Catalogue(values["specs"])  # a folder that is none is told now
+    Catalogue(values["specs"])  # raises here if the folder does not exist
     limits = Limits(seconds=values["time_limit"], **_workers(values))
 
-    def said(link: str) -> None:
+    def announce(link: str) -> None:
         if not values["quiet"]:
             typer.echo(f"planner is at {link} (Ctrl-C ends it)", err=True)
 
-    asked = {name: values[name] for name in ("host", "port", "specs")}
-    serve(**asked, token=values["token"] or "", limits=limits, said=said)
+    server_options = {name: values[name] for name in ("host", "port", "specs")}
+    serve(**server_options, token=values["token"] or "", limits=limits, said=announce)
 
 
 @options.with_command_options("mcp")
 def mcp(values: options.OptionValues) -> None:
-    """Answer assistants: the questions as tools of the Model Context Protocol."""
+    """Run an MCP server for AI assistants."""
     for module in ("mcp", "jinja2"):
         require_installed("planner mcp needs", "mcp", module)
     from planner.specs.catalogue import Catalogue
@@ -75,10 +75,10 @@ def report(values: options.OptionValues) -> None:
         _write(markdown, as_markdown(page), values["quiet"])
 
 
-def _write(path: Path, words: str, quiet: bool) -> None:
+def _write(path: Path, text: str, quiet: bool) -> None:
     from planner.base.atomic_write import STDOUT, write_atomically
 
     with write_atomically(path) as file:
-        file.write(words)
+        file.write(text)
     if path != STDOUT and not quiet:
         typer.echo(f"Written: {path}", err=True)

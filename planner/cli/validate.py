@@ -22,7 +22,7 @@ def validate_log(values: OptionValues) -> None:
     """Compare a log with the prediction of its plan, and keep its row in ``--output``.
 
     Raises LaunchError if the log cannot be read, or is of another run than the plan's.
-    Raises CalibrationError if nothing of it is predicted, or no row can tell it.
+    Raises CalibrationError if none of its quantities is predicted, or the run cannot be a row.
     """
     from planner.base.atomic_write import STDOUT, check_path
     from planner.errors import CalibrationError, SpecError
@@ -49,19 +49,19 @@ def validate_log(values: OptionValues) -> None:
         if output == STDOUT:
             raise SpecError("--output adds the row of a log to a file, not to stdout.")
         check_path(output)
-    planned = PredictedRun.read(plan, values["specs"])
-    found = compare(read_log(log, values["log_format"]), planned, log.name)
+    predicted_run = PredictedRun.read(plan, values["specs"])
+    comparison = compare(read_log(log, values["log_format"]), predicted_run, log.name)
     if not values["quiet"]:
-        print_blocks(make_console(), comparison_blocks(found, planned, log))
-    if all(quantity.predicted is None for quantity in found.quantities):
+        print_blocks(make_console(), comparison_blocks(comparison, predicted_run, log))
+    if all(quantity.predicted is None for quantity in comparison.quantities):
         raise CalibrationError(f"{log}: nothing that it measured is predicted for {plan}.")
     if output is None:
         return
-    added = add_row(output, found, planned)
+    added = add_row(output, comparison, predicted_run)
     if not values["quiet"]:
         done = "has the run" if added else "had the run already"
         command = f"planner calibrate {output} --output my_profile.toml fits to it"
-        if found.cells.get("mode") == Mode.DISAGGREGATED:
+        if comparison.cells.get("mode") == Mode.DISAGGREGATED:
             command = "planner validate reads it; profiles are not fitted to pools of workers"
         typer.echo(f"\n{output} {done}: {command}")
 
@@ -70,9 +70,9 @@ def validate_log(values: OptionValues) -> None:
 def validate(values: options.OptionValues) -> None:
     """Predict measured runs and show the errors.
 
-    The runs are of training or inference. Exits with 5 where no row has both a measurement and a
-    prediction. With --log the run is read of what it printed, and --output adds it to a table
-    that `planner calibrate` takes.
+    The runs are of training or inference. Exits with 5 if no row has both a measurement and a
+    prediction. --log reads a run from its log, and --output adds it to a table for
+    `planner calibrate`.
     """
     if any(values[name] is not None for name in ("log", "plan", "log_format")):
         return validate_log(values)
@@ -102,22 +102,22 @@ def validate(values: options.OptionValues) -> None:
     files = (SHIPPED, *SHIPPED_INFERENCE, SHIPPED_RL) if runs is None else (runs,)
     tables = [read_runs(path) for path in files]
     library = Library(catalogue=catalogue) if profile is None else replacing(profile, catalogue)
-    found = [(table, _rows(table, library, quiet=quiet)) for table in tables]
+    compared_tables = [(table, _rows(table, library, quiet=quiet)) for table in tables]
     if output is not None:
-        write_predictions(output, found)
-    if picture is not None and any(row.compared for _, rows in found for row in rows):
+        write_predictions(output, compared_tables)
+    if picture is not None and any(row.compared for _, rows in compared_tables for row in rows):
         from planner.show.presenters.plots.picture import draw
 
-        what = "Published runs" if runs is None else files[0].name
-        draw(picture, f"{what} and predictions", [rows for _, rows in found])
+        source_name = "Published runs" if runs is None else files[0].name
+        draw(picture, f"{source_name} and predictions", [rows for _, rows in compared_tables])
     if not quiet:
-        for table, rows in found:
+        for table, rows in compared_tables:
             blocks = validation_blocks(kind_of(table), rows)
             print_blocks(make_console(stderr=output == STDOUT), blocks)
-    for line in (line for table, _ in found for line in not_understood(table)):
+    for line in (line for table, _ in compared_tables for line in not_understood(table)):
         typer.echo(line, err=True)
-    if not any(row.compared for _, rows in found for row in rows):
-        raise CalibrationError(nothing_compared(*found[0]))
+    if not any(row.compared for _, rows in compared_tables for row in rows):
+        raise CalibrationError(nothing_compared(*compared_tables[0]))
     return None
 
 
@@ -165,11 +165,11 @@ def calibrate(values: options.OptionValues) -> None:
     profile = kind.load(library, name)
     parameters = chosen_parameters(kind.parameters(profile), profile.name, values["parameter"])
     with progress_bar(number_of_fits(rows), "fits", quiet=values["quiet"]) as progress:
-        found = fit(rows, parameters, progress)
-    origin = f"fitted to {found.runs} runs of {values['runs'].name} by planner calibrate"
+        fitted = fit(rows, parameters, progress)
+    origin = f"fitted to {fitted.runs} runs of {values['runs'].name} by planner calibrate"
     gpus = dict.fromkeys(row.case.gpu.name for row in rows)
     with write_atomically(output) as file:
-        file.write(profile_text(catalogue.find(kind.profiles, name), found, origin, [*gpus]))
+        file.write(profile_text(catalogue.find(kind.profiles, name), fitted, origin, [*gpus]))
     if not values["quiet"]:
-        print_blocks(make_console(), calibration_blocks(profile.name, found, kind.time))
+        print_blocks(make_console(), calibration_blocks(profile.name, fitted, kind.time))
         typer.echo(f"\nWritten to {output}: use it with {kind.option} {output}")

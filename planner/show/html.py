@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 _PACKAGE = "planner.show"
-# TTFT, and the tp of tp8.
+# Abbreviations such as TTFT; prefixes of degrees such as the tp of tp8.
 _ABBREVIATION, _DEGREE = re.compile(r"(?!GPU|USD)[A-Z]{3,}"), re.compile(r"[a-z]{2,4}")
 
 
@@ -42,7 +42,7 @@ def page_html(page: Page) -> str:
     """One file with the style and the script in it."""
     script = static("page.js")
     template = environment().get_template("report.html")
-    # A page may run this script and nothing else, and may ask nothing of anybody.
+    # The page may run this script only and may not request anything from other hosts.
     allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; script-src 'sha256-{allowed}'; style-src 'unsafe-inline'; "
@@ -57,26 +57,28 @@ def colors_of(bars: Bars) -> dict[str, str]:
     return {part: f"light-dark({light[part]},{dark[part]})" for part in bars.parts}
 
 
-def explained(words: str, meanings: Mapping[str, str]) -> Markup:
-    """Words as HTML in which terms say what they mean where the mouse rests: ``TTFT``, ``tp8``."""
+def explained(text: str, meanings: Mapping[str, str]) -> Markup:
+    """HTML of a text in which terms such as ``TTFT`` and ``tp8`` have their meaning as a
+    tooltip.
+    """
     from markupsafe import Markup
 
     names = [f"{name}(?=s?\\b)" for name in meanings if _ABBREVIATION.fullmatch(name)]
     names += [f"{name}(?=\\d+\\b)" for name in meanings if _DEGREE.fullmatch(name)]
     if not names:
-        return Markup.escape(words)
+        return Markup.escape(text)
     pattern = re.compile(rf"\b({'|'.join(names)})\d*")
-    made, end = Markup(), 0
-    for found in pattern.finditer(words):
+    markup, end = Markup(), 0
+    for match in pattern.finditer(text):
         mark = Markup('<abbr data-tip="{}" tabindex="0">{}</abbr>')
-        made += Markup.escape(words[end : found.start()])
-        made += mark.format(meanings[found[1]], found[0])
-        end = found.end()
-    return made + Markup.escape(words[end:])
+        markup += Markup.escape(text[end : match.start()])
+        markup += mark.format(meanings[match[1]], match[0])
+        end = match.end()
+    return markup + Markup.escape(text[end:])
 
 
 def css(head: ColumnHead, cell: Cell) -> Markup:
-    """The attribute of a cell that says how it looks; nothing where it is as usual."""
+    """The ``class`` attribute of a cell; empty for a cell without a mark."""
     from markupsafe import Markup
 
     looks = {"n": head.numeric, "w": cell.is_long, "shade": cell.shade is not None}
@@ -100,31 +102,29 @@ def hint_text(hints: Mapping[str, str]) -> str:
 
 @cache
 def environment(*others: str) -> Environment:
-    """The templates, those of ``others``, packages, among them; what they are given never becomes
-    markup.
-    """
+    """The Jinja environment of this package and of the packages ``others``; values are escaped."""
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-    made = Environment(
+    templates = Environment(
         loader=ChoiceLoader([PackageLoader(name) for name in (*others, _PACKAGE)]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals["version"] = __version__
+    templates.globals["version"] = __version__
     filters: tuple[Callable[..., object], ...] = (
         joined, colors_of, explained, hint_text, part_label, percent_of,
     )  # fmt: skip
-    made.filters |= {one.__name__: one for one in filters}
-    made.filters["short"] = "{:.8g}".format
-    made.globals["css"] = css
-    return made
+    templates.filters |= {function.__name__: function for function in filters}
+    templates.filters["short"] = "{:.8g}".format
+    templates.globals["css"] = css
+    return templates
 
 
 @cache
 def static(name: str, package: str = _PACKAGE) -> str:
-    """A script or style of ours."""
+    """The text of a script or style of a package."""
     return files(package).joinpath("static", name).read_text(encoding="utf-8")
 
 
@@ -135,14 +135,17 @@ def style() -> str:
     names = ("background", "panel", "text", "muted", "grid", "recommended", "bad")
     pairs = {name: (getattr(light, name), getattr(dark, name)) for name in names}
     pairs |= {f"s{n}": pair for n, pair in enumerate(zip(light.series, dark.series, strict=True))}
-    colors = "".join(f"--{name}:light-dark({one},{two});" for name, (one, two) in pairs.items())
+    colors = "".join(
+        f"--{name}:light-dark({light_color},{dark_color});"
+        for name, (light_color, dark_color) in pairs.items()
+    )
     return f":root{{{colors}}}" + static("page.css")
 
 
 MOST_ROWS = 20
-"""Rows of a table; the page and the result have all."""
+"""Maximum rows of a Markdown table."""
 
-# What Markdown takes for markup, or a repository's page for a person or an issue.
+# Characters of Markdown markup, and of mentions and issues on repository pages.
 _MARKUP = re.compile(r"([\\`*_{}\[\]#|!~$@])")
 _LIST_MARKER = re.compile(r"^([-+=]|\d+[.)] )")
 _EMPTY_LINES = re.compile(r"\n{3,}")
@@ -167,7 +170,7 @@ def markdown(page: Page) -> str:
 
 
 def _figures(page: Page) -> Iterator[str]:
-    """The numbers of the answer, a line each, and what it rests on."""
+    """The numbers of the answer, a line each, and its evidence."""
     for figure in page.figures:
         between = f" ({escape_markdown(figure.between)})" if figure.between else ""
         yield f"- {escape_markdown(figure.name)}: **{escape_markdown(figure.text)}**{between}"
@@ -175,37 +178,37 @@ def _figures(page: Page) -> Iterator[str]:
         yield f"- {escape_markdown(page.evidence.text)}: {escape_markdown(page.evidence.title)}"
 
 
-def escape_markdown(words: str) -> str:
-    """A text that stands in Markdown as it is, on one line.
+def escape_markdown(text: str) -> str:
+    """A text with Markdown markup escaped, on one line.
 
     >>> escape_markdown("a|b <i>")
     'a\\\\|b &lt;i&gt;'
     """
-    flat = " ".join(words.split()).replace("&", "&amp;")
+    flat = " ".join(text.split()).replace("&", "&amp;")
     flat = _MARKUP.sub(r"\\\1", flat).replace("<", "&lt;").replace(">", "&gt;")
     return _LIST_MARKER.sub(r"\\\1", flat)
 
 
 def _broken(lines: Any) -> list[str]:
-    """Lines that stay lines: paragraphs."""
-    return [words for line in lines for words in (escape_markdown(line), "")]
+    """Each line as a paragraph."""
+    return [text for line in lines for text in (escape_markdown(line), "")]
 
 
 def _pairs(pairs: Mapping[str, str]) -> list[str]:
-    found = [
+    rows = [
         f"| {escape_markdown(name)} | {escape_markdown(value)} |" for name, value in pairs.items()
     ]
-    return ["| | |", "|---|---|", *found] if found else []
+    return ["| | |", "|---|---|", *rows] if rows else []
 
 
 def _code(block: Code) -> list[str]:
-    """A command between more backticks than it has itself."""
+    """A fenced code block; the fence is longer than any run of backticks in the code."""
     fence = "`" * (3 + max(map(len, re.findall("`+", block.text)), default=0))
     return [fence, *block.text.splitlines(), fence]
 
 
-def _title(words: str) -> list[str]:
-    return [f"**{escape_markdown(words)}**", ""]
+def _title(text: str) -> list[str]:
+    return [f"**{escape_markdown(text)}**", ""]
 
 
 def _table(table: Table) -> Iterator[str]:
@@ -218,10 +221,10 @@ def _table(table: Table) -> Iterator[str]:
     )
     yield "|" + "|".join("--:" if head.numeric else "---" for head in table.heads) + "|"
     for number, row in enumerate(table.rows[:MOST_ROWS]):
-        words = [*map(_cell, row)]
-        if table.mark_of(number) == BEST and words:
-            words[0] = f"**{words[0]}**"
-        yield "| " + " | ".join(words) + " |"
+        cells = [*map(_cell, row)]
+        if table.mark_of(number) == BEST and cells:
+            cells[0] = f"**{cells[0]}**"
+        yield "| " + " | ".join(cells) + " |"
     yield ""
     if len(table.rows) > MOST_ROWS:
         yield f"{MOST_ROWS} of {len(table.rows):,} rows."

@@ -1,4 +1,4 @@
-"""What a page consists of, before anything writes it: texts, tables, charts; names of pictures."""
+"""Blocks of a page, independent of the output format: texts, tables, charts; picture names."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ PICTURES: Mapping[str, tuple[str, ...]] = {
     "sweep": ("cost", "matrix"),
     "validate": ("predicted",),
 }
-"""The usual one first."""
+"""Names of pictures by command; the first is the default."""
 OF_A_LOAD = ("day",)
-"""Those of them that a question without a load does not have."""
+"""Pictures that need a load."""
 
 USUAL_WIDTH = 1100
-"""Pixels."""
+"""Default width of a picture in pixels."""
 
 
 BEST, TIE, BAD, TOTAL, FAINT = "best", "tie", "bad", "total", "faint"
-"""Marks of cells, rows and lines: the winner, what published runs do not tell from it, no plan, a
-sum or a head, what matters less.
+"""Marks of cells, rows and lines: the best, tied with it, no plan or worse, a sum or head, less
+important.
 """
 
 _LINE = 42
@@ -36,10 +36,10 @@ _TICKS = 6
 
 @record(kw_only=True)
 class Cell:
-    """A cell: its text, in small what stands beside it, and the number that it is sorted by.
+    """A cell: its text, smaller additional text in ``more``, and the number to sort by.
 
-    ``ends`` are those of the interval, in the unit of ``number``. ``shade``: how good it is among
-    the cells of its table, 1 the best; a page colours it.
+    ``ends`` is the interval in the unit of ``number``. ``shade``: rank among the cells of the
+    table, 1 for the best; pages colour the cell by it.
     """
 
     text: str
@@ -57,10 +57,9 @@ class Cell:
 
 @record(kw_only=True)
 class ColumnHead:
-    """The head of a column; ``title`` says at length what it is.
+    """The head of a column; ``title`` is its description.
 
-    Where a terminal has no room the columns of the largest ``rank`` go first, after heads became
-    ``short``.
+    A narrow terminal uses the ``short`` heads, then omits the columns of the largest ``rank``.
     """
 
     name: str
@@ -73,12 +72,12 @@ class ColumnHead:
 
 @record(kw_only=True)
 class Table:
-    """Rows of cells; ``marked`` are the marks of rows.
+    """Rows of cells; ``marked`` has the marks of the rows.
 
-    ``is_small``: nobody needs to filter it; ``is_folded``: the reader opens it. ``is_whole``: a
-    terminal leaves out columns and says that they are ``elsewhere``, and folds no cell; ``is_low``:
-    cells stand beside the last line of one that is folded. ``hints``: of each row more than its
-    cells say, by name; a page shows it where the mouse rests.
+    ``is_small``: pages show no filter; ``is_folded``: collapsed until the reader opens it.
+    ``is_whole``: a terminal omits columns, lists them (see ``elsewhere``), and folds no cell;
+    ``is_low``: cells are aligned with the last line of a folded cell. ``hints``: further values of
+    each row by name, shown as a tooltip.
     """
 
     kind: ClassVar[str] = "table"
@@ -96,7 +95,7 @@ class Table:
     hints: Sequence[Mapping[str, str]] = ()
 
     def hint_of(self, row: int) -> Mapping[str, str]:
-        """What more there is of a row."""
+        """The further values of a row by name."""
         return self.hints[row] if row < len(self.hints) else {}
 
     def mark_of(self, row: int) -> str:
@@ -108,8 +107,8 @@ class Table:
 class Scatter:
     """Points whose axes the reader may choose among the columns of a table on the page.
 
-    ``table`` is its name, ``x``, ``y``, ``by`` and ``shape`` those of columns: what is drawn first,
-    what has a colour of its own, and what a shape.
+    ``table`` is the name of the table. ``x`` and ``y`` are the initial columns, ``by`` the column
+    of the colour and ``shape`` that of the shape.
     """
 
     kind: ClassVar[str] = "scatter"
@@ -141,8 +140,9 @@ class Bars:
 
 @record(kw_only=True)
 class RankingRow:
-    """A choice of a ranking: its value in the ranking's unit, the same in words, and the ends of
-    its interval; ``hints`` say the rest.
+    """An option of a ranking: its value in the ranking's unit, the value as text, and its interval.
+
+    ``hints`` has further values by name.
     """
 
     label: str
@@ -155,7 +155,7 @@ class RankingRow:
 
 @record(kw_only=True)
 class RankingChart:
-    """Choices below each other, the best first, each with its value and its interval."""
+    """Options below each other, best first, each with its value and its interval."""
 
     kind: ClassVar[str] = "ranks"
     name: str
@@ -165,7 +165,7 @@ class RankingChart:
 
     @property
     def most(self) -> float:
-        """The end of the axis, which begins at 0: a longer interval goes beyond it."""
+        """The end of the axis, which begins at 0; longer intervals are cut off."""
         ends = [end for row in self.rows for end in (*(row.ends or ()), row.value)]
         return (
             min(max(ends, default=0.0), 3.0 * max((row.value for row in self.rows), default=0.0))
@@ -182,21 +182,23 @@ class RankingChart:
 
 @record(kw_only=True)
 class KeyValues:
-    """Names and what they are; ``is_two_column``: two a line where there is room for whole ones."""
+    """Names and values; ``is_two_column``: two pairs a line if the width allows."""
 
     kind: ClassVar[str] = "pairs"
     pairs: Mapping[str, str]
     is_two_column: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "pairs", {name: agreed(told) for name, told in self.pairs.items()})
+        object.__setattr__(
+            self, "pairs", {name: agreed(value) for name, value in self.pairs.items()}
+        )
 
 
 @record(kw_only=True)
 class Lines:
-    """Sentences, each a line of its own.
+    """Sentences, one line each.
 
-    A terminal folds one after its ``indent`` over no more than ``most`` lines.
+    A terminal folds a sentence over at most ``most`` lines, indented by ``indent``.
     """
 
     kind: ClassVar[str] = "lines"
@@ -208,7 +210,7 @@ class Lines:
 
 @record(kw_only=True)
 class Title:
-    """What is above the blocks that follow."""
+    """A heading of the blocks that follow."""
 
     kind: ClassVar[str] = "title"
     text: str
@@ -216,7 +218,7 @@ class Title:
 
 @record(kw_only=True)
 class Code:
-    """A command, to be copied, or lines that stay as they are."""
+    """A command to copy, or preformatted lines."""
 
     kind: ClassVar[str] = "code"
     text: str
@@ -224,7 +226,7 @@ class Code:
 
 @record(kw_only=True)
 class TextChart:
-    """A picture of characters, drawn for a width and with or without characters beyond ASCII."""
+    """A chart of characters, made for a width and with or without characters beyond ASCII."""
 
     kind: ClassVar[str] = "drawn"
     lines: Callable[[int, bool], Sequence[str]]
@@ -232,7 +234,7 @@ class TextChart:
 
 @record(kw_only=True)
 class SideBySide:
-    """Tables under titles, beside each other where there is room."""
+    """Titled tables side by side, if the width allows."""
 
     kind: ClassVar[str] = "beside"
     tables: Mapping[str, Table]
@@ -256,22 +258,22 @@ GAP = Lines(lines=("",))
 
 
 def joined(blocks: Iterable[Block]) -> list[Block]:
-    """Blocks without empty lines, sentences of one mark that follow each other as one block."""
-    found: list[Block] = []
+    """Blocks without empty lines; consecutive sentences with the same mark are one block."""
+    merged: list[Block] = []
     for block in blocks:
         if not isinstance(block, Lines):
-            found.append(block)
+            merged.append(block)
             continue
-        lines, last = [*filter(None, block.lines)], found[-1] if found else None
-        if isinstance(last, Lines) and last.mark == block.mark:
-            found[-1] = Lines(lines=[*last.lines, *lines], mark=block.mark)
+        lines, previous = [*filter(None, block.lines)], merged[-1] if merged else None
+        if isinstance(previous, Lines) and previous.mark == block.mark:
+            merged[-1] = Lines(lines=[*previous.lines, *lines], mark=block.mark)
         elif lines:
-            found.append(Lines(lines=lines, mark=block.mark))
-    return found
+            merged.append(Lines(lines=lines, mark=block.mark))
+    return merged
 
 
 def make_lines(*lines: str, mark: str = "", indent: str = "  ", most: int = 9) -> Lines:
-    """Sentences."""
+    """A block of sentences."""
     return Lines(lines=tuple(map(agreed, lines)), mark=mark, indent=indent, most=most)
 
 
@@ -285,17 +287,22 @@ def text_table(
     name: str = "",
     caption: str = "",
 ) -> Table:
-    """A table under these heads, of numbers but for the columns ``words``.
+    """A table of numbers with these heads, except for text columns (given by their indexes).
 
-    A narrow terminal leaves out columns that are ``late``.
+    A narrow terminal omits the columns with indexes ``late``.
     """
-    of_words, last = {*words}, {*late}
+    text_indexes, late_indexes = {*words}, {*late}
     return Table(
         name=name,
         caption=caption,
         heads=[
-            ColumnHead(name=text, text=text, numeric=at not in of_words, rank=int(at in last))
-            for at, text in enumerate(heads)
+            ColumnHead(
+                name=text,
+                text=text,
+                numeric=index not in text_indexes,
+                rank=int(index in late_indexes),
+            )
+            for index, text in enumerate(heads)
         ],
         rows=[*map(cells_of, rows)],
         marked=marked,
@@ -305,7 +312,7 @@ def text_table(
 
 @record()
 class Column:
-    """Cells under a head, which is the name where it is empty."""
+    """Cells of a column; without a ``header`` its name is the head."""
 
     name: str
     cells: Sequence[str | Cell]
@@ -320,19 +327,20 @@ def fit_table(
     marked: Sequence[str] = (),
     elsewhere: str = "--csv and --json have them",
 ) -> Table:
-    """Columns as a table of which a terminal shows as many as it has room for, the first ones of
-    ``rank``, or as they come.
+    """A table that omits the columns of the largest ``rank`` on a narrow terminal.
+
+    Without ``rank`` the last columns are omitted first.
     """
     order = [column.name for column in columns].index if rank is None else rank
     return Table(
         heads=[
             ColumnHead(
-                name=one.name, text=one.header or one.name, numeric=one.numeric,
-                rank=order(one.name), short=one.short,
+                name=column.name, text=column.header or column.name, numeric=column.numeric,
+                rank=order(column.name), short=column.short,
             )
-            for one in columns
+            for column in columns
         ],
-        rows=[*map(cells_of, zip(*(one.cells for one in columns), strict=True))],
+        rows=[*map(cells_of, zip(*(column.cells for column in columns), strict=True))],
         marked=marked,
         is_whole=True,
         elsewhere=elsewhere,
@@ -340,13 +348,13 @@ def fit_table(
 
 
 def cells_of(row: Iterable[str | Cell]) -> list[Cell]:
-    """Cells, those of words made of them."""
-    return [one if isinstance(one, Cell) else Cell(text=one) for one in row]
+    """Cells of a row; texts become cells."""
+    return [cell if isinstance(cell, Cell) else Cell(text=cell) for cell in row]
 
 
 @record(kw_only=True)
 class Section:
-    """Blocks under a title; a folded one is opened by the reader."""
+    """Blocks under a title; a folded section is collapsed until the reader opens it."""
 
     title: str
     blocks: Sequence[Block]
@@ -355,8 +363,9 @@ class Section:
 
 @record(kw_only=True)
 class Figure:
-    """A number of the answer: its name, its value with the unit, the ends of its interval in words;
-    ``title`` says at length what it is.
+    """A number of the answer: its name, its value with unit, its interval as text.
+
+    ``title`` is its description.
     """
 
     name: str
@@ -367,9 +376,7 @@ class Figure:
 
 @record(kw_only=True)
 class Evidence:
-    """On what an answer rests: ``level`` is how near measured runs are, from ``measured`` to
-    ``assumed``.
-    """
+    """The evidence of an answer; ``level`` is from ``measured`` to ``assumed``."""
 
     level: str
     text: str
@@ -378,11 +385,11 @@ class Evidence:
 
 @record(kw_only=True)
 class Page:
-    """A page: the question as its title, what was asked, the answer, and everything else.
+    """A page: title, question, answer and sections.
 
-    Its first screen is the ``headline``, a sentence, with its ``figures``, the ``evidence`` and a
-    ``chart``; ``answer``, ``reached`` and ``sure`` say the same in full. ``subject`` is what the
-    page is about, in few words; ``glossary`` what the terms on it mean.
+    The first screen has the ``headline`` sentence, its ``figures``, the ``evidence`` and a
+    ``chart``; ``answer``, ``reached`` and ``sure`` have the full text. ``subject`` is a short
+    title; ``glossary`` has the meanings of the terms on the page.
     """
 
     title: str
@@ -399,10 +406,12 @@ class Page:
     glossary: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        named = (
-            one for one in self.blocks if isinstance(one, Table | Scatter | Bars | RankingChart)
+        named_blocks = (
+            block
+            for block in self.blocks
+            if isinstance(block, Table | Scatter | Bars | RankingChart)
         )
-        names = [one.name for one in named if one.name]
+        names = [block.name for block in named_blocks if block.name]
         if len({*names}) < len(names):
             raise ValueError(f"Blocks of a page share a name: {names}.")
 

@@ -1,4 +1,4 @@
-"""What `planner.search`, `planner.estimate` and others return: text, frames, notebook pages."""
+"""Return types of `planner.search`, `planner.estimate` and others: text, frames, notebook HTML."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from planner.show import output_blocks
 
 
 def recommended_of(request: Request) -> SavedPlan:
-    """What a search of a request recommends.
+    """The plan that a search of a request recommends.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible;
     InfeasibleError if nothing fits.
@@ -73,18 +73,18 @@ _ROWS = 10
 
 
 class _Displayable:
-    """Shows itself: as text, and as tables in notebooks."""
+    """A result with a text summary and HTML tables in notebooks."""
 
     @classmethod
-    def from_result(cls, found: Any, **more: Any) -> Self:
-        """An instance with the fields of a result, which can show itself.
+    def from_result(cls, result: Any, **more: Any) -> Self:
+        """A displayable result with the fields of another result.
 
         Parameters
         ----------
-        found : result
+        result : result
         more : further fields
         """
-        return cls(**{field.name: getattr(found, field.name) for field in fields(found)}, **more)
+        return cls(**{field.name: getattr(result, field.name) for field in fields(result)}, **more)
 
     def summary(self, *, width: int = 80, full: bool = False) -> str:
         """The result as plain text, a few lines or the ``full`` report.
@@ -112,11 +112,11 @@ class _Displayable:
 
 
 class _Deployable(_Displayable):
-    """May be beside published prices per token; shows why it is not feasible."""
+    """A result of a deployment: can be compared with API prices, or shows why it is infeasible."""
 
     plan: Plan
     _deployed: ClassVar[str]
-    """The attribute that has the plan; None of a search that found none."""
+    """Name of the attribute with the plan; the attribute is None if a search finds none."""
 
     @cached_property
     def open_facts(self) -> list[SensitiveAssumption]:
@@ -302,7 +302,7 @@ class OperatorsAnswer(_Displayable, OperatorTimes):
         return operators_blocks(self)
 
 
-# Half transparent: the page's own colour shows through.
+# Half transparent, for light and dark pages.
 _MARKED = "background: rgba(46, 160, 67, 0.2); font-weight: bold"
 _STYLES = {
     output_blocks.BEST: _MARKED,
@@ -314,7 +314,7 @@ _WIDTH = 80
 
 
 def notebook(blocks: Iterable[output_blocks.Block]) -> str:
-    """Blocks as the HTML of a cell; sentences that follow each other are a paragraph."""
+    """Blocks as HTML of a notebook cell; consecutive sentences are a paragraph."""
     parts: list[str] = []
     sentences: list[output_blocks.Lines] = []
     for block in (*blocks, None):
@@ -328,15 +328,15 @@ def notebook(blocks: Iterable[output_blocks.Block]) -> str:
     return f"<div>{''.join(parts)}</div>"
 
 
-def _paragraphs(several: Iterable[output_blocks.Lines]) -> str:
+def _paragraphs(line_blocks: Iterable[output_blocks.Lines]) -> str:
     lines = [
         (f'<span style="{style}">{escape(line)}</span>' if style else escape(line))
-        for one in several
-        for style in [_STYLES.get(one.mark)]
-        for line in one.lines
+        for line_block in line_blocks
+        for style in [_STYLES.get(line_block.mark)]
+        for line in line_block.lines
     ]
-    found = "<br>".join(lines).removeprefix("<br>").removesuffix("<br>")
-    return f"<p>{found.replace('<br><br>', '</p><p>')}</p>" if found else ""
+    html = "<br>".join(lines).removeprefix("<br>").removesuffix("<br>")
+    return f"<p>{html.replace('<br><br>', '</p><p>')}</p>" if html else ""
 
 
 def _table(table: output_blocks.Table) -> str:
@@ -354,8 +354,8 @@ def _table(table: output_blocks.Table) -> str:
 
 def _row(cells: Sequence[output_blocks.Cell], styles: Sequence[str], tag: str, style: str) -> str:
     inner = "".join(
-        f'<{tag} style="{one}">{escape(cell.text)}</{tag}>'
-        for cell, one in zip(cells, styles, strict=True)
+        f'<{tag} style="{cell_style}">{escape(cell.text)}</{tag}>'
+        for cell, cell_style in zip(cells, styles, strict=True)
     )
     return f'<tr style="{style}">{inner}</tr>'
 
@@ -373,8 +373,8 @@ _WRITERS: Mapping[type[Any], Callable[[Any], str]] = {
     output_blocks.Code: lambda code: _preformatted(code.text),
     output_blocks.KeyValues: _pairs,
     output_blocks.Table: _table,
-    output_blocks.SideBySide: lambda beside: "".join(
-        f"<p><b>{escape(title)}</b></p>{_table(table)}" for title, table in beside.tables.items()
+    output_blocks.SideBySide: lambda block: "".join(
+        f"<p><b>{escape(title)}</b></p>{_table(table)}" for title, table in block.tables.items()
     ),
     output_blocks.TextChart: lambda drawn: _preformatted("\n".join(drawn.lines(_WIDTH, True))),
 }

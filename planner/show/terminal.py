@@ -1,4 +1,4 @@
-"""A page on a terminal or in a pipe: as wide as there is room, in plain text where it is none."""
+"""Prints blocks: on a terminal as wide as it is, otherwise as plain text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from planner.show import output_blocks
 
 _PIPED_WIDTH = 80
 _NARROW, _ROOMY, _SIDE_BY_SIDE = 60, 72, 78
-# Read on a light and on a dark ground.
+# Legible on light and dark backgrounds.
 _STYLES: Mapping[str, str] = {
     output_blocks.BEST: (
         "bold "
@@ -41,7 +41,7 @@ _PLAIN_HEAD = Box(str(SIMPLE_HEAD).replace("─", "-"), ascii=True)
 
 class _Console(Console):
     def print(self, *objects: object, **options: object) -> None:
-        """As rich does, without its padding at the end of lines where a file takes them."""
+        """Print as rich does, without trailing spaces if the output is a file."""
         try:
             self._print(*objects, **options)
             self.file.flush()
@@ -63,9 +63,9 @@ class _Console(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """As rich does, without control characters that came with a name.
+        """Render as rich does, without control characters in names.
 
-        Styles and the moves of a progress bar are no part of the text.
+        Styles and cursor movements of a progress bar stay.
         """
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=printable(segment.text))
@@ -75,7 +75,7 @@ class _Console(Console):
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """A console on stdout or stderr: plain text of 80 columns where it is not a terminal."""
+    """A console on stdout or stderr: plain text of 80 columns if it is not a terminal."""
     file = sys.stderr if stderr else sys.stdout
     try:
         piped = max(20, int(os.environ.get("COLUMNS", _PIPED_WIDTH)))
@@ -107,7 +107,7 @@ def _write_title(console: Console, title: output_blocks.Title) -> None:
 
 
 def _write_lines(console: Console, lines: output_blocks.Lines) -> None:
-    """Sentences over as many lines as they take; words stay whole."""
+    """Print sentences wrapped between words."""
     for line in lines.lines:
         folded = textwrap.wrap(
             line,
@@ -118,8 +118,8 @@ def _write_lines(console: Console, lines: output_blocks.Lines) -> None:
             break_long_words=False,
             break_on_hyphens=False,
         )
-        for words in folded or [""]:
-            console.print(words, style=_STYLES.get(lines.mark), soft_wrap=True)
+        for text in folded or [""]:
+            console.print(text, style=_STYLES.get(lines.mark), soft_wrap=True)
 
 
 def _write_code(console: Console, code: output_blocks.Code) -> None:
@@ -129,13 +129,13 @@ def _write_code(console: Console, code: output_blocks.Code) -> None:
 
 
 def folded(command: str, width: int) -> str:
-    """A command over several lines that a shell reads as one; an option stays with its value."""
+    """A command as shell lines with continuations; an option and its value share a line."""
     pieces: list[str] = []
-    for word in shlex.split(command):
-        if pieces and pieces[-1].startswith("--") and not word.startswith("--"):
-            pieces[-1] += f" {shlex.quote(word)}"
+    for argument in shlex.split(command):
+        if pieces and pieces[-1].startswith("--") and not argument.startswith("--"):
+            pieces[-1] += f" {shlex.quote(argument)}"
         else:
-            pieces.append(shlex.quote(word))
+            pieces.append(shlex.quote(argument))
     lines = [pieces[0]]
     for piece in pieces[1:]:
         if len(lines[-1]) + len(piece) + 1 > width - (2 if len(lines) == 1 else 6):
@@ -147,19 +147,19 @@ def folded(command: str, width: int) -> str:
 
 def _write_pairs(console: Console, pairs: output_blocks.KeyValues) -> None:
     """Names and values in aligned columns."""
-    listed = [*pairs.pairs.items()]
-    half = ceil_div(len(listed), 2)
+    items = [*pairs.pairs.items()]
+    half = ceil_div(len(items), 2)
     lines: list[Sequence[str]] = [
         [*left, *right]
-        for left, right in zip_longest(listed[:half], listed[half:], fillvalue=("", ""))
+        for left, right in zip_longest(items[:half], items[half:], fillvalue=("", ""))
     ]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    is_beside = pairs.is_two_column and sum(widths) + 2 * (len(widths) - 1) <= console.width
+    is_two_column = pairs.is_two_column and sum(widths) + 2 * (len(widths) - 1) <= console.width
     table = _empty_table(console, has_head=False)
-    for number in range(4 if is_beside else 2):
+    for number in range(4 if is_two_column else 2):
         is_whole = not pairs.is_two_column and number == 0
         table.add_column(no_wrap=is_whole, overflow="ellipsis" if is_whole else "fold")
-    for line in lines if is_beside else listed:
+    for line in lines if is_two_column else items:
         table.add_row(*line)
     console.print(table)
 
@@ -176,29 +176,37 @@ def _write_table(console: Console, table: output_blocks.Table) -> None:
 
 
 def _made(console: Console, table: output_blocks.Table) -> RichTable:
-    """A table that leaves out columns, or folds words where it has no room for them."""
+    """A rich table that omits columns or folds cells to fit the width."""
     heads, gap = [*table.heads], 2
     if table.is_whole:
         heads, gap = _fitting(table, console.width)
     elif console.width < _NARROW:
         heads = [head for head in heads if not head.rank]
     names = {head.name for head in heads}
-    kept = [at for at, head in enumerate(table.heads) if head.name in names]
+    shown_indexes = [index for index, head in enumerate(table.heads) if head.name in names]
     stacked = [(h.text.split() or [""]) if table.is_whole else h.text.split("\n") for h in heads]
     highest = max(map(len, stacked))
     widest = (
-        max(map(len, (*words, *(line for row in table.rows for line in row[at].text.split("\n")))))
-        for words, at in zip(stacked, kept, strict=True)
+        max(
+            map(
+                len,
+                (
+                    *head_lines,
+                    *(line for row in table.rows for line in row[index].text.split("\n")),
+                ),
+            )
+        )
+        for head_lines, index in zip(stacked, shown_indexes, strict=True)
     )
-    if not table.is_whole and sum(widest) + 2 * (len(kept) - 1) > console.width:
+    if not table.is_whole and sum(widest) + 2 * (len(shown_indexes) - 1) > console.width:
         has_numbers = any(head.numeric for head in heads)
         gap = 1 if has_numbers or console.width < _ROOMY else 2
     has_head = any(head.text.strip() for head in heads)
-    made = _empty_table(console, gap=gap if has_head else 2, has_head=has_head)
-    for head, words in zip(heads, stacked, strict=True):
+    rich_table = _empty_table(console, gap=gap if has_head else 2, has_head=has_head)
+    for head, head_lines in zip(heads, stacked, strict=True):
         is_whole = head.numeric or table.is_whole
-        made.add_column(
-            Text("\n" * (highest - len(words)) + "\n".join(words)),
+        rich_table.add_column(
+            Text("\n" * (highest - len(head_lines)) + "\n".join(head_lines)),
             justify="right" if head.numeric else "left",
             no_wrap=is_whole,
             overflow="ellipsis" if is_whole else "fold",
@@ -207,14 +215,14 @@ def _made(console: Console, table: output_blocks.Table) -> RichTable:
     for number, row in enumerate(table.rows):
         mark = table.mark_of(number)
         if mark == output_blocks.TOTAL and number and not table.is_whole:
-            made.add_section()
-        cells = [Text(row[at].text, _STYLES.get(row[at].mark, "")) for at in kept]
-        made.add_row(*cells, style=_STYLES.get(mark))
-    return made
+            rich_table.add_section()
+        cells = [Text(row[index].text, _STYLES.get(row[index].mark, "")) for index in shown_indexes]
+        rich_table.add_row(*cells, style=_STYLES.get(mark))
+    return rich_table
 
 
 def _empty_table(console: Console, *, gap: int = 2, has_head: bool = True) -> RichTable:
-    """A table whose columns stand ``gap`` apart."""
+    """A rich table with ``gap`` spaces between columns."""
     return RichTable(
         box=(SIMPLE_HEAD if console.is_terminal else _PLAIN_HEAD) if has_head else None,
         show_edge=False,
@@ -226,7 +234,7 @@ def _empty_table(console: Console, *, gap: int = 2, has_head: bool = True) -> Ri
 
 
 def _fitting(table: output_blocks.Table, width: int) -> tuple[list[output_blocks.ColumnHead], int]:
-    """The columns that fit, at best all with whole heads, and the gap between them."""
+    """The columns that fit the width, with full heads if possible, and the gap between them."""
     cells = zip(*([cell.text for cell in row] for row in table.rows), strict=True)
     widest = [max(map(len, column), default=0) for column in cells] or [0] * len(table.heads)
     short = [
@@ -234,24 +242,24 @@ def _fitting(table: output_blocks.Table, width: int) -> tuple[list[output_blocks
     ]
 
     def total(heads: Sequence[output_blocks.ColumnHead], gap: int) -> int:
-        words = (max(map(len, head.text.split()), default=0) for head in heads)
-        own = (widest[place[head.name]] for head in heads)
-        return sum(map(max, words, own)) + gap * (len(heads) - 1)
+        head_widths = (max(map(len, head.text.split()), default=0) for head in heads)
+        cell_widths = (widest[index_of[head.name]] for head in heads)
+        return sum(map(max, head_widths, cell_widths)) + gap * (len(heads) - 1)
 
-    place = {head.name: at for at, head in enumerate(table.heads)}
+    index_of = {head.name: index for index, head in enumerate(table.heads)}
     for heads in ([*table.heads], short):
         for gap in (2, 1):
             if total(heads, gap) <= width:
                 return heads, gap
-    by_rank = sorted(short, key=lambda head: head.rank)
-    while len(by_rank) > 2 and total(by_rank, 1) > width:
-        by_rank.pop()
-    kept = {head.name for head in by_rank}
-    return [head for head in short if head.name in kept], 1
+    ranked = sorted(short, key=lambda head: head.rank)
+    while len(ranked) > 2 and total(ranked, 1) > width:
+        ranked.pop()
+    shown_names = {head.name for head in ranked}
+    return [head for head in short if head.name in shown_names], 1
 
 
 def _write_beside(console: Console, block: output_blocks.SideBySide) -> None:
-    """Tables beside each other, or one below the other."""
+    """Print tables side by side if the width allows, otherwise below each other."""
     parts = [
         Group(Text(title, style="bold"), _made(console, table))
         for title, table in block.tables.items()
@@ -289,24 +297,24 @@ _PATIENCE = 1.0
 
 @contextmanager
 def stoppable_bar(total: int, unit: str, *, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """As `progress_bar`, for a search that gives up what it found so far on SIGINT.
+    """As `progress_bar`, for a search that returns its partial result on SIGINT.
 
-    What is told the number done raises `planner.optimize.exhaustive.StopSearch` then.
+    After SIGINT the yielded function raises `planner.optimize.exhaustive.StopSearch`.
     """
     with defer_interrupt(), progress_bar(total, unit, quiet=quiet) as bar:
 
-        def tell(done: int) -> None:
+        def report_progress(done: int) -> None:
             if bar is not None:
                 bar(done)
             if is_stop_requested():
                 raise StopSearch
 
-        yield tell
+        yield report_progress
 
 
 @contextmanager
 def progress_bar(total: int, unit: str, *, quiet: bool) -> Iterator[Callable[[int], None] | None]:
-    """A function to be told the number done; None where nobody would see the bar."""
+    """Yields a function that takes the number done; None if no bar is shown."""
     if quiet or not sys.stderr.isatty():
         yield None
         return
@@ -322,12 +330,12 @@ def progress_bar(total: int, unit: str, *, quiet: bool) -> Iterator[Callable[[in
     task = bar.add_task("search", total=total)
     started = time.monotonic()
 
-    def tell(done: int) -> None:
+    def report_progress(done: int) -> None:
         bar.update(task, completed=done)
         if not bar.live.is_started and time.monotonic() - started > _PATIENCE:
             bar.start()
 
     try:
-        yield tell
+        yield report_progress
     finally:
         bar.stop()

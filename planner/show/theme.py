@@ -1,7 +1,7 @@
-"""One look for pictures and pages: colours on light and dark, parts in order, labels of axes.
+"""Theme of pictures and pages: colours on light and dark, order of parts, axis labels.
 
-Colours are those of M. Okabe and K. Ito, which people with any colour vision tell apart, lighter
-on a dark ground. Parts of time and memory have the hue of their family and a shade of their own.
+Colours are those of M. Okabe and K. Ito, which are distinguishable with any colour vision, lighter
+on a dark background. Parts of time and memory have the hue of their family and their own shade.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from planner.question.terms import ENDINGS, glossary, terms_about
 
 @record(kw_only=True)
 class Theme:
-    """Colours as ``#rrggbb``: of the ground, of text and lines, and of what is drawn.
+    """Colours as ``#rrggbb``: of the background, of text and lines, and of data.
 
-    ``series`` are told apart in any order; ``families`` are the hues of `FAMILIES`.
+    Any ``series`` colours are distinguishable; ``families`` has the hues of `FAMILIES`.
     """
 
     name: str
@@ -73,7 +73,7 @@ DARK = Theme(
 )
 THEMES: Mapping[str, Theme] = {theme.name: theme for theme in (LIGHT, DARK)}
 
-# Parts of a step of serving beside those of training.
+# Parts of a serving step that training steps do not have.
 _STEP_PARTS = ("prefill", "decode", "kernels", "pipeline", "transfer_wait")
 TIME_ORDER: tuple[str, ...] = (
     *ROLLOUT_PHASES, "old_logprob", *_STEP_PARTS, *TIME_PARTS, "values", "update", "switch", "sync",
@@ -105,18 +105,18 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     ),
     "keeping": ("activations", "working"),
 }  # fmt: skip
-"""What parts have in common, in words; each part is in one of them."""
+"""Families of parts of time and memory; each part is in one family."""
 
 _SHADES = (0.0, 0.32, 0.55, 0.16, 0.68, 0.44)
 
 
 def family_of(part: str) -> str:
-    """The family of a part of time or memory; what is unknown waits."""
+    """The family of a part of time or memory; ``waiting`` for unknown parts."""
     return next((family for family, parts in FAMILIES.items() if part in parts), "waiting")
 
 
 def part_colors(parts: Iterable[str], theme: Theme) -> dict[str, str]:
-    """A colour of its own for each part: its family's hue, shaded towards the ground.
+    """The colour of each part: its family's hue, shaded towards the background.
 
     >>> part_colors(["forward", "recompute"], LIGHT)
     {'forward': '#0072b2', 'recompute': '#529fcb'}
@@ -135,34 +135,36 @@ def part_colors(parts: Iterable[str], theme: Theme) -> dict[str, str]:
 def blended(color: str, other: str, share: float) -> str:
     """A colour with a share of another, both ``#rrggbb``."""
     pairs = zip(_channels(color), _channels(other), strict=True)
-    return "#" + "".join(f"{round(one + share * (two - one)):02x}" for one, two in pairs)
+    return "#" + "".join(
+        f"{round(first + share * (second - first)):02x}" for first, second in pairs
+    )
 
 
 def shades(values: Sequence[float], sign: float) -> list[float]:
-    """How good each value is, 1 the best of all, 0 the worst: ``sign`` 1 where less is better.
+    """The rank of each value from 1 (best) to 0 (worst); ``sign`` is 1 if less is better.
 
-    By the logarithm where all are above 0; NaN where a value is unknown.
+    Logarithmic if all values are above 0; NaN for unknown values.
 
     >>> shades([1.0, 10.0, 100.0], 1)
     [1.0, 0.5, 0.0]
     """
-    known = [value for value in values if math.isfinite(value)]
-    if not known:
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
         return [math.nan for _ in values]
-    scale = math.log if min(known) > 0 else float
-    low, high = scale(min(known)), scale(max(known))
-    found = []
+    scale = math.log if min(finite) > 0 else float
+    low, high = scale(min(finite)), scale(max(finite))
+    scores = []
     for value in values:
         share = (scale(value) - low) / max(high - low, 1e-12) if math.isfinite(value) else math.nan
-        found.append(1 - share if sign > 0 else share)
-    return found
+        scores.append(1 - share if sign > 0 else share)
+    return scores
 
 
 def readable_on(color: str) -> str:
-    """Black or white, whichever is read better on a colour."""
+    """Black or white, whichever has more contrast on a colour."""
     red, green, blue = (
         channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
-        for channel in (one / 255 for one in _channels(color))
+        for channel in (level / 255 for level in _channels(color))
     )
     luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     return "#000000" if (luminance + 0.05) / 0.05 > 1.05 / (luminance + 0.05) else "#ffffff"
@@ -173,12 +175,12 @@ def _channels(color: str) -> tuple[int, ...]:
 
 
 def part_label(part: str) -> str:
-    """A part in words."""
+    """The label of a part."""
     return part.replace("_", " ")
 
 
 def in_order(parts: Iterable[str], order: tuple[str, ...]) -> list[str]:
-    """Parts in an order; those that it lacks come last, as they came."""
+    """Parts sorted by an order; parts that are not in it come last, unsorted."""
     return sorted(parts, key=lambda part: order.index(part) if part in order else len(order))
 
 
@@ -188,7 +190,7 @@ _ITSELF = {"model_flops_utilization": "model FLOPs utilization (share of the pea
 
 
 def axis_label(column: str) -> str:
-    """What the axis of a result column says: its name and its unit.
+    """The axis label of a result column: its name and its unit.
 
     >>> axis_label("step_time_s"), axis_label("output_tokens_per_s_per_gpu")
     ('step time [s]', 'output tokens/s/GPU')

@@ -53,7 +53,7 @@ def test_in_short_few_offers_in_full_all_with_the_old(planner):
 def test_the_load_that_was_asked_for_has_its_own_line(planner):
     asked = (*SEARCH[:7], "--engine", "vllm", "--mode", "aggregated", "--request-rate", "3")
     out = planner(*asked, "--compare-api").out
-    assert "At the 3.00 requests/s asked for" in out
+    assert "At the 3.00 requests/s requested" in out
     assert re.search(r"less than \d+ of \d+\s+offers", out)
 
 

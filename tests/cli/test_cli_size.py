@@ -111,7 +111,7 @@ def test_another_contract_than_the_usual_is_told(planner):
     assert "No on-demand price" not in asked.out
     usual = planner(*TRAIN, "--gpu", "h100", "--deadline", "13d", "--price", "2.5")
     assert "No on-demand price" not in usual.out
-    assert "h100-sxm-80gb on-demand 2.50 USD (as given)" in words_of(usual.out)
+    assert "h100-sxm-80gb on-demand 2.50 USD (as specified)" in words_of(usual.out)
 
 
 def test_rows_on_stdout_leave_the_report_to_stderr(planner):

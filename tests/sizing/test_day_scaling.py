@@ -136,7 +136,7 @@ def test_a_trace_is_sized_by_the_minute(planner, trace: Path, tmp_path: Path) ->
     ran = planner(*asked, "--startup-time", "2min", "--json", str(out))
     assert ran.exit_code == 0, ran.err
     words = " ".join(ran.out.split())
-    assert "An autoscaler that asks when the load has risen" in words
+    assert "An autoscaler that reacts to the load" in words
     assert "of the requests are late" in words
     assert "by 1 min, within which gaps vary by" in words
     found = json.loads(out.read_text())
@@ -151,7 +151,7 @@ def test_a_trace_is_sized_by_the_minute(planner, trace: Path, tmp_path: Path) ->
     page = tmp_path / "day.md"
     ran = planner("report", str(out), "--markdown", str(page), "--quiet")
     assert ran.exit_code == 0, ran.err
-    assert "An autoscaler that asks" in page.read_text()
+    assert "An autoscaler that reacts" in page.read_text()
     ran = planner(*asked, "--plot", str(tmp_path / "day.png"), "--picture", "day")
     assert ran.exit_code == 3
     assert "--picture day draws a load" in ran.err

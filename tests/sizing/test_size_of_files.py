@@ -71,7 +71,7 @@ def test_a_deadline_beside_a_file_is_kept(size) -> None:
 
 def test_a_service_without_a_rate_is_sized_by_memory(size) -> None:
     rows, said = size("serve.sh", SERVING, "--gpu", "a100,mi325x")
-    assert "No rate, deadline or budget is given" in said
+    assert "No rate, deadline or budget is specified" in said
     found = {row["gpu"]: (row["num_gpus"], row["tensor_parallel"]) for row in rows}
     assert found == {"a100-sxm-80gb": (4, 4), "mi325x": (1, 1)}
     assert {row["quantization"] for row in rows} == {"w16a16"}

@@ -339,7 +339,7 @@ def test_rows_say_what_a_price_rests_on() -> None:
 def test_several_owned_gpus_say_that_their_prices_are_of_different_things() -> None:
     asked = {**QUESTION, "gpu": ["h100", "gb200-nvl72"], "contract": "owned"}
     words = " ".join(planner.search(**asked).summary().split())
-    assert "Owned prices differ in what was priced (node of 8, trade price: h100" in words
+    assert "Owned prices have different bases (node of 8, trade price: h100" in words
     assert "Ask before signing: gb200-nvl72 owned: old: 2025-08-20; an estimate" in words
     alike = " ".join(planner.search(**{**asked, "gpu": ["h100", "b200"]}).summary().split())
     assert "Prices per GPU-hour: h100-sxm-80gb owned 2.22 USD (node of 8, trade price" in alike

@@ -316,11 +316,11 @@ def test_a_search_keeps_the_staleness_of_the_plan_it_begins_with(planner, tmp_pa
     assert ran.exit_code == 0, ran.err
     kept = planner("search", "--from", plan, "--csv", "-")
     assert kept.exit_code == 0, kept.err
-    assert "Kept, since learning depends on it: staleness 0, partial_rollout no" in kept.err
+    assert "Not changed, since it affects learning: staleness 0, partial_rollout no" in kept.err
     assert ",async," not in kept.out
-    assert "Kept" not in ran.out
+    assert "Not changed" not in ran.out
     freed = planner("search", "--from", plan, "--set", "staleness=0,1", "--csv", "-")
-    assert "Kept" in freed.err
+    assert "Not changed" in freed.err
     assert "staleness 0" not in freed.err
 
 

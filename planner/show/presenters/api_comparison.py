@@ -1,4 +1,4 @@
-"""Self-host or API, as a table: what others ask, and from which load on own GPUs cost less."""
+"""Self-host or API as a table: prices of API offers and the break-even load."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _MARKS = {"self-host": BEST, "tie": TIE}
 
 
 def api_comparison_blocks(compared: ApiComparison, *, is_full: bool = False) -> Iterator[Block]:
-    """The mix of tokens, what own GPUs cost for it, and a line for each offer.
+    """The mix of tokens, the cost of self-hosting, and a row for each offer.
 
-    In short the cheapest ones, the median and the dearest of those that are not old.
+    The short form shows the cheapest, the median and the dearest offers that are not old.
     """
-    words = f"{formatting.format_count(compared.input_tokens)} input"
+    mix = f"{formatting.format_count(compared.input_tokens)} input"
     if compared.cached_tokens:
-        words += f" ({formatting.format_count(compared.cached_tokens)} cached)"
-    words += f" and {formatting.format_count(compared.output_tokens)} output tokens a request"
-    yield Title(text=f"Self-host or API: {words}")
+        mix += f" ({formatting.format_count(compared.cached_tokens)} cached)"
+    mix += f" and {formatting.format_count(compared.output_tokens)} output tokens a request"
+    yield Title(text=f"Self-host or API: {mix}")
     for line in _of_deployment(compared):
         yield make_lines(line)
     if not compared.offers:
@@ -44,7 +44,7 @@ def api_comparison_blocks(compared: ApiComparison, *, is_full: bool = False) -> 
 
 
 def _of_deployment(compared: ApiComparison) -> list[str]:
-    """What own GPUs cost at full load and, where a load was asked for, at that."""
+    """Sentences on the cost of self-hosting at full load and at the requested load."""
     if not math.isfinite(compared.cost_rate):
         return ["Self-host: the price of the GPUs is unknown: give --price."]
     low, high = compared.cost_ends
@@ -57,13 +57,16 @@ def _of_deployment(compared: ApiComparison) -> list[str]:
         f"{interval} USD per 1,000 requests; at half of it twice as much. "
         f"A million tokens cost {token_costs(compared.token_costs)}."
     ]
-    least, most = compared.cost_rate_range
-    if least < most:
-        hour = formatting.format_usd(least * HOUR).removesuffix(" USD")
-        cheap, dear = (_cents(rate / compared.request_rate) for rate in (least, most))
+    lowest, highest = compared.cost_rate_range
+    if lowest < highest:
+        lowest_text = formatting.format_usd(lowest * HOUR).removesuffix(" USD")
+        lowest_cost, highest_cost = (
+            _cents(rate / compared.request_rate) for rate in (lowest, highest)
+        )
         lines.append(
-            f"These GPUs are offered from {hour} to "
-            f"{formatting.format_usd(most * HOUR)} per hour: {cheap} to {dear} USD per 1,000 "
+            f"These GPUs are offered from {lowest_text} to "
+            f"{formatting.format_usd(highest * HOUR)} per hour: {lowest_cost} to "
+            f"{highest_cost} USD per 1,000 "
             "requests."
         )
     rate = compared.requested_rate
@@ -71,7 +74,7 @@ def _of_deployment(compared: ApiComparison) -> list[str]:
         cost, offers = compared.cost_rate / rate, compared.current or compared.offers
         dearer = sum(offer.cost > cost for offer in offers)
         lines.append(
-            f"At the {formatting.format_significant(rate)} requests/s asked for {_cents(cost)} USD "
+            f"At the {formatting.format_significant(rate)} requests/s requested {_cents(cost)} USD "
             "per 1,000 "
             f"requests: less than {dearer} of {len(offers)} offers."
         )
@@ -79,14 +82,14 @@ def _of_deployment(compared: ApiComparison) -> list[str]:
 
 
 def _chosen(compared: ApiComparison) -> list[Offer]:
-    """Of each provider the cheapest, of many the first, with the median and the dearest of all."""
-    listed = compared.current or compared.offers
+    """The cheapest offer of each provider, with the median and the dearest of all offers."""
+    offers = compared.current or compared.offers
     marked = [*compared.marked.values()]
-    first = {offer.price.provider: offer for offer in reversed(listed)}
+    first = {offer.price.provider: offer for offer in reversed(offers)}
     others = [offer for offer in first.values() if offer not in marked]
-    others.sort(key=listed.index)
-    kept = [*marked, *others[: max(_MOST - len(marked), 0)]]
-    return [offer for offer in listed if offer in kept]
+    others.sort(key=offers.index)
+    chosen = [*marked, *others[: max(_MOST - len(marked), 0)]]
+    return [offer for offer in offers if offer in chosen]
 
 
 def _offers_blocks(compared: ApiComparison, offers: Sequence[Offer]) -> Iterator[Block]:
@@ -130,20 +133,20 @@ def _named(offer: Offer, *, is_median: bool) -> str:
 
 
 def _break_even(compared: ApiComparison) -> str:
-    """From which load on own GPUs cost less than the cheapest offer."""
+    """A sentence on the load above which self-hosting costs less than the cheapest offer."""
     cheapest, replicas = (compared.current or compared.offers)[0], compared.replicas
     low, high = cheapest.utilization_ends
     interval = f" ({_share(low)} to {_share(high)})" if math.isfinite(low) else ""
     load, name = _share(cheapest.utilization), f"the cheapest ({cheapest.price.provider})"
     if cheapest.utilization > 1:
-        words = f"These GPUs never cost less than {name}: they would have to serve {load}"
-        words += f"{interval} of their capacity."
+        text = f"These GPUs never cost less than {name}: they would have to serve {load}"
+        text += f"{interval} of their capacity."
     else:
-        words = f"These GPUs cost less than {name} from {load}{interval} of full load."
+        text = f"These GPUs cost less than {name} from {load}{interval} of full load."
     if replicas > 1:
-        alone = _rate(cheapest.break_even / replicas)
-        words += f" One of the {replicas} replicas alone would need {alone} requests/s."
-    return words
+        replica_rate = _rate(cheapest.break_even / replicas)
+        text += f" One of the {replicas} replicas alone would need {replica_rate} requests/s."
+    return text
 
 
 def _is_charged_in_full(compared: ApiComparison, offer: Offer) -> bool:
@@ -151,7 +154,7 @@ def _is_charged_in_full(compared: ApiComparison, offer: Offer) -> bool:
 
 
 def _cents(cost: float) -> str:
-    """USD of a thousand requests, of which one costs so much."""
+    """USD of 1,000 requests from the USD of one request, as text."""
     thousand = cost * _THOUSAND
     return f"{thousand:.3g}" if thousand < 1 else formatting.format_significant(thousand)
 

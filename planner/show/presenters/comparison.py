@@ -1,4 +1,4 @@
-"""Plans side by side on screen: only what differs, who wins where, what is a tie."""
+"""Plans side by side: differences only, the best by column, and ties."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ from planner.specs.spec_paths import SpecKind, names
 from planner.workloads.build_request import OptionNamer, make_request
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-"""What things that are compared are called."""
+"""Labels of compared things."""
 
 _TERMS = 8
 
 
 def comparison_blocks(comparison: ComparedPlans, *, is_full: bool = False) -> Iterator[Block]:
-    """Which plans, in what they differ, what they reach, where their time goes, who wins."""
+    """The plans, their differences, results and parts of time, and the best by column."""
     for letter, seen in zip(LETTERS, comparison.seens, strict=False):
         plan = f"{seen.row[seen.plan.workload.profile_kind]}, {short_plan(seen.plan, seen.row)}"
-        words = f"{letter}  {seen.name}: {question_title(seen.plan)}, {plan}"
-        yield make_lines(words, indent="   ")
+        text = f"{letter}  {seen.name}: {question_title(seen.plan)}, {plan}"
+        yield make_lines(text, indent="   ")
         if seen.reason:
             yield make_lines(f"   impossible: {impossible_words(seen)}", indent="   ")
     for name, reason in comparison.missing.items():
@@ -61,19 +61,20 @@ def comparison_blocks(comparison: ComparedPlans, *, is_full: bool = False) -> It
 
 
 def verdicts(comparison: ComparedPlans) -> list[str]:
-    """Who wins where, and what published runs do not tell apart, in sentences."""
+    """Sentences with the best plan by column and the ties."""
     lines = []
-    for at, columns in comparison.wins.items():
+    for index, columns in comparison.wins.items():
         lines.append(
-            f"{LETTERS[at]} is best in {formatting.join_words([label(name) for name in columns])}."
+            f"{LETTERS[index]} is best in "
+            f"{formatting.join_words([label(name) for name in columns])}."
         )
     tied: dict[tuple[int, ...], list[str]] = {}
     for result in comparison.results:
         if result.ties:
             tied.setdefault((result.best, *result.ties), []).append(result.name)
     for group, columns in tied.items():
-        factor = max(comparison.tie_factor(group[0], at) for at in group[1:])
-        others = formatting.join_words([LETTERS[at] for at in sorted(group)])
+        factor = max(comparison.tie_factor(group[0], index) for index in group[1:])
+        others = formatting.join_words([LETTERS[index] for index in sorted(group)])
         lines.append(
             f"{others} are tied within x{factor:.2f} in "
             f"{formatting.join_words([label(name) for name in columns])}."
@@ -100,7 +101,7 @@ def _results_blocks(comparison: ComparedPlans) -> Iterator[Block]:
         return
     yield GAP
     rows = [
-        (label(result.name), *(_cell(result, at) for at in range(len(result.values))))
+        (label(result.name), *(_cell(result, index) for index in range(len(result.values))))
         for result in comparison.results
     ]
     yield _table(comparison, "predicted", rows, has_words=True)
@@ -110,13 +111,18 @@ def _results_blocks(comparison: ComparedPlans) -> Iterator[Block]:
     yield make_lines(f"{'; '.join(marks)}; in brackets: 90 % interval")
 
 
-def _cell(one: ComparedColumn, at: int) -> Cell:
-    sign, mark = ("*", BEST) if at == one.best else ("=", TIE) if at in one.ties else ("", "")
-    return Cell(text=f"{sign}{format_result(one.name, one.values[at], one.ends[at])}", mark=mark)
+def _cell(column: ComparedColumn, index: int) -> Cell:
+    sign, mark = (
+        ("*", BEST) if index == column.best else ("=", TIE) if index in column.ties else ("", "")
+    )
+    return Cell(
+        text=f"{sign}{format_result(column.name, column.values[index], column.ends[index])}",
+        mark=mark,
+    )
 
 
 def _parts_blocks(comparison: ComparedPlans, *, is_full: bool) -> Iterator[Block]:
-    """Where times and memories differ, in ms and GiB."""
+    """Tables of the parts of time [ms] and memory [GiB] that differ."""
     titles = {f"Time of the {kind}, ms": (terms, 1e3) for kind, terms in comparison.times.items()}
     for title, (parts, scale) in {**titles, "Memory, GiB": (comparison.memory, 1.0)}.items():
         shown = [*parts.items()] if is_full else [*parts.items()][:_TERMS]
@@ -139,7 +145,7 @@ def _table(
 
 
 def comparison_dict(comparison: ComparedPlans) -> dict[str, object]:
-    """The comparison as JSON takes it, its sentences among it."""
+    """The comparison as a JSON object, with its sentences."""
     return {**ComparedPlans.to_dict(comparison), "sentences": verdicts(comparison)}
 
 
@@ -154,54 +160,54 @@ _SHORT = 24
 def compared_specs(
     things: Sequence[ComparedThing], specs: Path | None
 ) -> dict[str, dict[str, list[object]]]:
-    """By spec the numbers that differ, with the value of each thing; None where it has none."""
+    """The numbers that differ by spec: the value of each thing, None if it has none."""
     if things[0].kind != FOLDER:
         kind = SpecKind(things[0].kind)
-        each = [dict(_numbers(kind, thing.text, Catalogue(specs))) for thing in things]
-        return {kind.singular: _differing(each)}
-    found = {}
+        numbers_by_thing = [dict(_numbers(kind, thing.text, Catalogue(specs))) for thing in things]
+        return {kind.singular: _differing(numbers_by_thing)}
+    differences = {}
     for kind in _IN_FOLDERS:
         for name in _named_in(kind, [thing.path for thing in things]):
-            each = [_known(kind, name, Catalogue(thing.path)) for thing in things]
-            if differing := _differing(each):
-                found[f"{kind.singular} {name}"] = differing
-    return found
+            numbers_by_thing = [_known(kind, name, Catalogue(thing.path)) for thing in things]
+            if differing := _differing(numbers_by_thing):
+                differences[f"{kind.singular} {name}"] = differing
+    return differences
 
 
 def specs_blocks(
     things: Sequence[ComparedThing],
-    found: Mapping[str, Mapping[str, Sequence[object]]],
+    differences: Mapping[str, Mapping[str, Sequence[object]]],
     *,
     is_full: bool = False,
 ) -> Iterator[Block]:
     """A table for each spec that differs."""
     for letter, thing in zip(LETTERS, things, strict=False):
         yield make_lines(f"{letter}  {thing.text}", indent="   ")
-    if not any(found.values()):
+    if not any(differences.values()):
         yield make_lines("They do not differ.")
-    for title, numbers in found.items():
-        most = _FULL if is_full else _SHORT
+    for title, numbers in differences.items():
+        max_rows = _FULL if is_full else _SHORT
         yield Title(text=title)
         rows = [
             (name, *("-" if value is None else str(value) for value in values))
-            for name, values in [*numbers.items()][:most]
+            for name, values in [*numbers.items()][:max_rows]
         ]
         yield text_table(("differs", *LETTERS[: len(things)]), rows)
-        if len(numbers) > most:
-            yield make_lines(f"and {len(numbers) - most} more: --full")
+        if len(numbers) > max_rows:
+            yield make_lines(f"and {len(numbers) - max_rows} more: --full")
 
 
 def _named_in(kind: SpecKind, folders: Sequence[Path | None]) -> list[str]:
-    """The specs that a folder of the user's has."""
+    """Names of the specs in folders of the user that planner does not ship."""
     shipped = {name: Catalogue().find(kind, name) for name in names(kind)}
-    own = {
+    user_specs = {
         name
         for folder in folders
         if folder is not None
         for name in names(kind, folder)
         if Catalogue(folder).find(kind, name) != shipped.get(name)
     }
-    return sorted(own)
+    return sorted(user_specs)
 
 
 def _known(kind: SpecKind, name: str, catalogue: Catalogue) -> dict[str, str]:
@@ -214,7 +220,7 @@ def _known(kind: SpecKind, name: str, catalogue: Catalogue) -> dict[str, str]:
 
 
 def _numbers(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[tuple[str, str]]:
-    """Every number of a spec by its dotted name, in words with its unit."""
+    """Every number of a spec by its dotted name, as text with its unit."""
     if kind is SpecKind.MODELS:
         model = catalogue.load_model(name)
         counted = count_parameters(model)
@@ -252,18 +258,18 @@ def _flat(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, str]]
             yield prefix + key, str(value)
 
 
-def _differing(each: Sequence[Mapping[str, str]]) -> dict[str, list[Any]]:
-    found = dict.fromkeys(name for numbers in each for name in numbers)
-    values = {name: [numbers.get(name) for numbers in each] for name in found}
-    return {name: several for name, several in values.items() if len(set(several)) > 1}
+def _differing(numbers_by_thing: Sequence[Mapping[str, str]]) -> dict[str, list[Any]]:
+    all_names = dict.fromkeys(name for numbers in numbers_by_thing for name in numbers)
+    values = {name: [numbers.get(name) for numbers in numbers_by_thing] for name in all_names}
+    return {name: row_values for name, row_values in values.items() if len(set(row_values)) > 1}
 
 
 Reading: TypeAlias = Callable[[Path, int | None, Mapping[str, object]], Request]
-"""What a file or folder, or a row of it, asks, with other answers and settings."""
+"""Reader of the request of a file or folder, or of a row of it, with changed answers."""
 
 PLAN, FOLDER = "plan", "specs"
 SHIPPED = "shipped"
-"""What stands for the specs as they are shipped, among folders of own ones."""
+"""Name of the shipped specs among folders of user specs."""
 
 _PLAN_OF_SWEEP = "plan.json"
 _OF_ALL = ("workload", "settings")
@@ -272,7 +278,7 @@ _NAMED = (SpecKind.GPUS, SpecKind.MODELS, SpecKind.FRAMEWORKS, SpecKind.ENGINES)
 
 @record(kw_only=True)
 class ComparedThing:
-    """One of the things that are compared: a ``plan``, the name of a spec, or ``specs``."""
+    """A compared thing; ``kind`` is ``plan``, a kind of spec, or ``specs`` for a folder."""
 
     text: str
     kind: str
@@ -281,32 +287,36 @@ class ComparedThing:
 
     @property
     def question(self) -> str:
-        """The question that it answers, where it is a name."""
+        """The question that the name of a spec answers."""
         return self.kind.removesuffix("s")
 
 
 def things_of(texts: Sequence[str], specs: Path | None) -> list[ComparedThing]:
-    """What is named, all of it of one kind.
+    """The things that texts name, all of one kind.
 
-    Raises SpecError or SearchSpaceError if something is no file and no name that is known, there
-    are fewer than two, or they are of several kinds.
+    Raises SpecError or SearchSpaceError if a text is neither a file nor a known name, there are
+    fewer than two, or they are of several kinds.
     """
     if len(texts) < 2:
         raise SearchSpaceError("Name two things to compare, or more.")
     if twice := next((text for text in texts if texts.count(text) > 1), None):
         raise SearchSpaceError(f"{twice} is named twice: name two different things to compare.")
-    found = [_thing(text, specs) for text in texts]
+    things = [_thing(text, specs) for text in texts]
     if SHIPPED in texts:
-        found = [replace(thing, kind=FOLDER, row=None) if thing.path else thing for thing in found]
-    kinds = dict.fromkeys(thing.kind for thing in found)
+        things = [
+            replace(thing, kind=FOLDER, row=None) if thing.path else thing for thing in things
+        ]
+    kinds = dict.fromkeys(thing.kind for thing in things)
     if len(kinds) > 1:
-        words = ", ".join(f"{thing.text} ({thing.question})" for thing in found)
-        raise SearchSpaceError(f"These are of several kinds and have nothing in common: {words}.")
-    return found
+        kinds_text = ", ".join(f"{thing.text} ({thing.question})" for thing in things)
+        raise SearchSpaceError(
+            f"These are of several kinds and have nothing in common: {kinds_text}."
+        )
+    return things
 
 
 def file_and_row(text: str) -> tuple[Path, int | None]:
-    """A file, and the row after a colon behind its name."""
+    """The file and row of a text ``FILE:ROW``; None without a row."""
     name, colon, row = text.rpartition(":")
     return (Path(name), int(row)) if colon and row.isdecimal() else (Path(text), None)
 
@@ -317,9 +327,9 @@ def compared_plans(
     read: Reading,
     option_name: OptionNamer = str,
 ) -> ComparedPlans:
-    """The plan of each thing beside those of the others; ``answers`` as `make_request` takes it.
+    """The plans of several things compared; ``answers`` as for `make_request`.
 
-    ``read`` gives the request of a file or folder, and of a row of it.
+    ``read`` returns the request of a file or folder, or of a row of it.
     Raises SpecError or SearchSpaceError if an input is unknown, faulty or impossible, or the plans
     are of several workloads.
     Raises InfeasibleError if fewer than two have a plan.
@@ -335,19 +345,21 @@ def compared_plans(
     if len(kinds) > 1:
         raise SearchSpaceError(f"Plans of {' and '.join(sorted(kinds))} have nothing in common.")
     if len(requests) < 2:
-        raise InfeasibleError("\n".join(f"{name}: {why}" for name, why in missing.items()))
-    seens = tuple(seen_plan(request, name=name) for name, request in requests.items())
-    if all(seen.reason for seen in seens):
-        raise InfeasibleError("\n".join(f"{seen.name}: {seen.reason}" for seen in seens))
-    return ComparedPlans(seens=seens, missing=missing)
+        raise InfeasibleError("\n".join(f"{name}: {reason}" for name, reason in missing.items()))
+    predicted = tuple(seen_plan(request, name=name) for name, request in requests.items())
+    if all(seen.reason for seen in predicted):
+        raise InfeasibleError("\n".join(f"{seen.name}: {seen.reason}" for seen in predicted))
+    return ComparedPlans(seens=predicted, missing=missing)
 
 
 def has_question(things: Sequence[ComparedThing], answers: Mapping[str, object]) -> bool:
-    """Whether plans are compared: files hold them, names and folders need a question."""
+    """Whether plans are compared: files contain plans, names and folders need a question."""
     kind = things[0].kind
-    counted = any(answers.get(name) is not None for name in ("num_gpus", "request_rate"))
+    has_count = any(answers.get(name) is not None for name in ("num_gpus", "request_rate"))
     return (
-        kind == PLAN or (answers.get("model") is not None) or (kind == SpecKind.MODELS and counted)
+        kind == PLAN
+        or (answers.get("model") is not None)
+        or (kind == SpecKind.MODELS and has_count)
     )
 
 
@@ -369,7 +381,7 @@ def _thing(text: str, specs: Path | None) -> ComparedThing:
 
 
 def kinds_named(text: str, specs: Path | None) -> Iterator[SpecKind]:
-    """The kinds of specs that a name is of."""
+    """The kinds of specs that have a spec of this name."""
     catalogue = Catalogue(specs)
     for kind in _NAMED:
         try:
@@ -383,22 +395,22 @@ def _request(
     thing: ComparedThing, answers: Mapping[str, Any], read: Reading, option_name: OptionNamer
 ) -> Request:
     """The request of the one plan of a thing."""
-    given = {name: value for name, value in answers.items() if value is not None}
+    specified = {name: value for name, value in answers.items() if value is not None}
     if thing.kind == PLAN:
-        changes = {name: value for name, value in given.items() if name not in _OF_ALL}
+        changes = {name: value for name, value in specified.items() if name not in _OF_ALL}
         path = thing.path
         assert path is not None
-        first = 1 if path.suffix == ".csv" else None
+        default_row = 1 if path.suffix == ".csv" else None
         return read(
             path,
-            first if thing.row is None else thing.row,
-            {**changes, **given.get("settings", {})},
+            default_row if thing.row is None else thing.row,
+            {**changes, **specified.get("settings", {})},
         )
     if thing.kind == FOLDER:
         return recommended_of(
-            make_request({**given, "specs": thing.path}, option_name=option_name)
+            make_request({**specified, "specs": thing.path}, option_name=option_name)
         ).request()
-    if thing.kind == SpecKind.ENGINES and "workload" not in given:
-        given["workload"] = "serve"
-    request = make_request({**given, thing.question: thing.text}, option_name=option_name)
+    if thing.kind == SpecKind.ENGINES and "workload" not in specified:
+        specified["workload"] = "serve"
+    request = make_request({**specified, thing.question: thing.text}, option_name=option_name)
     return recommended_of(request).request()

@@ -62,7 +62,7 @@ _ASSUMED = 3
 _LARGE = 5e-3
 HEADS = ("10 % change of", "affects", "worse", "better")
 LEAST = 5e-4
-"""Changes below this share are not told."""
+"""Changes below this share are not shown."""
 
 _MIN_SHOWN_CHANGE = 2e-3
 _QUESTION_FACTS = (SOFTWARE, "question")
@@ -74,11 +74,11 @@ _PEAK = "peak_memory_gib"
 _BEYOND = 1.005
 _PEAKS = {"bandwidth_fraction": "the memory bandwidth", "compute_fraction": "the dense peak"}
 _LEAST = 0.002
-"""Terms that differ by less than this share of a whole are not told in short."""
+"""The short form omits terms that differ by less than this share of the total."""
 
 
 def explanation_blocks(explained: Explanation, *, is_full: bool = False) -> Iterator[Block]:
-    """The answer, what bounds it, the largest parts, what changes it; ``--full`` all of each."""
+    """The answer, its bounds, the largest parts and sensitivities; all of them if ``is_full``."""
     yield from _answer_blocks(explained)
     if explained.difference is not None:
         yield Title(text="Against the other plan")
@@ -106,23 +106,23 @@ def _answer_blocks(explained: Explanation) -> Iterator[Block]:
     yield make_lines(short_plan(plan, row))
     if line := load_line(plan, explained.evaluation.candidates):
         yield make_lines(line)
-    ends = explained.seen.ends
+    intervals = explained.seen.ends
     bound = explained.bound or {}
     for name in explained.columns[:2]:
         if is_of_answers(name) and number_or_nan(row[name]) != number_or_nan(row[name]):
             continue  # nothing is generated
-        words = f"{label(name)} {format_result(name, row[name], ends.get(name))}"
+        text = f"{label(name)} {format_result(name, row[name], intervals.get(name))}"
         term = term_of_column(name)
         is_low = term is not None and (term.better == "low" or term.type == "second")
-        peak, mine = number_or_nan(bound.get(name)), number_or_nan(row[name])
-        # A queue may be longer where what comes after it is faster.
-        if peak < mine if is_low else peak > mine:
-            words += f"; roofline {format_result(name, bound[name])}"
-        yield make_lines(words)
+        peak, value = number_or_nan(bound.get(name)), number_or_nan(row[name])
+        # With faster steps a queue may be longer, so the bound may be worse.
+        if peak < value if is_low else peak > value:
+            text += f"; roofline {format_result(name, bound[name])}"
+        yield make_lines(text)
 
 
 def _step_blocks(
-    step: ExplainedStep, most: int, software: str, *, is_full: bool
+    step: ExplainedStep, max_parts: int, software: str, *, is_full: bool
 ) -> Iterator[Block]:
     name = "a step" if step.name == "step" else f"a {step.name} step"
     yield Title(text=f"Time of {name}: {format_seconds(step.seconds)}")
@@ -132,7 +132,7 @@ def _step_blocks(
         if is_full or time >= _LARGE * step.seconds
     ]
     yield make_lines(f"Bound by {', '.join(shares)}")
-    shown = step.parts if is_full else step.parts[:most]
+    shown = step.parts if is_full else step.parts[:max_parts]
     yield _parts_table(step, shown)
     rest = [part.part.seconds for part in step.parts[len(shown) :]]
     if rest:
@@ -147,30 +147,31 @@ def _step_blocks(
                 f"{n.replace('_', ' ')} {format_seconds(time)}"
                 for n, time in part.part.terms.items()
             ]
-            among = f" ({', '.join(terms)})" if len(terms) > 1 else ""
-            yield make_lines(f"{part.title}: {format_seconds(part.part.seconds)}{among}")
+            terms_text = f" ({', '.join(terms)})" if len(terms) > 1 else ""
+            yield make_lines(f"{part.title}: {format_seconds(part.part.seconds)}{terms_text}")
             for line in _work_lines(part):
                 yield make_lines(f"  {line}", indent="    ")
 
 
 def _beyond_line(part: ExplainedPart, software: str) -> str:
-    """Why a part is told to be faster than silicon, which is an error of what was fitted."""
+    """A sentence on a part that is predicted faster than the roofline, an error of fitting."""
     shares = [
-        (done.figure(name), words)
+        (done.figure(name), peak_label)
         for done in part.part.done
-        for name, words in _PEAKS.items()
+        for name, peak_label in _PEAKS.items()
         if name in done.work.figures
     ]
-    share_of, words = max(shares, default=(0.0, ""))
-    how = f"at {share_of:.3g} of {words} " if share_of > 1 else ""
+    share_of, peak_label = max(shares, default=(0.0, ""))
+    excess = f"at {share_of:.3g} of {peak_label} " if share_of > 1 else ""
     return (
-        f"{part.title} {how}exceeds the roofline: efficiencies are fitted, those of {software} to "
+        f"{part.title} {excess}exceeds the roofline: efficiencies are fitted, those of "
+        f"{software} to "
         "the time of whole steps, so a part that is too fast offsets another that is too slow"
     )
 
 
 def _parts_table(step: ExplainedStep, shown: Sequence[ExplainedPart]) -> Table:
-    """Parts with what bounds them; a narrow one leaves out shares."""
+    """Parts of a step with their bounds; a narrow table omits shares."""
     rows = [
         (
             part.title,
@@ -213,33 +214,40 @@ def _memory_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
     ]
     yield make_lines(", ".join(parts))
     plan = explained.plan
-    if on_host := host_words(row, plan.source_of(row).setting.machine):
-        yield make_lines(f"in host memory {on_host}")
-    if moved := paged_words(row):
-        yield make_lines(f"paged {moved}")
+    if host_memory := host_words(row, plan.source_of(row).setting.machine):
+        yield make_lines(f"in host memory {host_memory}")
+    if paged := paged_words(row):
+        yield make_lines(f"paged {paged}")
 
 
 def _assumptions_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
-    found = explained.assumptions
-    if not found:
+    assumptions = explained.assumptions
+    if not assumptions:
         return
     yield Title(text="Assumptions, largest effect first")
     facts = {fact.name: fact for fact in explained.seen.facts}
-    for one in found if is_full else found[:_ASSUMED]:
-        others = other_formats(facts[one.name]) if one.name in facts else []
-        what = f"assumed {one.assumed}; tried {one.tried}" if one.assumed else f"tried {one.tried}"
-        moves = f"{one.name} ({what}): {range_words(one.column, one.low, one.high)}"
-        yield make_lines("; ".join([moves, *others]))
-    if not is_full and len(found) > _ASSUMED:
-        yield make_lines(f"and {len(found) - _ASSUMED} more")
+    for assumption in assumptions if is_full else assumptions[:_ASSUMED]:
+        others = other_formats(facts[assumption.name]) if assumption.name in facts else []
+        values_text = (
+            f"assumed {assumption.assumed}; tried {assumption.tried}"
+            if assumption.assumed
+            else f"tried {assumption.tried}"
+        )
+        effect = (
+            f"{assumption.name} ({values_text}): "
+            f"{range_words(assumption.column, assumption.low, assumption.high)}"
+        )
+        yield make_lines("; ".join([effect, *others]))
+    if not is_full and len(assumptions) > _ASSUMED:
+        yield make_lines(f"and {len(assumptions) - _ASSUMED} more")
 
 
 def _sources_blocks(explained: Explanation) -> Iterator[Block]:
-    """The numbers of specs that times rest on, each with its source; what formulas cite."""
+    """The spec numbers that times depend on with their sources, and references of formulas."""
     yield Title(text="Sources")
     by_source: dict[str, list[str]] = {}
     for key, source in spec_numbers(explained.steps, SpecSources(explained.plan)).items():
-        by_source.setdefault(source or "no source given", []).append(key)
+        by_source.setdefault(source or "no source", []).append(key)
     for source, keys in by_source.items():
         yield make_lines(f"{', '.join(keys)}: {source}")
     yield Title(text="Formulas")
@@ -251,7 +259,7 @@ def _sources_blocks(explained: Explanation) -> Iterator[Block]:
 
 
 def sensitivities_blocks(explained: Explanation, *, is_full: bool) -> Iterator[Block]:
-    """A table of what 10 % move, then other numbers of nodes and lengths, a line each."""
+    """A table of the effects of 10 % changes, then a line for each other node count and length."""
     yield Title(text="What if (each one predicted again)")
     yield text_table(HEADS, what_if_rows(explained, is_full=is_full), words=(0, 1), name="what_if")
     for line in question_lines(explained, is_full=is_full):
@@ -259,25 +267,38 @@ def sensitivities_blocks(explained: Explanation, *, is_full: bool) -> Iterator[B
 
 
 def what_if_rows(explained: Explanation, *, is_full: bool) -> Iterator[tuple[str, ...]]:
-    """Cells under `HEADS`, a row for each fact and column that it moves, the most first."""
-    own, columns = explained.row, explained.columns
-    facts = [one for one in explained.sensitivities if one.group not in _QUESTION_FACTS]
-    moving = [one for one in facts if one.moved(own, columns) >= LEAST or _fails(one)]
-    moving.sort(key=lambda one: -one.moved(own, _sorted_by(explained, one)))
+    """Rows of cells for `HEADS`: each fact and each column that it moves, largest effect first."""
+    base_row, columns = explained.row, explained.columns
+    sensitivities = [
+        sensitivity
+        for sensitivity in explained.sensitivities
+        if sensitivity.group not in _QUESTION_FACTS
+    ]
+    significant = [
+        sensitivity
+        for sensitivity in sensitivities
+        if sensitivity.moved(base_row, columns) >= LEAST or _fails(sensitivity)
+    ]
+    significant.sort(
+        key=lambda sensitivity: -sensitivity.moved(base_row, _sorted_by(explained, sensitivity))
+    )
     shown = (
-        moving
+        significant
         if is_full
         else [
-            one
-            for one in moving
-            if _fails(one) or one.moved(own, _sorted_by(explained, one)) >= _MIN_SHOWN_CHANGE
+            sensitivity
+            for sensitivity in significant
+            if _fails(sensitivity)
+            or sensitivity.moved(base_row, _sorted_by(explained, sensitivity)) >= _MIN_SHOWN_CHANGE
         ][:_FACTS]
     )
-    for one in shown:
-        for column in _told_columns(explained, one, is_full=is_full):
-            rows = [one.outcomes[option].row for option in _OPTIONS]
-            cells = ["impossible" if row is None else _change(row, own, column) for row in rows]
-            yield (one.name, label(column), *cells)
+    for sensitivity in shown:
+        for column in _told_columns(explained, sensitivity, is_full=is_full):
+            rows = [sensitivity.outcomes[option].row for option in _OPTIONS]
+            cells = [
+                "impossible" if row is None else _change(row, base_row, column) for row in rows
+            ]
+            yield (sensitivity.name, label(column), *cells)
 
 
 def question_lines(explained: Explanation, *, is_full: bool) -> Iterator[str]:
@@ -299,9 +320,9 @@ def signed(moved: float) -> str:
 
 
 def _sorted_by(explained: Explanation, sensitivity: Sensitivity) -> tuple[str, ...]:
-    """The column that a change is told in, if that is no memory."""
-    told_in = _told_columns(explained, sensitivity, is_full=False)
-    return tuple(name for name in told_in if name not in MEMORY)
+    """The shown columns of a change without memory, to sort by."""
+    shown_columns = _told_columns(explained, sensitivity, is_full=False)
+    return tuple(name for name in shown_columns if name not in MEMORY)
 
 
 def _fails(sensitivity: Sensitivity) -> bool:
@@ -309,13 +330,13 @@ def _fails(sensitivity: Sensitivity) -> bool:
 
 
 def _goal(explained: Explanation) -> str:
-    """The column of what such plans are chosen by."""
+    """The column of the first objective."""
     goal = explained.plan.problem.objectives[0].name
     return of_objective(explained.plan, goal, explained.row)
 
 
 def _told_columns(explained: Explanation, sensitivity: Sensitivity, *, is_full: bool) -> list[str]:
-    """The columns in which a change is told: all that it moves, or the first of what is asked."""
+    """The columns of a change to show: in full all that it moves, otherwise the objective."""
     moved = [
         name for name in explained.columns if sensitivity.moved(explained.row, (name,)) >= LEAST
     ]
@@ -325,25 +346,25 @@ def _told_columns(explained: Explanation, sensitivity: Sensitivity, *, is_full: 
     return [goal] if goal in moved else (moved[:1] or [goal])
 
 
-def _change(row: Mapping[str, object], own: Mapping[str, object], column: str) -> str:
-    moved = relative_change(row[column], own[column])
-    return "-" if moved is None else signed(moved)
+def _change(row: Mapping[str, object], base_row: Mapping[str, object], column: str) -> str:
+    relative = relative_change(row[column], base_row[column])
+    return "-" if relative is None else signed(relative)
 
 
 def _question_lines(
     explained: Explanation, sensitivity: Sensitivity, *, is_full: bool
 ) -> Iterator[str]:
-    """A line for each other answer: what it moves, in short the most telling columns alone."""
+    """A line for each other answer with its changes; the short form has the main columns only."""
     costs = [name for name in explained.columns if "cost" in name]
-    more = MEMORY if sensitivity.group == SOFTWARE else ()
-    shown = [*dict.fromkeys((explained.columns[0], _goal(explained), *costs, *more))]
+    memory_columns = MEMORY if sensitivity.group == SOFTWARE else ()
+    shown = [*dict.fromkeys((explained.columns[0], _goal(explained), *costs, *memory_columns))]
     impossible: dict[str, list[str]] = {}
-    for words, outcome in sensitivity.outcomes.items():
+    for option, outcome in sensitivity.outcomes.items():
         if outcome.row is None:
-            impossible.setdefault(outcome.reason, []).append(words)
-    for reason, several in impossible.items():
-        yield f"{', '.join(several)}: impossible: {reason}"
-    for words, outcome in sensitivity.outcomes.items():
+            impossible.setdefault(outcome.reason, []).append(option)
+    for reason, options in impossible.items():
+        yield f"{', '.join(options)}: impossible: {reason}"
+    for option, outcome in sensitivity.outcomes.items():
         row = outcome.row
         if row is None:
             continue
@@ -357,28 +378,29 @@ def _question_lines(
             share_of = _change(row, explained.row, name)
             value = f"{format_result(name, row[name])} ({share_of})" if is_full else share_of
             changes.append(f"{label(name)} {value}")
-        yield f"{words}: {', '.join(changes) or 'no change of these'}"
+        yield f"{option}: {', '.join(changes) or 'no change of these'}"
     if sensitivity.name == "contract" and is_full:
-        asked = explained.plan.problem.sources[0].question_columns
+        question_columns = explained.plan.problem.sources[0].question_columns
         rows = {
-            words.removeprefix("contract "): {**asked, **outcome.row}
-            for words, outcome in sensitivity.outcomes.items()
+            option.removeprefix("contract "): {**question_columns, **outcome.row}
+            for option, outcome in sensitivity.outcomes.items()
             if outcome.row is not None
         }
         yield from filter(None, [charged_whole_line(rows)])
 
 
 def against_lines(difference: Difference, *, is_full: bool = True) -> list[str]:
-    """What the other plan gains and loses, or the rule that it breaks; in short the most telling
-    results alone.
+    """Sentences with the gains and losses of the other plan, or the rule that it breaks.
+
+    The short form has the main results only.
     """
     return [*_lines(difference, is_full=is_full)]
 
 
 def _lines(difference: Difference, *, is_full: bool) -> Iterator[str]:
     changes = [
-        f"{name.replace('_', ' ')} {_word(other)} instead of {_word(one)}"
-        for name, (one, other) in difference.settings.items()
+        f"{name.replace('_', ' ')} {_word(other)} instead of {_word(first)}"
+        for name, (first, other) in difference.settings.items()
     ]
     yield f"Changed: {', '.join(changes) or 'nothing'}."
     if difference.other.reason:
@@ -386,11 +408,11 @@ def _lines(difference: Difference, *, is_full: bool) -> Iterator[str]:
         return
     yield from _results(difference, is_full=is_full)
     for name, terms in difference.times.items():
-        whole = difference.first.steps[name].seconds
+        total = difference.first.steps[name].seconds
         step = "step" if name == "step" else f"{name} step"
-        yield from _gains(f"Of the {step}'s time", terms, whole, format_seconds)
-    whole = number_or_nan(difference.first.row[_PEAK])
-    yield from _gains("Of the memory", difference.memory, whole, lambda gib: f"{gib:,.2f} GiB")
+        yield from _gains(f"Of the {step}'s time", terms, total, format_seconds)
+    total = number_or_nan(difference.first.row[_PEAK])
+    yield from _gains("Of the memory", difference.memory, total, lambda gib: f"{gib:,.2f} GiB")
 
 
 def _results(difference: Difference, *, is_full: bool) -> Iterator[str]:
@@ -403,11 +425,11 @@ def _results(difference: Difference, *, is_full: bool) -> Iterator[str]:
         and format_result(term.name, term.other) != format_result(term.name, term.first)
     ]
     for term in moved:
-        named, known, verdict = label(term.name), term_of_column(term.name), ""
-        if known is not None and known.better and term.gain:
-            verdict = ", better" if term.gain * known.sign < 0 else ", worse"
+        column_label, glossary_term, verdict = label(term.name), term_of_column(term.name), ""
+        if glossary_term is not None and glossary_term.better and term.gain:
+            verdict = ", better" if term.gain * glossary_term.sign < 0 else ", worse"
         yield (
-            f"{named[0].upper()}{named[1:]} "
+            f"{column_label[0].upper()}{column_label[1:]} "
             f"{format_result(term.name, term.other, term.ends[1])} instead of "
             f"{format_result(term.name, term.first, term.ends[0])} ({_signed(term)}{verdict})."
         )
@@ -419,22 +441,30 @@ def _results(difference: Difference, *, is_full: bool) -> Iterator[str]:
 
 
 def _gains(
-    whole_words: str, terms: Sequence[PartDifference], total: float, words: Any
+    total_label: str,
+    terms: Sequence[PartDifference],
+    total: float,
+    format_value: Callable[[float], str],
 ) -> Iterator[str]:
     for verb, sign in (("loses", 1), ("gains", -1)):
-        found = [term for term in terms if sign * term.gain > _LEAST * total]
-        listed = [
-            f"{term.name.replace('_', ' ')} {words(abs(term.gain))} "
-            f"({' to '.join(words(value) if value else '0' for value in (term.first, term.other))})"
-            for term in found[:_MOST]
+        significant = [term for term in terms if sign * term.gain > _LEAST * total]
+        texts = [
+            f"{term.name.replace('_', ' ')} {format_value(abs(term.gain))} "
+            f"({_format_or_zero(term.first, format_value)} to "
+            f"{_format_or_zero(term.other, format_value)})"
+            for term in significant[:_MOST]
         ]
-        if listed:
-            rest = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
-            yield f"{whole_words} it {verb} {', '.join(listed)}{rest}."
+        if texts:
+            rest = f" and {len(significant) - _MOST} more" if len(significant) > _MOST else ""
+            yield f"{total_label} it {verb} {', '.join(texts)}{rest}."
+
+
+def _format_or_zero(value: float, format_value: Callable[[float], str]) -> str:
+    return format_value(value) if value else "0"
 
 
 def _terms_blocks(difference: Difference) -> Iterator[Block]:
-    """Every term of the times and of the memory, side by side."""
+    """Tables of every term of the times and of the memory of both plans."""
     tables = {f"Time of the {name}, ms": (terms, 1e3) for name, terms in difference.times.items()}
     for title, (terms, scale) in {**tables, "Memory, GiB": (difference.memory, 1.0)}.items():
         rows = [
@@ -451,8 +481,8 @@ def _terms_blocks(difference: Difference) -> Iterator[Block]:
 
 
 def _signed(term: PartDifference) -> str:
-    moved = relative_change(term.other, term.first)
-    return "-" if moved is None else f"{100 * moved:+.1f} %"
+    relative = relative_change(term.other, term.first)
+    return "-" if relative is None else f"{100 * relative:+.1f} %"
 
 
 def _word(value: object) -> str:
@@ -462,7 +492,7 @@ def _word(value: object) -> str:
 def explained_plan(
     request: Request, burst: int | None = None, against: Request | None = None
 ) -> Explanation:
-    """The explanation of the one plan of a request, beside that of another request.
+    """The explanation of the plan of a request, compared with the plan of another request.
 
     Raises SpecError or SearchSpaceError if an input is unknown, faulty or impossible, or there are
     several configurations.
@@ -477,26 +507,26 @@ def explained_plan(
 
 
 def seen_plan(request: Request, burst: int | None = None, name: str = "") -> PredictedPlan:
-    """The one plan of a request, predicted."""
+    """The prediction of the single plan of a request."""
     plan = make_single_plan(request, burst)
     return PredictedPlan(plan=plan, evaluation=evaluate(plan, burst), name=name)
 
 
 def explanation_dict(explained: Explanation) -> dict[str, Any]:
-    """The explanation as JSON takes it, the sentences about another plan among it."""
-    found = Explanation.to_dict(explained)
+    """The explanation as a JSON object, with the sentences about the other plan."""
+    fields = Explanation.to_dict(explained)
     if other := explained.difference:
-        found["against"] = {**other.to_dict(), "sentences": against_lines(other)}
-    return found
+        fields["against"] = {**other.to_dict(), "sentences": against_lines(other)}
+    return fields
 
 
 _HEADS = {"num_gpus": "GPUs", "gpu": "GPU", "time_s": "time"}
-# What a line before the table says where all rows have it in common.
+# Shown in a line above the table if equal in all rows.
 _NAMED = ("gpu", "framework")
 
 
 def operators_blocks(times: OperatorTimes) -> Iterator[Block]:
-    """A table of all, what is the same in all before it, and what was assumed."""
+    """The assumptions, the values that all rows share, and a table of operators."""
     if times.assumed:
         yield make_lines(f"Assumed: {'; '.join(times.assumed)}")
     same = _same(times)
@@ -506,13 +536,13 @@ def operators_blocks(times: OperatorTimes) -> Iterator[Block]:
 
 
 def _rank(column: str) -> int:
-    """How late a narrow terminal leaves out a column."""
+    """The rank of a column; a narrow terminal omits the largest ranks."""
     term = term_of_column(column)
     return int(term.rank or 1) if term and "result" in term.kind else 1
 
 
 def add_operators(files: RowFiles, times: OperatorTimes, command: Sequence[str]) -> None:
-    """The rows, and for JSON how each time comes about."""
+    """Write the rows and, for JSON, how each time is computed."""
     files.add(blocks(times.columns))
     if files.has_object:
         works = [[work_dict(done) for done in row] for row in times.works]
@@ -522,13 +552,13 @@ def add_operators(files: RowFiles, times: OperatorTimes, command: Sequence[str])
 
 
 def _same(times: OperatorTimes) -> list[str]:
-    """GPUs and words that all rows have in common."""
-    found = []
+    """The GPU, framework and words that are equal in all rows."""
+    shared = []
     for name in (*_NAMED, *_words()):
         values = set(times.columns.get(name, ()))
         if len(values) == 1:
-            found.append(str(next(iter(values))))
-    return found
+            shared.append(str(next(iter(values))))
+    return shared
 
 
 def _words() -> list[str]:
@@ -552,12 +582,16 @@ def _columns(times: OperatorTimes) -> list[Column]:
 
 
 def _is_shown(name: str, values: Sequence[object]) -> bool:
-    """Whether a column tells something: not what all have in common, or by default."""
+    """Whether a column is shown: its values differ between rows or from the default."""
     if name in (*_NAMED, *_words()):
         return len(set(values)) > 1
     term = glossary().get(name)
-    usual = {None, int(term.default)} if term and "operator" in term.kind and term.default else None
-    return not (usual and set(values) <= usual) and not (name == "num_gpus" and set(values) == {1})
+    default_values = (
+        {None, int(term.default)} if term and "operator" in term.kind and term.default else None
+    )
+    return not (default_values and set(values) <= default_values) and not (
+        name == "num_gpus" and set(values) == {1}
+    )
 
 
 _BY_TYPE: dict[str, Callable[[float], str]] = {

@@ -1,4 +1,4 @@
-"""A result as people read it: with its interval, or part by part."""
+"""Results as text: with their interval, or part by part."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from planner.workloads.workload import Workload
 
 SHORT_WORDS = {"aggregated": "agg", "disaggregated": "disagg"}
 _PLACES = *terms_about("system"), "contract"
-# The rank of the first parameter of training that few plans set; at its default it is not told.
+# Rank of the first rarely set training parameter; defaults from this rank on are not shown.
 _RARE = 29
 
 
 def short_plan(plan: Plan, row: Mapping[str, object]) -> str:
-    """A row in a few words, with everything of which several values were searched."""
+    """A short text of a row, with its value on every searched axis."""
     wording = plan.workload.wording
     return ", ".join([*_where(plan.problem.axes, row), (wording.brief or wording.in_short)(row)])
 
@@ -37,7 +37,7 @@ def short_plan(plan: Plan, row: Mapping[str, object]) -> str:
 def shortest_plan(
     workload: Workload, axes: Collection[str], row: Mapping[str, object], without: str
 ) -> str:
-    """A row's layout and where on several ``axes`` it runs, but for the axis ``without``."""
+    """A row's layout and its values on the searched ``axes``, except the axis ``without``."""
     wording = workload.wording
     layout = wording.layout or wording.brief or wording.in_short
     where = _where([name for name in axes if name != without], row)
@@ -55,17 +55,17 @@ def _where(axes: Collection[str], row: Mapping[str, object]) -> list[str]:
 def degrees(row: Mapping[str, object], names: Sequence[str]) -> str:
     """``tp4 pp4 vp20 dp128``: the degrees above 1."""
     terms = glossary()
-    words = [f"{terms[name].short}{row[name]}" for name in names if number_of(row, name) > 1]
-    return " ".join(words) or "one GPU"
+    texts = [f"{terms[name].short}{row[name]}" for name in names if number_of(row, name) > 1]
+    return " ".join(texts) or "one GPU"
 
 
 def share(loss: float) -> str:
-    """How much is lost or gained, in percent."""
+    """A relative loss or gain in percent, as text."""
     return f"{100 * loss:.1f} %" if loss < 0.1 else f"{100 * loss:,.0f} %"
 
 
 def layout_of(workload: Workload, row: Mapping[str, object]) -> str:
-    """A row's degrees of parallelism in short."""
+    """A row's degrees of parallelism, abbreviated."""
     wording = workload.wording
     if wording.layout is not None:
         return wording.layout(row)
@@ -73,15 +73,15 @@ def layout_of(workload: Workload, row: Mapping[str, object]) -> str:
 
 
 def plan_of(workload: Workload, row: Mapping[str, object]) -> str:
-    """A row's software and layout as its users write it."""
+    """A row's software and layout."""
     wording = workload.wording
     software = [row.get(name) for name in ("mode", *terms_about("software"))]
-    words = [str(word) for word in software if word]
-    return ", ".join([*words, (wording.brief or wording.in_short)(row)])
+    texts = [str(text) for text in software if text]
+    return ", ".join([*texts, (wording.brief or wording.in_short)(row)])
 
 
 def settings_text(plan: Plan, row: Mapping[str, object]) -> str:
-    """Where a row runs and the values of every parameter, in one paragraph."""
+    """The hardware of a row and its value of every parameter, in one paragraph."""
     parameters = terms_of(plan.workload.name, "parameter", "derived", "pool")
     names = dict.fromkeys(["mode", "gpu", plan.workload.profile_kind, *parameters])
     return "  ".join(
@@ -92,7 +92,9 @@ def settings_text(plan: Plan, row: Mapping[str, object]) -> str:
 
 
 def _is_implied(name: str, value: object) -> bool:
-    """Whether it follows from others, or is the default of an engine or of what few plans set."""
+    """Whether a value follows from others, is an engine's default, or a rare parameter's
+    default.
+    """
     if name.removeprefix(PREFILL) == "gpu_memory_utilization" and not value:
         return True
     term = glossary().get(name)
@@ -114,13 +116,13 @@ _MASS = ((1.0, 1e-3, "g CO2e"), (1e4, 1.0, "kg CO2e"))
 _MONEY = ((1e4, 1.0, "USD"), (1e6, 1e3, "k USD"), (1e9, 1e6, "M USD"))
 
 
-def without_origin(told: str) -> str:
-    """What was chosen, without where it comes from.
+def without_origin(text: str) -> str:
+    """A chosen value without its origin in parentheses.
 
     >>> without_origin("1,024 (default)")
     '1,024'
     """
-    return _ORIGIN.sub("", told)
+    return _ORIGIN.sub("", text)
 
 
 def label(column: str) -> str:
@@ -136,20 +138,20 @@ def label(column: str) -> str:
 
 
 def limit_label(name: str) -> str:
-    """A limit as the head of its column says it."""
+    """The head of a limit's column without its unit."""
     term = glossary().get(name)
     return name.replace("_", " ") if term is None else _without_units(term)
 
 
 def _without_units(term: Term) -> str:
     header = term.column_header.replace("- ", "-").replace(" /", "/").replace(" per s", "/s")
-    words = header.split()
-    kept = [word for word in words if word not in _UNITS]
-    return " ".join(kept) or term.column_header
+    parts = header.split()
+    remaining = [part for part in parts if part not in _UNITS]
+    return " ".join(remaining) or term.column_header
 
 
 def ends_in(column: str, row: Mapping[str, object]) -> Ends | None:
-    """The ends of the interval of a column in a row; None where it has none."""
+    """The interval of a column in a row; None if it has none."""
     low, high = ends_of(column)
     if row.get(low) is None or row.get(high) is None:
         return None
@@ -157,7 +159,7 @@ def ends_in(column: str, row: Mapping[str, object]) -> Ends | None:
 
 
 def format_result(column: str, value: object, ends: Ends | None = None) -> str:
-    """A value of a column with its unit, and the ends of its interval in brackets."""
+    """A value of a column with its unit and, in brackets, its interval."""
     if not isinstance(value, float | int) or isinstance(value, bool):
         return formatting.format_parameter(value)
     if isinstance(value, int):
@@ -168,32 +170,32 @@ def format_result(column: str, value: object, ends: Ends | None = None) -> str:
         return "unknown: give --price" if column.endswith("_usd") else "-"
     scale, unit = _scale(column, value)
     number = _number(column)
-    words = f"{number(value / scale)}{unit}"
+    text = f"{number(value / scale)}{unit}"
     if ends is None or not all(map(math.isfinite, ends)):
-        return words
-    return f"{words} ({number(ends[0] / scale)} to {number(ends[1] / scale)})"
+        return text
+    return f"{text} ({number(ends[0] / scale)} to {number(ends[1] / scale)})"
 
 
 def number_of(row: Mapping[str, object], column: str) -> float:
-    """A number of a row, NaN where it is unknown or lacking."""
+    """A number of a row; NaN if it is unknown or missing."""
     value = row.get(column)
     return float(value) if isinstance(value, Real) else math.nan
 
 
-def result_cell(column: str, row: Mapping[str, object], words: str) -> Cell:
-    """A number of a row in these words, beside them the ends of its interval."""
+def result_cell(column: str, row: Mapping[str, object], text: str) -> Cell:
+    """A cell with a text, the number of the row, and its interval as smaller text."""
     value, ends = number_of(row, column), ends_in(column, row)
     if not math.isfinite(value):
-        return Cell(text=words)
+        return Cell(text=text)
     if ends is None or not all(map(math.isfinite, ends)):
-        return Cell(text=words, number=value)
+        return Cell(text=text, number=value)
     scale, number = _scale(column, value)[0], _number(column)
-    more = f"{number(ends[0] / scale)} to {number(ends[1] / scale)}"
-    return Cell(text=words, more=more, number=value, ends=ends)
+    interval_text = f"{number(ends[0] / scale)} to {number(ends[1] / scale)}"
+    return Cell(text=text, more=interval_text, number=value, ends=ends)
 
 
 def format_in_common_unit(column: str, values: Sequence[float]) -> tuple[list[str], str]:
-    """Values of a column in the unit that suits their middle one, and the unit.
+    """Values of a column as text in the unit of their median, and the unit.
 
     >>> format_in_common_unit("cost_usd", [2.5e6, 4e5])
     (['2,500', '400'], 'k USD')
@@ -203,19 +205,19 @@ def format_in_common_unit(column: str, values: Sequence[float]) -> tuple[list[st
 
 
 def common_scale(column: str, values: Sequence[float]) -> tuple[float, str]:
-    """What values of a column are divided by in the unit of their middle one, and the unit."""
-    known = sorted(value for value in values if math.isfinite(value)) or [0.0]
-    scale, unit = _scale(column, known[(len(known) - 1) // 2])
+    """The divisor of a column's values in the unit of their median, and the unit."""
+    finite = sorted(value for value in values if math.isfinite(value)) or [0.0]
+    scale, unit = _scale(column, finite[(len(finite) - 1) // 2])
     return scale, unit.strip()
 
 
 def format_scaled(column: str, scale: float, value: float) -> str:
-    """A value of a column in a unit of which it has ``scale``; ``-`` where it is unknown."""
+    """A value of a column divided by ``scale``, as text; ``-`` if it is unknown."""
     return _number(column)(value / scale) if math.isfinite(value) else "-"
 
 
 def token_costs(costs: Mapping[str, float]) -> str:
-    """USD per million tokens of each kind: those of result columns, by the kind in their name.
+    """USD per million tokens of each kind, as text.
 
     >>> token_costs({"input": 0.1943, "cached_input": 0.0045, "output": 1.4387})
     '0.19 in, 0.0045 cached, 1.44 out'
@@ -230,7 +232,7 @@ def token_costs(costs: Mapping[str, float]) -> str:
 
 
 def token_costs_of(row: Mapping[str, object]) -> dict[str, float]:
-    """USD per million tokens of each kind in a row, NaN of a kind that it has none of."""
+    """USD per million tokens of each kind in a row; NaN if the row has no cost of the kind."""
     return {kind: number_of(row, f"cost_per_million_{kind}_tokens_usd") for kind in _KINDS}
 
 
@@ -243,7 +245,7 @@ def _number(column: str) -> Callable[[float], str]:
 
 
 def _scale(column: str, value: float) -> tuple[float, str]:
-    """What a value is divided by, and its unit with the space before it."""
+    """The divisor of a value and its unit, with a space before it."""
     if column.endswith("_utilization"):
         return 0.01, " %"
     if column.endswith("_gib"):
@@ -269,8 +271,8 @@ def _scale(column: str, value: float) -> tuple[float, str]:
 def _of(
     scales: tuple[tuple[float, float, str], ...], value: float, largest: tuple[float, str]
 ) -> tuple[float, str]:
-    found = ((divisor, unit) for limit, divisor, unit in scales if value < limit)
-    return next(found, largest)
+    matching = ((divisor, unit) for limit, divisor, unit in scales if value < limit)
+    return next(matching, largest)
 
 
 _PREFIX, _UNIT = "memory_", "_gib"
@@ -285,56 +287,59 @@ _UNKNOWN = "unknown: the power of this GPU is not in its file"
 
 
 def memory_table(row: Mapping[str, object], machine: Machine) -> Table:
-    """Memory of the fullest GPU of a row by part, in GiB and as a share of the capacity."""
+    """Memory of the fullest GPU by part, in GiB and as a share of the capacity."""
     capacity = machine.gpu.allocatable_memory / GIB
-    peak, on_host = number_of(row, "peak_memory_gib"), number_of(row, "host_memory_gib")
-    beside = [("capacity", f"{capacity:,.2f}", "100.0")]
-    if on_host:
-        share = 100 * on_host * GIB / host_room(row, machine)
-        beside.append(("in host memory", f"{on_host:,.2f}", f"{share:.1f}" if share else ""))
-    if (moved := number_of(row, "paged_states_gib")) > 0:
-        beside.append(("paged states", f"{moved:,.2f}", ""))
-    return parts_table("GiB", memory_parts(row), "peak", peak, capacity, beside=beside, digits=2)
+    peak, host_memory = number_of(row, "peak_memory_gib"), number_of(row, "host_memory_gib")
+    extra_rows = [("capacity", f"{capacity:,.2f}", "100.0")]
+    if host_memory:
+        share = 100 * host_memory * GIB / host_room(row, machine)
+        extra_rows.append(
+            ("in host memory", f"{host_memory:,.2f}", f"{share:.1f}" if share else "")
+        )
+    if (paged := number_of(row, "paged_states_gib")) > 0:
+        extra_rows.append(("paged states", f"{paged:,.2f}", ""))
+    return parts_table(
+        "GiB", memory_parts(row), "peak", peak, capacity, beside=extra_rows, digits=2
+    )
 
 
 def host_room(row: Mapping[str, object], machine: Machine) -> float:
-    """Bytes of host memory of each GPU of a row; a replica that serves has a full node's share."""
+    """Host memory per GPU in bytes; a serving replica has the share of a full node."""
     if "micro_batch_size" not in row:
         return machine.host_memory
     return float(machine.host_room(number_of(row, "num_gpus")))
 
 
 def host_words(row: Mapping[str, object], machine: Machine) -> str:
-    """What a node's host memory must hold of a training run, against what it has; "" if nothing.
-
-    Sentences say which memory is assumed.
-    """
+    """Host memory per node that a training run needs and has, in GiB; "" if it needs none."""
     if "micro_batch_size" not in row or not row["host_memory_gib"]:
         return ""
     in_node = min(number_of(row, "num_gpus"), machine.cluster.gpus_per_node)
-    needed, room = (
+    needed, capacity = (
         number_of(row, "host_memory_gib") * in_node,
         host_room(row, machine) * in_node / GIB,
     )
-    if not np.isfinite(room):
+    if not np.isfinite(capacity):
         return f"{needed:,.1f} GiB of a node; give --host-memory to judge it"
-    known = machine.cluster.host_memory is not None
-    return f"{needed:,.1f} of {room:,.0f} GiB of a node" + ("" if known else ASSUMED_HOST)
+    is_specified = machine.cluster.host_memory is not None
+    return f"{needed:,.1f} of {capacity:,.0f} GiB of a node" + (
+        "" if is_specified else ASSUMED_HOST
+    )
 
 
 def paged_words(row: Mapping[str, object]) -> str:
-    """What a paged optimizer moves of a GPU's states; "" if nothing."""
-    moved = row.get("paged_states_gib") or 0.0
-    if not moved:
+    """GiB of optimizer states that a paged optimizer moves; "" if none."""
+    paged = row.get("paged_states_gib") or 0.0
+    if not paged:
         return ""
-    return f"{moved:,.1f} GiB of optimizer states, to the host and back in every step"
+    return f"{paged:,.1f} GiB of optimizer states, to the host and back in every step"
 
 
 ASSUMED_HOST = ", which is assumed: give --host-memory"
 
 
 def memory_parts(row: Mapping[str, object]) -> dict[str, float]:
-    """GiB of each part that adds up to the peak."""
+    """GiB of each part of the peak memory."""
     return {
         name.removeprefix(_PREFIX).removesuffix(_UNIT): number_of(row, name)
         for name in row
@@ -347,18 +352,18 @@ def parts_table(
     parts: Mapping[str, float],
     name: str,
     total: float,
-    whole: float,
+    capacity: float,
     *,
     digits: int,
     beside: Sequence[tuple[str, str, str]] = (),
 ) -> Table:
-    """Parts that take something, their total, what stands ``beside`` it, and shares of a whole."""
-    known = {part: amount for part, amount in parts.items() if amount}
+    """A table of nonzero parts, their total and extra rows, with shares of the capacity."""
+    nonzero = {part: amount for part, amount in parts.items() if amount}
     rows = [
-        (part.replace("_", " "), f"{amount:,.{digits}f}", f"{100 * amount / whole:.1f}")
-        for part, amount in (*known.items(), (name, total))
+        (part.replace("_", " "), f"{amount:,.{digits}f}", f"{100 * amount / capacity:.1f}")
+        for part, amount in (*nonzero.items(), (name, total))
     ]
-    return text_table(("part", unit, "%"), [*rows, *beside], marked=[*[""] * len(known), TOTAL])
+    return text_table(("part", unit, "%"), [*rows, *beside], marked=[*[""] * len(nonzero), TOTAL])
 
 
 def first(array: ArrayLike) -> float:
@@ -367,42 +372,43 @@ def first(array: ArrayLike) -> float:
 
 
 def hours_words(hours: float) -> str:
-    """GPU-hours, without a fraction from 100 on."""
+    """GPU-hours as text, without a fraction from 100 on."""
     return formatting.format_count(hours) if hours >= 100 else formatting.format_significant(hours)
 
 
 def campaign_pairs(row: Mapping[str, object]) -> dict[str, str]:
-    """The GPU-hours that are paid, where they are more than those of the computation."""
-    words = hours_words(number_of(row, "campaign_gpu_hours"))
-    if words == hours_words(number_of(row, "gpu_hours")):
+    """The paid GPU-hours if they exceed those of the computation; else empty."""
+    text = hours_words(number_of(row, "campaign_gpu_hours"))
+    if text == hours_words(number_of(row, "gpu_hours")):
         return {}
-    return {"campaign": f"{words} GPU-hours, with lost time and spare GPUs: the cost counts these"}
+    return {"campaign": f"{text} GPU-hours, with lost time and spare GPUs: the cost counts these"}
 
 
 def electricity_pairs(candidates: Any, row: Mapping[str, object]) -> dict[str, str]:
-    """Power by part, energy, and carbon where the region is known, of the first row."""
+    """Power by part, energy and, with a known region, carbon of the first row."""
     if math.isnan(number_of(row, "power_kw")):
         return {"energy": _UNKNOWN}
     draws = candidates.draws
-    ends = intervals(row, candidates.source.confidence(number_of(row, "num_gpus")))
+    column_intervals = intervals(row, candidates.source.confidence(number_of(row, "num_gpus")))
     watts = {part: sum(first(getattr(draw, part)) for draw in draws) for part in PARTS}
-    words = [
+    texts = [
         f"{_NAMES.get(part, part)} {format_result('power_kw', value / KILOWATT)}"
         for part, value in watts.items()
         if value
     ]
     pue = draws[0].power_usage_effectiveness
-    power = f"{format_result('power_kw', row['power_kw'])}: {', '.join(words)} (PUE {pue:g})"
-    known = {name: row[name] for name in _COLUMNS if not math.isnan(number_of(row, name))}
+    power = f"{format_result('power_kw', row['power_kw'])}: {', '.join(texts)} (PUE {pue:g})"
+    values = {name: row[name] for name in _COLUMNS if not math.isnan(number_of(row, name))}
     return {
         "power": power,
         **{
-            label(name): format_result(name, value, ends.get(name)) for name, value in known.items()
+            label(name): format_result(name, value, column_intervals.get(name))
+            for name, value in values.items()
         },
     }
 
 
 def electricity_columns(row: Mapping[str, object]) -> tuple[str, ...]:
-    """What a short answer says of electricity: of a known region energy and carbon."""
-    known = any(math.isfinite(number_of(row, name)) for name in _COLUMNS if "carbon" in name)
-    return _COLUMNS if known else ()
+    """Columns of energy and carbon for a short answer; empty without a known region."""
+    has_carbon = any(math.isfinite(number_of(row, name)) for name in _COLUMNS if "carbon" in name)
+    return _COLUMNS if has_carbon else ()

@@ -31,21 +31,23 @@ from planner.workloads.workload import Evaluation
 
 _WIDTH = 80
 _OPTION = "max_model_len"
-# A whole context of which the slots of a server have equal parts.
+# The context length of a server that its slots share equally.
 _SHARED = "context_size"
 
 
-def infeasible_message(plan: Plan, result: SearchResult, alone: Evaluation | None = None) -> str:
-    """Counts per rule, nearest misses, and what was found to help.
+def infeasible_message(
+    plan: Plan, result: SearchResult, evaluation: Evaluation | None = None
+) -> str:
+    """The message with counts per rule, nearest misses and suggestions.
 
-    ``alone`` is the configuration of `planner estimate`.
+    ``evaluation`` is the configuration of `planner estimate`.
     """
     misses = {miss.rejection: miss for miss in result.nearest_misses}
     counts = sorted(result.rejected_by.items(), key=lambda item: -item[1])
     width = max((len(formatting.format_count(number)) for _, number in counts), default=1)
     lines = [headline(plan, result)]
     for name, number in counts:
-        sentence = _sentence(plan, result, misses.get(name), name, alone)
+        sentence = _sentence(plan, result, misses.get(name), name, evaluation)
         number_first = "" if _is_alone(result) else f"{formatting.format_count(number):>{width}}  "
         lines.append(wrapped(sentence, "  " + number_first))
     if result.configurations_feasible:
@@ -53,21 +55,21 @@ def infeasible_message(plan: Plan, result: SearchResult, alone: Evaluation | Non
         feasible = formatting.format_count(result.configurations_feasible)
         lines.append(wrapped(f"{feasible} fit, but their {goals} is unknown", "  "))
         return "\n".join(lines)
-    helpful = suggest_feasible(plan, result)
-    if helpful:
-        lines.append(wrapped(f"Try {listed(helpful)}.", ""))
+    suggestions = suggest_feasible(plan, result)
+    if suggestions:
+        lines.append(wrapped(f"Try {listed(suggestions)}.", ""))
     return "\n".join(lines)
 
 
 def missed_words(plan: Plan, result: SearchResult) -> list[str]:
-    """What the nearest misses lack, each against what there is."""
+    """Sentences on the nearest misses: what they need and what is available."""
     return [_sentence(plan, result, miss, miss.rejection, None) for miss in result.nearest_misses]
 
 
 def impossible_words(seen: PredictedPlan) -> str:
-    """Why a plan that is compared is impossible, in the words of its own report."""
-    missed = missed_words(seen.plan, result_of(seen.plan, seen.evaluation))
-    return missed[0] if missed else seen.reason
+    """Why a compared plan is infeasible."""
+    texts = missed_words(seen.plan, result_of(seen.plan, seen.evaluation))
+    return texts[0] if texts else seen.reason
 
 
 def _is_alone(result: SearchResult) -> bool:
@@ -75,77 +77,82 @@ def _is_alone(result: SearchResult) -> bool:
 
 
 def headline(plan: Plan, result: SearchResult) -> str:
-    """The first line of `infeasible_message`: that nothing fits, of how many and on what."""
-    which = f"{plan.problem.setting.model.name} on {where(plan)}"
+    """The first line of `infeasible_message`: the number of candidates, the model and the GPUs."""
+    model_and_gpus = f"{plan.problem.setting.model.name} on {where(plan)}"
     if not _is_alone(result):
         noun, number = (
             plan.workload.wording.noun,
             formatting.format_count(result.configurations_evaluated),
         )
-        return f"No {noun} of {number} fits {which}."
+        return f"No {noun} of {number} fits {model_and_gpus}."
     if result.nearest_misses:
-        return f"The configuration does not fit {which}."
-    return f"The configuration is impossible for {which}."
+        return f"The configuration does not fit {model_and_gpus}."
+    return f"The configuration is impossible for {model_and_gpus}."
 
 
 def _sentence(
-    plan: Plan, result: SearchResult, miss: NearestMiss | None, name: str, alone: Evaluation | None
+    plan: Plan,
+    result: SearchResult,
+    miss: NearestMiss | None,
+    name: str,
+    evaluation: Evaluation | None,
 ) -> str:
-    words, wording = describe(plan.problem, name), plan.workload.wording
+    text, wording = describe(plan.problem, name), plan.workload.wording
     if miss is None:
-        blamed = wording.blamed(alone.candidates, name) if alone else ""
-        return f"{words}: {blamed}" if blamed else words
+        blamed = wording.blamed(evaluation.candidates, name) if evaluation else ""
+        return f"{text}: {blamed}" if blamed else text
     if not math.isfinite(miss.value):
-        return f"{words}: {name} is unknown, give --price"
+        return f"{text}: {name} is unknown, give --price"
     bound, value = limit_texts(miss, plan.problem)
     is_memory = name in plan.problem.sources[0].rejections
-    room = _room(plan, miss) if is_memory else ""
+    room_text = _room(plan, miss) if is_memory else ""
     if is_memory and (start := no_start(miss)):
         return f"{start}{'' if _is_alone(result) else f' (nearest: {wording.in_short(miss.row)})'}"
-    # Where requests lack room, how surely the others fit says nothing of the miss.
+    # If requests exceed the KV cache, the probability to fit does not apply.
     is_host = name == OUT_OF_HOST_MEMORY.name
-    if is_host and (on_host := host_words(miss.row, miss.source.setting.machine)):
-        which = "" if _is_alone(result) else f" (nearest: {wording.in_short(miss.row)})"
+    if is_host and (host_memory := host_words(miss.row, miss.source.setting.machine)):
+        nearest_text = "" if _is_alone(result) else f" (nearest: {wording.in_short(miss.row)})"
         peak, usable = float(str(miss.row["peak_memory_gib"])) * GIB, _usable(miss)
-        of_gpu = f"of a GPU {formatting.format_gib(peak)} against {formatting.format_gib(usable)}"
-        return f"{words}: {on_host}; {of_gpu}{which}"
-    surely = fits_words(miss.row) if is_memory and not (room or is_host) else ""
+        gpu_text = f"of a GPU {formatting.format_gib(peak)} against {formatting.format_gib(usable)}"
+        return f"{text}: {host_memory}; {gpu_text}{nearest_text}"
+    likelihood = fits_words(miss.row) if is_memory and not (room_text or is_host) else ""
     if _is_alone(result):
         against = f"{value} against {bound}"
-        if surely:
+        if likelihood:
             usable = _usable(miss)
-            least = f" ({bound} at this confidence)" if miss.bound < usable else ""
-            words = "out of memory"
+            lowered_bound = f" ({bound} at this confidence)" if miss.bound < usable else ""
+            text = "out of memory"
             against = (
-                f"peak {value} on the fullest GPU; {formatting.format_gib(usable)} usable{least}"
+                f"peak {value} on the fullest GPU; {formatting.format_gib(usable)} "
+                f"usable{lowered_bound}"
             )
-        return f"{words}: {', '.join(filter(None, (against, surely, room)))}"
+        return f"{text}: {', '.join(filter(None, (against, likelihood, room_text)))}"
     limits = {limit.name: limit.format_confidence for limit in plan.problem.constraints}
     missed = f"miss {name} {bound}{limits.get(name, '')}"
-    what = f"need more than {bound}" if is_memory else missed
-    nearest = ", ".join(filter(None, (value, surely, room, wording.in_short(miss.row))))
-    return f"{what} (nearest: {nearest})"
+    requirement = f"need more than {bound}" if is_memory else missed
+    nearest = ", ".join(filter(None, (value, likelihood, room_text, wording.in_short(miss.row))))
+    return f"{requirement} (nearest: {nearest})"
 
 
 def _usable(miss: NearestMiss) -> float:
-    """Bytes of a GPU that a plan may use."""
+    """Usable memory of a GPU in bytes."""
     return float(miss.source.setting.machine.gpu.allocatable_memory)
 
 
 def _room(plan: Plan, miss: NearestMiss) -> str:
-    """How much of what lacks room finds it; advice names the same number."""
+    """How many requests fit the memory, as in the suggestions."""
     fitting = plan.workload.fitting(miss.source, miss.configuration)
     return plan.workload.wording.room(miss.row, int(fitting.get("concurrency", 0)))
 
 
 def limit_texts(miss: NearestMiss, problem: Problem) -> tuple[str, str]:
-    """The bound of a miss and its value, with as many digits as tell them apart."""
+    """The bound of a miss and its value, with enough digits to differ."""
     units = {constraint.name: constraint.unit for constraint in problem.constraints}
     unit = units.get(miss.rejection, "byte")
-    most = miss.room if unit == "byte" else miss.bound
-    bound, value = formatting.format_limit(most, unit), formatting.format_limit(miss.value, unit)
+    limit = miss.room if unit == "byte" else miss.bound
+    bound, value = formatting.format_limit(limit, unit), formatting.format_limit(miss.value, unit)
     if bound == value and unit == "byte":
-        return f"{most / GIB:.3f} GiB", f"{miss.value / GIB:.3f} GiB"
+        return f"{limit / GIB:.3f} GiB", f"{miss.value / GIB:.3f} GiB"
     return bound, value
 
 
@@ -157,7 +164,7 @@ def listed(options: Sequence[str]) -> str:
 
 
 def wrapped(sentence: str, indent: str) -> str:
-    """A sentence in lines of 80 columns, words left whole."""
+    """A sentence wrapped to 80 columns between words."""
     return textwrap.fill(
         sentence,
         _WIDTH,
@@ -169,8 +176,11 @@ def wrapped(sentence: str, indent: str) -> str:
 
 
 def no_start(miss: NearestMiss) -> str:
-    """Why an engine does not start with its longest request, or not surely, and with which it
-    would; empty where that is not what is missed."""
+    """Why an engine does not (or may not) start with its longest request, and the length that
+    works.
+
+    Empty if the longest request is not the cause.
+    """
     setting, c = miss.source.setting, miss.configuration
     if not isinstance(setting, ServingSetting) or not isinstance(c, ServingConfigurations):
         return ""
@@ -180,25 +190,27 @@ def no_start(miss: NearestMiss) -> str:
         return ""
     c = c.decode if isinstance(c, PoolConfigurations) else c
     memory, longest = serving_memory(setting, c), setting.workload.max_model_len
-    most = longest_that_fits(setting, memory, c)
-    surely = longest_that_fits(setting, memory, c, min(setting.sure_share, 1.0))
-    if not 0 < surely < longest:
+    longest_fitting = longest_that_fits(setting, memory, c)
+    longest_likely = longest_that_fits(setting, memory, c, min(setting.sure_share, 1.0))
+    if not 0 < longest_likely < longest:
         return ""
     slots = 1 if setting.engine.scheduler.continuous else int(c.concurrency[0])
-    option, number = _told(setting.engine.name, surely, slots)
-    how, held = "does not start", f"{most:,}"
-    if most >= longest:
-        how, held = "may not start", f"little more ({fits_words(miss.row)})"
+    option, value = _told(setting.engine.name, longest_likely, slots)
+    verb, capacity = "does not start", f"{longest_fitting:,}"
+    if longest_fitting >= longest:
+        verb, capacity = "may not start", f"little more ({fits_words(miss.row)})"
     if slots > 1:
-        held = f"{held} in each of {slots} slots"
-    return f"{how}: longest request {longest:,} tokens, the cache holds {held}; {option} {number}"
+        capacity = f"{capacity} in each of {slots} slots"
+    return (
+        f"{verb}: longest request {longest:,} tokens, the cache holds {capacity}; {option} {value}"
+    )
 
 
-def _told(engine: str, most: int, slots: int) -> tuple[str, int]:
-    """The engine's own option for its longest request, and its number."""
+def _told(engine: str, length: int, slots: int) -> tuple[str, int]:
+    """The engine's option for the longest request, and its value."""
     for target in readers().values():
         if any(engine.startswith(profile) for profile in target.profiles):
-            for name, number in ((_OPTION, most), (_SHARED, most * slots)):
+            for name, number in ((_OPTION, length), (_SHARED, length * slots)):
                 for row in target.table.rows_of(name, OptionRole.IS, OptionRole.READS):
                     return row.option, number
-    return glossary()[_OPTION].option_name, most
+    return glossary()[_OPTION].option_name, length

@@ -1,4 +1,4 @@
-"""JSON files of results: rows, plans, and how they came to be."""
+"""JSON files of results: rows, plans and manifests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from planner.workloads.workload import Evaluation
 
 
 def command_manifest(command: Sequence[str]) -> dict[str, object]:
-    """What a manifest says where no one plan is asked for."""
+    """The manifest of a command: version, command line and time."""
     return {
         "version": __version__,
         "command": shlex.join(["planner", *command]),
@@ -38,7 +38,7 @@ def command_manifest(command: Sequence[str]) -> dict[str, object]:
 
 
 def write_document(path: Path | None, manifest: Mapping[str, object], **parts: object) -> None:
-    """One JSON object: a manifest, and its parts; nothing where there is no path.
+    """Write one JSON object with a manifest and further parts; do nothing without a path.
 
     Raises OutputError if it cannot be written.
     """
@@ -49,7 +49,7 @@ def write_document(path: Path | None, manifest: Mapping[str, object], **parts: o
 
 
 def document_text(manifest: Mapping[str, object], **parts: object) -> str:
-    """One JSON object: a manifest, and its parts."""
+    """The text of a JSON object with a manifest and further parts."""
     document = {"manifest": manifest, **parts}
     return json.dumps(document, indent=1, default=plain_value, allow_nan=False) + "\n"
 
@@ -62,11 +62,11 @@ def finish_search(
     how: Mapping[str, object],
     **more: object,
 ) -> None:
-    """What stands behind the rows of a search that found something.
+    """Write what follows the rows of a search: manifest, plans and comparisons.
 
-    The manifest with ``how`` it was searched and counts; the recommended and the fastest plan, each
-    as a plan file and as a row; comparisons, which have, for each outer axis, the best plan of
-    every value, and why others have none.
+    The manifest has the search settings ``how`` and counts. The recommended and the fastest plan
+    are written as a plan file and as a row. Comparisons have the best plan of every value of each
+    outer axis, and the reason if there is none.
     """
     best, chosen = result.recommended, dict[str, object]()
     if files.has_object and best is not None and (fastest := result.fastest) is not None:
@@ -98,19 +98,20 @@ def finish_search(
 
 
 def _open_facts(plan: Plan, candidates: Candidates) -> list[dict[str, object]]:
-    """The facts that a plan assumes and that move it."""
+    """The assumptions that change the predictions of a plan."""
     return [fact.to_dict() for fact in sensitive_assumptions(plan, candidates)]
 
 
 def _sureness(plan: Plan, candidates: Candidates) -> dict[str, object]:
-    """Which published runs the intervals of a plan are of, and the factor within which they do
-    not tell layouts apart; empty without any.
+    """The evidence of a plan's intervals, and the factor within which layouts are tied.
+
+    Empty without published runs.
     """
-    sure = candidates.source.confidence(number_of_row(candidates.row, "num_gpus"))
-    if sure is None:
+    confidence = candidates.source.confidence(number_of_row(candidates.row, "num_gpus"))
+    if confidence is None:
         return {}
-    factor = float(sure.layout) if plan.problem.has_ties else 1.0
-    return {"basis": sure.basis, "tie_factor": factor}
+    factor = float(confidence.layout) if plan.problem.has_ties else 1.0
+    return {"basis": confidence.basis, "tie_factor": factor}
 
 
 def _row(plan: Plan, candidates: Candidates | None) -> dict[str, object] | None:
@@ -121,21 +122,21 @@ def _row(plan: Plan, candidates: Candidates | None) -> dict[str, object] | None:
 
 
 def _limits(plan: Plan, candidates: Candidates) -> list[dict[str, Any]]:
-    asked = with_rate(plan.problem.constraints, plan.request.lasting_rate)
-    return limit_rows(candidates, asked)
+    constraints = with_rate(plan.problem.constraints, plan.request.lasting_rate)
+    return limit_rows(candidates, constraints)
 
 
 def _compared(plan: Plan, result: SearchResult, compared: Comparison) -> dict[str, object]:
     rows = full_rows(result.scaled(compared.table), plan.problem.sources)
-    together = zip(compared.losses, rows, strict=True)
+    loss_rows = zip(compared.losses, rows, strict=True)
     return {
-        "rows": [{"loss": value_or_none(loss), **row} for loss, row in together],
-        "without_plan": {str(value): why for value, why in compared.without_plan.items()},
+        "rows": [{"loss": value_or_none(loss), **row} for loss, row in loss_rows],
+        "without_plan": {str(value): reason for value, reason in compared.without_plan.items()},
     }
 
 
 def object_text(add: Callable[[RowFiles], None]) -> str:
-    """The JSON object that ``add`` writes, as text."""
+    """The text of the JSON object that ``add`` writes."""
     stream = StringIO()
     add(RowFiles(None, stream, None))
     return stream.getvalue()
@@ -144,7 +145,7 @@ def object_text(add: Callable[[RowFiles], None]) -> str:
 def add_estimate(
     files: RowFiles, plan: Plan, evaluation: Evaluation, command: Sequence[str], **more: object
 ) -> None:
-    """The row of one configuration, the time by operator, and what there is ``more``."""
+    """Write the row of one configuration, the time by operator, and further values ``more``."""
     files.add(result_blocks(plan, evaluation.table()))
     details = details_of(plan)
     if details.distributions is not None:
@@ -161,19 +162,19 @@ def add_estimate(
 
 
 def save_plan(path: Path, plan: Plan, candidates: Candidates | None) -> None:
-    """Write the first of these as a plan, JSON or else TOML.
+    """Write the first candidate as a plan: JSON if the path ends in ``.json``, else TOML.
 
     Raises OutputError if it cannot be written.
     """
     if candidates is None:
         return
-    pinned = SavedPlan.of(plan, candidates.row)
+    saved_plan = SavedPlan.of(plan, candidates.row)
     with write_atomically(path) as file:
-        file.write(pinned.to_json() if path.suffix == ".json" else pinned.to_toml())
+        file.write(saved_plan.to_json() if path.suffix == ".json" else saved_plan.to_toml())
 
 
 def question_manifest(request: Request, command: Sequence[str]) -> dict[str, object]:
-    """What a manifest says where several searches answer a request."""
+    """The manifest of a request that several searches answer."""
     return {
         **command_manifest(command),
         "workload": request.workload,
@@ -185,7 +186,7 @@ def question_manifest(request: Request, command: Sequence[str]) -> dict[str, obj
 
 
 def plan_manifest(plan: Plan, command: Sequence[str]) -> dict[str, object]:
-    """What a manifest says about the question alone."""
+    """The manifest of a plan: its question, answers, defaults and assumptions."""
     problem = plan.problem
     return {
         **command_manifest(command),

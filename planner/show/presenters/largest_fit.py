@@ -1,4 +1,4 @@
-"""The largest batch or length of a plan, or of each of several methods, as people read it."""
+"""Tables of the largest batch or length of a plan, or of each of several methods."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ _COLUMNS = 3
 
 
 def largest_blocks(
-    plan: Plan, row: Mapping[str, object], found: Sequence[LargestFit]
+    plan: Plan, row: Mapping[str, object], fits: Sequence[LargestFit]
 ) -> Iterator[Block]:
-    """The plan, and for each thing that grows what fits, what does not, and what it costs."""
+    """The plan and, for each batch or length, the largest that fits, its limit and its results."""
     yield make_lines(question_title(plan), mark=TOTAL, indent="")
     yield make_lines(short_plan(plan, row))
     work = plan.problem.setting.workload
     varies = work.output_variation if isinstance(work, ServingWorkload) else 0
     if varies and plan.request.output_variation is None:
         yield make_lines(f"Assumed: lengths are means, and vary by {varies:g}")
-    for one in found:
+    for fit in fits:
         yield GAP
-        for line in largest_lines(plan, one):
+        for line in largest_lines(plan, fit):
             yield make_lines(line)
-        if one.rows:
-            yield from _rows_blocks(plan, one)
+        if fit.rows:
+            yield from _rows_blocks(plan, fit)
 
 
 def largest_lines(plan: Plan, fit: LargestFit, missed: Sequence[str] = ()) -> list[str]:
-    """The largest and what ends it, in sentences; ``missed``: what the plan itself lacks."""
+    """Sentences with the largest value and its limit; ``missed``: the plan's own misses."""
     return [*_lines(plan, fit, missed)]
 
 
@@ -61,15 +61,15 @@ def _lines(plan: Plan, fit: LargestFit, missed: Sequence[str]) -> Iterator[str]:
     name = fit.name.replace("_", " ")
     capacity = plan.problem.setting.machine.gpu.allocatable_memory / GIB
     if fit.row is None:
-        known = (words for words in missed if words.startswith(fit.reason))
-        yield f"No {name} is feasible: {next(known, fit.reason)}."
+        matching = (texts for texts in missed if texts.startswith(fit.reason))
+        yield f"No {name} is feasible: {next(matching, fit.reason)}."
         return
     memory = f"{fit.row[_PEAK]:,.1f} of {capacity:,.1f} GiB"
-    words = [f"largest {name} {fit.largest:,} (the plan has {fit.current:,})", memory]
-    yield ", ".join(filter(None, (*words, fits_words(fit.row))))
+    texts = [f"largest {name} {fit.largest:,} (the plan has {fit.current:,})", memory]
+    yield ", ".join(filter(None, (*texts, fits_words(fit.row))))
     setting = plan.problem.setting
-    if on_host := host_words(fit.row, setting.machine):
-        yield f"in host memory {on_host}"
+    if host_memory := host_words(fit.row, setting.machine):
+        yield f"in host memory {host_memory}"
     if fit.name == "sequence_length" and fit.largest:
         yield from plan.workload.wording.unusual(
             replace(
@@ -87,12 +87,12 @@ def _lines(plan: Plan, fit: LargestFit, missed: Sequence[str]) -> Iterator[str]:
 def _rows_blocks(plan: Plan, fit: LargestFit) -> Iterator[Block]:
     work = plan.problem.setting.workload
     embeds = isinstance(work, ServingWorkload) and work.embeds
-    told_columns = [
+    shown_columns = [
         name
         for name in plan.workload.wording.shown_columns
         if name in next(iter(fit.rows.values())) and not (embeds and is_of_answers(name))
     ]
-    columns = [_PEAK, *told_columns[:_COLUMNS]]
+    columns = [_PEAK, *shown_columns[:_COLUMNS]]
     rows = [
         (
             f"{number:,}{'*' * (number == fit.largest)}",
@@ -106,7 +106,7 @@ def _rows_blocks(plan: Plan, fit: LargestFit) -> Iterator[Block]:
 
 
 def methods_blocks(methods: Methods) -> Iterator[Block]:
-    """A row for each method, and below the table what ends the batches."""
+    """A row for each method, and below the table the limits of the batches."""
     yield make_lines(question_title(methods.plan), mark=TOTAL, indent="")
     yield make_lines(f"largest {_batch(methods)} of {len(methods.methods):,} methods")
     yield GAP
@@ -121,29 +121,29 @@ def methods_blocks(methods: Methods) -> Iterator[Block]:
 
 
 def add_methods(files: RowFiles, methods: Methods, command: Sequence[str]) -> None:
-    """The rows and the manifest."""
+    """Write the rows and the manifest."""
     files.add([methods.columns])
     files.finish(plan_manifest(methods.plan, command))
 
 
 def check_some(methods: Methods) -> None:
-    """Refuse methods of which none is feasible. Raises InfeasibleError if none is; it says why."""
+    """Raises InfeasibleError with the reasons if no method is feasible."""
     if not any(method.row for method in methods.methods):
         reasons = "; ".join(dict.fromkeys(method.reason for method in methods.methods))
         raise InfeasibleError(f"No {_batch(methods)} is feasible with any method: {reasons}.")
 
 
-def _columns(methods: Methods, ends: Sequence[str]) -> list[Column]:
+def _columns(methods: Methods, reasons: Sequence[str]) -> list[Column]:
     table = methods.columns
-    named = dict.fromkeys(name for method in methods.methods for name in method.values)
-    numbers = [name for name in (_PEAK, *_told(methods)) if name in table]
-    words = [
+    parameters = dict.fromkeys(name for method in methods.methods for name in method.values)
+    result_columns = [name for name in (_PEAK, *_told(methods)) if name in table]
+    parameter_columns = [
         _column(name, [formatting.format_parameter(v) for v in table[name]], table[name])
-        for name in named
+        for name in parameters
     ]
     batch = ["-" if v is None else f"{v:,}" for v in table[methods.name]]
     return [
-        *words,
+        *parameter_columns,
         Column(methods.name, batch, _batch(methods)),
         *(
             _column(
@@ -151,9 +151,9 @@ def _columns(methods: Methods, ends: Sequence[str]) -> list[Column]:
                 ["" if v is None else format_result(name, v) for v in table[name]],
                 table[name],
             )
-            for name in numbers
+            for name in result_columns
         ),
-        Column("ended_by", ends, "ends", numeric=False),
+        Column("ended_by", reasons, "ends", numeric=False),
     ]
 
 
@@ -167,11 +167,11 @@ def _batch(methods: Methods) -> str:
 
 
 def _told(methods: Methods) -> Sequence[str]:
-    """Some times of the workload, and its throughput."""
+    """Columns of some times of the workload and its throughput."""
     first = methods.plan.workload.wording.shown_columns[:_COLUMNS]
     return [*dict.fromkeys((*first, _throughput(methods)))]
 
 
 def _throughput(methods: Methods) -> str:
-    told_names = methods.plan.workload.wording.shown_columns
-    return next(name for name in told_names if name.endswith("tokens_per_s_per_gpu"))
+    columns = methods.plan.workload.wording.shown_columns
+    return next(name for name in columns if name.endswith("tokens_per_s_per_gpu"))

@@ -1,4 +1,4 @@
-"""What a user's launch file was understood to say, and what would be better."""
+"""A user's launch file: its settings as understood, and suggested changes."""
 
 from __future__ import annotations
 
@@ -78,30 +78,32 @@ _WASTED = {
 
 
 def understood_blocks(imported: ImportedLaunch, *, is_full: bool) -> Iterator[Block]:
-    """What the file says, what was taken as default, what was ignored."""
-    target, found = imported.target, imported.command
+    """The settings of the file, the assumed defaults, and the ignored options."""
+    target, command = imported.target, imported.command
     tool = f"{target.title} {imported.version}".strip()
     yield make_lines(
-        f"{imported.path}, line {found.line}: {tool}, read as {target.version}",
+        f"{imported.path}, line {command.line}: {tool}, read as {target.version}",
         mark=TOTAL,
         indent="",
     )
-    yield make_lines(f"  says {_stated_settings(imported)}", indent="    ")
+    yield make_lines(f"  sets {_stated_settings(imported)}", indent="    ")
     if imported.assumed:
         assumed = (
-            f"{_word(name)} {_shown(imported.values[name])} ({why})"
-            for name, why in imported.assumed.items()
+            f"{_word(name)} {_shown(imported.values[name])} ({reason})"
+            for name, reason in imported.assumed.items()
         )
         yield make_lines(f"  assumes {', '.join(assumed)}", indent="    ")
     if imported.defaults:
-        told = (f"{name.replace('_', ' ')} ({why})" for name, why in imported.defaults.items())
-        yield make_lines(f"  takes as default {', '.join(told)}", indent="    ")
+        defaults = (
+            f"{name.replace('_', ' ')} ({reason})" for name, reason in imported.defaults.items()
+        )
+        yield make_lines(f"  takes as default {', '.join(defaults)}", indent="    ")
     for note in imported.notes:
         yield make_lines(f"  {note}")
     if is_full:
         yield from _lines_blocks(imported)
         return
-    for status, before, after in (
+    for status, prefix, suffix in (
         (Status.OPEN, "The file alone does not say ", "."),
         (Status.NOT_MODELLED, "Not modelled, may change the result: ", "."),
         (
@@ -111,30 +113,30 @@ def understood_blocks(imported: ImportedLaunch, *, is_full: bool) -> Iterator[Bl
         ),
     ):
         if lines := imported.of(status):
-            yield make_lines(f"  {before}{_named(lines)}{after}")
+            yield make_lines(f"  {prefix}{_named(lines)}{suffix}")
     for line in imported.of(Status.OPEN):
         if ONLY_IN_SOME in line.meaning:
             yield make_lines(f"  {line.meaning.partition(';')[0]}.")
     if ignored := imported.of(Status.IGNORED):
-        one = len(ignored) == 1
+        is_single = len(ignored) == 1
         yield make_lines(
-            f"  {len(ignored)} {'option has' if one else 'options have'} no effect on the "
+            f"  {len(ignored)} {'option has' if is_single else 'options have'} no effect on the "
             f"prediction: {_named(ignored)}; --full shows each."
         )
 
 
 def _stated_settings(imported: ImportedLaunch) -> str:
-    """The parameters and questions that the file answers, in their order."""
-    named = dict(imported.values)
-    if str(named.get("quantization_bits")) == "8":
-        named["adapter"] = "8-bit lora"
-    words = [
-        f"{_word(name)} {_shown(named[name])}"
+    """The parameters and answers that the file sets, in the order of the terms."""
+    values = dict(imported.values)
+    if str(values.get("quantization_bits")) == "8":
+        values["adapter"] = "8-bit lora"
+    texts = [
+        f"{_word(name)} {_shown(values[name])}"
         for name, term in glossary().items()
         if name in imported.values.keys() - imported.assumed.keys()
         and not _is_plain(term, imported.values[name])
     ]
-    return ", ".join(words)
+    return ", ".join(texts)
 
 
 def _word(name: str) -> str:
@@ -142,7 +144,7 @@ def _word(name: str) -> str:
 
 
 def _is_plain(term: Term, value: object) -> bool:
-    """Whether a parameter is as it is where nobody thinks of it."""
+    """Whether a parameter has its default value."""
     return "parameter" in term.kind and str(value).lower() == str(term.plain).lower()
 
 
@@ -153,8 +155,8 @@ def _shown(value: object) -> str:
 
 def _named(lines: list[Line]) -> str:
     names = list(dict.fromkeys(line.option for line in lines))
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
+    rest = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + rest
 
 
 def _lines_blocks(imported: ImportedLaunch) -> Iterator[Block]:
@@ -163,91 +165,91 @@ def _lines_blocks(imported: ImportedLaunch) -> Iterator[Block]:
         for line in imported.lines
     ]
     yield GAP
-    yield text_table(("line", "option", "value", "what it means"), rows, words=(1, 2, 3))
+    yield text_table(("line", "option", "value", "meaning"), rows, words=(1, 2, 3))
 
 
 def misfit_blocks(plan: Plan, row: Mapping[str, Any]) -> Iterator[Block]:
-    """What a configuration that does not fit needs of GPU and host, and what these have."""
+    """GPU and host memory that a configuration needs, and that is available."""
     needs, gpu = row["peak_memory_gib"], plan.problem.setting.machine.gpu
     has = gpu.allocatable_memory / GIB
     parts = sorted(memory_parts(row).items(), key=lambda part: -part[1])[:_MOST_PARTS]
-    words = ", ".join(f"{name.replace('_', ' ')} {share(size / needs)}" for name, size in parts)
+    shares = ", ".join(f"{name.replace('_', ' ')} {share(size / needs)}" for name, size in parts)
     yield from question_blocks(plan)
     yield make_lines(short_plan(plan, row), mark=TOTAL, indent="")
-    surely = f" ({told_chance})" if (told_chance := fits_words(row)) else ""
+    likelihood = f" ({fit_text})" if (fit_text := fits_words(row)) else ""
     phase = f", in the phase {row['fullest_phase']}" if row.get("fullest_phase") else ""
-    which = f": {words}" if words else phase
-    peak = f"peak {needs:,.1f} GiB on the fullest GPU, {has:,.1f} usable{surely}{which}"
-    on_host = host_words(row, plan.problem.setting.machine)
-    both = [peak, f"host memory {on_host}"] if on_host else [peak]
+    breakdown = f": {shares}" if shares else phase
+    peak = f"peak {needs:,.1f} GiB on the fullest GPU, {has:,.1f} usable{likelihood}{breakdown}"
+    host_memory = host_words(row, plan.problem.setting.machine)
+    texts = [peak, f"host memory {host_memory}"] if host_memory else [peak]
     if row["rejected_by"] == OUT_OF_HOST_MEMORY.name:
-        both.reverse()
-    yield make_lines(f"Does not fit: {'; '.join(both)}.")
+        texts.reverse()
+    yield make_lines(f"Does not fit: {'; '.join(texts)}.")
 
 
 def other_counts_blocks(question: LaunchQuestion) -> Iterator[Block]:
-    """The same file on other numbers of GPUs, where planner assumed the number."""
+    """The same file on other numbers of GPUs, if planner assumed the number."""
     if not question.other_counts:
         return
     yield Title(text="On other numbers of GPUs")
-    for one in question.other_counts:
+    for other_count in question.other_counts:
         reached = [
-            f"{label(name)} {format_result(name, one.row[name])}"
+            f"{label(name)} {format_result(name, other_count.row[name])}"
             for name in _OF_COUNTS
-            if one.row.get(name) is not None and not one.rejected_by
+            if other_count.row.get(name) is not None and not other_count.rejected_by
         ]
-        memory = f"{one.row['peak_memory_gib']:,.1f} GiB a GPU"
-        fits = "does not fit" if one.rejected_by else "fits"
+        memory = f"{other_count.row['peak_memory_gib']:,.1f} GiB a GPU"
+        fits = "does not fit" if other_count.rejected_by else "fits"
         yield make_lines(
-            f"  {one.num_gpus:,}: {fits}, {', '.join([memory, *reached])}", indent="    "
+            f"  {other_count.num_gpus:,}: {fits}, {', '.join([memory, *reached])}", indent="    "
         )
 
 
 def wasted_blocks(row: Mapping[str, Any]) -> Iterator[Block]:
-    """The parts of a step in which no GPU computes what the model needs, the largest first."""
+    """The overheads of a step as shares, the largest first."""
     step = row.get("step_time_s")
     if not step:
         return
     parts = {name: row.get(name) or 0.0 for name in _WASTED}
     lost = sorted(((time / step, name) for name, time in parts.items()), reverse=True)
-    words = [f"{_WASTED[name]} {share(part)}" for part, name in lost if part >= _TELLABLE]
-    if words:
-        yield make_lines(f"Lost in each step: {', '.join(words)}.")
+    texts = [f"{_WASTED[name]} {share(part)}" for part, name in lost if part >= _TELLABLE]
+    if texts:
+        yield make_lines(f"Lost in each step: {', '.join(texts)}.")
 
 
 def started_blocks(plan: Plan, row: Mapping[str, object]) -> Iterator[Block]:
-    """What the engine's log has at its start; nothing of training."""
+    """The values that the engine's log shows at start; nothing for training."""
     setting = plan.source_of(row).setting
     pairs = {}
     if isinstance(setting, ServingSetting):
         pairs = start_pairs(row, shortens=setting.engine.memory.shortens_longest)
     if pairs:
-        words = ", ".join(f"{name} {value}" for name, value in pairs.items())
-        yield make_lines(f"At its start the engine says: {words}.")
+        text = ", ".join(f"{name} {value}" for name, value in pairs.items())
+        yield make_lines(f"At start the engine logs: {text}.")
 
 
 def by_hand_blocks(rewritten: RewriteResult) -> Iterator[Block]:
-    """The options of a change that cannot be made as a whole in the text of the file."""
-    words = [
-        f"{option} goes" if texts is None else f"{option} {' '.join(map(str, texts))}".strip()
+    """The options of a change that cannot be written completely into the file."""
+    changes = [
+        f"{option} removed" if texts is None else f"{option} {' '.join(map(str, texts))}".strip()
         for option, texts in rewritten.changes.items()
     ]
     for note in (*rewritten.notes, *map(str, rewritten.unexpressed)):
         yield make_lines(note)
-    yield make_lines("It cannot be made in this file as a whole: planner writes nothing there.")
-    if words:
-        yield make_lines(f"In the words of the target: {', '.join(words)}.")
+    yield make_lines("The file cannot express the whole change: planner does not write it.")
+    if changes:
+        yield make_lines(f"Options of the target: {', '.join(changes)}.")
 
 
 def diff_blocks(rewritten: RewriteResult, *, is_written: bool) -> Iterator[Block]:
-    """The change in the user's file, and what of it the file cannot say."""
+    """The difference in the user's file, and the parts that the file cannot express."""
     for note in rewritten.notes:
         yield make_lines(note)
     for remark in rewritten.unexpressed:
-        yield make_lines(f"It cannot be said there: {remark}")
+        yield make_lines(f"The file cannot express this: {remark}")
     for option, texts in rewritten.unwritten.items():
-        words = "remove" if texts is None else f"set to {' '.join(map(str, texts)) or 'added'}"
-        yield make_lines(f"Change by hand, its place in the file is unclear: {option}: {words}.")
+        action = "remove" if texts is None else f"set to {' '.join(map(str, texts)) or 'added'}"
+        yield make_lines(f"Change by hand (position in the file unclear): {option}: {action}.")
     if not rewritten.diff:
         return
     yield GAP
@@ -260,42 +262,40 @@ def diff_blocks(rewritten: RewriteResult, *, is_written: bool) -> Iterator[Block
 def change_blocks(
     workload: str,
     change: Change | None,
-    own: Mapping[str, object],
+    base_row: Mapping[str, object],
     *,
     is_running: bool,
     fits: float,
     attempts: Attempts | None = None,
 ) -> Iterator[Block]:
-    """How surely the plan fits, and the best change of it, or what was tried in vain."""
+    """The probability that the plan fits, and its best change or the failed attempts."""
     yield Title(text="The best change")
     if is_running and math.isfinite(fits):
-        yield make_lines(f"As it is: {fits_text(fits)}.")
+        yield make_lines(f"Unchanged: {fits_text(fits)}.")
     if change is not None:
-        yield make_lines(change_text(workload, change, own))
+        yield make_lines(change_text(workload, change, base_row))
     elif attempts is not None:
-        yield from attempts_blocks(workload, attempts, own)
+        yield from attempts_blocks(workload, attempts, base_row)
     elif is_running:
-        yield make_lines("No small change is better.")
+        yield make_lines("No small change improves the plan.")
     else:
-        yield make_lines(
-            "None of the changes of 1 to 3 settings that planner tries makes it possible."
-        )
+        yield make_lines("No change of 1 to 3 settings that planner tries makes the plan feasible.")
 
 
 def next_blocks(
-    workload: str, change: Change, others: list[Change], own: Mapping[str, object]
+    workload: str, change: Change, others: list[Change], base_row: Mapping[str, object]
 ) -> Iterator[Block]:
-    """What a change that makes it fit costs, and the best other one."""
+    """The overheads of a change that makes the plan fit, and the best other change."""
     yield from wasted_blocks(change.row)
     if others:
         best = max(others, key=lambda other: other.value)
-        yield make_lines(f"Or {change_text(workload, best, own)}")
+        yield make_lines(f"Or {change_text(workload, best, base_row)}")
 
 
 def attempts_blocks(
-    workload: str, attempts: Attempts, own: Mapping[str, object]
+    workload: str, attempts: Attempts, base_row: Mapping[str, object]
 ) -> Iterator[Block]:
-    """What was tried in vain, and what fits beyond small changes."""
+    """The failed attempts, and larger changes that fit."""
     tried = "; ".join(
         f"{name} {', '.join(map(shown, values))}" for name, values in attempts.tried.items()
     )
@@ -306,12 +306,14 @@ def attempts_blocks(
     if attempts.other is not None:
         plan, change = attempts.other
         profile = change.row[plan.workload.profile_kind]
-        yield make_lines(f"Another plan fits, as {profile}: {change_text(workload, change, own)}")
+        yield make_lines(
+            f"Another plan fits, as {profile}: {change_text(workload, change, base_row)}"
+        )
         yield Code(text=estimate_command(plan, change.row))
     else:
         yield make_lines("More of them together do not fit either.")
     if attempts.unsaid is not None:
-        text = change_text(workload, attempts.unsaid, own)
+        text = change_text(workload, attempts.unsaid, base_row)
         yield make_lines(f"The file has no option for this: {text}")
     if attempts.adapter is not None:
         kind, row = attempts.adapter
@@ -319,27 +321,27 @@ def attempts_blocks(
             f"With --adapter {kind} it fits, {format_probability(fit_probability(row))} likely."
         )
     if attempts.gpus is not None:
-        yield from gpus_blocks(workload, attempts.gpus, own)
+        yield from gpus_blocks(workload, attempts.gpus, base_row)
 
 
-def gpus_blocks(workload: str, gpus: MoreGpus, own: Mapping[str, object]) -> Iterator[Block]:
-    """The numbers of GPUs on which a plan fits, or up to which it does not."""
+def gpus_blocks(workload: str, gpus: MoreGpus, base_row: Mapping[str, object]) -> Iterator[Block]:
+    """The numbers of GPUs on which the plan fits, or the largest on which it does not."""
     for count, change in gpus.changes:
         yield make_lines(
-            f"{formatting.format_gpus(count)} fit: {change_text(workload, change, own)}"
+            f"{formatting.format_gpus(count)} fit: {change_text(workload, change, base_row)}"
         )
     if gpus.most and not gpus.changes:
         yield make_lines(f"No number of these GPUs up to {gpus.most:,} fits.")
 
 
-def change_text(workload: str, change: Change, own: Mapping[str, object]) -> str:
-    """A change in a sentence: what instead of what, what it gains, how surely it fits.
+def change_text(workload: str, change: Change, base_row: Mapping[str, object]) -> str:
+    """A sentence on a change: new and old values, gain, and probability to fit.
 
-    To serve more at once may make each wait longer: the times of a request stand beside it,
-    where the digits shown tell them apart.
+    More concurrent requests may increase latency, so the latencies are added if they change in the
+    shown digits.
     """
     terms = terms_of(workload, "parameter")
-    words = [
+    changes = [
         f"{terms[name].term} {shown(after)} instead of {shown(before)}"
         for name, (before, after) in change.changed.items()
     ]
@@ -353,60 +355,63 @@ def change_text(workload: str, change: Change, own: Mapping[str, object]) -> str
     else:
         gains = [f"{share(change.gain)} {'faster' if workload == 'train' else 'more tokens/s'}"]
     for name in _OF_REQUESTS:
-        if own.get(name) is not None and change.row.get(name) is not None:
-            after, before = format_result(name, change.row[name]), format_result(name, own[name])
-            # What does not run takes no time.
+        if base_row.get(name) is not None and change.row.get(name) is not None:
+            after, before = (
+                format_result(name, change.row[name]),
+                format_result(name, base_row[name]),
+            )
+            # A plan that does not run has no times.
             instead = f" instead of {before}" if math.isfinite(change.gain) else ""
             gains += [f"{label(name)} {after}{instead}"] if after != before else []
     fits = fits_text(change.fits) if math.isfinite(change.fits) else "fits"
     doubt = "" if change.is_significant else " The gain is within the error of the prediction."
-    return f"{', '.join(words) or 'as it is'}: {', '.join(gains)}; {fits}.{doubt}"
+    return f"{', '.join(changes) or 'unchanged'}: {', '.join(gains)}; {fits}.{doubt}"
 
 
-def translation_text(own_request: Request, other: Request, *rows: Row) -> str:
-    """The same plan in the words of two tools, by what is told of each."""
-    words = []
-    for request, row in zip((own_request, other), rows, strict=True):
+def translation_text(first_request: Request, other: Request, *rows: Row) -> str:
+    """A sentence that compares the predictions of a plan in two tools."""
+    texts = []
+    for request, row in zip((first_request, other), rows, strict=True):
         profile = request.framework if request.workload == "train" else request.engine
-        told_of = [
+        speeds = [
             f"{label(name)} {format_result(name, row[name])}"
             for name in _OF_COUNTS
             if row.get(name)
         ]
         memory = f"peak memory {row['peak_memory_gib']:,.1f} GiB" if row["peak_memory_gib"] else ""
-        words.append(f"as {profile} {', '.join([*told_of, memory])}")
+        texts.append(f"as {profile} {', '.join([*speeds, memory])}")
     changed = [
         f"{name.replace('_', ' ')} {other.settings[name]} instead of {value}"
-        for name, value in own_request.settings.items()
+        for name, value in first_request.settings.items()
         if other.settings.get(name, value) != value
     ]
     dropped = [
-        name.replace("_", " ") for name in own_request.settings if name not in other.settings
+        name.replace("_", " ") for name in first_request.settings if name not in other.settings
     ]
     same = f"The same plan but {', '.join(changed)}" if changed else "The same plan"
     same += f" without {', '.join(dropped)}" if dropped else ""
-    return f"{same}: {'; '.join(words)}."
+    return f"{same}: {'; '.join(texts)}."
 
 
 def shorter_blocks(imported: ImportedLaunch, plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
-    """How long samples may be that nothing packs, where sequences full of them do not fit."""
+    """The longest unpacked samples that fit, if full sequences do not fit."""
     if not any(note.startswith(_UNPACKED) for note in imported.notes):
         return
     longest = largest_length(plan, evaluation, "sequence_length").largest
     if longest is not None:
         yield make_lines(
-            f"Nothing packs samples: it fits while none is longer than {longest:,} tokens."
+            f"Samples are not packed: the plan fits if none is longer than {longest:,} tokens."
         )
 
 
 def launch_blocks(launch: WrittenLaunch, folder: Path) -> Iterator[Block]:
-    """The files, what the user must set, and what the target cannot express."""
+    """The written files, the parts that the target cannot express, and the next commands."""
     target, draft = launch.target, launch.draft
     yield make_lines(f"{target.title} ({target.version})", mark=TOTAL, indent="")
     yield Title(text=f"Written to {folder}")
     pairs = {file.name: file.meaning for file in launch.files}
-    own = {MANIFEST: "what planner wrote, so that it replaces nothing of yours"}
-    yield KeyValues(pairs=pairs | own)
+    manifest = {MANIFEST: "list of written files, so that planner does not overwrite yours"}
+    yield KeyValues(pairs=pairs | manifest)
     if draft.unexpressed:
         yield Title(text=f"{target.title} cannot express")
         for remark in draft.unexpressed:
@@ -426,13 +431,13 @@ def launch_blocks(launch: WrittenLaunch, folder: Path) -> Iterator[Block]:
 
 
 def targets_blocks() -> Iterator[Block]:
-    """Name, version, workloads, and whose predictions they start."""
+    """A table of targets: name, version, workloads and profiles."""
     rows = [
         (
             target.name,
             target.version,
             ", ".join(target.workloads),
-            ", ".join(target.profiles or target.nearest) or "none of its own",
+            ", ".join(target.profiles or target.nearest) or "no profile",
         )
         for target in map(target_of, TARGETS)
     ]

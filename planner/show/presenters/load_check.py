@@ -1,4 +1,4 @@
-"""What is said of a plan for a stated load: whether it carries it, how surely, and its replay."""
+"""Sentences on a plan under a load: whether it serves it, the probability, and the replay."""
 
 from __future__ import annotations
 
@@ -19,35 +19,36 @@ _SHOWN_DIFFERENCE = 0.2
 
 
 def start_pairs(row: Mapping[str, object], *, shortens: bool = False) -> dict[str, str]:
-    """Weights and cache of a GPU in the words of engines' logs; nothing without a cache.
+    """Weights and KV cache of a GPU as engines log them; empty without a cache.
 
-    ``shortens``: the engine takes what the cache holds for its longest request.
+    ``shortens``: the engine shortens its longest request to the size of the cache.
     """
-    at_once, tokens = number_of(row, "max_concurrency"), number_of(row, "kv_cache_tokens")
-    if not math.isfinite(at_once) or not at_once:
+    max_requests, tokens = number_of(row, "max_concurrency"), number_of(row, "kv_cache_tokens")
+    if not math.isfinite(max_requests) or not max_requests:
         return {}
     weights = number_of(row, "memory_weights_gib") + number_of(row, "memory_adapters_gib")
-    found = {
+    pairs = {
         "weights": f"{weights:.2f} GiB",
         "KV cache": (
             f"{number_of(row, 'kv_cache_size_gib'):.2f} GiB, "
             f"{formatting.format_count(tokens)} tokens"
         ),
         "maximum concurrency": (
-            f"{at_once:,.2f}x for {formatting.format_count(tokens / at_once)} tokens per request"
+            f"{max_requests:,.2f}x for {formatting.format_count(tokens / max_requests)} "
+            "tokens per request"
         ),
     }
-    if shortens and at_once < 1:
-        held = f"{formatting.format_count(tokens)} tokens, as the cache holds no more"
-        found["longest request"] = held
-    return found
+    if shortens and max_requests < 1:
+        longest = f"{formatting.format_count(tokens)} tokens, as the cache holds no more"
+        pairs["longest request"] = longest
+    return pairs
 
 
 def load_line(plan: Plan, candidates: Candidates) -> str:
-    """Whether the first row carries the stated rate, its capacity, and what is in flight.
+    """Whether the first row serves the requested rate, its capacity, and the requests in flight.
 
-    Without a stated rate how many requests wait for room; empty where none do. The probability is
-    the least of those that the capacity reaches the rate and that each limit is kept.
+    Without a rate the number of requests that wait, empty if none do. The probability is the
+    smallest of those to reach the rate and to keep each limit.
     """
     rate = plan.request.request_rate
     row = candidates.row
@@ -59,15 +60,22 @@ def load_line(plan: Plan, candidates: Candidates) -> str:
     if candidates.is_beyond:
         beyond, end = _beyond_line(plan, row, rate), _end_line(plan, candidates, row)
         return _sentences(beyond, _room_line(candidates, row), end)
-    asked = with_rate(plan.problem.constraints, rate)
-    chances = [one for limit in asked if math.isfinite(one := limit.chance(candidates))]
-    surely = f" ({formatting.format_probability(min(chances))} likely)" if chances else ""
-    held = formatting.format_significant(number_of_row(row, "requests_in_flight"))
-    most = formatting.format_significant(number_of_row(row, "capacity_requests_per_s"))
-    within = " within the limits" if plan.problem.constraints else ""
+    constraints = with_rate(plan.problem.constraints, rate)
+    probabilities = [
+        probability
+        for limit in constraints
+        if math.isfinite(probability := limit.chance(candidates))
+    ]
+    likelihood = (
+        f" ({formatting.format_probability(min(probabilities))} likely)" if probabilities else ""
+    )
+    in_flight = formatting.format_significant(number_of_row(row, "requests_in_flight"))
+    capacity_text = formatting.format_significant(number_of_row(row, "capacity_requests_per_s"))
+    limits_text = " within the limits" if plan.problem.constraints else ""
     carries = (
-        f"Serves {rate:g} requests/s{within}{surely}; capacity {most} requests/s. "
-        f"Times and costs are at {rate:g} requests/s, {held} requests "
+        f"Serves {rate:g} requests/s{limits_text}{likelihood}; capacity {capacity_text} "
+        "requests/s. "
+        f"Times and costs are at {rate:g} requests/s, {in_flight} requests "
         "in flight in each replica."
     )
     lines = _room_line(candidates, row), _preempted_line(row), _end_line(plan, candidates, row)
@@ -75,31 +83,36 @@ def load_line(plan: Plan, candidates: Candidates) -> str:
 
 
 def _reuse_line(row: Mapping[str, object]) -> str:
-    """What the replicas find of earlier prompts, and where; empty where nothing tells."""
-    found = {
-        place: number_of(row, f"{name}_cache_hit_rate")
-        for place, name in (("the GPUs'", "gpu"), ("the hosts'", "host"), ("the drives'", "disk"))
+    """Hit rates of the prefix caches, and the residence time; empty without a cache."""
+    hit_rates = {
+        cache_name: number_of(row, f"{name}_cache_hit_rate")
+        for cache_name, name in (
+            ("the GPUs'", "gpu"),
+            ("the hosts'", "host"),
+            ("the drives'", "disk"),
+        )
         if row.get(f"{name}_cache_hit_rate")
     }
     if row.get("cache_residence_s") is None:
         return ""
-    places = " and ".join(
-        f"{formatting.format_percent(share)} in {place}" for place, share in found.items()
+    texts = " and ".join(
+        f"{formatting.format_percent(share)} in {cache_name}"
+        for cache_name, share in hit_rates.items()
     )
-    kept = formatting.format_duration(number_of(row, "cache_residence_s"))
-    words = f"Of the prompts {places or 'nothing'} cache is found; GPUs keep them for {kept}."
+    residence = formatting.format_duration(number_of(row, "cache_residence_s"))
+    text = f"Of the prompts {texts or 'nothing'} cache is found; GPUs keep them for {residence}."
     if number_of(row, "cache_load_time_s"):
-        words += (
+        text += (
             " Loading takes "
             f"{formatting.format_duration(number_of(row, 'cache_load_time_s'))} a request."
         )
-    return words
+    return text
 
 
 def refuse_overload(plan: Plan, candidates: Candidates) -> None:
-    """Refuse a first row that is offered more than it can take, without an end.
+    """Refuse a first row whose queue grows without bound.
 
-    Raises InfeasibleError if what it carries, and what would be an answer.
+    Raises InfeasibleError if the rate exceeds the capacity and the number of requests is open.
     """
     rate = plan.request.request_rate
     if rate is None or plan.request.num_requests is not None or not candidates.is_beyond:
@@ -108,23 +121,25 @@ def refuse_overload(plan: Plan, candidates: Candidates) -> None:
 
 
 def _beyond_line(plan: Plan, row: Mapping[str, object], rate: float) -> str:
-    """What becomes of requests that come faster than they are answered."""
-    most = formatting.format_significant(number_of(row, "capacity_requests_per_s"))
+    """A sentence on requests that arrive faster than they are answered."""
+    capacity_text = formatting.format_significant(number_of(row, "capacity_requests_per_s"))
     number = plan.request.num_requests
     if number is None:
         return (
-            f"Overloaded: capacity {most} requests/s, load {rate:g}. The queue and TTFT grow "
+            f"Overloaded: capacity {capacity_text} requests/s, load {rate:g}. The queue and "
+            "TTFT grow "
             "without bound; give --num-requests for a load of a fixed number of requests."
         )
     last = formatting.format_duration(number_of(row, "last_time_to_first_token_s"))
     return (
-        f"Overloaded: capacity {most} requests/s, load {rate:g}; the queue grows, TTFT of the "
+        f"Overloaded: capacity {capacity_text} requests/s, load {rate:g}; the queue grows, "
+        "TTFT of the "
         f"last of {formatting.format_count(number)} requests is {last}."
     )
 
 
 def _end_line(plan: Plan, candidates: Candidates, row: Mapping[str, object]) -> str:
-    """When the last of a number of requests is answered, and what that makes in a second."""
+    """When the last of a number of requests is answered, and the throughput until then."""
     number = plan.request.num_requests
     if number is None or not math.isfinite(number_of(row, "makespan_s")):
         return ""
@@ -138,26 +153,25 @@ def _end_line(plan: Plan, candidates: Candidates, row: Mapping[str, object]) -> 
 
 
 def _room_line(candidates: Candidates, row: Mapping[str, object]) -> str:
-    """How many of the requests at once find room; empty where all do."""
+    """How many of the concurrent requests fit the KV cache; empty if all do."""
     if not candidates.waits:
         return ""
-    room, number = number_of(row, "most_sequences"), number_of(row, "concurrency")
+    capacity, concurrency = number_of(row, "most_sequences"), number_of(row, "concurrency")
     return (
-        f"Room for {formatting.format_count(room)} of {formatting.format_count(number)} "
+        f"Room for {formatting.format_count(capacity)} of {formatting.format_count(concurrency)} "
         "requests in "
         "each replica."
     )
 
 
 def _preempted_line(row: Mapping[str, object]) -> str:
-    """How many requests lose their room as answers grow, and what that costs; empty of few, and
-    where there is none to lose."""
+    """The share of preempted requests and the time to recompute them; empty if it is small."""
     share = number_of(row, "preempted_share")
     if not share >= _MIN_SHOWN_PREEMPTION or number_of(row, "most_sequences") < 1:
         return ""
     again = share * number_of(row, "utilization")
     return (
-        f"Up to {formatting.format_percent(share)} of the requests that run lose their room as "
+        f"Up to {formatting.format_percent(share)} of the running requests are preempted as "
         "lengths vary: "
         f"computing them again takes {formatting.format_percent(again)} of the time, which is "
         "not counted."
@@ -169,11 +183,11 @@ def _sentences(*lines: str) -> str:
 
 
 def _waiting_line(row: Mapping[str, object]) -> str:
-    number, room = number_of(row, "concurrency"), number_of(row, "most_sequences")
-    if not room < number:
+    concurrency, capacity = number_of(row, "concurrency"), number_of(row, "most_sequences")
+    if not capacity < concurrency:
         return ""
     return (
-        f"Room for {formatting.format_count(room)} of {formatting.format_count(number)} "
+        f"Room for {formatting.format_count(capacity)} of {formatting.format_count(concurrency)} "
         "requests in each "
         "replica, the "
         f"others queue: TTFT {formatting.format_duration(number_of(row, 'time_to_first_token_s'))}."
@@ -181,30 +195,34 @@ def _waiting_line(row: Mapping[str, object]) -> str:
 
 
 def replay_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
-    """Mean and percentiles of each latency, replayed and predicted, and what differs."""
+    """Mean and percentiles of each latency, replayed and predicted, and their differences."""
     from planner.decide.trace_replay import LATENCIES, SHARES, replay_trace
 
-    found = replay_trace(candidates, plan.request)
+    replay = replay_trace(candidates, plan.request)
     heads = ("", "", "mean", *(f"p{100 * share:.0f}" for share in SHARES))
     rows = [
-        (words, how, *(formatting.format_duration(one[share]) for share in (None, *SHARES)))
+        (
+            latency_label,
+            source,
+            *(formatting.format_duration(latencies[share]) for share in (None, *SHARES)),
+        )
         for name in LATENCIES
-        for words, how, one in (
-            (label(f"{name}_s"), "replayed", found.seen[name]),
-            ("", "predicted", found.predicted[name]),
+        for latency_label, source, latencies in (
+            (label(f"{name}_s"), "replayed", replay.seen[name]),
+            ("", "predicted", replay.predicted[name]),
         )
     ]
-    yield make_lines(f"Replay of {formatting.format_count(found.requests)} requests:")
+    yield make_lines(f"Replay of {formatting.format_count(replay.requests)} requests:")
     yield text_table(heads, rows, words=(0, 1))
-    if found.hit_rates is not None:
-        predicted, seen = (formatting.format_percent(share) for share in found.hit_rates)
+    if replay.hit_rates is not None:
+        predicted, seen = (formatting.format_percent(share) for share in replay.hit_rates)
         yield make_lines(f"Prompts found in the caches: {seen} replayed, {predicted} predicted.")
-    if apart := found.differs(_SHOWN_DIFFERENCE):
-        names = ", ".join(label(f"{name}_s") for name in apart)
-        why = "has the order of these very requests; other hours have another."
-        if found.is_pipeline:
-            why = "takes a pipeline as if its prompts passed one stage."
+    if differing := replay.differs(_SHOWN_DIFFERENCE):
+        names = ", ".join(label(f"{name}_s") for name in differing)
+        reason = "has the order of these very requests; other hours have another."
+        if replay.is_pipeline:
+            reason = "takes a pipeline as if its prompts passed one stage."
         yield make_lines(
             f"Prediction and replay differ by more than {_SHOWN_DIFFERENCE:.0%} in mean "
-            f"{names}: the replay " + why
+            f"{names}: the replay " + reason
         )

@@ -1,4 +1,4 @@
-"""Limits of a size in words: what a plan leaves of them, and which are wider than assumed."""
+"""Limits of a size as text: the margins of a plan, and the relaxed limits."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from planner.show.presenters.format_results import label
 
 def margin_words(margin: Margin, confidence: float) -> str:
     """``27.1 of 30.0 days at 90 %, 2.90 days to spare; predicted 21.0 days``."""
-    at = f" at {100 * confidence:g} %" if confidence > MEDIAN and margin.has_errors else ""
-    sure, bound = (
+    confidence_text = (
+        f" at {100 * confidence:g} %" if confidence > MEDIAN and margin.has_errors else ""
+    )
+    sure_text, bound_text = (
         formatting.format_limit(margin.sure, margin.unit),
         formatting.format_limit(margin.bound, margin.unit),
     )
-    if " " in bound:  # the unit once where it is the same
-        sure = sure.removesuffix(f" {bound.rpartition(' ')[2]}")
+    if " " in bound_text:  # write a common unit once
+        sure_text = sure_text.removesuffix(f" {bound_text.rpartition(' ')[2]}")
     spare = f"{formatting.format_limit(margin.spare, margin.unit)} to spare"
-    words = f"{limit_name(margin.name)} {sure} of {bound}{at}, {spare}"
-    if at:
-        words += f"; predicted {formatting.format_limit(margin.predicted, margin.unit)}"
+    text = f"{limit_name(margin.name)} {sure_text} of {bound_text}{confidence_text}, {spare}"
+    if confidence_text:
+        text += f"; predicted {formatting.format_limit(margin.predicted, margin.unit)}"
     elif confidence > MEDIAN:
-        words += "; no published runs of this kind, sized at the prediction"
-    return words
+        text += "; no published runs of this kind, sized at the prediction"
+    return text
 
 
 def limit_words(name: str, sign: int, bound: float, unit: str) -> str:
@@ -43,7 +45,9 @@ def limit_name(name: str) -> str:
 
 
 def relaxed_lines(sizes: Sizes) -> Iterator[str]:
-    """Which assumed limits are wider for a GPU, and how many GPUs they take as they were."""
+    """Sentences on assumed limits that were relaxed for a GPU, and the GPUs that they would
+    need.
+    """
     for size in sizes.found:
         margins = () if size.fewest is None else size.fewest.margins
         relaxed = [m for m in margins if m.bound != size.assumed.get(m.name, m.bound)]
@@ -62,9 +66,9 @@ def relaxed_lines(sizes: Sizes) -> Iterator[str]:
                     else ""
                 )
                 effect = f"which takes {formatting.format_gpus(before.num_gpus)}{cost}"
-            words = limit_words(margin.name, margin.sign, margin.bound, margin.unit)
-            words += f" in place of {formatting.format_limit(assumed, margin.unit)}"
-            effects.setdefault(effect, []).append(words)
-        place = f"{size.gpu} {size.contract}".strip()
-        changes = "; ".join(f"{', '.join(words)}, {effect}" for effect, words in effects.items())
-        yield f"Assumed limits relaxed for {place}: {changes}. Give the limits that you need"
+            text = limit_words(margin.name, margin.sign, margin.bound, margin.unit)
+            text += f" in place of {formatting.format_limit(assumed, margin.unit)}"
+            effects.setdefault(effect, []).append(text)
+        hardware = f"{size.gpu} {size.contract}".strip()
+        changes = "; ".join(f"{', '.join(text)}, {effect}" for effect, text in effects.items())
+        yield f"Assumed limits relaxed for {hardware}: {changes}. Give the limits that you need"

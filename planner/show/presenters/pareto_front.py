@@ -45,9 +45,9 @@ from planner.show.presenters.uncertainty import ties
 from planner.workloads.make_plan import Plan
 from planner.workloads.workload import ResultWording, Workload
 
-# What does not tell rows apart that something else does not tell, too.
+# Columns that only differ if others differ.
 _REDUNDANT = ("gradient_accumulation_steps", "pipeline_schedule")
-# Where these differ, so do the batches of a step.
+# If these differ, the batches of a step differ.
 _WORK = ("model", "adapter")
 _NO_RANK = "30"
 _OF_OBJECTIVES = 3
@@ -90,7 +90,7 @@ def front_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]:
 def short_front_blocks(
     plan: Plan, result: SearchResult, top: int, recommended: Mapping[str, object]
 ) -> Iterator[Block]:
-    """The front with each layout in a column; rows that are the recommended plan have a star."""
+    """The front with the layout in one column; a star marks the recommended plan."""
     number = len(result.table["num_gpus"])
     if number < 2:
         return
@@ -100,9 +100,9 @@ def short_front_blocks(
     stars = [all(result.table[name][row] == recommended[name] for name in names) for row in rows]
     table = {name: [values[row] for row in rows] for name, values in result.table.items()}
     tied, factor = tied_with_first(plan, table)
-    marked = zip(rows, tied, stars, strict=True)
-    ranks = [f"{row + 1}{'=' * tie}{'*' * star}" for row, tie, star in marked]
-    if not any(stars):  # what has a plan beside it that is better in all is not on the front
+    row_marks = zip(rows, tied, stars, strict=True)
+    ranks = [f"{row + 1}{'=' * tie}{'*' * star}" for row, tie, star in row_marks]
+    if not any(stars):  # a dominated recommended plan is not on the front
         ranks, stars = ["*", *ranks], [True, *stars]
         table = {name: [recommended[name], *values] for name, values in table.items()}
     shown = _with_layout(plan, table, is_short=True)
@@ -119,7 +119,7 @@ def short_front_blocks(
 
 
 def _chosen(plan: Plan, number: int, top: int) -> list[int]:
-    """Rows from the first to the last, or the first ones."""
+    """Indexes of the rows to show: spread over the front, or the first ones."""
     is_spread = plan.workload.wording.from_end_to_end
     if not is_spread or number <= top:
         return list(range(min(number, top)))
@@ -128,37 +128,37 @@ def _chosen(plan: Plan, number: int, top: int) -> list[int]:
 
 def _title(plan: Plan, number: int, shown: int) -> str:
     goals = ", ".join(objective.name for objective in plan.problem.objectives)
-    some = f"{shown} of {number}" if shown < number else f"all {number}"
+    count_text = f"{shown} of {number}" if shown < number else f"all {number}"
     if number == 1:
         return f"Best by {goals}"
     order = "from one end to the other" if plan.workload.wording.from_end_to_end else "best first"
-    return f"Pareto front by {goals}: {some}, {order}"
+    return f"Pareto front by {goals}: {count_text}, {order}"
 
 
 def _headed(column: Column) -> Column:
-    """With a head of two lines at most."""
+    """The column with a head of at most two lines."""
     term = term_of_column(column.name)
     if term is not None and term.short:
         return replace(column, header=term.short)
-    words = column.header.split()
-    if len(words) > 2:
-        words = re.sub(r"(/\S+) /", r"\1/", column.header).split()
-    return replace(column, header=" ".join(words[-2:]))
+    parts = column.header.split()
+    if len(parts) > 2:
+        parts = re.sub(r"(/\S+) /", r"\1/", column.header).split()
+    return replace(column, header=" ".join(parts[-2:]))
 
 
 def _columns(
     plan: Plan, shown: Mapping[str, Any], ranks: Sequence[str], varying: Sequence[str]
 ) -> list[Column]:
-    """The ranks of rows, what varies in them, the objectives and other results."""
+    """The columns: ranks, varying settings, objectives and other results."""
     goals = _goals(plan, shown)
     results = plan.workload.wording.results(plan.counts)
-    wanted = dict.fromkeys([*varying, *goals, *limited(plan, shown), *results])
-    first = [Cell(text=rank, mark=TIE if rank.endswith("=") else "") for rank in ranks]
+    names = dict.fromkeys([*varying, *goals, *limited(plan, shown), *results])
+    rank_cells = [Cell(text=rank, mark=TIE if rank.endswith("=") else "") for rank in ranks]
     return [
-        Column("#", first, "#"),
+        Column("#", rank_cells, "#"),
         *(
             _column(name, values)
-            for name in wanted
+            for name in names
             if (values := shown.get(name)) is not None
             and not (is_of_answers(name) and all(value != value for value in values))
         ),
@@ -166,12 +166,12 @@ def _columns(
 
 
 def limited(plan: Plan, table: Mapping[str, object]) -> list[str]:
-    """The columns of limits on what a share of the requests does not exceed."""
+    """The columns of limits on percentiles."""
     return percentile_columns([limit.name for limit in plan.problem.constraints], table)
 
 
 def percentile_columns(limits: Iterable[str], table: Mapping[str, object]) -> list[str]:
-    """The same of limits by their names."""
+    """The columns of limits on percentiles, by the names of limits."""
     names = {name for name in limits if percentile_of(name)}
     return [column for column in table if (term := term_of_column(column)) and term.term in names]
 
@@ -188,7 +188,7 @@ def _table(plan: Plan, columns: Sequence[Column], marked: Sequence[str]) -> Tabl
 def _with_layout(
     plan: Plan, table: Mapping[str, Sequence[object]], is_short: bool = False
 ) -> dict[str, Sequence[object]]:
-    """The columns and, where the workload has such words, the layouts in short."""
+    """The columns and, if the workload has a layout text, the layouts."""
     wording = plan.workload.wording
     layout = wording.layout
     if is_short and wording.degrees:
@@ -199,15 +199,16 @@ def _with_layout(
 
 
 def settings_of(
-    workload: Workload, places: Iterable[str], table: Mapping[str, Sequence[object]]
+    workload: Workload, hardware_columns: Iterable[str], table: Mapping[str, Sequence[object]]
 ) -> list[str]:
-    """The columns of a table that say what a configuration is, its places first, in the order of
-    the terms; without those that others tell.
+    """The settings columns of a table: hardware first, then in the order of the terms.
+
+    Columns that follow from others are omitted.
     """
-    named = [*places]
-    hidden = {*_REDUNDANT, *workload.wording.in_layout} - {*named}
+    place_names = [*hardware_columns]
+    hidden = {*_REDUNDANT, *workload.wording.in_layout} - {*place_names}
     parameters = terms_of(workload.name, "parameter", "derived")
-    names = dict.fromkeys([*named, "num_gpus", "layout", *parameters])
+    names = dict.fromkeys([*place_names, "num_gpus", "layout", *parameters])
     return [
         name
         for name in names
@@ -219,69 +220,74 @@ def settings_of(
 
 
 def _told_settings(plan: Plan, shown: Mapping[str, Sequence[object]]) -> list[str]:
-    """Those that tell something that the title does not."""
-    places, terms = plan.problem.cells[0], glossary()
+    """The settings columns whose values are not in the title."""
+    hardware_columns, terms = plan.problem.cells[0], glossary()
     return [
         name
-        for name in settings_of(plan.workload, places, shown)
+        for name in settings_of(plan.workload, hardware_columns, shown)
         if (
             name in plan.problem.axes
-            if name in places or (name == "num_gpus" and plan.counts)
+            if name in hardware_columns or (name == "num_gpus" and plan.counts)
             else name not in terms or terms[name].type != "share" or any(shown[name])
         )
     ]
 
 
 def of_objective(plan: Plan, name: str, table: Mapping[str, object]) -> str:
-    """The column that tells an objective: the workload's choice, or its own."""
+    """The column of an objective: the workload's choice, or that of the term."""
     return objective_column(plan.workload.wording, plan.problem.axes, name, table)
 
 
 def objective_column(
     wording: ResultWording, axes: Collection[str], name: str, table: Mapping[str, object]
 ) -> str:
-    """The same of a table of which several values of ``axes`` were compared."""
+    """The column of an objective in a table that compares several values of ``axes``."""
     chosen = wording.of_objective.get(name)
     if set(_WORK) & set(axes):
         chosen = wording.of_unlike.get(name, chosen)
-    own = (column for column in table if (term := term_of_column(column)) and term.term == name)
-    return chosen or next(own, name)
+    matching = (
+        column for column in table if (term := term_of_column(column)) and term.term == name
+    )
+    return chosen or next(matching, name)
 
 
 def tied_with_first(plan: Plan, table: Columns) -> tuple[list[bool], float]:
-    """Whether published runs tell a row's first objective from that of the first row."""
+    """Whether each row's first objective is tied with that of the first row, and the factor."""
     goal = plan.problem.objectives[0].name
     row = first_row(table)
-    sure = plan.source_of(row).confidence(number_of_row(row, "num_gpus"))
-    if sure is None or not plan.problem.has_ties:
+    confidence = plan.source_of(row).confidence(number_of_row(row, "num_gpus"))
+    if confidence is None or not plan.problem.has_ties:
         return [False] * len(table["num_gpus"]), 1.0
     values = np.asarray(table[of_objective(plan, goal, table)], dtype=np.float64)
-    return ties(values.tolist(), sure.layout), sure.layout
+    return ties(values.tolist(), confidence.layout), confidence.layout
 
 
 def marked_rows(plan: Plan, result: SearchResult) -> Columns:
-    """The recommended plan and behind it the front, with ``recommended``, ``rank`` and ``tied``.
+    """The recommended plan, then the front, with columns ``recommended``, ``rank`` and ``tied``.
 
-    The rank is the place on the front, None where the recommended plan is not on it.
+    The rank is the position on the front; None if the recommended plan is not on it.
     """
     front, best = result.table, result.recommended_row
     number = len(front["num_gpus"])
     ranks: list[int | None] = [*range(1, number + 1)]
     tied, factor = tied_with_first(plan, front)
     identity = {*plan.problem.sources[0].named, *terms_of(plan.workload.name, "parameter", "pool")}
-    places = [*range(number)]
+    matching_indexes = [*range(number)]
     for name in identity & {*front}:
-        places = [at for at in places if front[name][at] == best[name]]
-    order = [*places[:1], *(at for at in range(number) if at not in places[:1])]
-    table = {name: [values[at] for at in order] for name, values in front.items()}
-    marks = {"rank": [ranks[at] for at in order], "tied": [tied[at] for at in order]}
-    if not places:
+        matching_indexes = [index for index in matching_indexes if front[name][index] == best[name]]
+    order = [
+        *matching_indexes[:1],
+        *(index for index in range(number) if index not in matching_indexes[:1]),
+    ]
+    table = {name: [values[index] for index in order] for name, values in front.items()}
+    marks = {"rank": [ranks[index] for index in order], "tied": [tied[index] for index in order]}
+    if not matching_indexes:
         goal = of_objective(plan, plan.problem.objectives[0].name, front)
         values = [number_of_row(row, goal) for row in (first_row(front), best)]
         is_tied = ties(values, factor)[1] or result.better_tied is not None
         table = {name: [best[name], *values] for name, values in table.items()}
         marks = {"rank": [None, *marks["rank"]], "tied": [is_tied, *marks["tied"]]}
-    recommended = [at == 0 for at in range(len(table["num_gpus"]))]
+    recommended = [index == 0 for index in range(len(table["num_gpus"]))]
     return {"recommended": recommended, **marks, **result.scaled(table)}
 
 
@@ -299,8 +305,8 @@ def _column(name: str, values: Sequence[object]) -> Column:
 
 def _cell(name: str, value: object) -> str:
     if not isinstance(value, float):
-        words = formatting.format_parameter(value)
-        return SHORT_WORDS.get(words, words)
+        text = formatting.format_parameter(value)
+        return SHORT_WORDS.get(text, text)
     if not math.isfinite(value):
         return "-"
     term = term_of_column(name)
@@ -320,8 +326,8 @@ def _rank(name: str, goals: Sequence[str]) -> int:
     term = term_of_column(name)
     if term is None or name == "gpu":
         return 0
-    own = int(term.rank or _NO_RANK)
-    return min(own, _OF_OBJECTIVES) if name in goals else own
+    term_rank = int(term.rank or _NO_RANK)
+    return min(term_rank, _OF_OBJECTIVES) if name in goals else term_rank
 
 
 _MEMORY = "peak_memory_gib"
@@ -346,11 +352,10 @@ class Points:
 
 @record(kw_only=True)
 class FrontPoints:
-    """The front, and in ``recommended`` the plan to launch, which may not be on it.
+    """The front and the recommended plan, which may not be on it.
 
-    ``first`` is what plans are chosen by before all else. ``ties``: published runs do not tell the
-    plan from the first one. ``words`` tell the recommended plan, the first and the last of the
-    front.
+    ``first`` has the first objective. ``ties``: whether each plan is tied with the first one.
+    ``words`` are texts of the recommended plan, the first and the last of the front.
     """
 
     first: Points
@@ -361,45 +366,45 @@ class FrontPoints:
 
 
 def front_points(plan: Plan, result: SearchResult) -> FrontPoints:
-    """The front of a search that found something, by its first two objectives.
+    """The front of a search with a result, by its first two objectives.
 
-    With one objective the second column is the memory, or what the workload tells first.
+    With one objective the second column is the memory, or the workload's first shown column.
     """
     if result.recommended is None:
         raise ValueError("The search found no plan.")
     table = full_columns(result.table, plan.problem.sources)
-    one = result.recommended.row
+    recommended = result.recommended.row
     goals = [of_objective(plan, goal.name, table) for goal in plan.problem.objectives]
     columns = dict.fromkeys((*goals, _MEMORY, *plan.workload.wording.shown_columns))
     first, second = [name for name in columns if name in table][:2]
     number = len(table["num_gpus"])
-    rows = [{name: values[at] for name, values in table.items()} for at in (0, number - 1)]
+    rows = [{name: values[index] for name, values in table.items()} for index in (0, number - 1)]
     source = result.recommended.source
-    ends = intervals(one, source.confidence(number_of_row(one, "num_gpus")))
-    mine, best, last = (short_plan(plan, row) for row in (one, *rows))
+    ends = intervals(recommended, source.confidence(number_of_row(recommended, "num_gpus")))
+    recommended_text, best_text, last_text = (short_plan(plan, row) for row in (recommended, *rows))
     return FrontPoints(
         first=_points(first, table),
         second=_points(second, table),
         ties=tied_with_first(plan, result.table)[0],
-        recommended=(_point(first, one, ends), _point(second, one, ends)),
-        words=(mine, best, last),
+        recommended=(_point(first, recommended, ends), _point(second, recommended, ends)),
+        words=(recommended_text, best_text, last_text),
     )
 
 
 def _points(column: str, table: Mapping[str, object]) -> Points:
     values = np.asarray(table[column], dtype=np.float64)
     ends = [np.asarray(table[name], float) for name in ends_of(column) if name in table]
-    known = ends if len(ends) == 2 else [np.full(values.shape, np.nan)] * 2
-    return Points(column=column, values=values, ends=np.stack(known))
+    interval_ends = ends if len(ends) == 2 else [np.full(values.shape, np.nan)] * 2
+    return Points(column=column, values=values, ends=np.stack(interval_ends))
 
 
 def _point(column: str, row: Mapping[str, Any], ends: Mapping[str, tuple[float, float]]) -> Points:
-    known = np.asarray(ends.get(column, (np.nan, np.nan)), dtype=np.float64)
-    return Points(column=column, values=np.array([float(row[column])]), ends=known[:, None])
+    interval = np.asarray(ends.get(column, (np.nan, np.nan)), dtype=np.float64)
+    return Points(column=column, values=np.array([float(row[column])]), ends=interval[:, None])
 
 
 def points_blocks(plan: Plan, result: SearchResult) -> Iterator[Block]:
-    """Where the plans of the front stand by two results; of one plan there is nothing to see."""
+    """A chart of the front by two results; nothing for a single plan."""
     front = front_points(plan, result)
     if len(front.first.values) < 2:
         return
@@ -412,29 +417,29 @@ def points_blocks(plan: Plan, result: SearchResult) -> Iterator[Block]:
 
 
 def block_lines(front: FrontPoints, width: int, is_plain: bool = True) -> list[str]:
-    """The grid with its marks and the least and the largest value of each axis.
+    """Lines of the chart with marks, and the smallest and largest value of each axis.
 
-    A cell shows the recommended plan before ties, and these before others.
+    The recommended plan hides ties, and ties hide others.
     """
     x, y = (
-        np.append(points.values, own.values)
-        for points, own in zip((front.first, front.second), front.recommended, strict=True)
+        np.append(points.values, recommended.values)
+        for points, recommended in zip((front.first, front.second), front.recommended, strict=True)
     )
     across_ends, across_unit = format_in_common_unit(front.first.column, [x.min(), x.max()])
     down_ends, down_unit = format_in_common_unit(front.second.column, [y.min(), y.max()])
-    words = [f"{value} {down_unit}".strip() for value in down_ends]
-    margin = max(map(len, words))
+    end_texts = [f"{value} {down_unit}".strip() for value in down_ends]
+    margin = max(map(len, end_texts))
     columns = max(min(width - margin - 3, _MOST_WIDTH), _LEAST_WIDTH)
     grid = [[" "] * columns for _ in range(_HEIGHT)]
     other = _ASCII_MARKS if is_plain else _OTHER
     marks = [_TIE if tie else other for tie in front.ties] + [_RECOMMENDED]
     rank = {other: 0, _TIE: 1, _RECOMMENDED: 2, " ": -1}
-    places = zip(_places(x, columns), _places(y, _HEIGHT), marks, strict=True)
-    for column, row, mark in places:
+    positions = zip(_places(x, columns), _places(y, _HEIGHT), marks, strict=True)
+    for column, row, mark in positions:
         line = grid[_HEIGHT - 1 - row]
         if rank[mark] > rank[line[column]]:
             line[column] = mark
-    labels = [words[1], *[""] * (_HEIGHT - 2), words[0]]
+    labels = [end_texts[1], *[""] * (_HEIGHT - 2), end_texts[0]]
     lines = [
         f"{label:>{margin}} |{''.join(cells)}".rstrip()
         for label, cells in zip(labels, grid, strict=True)
@@ -449,12 +454,12 @@ def block_lines(front: FrontPoints, width: int, is_plain: bool = True) -> list[s
 
 
 def _places(values: FloatArray, cells: int) -> list[int]:
-    """The cell of each value; by the logarithm where they span more than a little."""
-    known = np.asarray(values, dtype=np.float64)
-    if known.min() > 0 and known.max() > _WIDE * known.min():
-        known = np.log(known)
-    span = known.max() - known.min()
-    shares = (known - known.min()) / span if span > 0 else np.zeros(known.shape)
+    """The cell index of each value; logarithmic if the values span a wide range."""
+    numbers = np.asarray(values, dtype=np.float64)
+    if numbers.min() > 0 and numbers.max() > _WIDE * numbers.min():
+        numbers = np.log(numbers)
+    span = numbers.max() - numbers.min()
+    shares = (numbers - numbers.min()) / span if span > 0 else np.zeros(numbers.shape)
     return [int(cell) for cell in np.round(shares * (cells - 1))]
 
 

@@ -1,4 +1,4 @@
-"""What money rests on: whose price, of when, of what; and what a contract makes one sign."""
+"""Sources of prices: provider, date and basis; and the commitments of contracts."""
 
 from __future__ import annotations
 
@@ -25,60 +25,60 @@ Row = Mapping[str, object]
 
 
 def price_words(row: Row) -> str:
-    """The price of a row, whose it is and of when: ``3.85 USD (median of 48 offers, 2026-11)``."""
+    """The price of a row with provider and date: ``3.85 USD (median of 48 offers, 2026-11)``."""
     price = number_of(row, "price_per_gpu_hour_usd")
     if not math.isfinite(price):
         return ""
     offers, basis = number_of(row, "price_offers"), str(row.get("price_basis") or "")
-    known = [str(row.get("provider") or ""), basis]
+    details = [str(row.get("provider") or ""), basis]
     if offers > 1:
-        known.append(f"{offers:g} sources" if basis else f"median of {offers:g} offers")
-    known.append(str(row.get("price_date") or ""))
-    return f"{price:.2f} USD ({', '.join(filter(None, known)) or 'as given'})"
+        details.append(f"{offers:g} sources" if basis else f"median of {offers:g} offers")
+    details.append(str(row.get("price_date") or ""))
+    return f"{price:.2f} USD ({', '.join(filter(None, details)) or 'as specified'})"
 
 
 def prices_lines(rows: Iterable[Row]) -> list[str]:
-    """What each GPU costs under each contract, and why not to trust that."""
-    by_place = {(str(row["gpu"]), str(row.get("contract") or "")): row for row in rows}
-    words = [
+    """The price of each GPU under each contract, and doubts about it."""
+    rows_by_hardware = {(str(row["gpu"]), str(row.get("contract") or "")): row for row in rows}
+    texts = [
         " ".join(filter(None, (gpu, contract, price)))
-        for (gpu, contract), row in by_place.items()
+        for (gpu, contract), row in rows_by_hardware.items()
         if (price := price_words(row))
     ]
-    lines = [f"Prices per GPU-hour: {'; '.join(words)}"] if words else []
-    return [*lines, *_doubts_lines(by_place)]
+    lines = [f"Prices per GPU-hour: {'; '.join(texts)}"] if texts else []
+    return [*lines, *_doubts_lines(rows_by_hardware)]
 
 
-def _doubts_lines(by_place: Mapping[tuple[str, str], Row]) -> list[str]:
+def _doubts_lines(rows_by_hardware: Mapping[tuple[str, str], Row]) -> list[str]:
     doubtful = [
         f"{gpu} {contract}: {doubts}"
-        for (gpu, contract), row in by_place.items()
+        for (gpu, contract), row in rows_by_hardware.items()
         if (doubts := row.get("price_doubts"))
     ]
     return [f"Ask before signing: {'; '.join(doubtful)}"] if doubtful else []
 
 
 def basis_line(rows: Iterable[Row]) -> str:
-    """That owned prices are of different things or kinds; empty where they are alike."""
-    found = {
+    """A sentence if owned prices have different bases; otherwise empty."""
+    basis_by_gpu = {
         str(row["gpu"]): str(row["price_basis"])
         for row in rows
         if row.get("contract") == Contract.OWNED and row.get("price_basis")
     }
-    if len(set(found.values())) < 2:
+    if len(set(basis_by_gpu.values())) < 2:
         return ""
     by_basis: dict[str, list[str]] = {}
-    for gpu, basis in found.items():
+    for gpu, basis in basis_by_gpu.items():
         by_basis.setdefault(basis, []).append(gpu)
-    words = [f"{basis}: {', '.join(gpus)}" for basis, gpus in by_basis.items()]
+    texts = [f"{basis}: {', '.join(gpus)}" for basis, gpus in by_basis.items()]
     return (
-        f"Owned prices differ in what was priced ({'; '.join(words)}): compare those of one kind, "
+        f"Owned prices have different bases ({'; '.join(texts)}): compare prices of one kind, "
         "or give quotes in an ownership.csv of --specs"
     )
 
 
 def within_sellers_line(rows: Iterable[Row]) -> str:
-    """What contracts ask of what the same sellers ask on demand; empty where none has both."""
+    """Prices of contracts relative to on-demand prices of the same sellers; empty without both."""
     by_contract: dict[str, dict[str, None]] = {}
     for row in rows:
         price, rent = (
@@ -89,25 +89,25 @@ def within_sellers_line(rows: Iterable[Row]) -> str:
             by_contract.setdefault(str(row.get("contract") or ""), {})[change] = None
     if not by_contract:
         return ""
-    words = [f"{contract} {', '.join(gpus)}" for contract, gpus in by_contract.items()]
-    return f"Against what the same sellers ask on demand: {'; '.join(words)}"
+    texts = [f"{contract} {', '.join(gpus)}" for contract, gpus in by_contract.items()]
+    return f"Against what the same sellers ask on demand: {'; '.join(texts)}"
 
 
 def plan_prices_lines(plan: Plan) -> list[str]:
-    """The same of a plan's GPUs; what one alone costs its defaults tell."""
+    """Price lines of a plan's GPUs; a single price is in the defaults."""
     rows = [
         {"gpu": gpu, **site.columns, **site.grounds}
         for source in plan.problem.sources
         for gpu, site in zip(source.gpus, source.sites, strict=False)
     ]
-    by_place = {(str(row["gpu"]), str(row.get("contract") or "")): row for row in rows}
-    if len(by_place) < 2:
-        return _doubts_lines(by_place)
+    rows_by_hardware = {(str(row["gpu"]), str(row.get("contract") or "")): row for row in rows}
+    if len(rows_by_hardware) < 2:
+        return _doubts_lines(rows_by_hardware)
     return [*prices_lines(rows), *filter(None, [basis_line(rows)])]
 
 
 def signed_lines(row: Row) -> list[str]:
-    """What is paid for beside the GPUs of a plan, and what it makes one sign."""
+    """Sentences on GPUs charged beyond those of a plan, its contract and its currency."""
     step, needed = number_of(row, "gpus_sold_together"), number_of(row, "num_gpus")
     lines = [*_contract_lines(row), *_currency_lines(row)]
     if step > 1 and needed % step:
@@ -117,41 +117,41 @@ def signed_lines(row: Row) -> list[str]:
 
 
 def terms_lines(rows: Iterable[Row]) -> list[str]:
-    """Prices of several plans, and what each GPU and contract makes one sign."""
-    places = {f"{row['gpu']} {row.get('contract') or ''}".strip(): row for row in rows}
-    lines = prices_lines(places.values())
-    for place, row in places.items():
-        where = f"{place}: " if len(places) > 1 else ""
-        lines += [f"{where}{line}" for line in signed_lines(row)]
+    """Prices of several plans, and the commitments of each GPU and contract."""
+    rows_by_hardware = {f"{row['gpu']} {row.get('contract') or ''}".strip(): row for row in rows}
+    lines = prices_lines(rows_by_hardware.values())
+    for hardware, row in rows_by_hardware.items():
+        prefix = f"{hardware}: " if len(rows_by_hardware) > 1 else ""
+        lines += [f"{prefix}{line}" for line in signed_lines(row)]
     return lines
 
 
 def _currency_lines(row: Row) -> list[str]:
-    """The money of a plan in the currency that was asked for."""
+    """The costs of a plan in the requested currency."""
     code, usd = str(row.get("currency") or ""), number_of(row, "usd_per_currency")
     if not (code and usd > 0):
         return []
-    known = [name for name in _MONEY if math.isfinite(number_of(row, name))]
-    words = []
-    for name in known:
+    columns = [name for name in _MONEY if math.isfinite(number_of(row, name))]
+    texts = []
+    for name in columns:
         ends = ends_in(name, row)
         scaled = None if ends is None else (ends[0] / usd, ends[1] / usd)
         amount = format_result(name, number_of(row, name) / usd, scaled).replace(" USD", f" {code}")
         unit = "" if code in amount else f" {code}"
-        words.append(f"{_MONEY[name]} {amount}{unit}")
+        texts.append(f"{_MONEY[name]} {amount}{unit}")
     price = number_of(row, "price_per_gpu_hour_usd") / usd
-    words.append(f"a GPU-hour {price:.2f} {code}")
+    texts.append(f"a GPU-hour {price:.2f} {code}")
     date = f", {row['currency_date']}" if row.get("currency_date") else ""
-    return [f"At {usd:g} USD for 1 {code}{date}: {'; '.join(words)}"]
+    return [f"At {usd:g} USD for 1 {code}{date}: {'; '.join(texts)}"]
 
 
 def _contract_lines(row: Row) -> list[str]:
-    """What a plan makes one sign, how much of that a run uses, and what it is charged."""
+    """A sentence on the commitment of a plan, the share that a run uses, and its charge."""
     paid, days = number_of(row, "outlay_usd"), number_of(row, "contract_term_days")
     if not (paid > 0 and days > 0):
         return []
     contract = str(row.get("contract") or "")
-    verb = "Bought" if contract == Contract.OWNED else f"Signed for {contract}"
+    verb = "Purchase" if contract == Contract.OWNED else f"Signed for {contract}"
     signed = number_of(row, "signed_gpu_hours")
     if not signed > 0:
         return [
@@ -167,16 +167,16 @@ def _contract_lines(row: Row) -> list[str]:
 
 
 def charged_whole_line(rows: Mapping[str, Row]) -> str:
-    """Which contracts charge a run their whole term, by name; empty where none does."""
-    found = [
+    """A sentence naming the contracts that charge a run their whole term; empty if none does."""
+    contracts = [
         contract
         for contract, row in rows.items()
         if number_of(row, "signed_gpu_hours") > 0 and math.isnan(_given(row))
     ]
-    if not found:
+    if not contracts:
         return ""
     return (
-        f"Charged for the whole term: {', '.join(found)}. Where other work fills the rest, "
+        f"Charged for the whole term: {', '.join(contracts)}. Where other work fills the rest, "
         f"{_UTILIZATION} charges the run its part"
     )
 
@@ -185,21 +185,21 @@ def _charged_words(row: Row, signed: float, used: float) -> str:
     price, in_use = (
         number_of(row, name) for name in ("price_per_gpu_hour_usd", "priced_utilization")
     )
-    whole, given = format_result("cost_usd", signed * price * in_use), _given(row)
-    if math.isnan(given):
+    full_cost, utilization = format_result("cost_usd", signed * price * in_use), _given(row)
+    if math.isnan(utilization):
         part = format_result("cost_usd", used * price)
         return (
-            f"and is charged all of them ({whole}). With work for {share(in_use)} of them, "
+            f"and is charged all of them ({full_cost}). With work for {share(in_use)} of them, "
             f"{_UTILIZATION} {in_use:g}, it costs {part}"
         )
-    return f"and is charged its part: {share(given)} have work. Alone it costs {whole}"
+    return f"and is charged its part: {share(utilization)} have work. Alone it costs {full_cost}"
 
 
 def _service_words(row: Row) -> str:
-    given = _given(row)
-    if math.isnan(given):
-        return f"; the service is taken to run as long: {_UTILIZATION} says how much of it"
-    return f"; {share(given)} of its hours have work and pay for all"
+    utilization = _given(row)
+    if math.isnan(utilization):
+        return f", assumed to be used the whole time (change with {_UTILIZATION})"
+    return f"; {share(utilization)} of its hours have work and pay for all"
 
 
 def _given(row: Row) -> float:

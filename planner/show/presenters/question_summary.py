@@ -1,4 +1,4 @@
-"""What was asked, what was assumed, and what became of the configurations."""
+"""The question, the assumptions, and the counts of configurations."""
 
 from __future__ import annotations
 
@@ -24,44 +24,49 @@ _SHOWN_AS = {kind.value.removesuffix("s"): kind.value for kind in SpecKind}
 
 def question_blocks(plan: Plan) -> Iterator[Block]:
     """The model, the GPUs and the work."""
-    title, *asked = question_lines(plan)
+    title, *lines = question_lines(plan)
     yield make_lines(title, mark=TOTAL, indent="")
-    yield make_lines(*asked, indent="")
+    yield make_lines(*lines, indent="")
 
 
 def question_lines(plan: Plan) -> list[str]:
-    """The same as lines, the first of them a title."""
+    """The question as lines; the first is the title."""
     setting, wording = plan.problem.setting, plan.workload.wording
-    several = {source.setting.model.name: source.setting for source in plan.problem.sources}
-    unusual = (line for one in several.values() for line in wording.unusual(one))
+    settings = {source.setting.model.name: source.setting for source in plan.problem.sources}
+    unusual = (
+        line for serving_setting in settings.values() for line in wording.unusual(serving_setting)
+    )
     lines = [question_title(plan), *omitted_lines(plan), *wording.question_lines(setting), *unusual]
     if not setting.machine.cluster.name.endswith("-default"):
         lines.append(f"in cluster {setting.machine.cluster.name}")
     lines += ideal_lines(setting.machine)
-    if (sure := plan.request.limit_confidence) > MEDIAN:
-        lines.append(f"Limits: {100 * sure:g} % likely to be kept")
+    if (confidence := plan.request.limit_confidence) > MEDIAN:
+        lines.append(f"Limits: {100 * confidence:g} % likely to be kept")
     return lines
 
 
 def defaults_blocks(plan: Plan) -> Iterator[Block]:
-    """Every value that nobody gave."""
+    """Every value that planner assumed because it was not specified."""
     if plan.defaults:
         yield Title(text="Not given, assumed")
         yield KeyValues(pairs=plan.defaults)
 
 
 def ideal_lines(machine: Machine) -> list[str]:
-    """What is reached of the peaks, where specs and profiles lose nothing."""
+    """The efficiencies of an idealized machine; empty for others."""
     if not machine.ideal:
         return []
     compute, memory = machine.flops_efficiency, machine.memory_efficiency
-    inside = machine.gpu.efficiency.collective["all_reduce"].bandwidth_fraction
-    between = machine.cluster.scale_out.efficiency
+    intra_node = machine.gpu.efficiency.collective["all_reduce"].bandwidth_fraction
+    inter_node = machine.cluster.scale_out.efficiency
     links = "links reach 100 % of their bandwidth"
-    if min(inside, between) < 1:
-        links = f"links reach {100 * inside:.3g} % inside a node and {100 * between:.3g} % between"
+    if min(intra_node, inter_node) < 1:
+        links = (
+            f"links reach {100 * intra_node:.3g} % inside a node and "
+            f"{100 * inter_node:.3g} % between"
+        )
     if compute is None and memory is None:
-        if min(inside, between) < 1:
+        if min(intra_node, inter_node) < 1:
             return [f"Ideal except for links: every latency is 0, {links}."]
         return ["Ideal: every efficiency is 1 and every latency 0."]
     peak, bandwidth = (f"{100 * (share or 1):.3g} %" for share in (compute, memory))
@@ -72,7 +77,7 @@ def ideal_lines(machine: Machine) -> list[str]:
 
 
 def omitted_lines(plan: Plan) -> list[str]:
-    """What a model has beside its text part, which alone is predicted."""
+    """Parts of a model that are not predicted, such as an audio encoder."""
     model = plan.problem.setting.model
     work, tower = plan.problem.setting.workload, model.vision_tower
     if "model" in plan.problem.axes or not model.omitted_parts:
@@ -80,17 +85,17 @@ def omitted_lines(plan: Plan) -> list[str]:
     if tower is not None and not isinstance(work, RlWorkload):
         return tower_lines(model, work)
     size = model.omitted_parameters
-    about = f" (about {formatting.format_large(size)} parameters)" if size else ""
-    hears = model.audio_tower is not None and not isinstance(work, TrainingWorkload)
-    left_out = [part for part in model.omitted_parts if not (hears and part == "audio encoder")]
+    size_text = f" (about {formatting.format_large(size)} parameters)" if size else ""
+    has_audio = model.audio_tower is not None and not isinstance(work, TrainingWorkload)
+    left_out = [part for part in model.omitted_parts if not (has_audio and part == "audio encoder")]
     parts = " and ".join(f"the {part}" for part in left_out)
     if not left_out:
         return []
-    return [f"As a text model: {parts}{about} and image patches are not counted"]
+    return [f"As a text model: {parts}{size_text} and image patches are not counted"]
 
 
 def question_title(plan: Plan) -> str:
-    """The model, or how many, and the GPUs."""
+    """The model (or the number of models) and the GPUs."""
     model = plan.problem.setting.model
     models = plan.problem.axes.get("model", ())
     name = f"{len(models)} models" if models else f"{model.name} ({_size(model)})"
@@ -98,7 +103,7 @@ def question_title(plan: Plan) -> str:
 
 
 def where(plan: Plan) -> str:
-    """The GPUs of a plan in words."""
+    """The GPUs of a plan as text."""
     sources = plan.problem.sources
     gpus = list(dict.fromkeys(source.gpu for source in sources))
     name = gpus[0] if len(gpus) == 1 else f"each of {len(gpus)} GPUs"
@@ -118,7 +123,7 @@ def _size(model: ModelSpec) -> str:
 
 
 def counts_blocks(plan: Plan, result: SearchResult) -> Iterator[Block]:
-    """How many configurations there were, and what rejected them."""
+    """The number of configurations, and the rejections by reason."""
     evaluated, seconds = result.configurations_evaluated, result.search_time
     yield Title(text=f"{plan.workload.wording.noun}s".capitalize())
     rate = formatting.format_large(evaluated / max(seconds, 1e-9))
@@ -138,7 +143,7 @@ def counts_blocks(plan: Plan, result: SearchResult) -> Iterator[Block]:
 
 
 def describe(problem: Problem, rejection: str) -> str:
-    """What a rule, the memory or a limit of the user's demands, in words."""
+    """The description of a rule, of the memory or of a limit that rejects configurations."""
     for rule in problem.sources[0].rules:
         if rule.name == rejection:
             return rule.description
@@ -153,7 +158,7 @@ def describe(problem: Problem, rejection: str) -> str:
 
 
 def assumed_blocks(plan: Plan) -> Iterator[Block]:
-    """How many numbers behind the result nobody measured."""
+    """The number of assumed values in the specs, and where they are marked."""
     if not plan.assumed:
         return
     kinds = {name.split()[0] for name in plan.assumed}

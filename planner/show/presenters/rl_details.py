@@ -1,4 +1,4 @@
-"""One way to train on generated answers in full: its step by phase, its memory, its balance."""
+"""Full report of a reinforcement-learning plan: step by phase, memory, balance."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from planner.workloads.rl_runs import RlRuns
 ASYNC_ACCURACY_NOTE = (
     "Async over colocated per GPU is predicted to 12 % of published pairs, by a rule of thumb to "
     "18 % (it gains 10 % at the same number of GPUs, and loses 10 % where it takes more of them): "
-    "closer ones are not told apart."
+    "closer ones are tied."
 )
 _LEAST = 0.05
-"""GiB of a part of the memory that is told."""
+"""Smallest part of the memory that is shown, in GiB."""
 OLDER = (
     "Answers are of older weights than they train: whether learning suffers is not predicted "
     "(AReaL, arXiv:2505.24298: within a point up to 4 to 8 steps with a decoupled loss)."
@@ -54,10 +54,10 @@ def _memory_and_speed(plan: Plan, runs: RlRuns) -> Iterator[Block]:
 
 
 def _memory(runs: RlRuns) -> Table:
-    """The fullest GPU in each phase, of either side where they are apart, in GiB."""
+    """Memory of the fullest GPU in each phase, in GiB; with separate GPUs for each side."""
     capacity = runs.source.setting.machine.gpu.allocatable_memory
-    is_apart = not bool(first(runs.configurations.colocated))
-    sides = ("rollout", "", "trainer") if is_apart else ("", "", "")
+    has_separate_gpus = not bool(first(runs.configurations.colocated))
+    sides = ("rollout", "", "trainer") if has_separate_gpus else ("", "", "")
     sizes = {
         f"{side} {name}".strip().replace("_", " "): first(size)
         for side, name, size in zip(sides, MEMORY_PHASES, runs.step.phase_memory, strict=True)
@@ -73,37 +73,37 @@ def _memory(runs: RlRuns) -> Table:
 
 
 def _fullest(runs: RlRuns) -> str:
-    """What the memory of the fullest phase holds."""
+    """A sentence on the parts of the fullest phase's memory."""
     phase = MEMORY_PHASES[int(first(runs.fullest_phase))].replace("_", " ")
-    known = sorted(_memory_parts(runs)[phase].items(), key=lambda item: -item[1])
-    words = [f"{name.replace('_', ' ')} {size:,.1f}" for name, size in known if size >= _LEAST]
-    return f"Fullest in the phase {phase}: {', '.join(words)} GiB."
+    sizes = sorted(_memory_parts(runs)[phase].items(), key=lambda item: -item[1])
+    texts = [f"{name.replace('_', ' ')} {size:,.1f}" for name, size in sizes if size >= _LEAST]
+    return f"Fullest in the phase {phase}: {', '.join(texts)} GiB."
 
 
 def _balance(runs: RlRuns) -> list[str]:
-    """What the step waits for, the split that would balance, and what is idle."""
+    """Sentences on the bottleneck of the step, the balanced split, and idle time."""
     step, c = runs.step, runs.configurations
     side = "rollout" if first(step.rollout_is_longer) else "the trainer"
-    words = [
+    texts = [
         f"{side.capitalize()} is the bottleneck by "
         f"{formatting.format_percent(first(step.imbalance))}"
     ]
-    is_apart = not bool(first(c.colocated))
-    if is_apart:
+    has_separate_gpus = not bool(first(c.colocated))
+    if has_separate_gpus:
         total = first(c.num_gpus)
         trains = min(max(round(first(step.balanced_train_gpus)), 1), total - 1)
         if bool(first(step.overlaps)):
-            words.append(f"{trains:,.0f}:{total - trains:,.0f} would balance")
-        words.append(_fastest(runs, total))
+            texts.append(f"{trains:,.0f}:{total - trains:,.0f} would balance")
+        texts.append(_fastest(runs, total))
     idle = first(runs.lanes_idle)
     if idle > 0:
-        words.append(
+        texts.append(
             f"{formatting.format_percent(idle)} of the places of the engine's steps are idle"
         )
-    lines = [f"{'; '.join(words)}."]
-    if is_apart and not bool(first(step.overlaps)):
+    lines = [f"{'; '.join(texts)}."]
+    if has_separate_gpus and not bool(first(step.overlaps)):
         lines.append(_turns(runs))
-    if is_apart:
+    if has_separate_gpus:
         lines.append(ASYNC_ACCURACY_NOTE)
     if bool(first(step.overlaps)) or first(c.staleness) > 0:
         lines.append(OLDER)
@@ -111,29 +111,29 @@ def _balance(runs: RlRuns) -> list[str]:
 
 
 def _fastest(runs: RlRuns, total: float) -> str:
-    """The split in whole nodes, or GPUs of one, with the shortest step."""
+    """The split with the shortest step, in whole nodes or in GPUs of a single node."""
     trains, seconds = runs.fastest_split()
-    own = first(runs.step_time)
-    several = total > runs.source.setting.machine.cluster.gpus_per_node
-    split = "split in whole nodes" if several else "split"
-    if seconds >= own:
+    step_time = first(runs.step_time)
+    has_several_nodes = total > runs.source.setting.machine.cluster.gpus_per_node
+    split = "split in whole nodes" if has_several_nodes else "split"
+    if seconds >= step_time:
         return f"no other {split} is faster"
-    gain = formatting.format_percent(1 - seconds / own)
+    gain = formatting.format_percent(1 - seconds / step_time)
     return f"{trains:,.0f}:{total - trains:,.0f} is the fastest {split}, its step {gain} shorter"
 
 
 def _turns(runs: RlRuns) -> str:
-    """That both sides wait for each other, and what a step takes where they do not."""
-    known = runs.source.setting.rollouts.placements
-    words = "Both sides take turns, each idle while the other works"
-    other = next((name for name in ("async", "one_step_off") if name in known), None)
+    """A sentence on alternating sides, and the step time of an asynchronous placement."""
+    placements = runs.source.setting.rollouts.placements
+    text = "Both sides take turns, each idle while the other works"
+    other = next((name for name in ("async", "one_step_off") if name in placements), None)
     if other is None:
-        return f"{words}."
+        return f"{text}."
     code = RlConfigurations.cast("placement", Placement[other.upper()])
     seconds = formatting.format_duration(
         first(runs.otherwise(placement=code, staleness=np.ones(1)).step_time)
     )
-    return f"{words}: {other} with staleness 1 takes {seconds}."
+    return f"{text}: {other} with staleness 1 takes {seconds}."
 
 
 def _speed(runs: RlRuns) -> dict[str, str]:
@@ -154,7 +154,7 @@ def _speed(runs: RlRuns) -> dict[str, str]:
         **{name: formatting.format_duration(times[name]) for name in hidden},
         "places": f"{formatting.format_count(first(rollout.places))} answers at once in each of "
         f"{formatting.format_parameter(first(runs.configurations.replicas))} engines, which "
-        "are told "
+        "use "
         f"{formatting.format_percent(first(rollout.configurations.gpu_memory_utilization))} of "
         "the memory",
         "idle": f"trainer {formatting.format_percent(first(runs.trainer_idle))}, "
@@ -163,7 +163,7 @@ def _speed(runs: RlRuns) -> dict[str, str]:
 
 
 def _run(runs: RlRuns) -> Iterator[Block]:
-    """What all steps take."""
+    """Time, GPU-hours and cost of all steps."""
     site, work = runs.source.site, runs.source.setting.workload
     yield Title(text=f"A run of {work.steps:,} steps")
     pairs = {
@@ -186,25 +186,26 @@ def _run(runs: RlRuns) -> Iterator[Block]:
 
 
 def _times(runs: RlRuns) -> Mapping[str, Mapping[str, float]]:
-    """The phases that a step waits for."""
+    """Seconds of the phases of a step."""
     return {"step": runs.step.shown_times()}
 
 
 def _memory_parts(runs: RlRuns) -> Mapping[str, Mapping[str, float]]:
-    """GiB by part in each phase that there is."""
+    """GiB by part in each phase."""
     phases = zip(MEMORY_PHASES, runs.step.memory_parts, strict=True)
-    found = {
+    parts_by_phase = {
         phase.replace("_", " "): {name: first(size) / GIB for name, size in parts.items()}
         for phase, parts in phases
     }
-    return {phase: parts for phase, parts in found.items() if any(parts.values())}
+    return {phase: parts for phase, parts in parts_by_phase.items() if any(parts.values())}
 
 
 RL = Details(
     memory_and_speed=_memory_and_speed,
     more=lambda *_: (),
-    operators=lambda found: [
-        {"phase": name, "time_s": seconds} for name, seconds in found.estimate.shown_times().items()
+    operators=lambda evaluation: [
+        {"phase": name, "time_s": seconds}
+        for name, seconds in evaluation.estimate.shown_times().items()
     ],
     times=_times,
     timelines=lambda runs: [rl_timeline(runs.step)],

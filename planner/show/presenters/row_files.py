@@ -1,4 +1,4 @@
-"""Result rows as CSV and JSON, block by block in flat memory, and how surely each keeps limits."""
+"""Result rows as CSV and JSON, written block by block, and probabilities to keep limits."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from planner.question.terms import glossary, percentile_of, term_of_column
 from planner.workloads.make_plan import Plan
 
 PROBABILITY = "limits_probability"
-# Limits whose column is called otherwise.
+# Limits whose column has another name.
 _COLUMNS_OF = {"request_rate": ("capacity_requests_per_s", "requests_per_s")}
-# A latency is the sum of these, each with errors of its own; of static batches the last two.
+# A latency is the sum of these, each with its own errors; the second pair is of static batches.
 _PARTS = {
     "request_latency": (
         ("time_to_first_token_s", "time_per_output_token_s"),
@@ -41,18 +41,20 @@ _UNITLESS = ("1", "1/s", "count")
 def with_limits(table: Columns, limits: Sequence[Constraint]) -> Columns:
     """Result columns in full with the probability that a row keeps all ``limits``.
 
-    It is the least of those of each limit that published errors tell of, [1]; NaN where they tell
-    of none. Without limits the table stays as it is.
+    The probability is the smallest over the limits with published errors, [1]; NaN if there are
+    none. Without limits the table is unchanged.
     """
-    found = [each for limit in limits if (each := _chances(table, limit)) is not None]
-    if not found:
+    probabilities = [
+        probability for limit in limits if (probability := _chances(table, limit)) is not None
+    ]
+    if not probabilities:
         return dict(table)
     with np.errstate(invalid="ignore"):
-        return {**table, PROBABILITY: np.fmin.reduce(found)}
+        return {**table, PROBABILITY: np.fmin.reduce(probabilities)}
 
 
 def _chances(table: Mapping[str, object], limit: Constraint) -> FloatArray | None:
-    """The probability that each row keeps a limit; None where no errors are published of it."""
+    """The probability that each row keeps a limit; None without published errors."""
     column = _column(table, limit.name)
     if column is None:
         return None
@@ -64,8 +66,8 @@ def _chances(table: Mapping[str, object], limit: Constraint) -> FloatArray | Non
     scale = 1.0 if term.type in _UNITLESS else to_si(1.0, term.unit, term.type)
     rows = zip(values.tolist(), *(end.tolist() for end in ends), strict=True)
     bound = limit.bound / scale
-    kept = np.array([chance_below(bound, value, (low, high)) for value, low, high in rows])
-    return kept if limit.sign > 0 else 1 - kept
+    probabilities = np.array([chance_below(bound, value, (low, high)) for value, low, high in rows])
+    return probabilities if limit.sign > 0 else 1 - probabilities
 
 
 def _column(table: Iterable[str], name: str) -> str | None:
@@ -79,7 +81,7 @@ def _column(table: Iterable[str], name: str) -> str | None:
 def _ends(
     table: Mapping[str, object], name: str, column: str, values: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
-    """The ends of a column's intervals, which a percentile has from its mean."""
+    """The intervals of a column; a percentile uses those of its mean."""
     mean = percentile_of(name)
     base = mean[0] if mean else name
     for first, rest in _PARTS.get(base, ()):
@@ -94,7 +96,7 @@ def _ends(
 
 
 def _ends_of_mean(table: Mapping[str, object], column: str) -> tuple[FloatArray, FloatArray] | None:
-    """The ends of a column's intervals over its values."""
+    """The ends of a column's intervals divided by its values."""
     names = ends_of(column)
     if column not in table or not all(name in table for name in names):
         return None
@@ -104,7 +106,7 @@ def _ends_of_mean(table: Mapping[str, object], column: str) -> tuple[FloatArray,
     return low, high
 
 
-# The more rows at a time, the fewer values of a column differ.
+# Larger blocks have relatively fewer distinct values.
 _ROWS = 2**14
 
 # Columns by name, equally long.
@@ -112,13 +114,13 @@ Block = Mapping[str, Any]
 
 
 def result_blocks(plan: Plan, table: Block) -> Iterator[Block]:
-    """The columns of results and their intervals, some thousand rows at a time."""
+    """The columns of results and their intervals, in blocks of some thousand rows."""
     limits = with_rate(plan.problem.constraints, plan.request.lasting_rate)
     yield from blocks(with_limits(full_columns(table, plan.problem.sources), limits))
 
 
 def blocks(table: Block) -> Iterator[Block]:
-    """A table, some thousand rows at a time."""
+    """A table in blocks of some thousand rows."""
     for start in range(0, len(table["num_gpus"]), _ROWS):
         yield {name: values[start : start + _ROWS] for name, values in table.items()}
 
@@ -126,20 +128,20 @@ def blocks(table: Block) -> Iterator[Block]:
 class RowFiles:
     """The open CSV and JSON files of a search; a block of rows goes to both.
 
-    What is unknown is empty in CSV and null in JSON; CSV cells are those of `csv_cell`.
+    Unknown values are empty in CSV and null in JSON; CSV cells are those of `csv_cell`.
     """
 
     def __init__(
-        self, table: TextIO | None, document: TextIO | None, beside: TextIO | None
+        self, csv_file: TextIO | None, json_file: TextIO | None, manifest: TextIO | None
     ) -> None:
-        self._manifest = beside
-        self._csv = table
-        self._json = document
+        self._manifest = manifest
+        self._csv = csv_file
+        self._json = json_file
         self._empty = True
 
     @property
     def has_object(self) -> bool:
-        """Whether there is a JSON object, which has more than rows and the manifest."""
+        """Whether a JSON object is written, which has further values besides rows and manifest."""
         return self._json is not None
 
     def add(self, blocks: Iterable[Block]) -> None:
@@ -163,7 +165,7 @@ class RowFiles:
         self._empty = False
 
     def finish(self, manifest: Mapping[str, object], **more: object) -> None:
-        """Write the manifest, in the JSON object with whatever else belongs to it."""
+        """Write the manifest; the JSON object also gets the values ``more``."""
         if self._manifest is not None:
             self._manifest.write(json.dumps(manifest, indent=1, allow_nan=False) + "\n")
         if self._json is not None:
@@ -182,15 +184,15 @@ def row_files(csv_path: Path | None, json_path: Path | None) -> Iterator[RowFile
         def opened(path: Path | None) -> TextIO | None:
             return None if path is None else stack.enter_context(write_atomically(path))
 
-        beside = None if csv_path is None or is_device(csv_path) else manifest_path(csv_path)
-        yield RowFiles(opened(csv_path), opened(json_path), opened(beside))
+        manifest_file = None if csv_path is None or is_device(csv_path) else manifest_path(csv_path)
+        yield RowFiles(opened(csv_path), opened(json_path), opened(manifest_file))
 
 
-# What a spreadsheet takes for a formula.
+# Characters that start a formula in a spreadsheet.
 _FORMULA = ("=", "+", "-", "@")
-# Where more than half of so many values differ, looking for equal ones takes longer.
+# Sample size; deduplication is slower if more than half of the sample is distinct.
 _SAMPLE = 256
-# Python writes no exponent between them.
+# Python writes numbers between these without an exponent.
 _LEAST_PLAIN, _LEAST_SCALED = 1e-4, 1e16
 _QUOTED = frozenset(',"\n')
 
@@ -201,7 +203,7 @@ Cell = Callable[[Any], str]
 def plain_value(value: object) -> Value:
     """A value of a file as plain text, number or flag; None where it is unknown.
 
-    Raises TypeError if it is some other object, whose text nobody could read back.
+    Raises TypeError if it is another object, whose text cannot be read back.
 
     >>> plain_value(np.float64(0.5)), plain_value(math.nan), plain_value(Path("a"))
     (0.5, None, 'a')
@@ -218,10 +220,10 @@ def plain_value(value: object) -> Value:
 
 
 def csv_cell(value: object) -> str:
-    """A value in CSV: numbers as Python writes them, what is unknown empty.
+    """A value in CSV: numbers as Python writes them, unknown values empty.
 
-    A text loses its control characters; before a leading ``=``, ``+``, ``-`` or ``@`` it gets
-    an apostrophe, with which a spreadsheet shows it and does not compute it.
+    Control characters are removed from texts; a text with a leading ``=``, ``+``, ``-`` or ``@``
+    gets an apostrophe, so that a spreadsheet does not compute it.
 
     >>> csv_cell(0.5), csv_cell("=1+1"), csv_cell("a,b"), csv_cell(None)
     ('0.5', "'=1+1", '"a,b"', '')
@@ -231,46 +233,46 @@ def csv_cell(value: object) -> str:
         return ""
     if not isinstance(value, str):
         return repr(value)
-    words = printable(value)
-    if words.startswith(_FORMULA):
-        words = "'" + words
-    return '"' + words.replace('"', '""') + '"' if _QUOTED.intersection(words) else words
+    text = printable(value)
+    if text.startswith(_FORMULA):
+        text = "'" + text
+    return '"' + text.replace('"', '""') + '"' if _QUOTED.intersection(text) else text
 
 
-def plain_cell(words: str) -> str:
-    """A text in CSV; a number stands as it is, also below zero, and is no formula."""
+def plain_cell(text: str) -> str:
+    """A text in CSV; numbers, also negative ones, are not escaped as formulas."""
     try:
-        float(words)
+        float(text)
     except ValueError:
-        return csv_cell(words)
-    return words
+        return csv_cell(text)
+    return text
 
 
 def json_cell(value: object) -> str:
-    """A value in JSON; what is unknown is null."""
+    """A value in JSON; unknown values are null."""
     return json.dumps(plain_value(value))
 
 
-def joined(columns: Sequence[tuple[Any, str]], cell: Cell, between: str) -> list[str]:
-    """The rows of columns, each with a text before its cells, as one text a row.
+def joined(columns: Sequence[tuple[Any, str]], cell: Cell, separator: str) -> list[str]:
+    """One text per row, joined from columns of values, each with a prefix.
 
-    Neighbours that are the same in every row are put together once.
+    Adjacent constant columns are joined once.
     """
     pieces: list[list[str]] = []
     same: list[str] = []
-    for values, before in columns:
+    for values, prefix in columns:
         if _is_constant(values):
-            same.append(before + cell(values[:1].tolist()[0] if _is_array(values) else values[0]))
+            same.append(prefix + cell(values[:1].tolist()[0] if _is_array(values) else values[0]))
             continue
-        pieces += _repeated(same, between, len(values))
+        pieces += _repeated(same, separator, len(values))
         same = []
-        pieces.append(texts(values, cell, before))
-    pieces += _repeated(same, between, len(columns[0][0]))
-    return [*map(between.join, zip(*pieces, strict=True))]
+        pieces.append(texts(values, cell, prefix))
+    pieces += _repeated(same, separator, len(columns[0][0]))
+    return [*map(separator.join, zip(*pieces, strict=True))]
 
 
-def _repeated(words: Sequence[str], between: str, number: int) -> list[list[str]]:
-    return [[between.join(words)] * number] if words else []
+def _repeated(texts: Sequence[str], separator: str, number: int) -> list[list[str]]:
+    return [[separator.join(texts)] * number] if texts else []
 
 
 def _is_array(values: object) -> bool:
@@ -278,7 +280,7 @@ def _is_array(values: object) -> bool:
 
 
 def _is_constant(values: Any) -> bool:
-    """Whether a column of at least one row is written the same in every row."""
+    """Whether a column of at least one row has the same text in every row."""
     if _is_array(values):
         bits = _bits(values)
         return len(bits) > 0 and bool((bits == bits[:1]).all())
@@ -291,7 +293,7 @@ def _is_constant(values: Any) -> bool:
 
 
 def texts(values: Any, cell: Cell, before: str = "") -> list[str]:
-    """The cells of a column, an array or a list, each with ``before`` before it."""
+    """The cell texts of a column, an array or a list, each with the prefix ``before``."""
     if isinstance(values, np.ndarray):
         return _of_array(values, cell, before)
     kinds = set(map(type, values))
@@ -299,43 +301,47 @@ def texts(values: Any, cell: Cell, before: str = "") -> list[str]:
         return _of_array(np.asarray(values), cell, before)
     if len(kinds - {type(None)}) > 1 or float in kinds:  # 1, 1.0 and True are equal
         return [before + cell(value) for value in values]
-    known = {value: before + cell(value) for value in set(values)}
-    return [known[value] for value in values] if len(known) > 1 else [*known.values()] * len(values)
+    text_by_value = {value: before + cell(value) for value in set(values)}
+    return (
+        [text_by_value[value] for value in values]
+        if len(text_by_value) > 1
+        else [*text_by_value.values()] * len(values)
+    )
 
 
-def _of_array(values: AnyArray, cell: Cell, before: str) -> list[str]:
+def _of_array(values: AnyArray, cell: Cell, prefix: str) -> list[str]:
     bits = _bits(values)
     if (bits == bits[:1]).all():
-        return _written(values[:1], cell, before) * len(values)
+        return _written(values[:1], cell, prefix) * len(values)
     if np.unique(bits[:_SAMPLE]).size > _SAMPLE // 2:
-        return _written(values, cell, before)
-    _, first, which = np.unique(bits, return_index=True, return_inverse=True)
-    words = np.array(_written(values[first], cell, before), dtype=object)
-    found: list[str] = words[which].tolist()
-    return found
+        return _written(values, cell, prefix)
+    _, first, inverse = np.unique(bits, return_index=True, return_inverse=True)
+    distinct_texts = np.array(_written(values[first], cell, prefix), dtype=object)
+    cells: list[str] = distinct_texts[inverse].tolist()
+    return cells
 
 
 def _bits(values: AnyArray) -> AnyArray:
-    """Floats by their bits: 0.0 and -0.0 are equal and are written differently."""
+    """Floats as bits: 0.0 and -0.0 are equal but have different texts."""
     return values.astype(np.float64).view(np.int64) if values.dtype.kind == "f" else values
 
 
-def _written(values: AnyArray, cell: Cell, before: str) -> list[str]:
+def _written(values: AnyArray, cell: Cell, prefix: str) -> list[str]:
     if values.dtype.kind != "f" or not np.isfinite(values).all():
-        return [before + cell(value) for value in values.tolist()]
-    words = _numbers(values)
-    return [before + word for word in words] if before else words
+        return [prefix + cell(value) for value in values.tolist()]
+    texts = _numbers(values)
+    return [prefix + text for text in texts] if prefix else texts
 
 
 def _numbers(values: AnyArray) -> list[str]:
-    """Finite floats as Python writes them, several times as fast."""
+    """Texts of finite floats as Python writes them, several times as fast."""
     if not len(values):
         return []
     import pydantic_core
 
-    listed = values.tolist()
-    words = pydantic_core.to_json(listed).decode()[1:-1].split(",")
+    numbers = values.tolist()
+    texts = pydantic_core.to_json(numbers).decode()[1:-1].split(",")
     sizes = np.abs(values)
-    for at in np.flatnonzero(((sizes < _LEAST_PLAIN) & (sizes > 0)) | (sizes >= _LEAST_SCALED)):
-        words[at] = repr(listed[at])  # with another exponent
-    return words
+    for index in np.flatnonzero(((sizes < _LEAST_PLAIN) & (sizes > 0)) | (sizes >= _LEAST_SCALED)):
+        texts[index] = repr(numbers[index])  # with another exponent
+    return texts

@@ -1,4 +1,4 @@
-"""What a search found, or one configuration: in about 30 lines, or all of it, and its command."""
+"""Reports of a search or a single configuration: in about 30 lines, or in full."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ _SAME = 1e-3
 
 
 def interrupted_message(plan: Plan, result: SearchResult) -> str:
-    """How much of a search was done when it was interrupted."""
+    """A sentence on the progress of an interrupted search."""
     done, total = result.configurations_evaluated, plan.problem.num_rows
     return (
         f"Interrupted after {formatting.format_count(done)} of {formatting.format_count(total)} "
@@ -107,7 +107,7 @@ def answer_blocks(
     levers: Sequence[CostLever] = (),
     shows_interruption: bool = True,
 ) -> Iterator[Block]:
-    """What a search found, which ``levers`` would change it, and that it was interrupted."""
+    """The result of a search, the cost levers, and a note if it was interrupted."""
     yield from (_search_blocks if is_full else _brief_blocks)(plan, result, top)
     if levers:
         yield GAP
@@ -144,7 +144,7 @@ def _search_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block
 
 
 def _brief_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]:
-    """The question, the plan to launch, what else there was, and what to ask next."""
+    """The question, the recommended plan, its alternatives, and the next command."""
     yield from _question_blocks(plan)
     if result.recommended is None:
         return
@@ -159,8 +159,8 @@ def _brief_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]
     column = of_objective(plan, plan.problem.objectives[0].name, row)
     best = first_row(result.table)
     better = result.better_tied
-    is_told = better is not None and better.row[column] == best[column]
-    if not is_told and (line := fastest_line(column, row, best, short_plan(plan, best))):
+    is_tied_with_best = better is not None and better.row[column] == best[column]
+    if not is_tied_with_best and (line := fastest_line(column, row, best, short_plan(plan, best))):
         yield make_lines(line)
     if line := solid_line(plan, result, row):
         yield make_lines(line)
@@ -168,13 +168,13 @@ def _brief_blocks(plan: Plan, result: SearchResult, top: int) -> Iterator[Block]
     yield from short_front_blocks(plan, result, top, row)
     yield GAP
     yield make_lines(
-        "In full: this command with --full, or this plan alone:", mark=TOTAL, indent=""
+        "Full report: add --full to this command, or for this plan only:", mark=TOTAL, indent=""
     )
     yield Code(text=estimate_command(plan, row))
 
 
 def one_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
-    """The question of one configuration, and what it reaches and costs."""
+    """The question of a single configuration, its results and its cost."""
     row = first_row(evaluation.table())
     yield from _question_blocks(plan)
     yield GAP
@@ -183,7 +183,7 @@ def one_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
 
 
 def _question_blocks(plan: Plan) -> Iterator[Block]:
-    """The question, and in a few lines what nobody gave."""
+    """The question, the assumed values and the prices, in a few lines."""
     yield from question_blocks(plan)
     if assumed := assumed_line(plan):
         yield make_lines(assumed, most=_MOST_ASSUMED)
@@ -191,14 +191,14 @@ def _question_blocks(plan: Plan) -> Iterator[Block]:
 
 
 def assumed_line(plan: Plan) -> str:
-    """What nobody gave; empty where everything was given."""
-    told_elsewhere = {"space", *plan.problem.axes}
-    words = [
+    """The assumed values in one line; empty if there are none."""
+    shown_elsewhere = {"space", *plan.problem.axes}
+    texts = [
         f"{name.replace('_', ' ')} {without_origin(origin)}"
         for name, origin in plan.defaults.items()
-        if name not in told_elsewhere
+        if name not in shown_elsewhere
     ]
-    return f"Assumed: {'; '.join(words)}" if words else ""
+    return f"Assumed: {'; '.join(texts)}" if texts else ""
 
 
 def _reached_blocks(
@@ -208,68 +208,72 @@ def _reached_blocks(
         yield make_lines(line)
     if plan.request.replay:
         yield from replay_blocks(plan, candidates)
-    sure = plan.source_of(row).confidence(int(number_of(row, "num_gpus")))
-    facts = sensitive_assumptions(plan, candidates)
-    yield KeyValues(pairs=recommended_pairs(plan, row, sure), is_two_column=True)
-    asked = with_rate(plan.problem.constraints, plan.request.lasting_rate)
-    limits = limit_rows(candidates, asked) if sure is not None else ()
-    basis = "" if sure is None else sure.basis
+    confidence = plan.source_of(row).confidence(int(number_of(row, "num_gpus")))
+    assumptions = sensitive_assumptions(plan, candidates)
+    yield KeyValues(pairs=recommended_pairs(plan, row, confidence), is_two_column=True)
+    constraints = with_rate(plan.problem.constraints, plan.request.lasting_rate)
+    limits = limit_rows(candidates, constraints) if confidence is not None else ()
+    basis = "" if confidence is None else confidence.basis
     yield make_lines(*signed_lines({**candidates.source.question_columns, **row}))
     yield make_lines(
         *uncertainty_lines(
-            basis, limits, facts, None if sure is None else sure.runs, str(row["gpu"])
+            basis,
+            limits,
+            assumptions,
+            None if confidence is None else confidence.runs,
+            str(row["gpu"]),
         ),
-        *short_open_lines(plan, facts),
+        *short_open_lines(plan, assumptions),
     )
 
 
 def surer_blocks(plan: Plan, row: Row) -> Iterator[Block]:
-    """What fits more surely than a plan that does not fit surely."""
+    """Options that are more likely to fit, if the plan is not likely enough to fit."""
     if options := surer_options(plan, row):
-        words = (
+        texts = (
             f"{option} ({formatting.format_fit_probability(chance)})"
             for option, chance in options.items()
         )
-        yield make_lines(f"Less than {100 * SURE:g} % likely to fit. Surer: {', or '.join(words)}.")
+        yield make_lines(f"Less than {100 * SURE:g} % likely to fit. Surer: {', or '.join(texts)}.")
 
 
 def recommended_pairs(
-    plan: Plan, row: Mapping[str, object], sure: Confidence | None
+    plan: Plan, row: Mapping[str, object], confidence: Confidence | None
 ) -> dict[str, str]:
-    """What a plan reaches and costs, each with its interval."""
+    """Results and costs of a plan with their intervals."""
     goals = [of_objective(plan, objective.name, row) for objective in plan.problem.objectives]
     source = plan.source_of(row)
     machine = source.setting.machine
-    told_of = report_columns(
+    columns = report_columns(
         plan.workload.wording, goals, limited(plan, row), row, source.question_columns
     )
-    ends = intervals(row, sure)
+    column_intervals = intervals(row, confidence)
     capacity = machine.gpu.allocatable_memory / GIB
     pairs = {} if plan.counts else {"GPUs": formatting.format_count(number_of(row, "num_gpus"))}
-    pairs |= reached_pairs(told_of, row, ends, capacity)
-    on_host = host_words(row, machine)
-    beside = {"host memory": on_host, "paged": paged_words(row)}
-    return pairs | {name: words for name, words in beside.items() if words}
+    pairs |= reached_pairs(columns, row, column_intervals, capacity)
+    host_memory = host_words(row, machine)
+    host_pairs = {"host memory": host_memory, "paged": paged_words(row)}
+    return pairs | {name: text for name, text in host_pairs.items() if text}
 
 
 def headline(plan: Plan, result: SearchResult) -> str:
-    """The recommended plan, that nobody measured its like, and how surely it keeps its limits."""
+    """The recommended plan, whether it is proven, and its probability to keep its limits."""
     best = result.recommended
     if best is None:
         return ""
-    words = [f"Recommended: {short_plan(plan, best.row)}"]
-    sure = best.source.confidence(number_of(best.row, "num_gpus"))
-    if sure is not None and not sure.is_proven:
-        words.append("not proven")
-    asked = with_rate(plan.problem.constraints, plan.request.lasting_rate)
-    chances = [row["probability"] for row in limit_rows(best, asked)] if sure else []
-    known = [float(chance) for chance in chances if chance is not None]
-    if known:
-        words.append(
-            f"{formatting.format_probability(min(known))} likely to keep "
-            f"{_limits_words(len(known))}"
+    parts = [f"Recommended: {short_plan(plan, best.row)}"]
+    confidence = best.source.confidence(number_of(best.row, "num_gpus"))
+    if confidence is not None and not confidence.is_proven:
+        parts.append("not proven")
+    constraints = with_rate(plan.problem.constraints, plan.request.lasting_rate)
+    chances = [row["probability"] for row in limit_rows(best, constraints)] if confidence else []
+    probabilities = [float(chance) for chance in chances if chance is not None]
+    if probabilities:
+        parts.append(
+            f"{formatting.format_probability(min(probabilities))} likely to keep "
+            f"{_limits_words(len(probabilities))}"
         )
-    return "; ".join(words)
+    return "; ".join(parts)
 
 
 def _limits_words(number: int) -> str:
@@ -277,12 +281,12 @@ def _limits_words(number: int) -> str:
 
 
 def proven_line(plan: Plan, result: SearchResult) -> str:
-    """Of a recommended plan that nobody measured the like of the best one that somebody did."""
+    """A sentence on an unproven recommended plan with the best proven one; empty if proven."""
     best = result.recommended
     if best is None:
         return ""
-    sure = best.source.confidence(number_of(best.row, "num_gpus"))
-    if sure is None or sure.is_proven:
+    confidence = best.source.confidence(number_of(best.row, "num_gpus"))
+    if confidence is None or confidence.is_proven:
         return ""
     software = best.row[plan.workload.profile_kind]
     missing = f"Not proven: no published run of {software} on {best.row['gpu']} is known"
@@ -290,15 +294,21 @@ def proven_line(plan: Plan, result: SearchResult) -> str:
         return f"{missing}, nor of any other choice here."
     row = full_row(result.proven, plan.problem.sources)
     column = of_objective(plan, plan.problem.objectives[0].name, row)
-    mine, other = number_of(best.row, column), number_of(row, column)
-    away = "" if not mine else f", {'+' if other > mine else '-'}{share(abs(other / mine - 1))}"
+    current, other = number_of(best.row, column), number_of(row, column)
+    difference = (
+        ""
+        if not current
+        else f", {'+' if other > current else '-'}{share(abs(other / current - 1))}"
+    )
     reached = format_result(column, row[column], ends_in(column, row))
-    where = f"{number_of(row, 'num_gpus'):,.0f} x {row['gpu']}, {plan_of(plan.workload, row)}"
-    return f"{missing}. Best proven: {where}; {label(column)} {reached}{away}"
+    place_and_plan = (
+        f"{number_of(row, 'num_gpus'):,.0f} x {row['gpu']}, {plan_of(plan.workload, row)}"
+    )
+    return f"{missing}. Best proven: {place_and_plan}; {label(column)} {reached}{difference}"
 
 
 def _tied_line(plan: Plan, result: SearchResult) -> str:
-    """What another software or GPU is predicted to gain, which runs do not tell; empty if none."""
+    """A sentence on a tied plan with another software or GPU; empty without one."""
     best, better = result.recommended, result.better_tied
     if best is None or better is None:
         return ""
@@ -310,24 +320,24 @@ def _tied_line(plan: Plan, result: SearchResult) -> str:
 def tied_words(
     workload: Workload, column: str, row: Mapping[str, object], better: Mapping[str, object]
 ) -> str:
-    """That published runs do not tell a plan from one that is predicted to be ``better``."""
-    mine, other = number_of(row, column), number_of(better, column)
-    where = "" if better["gpu"] == row["gpu"] else f"{better['gpu']}, "
-    words = [f"{label(column)} {format_result(column, other, ends_in(column, better))}"]
-    words += [f"{share(abs(other / mine - 1))} better"] if mine else []
-    words += ["not proven"] if better.get(RUNS) == 0 else []
-    return f"Tied with {where}{plan_of(workload, better)}: {', '.join(words)}"
+    """A sentence on a plan that is tied with one predicted to be ``better``."""
+    current, other = number_of(row, column), number_of(better, column)
+    gpu_text = "" if better["gpu"] == row["gpu"] else f"{better['gpu']}, "
+    parts = [f"{label(column)} {format_result(column, other, ends_in(column, better))}"]
+    parts += [f"{share(abs(other / current - 1))} better"] if current else []
+    parts += ["not proven"] if better.get(RUNS) == 0 else []
+    return f"Tied with {gpu_text}{plan_of(workload, better)}: {', '.join(parts)}"
 
 
 def lever_lines(levers: Iterable[CostLever]) -> Iterator[str]:
-    """A line for each question, with its other answers, what moves most first."""
+    """A line for each question with its other answers, largest effect first."""
     by_name: dict[str, list[CostLever]] = {}
-    for one in levers:
-        by_name.setdefault(one.name, []).append(one)
+    for lever in levers:
+        by_name.setdefault(lever.name, []).append(lever)
     for name, several in by_name.items():
         first = several[0]
         reached = format_result(first.column, first.row[first.column])
-        others = [f"{one.other} {100 * one.change:+,.0f} %" for one in several]
+        others = [f"{lever.other} {100 * lever.change:+,.0f} %" for lever in several]
         others[0] += f" ({label(first.column)} {reached})"
         yield f"{name} ({first.current} here): {', '.join(others)}"
         if name == "contract" and (line := charged_whole_line({o.other: o.row for o in several})):
@@ -335,27 +345,27 @@ def lever_lines(levers: Iterable[CostLever]) -> Iterator[str]:
 
 
 def fastest_line(
-    column: str, row: Mapping[str, object], best: Mapping[str, object], words: str
+    column: str, row: Mapping[str, object], best: Mapping[str, object], plan_text: str
 ) -> str:
-    """The plan, in ``words``, that is the best in a column, where it is another, and its gain."""
-    mine, other = number_of(row, column), number_of(best, column)
-    gain = abs(other / mine - 1) if mine else 0.0
-    if not gain >= _SAME:  # unknown numbers among them
+    """The plan that is best in a column, with its gain; empty if the gain is negligible."""
+    current, other = number_of(row, column), number_of(best, column)
+    gain = abs(other / current - 1) if current else 0.0
+    if not gain >= _SAME:  # also False for NaN
         return ""
-    gained = f"{label(column)} {format_result(column, best[column])}, {share(gain)} better"
-    return f"Best by {label(column)}: {words}; {gained}"
+    gain_text = f"{label(column)} {format_result(column, best[column])}, {share(gain)} better"
+    return f"Best by {label(column)}: {plan_text}; {gain_text}"
 
 
 def solid_line(plan: Plan, result: SearchResult, row: Mapping[str, object]) -> str:
-    """Where money decides and the price of the best needs to be asked about: the best without."""
+    """The best plan at a price without doubts, if the recommended plan's price has doubts."""
     goal, compared = plan.problem.objectives[0].name, result.comparisons.get("gpu")
     if glossary()[goal].type != "usd" or compared is None or not _doubts(plan, row):
         return ""
     for other in rows_of(full_columns(compared.table, plan.problem.sources)):
         if not _doubts(plan, other):
             column = of_objective(plan, goal, other)
-            words = format_result(column, other[column], ends_in(column, other))
-            return f"Best at a solid price: {short_plan(plan, other)}; {label(column)} {words}"
+            text = format_result(column, other[column], ends_in(column, other))
+            return f"Best at a solid price: {short_plan(plan, other)}; {label(column)} {text}"
     return ""
 
 
@@ -365,59 +375,66 @@ def _doubts(plan: Plan, row: Mapping[str, object]) -> bool:
 
 
 def starting_plan_line(
-    plan: Plan, row: Mapping[str, object], own: Mapping[str, object], rejected: str
+    plan: Plan, row: Mapping[str, object], starting_row: Mapping[str, object], rejected: str
 ) -> str:
-    """The user's own plan beside the recommended one, and what it loses."""
-    name = f"Yours: {short_plan(plan, own)}"
+    """The user's plan compared with the recommended one."""
+    name = f"Yours: {short_plan(plan, starting_row)}"
     if rejected:
         return f"{name}: does not run ({rejected})"
     column = of_objective(plan, plan.problem.objectives[0].name, row)
-    mine, better = number_of(own, column), number_of(row, column)
-    if math.isnan(mine) or math.isnan(better) or not better:
+    current, better = number_of(starting_row, column), number_of(row, column)
+    if math.isnan(current) or math.isnan(better) or not better:
         return name
-    away = abs(mine / better - 1)
-    words = f"{label(column)} {format_result(column, own[column])}"
+    difference = abs(current / better - 1)
+    text = f"{label(column)} {format_result(column, starting_row[column])}"
     return (
-        f"{name}; {words}, {share(away)} worse" if away >= _SAME else f"{name}; {words}, the same"
+        f"{name}; {text}, {share(difference)} worse"
+        if difference >= _SAME
+        else f"{name}; {text}, the same"
     )
 
 
-def held_line(plan: Plan, own: Mapping[str, object]) -> str:
-    """What a search kept of the user's own plan as it decides what is learned; "" if nothing."""
+def held_line(plan: Plan, starting_row: Mapping[str, object]) -> str:
+    """A sentence on the settings of the user's plan that affect learning; "" if none."""
     names = terms_about("learning_setting", plan.workload.name)
-    kept = [name for name in names if plan.request.settings.get(name) == own[name]]
-    told = ", ".join(f"{name} {formatting.format_parameter(own[name])}" for name in kept)
-    return f"Kept, since learning depends on it: {told}; --set tries others." if told else ""
+    fixed = [name for name in names if plan.request.settings.get(name) == starting_row[name]]
+    text = ", ".join(f"{name} {formatting.format_parameter(starting_row[name])}" for name in fixed)
+    return f"Not changed, since it affects learning: {text}; --set tries others." if text else ""
 
 
 def comparisons_blocks(
     plan: Plan, result: SearchResult, *, is_full: bool = False
 ) -> Iterator[Block]:
-    """For each axis of several values the best plan of every value, and what it loses.
+    """The best plan of every value of each axis, and its loss.
 
-    In short, values that nobody named stand in a sentence, and of many named ones the first.
+    The short form has tables of the axes that the user listed and a sentence for others.
     """
-    given = {name: getattr(plan.request, name, None) for name in result.comparisons}
-    asked = (name for name, one in given.items() if one == ALL or isinstance(one, tuple | list))
-    tables = [*(result.comparisons if is_full else asked)]
+    answers = {name: getattr(plan.request, name, None) for name in result.comparisons}
+    requested = (
+        name
+        for name, answer in answers.items()
+        if answer == ALL or isinstance(answer, tuple | list)
+    )
+    table_axes = [*(result.comparisons if is_full else requested)]
     for axis, compared in result.comparisons.items():
-        if axis not in tables:
-            is_long = axis == plan.workload.profile_kind and not tables
-            words = _told(plan, compared) if is_long else _changes(plan, compared)
+        if axis not in table_axes:
+            has_results = axis == plan.workload.profile_kind and not table_axes
+            changes = _told(plan, compared) if has_results else _changes(plan, compared)
             line = (
-                f"By {_words(axis)} ({_words(plan.problem.objectives[0].name)}): {', '.join(words)}"
+                f"By {_words(axis)} ({_words(plan.problem.objectives[0].name)}): "
+                f"{', '.join(changes)}"
             )
             yield make_lines(line, most=_LINES)
-            for reason in without_plan_lines(plan, compared) if is_long else ():
+            for reason in without_plan_lines(plan, compared) if has_results else ():
                 yield make_lines(reason, most=_LINES)
-    for axis in tables:
+    for axis in table_axes:
         compared = result.comparisons[axis]
         yield GAP
         table = compared.table
         if axis == "num_gpus":
             table = result.scaled(table)
-        most = len(compared.losses) if is_full else _MOST
-        yield from _table_blocks(plan, compared, table, most)
+        max_rows = len(compared.losses) if is_full else _MOST
+        yield from _table_blocks(plan, compared, table, max_rows)
         if axis == "contract":
             rows = rows_of(full_columns(compared.table, plan.problem.sources))
             lines = [f"{row[axis]}: {line}" for row in rows for line in signed_lines(row)]
@@ -431,50 +448,56 @@ def _words(axis: str) -> str:
 
 
 def _told(plan: Plan, compared: Comparison) -> list[str]:
-    """As `_changes`, with what each value but the first reaches."""
+    """As `_changes`, with the result of each value except the first."""
     column = of_objective(plan, plan.problem.objectives[0].name, compared.table)
     changes, others = _changes(plan, compared), compared.table.get(column, ())[1:]
     reached = [f": {format_result(column, value)}" for value in others]
-    return [words + more for words, more in zip_longest(changes, ["", *reached], fillvalue="")]
+    return [
+        change + result for change, result in zip_longest(changes, ["", *reached], fillvalue="")
+    ]
 
 
 def _changes(plan: Plan, compared: Comparison) -> list[str]:
-    """Each value of an axis with what it loses or gains against the first."""
+    """Each value of an axis with its loss or gain against the first."""
     table, sign = compared.table.get(compared.axis, ()), plan.problem.objectives[0].sign
-    found = [
+    texts = [
         " ".join(
             [
                 formatting.format_parameter(value),
-                *([change] if at and (change := _change(sign, loss)) else []),
+                *([change] if index and (change := _change(sign, loss)) else []),
             ]
         )
-        for at, (value, loss) in enumerate(zip(table, compared.losses, strict=True))
+        for index, (value, loss) in enumerate(zip(table, compared.losses, strict=True))
     ]
-    return found + [
+    return texts + [
         f"{formatting.format_parameter(value)} no plan" for value in compared.without_plan
     ]
 
 
 def _change(sign: int, loss: float) -> str:
-    """What becomes of the first objective: ``-12 %`` of a lost rate, ``+14 %`` of a cost."""
+    """The change of the first objective: ``-12 %`` of a lower rate, ``+14 %`` of a higher cost."""
     if not math.isfinite(loss):
         return ""
     is_less = (loss > 0) == (sign < 0)
     return f"{'-' if is_less else '+'}{share(abs(loss))}" if loss else "as good"
 
 
-def _table_blocks(plan: Plan, compared: Comparison, columns: Columns, most: int) -> Iterator[Block]:
+def _table_blocks(
+    plan: Plan, compared: Comparison, columns: Columns, max_rows: int
+) -> Iterator[Block]:
     table, objective = full_columns(columns, plan.problem.sources), plan.problem.objectives[0]
-    rows = [*islice(rows_of(table), most)]
-    left = len(compared.losses) - len(rows)
-    made = compared_columns(
+    rows = [*islice(rows_of(table), max_rows)]
+    num_hidden = len(compared.losses) - len(rows)
+    table_columns = compared_columns(
         plan.workload, plan.problem.axes, compared.axis, rows, compared.losses[: len(rows)],
         column=of_objective(plan, objective.name, table), goal=objective.name, sign=objective.sign,
     )  # fmt: skip
-    cells = [*zip(*(one.cells for one in made), strict=True)]
-    yield text_table([one.header for one in made], cells, words=(0, 1), marked=[BEST])
-    if left:
-        yield make_lines(f"and {left} more: --full")
+    cells = [*zip(*(column.cells for column in table_columns), strict=True)]
+    yield text_table(
+        [column.header for column in table_columns], cells, words=(0, 1), marked=[BEST]
+    )
+    if num_hidden:
+        yield make_lines(f"and {num_hidden} more: --full")
 
 
 def compared_columns(
@@ -488,11 +511,11 @@ def compared_columns(
     goal: str,
     sign: int,
 ) -> list[Column]:
-    """The best plan of each value of one of several ``axes``, as result rows, and what it loses.
+    """Columns of the best plan of each value of an axis, and its loss.
 
-    The plans were chosen by ``goal``, of which ``column`` tells; low is better if ``sign`` is 1.
+    The plans were chosen by ``goal``, shown in ``column``; low is better if ``sign`` is 1.
     """
-    reached = [
+    result_cells = [
         replace(
             result_cell(column, row, format_result(column, row[column], ends_in(column, row))),
             more="",
@@ -502,8 +525,8 @@ def compared_columns(
         for row in rows
     ]
     changes = [
-        Cell(text=_change(sign, loss) if at else "", mark=BAD if loss > 0 else BEST, number=loss)
-        for at, loss in enumerate(losses)
+        Cell(text=_change(sign, loss) if index else "", mark=BAD if loss > 0 else BEST, number=loss)
+        for index, loss in enumerate(losses)
     ]
     scaling = [number_of(row, SCALING) for row in rows if SCALING in row]
     plans = [shortest_plan(workload, axes, row, axis) for row in rows]
@@ -511,20 +534,24 @@ def compared_columns(
     return [
         Column(axis, values, f"by {_words(axis)}", numeric=False),
         Column("plan", plans, "plan", numeric=False),
-        Column(column, reached, label(column)),
+        Column(column, result_cells, label(column)),
         Column("loss", changes, _words(goal)),
-        *([Column(SCALING, [f"{one:.1%}" for one in scaling], label(SCALING))] if scaling else []),
+        *(
+            [Column(SCALING, [f"{efficiency:.1%}" for efficiency in scaling], label(SCALING))]
+            if scaling
+            else []
+        ),
     ]
 
 
 def without_plan_lines(plan: Plan, compared: Comparison) -> list[str]:
-    """Values without a plan, by what came closest, a line for each reason."""
-    why = {value: describe(plan.problem, name) for value, name in compared.without_plan.items()}
-    return no_plan_lines(why.items())
+    """Values without a plan, a line for each reason."""
+    reasons = {value: describe(plan.problem, name) for value, name in compared.without_plan.items()}
+    return no_plan_lines(reasons.items())
 
 
 def no_plan_lines(why: Iterable[tuple[object, str]]) -> list[str]:
-    """Values without a plan by why, in words, a line for each reason."""
+    """Values without a plan by their reason, a line for each reason."""
     reasons: dict[str, list[str]] = {}
     for value, reason in why:
         reasons.setdefault(reason, []).append(formatting.format_parameter(value))
@@ -540,31 +567,31 @@ def no_plan_lines(why: Iterable[tuple[object, str]]) -> list[str]:
 def estimate_command(plan: Plan, row: Row) -> str:
     """``planner estimate`` for a row of result columns of a plan."""
     workload, request = plan.workload, plan.request
-    words = [] if workload.name == Request.workload else ["--workload", workload.name]
+    arguments = [] if workload.name == Request.workload else ["--workload", workload.name]
     answers = all_answers(plan, row)
     for name, term in terms_of(workload.name, "question").items():
         if "parameter" in term.kind:
-            words += [term.option_name, str(row[name])]
+            arguments += [term.option_name, str(row[name])]
         elif name in terms_about("chosen_by_plan") or getattr(request, name, None) is not None:
-            words += _option(term, answers.get(name), getattr(Request, name, None))
-    words += ["--gpus", str(row["num_gpus"])]
-    known = terms_of(workload.name, "parameter")
-    usual = workload.unset(plan.source_of(row))
-    for name, value in non_default_parameters(workload.name, row, usual).items():
-        short = known[name].short if name in known else ""
-        words += ["--set", f"{short or name}={str(value).lower()}"]
+            arguments += _option(term, answers.get(name), getattr(Request, name, None))
+    arguments += ["--gpus", str(row["num_gpus"])]
+    parameters = terms_of(workload.name, "parameter")
+    defaults = workload.unset(plan.source_of(row))
+    for name, value in non_default_parameters(workload.name, row, defaults).items():
+        abbreviation = parameters[name].short if name in parameters else ""
+        arguments += ["--set", f"{abbreviation or name}={str(value).lower()}"]
     if request.specs is not None:
-        words += ["--specs", str(request.specs)]
-    return "planner estimate " + shlex.join(words)
+        arguments += ["--specs", str(request.specs)]
+    return "planner estimate " + shlex.join(arguments)
 
 
-def _option(term: Term, answer: object, plain: object) -> list[str]:
-    """An option and its value; none where the answer is the plain one."""
-    if answer is None or answer == plain:
+def _option(term: Term, answer: object, default: object) -> list[str]:
+    """An option and its value; empty if the answer is the default."""
+    if answer is None or answer == default:
         return []
     if term.type in ("second", "byte") and isinstance(answer, float):
         answer = f"{answer / term.scale:.12g}{term.unit}"
-    if term.type == "flag":  # one that is on where nobody says so is switched off
+    if term.type == "flag":  # a flag that is on by default is switched off
         return [term.option_name if answer else f"--no-{term.option_name[2:]}"]
     text = str(answer).removesuffix(".0") if isinstance(answer, float) else str(answer)
     return [term.option_name, text]
@@ -580,7 +607,7 @@ def estimate_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
 
 
 def misfit_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
-    """The memory of a configuration that is possible but too large for the GPU."""
+    """The memory of a configuration that is valid but too large for the GPU."""
     yield from _head_blocks(plan, evaluation)
     yield from memory_blocks(evaluation.candidates)
     yield GAP
@@ -599,7 +626,7 @@ def _head_blocks(plan: Plan, evaluation: Evaluation) -> Iterator[Block]:
 def write_estimate(
     path: Path | None, plan: Plan, evaluation: Evaluation, command: Sequence[str], **more: object
 ) -> None:
-    """One JSON object: the manifest, the row, the time by operator, and what there is ``more``.
+    """Write a JSON object with the manifest, the row, the time by operator, and ``more``.
 
     Raises OutputError if it cannot be written.
     """

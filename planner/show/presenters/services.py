@@ -1,4 +1,4 @@
-"""Services as tables: on shared GPUs, in pools by length, what GPUs carry within watts or USD."""
+"""Tables of services on shared GPUs, of pools by length, and of capacity within a budget."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _RANKS = {"service": 0, "gpu": 0, "number": 1, "a_day": 1, "model": 2, "plan": 3
 
 
 def services_blocks(fleet: SharedFleet) -> Iterator[Block]:
-    """The answer in words, where each service runs, and the GPUs of each type."""
+    """The answer, the placement of each service, and the GPUs of each type."""
     yield from _placed(answer_lines(fleet), fleet.rows)
     yield Title(text=POOLS)
     yield fit_table(pool_columns([pool.row for pool in fleet.pools]), lambda _: 0)
 
 
 def _placed(lines: Sequence[str], rows: Rows) -> Iterator[Block]:
-    """The answer in words, and what runs where."""
+    """The answer and a table of placements."""
     title, *others = lines
     yield make_lines(title, mark=TOTAL, indent="")
     yield GAP
@@ -57,7 +57,7 @@ def _placed(lines: Sequence[str], rows: Rows) -> Iterator[Block]:
 
 
 def answer_lines(fleet: SharedFleet) -> list[str]:
-    """How many GPUs all take, what they cost, and where the next best type is no choice."""
+    """Sentences on the GPUs of all services, their cost, and services on a dearer type."""
     pools = ", ".join(f"{formatting.format_count(pool.most)} {pool.gpu}" for pool in fleet.pools)
     lines = [f"{len(fleet.placements)} services on {pools}"]
     if math.isfinite(fleet.cost):
@@ -67,10 +67,10 @@ def answer_lines(fleet: SharedFleet) -> list[str]:
         )
     others = sorted(fleet.of_one_type.items(), key=lambda placement: placement[1])
     if len(others) > 1:
-        told = ", ".join(
+        costs = ", ".join(
             f"{gpu} {formatting.format_count(cost)} USD" for gpu, cost in others[:_MOST_TYPES]
         )
-        lines.append(f"All on one type, whatever its stock: {told} a day.")
+        lines.append(f"All on one type, whatever its stock: {costs} a day.")
     for pool in fleet.pools:
         if pool.of_peaks > pool.most:
             lines.append(
@@ -87,14 +87,15 @@ def answer_lines(fleet: SharedFleet) -> list[str]:
                 f"{formatting.format_usd(pool.terms.hourly * HOUR)}."
             )
     for placement in fleet.placements:
-        known = {
+        finite_costs = {
             gpu: cost for gpu, cost in placement.standalone_costs.items() if math.isfinite(cost)
         }
-        best = min(known, key=known.__getitem__)
+        best = min(finite_costs, key=finite_costs.__getitem__)
         if best not in placement.gpus:
             lines.append(
-                f"{placement.service.name}: alone {best} would be cheaper, "
-                f"{formatting.format_count(known[best])} USD a day; others use it, or its stock is "
+                f"{placement.service.name}: without other services {best} would be cheaper, "
+                f"{formatting.format_count(finite_costs[best])} USD a day; others use it, or "
+                "its stock is "
                 "too small."
             )
     if not fleet.is_proven:
@@ -103,21 +104,23 @@ def answer_lines(fleet: SharedFleet) -> list[str]:
 
 
 def placed_columns(rows: Rows) -> list[Column]:
-    """Of each service the types that it runs on, and what others would cost.
+    """The GPU types of each service, and its cost on other types.
 
     ``rows`` are those of `planner.decide.sizing.shared_services.SharedFleet`.
     """
     workload = workload_of("serve")
-    mine = [row for row in rows if number_of(row, "share") > 0]
-    plans = [f"{row['engine']} {layout_of(workload, row)}" for row in mine]
+    placed = [row for row in rows if number_of(row, "share") > 0]
+    plans = [f"{row['engine']} {layout_of(workload, row)}" for row in placed]
     return [
-        Column("service", [str(row["service"]) for row in mine], numeric=False),
-        Column("model", [str(row["model"]) for row in mine], numeric=False),
-        Column("peak", [Cell(text=f"{n:g}", number=n) for n in _all(mine, _PEAK)], "requests /s"),
-        Column("gpu", [str(row["gpu"]) for row in mine], "GPU", numeric=False),
-        Column("number", [_count(n) for n in _all(mine, "num_gpus")], "GPUs"),
-        Column("a_day", [_count(n) for n in _all(mine, _STANDALONE_COLUMNS)], "all here USD/day"),
-        Column("others", [_others(row, rows) for row in mine], "all there USD/day", numeric=False),
+        Column("service", [str(row["service"]) for row in placed], numeric=False),
+        Column("model", [str(row["model"]) for row in placed], numeric=False),
+        Column("peak", [Cell(text=f"{n:g}", number=n) for n in _all(placed, _PEAK)], "requests /s"),
+        Column("gpu", [str(row["gpu"]) for row in placed], "GPU", numeric=False),
+        Column("number", [_count(n) for n in _all(placed, "num_gpus")], "GPUs"),
+        Column("a_day", [_count(n) for n in _all(placed, _STANDALONE_COLUMNS)], "all here USD/day"),
+        Column(
+            "others", [_others(row, rows) for row in placed], "all there USD/day", numeric=False
+        ),
         Column("plan", plans, numeric=False),
     ]
 
@@ -126,22 +129,22 @@ def _all(rows: Rows, name: str) -> list[float]:
     return [number_of(row, name) for row in rows]
 
 
-def _others(mine: Mapping[str, object], rows: Rows) -> str:
-    """What all of a service would take on other types: ``b200 16: 1,200``."""
+def _others(placed: Mapping[str, object], rows: Rows) -> str:
+    """GPUs and USD a day of a whole service on other types: ``b200 16: 1,200``."""
     others = []
     for row in rows:
-        if row["service"] != mine["service"] or number_of(row, "share") > 0:
+        if row["service"] != placed["service"] or number_of(row, "share") > 0:
             continue
-        told = ": no"
+        text = ": no"
         if row["feasible"]:
             cost = formatting.format_count(number_of(row, _STANDALONE_COLUMNS))
-            told = f" {formatting.format_count(number_of(row, 'num_gpus'))}: {cost}"
-        others.append(f"{row['gpu']}{told}")
+            text = f" {formatting.format_count(number_of(row, 'num_gpus'))}: {cost}"
+        others.append(f"{row['gpu']}{text}")
     return "; ".join(others)
 
 
 def pool_columns(rows: Rows) -> list[Column]:
-    """A line for each type of GPU, by `planner.decide.sizing.shared_services.Pool`."""
+    """A row for each type of GPU, from `planner.decide.sizing.shared_services.Pool`."""
     names = {
         "stock": "stock", "most_gpus": "most GPUs", "base_gpus": "held all day",
         "gpu_hours": "GPU-hours", "cost_usd": "USD /day",
@@ -162,67 +165,69 @@ def _count(number: float) -> Cell:
 
 
 def add_services(files: RowFiles, fleet: SharedFleet, command: Sequence[str]) -> None:
-    """A row for each service on each type, with the answer in words and the pools."""
+    """Write a row for each service on each type, the answer and the pools."""
     files.add(blocks(fleet.table))
     pools = [pool.row for pool in fleet.pools]
     files.finish(question_manifest(fleet.request, command), answer=answer_lines(fleet), pools=pools)
 
 
 def length_pools_blocks(pools: LengthPools) -> Iterator[Block]:
-    """Whether pools by length take less than one, why, and where prompts were cut."""
+    """Whether pools by length cost less than one pool, why, and the tried cuts."""
     yield from _placed(length_pools_lines(pools), pools.rows)
     if len(pools.cuts) > 1:
         yield Title(text=CUTS)
         yield fit_table(cut_columns(cut_rows(pools)), lambda _: 0)
 
 
-def length_pools_lines(found: LengthPools) -> list[str]:
-    """Which is less, pools by length or one of all, and why."""
-    pools, mixed = found.pools, found.mixed
-    each = " + ".join(
+def length_pools_lines(length_pools: LengthPools) -> list[str]:
+    """Sentences that compare pools by length with one pool."""
+    pools, mixed = length_pools.pools, length_pools.mixed
+    gpus_by_pool = " + ".join(
         formatting.format_count(part.peak.num_gpus)
         for placement in pools.placements
         for part in placement.parts
     )
     lines = [
         f"{len(pools.placements)} pools by length: {formatting.format_count(pools.num_gpus)} GPUs "
-        f"({each}), "
+        f"({gpus_by_pool}), "
         f"{formatting.format_count(pools.cost)} USD a day; one pool: "
         f"{formatting.format_count(mixed.num_gpus)} GPUs, "
         f"{formatting.format_count(mixed.cost)} USD"
     ]
     if len(pools.placements) < 2:
         return [*lines, "All prompts are in one pool."]
-    of_pools, of_mixed = found.unlimited
-    kept = (
+    pools_unlimited, mixed_unlimited = length_pools.unlimited
+    latency_cost = (
         "keeping limits of latency takes "
-        f"{formatting.format_count(pools.num_gpus - of_pools)} GPUs "
+        f"{formatting.format_count(pools.num_gpus - pools_unlimited)} GPUs "
         "of pools, "
-        f"{formatting.format_count(mixed.num_gpus - of_mixed)} of one; the rest "
-        f"{formatting.format_count(of_pools)} and "
-        f"{formatting.format_count(of_mixed)}."
+        f"{formatting.format_count(mixed.num_gpus - mixed_unlimited)} of one; the rest "
+        f"{formatting.format_count(pools_unlimited)} and "
+        f"{formatting.format_count(mixed_unlimited)}."
     )
     fewer = mixed.num_gpus - pools.num_gpus
-    is_by_limits = 2 * abs(found.limits_saved) > abs(fewer) and found.limits_saved * fewer > 0
-    if abs(found.saved) < _AS_MUCH:
-        why = "Pools take as much as one:"
-    elif found.saved > 0:
-        share = formatting.format_percent(found.saved)
+    is_by_limits = (
+        2 * abs(length_pools.limits_saved) > abs(fewer) and length_pools.limits_saved * fewer > 0
+    )
+    if abs(length_pools.saved) < _AS_MUCH:
+        reason = "Pools take as much as one:"
+    elif length_pools.saved > 0:
+        share = formatting.format_percent(length_pools.saved)
         cause = "waiting" if is_by_limits else "layouts and batches that suit each length"
-        why = f"Pools save {share}; the gain is in the {cause}:"
+        reason = f"Pools save {share}; the gain is in the {cause}:"
     else:
-        share = formatting.format_percent(-found.saved)
+        share = formatting.format_percent(-length_pools.saved)
         cause = (
             "each keeps every limit for its own prompts, the longest too"
             if is_by_limits
             else "whole replicas, and requests that share fewer of them"
         )
-        why = f"One pool saves {share} of what it costs; of pools {cause}:"
-    return [*lines, f"{why} {kept}"]
+        reason = f"One pool saves {share} of its cost; with pools {cause}:"
+    return [*lines, f"{reason} {latency_cost}"]
 
 
 def cut_rows(pools: LengthPools) -> list[dict[str, Value]]:
-    """A row for each cut of the prompts: its ends and what pools cost a day."""
+    """A row for each cut: its prompt lengths and the USD of the pools a day."""
     return [
         {
             _ENDS: ", ".join(f"{end}" for end in cut.ends),
@@ -233,54 +238,56 @@ def cut_rows(pools: LengthPools) -> list[dict[str, Value]]:
 
 
 def cut_columns(rows: Rows) -> list[Column]:
-    """Where prompts were cut, the cheapest first."""
+    """Columns of the cuts, the cheapest first."""
     return [
         Column(_ENDS, [str(row[_ENDS]) for row in rows], "prompts up to tokens"),
         Column(_DAY, [_count(n) for n in _all(rows, _DAY)], "USD /day"),
     ]
 
 
-def add_length_pools(files: RowFiles, found: LengthPools, command: Sequence[str]) -> None:
-    """A row for each pool and the one of all, with the answer in words, GPUs and cuts."""
-    files.add(blocks(found.table))
-    pools = [pool.row for pool in found.pools.pools]
-    manifest = question_manifest(found.request, command)
-    answer, cuts = length_pools_lines(found), cut_rows(found)
+def add_length_pools(files: RowFiles, length_pools: LengthPools, command: Sequence[str]) -> None:
+    """Write a row for each pool and for the single pool, the answer, GPUs and cuts."""
+    files.add(blocks(length_pools.table))
+    pools = [pool.row for pool in length_pools.pools.pools]
+    manifest = question_manifest(length_pools.request, command)
+    answer, cuts = length_pools_lines(length_pools), cut_rows(length_pools)
     files.finish(manifest, answer=answer, pools=pools, cuts=cuts)
 
 
 _MILLION = 1e6
 PER_MEGAWATT = "gpus_per_megawatt"
-"""A column that rows of what GPUs carry have alone."""
+"""A column that only rows of a size within a budget have."""
 MOST_TOKENS = "The most tokens first"
 _CARRIED = {"gpu": 0, "num_gpus": 0, "tokens": 0, "cost_per_hour_usd": 1, "profit": 1, "plan": 5}
 
 
 def envelope_words(sizes: Sizes) -> str:
-    """The watts and the dollars, for a title."""
+    """The power and the cost of the budget, for a title."""
     power, budget = sizes.request.constraints.get("power"), sizes.budget
-    words = [] if power is None else [formatting.format_kw(power)]
+    texts = [] if power is None else [formatting.format_kw(power)]
     if budget is not None:
-        words.append(f"{formatting.format_usd(budget.rate * HOUR)} an hour")
-    return " and ".join(words)
+        texts.append(f"{formatting.format_usd(budget.rate * HOUR)} an hour")
+    return " and ".join(texts)
 
 
 def carried_lines(sizes: Sizes) -> list[str]:
-    """What carries most, what costs least per token, and what earns most, where these differ."""
-    found = [(size, size.carried) for size in sizes.found if size.carried is not None]
-    firsts = {
-        "Most tokens": max(found, key=lambda one: one[1].output_tokens),
-        "Cheapest per token": min(found, key=lambda one: _or(_per_million(one[1]), math.inf)),
-        "Most profit": max(found, key=lambda one: _or(one[1].profit, -math.inf)),
+    """Sentences on the most tokens, the cheapest tokens and the most profit within the budget."""
+    results = [(size, size.carried) for size in sizes.found if size.carried is not None]
+    best_by_measure = {
+        "Most tokens": max(results, key=lambda pair: pair[1].output_tokens),
+        "Cheapest per token": min(results, key=lambda pair: _or(_per_million(pair[1]), math.inf)),
+        "Most profit": max(results, key=lambda pair: _or(pair[1].profit, -math.inf)),
     }
-    lines, told = [], dict[str, list[str]]()
-    for word, (size, _) in firsts.items():
-        told.setdefault(f"{size.gpu} {size.contract}", []).append(word)
-    for words in told.values():
-        size, one = firsts[words[0]]
-        first, *others = words
-        lines.append(_line(", ".join([first, *(word.lower() for word in others)]), size, one))
-    best = found[0][1]
+    lines, measures_by_gpu = [], dict[str, list[str]]()
+    for measure, (size, _) in best_by_measure.items():
+        measures_by_gpu.setdefault(f"{size.gpu} {size.contract}", []).append(measure)
+    for measures in measures_by_gpu.values():
+        size, budget_result = best_by_measure[measures[0]]
+        first, *others = measures
+        lines.append(
+            _line(", ".join([first, *(measure.lower() for measure in others)]), size, budget_result)
+        )
+    best = results[0][1]
     if best.pue is not None:
         lines.append(
             f"Power at the building's meter: GPUs, hosts, network and cooling (PUE {best.pue:g})."
@@ -296,17 +303,17 @@ def _per_million(budget_result: BudgetResult) -> float:
     return number_or_nan(budget_result.fleet.row["cost_per_million_tokens_usd"])
 
 
-def _line(word: str, size: Size, budget_result: BudgetResult) -> str:
+def _line(measure: str, size: Size, budget_result: BudgetResult) -> str:
     row, workload = budget_result.fleet.row, workload_of("serve")
-    each = number_or_nan(row["tokens_per_s_per_user"])
+    tokens_per_user = number_or_nan(row["tokens_per_s_per_user"])
     parts = [
-        f"{word}: {formatting.format_count(budget_result.fleet.num_gpus)} x {size.gpu} "
+        f"{measure}: {formatting.format_count(budget_result.fleet.num_gpus)} x {size.gpu} "
         f"{size.contract}".rstrip(),
         f"{row['engine']}, {(workload.wording.brief or workload.wording.in_short)(row)}",
         f"{formatting.format_large(budget_result.output_tokens)} output tokens/s",
         f"{formatting.format_significant(number_or_nan(row['requests_per_s']))} requests/s of "
         f"{formatting.format_count(budget_result.users)} "
-        f"users at once with {formatting.format_significant(each)} tokens/s each",
+        f"users at once with {formatting.format_significant(tokens_per_user)} tokens/s each",
     ]
     if math.isfinite(budget_result.megawatts):
         parts.append(f"{formatting.format_kw(1e6 * budget_result.megawatts)}")
@@ -321,7 +328,7 @@ def _line(word: str, size: Size, budget_result: BudgetResult) -> str:
 
 
 def _price_line(budget_result: BudgetResult) -> str:
-    """At which price its tokens would be sold, and from which load on that pays."""
+    """A sentence on the API price of its tokens, and the break-even load."""
     offer = budget_result.offer
     if offer is None:
         return f"No profit: {budget_result.api.note[:1].lower()}{budget_result.api.note[1:]}"
@@ -330,8 +337,8 @@ def _price_line(budget_result: BudgetResult) -> str:
         len(budget_result.api.current) or len(budget_result.api.offers),
     )
     in_out = " and ".join(
-        f"{formatting.format_significant(_MILLION * each)} USD {word}"
-        for each, word in ((price.input, "in"), (price.output, "out"))
+        f"{formatting.format_significant(_MILLION * token_price)} USD {kind}"
+        for token_price, kind in ((price.input, "in"), (price.output, "out"))
     )
     age = " (old)" if price.is_old else ""
     return (
@@ -343,14 +350,14 @@ def _price_line(budget_result: BudgetResult) -> str:
 
 def carried_blocks(sizes: Sizes) -> Iterator[Block]:
     """A table of all GPUs, the most tokens first."""
-    sure = sizes.request.limit_confidence
-    rows = [row for size in sizes.found for row in size.rows(sure)]
+    confidence = sizes.request.limit_confidence
+    rows = [row for size in sizes.found for row in size.rows(confidence)]
     yield Title(text=f"Within {envelope_words(sizes)}, the most tokens first")
     yield fit_table(carried_columns(rows), lambda name: _CARRIED.get(name, 3), [BEST])
 
 
 def carried_columns(rows: Sequence[Mapping[str, object]]) -> list[Column]:
-    """What each GPU carries, by `planner.decide.sizing.budget.Yield.columns`."""
+    """Columns of the capacity of each GPU, from `planner.decide.sizing.budget.Yield.columns`."""
 
     def cells(name: str, scale: float = 1.0) -> list[Cell]:
         values = [number_of(row, name) / scale for row in rows]

@@ -1,4 +1,4 @@
-"""One way to serve in full: its memory, latencies, rates and prices, the operators of its steps."""
+"""Full report of a serving plan: memory, latencies, rates, prices and operators of its steps."""
 
 from __future__ import annotations
 
@@ -73,16 +73,16 @@ def _deployment(plan: Plan, candidates: Deployments) -> Iterator[Block]:
         }
     else:
         yield from memory_blocks(candidates)
-        held = number_of_row(row, "concurrency")
+        num_requests = number_of_row(row, "concurrency")
         if "capacity_requests_per_s" in row:
-            held = first(at_load.in_flight)
-        requests = formatting.format_count(held)
+            num_requests = first(at_load.in_flight)
+        requests = formatting.format_count(num_requests)
         yield Title(text=f"Latency at {requests} requests a replica")
         yield _latency_table(at_load.estimate)
     if start := start_pairs(
         row, shortens=candidates.setting.engine.memory.shortens_longest
     ):  # to compare
-        yield Title(text="As the engine's log has it")
+        yield Title(text="Values in the engine's log")
         yield KeyValues(pairs=start)
     yield Title(text="Speed")
     yield KeyValues(pairs=pairs | electricity_pairs(candidates, row))
@@ -114,28 +114,30 @@ def _latency_table(estimate: ServingEstimate) -> Table:
 
 
 def _speed_pairs(row: Mapping[str, object]) -> dict[str, str]:
-    """Rates and prices of a row; requests beside what is carried at most where a load is stated."""
-    used = formatting.format_percent(number_of(row, "utilization"))
-    held = formatting.format_count(number_of(row, "most_sequences"))
-    rate = formatting.format_significant(number_of(row, "requests_per_s"))
-    most = number_of(row, "capacity_requests_per_s")
+    """Rates and prices of a row, with the capacity if a load is specified."""
+
+    def figure(column: str) -> str:
+        return formatting.format_significant(number_of(row, column))
+
+    utilization = formatting.format_percent(number_of(row, "utilization"))
+    max_requests = formatting.format_count(number_of(row, "most_sequences"))
+    rate = figure("requests_per_s")
+    capacity = number_of(row, "capacity_requests_per_s")
     pairs = {
-        "tokens/s/user": formatting.format_significant(number_of(row, "tokens_per_s_per_user")),
+        "tokens/s/user": figure("tokens_per_s_per_user"),
         "requests/s": rate
-        if math.isnan(most)
-        else f"{rate} of {formatting.format_significant(most)} at most",
-        "output tokens/s": f"{formatting.format_significant(number_of(row, 'output_tokens_per_s'))}"
-        " ("
-        f"{formatting.format_significant(number_of(row, 'output_tokens_per_s_per_gpu'))} per GPU)",
-        "all tokens/s": f"{formatting.format_significant(number_of(row, 'tokens_per_s'))} "
-        f"({formatting.format_significant(number_of(row, 'tokens_per_s_per_gpu'))} per GPU), "
+        if math.isnan(capacity)
+        else f"{rate} of {formatting.format_significant(capacity)} at most",
+        "output tokens/s": f"{figure('output_tokens_per_s')} "
+        f"({figure('output_tokens_per_s_per_gpu')} per GPU)",
+        "all tokens/s": f"{figure('tokens_per_s')} ({figure('tokens_per_s_per_gpu')} per GPU), "
         "prompts included",
-        "utilization": f"{used} of the time computes prompts",
-        "most requests": f"{held} per replica find room in its memory",
+        "utilization": f"{utilization} of the time computes prompts",
+        "most requests": f"{max_requests} per replica fit its memory",
         "cost": "price unknown: give --price",
     }
     if row["prefill_gpu"] is not None:
-        pairs["utilization"] = f"{used} load of the prefill workers"
+        pairs["utilization"] = f"{utilization} load of the prefill workers"
         pairs["KV transfer"] = formatting.format_duration(number_of(row, "transfer_time_s"))
     if not math.isnan(time := number_of(row, "encoder_time_s")):
         share = formatting.format_percent(number_of(row, "encoder_share"))
@@ -150,7 +152,7 @@ def _speed_pairs(row: Mapping[str, object]) -> dict[str, str]:
         for name in ("tokens/s/user", "output tokens/s"):
             del pairs[name]
     if math.isnan(number_of(row, "kv_cache_tokens")):
-        del pairs["most requests"]  # there is no cache that has to have room
+        del pairs["most requests"]  # there is no KV cache
     if math.isfinite(hourly):
         pairs["cost"] = (
             f"{formatting.format_usd(million)} per million {tokens}, "
@@ -202,13 +204,13 @@ def _batch(plan: Plan, candidates: Batches) -> Iterator[Block]:
     requests = formatting.format_count(number_of_row(row, "concurrency"))
     prefill = number_of_row(row, "prefill_latency_s")
     step = first(candidates.batch.prefill_step.total)
-    among = (
+    prefill_steps = (
         "one step"
         if math.isclose(step, prefill)
         else f"of steps of {formatting.format_duration(step)}"
     )
     pairs = {
-        "prefill latency": f"{formatting.format_duration(prefill)}, {among}",
+        "prefill latency": f"{formatting.format_duration(prefill)}, {prefill_steps}",
         "decode latency": (
             f"{formatting.format_duration(number_of_row(row, 'decode_latency_s'))} per token"
         ),
@@ -230,10 +232,12 @@ def _batch(plan: Plan, candidates: Batches) -> Iterator[Block]:
 
 
 def _more_of_batch(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
-    most = number_of_row(first_row(evaluation.more), "largest_batch")
-    room = f"largest batch: {formatting.format_count(most)} requests of full length a replica"
+    largest_batch = number_of_row(first_row(evaluation.more), "largest_batch")
+    text = (
+        f"largest batch: {formatting.format_count(largest_batch)} requests of full length a replica"
+    )
     yield GAP
-    yield make_lines(room, indent="")
+    yield make_lines(text, indent="")
     yield from steps_blocks(_steps(evaluation.candidates))
 
 
@@ -243,7 +247,7 @@ def _operators(evaluation: Evaluation) -> list[dict[str, object]]:
 
 
 def _steps(candidates: Candidates) -> dict[str, InferenceStep]:
-    """The steps whose operators tell where the time goes."""
+    """The steps whose operators are shown."""
     if isinstance(candidates, Batches):
         return inference_steps(candidates)
     if isinstance(candidates, TokenGeneration) and candidates.setting.workload.embeds:
@@ -257,19 +261,19 @@ def _times(candidates: TokenGeneration) -> dict[str, dict[str, float]]:
 
 
 def _timelines(candidates: TokenGeneration) -> list[Timeline]:
-    """Each kind of step over time; the memory is what the GPU holds throughout.
+    """Each kind of step over time, with the constant memory of the GPU.
 
-    Of workers that compute prompts alone it is not told: the row has that of those that decode.
+    Prefill workers have no memory here: the row has the memory of decode workers only.
     """
     row = candidates.row
     capacity = candidates.source.setting.machine.gpu.allocatable_memory
-    apart = row.get("prefill_gpu") is not None
+    has_prefill_workers = row.get("prefill_gpu") is not None
     return [
         step_timeline(
             step,
             f"{name} step",
             memory=0.0
-            if apart and name == "prefill"
+            if has_prefill_workers and name == "prefill"
             else number_of_row(row, "peak_memory_gib") * GIB,
             capacity=capacity,
         )
@@ -282,7 +286,7 @@ LATENCIES = terms_about("latency", "serve")
 
 
 def latencies_of(work: ServingWorkload) -> list[str]:
-    """Those of them that requests have: without an answer there is no time between its tokens."""
+    """The latencies of requests; without answers there is no time per output token."""
     return [name for name in LATENCIES if not (work.embeds and is_of_answers(f"{name}_s"))]
 
 
@@ -291,14 +295,11 @@ _SHOWN = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 
 
 def latency_distribution(candidates: Deployments) -> Mapping[str, Sequence[object]]:
-    """The curve of each time [s] at 1 to 99 percent of the requests, of the first row.
-
-    None where it has no end.
-    """
-    found: dict[str, Sequence[object]] = {"percent": PERCENTS}
+    """Percentiles 1 to 99 of each latency [s] of the first row; None for an unbounded latency."""
+    curves: dict[str, Sequence[object]] = {"percent": PERCENTS}
     for name in latencies_of(candidates.setting.workload):
-        found[f"{name}_s"] = [value_or_none(value) for value in _curve(candidates, name, PERCENTS)]
-    return found
+        curves[f"{name}_s"] = [value_or_none(value) for value in _curve(candidates, name, PERCENTS)]
+    return curves
 
 
 def _curve(candidates: Deployments, name: str, percents: Sequence[int]) -> list[float]:
@@ -307,7 +308,7 @@ def _curve(candidates: Deployments, name: str, percents: Sequence[int]) -> list[
 
 
 def latency_blocks(candidates: Deployments) -> Iterator[Block]:
-    """Some points of the curves."""
+    """A table of some percentiles of the latencies."""
     names = latencies_of(candidates.setting.workload)
     curves = [_curve(candidates, name, _SHOWN) for name in names]
     rows = [
@@ -336,7 +337,7 @@ BATCHES = Details(
 
 
 def _step_rows(step: InferenceStep) -> list[dict[str, str | float]]:
-    """Seconds and FLOPs of each operator over all layers, which add up to the time of a step."""
+    """Seconds and FLOPs of each operator over all layers; they add up to the step."""
     sums: dict[tuple[str, str], list[float]] = {}
     for count, operators in (*step.layers, (1, step.ends)):
         for operator in operators:
@@ -352,7 +353,7 @@ def _step_rows(step: InferenceStep) -> list[dict[str, str | float]]:
 
 
 def step_parts(step: InferenceStep) -> dict[str, float]:
-    """Seconds of the first configuration's step: of each module, each exchange, and waits."""
+    """Seconds of the first configuration's step by module, exchange and wait."""
     sums: dict[str, float] = {}
     for count, operators in (*step.layers, (1, step.ends)):
         for operator in operators:
@@ -387,6 +388,6 @@ def _times_table(
             share = f"{100 * seconds / totals[name]:.1f}" if seconds else "-"
             cells += [f"{1e3 * seconds:,.3f}" if seconds else "-", share]
         rows.append(cells)
-    sums = [word for name in tables for word in (f"{1e3 * totals[name]:,.3f}", "100.0")]
+    sums = [cell for name in tables for cell in (f"{1e3 * totals[name]:,.3f}", "100.0")]
     heads = ["part", *(head for name in tables for head in (name, "%"))]
     return text_table(heads, [*rows, ["step", *sums]], marked=[*[""] * len(rows), TOTAL])

@@ -1,4 +1,4 @@
-"""What it takes, GPU by GPU: the fewest and the cheapest, by what margin, over a day."""
+"""Sizes by GPU type: the fewest and the cheapest GPUs, their margins, and days by hour."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from planner.base import formatting
 from planner.base.csv_cells import number_or_nan
-from planner.base.units import HOUR
 from planner.confidence.intervals import MEDIAN
 from planner.decide.near import SURE
-from planner.decide.sizing.autoscaling import HOLD, LATE
 from planner.decide.sizing.daily_schedule import DailySchedule
 from planner.decide.sizing.fleet import (
     DEADLINES,
@@ -22,7 +20,6 @@ from planner.decide.sizing.fleet import (
     tied_with_first,
 )
 from planner.decide.sizing.size_all import Sizes
-from planner.optimize.collector import value_or_none
 from planner.optimize.result_columns import RUNS
 from planner.question.terms import glossary, term_of_column
 from planner.show.output_blocks import (  # fmt: skip
@@ -32,10 +29,16 @@ from planner.show.output_blocks import (  # fmt: skip
     Block,
     Cell,
     Column,
-    Table,
     Title,
     fit_table,
     make_lines,
+)
+from planner.show.presenters.day_schedules import (
+    count_cells,
+    day_lines,
+    day_row,
+    days_blocks,
+    scaled_rows,
 )
 from planner.show.presenters.format_results import (
     ends_in,
@@ -56,8 +59,7 @@ from planner.workloads.registry import workload_of
 from planner.workloads.workload import Workload
 
 _MOST_REASONS = 40
-_MOST_HOURS = 48
-# What a narrow terminal leaves out comes last.
+# A narrow terminal omits the largest ranks.
 _PLACES = ("gpu", "num_gpus")
 _RANKS = {"rank": 0, **dict.fromkeys(_PLACES, 0), "least spare": 2, RUNS: 2, "plan": 3}
 _BOTH = {"fewest, cheapest": "both"}
@@ -65,34 +67,30 @@ _TIME = "calendar_time_days"
 _RUN_COST, _HOURLY_COST = "cost_usd", "cost_per_hour_usd"
 _COSTS = (_RUN_COST, _HOURLY_COST)
 COSTS = (*_COSTS, "cost_per_million_tokens_usd")
-"""Columns of what a choice costs, of which a row has one at least."""
+"""Columns of the cost of a choice; a row has at least one of them."""
 
 BY_COST = "By cost, then GPUs"
-A_DAY = "A day, by cost"
-HOURLY = "Hour by hour"
-SCALED = "An autoscaler that asks when the load has risen, by its spare"
 _LIMIT = "limit_"
 _BATCH = "global_batch_size"
 Rows = Sequence[Mapping[str, object]]
-# GPUs and contracts of which the terms are explained below a table.
+# Maximum number of GPUs and contracts with terms below a table.
 _MOST_TERMS = 8
-_SECONDARY = {"plan": 4, "at_peak": 3, "utilization": 2, "gpu_hours": 2, "month": 1}
 
 
 def sizes_blocks(sizes: Sizes) -> Iterator[Block]:
-    """The question, the cheapest and the fewest, a table of all, and what cannot."""
-    title, *asked = question_lines(sizes)
+    """The question, the cheapest and the fewest GPUs, a table of all, and infeasible types."""
+    title, *lines = question_lines(sizes)
     yield make_lines(title, mark=TOTAL, indent="")
-    yield make_lines(*asked, indent="")
+    yield make_lines(*lines, indent="")
     yield GAP
     yield make_lines(*best_lines(sizes))
     if sizes.load is not None:
-        yield from days_blocks(sizes)
+        yield from days_blocks([size.day for size in sizes.found if size.day is not None])
     elif sizes.best is not None and sizes.best.carried is not None:
         yield from carried_blocks(sizes)
     elif len(sizes.found) > 1 or any(len(size.choices) > 1 for size in sizes.found):
-        sure = sizes.request.limit_confidence
-        rows = order_by_cost([row for size in sizes.found for row in size.rows(sure)])
+        confidence = sizes.request.limit_confidence
+        rows = order_by_cost([row for size in sizes.found for row in size.rows(confidence)])
         has_contract = any(size.is_other_contract for size in sizes.found)
         yield Title(text=BY_COST)
         yield fit_table(
@@ -105,99 +103,103 @@ def sizes_blocks(sizes: Sizes) -> Iterator[Block]:
 
 
 def question_lines(sizes: Sizes) -> list[str]:
-    """What is sized, which limits it keeps, how surely."""
-    request, found = sizes.request, sizes.best
-    model = str(request.model) if found is None or found.fewest is None else _row(found)["model"]
-    work = (
+    """Lines with the work, the limits and the confidence of a size."""
+    request, best = sizes.request, sizes.best
+    model = str(request.model) if best is None or best.fewest is None else _row(best)["model"]
+    work_text = (
         ""
         if request.total_tokens is None
         else f", {formatting.format_large(request.total_tokens)} tokens"
     )
     if sizes.load is not None:
         source = f" ({sizes.load.source})" if sizes.load.source else ""
-        work = f", the load of {sizes.load.name}{source} with {request.request_rate:g} at its peak"
-    elif found is not None and found.carried is not None:
-        work = f", as much as {envelope_words(sizes)} carry"
+        work_text = (
+            f", the load of {sizes.load.name}{source} with {request.request_rate:g} at its peak"
+        )
+    elif best is not None and best.carried is not None:
+        work_text = f", as much as {envelope_words(sizes)} carry"
     elif request.request_rate is not None:
-        work = f", {request.request_rate:g} requests per second"
+        work_text = f", {request.request_rate:g} requests per second"
     verb = _VERBS.get(request.workload, request.workload)
-    lines = [f"GPUs to {verb} {model}{work}", *_work_lines(sizes)]
+    lines = [f"GPUs to {verb} {model}{work_text}", *_work_lines(sizes)]
     limits = _limits(sizes)
     if limits:
         lines.append(f"Limits: {'; '.join(limits)}")
-    sure = request.limit_confidence
+    confidence = request.limit_confidence
     if sizes.fits_alone:
-        fewest = "No rate, deadline or budget is given: the fewest GPUs on which it fits"
+        fewest = "No rate, deadline or budget is specified: the fewest GPUs on which it fits"
         return [*lines, f"{fewest}, at least {100 * SURE:g} % likely"]
     lines.append(
         "Sized at the predictions: 50 % likely to keep them"
-        if sure == MEDIAN
-        else f"Sized to be {100 * sure:g} % likely to keep them"
+        if confidence == MEDIAN
+        else f"Sized to be {100 * confidence:g} % likely to keep them"
     )
     return lines
 
 
 def _work_lines(sizes: Sizes) -> list[str]:
-    """What the cheapest is asked, and what of that nobody gave."""
+    """The limits of the cheapest plan, and its assumed values."""
     best = None if sizes.best is None else sizes.best.cheapest or sizes.best.fewest
     if best is None:
         return []
     chosen = [
-        f"{name.replace('_', ' ')} {without_origin(told)}" for name, told in best.chosen.items()
+        f"{name.replace('_', ' ')} {without_origin(text)}" for name, text in best.chosen.items()
     ]
-    found = sizes.best
-    margins = _fewest(found).margins if found is not None else ()
+    best_size = sizes.best
+    margins = _fewest(best_size).margins if best_size is not None else ()
     chosen += [
-        limit_words(m.name, m.sign, m.bound, m.unit)
-        for m in margins
-        if found is not None and m.name in found.assumed
+        limit_words(margin.name, margin.sign, margin.bound, margin.unit)
+        for margin in margins
+        if best_size is not None and margin.name in best_size.assumed
     ]
     return [*best.limit_names, *([f"Assumed: {'; '.join(chosen)}"] if chosen else [])]
 
 
 def best_lines(sizes: Sizes) -> list[str]:
-    """The cheapest and the fewest GPUs of all, each with its margins in words."""
+    """The cheapest and the fewest GPUs of all types with their margins."""
     if sizes.best is None:
         return ["No GPU type keeps the limits."]
-    sure, best = sizes.request.limit_confidence, sizes.best
+    confidence, best = sizes.request.limit_confidence, sizes.best
     if best.carried is not None:
         return carried_lines(sizes)
     if best.day is not None:
-        return [*_day_best_lines(best, best.day, sure)]
-    word = "Cheapest" if sizes.is_cheapest else "Recommended"
-    lines = [_best_line(word, best, best.cheapest or best.fewest, sure)]
+        return [*_day_best_lines(best, best.day, confidence)]
+    title = "Cheapest" if sizes.is_cheapest else "Recommended"
+    lines = [_best_line(title, best, best.cheapest or best.fewest, confidence)]
     if (other := sizes.better_tied) is not None:
         lines.append(
-            _best_line("Tied with it, predicted to cost less", other, _cheapest(other), sure)
+            _best_line("Tied with it, predicted to cost less", other, _cheapest(other), confidence)
         )
-    solid = next(
+    undoubted = next(
         (size for size in sizes.found if not _cheapest(size).row.get("price_doubts")), None
     )
-    if solid is not None and solid is not best:
+    if undoubted is not None and undoubted is not best:
         lines.append(
-            _best_line("Cheapest at a price without doubts", solid, _cheapest(solid), sure)
+            _best_line(
+                "Cheapest at a price without doubts", undoubted, _cheapest(undoubted), confidence
+            )
         )
     if not best.is_proven:
-        lines.append(_proven_line(best, sizes.proven, sure))
+        lines.append(_proven_line(best, sizes.proven, confidence))
     if line := regret_words(sizes.regret, "cost"):
         lines.append(line)
     if line := _spare_line(best.cheapest or best.fewest):
         lines.append(line)
     if best.simplest is not None:
-        lines.append(_best_line("Simplest that ties with it", best, best.simplest, sure))
+        lines.append(_best_line("Simplest that ties with it", best, best.simplest, confidence))
     fewest = min(sizes.found, key=lambda size: _fewest(size).num_gpus)
     if _fewest(fewest) is not (best.cheapest or best.fewest):
-        lines.append(_best_line("Fewest", fewest, fewest.fewest, sure))
+        lines.append(_best_line("Fewest", fewest, fewest.fewest, confidence))
     if any(size.fastest for size in sizes.found):
         fastest = min(
             (size for size in sizes.found if size.fastest), key=lambda size: _time(size.fastest)
         )
-        lines.append(_best_line("Fastest within the budget", fastest, fastest.fastest, sure))
+        lines.append(_best_line("Fastest within the budget", fastest, fastest.fastest, confidence))
     return lines
 
 
 def _spare_line(fleet: FeasiblePlan | None) -> str:
-    """What one more replica costs, so that one may fail; empty where that is not known."""
+    """GPUs and cost with a spare of each worker; empty if unknown."""
     spare = fleet and fleet.with_spare
     if not spare:
         return ""
@@ -206,20 +208,23 @@ def _spare_line(fleet: FeasiblePlan | None) -> str:
     return f"With a spare of each worker (N+1): {gpus:,} GPUs{hourly}"
 
 
-def _proven_line(best: Size, proven: Size | None, sure: float) -> str:
-    """That nobody measured the like of the cheapest, and the cheapest that somebody did."""
+def _proven_line(best: Size, proven: Size | None, confidence: float) -> str:
+    """A sentence on an unproven cheapest plan with the cheapest proven one."""
     row = _row(best)
     software = row[_workload(row).profile_kind]
     missing = f"Not proven: no published run of {software} on {best.gpu} is known"
     if proven is None:
         return f"{missing}, nor of any other choice here."
-    return f"{missing}. {_best_line('Best proven', proven, proven.cheapest or proven.fewest, sure)}"
+    return (
+        f"{missing}. "
+        f"{_best_line('Best proven', proven, proven.cheapest or proven.fewest, confidence)}"
+    )
 
 
 def note_lines(sizes: Sizes) -> list[str]:
-    """What the answers rest on, and what they leave open."""
+    """Notes on prices, relaxed limits, precision, assumptions and numbers not tried."""
     lines = []
-    if sizes.load is None:  # days tell theirs
+    if sizes.load is None:  # days have their own terms
         sizes_shown = [*_recommended(sizes), *sizes.found][:_MOST_TERMS]
         lines += terms_lines([_cheapest(size).row for size in sizes_shown])
         if basis := basis_line(_cheapest(size).row for size in sizes.found):
@@ -228,22 +233,22 @@ def note_lines(sizes: Sizes) -> list[str]:
     if others := [_named(size) for size in sizes.found if size.is_other_contract]:
         lines.append(f"No on-demand price known, priced as: {', '.join(others)}")
     lines += [*_precision_lines(sizes), *_assumed_lines(sizes)]
-    open_ones = [
+    untried = [
         f"{_named(size)} {formatting.format_count(size.not_tried[0])} to "
         f"{formatting.format_count(size.not_tried[-1])}"
         for size in sizes.found
         if size.not_tried
     ]
-    if open_ones:
+    if untried:
         lines.append(
-            f"Not tried: {', '.join(open_ones)} GPUs, where the number of nodes has a prime factor "
+            f"Not tried: {', '.join(untried)} GPUs, where the number of nodes has a prime factor "
             "above 7. Fewer GPUs may be enough: give --gpus."
         )
     return ["", *lines] if lines else []
 
 
 def _recommended(sizes: Sizes) -> list[Size]:
-    """The cheapest and the one of the fewest GPUs."""
+    """The cheapest size and that of the fewest GPUs."""
     if sizes.best is None or sizes.best.carried is not None:
         return [] if sizes.best is None else [sizes.best]
     fewest = min(sizes.found, key=lambda size: _fewest(size).num_gpus)
@@ -251,30 +256,30 @@ def _recommended(sizes: Sizes) -> list[Size]:
 
 
 def _precision_lines(sizes: Sizes) -> list[str]:
-    """The other precision of the cheapest run, where nobody gave one."""
-    fact = None if sizes.best is None else sizes.best.precision
-    if fact is None:
+    """The effect of other precisions on the cheapest run, if precision is not specified."""
+    assumption = None if sizes.best is None else sizes.best.precision
+    if assumption is None:
         return []
-    lacking = fact.does_not_fit
-    words = [f"does not fit in {other}: --precision {other} sizes that" for other in lacking]
-    told = f"Precision {fact.assumed} assumed: the cheapest plan"
-    return [f"{told} {one}" for one in (*other_formats(fact), *words)]
+    too_large = assumption.does_not_fit
+    misfits = [f"does not fit in {other}: --precision {other} sizes that" for other in too_large]
+    head = f"Precision {assumption.assumed} assumed: the cheapest plan"
+    return [f"{head} {text}" for text in (*other_formats(assumption), *misfits)]
 
 
 def _assumed_lines(sizes: Sizes) -> list[str]:
-    """Numbers of the recommended fleets that have no source."""
-    told = {size.gpu: _row(size).get("assumed") for size in _recommended(sizes)}
-    named = {gpu: words for gpu, words in told.items() if words}
-    if not named:
+    """A line with the numbers of the recommended fleets that have no source."""
+    assumed_by_gpu = {size.gpu: _row(size).get("assumed") for size in _recommended(sizes)}
+    texts_by_gpu = {gpu: text for gpu, text in assumed_by_gpu.items() if text}
+    if not texts_by_gpu:
         return []
-    if len(set(told.values())) == 1:
-        return [f"Assumed, without a source: {next(iter(named.values()))}"]
-    listed = "; ".join(f"{gpu}: {words}" for gpu, words in named.items())
-    return [f"Assumed, without a source: {listed}"]
+    if len(set(assumed_by_gpu.values())) == 1:
+        return [f"Assumed, without a source: {next(iter(texts_by_gpu.values()))}"]
+    texts = "; ".join(f"{gpu}: {text}" for gpu, text in texts_by_gpu.items())
+    return [f"Assumed, without a source: {texts}"]
 
 
 def reason_lines(sizes: Sizes) -> list[str]:
-    """Why others cannot, those of one reason together."""
+    """The infeasible types by reason."""
     reasons: dict[str, list[str]] = {}
     for size in sizes.sizes:
         if size.fewest is None:
@@ -283,21 +288,21 @@ def reason_lines(sizes: Sizes) -> list[str]:
     return ["", "Not possible:", *lines[:_MOST_REASONS]] if lines else []
 
 
-def _best_line(word: str, size: Size, fleet: FeasiblePlan | None, confidence: float) -> str:
+def _best_line(title: str, size: Size, fleet: FeasiblePlan | None, confidence: float) -> str:
     if fleet is None:
         return ""
-    row, parts = fleet.row, [f"{word}: {fleet.num_gpus:,} x {_named(size)}"]
+    row, parts = fleet.row, [f"{title}: {fleet.num_gpus:,} x {_named(size)}"]
     parts.append(f"{row[_workload(row).profile_kind]}, {_brief(row)}")
     if not fleet.is_proven:
         parts.append("not proven")
     for column in COSTS:
         if column in row and math.isfinite(number_or_nan(row[column] or None)):
-            words = format_result(column, row[column], ends_in(column, row))
+            text = format_result(column, row[column], ends_in(column, row))
             if column == _HOURLY_COST:
-                words = f"{_cost(row, column)} USD per hour"
+                text = f"{_cost(row, column)} USD per hour"
             elif column not in _COSTS:
-                words += f" {label(column)}"
-            parts.append(words)
+                text += f" {label(column)}"
+            parts.append(text)
     if _TIME in row and not {margin.name for margin in fleet.margins} & set(DEADLINES):
         parts.append(format_result(_TIME, row[_TIME], ends_in(_TIME, row)))
     parts += [margin_words(margin, confidence) for margin in fleet.margins]
@@ -305,36 +310,36 @@ def _best_line(word: str, size: Size, fleet: FeasiblePlan | None, confidence: fl
 
 
 def _day_best_lines(size: Size, day: DailySchedule, confidence: float) -> Iterator[str]:
-    """The cheapest day, and what the layout of the fewest GPUs at the peak would cost."""
+    """The cheapest day, and the cost of the layout with the fewest GPUs at the peak."""
     row = day.peak.row
-    least = min(hour.num_gpus for hour in day.hours)
-    parts = [f"Cheapest day: {_from_to(least, day.peak.num_gpus)} x {size.gpu}"]
+    min_gpus = min(hour.num_gpus for hour in day.hours)
+    parts = [f"Cheapest day: {_from_to(min_gpus, day.peak.num_gpus)} x {size.gpu}"]
     parts.append(f"at the peak {row['engine']}, {_brief(row)}")
     if math.isfinite(day.cost):
-        each = formatting.format_significant(1000 * day.cost / day.load.requests)
+        request_cost = formatting.format_significant(1000 * day.cost / day.load.requests)
         parts += [
             f"{formatting.format_count(day.cost)} USD a day",
-            f"{each} USD per 1,000 requests",
+            f"{request_cost} USD per 1,000 requests",
         ]
     parts += [margin_words(margin, confidence) for margin in day.peak.margins]
     yield "; ".join(parts)
     other = size.day_of_fewest
     if other is None or other.order <= day.order:
         return
-    words = _brief(other.peak.row)
-    least = min(hour.num_gpus for hour in other.hours)
-    more = (
+    layout_text = _brief(other.peak.row)
+    min_gpus = min(hour.num_gpus for hour in other.hours)
+    difference = (
         f"{formatting.format_count(other.gpu_hours)} GPU-hours a day, not "
         f"{formatting.format_count(day.gpu_hours)}"
     )
     if math.isfinite(other.cost):
-        more = (
+        difference = (
             f"{formatting.format_count(other.cost)} USD a day, "
             f"{formatting.format_percent(other.cost / day.cost - 1)} more"
         )
     yield (
-        f"Fewest at the peak: {other.peak.row['engine']}, {words}; "
-        f"{_from_to(least, other.peak.num_gpus)} GPUs over the day: {more}"
+        f"Fewest at the peak: {other.peak.row['engine']}, {layout_text}; "
+        f"{_from_to(min_gpus, other.peak.num_gpus)} GPUs over the day: {difference}"
     )
 
 
@@ -343,33 +348,33 @@ def _brief(row: Mapping[str, object]) -> str:
     return (wording.brief or wording.in_short)(row)
 
 
-def _from_to(least: int, most: int) -> str:
+def _from_to(low: float, high: float) -> str:
     return (
-        formatting.format_count(most)
-        if least == most
-        else f"{formatting.format_count(least)} to {formatting.format_count(most)}"
+        formatting.format_count(high)
+        if low == high
+        else f"{formatting.format_count(low)} to {formatting.format_count(high)}"
     )
 
 
 def row_lines(rows: Rows) -> Iterator[str]:
-    """What marks in a table of choices mean, and what its rows do not have in common."""
+    """Explanations of the marks in a table of choices, and of different batches."""
     if any(tied_with_first(rows)):
-        yield "= tied with #1: published runs do not tell which is cheaper"
+        yield "= tied with #1: the difference is within the error of the predictions"
     if any(row.get(RUNS) == 0 for row in rows):
         yield "runs like it 0: not proven, no published run of this software on this GPU"
     batches = sorted({number_of(row, _BATCH) for row in rows} - {math.nan})
     if len(batches) > 1 and all(map(math.isfinite, batches)):
-        least, most = formatting.format_count(batches[0]), formatting.format_count(batches[-1])
         yield (
-            f"Batches differ by row, {least} to {most} sequences, as GPUs share them: "
+            f"Batches differ by row, {_from_to(batches[0], batches[-1])} sequences, as GPUs "
+            "share them: "
             "--global-batch-size sizes all at one"
         )
 
 
 def choice_columns(rows: Rows, *, has_contract: bool = False) -> Iterator[Column]:
-    """Cells of every choice: rows of a size as its files have them."""
+    """Columns of a table of choices, from the result rows of a size."""
     tied = tied_with_first(rows)
-    ranks = [f"{place}{'=' * is_tied}" for place, is_tied in enumerate(tied, start=1)]
+    ranks = [f"{number}{'=' * is_tied}" for number, is_tied in enumerate(tied, start=1)]
     yield Column("rank", ranks, "#", numeric=False)
     yield Column("gpu", [str(row["gpu"]) for row in rows], "GPU", numeric=False)
     contracts = [str(row.get("contract") or "") for row in rows]
@@ -378,12 +383,12 @@ def choice_columns(rows: Rows, *, has_contract: bool = False) -> Iterator[Column
     choices = [str(row.get("choice") or "") for row in rows]
     if len(set(choices)) > 1:
         yield Column("choice", [_BOTH.get(choice, choice) for choice in choices], numeric=False)
-    yield Column("num_gpus", _counts(rows, "num_gpus"), "GPUs")
+    yield Column("num_gpus", count_cells(rows, "num_gpus"), "GPUs")
     if cost := next((name for name in _COSTS if name in rows[0]), ""):
         head = "cost" if cost == "cost_usd" else "USD/h"
         yield Column(cost, [result_cell(cost, row, _cost(row, cost)) for row in rows], head)
-    sure = number_of(rows[0], "confidence")
-    at = f" {100 * sure:g}%" if sure > MEDIAN else ""
+    confidence = number_of(rows[0], "confidence")
+    suffix = f" {100 * confidence:g}%" if confidence > MEDIAN else ""
     limited = {
         term.term: (stem, SUFFIXES.get(term.unit, ("", 1.0))[1])
         for column in rows[0]
@@ -392,20 +397,23 @@ def choice_columns(rows: Rows, *, has_contract: bool = False) -> Iterator[Column
     }
     batches = [number_of(row, _BATCH) for row in rows]
     if len({*batches}) > 1 and all(map(math.isfinite, batches)):
-        yield Column(_BATCH, _counts(rows, _BATCH), "batch")
+        yield Column(_BATCH, count_cells(rows, _BATCH), "batch")
     if any(row.get(RUNS) == 0 for row in rows):
-        yield Column(RUNS, _counts(rows, RUNS), "runs like it")
+        yield Column(RUNS, count_cells(rows, RUNS), "runs like it")
     if _TIME in rows[0] and not {*limited} & set(DEADLINES):
         yield Column(
             "time", [result_cell(_TIME, row, format_result(_TIME, row[_TIME])) for row in rows]
         )
     for name, (stem, scale) in limited.items():
-        if name == "cost" and not at:
+        if name == "cost" and not suffix:
             continue
         unit = "1/s" if name == RATE else glossary()[name].type
-        mine = [scale * number_of(row, f"sure_{stem}") for row in rows]
-        cells = [Cell(text=formatting.format_limit(one, unit), number=one / scale) for one in mine]
-        yield Column(name, cells, limit_name(name) + at)
+        limits = [scale * number_of(row, f"sure_{stem}") for row in rows]
+        cells = [
+            Cell(text=formatting.format_limit(limit, unit), number=limit / scale)
+            for limit in limits
+        ]
+        yield Column(name, cells, limit_name(name) + suffix)
     if limited:
         spare = [
             min(
@@ -416,7 +424,7 @@ def choice_columns(rows: Rows, *, has_contract: bool = False) -> Iterator[Column
             )
             for row in rows
         ]
-        cells = [Cell(text=formatting.format_percent(one), number=100 * one) for one in spare]
+        cells = [Cell(text=formatting.format_percent(share), number=100 * share) for share in spare]
         yield Column("least spare", cells)
     yield Column("plan", [_planned(row) for row in rows], numeric=False)
 
@@ -424,15 +432,6 @@ def choice_columns(rows: Rows, *, has_contract: bool = False) -> Iterator[Column
 def _planned(row: Mapping[str, object]) -> str:
     workload = _workload(row)
     return f"{row[workload.profile_kind]} {layout_of(workload, row)}"
-
-
-def _counts(rows: Rows, name: str) -> list[Cell]:
-    """Whole numbers of rows."""
-    return [
-        Cell(text=formatting.format_count(n), number=n)
-        for row in rows
-        for n in [number_of(row, name)]
-    ]
 
 
 def _cost(row: Mapping[str, object], column: str) -> str:
@@ -456,7 +455,7 @@ def _workload(row: Mapping[str, object]) -> Workload:
 
 
 def _limits(sizes: Sizes) -> list[str]:
-    """The limits in words; those that nobody gave are among them."""
+    """The limits as text, including assumed ones."""
     if sizes.best is not None:
         margins = _fewest(sizes.best).margins
         without = {RATE, *sizes.best.assumed}
@@ -493,220 +492,18 @@ def _time(fleet: FeasiblePlan | None) -> float:
     return number_or_nan(row.get("calendar_time_days", row.get("time_to_train_days", math.inf)))
 
 
-def days_blocks(sizes: Sizes) -> Iterator[Block]:
-    """A line for each GPU, what the cheapest is made of, and its hours."""
-    days = [size.day for size in sizes.found if size.day is not None]
-    if not days:
-        return
-    yield Title(text=A_DAY)
-    yield days_table([day_row(day) for day in days])
-    for line in day_lines(days[0]):
-        yield make_lines(line)
-    if days[0].startup_time and days[0].scaled[0].late:
-        yield Title(text=SCALED)
-        scaled = scaled_rows(days[0])  # up to the first with which no request is late
-        last = next((at for at, row in enumerate(scaled) if not row["late_share"]), len(scaled))
-        yield scaled_table(scaled[: last + 1])
-    rows = [*days[0].rows()]
-    if len(rows) > _MOST_HOURS:
-        yield make_lines(f"{len(rows)} periods: --csv, --json and their page have each.")
-        return
-    yield Title(text=f"{HOURLY} on {days[0].gpu}")
-    yield fit_table(hour_columns(rows), lambda name: int(name == "capacity"))
-
-
-def day_row(day: DailySchedule) -> dict[str, str | float | None]:
-    """What a day on a GPU takes and costs; USD that are unknown are None."""
-    figures = {
-        "cost_usd": day.cost,
-        "cost_per_month_usd": day.cost_per_month,
-        "cost_at_peak_usd": day.cost_at_peak,
-        "utilization": day.utilization,
-        "base_cost_usd": day.base_cost,
-        "hourly_cost_usd": day.cost - day.base_cost,
-        "base_utilization": day.base_utilization,
-        "base_signed_usd": day.signed,
-        "starting_gpu_hours": day.starting_hours,
-        "startup_time_s": day.startup_time,
-        "late_requests": day.scaled[0].late * day.load.requests,
-        "late_share": day.scaled[0].late,
-        "most_waiting_requests": day.scaled[0].longest,
-    }
-    return {
-        "gpu": day.gpu,
-        "most_gpus": day.peak.num_gpus,
-        "base_gpus": day.base,
-        "gpu_hours": day.gpu_hours,
-        **{name: value_or_none(figure) for name, figure in figures.items()},
-        "base_contract": day.terms.base_contract,
-        "hourly_contract": day.terms.hourly_contract,
-        "plan": _planned(day.peak.row),
-    }
-
-
-def days_table(rows: Rows) -> Table:
-    """What days on several GPUs take and cost, by `day_row`."""
-
-    def money(name: str) -> list[Cell]:
-        costs = [number_of(row, f"{name}_usd") for row in rows]
-        return [
-            Cell(text=formatting.format_count(cost), number=cost)
-            if math.isfinite(cost)
-            else Cell(text="unknown")
-            for cost in costs
-        ]
-
-    used = [number_of(row, "utilization") for row in rows]
-    columns = [
-        Column("gpu", [str(row["gpu"]) for row in rows], "GPU", numeric=False),
-        Column("peak", _counts(rows, "most_gpus"), "most GPUs"),
-        Column("base", _counts(rows, "base_gpus"), "held all day"),
-        Column("gpu_hours", _counts(rows, "gpu_hours"), "GPU-hours"),
-        Column("cost", money("cost"), "USD /day"),
-        Column("month", money("cost_per_month"), "USD /month"),
-        Column("at_peak", money("cost_at_peak"), "peak held, /day"),
-        Column(
-            "utilization",
-            [Cell(text=formatting.format_percent(one), number=100 * one) for one in used],
-            "used",
-        ),
-        Column("plan", [str(row["plan"]) for row in rows], numeric=False),
-    ]
-    return fit_table(columns, lambda name: _SECONDARY.get(name, 0), [BEST])
-
-
-def day_lines(day: DailySchedule) -> list[str]:
-    """What is paid for the base and the peak of a day, and what that saves."""
-    terms = day.terms
-    if math.isnan(day.cost):
-        return [f"The price of {day.gpu} is unknown: give --price."]
-    each = [
-        f"{formatting.format_usd(price * HOUR)} an hour" for price in (terms.base, terms.hourly)
-    ]
-    if not day.base and terms.base_contract != terms.hourly_contract:
-        lines = [
-            f"None is held all day: {terms.base_contract} is {each[0]}, {terms.hourly_contract} "
-            f"{each[1]}. Sellers differ: --provider compares the contracts of one."
-        ]
-    elif terms.base_contract == terms.hourly_contract:
-        contract = f" {terms.hourly_contract}" if terms.hourly_contract else ""
-        lines = [f"One price{contract}, {each[1]}: {day.base} GPUs never rest."]
-    else:
-        beyond = day.gpu_hours - 24 * day.base
-        lines = [
-            f"Held all day: {day.base} GPUs {terms.base_contract} at {each[0]}, "
-            f"{formatting.format_count(day.base_cost)} USD a day, needed "
-            f"{formatting.format_percent(day.base_utilization)} "
-            f"of the time; beyond them {formatting.format_count(beyond)} GPU-hours "
-            f"{terms.hourly_contract} at "
-            f"{each[1]}, {formatting.format_count(day.cost - day.base_cost)} USD a day."
-        ]
-        if math.isfinite(day.signed):
-            lines.append(
-                f"Signed for the term of {terms.base_contract}: "
-                f"{formatting.format_usd(day.signed)}."
-            )
-    saved = 1 - day.cost / day.cost_at_peak if day.cost_at_peak else 0.0
-    if saved > 0:
-        lines.append(
-            f"That is {formatting.format_percent(saved)} less than {day.peak.num_gpus} GPUs all "
-            "day at the "
-            "lower price."
-        )
-    return [*lines, _start_line(day)]
-
-
-def _start_line(day: DailySchedule) -> str:
-    """What starting takes, and what an autoscaler takes that asks when the load has risen."""
-    if not day.startup_time:
-        return "GPUs start in no time here: --startup-time counts it."
-    line = (
-        f"Start-up {formatting.format_duration(day.startup_time)}: "
-        f"{formatting.format_significant(day.starting_hours)} "
-        "GPU-hours a day are paid before they serve, started ahead of the load by the clock."
-    )
-    plain, enough = day.scaled[0], day.with_spare
-    line += (
-        f" Started when the load has risen and kept for {formatting.format_duration(HOLD)} after "
-        "it fell, "
-        f"{formatting.format_count(plain.gpu_hours)} GPU-hours: "
-    )
-    if not plain.late:
-        return f"{line}no request is late either."
-    line += (
-        f"{formatting.format_percent(plain.late)} of the requests are late, at most "
-        f"{formatting.format_count(plain.longest)} wait at once; "
-    )
-    if enough is None:
-        return f"{line}no spare makes them less than {formatting.format_percent(LATE)}."
-    if enough is plain:
-        return f"{line}that needs no spare."
-    return (
-        f"{line}with {formatting.format_percent(enough.spare)} to spare "
-        f"{formatting.format_percent(enough.late)} are, at "
-        f"{formatting.format_count(enough.gpu_hours)} GPU-hours. The GPUs of the peak all day: "
-        f"{formatting.format_count(24 * day.peak.num_gpus)}."
-    )
-
-
-def scaled_rows(day: DailySchedule) -> list[dict[str, float | None]]:
-    """A row for each spare of an autoscaler: GPU-hours and USD of a day, and late requests."""
-    return [
-        {
-            "spare_share": one.spare,
-            "gpu_hours": one.gpu_hours,
-            "cost_usd": value_or_none(one.gpu_hours * HOUR * day.terms.hourly),
-            "late_share": one.late,
-            "most_waiting_requests": one.longest,
-        }
-        for one in day.scaled
-    ]
-
-
-def scaled_table(rows: Rows) -> Table:
-    """What an autoscaler takes by its spare, by `scaled_rows`."""
-
-    def shares(name: str) -> list[Cell]:
-        each = [number_of(row, name) for row in rows]
-        return [Cell(text=formatting.format_percent(one), number=100 * one) for one in each]
-
-    columns = [
-        Column("spare_share", shares("spare_share"), "spare"),
-        Column("gpu_hours", _counts(rows, "gpu_hours"), "GPU-hours"),
-        Column("late_share", shares("late_share"), "late"),
-        Column("most_waiting_requests", _counts(rows, "most_waiting_requests"), "wait at once"),
-    ]
-    return fit_table(columns, lambda _: 0)
-
-
-def hour_columns(rows: Rows) -> list[Column]:
-    """The fleet of each period of a day, by `Day.rows`."""
-    rates = [number_of(row, "request_rate") for row in rows]
-    could = [number_of(row, "requests_per_s") for row in rows]
-    return [
-        Column("time", [str(row["time"]) for row in rows], numeric=False),
-        Column("requests /s", [Cell(text=f"{rate:g}", number=rate) for rate in rates]),
-        Column("GPUs", _counts(rows, "num_gpus")),
-        Column("held", _counts(rows, "base_gpus")),
-        Column("by the hour", _counts(rows, "on_demand_gpus")),
-        Column(
-            "capacity", [Cell(text=formatting.format_rate(rate), number=rate) for rate in could]
-        ),
-    ]
-
-
 def add_sizes(files: RowFiles, sizes: Sizes, command: Sequence[str]) -> None:
-    """The rows of a size, of a day by hour, and what they say in words."""
+    """Write the rows of a size, or of a day by hour, with question, answer and notes."""
     files.add(blocks(sizes.hours if sizes.load else sizes.table))
     days = [size.day for size in sizes.found if size.day is not None]
-    more: dict[str, object] = {}
+    day_fields: dict[str, object] = {}
     if days:
-        more = {"days": [*map(day_row, days)], "day": day_lines(days[0])}
-        more |= {"scaled": scaled_rows(days[0])} if days[0].startup_time else {}
+        day_fields = {"days": [*map(day_row, days)], "day": day_lines(days[0])}
+        day_fields |= {"scaled": scaled_rows(days[0])} if days[0].startup_time else {}
     files.finish(
         question_manifest(sizes.request, command),
         question=question_lines(sizes),
         answer=best_lines(sizes),
         notes=[*filter(None, note_lines(sizes))],
-        **more,
+        **day_fields,
     )

@@ -1,4 +1,4 @@
-"""Every number of one spec, its unit and where it comes from; faults of all; what a GPU costs."""
+"""The numbers of a spec with units and sources; errors of spec files; prices of a GPU."""
 
 from __future__ import annotations
 
@@ -68,22 +68,22 @@ KINDS = (
     SpecKind.RELIABILITY,
 )
 _UNKNOWN = "-"
-# Marks the head of a column of words, which may stand on several lines.
+# Marks the head of a text column, which may be folded.
 _WORDS = "+"
-# What a narrow terminal keeps.
+# Columns that a narrow terminal shows first.
 _FIRST = ("GiB", "USD /h", "memory GB/s", "bf16 TFLOP/s", "parameters billion", "GPU", "max GPUs")
 
 
-def spec_kind(word: str) -> SpecKind:
-    """The kind of spec that a word means, in the plural or the singular.
+def spec_kind(name: str) -> SpecKind:
+    """The kind of spec with this name, in the plural or the singular.
 
     Raises SpecError if there is no such kind.
     """
     for kind in KINDS:
-        if word.lower() in (kind.value, kind.value.removesuffix("s")):
+        if name.lower() in (kind.value, kind.value.removesuffix("s")):
             return kind
-    hint = did_you_mean(word, KINDS)
-    raise SpecError(f"Unknown kind of spec {word!r}.{hint} Known: {', '.join(KINDS)}.")
+    hint = did_you_mean(name, KINDS)
+    raise SpecError(f"Unknown kind of spec {name!r}.{hint} Known: {', '.join(KINDS)}.")
 
 
 def kinds_blocks(catalogue: Catalogue) -> Iterator[Block]:
@@ -93,22 +93,24 @@ def kinds_blocks(catalogue: Catalogue) -> Iterator[Block]:
 
 
 def list_blocks(kind: SpecKind, catalogue: Catalogue) -> Iterator[Block]:
-    """A table of all specs of a kind; a faulty file says so in its row."""
-    words_of, row = _TABLES[kind]
-    headers = words_of.split("; ")
+    """A table of all specs of a kind; the row of an invalid file says ``faulty``."""
+    headers_text, row = _TABLES[kind]
+    headers = headers_text.split("; ")
     rows = [_cells(row, catalogue, name, len(headers)) for name in catalogue.names(kind)]
     if not any(header.startswith(_WORDS) for header in headers):
         yield from _numbers_blocks(kind, headers, rows)
         return
-    words = [at for at, head in enumerate(headers) if at == 0 or head.startswith(_WORDS)]
+    text_columns = [
+        index for index, head in enumerate(headers) if index == 0 or head.startswith(_WORDS)
+    ]
     heads = (head.lstrip(_WORDS).replace("|", "\n") for head in headers)
-    yield text_table(heads, rows, words=words)
+    yield text_table(heads, rows, words=text_columns)
 
 
 def _numbers_blocks(
     kind: SpecKind, headers: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> Iterator[Block]:
-    """A table of names and numbers, of as many whole columns as there is room for."""
+    """A table of names and numbers, with as many columns as fit."""
     columns = [
         Column(header.replace("|", " "), [cells[number] for cells in rows], numeric=number > 0)
         for number, header in enumerate(headers)
@@ -116,8 +118,8 @@ def _numbers_blocks(
     late = [column.name for column in columns]
     first = [name for name in _FIRST if name in late]
     order = [late[0], *first, *(name for name in late[1:] if name not in first)]
-    alone = f"planner specs show {kind} NAME has them"
-    yield fit_table(columns, order.index, elsewhere=alone)
+    hint = f"planner specs show {kind} NAME shows them"
+    yield fit_table(columns, order.index, elsewhere=hint)
 
 
 def _cells(row: Row, catalogue: Catalogue, name: str, width: int) -> list[str]:
@@ -192,16 +194,16 @@ def _engine(catalogue: Catalogue, name: str) -> Iterator[str]:
 
 def _reliability(catalogue: Catalogue, name: str) -> Iterator[str]:
     spec = catalogue.load_reliability(name).spec
-    every = spec.gpu_hours_per_interruption
+    interval = spec.gpu_hours_per_interruption
     yield name
-    yield _UNKNOWN if every is None else formatting.format_count(every.typical / HOUR)
+    yield _UNKNOWN if interval is None else formatting.format_count(interval.typical / HOUR)
     yield formatting.format_duration(spec.recovery.total) if spec.recovery.total else _UNKNOWN
     yield _number(spec.checkpoints.bandwidth_per_node, GIGA)
     yield f"{spec.spare_share:.0%}"
 
 
-def _number(given: float | None, scale: float) -> str:
-    return _UNKNOWN if given is None else f"{given / scale:,.4g}".replace("e+03", "000")
+def _number(value: float | None, scale: float) -> str:
+    return _UNKNOWN if value is None else f"{value / scale:,.4g}".replace("e+03", "000")
 
 
 _TABLES: Mapping[SpecKind, tuple[str, Row]] = {
@@ -229,7 +231,7 @@ _TABLES: Mapping[SpecKind, tuple[str, Row]] = {
         _reliability,
     ),
 }  # fmt: skip
-"""By kind the heads of columns, and what makes a row of cells; | is a new line."""
+"""Heads of columns and the function of a row by kind; | is a line break."""
 
 
 _PROFILES = {
@@ -267,16 +269,16 @@ _EXAMPLE_MODEL, _EXAMPLE_GPUS = "llama-7b", 8
 
 
 def spec_blocks(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[Block]:
-    """The figures of a spec by section; what nobody measured is marked.
+    """The figures of a spec by section; assumed ones are marked.
 
-    Raises SpecError if it is unknown, or its file has faults.
+    Raises SpecError if it is unknown, or its file has errors.
     """
     if kind is SpecKind.MODELS:
         yield from _model_blocks(catalogue.load_model(name))
         return
     path = catalogue.find(kind, name)
-    if faults := check_files([(kind, path)], catalogue):
-        raise SpecError("\n".join(faults))
+    if errors := check_files([(kind, path)], catalogue):
+        raise SpecError("\n".join(errors))
     table, others = spec_table(kind, path, catalogue)
     sources = table.pop("sources", {})
     yield make_lines(f"{kind.singular} {table.get('name', path.stem)}", mark=TOTAL, indent="")
@@ -286,21 +288,21 @@ def spec_blocks(kind: SpecKind, name: str, catalogue: Catalogue) -> Iterator[Blo
     yield from _sections_blocks(table, sources)
     if kind is SpecKind.GPUS:
         yield from prices_blocks(catalogue.load_gpu(str(path)).spec, catalogue)
-    listed = [one for one in dict.fromkeys(_used(table)) if one in sources]
-    if listed:
+    cited = [key for key in dict.fromkeys(_used(table)) if key in sources]
+    if cited:
         yield Title(text="Sources")
-        yield from (make_lines(f"[{one}] {sources[one]}", indent="") for one in listed)
+        yield from (make_lines(f"[{key}] {sources[key]}", indent="") for key in cited)
     if kind in _PROFILES:
         yield Title(text="Meanings")
-        words = field_words(_PROFILES[kind])
-        given = [name for name in words if "." in name and _is_given(table, name.split("."))]
-        yield KeyValues(pairs={name: words[name] for name in given})
+        meanings = field_words(_PROFILES[kind])
+        specified = [name for name in meanings if "." in name and _is_given(table, name.split("."))]
+        yield KeyValues(pairs={name: meanings[name] for name in specified})
 
 
 def spec_table(
     kind: SpecKind, path: Path, catalogue: Catalogue
 ) -> tuple[dict[str, Any], tuple[Path, ...]]:
-    """The tables of a spec, and the files of the profiles it builds on."""
+    """The tables of a spec, and the files of the profiles that it extends."""
     if kind is SpecKind.RELIABILITY:
         return reliability_table(path, catalogue.folder)
     if kind in _PROFILES:
@@ -316,7 +318,7 @@ def _model_blocks(model: ModelSpec) -> Iterator[Block]:
     yield make_lines(f"model {model.name}", mark=TOTAL, indent="")
     facts = {
         "parameters": f"{parameters.total:,.0f}",
-        **{name: formatting.format_parameter(given) for name, given in plain_fields(model)},
+        **{name: formatting.format_parameter(value) for name, value in plain_fields(model)},
         "source": model.source,
     }
     if model.published_parameters is not None:
@@ -328,7 +330,7 @@ def _model_blocks(model: ModelSpec) -> Iterator[Block]:
         yield Title(text=f"Layers, group {number} of {len(model.layer_groups)}")
         blocks = [block for block in (*group.mixers, group.feed_forward) if block is not None]
         fields = [field for spec in (group, *blocks) for field in plain_fields(spec)]
-        yield KeyValues(pairs={name: formatting.format_parameter(given) for name, given in fields})
+        yield KeyValues(pairs={name: formatting.format_parameter(value) for name, value in fields})
     if model.training is not None:
         yield Title(text="Published training")
         yield KeyValues(
@@ -342,15 +344,15 @@ def _model_blocks(model: ModelSpec) -> Iterator[Block]:
 
 
 def plain_fields(spec: Any) -> Iterator[tuple[str, Any]]:
-    """The words and numbers of a model or of a part of one, those that say something."""
+    """The names and values of nonzero scalar fields of a model or of a part of it."""
     for name in type(spec).__dataclass_fields__:
-        given = getattr(spec, name)
+        value = getattr(spec, name)
         if name in ("name", "source") and hasattr(spec, "hidden_size"):
             continue
-        if name.startswith("published_") or (given == 0 and not isinstance(given, bool)):
+        if name.startswith("published_") or (value == 0 and not isinstance(value, bool)):
             continue
-        if isinstance(given, bool | int | float | str) and given != "":
-            yield name, given
+        if isinstance(value, bool | int | float | str) and value != "":
+            yield name, value
 
 
 def _sections_blocks(
@@ -383,7 +385,7 @@ def _is_quantity(value: object) -> bool:
 
 def _words(value: object) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{key.replace('_', ' ')} {given}" for key, given in value.items())
+        return ", ".join(f"{key.replace('_', ' ')} {part}" for key, part in value.items())
     if isinstance(value, list):
         return ", ".join(formatting.format_parameter(item) for item in value)
     return (
@@ -419,34 +421,40 @@ def _used(table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def prices_blocks(gpu: GpuSpec, catalogue: Catalogue) -> Iterator[Block]:
-    """The prices of a GPU: one line a contract, then one an offer, the newest in front."""
+    """The prices of a GPU: one row per contract, then one per offer, the newest first."""
     yield Title(text="Prices, USD per GPU-hour")
     contracts = contracts_of(gpu.name, catalogue.folder)
     prices = [catalogue.price(gpu.name, contract) for contract in contracts]
     rows = [
         [
-            one.contract, *map(_hourly, (one.value, one.low, one.high)),
-            formatting.format_count(one.offers), one.when or UNDATED,
+            price.contract, *map(_hourly, (price.value, price.low, price.high)),
+            formatting.format_count(price.offers), price.when or UNDATED,
         ]
-        for one in (*prices, owned(gpu, catalogue))
-        if one is not None
+        for price in (*prices, owned(gpu, catalogue))
+        if price is not None
     ]  # fmt: skip
     offers = sorted(catalogue.offers(gpu.name), key=lambda offer: offer.provider)
     if rows:
         yield _table(_TYPICAL, rows)
     if not offers:
-        yield make_lines("No rent was found.", indent="")
+        yield make_lines("No rental offers are known.", indent="")
     else:
         yield Title(text="Offers")
         offers.sort(key=lambda offer: offer.date, reverse=True)
         offers.sort(key=lambda offer: (CONTRACTS.index(offer.contract), offer.is_old))
         rows = [
-            [one.contract, _hourly(one.value), one.provider, one.region, one.when or UNDATED]
-            for one in offers
+            [
+                offer.contract,
+                _hourly(offer.value),
+                offer.provider,
+                offer.region,
+                offer.when or UNDATED,
+            ]
+            for offer in offers
         ]
         yield _table(_OFFER, rows)
     if figures := used_figures(gpu, catalogue):
-        yield Title(text="To own it")
+        yield Title(text="Ownership")
         yield _table(_FIGURE, [_figure(name, figure) for name, figure in figures.items()])
         for name, figure in figures.items():
             when = f", {figure.date}" if figure.date else ""
@@ -456,7 +464,9 @@ def prices_blocks(gpu: GpuSpec, catalogue: Catalogue) -> Iterator[Block]:
 
 def _figure(name: str, figure: SourcedQuantity) -> list[str]:
     scale, unit = _UNITS[DIMENSIONS.get(name, "1")]
-    value, low, high = (f"{one / scale:,.6g}" for one in (figure.value, figure.low, figure.high))
+    value, low, high = (
+        f"{number / scale:,.6g}" for number in (figure.value, figure.low, figure.high)
+    )
     return [name, value, unit, f"{low} to {high}" if figure.low < figure.high else ""]
 
 
@@ -473,10 +483,9 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
 def files_to_check(
     targets: Sequence[str], catalogue: Catalogue
 ) -> list[tuple[SpecKind | None, Path]]:
-    """The files that words of the command line mean, each with its kind; None: a table beside them.
+    """The files that arguments of the command line name, each with its kind; None for a table.
 
-    Raises SpecError if a word is neither a kind nor a file, or nothing says of which kind a file
-    is.
+    Raises SpecError if an argument is neither a kind nor a file, or the kind of a file is unknown.
     """
     kind = None
     paths = list(targets)
@@ -488,19 +497,19 @@ def files_to_check(
 
 
 def check_files(files: Sequence[tuple[SpecKind | None, Path]], catalogue: Catalogue) -> list[str]:
-    """One line per fault, in the order of the files."""
-    faults: list[str] = []
+    """One line per error, in the order of the files."""
+    errors: list[str] = []
     for kind, path in files:
         try:
             _check(kind, path, catalogue)
         except PlannerError as error:
-            faults += [
+            errors += [
                 line.replace(str(path.absolute()), str(path))
                 if path.name in line
                 else f"{path}: {line}"
                 for line in str(error).splitlines()
             ]
-    return faults
+    return errors
 
 
 def _of_kinds(
@@ -527,22 +536,22 @@ def _given(kind: SpecKind | None, path: Path) -> tuple[SpecKind | None, Path]:
         kind = _FOLDERS.get(folder) or next((k for k in KINDS if k.value == folder), None)
     if kind is None:
         raise SpecError(
-            f"{path}: say of which kind it is: `planner specs validate KIND {path}` "
-            f"with {', '.join(KINDS)}."
+            f"{path}: the kind is unknown: name it with `planner specs validate KIND {path}`, "
+            f"where KIND is one of {', '.join(KINDS)}."
         )
     return kind, path
 
 
 def _check(kind: SpecKind | None, path: Path, catalogue: Catalogue) -> None:
     if kind is None:
-        # A table beside the folders of specs, by its name; any other is a price list.
+        # Tables have fixed names; any other file is a price list.
         if path.name in _READERS:
             _READERS[path.name](path)
         elif path.name == OWNERSHIP:
-            if faults := unknown_owned(path, catalogue.folder):
-                raise SpecError("\n".join(faults))
-        elif faults := unknown_gpus(path, catalogue.folder):
-            raise SpecError("\n".join(faults))
+            if errors := unknown_owned(path, catalogue.folder):
+                raise SpecError("\n".join(errors))
+        elif errors := unknown_gpus(path, catalogue.folder):
+            raise SpecError("\n".join(errors))
     elif kind is SpecKind.SPACES:
         _check_space(path, catalogue)
     else:
@@ -552,7 +561,7 @@ def _check(kind: SpecKind | None, path: Path, catalogue: Catalogue) -> None:
 
 
 def _check_space(path: Path, catalogue: Catalogue) -> None:
-    """Expand the space for some model: its parameters and values must be known ones."""
+    """Expand the space for an example model. Raises if a parameter or value is unknown."""
     space = read_spec(SearchSpace, path)
     model = catalogue.load_model(_EXAMPLE_MODEL)
     if space.engine:
@@ -562,8 +571,8 @@ def _check_space(path: Path, catalogue: Catalogue) -> None:
     profile = catalogue.load_framework(space.framework).spec
     if profile.rollouts is not None:
         lengths = {"output_tokens": 128, "output_cap": 512}
-        asked = {"workload": "rl", "model": _EXAMPLE_MODEL, "num_gpus": _EXAMPLE_GPUS, **lengths}
-        make_plan(make_request({**asked, "space": path, "specs": catalogue.folder}))
+        answers = {"workload": "rl", "model": _EXAMPLE_MODEL, "num_gpus": _EXAMPLE_GPUS, **lengths}
+        make_plan(make_request({**answers, "space": path, "specs": catalogue.folder}))
         return
     workload = TrainingWorkload(sequence_length=2048, global_batch_size=1024, total_tokens=1e9)
     counts = [_EXAMPLE_GPUS]

@@ -1,4 +1,4 @@
-"""One training run in full: its memory, its time, its cost, its operators."""
+"""Full report of a training run: memory, time, cost and operators."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _memory_and_speed(plan: Plan, runs: TrainingRuns) -> Iterator[Block]:
 
 
 def _breakdowns_blocks(runs: TrainingRuns) -> Iterator[Block]:
-    """Memory and time of the first row by part; what is hidden behind others is in no part."""
+    """Memory and time of the first row by part; overlapped time is in no part."""
     row, machine = runs.row, runs.source.setting.machine
     memory = {"Memory of the fullest GPU": memory_table(row, machine)}
     total = first(runs.step_time)
@@ -84,7 +84,7 @@ def _speed(runs: TrainingRuns) -> dict[str, str]:
         "MFU": f"{formatting.format_percent(first(estimate.model_flops_utilization))} "
         "(model FLOPs over the dense peak)",
         "HFU": f"{formatting.format_percent(first(estimate.hardware_flops_utilization))} "
-        "(with what is recomputed)",
+        "(including recomputation)",
         "TFLOP/s/GPU": formatting.format_significant(
             first(estimate.model_flops_per_second_per_gpu) / TERA
         ),
@@ -92,7 +92,7 @@ def _speed(runs: TrainingRuns) -> dict[str, str]:
 
 
 def _run_blocks(runs: TrainingRuns) -> Iterator[Block]:
-    """What the whole run takes."""
+    """Time, GPU-hours and cost of the whole run."""
     work = runs.source.setting.workload
     tokens = work.total_tokens
     yield Title(text=f"A run of {formatting.format_large(tokens)} tokens")
@@ -117,12 +117,12 @@ def _run_blocks(runs: TrainingRuns) -> Iterator[Block]:
 
 
 def _calendar(runs: TrainingRuns) -> dict[str, str]:
-    """Days on the calendar, and what takes them besides training."""
+    """Calendar time, goodput, interruptions and checkpoints."""
     if runs.source.site.reliability.is_ideal:
         return {}
-    kept, calendar = runs.run.goodput, first(runs.calendar_time)
+    goodput, calendar = runs.run.goodput, first(runs.calendar_time)
     name = runs.source.site.reliability.name
-    lost = {name: first(share) for name, share in kept.lost().items()}
+    lost = {name: first(share) for name, share in goodput.lost().items()}
     causes = ", ".join(
         f"{cause.replace('_', ' ')} {formatting.format_percent(share)}"
         for cause, share in lost.items()
@@ -130,23 +130,24 @@ def _calendar(runs: TrainingRuns) -> dict[str, str]:
     )
     pairs = {
         "calendar time": f"{formatting.format_duration(calendar)}, failures as {name}",
-        "goodput": f"{formatting.format_percent(first(kept.ratio))}"
+        "goodput": f"{formatting.format_percent(first(goodput.ratio))}"
         + (f"; lost: {causes}" if causes else ""),
     }
-    if rate := first(kept.rate):
-        every = f", one in {formatting.format_duration(1 / rate)}"
+    if rate := first(goodput.rate):
+        mean_interval = f", one in {formatting.format_duration(1 / rate)}"
         pairs["interruptions"] = (
-            formatting.format_significant(first(runs.run.interruptions)) + every
+            formatting.format_significant(first(runs.run.interruptions)) + mean_interval
         )
-    size = f"{formatting.format_significant(kept.checkpoint_size / GIB)} GiB"
-    if math.isfinite(interval := first(kept.checkpoint_interval)):
+    size = f"{formatting.format_significant(goodput.checkpoint_size / GIB)} GiB"
+    if math.isfinite(interval := first(goodput.checkpoint_interval)):
         size += (
             f" every {formatting.format_duration(interval)}, written in "
-            f"{formatting.format_duration(first(kept.checkpoint_time))}, which stops training for "
-            f"{formatting.format_duration(first(kept.blocking_time))}"
+            f"{formatting.format_duration(first(goodput.checkpoint_time))}, which stops "
+            "training for "
+            f"{formatting.format_duration(first(goodput.blocking_time))}"
         )
     pairs["checkpoint"] = size
-    if spare := first(kept.num_spare_gpus):
+    if spare := first(goodput.num_spare_gpus):
         pairs["spare GPUs"] = formatting.format_count(int(spare))
     return pairs
 
@@ -167,13 +168,13 @@ def _more(_: Plan, evaluation: Evaluation) -> Iterator[Block]:
 
 
 def _operators(evaluation: Evaluation) -> list[dict[str, str | float]]:
-    """Seconds of a step that operators take, and parts that belong to none; they add up to it."""
+    """Seconds of a step by operator, and of parts without operators; they add up to the step."""
     if evaluation.estimate.is_flat:
         return [*_flat_modules(evaluation.estimate)]
     time: StepTime = evaluation.estimate.time
     sums: dict[tuple[str, str], dict[str, float]] = {}
     rest = {part: first(seconds) for part, seconds in time.parts().items()}
-    least = {part: 1e-9 * seconds for part, seconds in rest.items()}
+    tolerances = {part: 1e-9 * seconds for part, seconds in rest.items()}
     in_operators = dict.fromkeys(TIME_PARTS, 0.0)
     for operator, seconds in time.operator_times():
         row = sums.setdefault((operator.name, operator.module), dict.fromkeys(_OF_OPERATORS, 0.0))
@@ -182,11 +183,11 @@ def _operators(evaluation: Evaluation) -> list[dict[str, str | float]]:
             in_operators[name if operator.part == "compute" else operator.part] += first(value)
     rows = [(*key, row, sum(row.values())) for key, row in sums.items()]
     others = {part: seconds - in_operators[part] for part, seconds in rest.items()}
-    nothing = dict.fromkeys(_OF_OPERATORS, 0.0)
+    no_seconds = dict.fromkeys(_OF_OPERATORS, 0.0)
     rows += [
-        (part, OTHERS, nothing, seconds)
+        (part, OTHERS, no_seconds, seconds)
         for part, seconds in others.items()
-        if abs(seconds) > least[part]
+        if abs(seconds) > tolerances[part]
     ]
     return [
         {"operator": name, "module": module, **row, "total_s": total}
@@ -203,7 +204,7 @@ def _flat_modules(estimate: Estimate) -> Iterator[dict[str, str | float]]:
 
 
 def _timelines(runs: TrainingRuns) -> list[Timeline]:
-    """The step over time; none where a flat efficiency is all that is known."""
+    """The step over time; empty if a flat efficiency is specified."""
     return [] if runs.estimate.is_flat else [training_timeline(runs.estimate)]
 
 
@@ -218,7 +219,7 @@ TRAINING = Details(
 
 
 def _times_table(title: str, rows: Sequence[Mapping[str, object]], total: float) -> Table:
-    """The rows and their sum; a narrow table has totals alone."""
+    """The rows and their sum; a narrow table has the totals only."""
     lines = [
         (
             str(row["operator"]).replace("_", " "),

@@ -1,4 +1,4 @@
-"""What a plan reaches and how surely: intervals in words, ties, what nobody gave and it moves."""
+"""The uncertainty of a plan: intervals as text, ties, and the effect of assumptions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from planner.specs.spec_paths import SpecKind, is_shipped
 from planner.workloads.make_plan import Plan
 from planner.workloads.workload import ResultWording
 
-# What is told of one plan; other columns follow from these.
+# Columns shown of a plan; other columns follow from these.
 _HEADLINE_COLUMNS = (
     "step_time_s",
     "time_to_train_days",
@@ -50,55 +50,51 @@ EVIDENCE = {
         "roofline, not fitted to runs",
         "no run of this software or of such GPUs was fitted",
     ),
-    "assumed": ("kernel rates assumed", "what its kernels reach is assumed"),
+    "assumed": ("kernel rates assumed", "its kernel efficiencies are assumed"),
 }
-"""What is said of each basis (`planner.confidence.intervals.basis_of`), in short and at length."""
+"""A short and a long text of each basis (`planner.confidence.intervals.basis_of`)."""
 _OF_PROMPTS = "cost_per_million_input_tokens_usd"
 FOR_ASSUMED = "The intervals are for the values assumed."
-"""What is said behind the facts that nobody gave."""
+"""The note below assumptions."""
 
 
-def sure_pairs(row: Mapping[str, object], sure: Confidence, capacity: float) -> dict[str, str]:
-    """Where 90 % of published runs of this kind would be; the memory has ``capacity`` [GiB]."""
-    ends = intervals(row, sure)
+def sure_pairs(
+    row: Mapping[str, object], confidence: Confidence, capacity: float
+) -> dict[str, str]:
+    """90 % intervals of a row as text; the memory has ``capacity`` [GiB]."""
+    column_intervals = intervals(row, confidence)
     pairs = {
-        _label(name): _range(name, *ends[name])
+        _label(name): _range(name, *column_intervals[name])
         for name in _HEADLINE_COLUMNS
-        if name in ends
+        if name in column_intervals
         and not says_nothing(name, row)
         and not (is_of_answers(name) and row[name] != row[name])
     }
-    if ends.get(_MEMORY, (0.0, 0.0))[1] > capacity:
+    if column_intervals.get(_MEMORY, (0.0, 0.0))[1] > capacity:
         del pairs[_label(_MEMORY)]
-    if words := fits_words(row):
-        pairs["memory"] = words
-    pairs["meaning"] = f"90 % interval; evidence: {evidence(sure.basis, sure.runs)}"
+    if fit_text := fits_words(row):
+        pairs["memory"] = fit_text
+    pairs["meaning"] = f"90 % interval; evidence: {evidence(confidence.basis, confidence.runs)}"
     return pairs
 
 
-def regret_words(regret: float, of: str) -> str:
-    """What a plan is expected to lose against the best of the others; empty where unknown."""
+def regret_words(regret: float, quantity: str) -> str:
+    """The expected loss against the option that turns out best, as text; empty if unknown."""
     if not math.isfinite(regret):
         return ""
-    lost = "what it loses on average to the one that turns out best"
-    return f"Expected regret {formatting.format_percent(regret)} of its {of}: {lost}"
+    percent = formatting.format_percent(regret)
+    return f"On average the best choice turns out {percent} better in {quantity} (expected regret)"
 
 
 def says_nothing(column: str, row: Mapping[str, object]) -> bool:
-    """Whether a column equals the one that it goes beyond, so that nobody needs to see both.
-
-    Beside the capacity neither the stated rate does, nor the same per GPU.
-    """
+    """Whether a column repeats another one: equal times, or rates if the capacity is shown."""
     if column in _RATE_COLUMNS and "capacity_requests_per_s" in row:
         return True
     return column in _SAME_AS and row[column] == row.get(_SAME_AS[column])
 
 
 def fits_words(row: Mapping[str, object]) -> str:
-    """``fits, 97 % likely``; empty where nothing is known.
-
-    An interval that ends beyond the memory says nothing of a plan that was predicted to fit.
-    """
+    """``fits, 97 % likely``; empty if the probability is unknown."""
     probability = fit_probability(row)
     return formatting.format_fit_probability(probability) if math.isfinite(probability) else ""
 
@@ -106,48 +102,50 @@ def fits_words(row: Mapping[str, object]) -> str:
 def uncertainty_lines(
     basis: str,
     limits: Iterable[Mapping[str, Any]],
-    facts: Sequence[SensitiveAssumption],
+    assumptions: Sequence[SensitiveAssumption],
     runs: int | None = None,
     gpu: str = "",
 ) -> list[str]:
-    """What the brackets mean, and how surely each of `limit_rows` is kept.
+    """Lines on the intervals in brackets, and the probability to keep each of `limit_rows`.
 
-    Both are for the values that are assumed where ``facts`` are open.
+    Both are for the assumed values if there are ``assumptions``.
     """
-    is_open = any(fact.moved for fact in facts)
+    is_open = any(assumption.moved for assumption in assumptions)
     lines = []
     if basis:
         meaning = "90 % interval for the values assumed" if is_open else "90 % interval"
         lines.append(f"In brackets: {meaning}; evidence: {evidence(basis, runs)}.")
         lines += unnamed_lines(gpu)
-    known, words = glossary(), []
+    terms, texts = glossary(), []
     for limit in limits:
-        term, bound, kept = known.get(limit["name"]), limit["bound"], limit["probability"]
-        if term is not None and bound is not None and kept is not None:
+        term, bound, probability = terms.get(limit["name"]), limit["bound"], limit["probability"]
+        if term is not None and bound is not None and probability is not None:
             side = "<=" if term.sign > 0 else ">="
             bound_words = (
                 f"{limit_label(term.term)} {side} {formatting.format_limit(bound, term.type)}"
             )
-            words.append(f"{formatting.format_probability(kept)} likely to keep {bound_words}")
-    return [*lines, f"{', '.join(words)}."] if words else lines
+            texts.append(
+                f"{formatting.format_probability(probability)} likely to keep {bound_words}"
+            )
+    return [*lines, f"{', '.join(texts)}."] if texts else lines
 
 
 def evidence(basis: str, runs: int | None = None) -> str:
-    """What published runs a prediction rests on, from its basis, whose first word is a code.
+    """The evidence of a prediction as text, from its basis, whose first word is a code.
 
-    ``runs`` are those of this software on this very GPU, None where they are not counted.
+    ``runs`` is the number of runs of this software on this GPU; None if they are not counted.
 
     >>> evidence("transferred, a first run", 3)
     'similar hardware or software, a first run; 3 runs on this GPU'
     """
     code, comma, rest = basis.partition(",")
-    counted = f"; {formatting.counted(runs, 'run')} on this GPU" if runs else ""
-    counted = "; not proven, no runs on this GPU" if runs == 0 else counted
-    return f"{EVIDENCE.get(code, (code,))[0]}{comma}{rest}{counted}"
+    run_text = f"; {formatting.counted(runs, 'run')} on this GPU" if runs else ""
+    run_text = "; not proven, no runs on this GPU" if runs == 0 else run_text
+    return f"{EVIDENCE.get(code, (code,))[0]}{comma}{rest}{run_text}"
 
 
 def unnamed_lines(gpu: str) -> list[str]:
-    """That evidence goes by the name of a GPU, where planner ships none of this name."""
+    """A note that evidence is found by the GPU's name, if planner ships no GPU of this name."""
     if not gpu or is_shipped(SpecKind.GPUS, gpu):
         return []
     return [
@@ -157,7 +155,7 @@ def unnamed_lines(gpu: str) -> list[str]:
 
 
 def ties(values: Sequence[float], factor: float) -> list[bool]:
-    """Which values published runs do not tell from the first, ``factor`` apart."""
+    """Whether each value is tied with the first: within ``factor`` of it."""
     best = values[0]
     return [index > 0 and best / factor < v < best * factor for index, v in enumerate(values)]
 
@@ -186,71 +184,80 @@ def _range(column: str, low: float, high: float) -> str:
     )
 
 
-def assumption_lines(plan: Plan, facts: Sequence[SensitiveAssumption]) -> list[str]:
-    """A line for each fact, and one that says what the intervals are for."""
-    lines = [_line(plan, fact) for fact in facts]
-    if any(fact.moved for fact in facts):
+def assumption_lines(plan: Plan, assumptions: Sequence[SensitiveAssumption]) -> list[str]:
+    """A line for each assumption, and a note that the intervals depend on them."""
+    lines = [_line(plan, assumption) for assumption in assumptions]
+    if any(assumption.moved for assumption in assumptions):
         lines.append(FOR_ASSUMED)
     return lines
 
 
-def short_open_lines(plan: Plan, facts: Sequence[SensitiveAssumption]) -> list[str]:
-    """A short line for each fact: the quantity that it moves the most."""
-    return [_short_line(plan, fact) for fact in facts]
+def short_open_lines(plan: Plan, assumptions: Sequence[SensitiveAssumption]) -> list[str]:
+    """A short line for each assumption with the quantity that it changes most."""
+    return [_short_line(plan, assumption) for assumption in assumptions]
 
 
-def _line(plan: Plan, fact: SensitiveAssumption) -> str:
-    assumed = f"assumed {fact.assumed}"
-    if fact.tried:
-        assumed += f"; tried {', '.join(fact.tried)}"
-    words = effect_words(plan.workload.wording, fact, _MOST)
-    name = fact.name[0].upper() + fact.name[1:]
-    return f"{name} not given ({assumed}): {'; '.join(words)}."
+def _line(plan: Plan, assumption: SensitiveAssumption) -> str:
+    assumed = f"assumed {assumption.assumed}"
+    if assumption.tried:
+        assumed += f"; tried {', '.join(assumption.tried)}"
+    effects = effect_words(plan.workload.wording, assumption, _MOST)
+    name = assumption.name[0].upper() + assumption.name[1:]
+    return f"{name} not specified ({assumed}): {'; '.join(effects)}."
 
 
 def effect_words(
-    wording: ResultWording, fact: SensitiveAssumption, most: int | None = None
+    wording: ResultWording, assumption: SensitiveAssumption, max_columns: int | None = None
 ) -> list[str]:
-    """What a fact moves, the ``most`` telling columns, and where a plan does not fit."""
-    columns = moved_columns(wording, fact)[:most]
-    words = [range_words(name, *fact.moved[name]) for name in columns] + other_formats(fact)
-    lacking = f"does not fit with {' or '.join(fact.does_not_fit)}"
-    return [*words, lacking] if fact.does_not_fit else words
+    """The effects of an assumption on at most ``max_columns`` columns, and values that do not
+    fit.
+    """
+    columns = moved_columns(wording, assumption)[:max_columns]
+    texts = [range_words(name, *assumption.moved[name]) for name in columns] + other_formats(
+        assumption
+    )
+    misfit = f"does not fit with {' or '.join(assumption.does_not_fit)}"
+    return [*texts, misfit] if assumption.does_not_fit else texts
 
 
-def _short_line(plan: Plan, fact: SensitiveAssumption) -> str:
-    moved = fact.moved
+def _short_line(plan: Plan, assumption: SensitiveAssumption) -> str:
+    moved = assumption.moved
     spreads = {n: h / low if low > 0 else math.inf for n, (low, h) in moved.items()}
-    columns = sorted(moved_columns(plan.workload.wording, fact), key=spreads.__getitem__)
-    words = other_formats(fact)
-    words = words or [range_words(name, *moved[name]) for name in columns[-1:]]
-    if fact.does_not_fit:
-        words.append(f"does not fit with {' or '.join(fact.does_not_fit)}")
-    return f"Unknown: {fact.name} (assumed {fact.assumed}): {'; '.join(words)}"
+    columns = sorted(moved_columns(plan.workload.wording, assumption), key=spreads.__getitem__)
+    texts = other_formats(assumption)
+    texts = texts or [range_words(name, *moved[name]) for name in columns[-1:]]
+    if assumption.does_not_fit:
+        texts.append(f"does not fit with {' or '.join(assumption.does_not_fit)}")
+    return f"Unknown: {assumption.name} (assumed {assumption.assumed}): {'; '.join(texts)}"
 
 
-def other_formats(fact: SensitiveAssumption) -> list[str]:
-    """Of an open precision to train in ``in bf16 3.43 million GPU-hours, +24 %``."""
-    own = fact.each.get(fact.assumed, {})
-    if fact.name != "precision" or "gpu_hours" not in own:
+def other_formats(assumption: SensitiveAssumption) -> list[str]:
+    """GPU-hours with other precisions: ``in bf16 3.43 million GPU-hours, +24 %``."""
+    assumed_effects = assumption.each.get(assumption.assumed, {})
+    if assumption.name != "precision" or "gpu_hours" not in assumed_effects:
         return []
     formats = []
-    for words in fact.tried:
-        hours = fact.each[words]["gpu_hours"]
-        more = 100 * (hours / own["gpu_hours"] - 1)
+    for option in assumption.tried:
+        hours = assumption.each[option]["gpu_hours"]
+        percent = 100 * (hours / assumed_effects["gpu_hours"] - 1)
         formats.append(
-            f"in {words} {formatting.format_large(float(f'{hours:.3g}'))} GPU-hours, {more:+.0f} %"
+            f"in {option} {formatting.format_large(float(f'{hours:.3g}'))} GPU-hours, "
+            f"{percent:+.0f} %"
         )
     return formats
 
 
-def moved_columns(wording: ResultWording, fact: SensitiveAssumption) -> list[str]:
-    """The columns that tell the most, but one of those in proportion to each other."""
-    shown = [name for name in (*wording.shown_columns, _MEMORY) if name in fact.moved]
+def moved_columns(wording: ResultWording, assumption: SensitiveAssumption) -> list[str]:
+    """The columns that an assumption changes, one of each group of proportional columns."""
+    shown = [name for name in (*wording.shown_columns, _MEMORY) if name in assumption.moved]
     columns: list[str] = []
     covered: set[str] = set()
-    for name in shown or fact.moved:
-        quantities = {key for key, both in FOLLOWING.items() if any(name in one for one in both)}
+    for name in shown or assumption.moved:
+        quantities = {
+            key
+            for key, column_groups in FOLLOWING.items()
+            if any(name in column_group for column_group in column_groups)
+        }
         if not quantities & covered:
             columns.append(name)
         covered |= quantities
@@ -258,9 +265,9 @@ def moved_columns(wording: ResultWording, fact: SensitiveAssumption) -> list[str
 
 
 def range_words(column: str, low: float, high: float) -> str:
-    """What a column is moved from and to, with its unit."""
-    cells, unit = format_in_common_unit(column, [low, high])
-    return " ".join(filter(None, (label(column), f"{cells[0]} to {cells[1]}", unit)))
+    """The range of a column with its label and unit."""
+    ends, unit = format_in_common_unit(column, [low, high])
+    return " ".join(filter(None, (label(column), f"{ends[0]} to {ends[1]}", unit)))
 
 
 def report_columns(
@@ -270,30 +277,31 @@ def report_columns(
     row: Mapping[str, object],
     answers: Mapping[str, object],
 ) -> list[str]:
-    """The columns to tell of a row: the workload's own, those of limits, the first of ``goals``.
+    """The columns of a row to show: the workload's, those of limits, the first of ``goals``.
 
-    ``answers`` has what is the same in all rows: the tokens of an answer.
+    ``answers`` has the values that all rows share, such as output tokens.
     """
     goal = [name for name in goals[:1] if name != "num_gpus"]
-    told_of = [*(wording.shown_columns or goals), *limited, *electricity_columns(row), *goal]
+    shown = [*(wording.shown_columns or goals), *limited, *electricity_columns(row), *goal]
     if answers.get("output_tokens") == 0:  # embedded or scored
-        told_of = [name for name in told_of if not is_of_answers(name)]
-    return [*dict.fromkeys(name for name in told_of if name in row)]
+        shown = [name for name in shown if not is_of_answers(name)]
+    return [*dict.fromkeys(name for name in shown if name in row)]
 
 
 def reached_pairs(
-    names: Iterable[str], row: Mapping[str, object], ends: Mapping[str, Ends], capacity: float
+    names: Iterable[str],
+    row: Mapping[str, object],
+    column_intervals: Mapping[str, Ends],
+    capacity: float,
 ) -> dict[str, str]:
-    """Columns of a row in words with the ends of their intervals, and how much memory of the
-    ``capacity`` [GiB] it takes.
-    """
+    """Columns of a row as text with their intervals, and its memory of the ``capacity`` [GiB]."""
     pairs = {
-        label(name): format_result(name, row[name], ends.get(name))
+        label(name): format_result(name, row[name], column_intervals.get(name))
         for name in names
         if not says_nothing(name, row)
     }
     if _MEMORY in row:
         within = format_result(_MEMORY, row[_MEMORY]).removesuffix(" GiB")
-        words = f"{within} of {capacity:.1f} GiB"
-        pairs[label(_MEMORY)] = ", ".join(filter(None, (words, fits_words(row))))
+        text = f"{within} of {capacity:.1f} GiB"
+        pairs[label(_MEMORY)] = ", ".join(filter(None, (text, fits_words(row))))
     return pairs

@@ -1,4 +1,4 @@
-"""What a validation shows and writes: tables of errors, and the file of predictions."""
+"""Tables of a validation: errors, verdicts, and the file of predictions."""
 
 from __future__ import annotations
 
@@ -55,45 +55,49 @@ _NAMES = {"gpu": "GPU"}
 
 
 def validation_blocks(kind: RunKind, rows: Sequence[ComparedRun]) -> Iterator[Block]:
-    """Errors of what is compared by group, verdicts on memory, and what is not predicted."""
+    """Errors by group, verdicts on memory, and runs without a prediction."""
     for compared in kind.compared:
         for group in compared.groups:
-            found = errors(rows, compared, group)
-            if any(one.predicted for one in found):
+            group_errors = errors(rows, compared, group)
+            if any(error.predicted for error in group_errors):
                 title = f"{compared.title} by {_NAMES.get(group, group)}"
                 heads = ("", "rows", "pred.", "MAPE", "median", "bias", "within", "score")
-                more = ["regret"] * compared.with_regret
-                lines = [[*_row(one, compared.with_regret)] for one in found]
+                extra_heads = ["regret"] * compared.with_regret
+                lines = [[*_row(error, compared.with_regret)] for error in group_errors]
                 yield Title(text=title)
-                yield text_table((*heads, *more), lines)
+                yield text_table((*heads, *extra_heads), lines)
     yield from verdicts_blocks(memory_verdicts(rows))
     yield from reasons_blocks(rows)
     yield GAP
     yield make_lines(
         f"MAPE: mean of |predicted / measured - 1|. Bias: median of predicted / measured - 1. "
-        f"Within: share inside the {LEVEL:.0%} interval; score: its width in logarithms and what "
-        f"lies beyond it, lower is better. {kind.footnote}"
+        f"Within: share inside the {LEVEL:.0%} interval; score: its logarithmic width plus "
+        "a penalty "
+        f"for runs outside it, lower is better. {kind.footnote}"
     )
 
 
 def write_predictions(path: Path, tables: Sequence[tuple[Runs, Sequence[ComparedRun]]]) -> None:
-    """The input columns and what is predicted beside each, written whole or not at all.
+    """Write the input columns with predictions for each row, atomically.
 
-    Several tables stand one after the other under the columns of all of them.
+    Several tables follow each other under the union of their columns.
     Raises OutputError if the file cannot be written.
     """
-    own = (f"{PREDICTED}fits", f"{PREDICTED}fit_probability", *ADDED)
+    result_columns = (f"{PREDICTED}fits", f"{PREDICTED}fit_probability", *ADDED)
     inputs = dict.fromkeys(name for runs, _ in tables for name in runs.columns)
     new = dict.fromkeys(
         name
         for runs, _ in tables
-        for name in (*(end for quantity in runs.quantities for end in _ends(quantity)), *own)
+        for name in (
+            *(end for quantity in runs.quantities for end in _ends(quantity)),
+            *result_columns,
+        )
     )
     with write_atomically(path) as stream:
         stream.write(",".join(map(csv_cell, inputs | new)) + "\n")
         for runs, rows in tables:
-            every = [{**row.run.cells, **_cells(runs, row)} for row in rows]
-            columns = [[cells.get(name, "") for cells in every] for name in inputs | new]
+            all_cells = [{**row.run.cells, **_cells(runs, row)} for row in rows]
+            columns = [[cells.get(name, "") for cells in all_cells] for name in inputs | new]
             written = (texts(column, plain_cell) for column in columns if column)
             stream.writelines(f"{','.join(cells)}\n" for cells in zip(*written, strict=True))
 
@@ -102,9 +106,9 @@ def _cells(runs: Runs, row: ComparedRun) -> dict[str, str]:
     prediction = row.prediction
     cells = {name: "" for quantity in runs.quantities for name in _ends(quantity)}
     for quantity in runs.quantities:
-        found = row.ranges.get(quantity)
-        if found is not None:
-            values = (found.value, found.low, found.high)
+        interval = row.ranges.get(quantity)
+        if interval is not None:
+            values = (interval.value, interval.low, interval.high)
             cells |= dict(zip(_ends(quantity), map(_number, values), strict=True))
     fits = "" if prediction.reason else str(int(prediction.fits))
     return {
@@ -125,25 +129,25 @@ def _ends(quantity: str) -> tuple[str, str, str]:
 
 
 def _number(value: float) -> str:
-    """Seven digits; empty where an end of an interval is unknown."""
+    """Seven digits; empty for an unknown end of an interval."""
     return f"{value:.7g}" if math.isfinite(value) else ""
 
 
-def _row(found: Errors, with_regret: bool) -> Iterator[str]:
-    yield _shortened(found.name)
-    yield format_count(found.rows)
-    yield format_count(found.predicted)
-    yield _percent(found.mape)
-    yield _percent(found.median)
-    yield _percent(found.bias, sign="+")
-    yield _percent(found.within, digits=0)
-    yield f"{found.score:.2f}" if math.isfinite(found.score) else "-"
+def _row(errors: Errors, with_regret: bool) -> Iterator[str]:
+    yield _shortened(errors.name)
+    yield format_count(errors.rows)
+    yield format_count(errors.predicted)
+    yield _percent(errors.mape)
+    yield _percent(errors.median)
+    yield _percent(errors.bias, sign="+")
+    yield _percent(errors.within, digits=0)
+    yield f"{errors.score:.2f}" if math.isfinite(errors.score) else "-"
     if with_regret:
-        yield _percent(found.regret)
+        yield _percent(errors.regret)
 
 
 def _shortened(name: str) -> str:
-    """A long name without its middle: its beginning and its end tell it from others."""
+    """A long name without its middle."""
     if len(name) <= _NAME_WIDTH:
         return name
     half = (_NAME_WIDTH - 3) // 2
@@ -151,7 +155,7 @@ def _shortened(name: str) -> str:
 
 
 def verdicts_blocks(verdicts: MemoryVerdicts) -> Iterator[Block]:
-    """How often it was predicted wrongly whether a run goes out of memory."""
+    """Wrong predictions of out-of-memory runs."""
     yield Title(text="Out of memory")
     yield KeyValues(
         pairs={
@@ -162,37 +166,41 @@ def verdicts_blocks(verdicts: MemoryVerdicts) -> Iterator[Block]:
 
 
 def reasons_blocks(rows: Sequence[ComparedRun]) -> Iterator[Block]:
-    """How many runs are predicted, on what basis, why others are not, and what was assumed."""
+    """The number of predicted runs by basis, reasons for the others, and assumed values."""
     predictions = [row.prediction for row in rows]
-    reasons = Counter(one.reason for one in predictions if one.reason)
-    bases = Counter(one.basis_words for one in predictions if one.basis)
+    reasons = Counter(prediction.reason for prediction in predictions if prediction.reason)
+    bases = Counter(prediction.basis_words for prediction in predictions if prediction.basis)
     total = len(predictions)
     yield Title(text=f"Predicted: {format_count(total - reasons.total())} of {format_count(total)}")
     yield KeyValues(pairs={basis: format_count(number) for basis, number in bases.most_common()})
     if reasons:
         yield Title(text="Not predicted")
         yield from _counts_blocks(reasons)
-    faults = Counter(one.impossible for one in predictions if one.impossible)
-    if faults:
-        yield Title(text=f"Impossible layouts: {format_count(faults.total())}, not compared")
-        yield from _counts_blocks(faults)
+    impossible = Counter(
+        prediction.impossible for prediction in predictions if prediction.impossible
+    )
+    if impossible:
+        yield Title(text=f"Impossible layouts: {format_count(impossible.total())}, not compared")
+        yield from _counts_blocks(impossible)
     if noisy := sum(row.noisy for row in rows):
         noise = "1 row is" if noisy == 1 else f"{format_count(noisy)} rows are"
-        words = f"{noise} noisy according to the source: left out of speed, not of memory."
-        yield make_lines(words, indent="")
+        text = f"{noise} noisy according to the source: left out of speed, not of memory."
+        yield make_lines(text, indent="")
     choices = Counter(choice for row in rows for choice in row.assumed)
     if choices:
-        yield Title(text="Assumed where rows do not say")
+        yield Title(text="Assumed if not in the row")
         shown = Counter(dict(choices.most_common(_MOST_CHOICES)))
-        shown |= Counter({one: n for one, n in choices.items() if UNKNOWN in one})
+        shown |= Counter({choice: n for choice, n in choices.items() if UNKNOWN in choice})
         yield from _counts_blocks(shown)
         left = len(choices) - len(shown)
         others = f"{format_count(left)} others: " if left > 0 else ""
-        yield make_lines(f"{others}--output has them row by row, in the column assumed.", indent="")
+        yield make_lines(
+            f"{others}--output writes them row by row, in the column assumed.", indent=""
+        )
 
 
 def not_understood(runs: Runs) -> list[str]:
-    """A line for each column that means nothing here, with the known ones it may stand for."""
+    """A line for each unknown column, with similar known columns."""
     schema = runs.schema
     return [
         f"The column {name} is not understood.{schema.hint(name)}" for name in runs.not_understood
@@ -200,7 +208,7 @@ def not_understood(runs: Runs) -> list[str]:
 
 
 def nothing_compared(runs: Runs, rows: Sequence[ComparedRun]) -> str:
-    """Why no row of a table could be compared."""
+    """The message if no row of a table can be compared."""
     predicted = sum(not row.prediction.reason for row in rows)
     measured = sum(
         any(
@@ -216,13 +224,15 @@ def nothing_compared(runs: Runs, rows: Sequence[ComparedRun]) -> str:
         for row in rows
     )
     template = kind_of(runs).template
-    known = ", ".join(name for name in sorted(runs.schema.known) if name.startswith(MEASURED))
+    measured_columns = ", ".join(
+        name for name in sorted(runs.schema.known) if name.startswith(MEASURED)
+    )
     return "\n".join(
         (
             f"Nothing to compare: of {format_count(len(rows))} rows "
             f"{format_count(measured)} have a "
             f"measurement and {format_count(predicted)} can be predicted, none has both.",
-            f"Measurements are in {known}. `planner validate --template {template}` "
+            f"Measurements are in {measured_columns}. `planner validate --template {template}` "
             "writes a table with every column explained.",
         )
     )
@@ -235,10 +245,10 @@ def _counts_blocks(reasons: Counter[str]) -> Iterator[Block]:
     )
 
 
-def _share(part: int, whole: int) -> str:
+def _share(part: int, total: int) -> str:
     return (
-        f"{format_count(part)} of {format_count(whole)} "
-        f"({_percent(part / whole if whole else math.nan)})"
+        f"{format_count(part)} of {format_count(total)} "
+        f"({_percent(part / total if total else math.nan)})"
     )
 
 
@@ -251,7 +261,7 @@ _INSIDE = {True: "yes", False: "no"}
 
 
 def comparison_blocks(comparison: Comparison, planned: PredictedRun, log: Path) -> Iterator[Block]:
-    """What was measured and predicted, and what a reader must know of it."""
+    """Measured and predicted values of a log, and notes."""
     row = planned.row
     software = row.get("framework", row.get("engine"))
     reading = comparison.reading
@@ -261,7 +271,7 @@ def comparison_blocks(comparison: Comparison, planned: PredictedRun, log: Path) 
         f"{software}"
     )
     yield Title(text="Measured and predicted")
-    names = [quantity.name for quantity in comparison.quantities]  # percentiles below their mean
+    names = [quantity.name for quantity in comparison.quantities]  # percentiles follow their mean
     ordered = sorted(comparison.quantities, key=lambda quantity: names.index(quantity.name))
     heads = ("", "measured", "predicted", "error", f"{LEVEL:.0%} interval", "inside")
     yield text_table(heads, [[*_run_cells(quantity)] for quantity in ordered])
@@ -301,7 +311,7 @@ def _label(quantity: LoggedQuantity) -> str:
 
 
 def _range_ends(name: str, low: float, high: float) -> str:
-    """Both ends, the unit once where they share it."""
+    """Both ends; a common unit is written once."""
     first, last = _value(name, low), _value(name, high)
     unit = last.partition(" ")[2]
     return f"{first.removesuffix(f' {unit}') if unit else first} to {last}"
@@ -318,26 +328,25 @@ def _value(name: str, value: float) -> str:
 
 
 def add_row(path: Path, comparison: Comparison, planned: PredictedRun) -> bool:
-    """Whether the row of a run was added to a table of runs; not where it is there already.
+    """Add the row of a run to a table of runs; return False if the table has it already.
 
-    A new table has the columns of `planner validate --template`. One that is there keeps its
-    columns, its rows and its comments; columns that it lacks are added behind them. It is
-    replaced whole or not at all.
-    Raises CalibrationError if no row can tell the run.
-    Raises SpecError if the table that is there has faults.
+    A new table has the columns of `planner validate --template`. An existing table keeps its
+    columns and rows; missing columns are added at the end. It is replaced atomically.
+    Raises CalibrationError if the run cannot be a row.
+    Raises SpecError if the existing table has errors.
     Raises OutputError if it cannot be written.
     """
     if not comparison.cells:
         raise CalibrationError(f"{path}: the run cannot be a row of a table: {comparison.no_row}.")
     lines = [_header(planned)]
     if os.path.exists(path):
-        read_runs(path)  # every fault is told before anything is changed
+        read_runs(path)  # raises before anything is changed
         lines = [cells for _, cells in read_csv(path) if cells]
     header = [name.strip() for name in lines[0]]
-    wanted = schema_of(_header(planned)).kind
-    if schema_of(header).kind is not wanted:
+    kind = schema_of(_header(planned)).kind
+    if schema_of(header).kind is not kind:
         raise CalibrationError(
-            f"{path}: is a table of {schema_of(header).kind} runs, this one is of {wanted}: "
+            f"{path}: is a table of {schema_of(header).kind} runs, this one is of {kind}: "
             "give another file."
         )
     row = [comparison.cells.get(name, "") for name in header]
@@ -365,16 +374,21 @@ def _header(planned: PredictedRun) -> list[str]:
 
 
 def calibration_blocks(profile: str, fit: Fit, time: str = "step time") -> Iterator[Block]:
-    """The parameters before and after, how well the runs tell them, and the errors."""
+    """The parameters before and after, how well the runs determine them, and the errors."""
     yield make_lines(f"{profile}, fitted to {fit.runs} runs", indent="")
     yield GAP
     rows = []
-    for one in sorted(fit.fitted, key=lambda one: (one.refused, -one.determined)):
-        unit, scale = unit_of(one.parameter.name)
-        shipped, value = f"{one.parameter.shipped * scale:.4g}", f"{one.value * scale:.4g}"
-        label = one.parameter.label if unit == "1" else f"{one.parameter.label} [{unit}]"
-        told = f"{100 * max(one.determined, 0.0):.0f} %"
-        rows.append((label, shipped, "kept" if one.refused else value, told))
+    for estimate in sorted(
+        fit.fitted, key=lambda estimate: (estimate.refused, -estimate.determined)
+    ):
+        unit, scale = unit_of(estimate.parameter.name)
+        shipped, value = (
+            f"{estimate.parameter.shipped * scale:.4g}",
+            f"{estimate.value * scale:.4g}",
+        )
+        label = estimate.parameter.label if unit == "1" else f"{estimate.parameter.label} [{unit}]"
+        determined = f"{100 * max(estimate.determined, 0.0):.0f} %"
+        rows.append((label, shipped, "kept" if estimate.refused else value, determined))
     yield text_table(("parameter", "shipped", "fitted", "determined"), rows)
     yield GAP
     yield make_lines(

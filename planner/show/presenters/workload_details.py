@@ -1,4 +1,4 @@
-"""What a report says of one configuration beside what every workload has."""
+"""Parts of the report of a configuration that depend on the workload."""
 
 from __future__ import annotations
 
@@ -27,14 +27,13 @@ ResultT = TypeVar("ResultT", bound=Candidates)
 
 @record(kw_only=True)
 class Details(Generic[ResultT]):
-    """The part of a report that only one workload has.
+    """The part of a report that depends on the workload.
 
-    ``memory_and_speed`` shows one configuration; ``more`` what an estimate has beside that, its
-    operators last; ``operators`` gives these as rows for a file. ``times``: the seconds of a step
-    by part, under the name of each kind of step; ``timelines``: such steps over time. ``memory``:
-    GiB of the fullest GPU by part, under the name of each phase, where there are several.
-    ``distributions``: latencies by the share of requests. ``to_see``: what `planner estimate` shows
-    and a search does not.
+    ``memory_and_speed``: blocks of one configuration; ``more``: further blocks of an estimate, with
+    operators last; ``operators``: their rows for a file. ``times``: seconds of a step by part, by
+    kind of step; ``timelines``: such steps over time. ``memory``: GiB of the fullest GPU by part,
+    by phase if there are several. ``distributions``: percentiles of latencies. ``to_see``: title of
+    the command that shows more than a search.
     """
 
     memory_and_speed: Callable[[Plan, ResultT], Iterable[Block]]
@@ -56,42 +55,42 @@ _OF = {
 
 
 def details_of(plan: Plan) -> Details[Any]:
-    """The details of a plan's workload; of one that has none of its own what all have."""
-    module, name = _OF.get(plan.workload.name, (__name__, "PLAIN"))
-    found: Details[Any] = getattr(import_module(module), name)
-    return found
+    """The details of a plan's workload; `DEFAULT_DETAILS` if it has none."""
+    module, name = _OF.get(plan.workload.name, (__name__, "DEFAULT_DETAILS"))
+    details: Details[Any] = getattr(import_module(module), name)
+    return details
 
 
 OTHERS = "all modules"
-"""The module of a part of a step that belongs to none."""
+"""The module name of parts of a step that belong to no module."""
 
 
 def by_module(
     rows: Iterable[Mapping[str, object]], names: Sequence[str]
 ) -> list[dict[str, object]]:
-    """Rows of operators summed by module, of the columns ``names``; `OTHERS` stay as they are."""
+    """Rows of operators summed by module in the columns ``names``; `OTHERS` are not summed."""
     sums: dict[str, dict[str, float]] = {}
     for row in rows:
-        own = str(row["operator"] if row["module"] == OTHERS else row["module"])
-        found = sums.setdefault(own, dict.fromkeys(names, 0.0))
+        group = str(row["operator"] if row["module"] == OTHERS else row["module"])
+        totals = sums.setdefault(group, dict.fromkeys(names, 0.0))
         for name in names:
-            found[name] += number_of(row, name)
-    return [{"operator": own, **found} for own, found in sums.items()]
+            totals[name] += number_of(row, name)
+    return [{"operator": group, **totals} for group, totals in sums.items()]
 
 
 def uncertainty_blocks(plan: Plan, candidates: Candidates) -> Iterator[Block]:
-    """Where 90 % of published runs like the first row would be, if any, and what is open."""
+    """90 % intervals of the first row, if there are published runs, and assumptions."""
     row = candidates.row
-    sure = candidates.source.confidence(number_of_row(row, "num_gpus"))
-    facts = sensitive_assumptions(plan, candidates)
-    lines = assumption_lines(plan, facts)
-    if sure is not None or lines:
-        yield Title(text="How sure")
-    if sure is not None:
+    confidence = candidates.source.confidence(number_of_row(row, "num_gpus"))
+    assumptions = sensitive_assumptions(plan, candidates)
+    lines = assumption_lines(plan, assumptions)
+    if confidence is not None or lines:
+        yield Title(text="Uncertainty")
+    if confidence is not None:
         capacity = candidates.source.setting.machine.gpu.allocatable_memory / GIB
-        pairs = sure_pairs(row, sure, capacity)
-        if on_host := host_words(row, candidates.source.setting.machine):
-            pairs["host memory"] = on_host
+        pairs = sure_pairs(row, confidence, capacity)
+        if host_memory := host_words(row, candidates.source.setting.machine):
+            pairs["host memory"] = host_memory
         yield KeyValues(pairs=pairs)
         lines = [*unnamed_lines(candidates.source.gpu), *lines]
     for line in lines:
@@ -106,7 +105,7 @@ def memory_blocks(candidates: Candidates, of: str = "GPU") -> Iterator[Block]:
 
 
 def _results(plan: Plan, candidates: Candidates) -> Iterator[Block]:
-    """The memory, and every other result by its name."""
+    """The memory and every other result by its name."""
     yield from memory_blocks(candidates)
     yield Title(text="Speed")
     row = candidates.row
@@ -122,4 +121,4 @@ def _results(plan: Plan, candidates: Candidates) -> Iterator[Block]:
     yield from uncertainty_blocks(plan, candidates)
 
 
-PLAIN = Details(memory_and_speed=_results, more=lambda *_: (), operators=lambda _: ())
+DEFAULT_DETAILS = Details(memory_and_speed=_results, more=lambda *_: (), operators=lambda _: ())

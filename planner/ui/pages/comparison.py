@@ -33,6 +33,14 @@ from planner.show.output_blocks import (
     make_lines,
     text_table,
 )
+from planner.show.presenters.day_schedules import (
+    A_DAY,
+    HOURLY,
+    SCALED,
+    days_table,
+    hour_columns,
+    scaled_table,
+)
 from planner.show.presenters.format_results import (
     common_scale,
     format_result,
@@ -53,15 +61,9 @@ from planner.show.presenters.services import (
     pool_columns,
 )
 from planner.show.presenters.sizes import (
-    A_DAY,
     BY_COST,
     COSTS,
-    HOURLY,
-    SCALED,
     choice_columns,
-    days_table,
-    hour_columns,
-    scaled_table,
 )
 from planner.specs.catalogue import Catalogue
 from planner.ui.pages.headline import (

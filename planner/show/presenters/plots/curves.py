@@ -43,10 +43,10 @@ _SMALLEST, _LARGEST = 22.0, 95.0
 
 @record(kw_only=True)
 class Curve:
-    """Points of one kind of GPU: their values, ends of intervals, numbers of GPUs, ties.
+    """Points of one kind of GPU: values, intervals, numbers of GPUs and ties.
 
-    ``ends`` are those of the second value, NaN where there is no interval. ``ties``: published
-    runs do not tell the point from the best one.
+    ``ends`` has the intervals of the second value, NaN without one. ``ties``: whether a point is
+    tied with the best one.
     """
 
     name: str
@@ -59,11 +59,10 @@ class Curve:
 
 @record(kw_only=True)
 class Curves:
-    """What stands in one panel.
+    """The contents of one panel.
 
-    ``best`` is a point of the curves, told in ``best_words``; ``limits`` are bounds of the axes
-    ``x`` and ``y`` that plans keep. ``is_by_place``: curves stand beside each other, and their
-    names alone tell what goes across.
+    ``best`` is a point of the curves with the text ``best_words``; ``limits`` are bounds of the
+    axes ``x`` and ``y``. ``is_by_place``: curves are side by side, and the x axis has no ticks.
     """
 
     title: str
@@ -77,7 +76,7 @@ class Curves:
 
     @property
     def is_by_count(self) -> bool:
-        """Whether numbers of GPUs go across."""
+        """Whether the x axis has numbers of GPUs."""
         return self.x_label.startswith("GPUs")
 
 
@@ -87,14 +86,14 @@ def draw_curves(picture: Picture, title: str, panels: Sequence[Curves]) -> None:
     Raises OutputError if it cannot be written.
     """
     shown = panels[:_MOST_PANELS]
-    across = 1 if picture.is_narrow or len(shown) == 1 else 2
-    rows = ceil_div(len(shown), across)
-    each = min(max(0.5 * picture.width / across, 300), 620)
+    num_columns = 1 if picture.is_narrow or len(shown) == 1 else 2
+    rows = ceil_div(len(shown), num_columns)
+    height = min(max(0.5 * picture.width / num_columns, 300), 620)
     if len(shown) < len(panels):
         title = f"{title}; {len(shown)} of {len(panels)} works"
-    with drawing(picture, height=rows * each) as canvas:
+    with drawing(picture, height=rows * height) as canvas:
         canvas.title(title)
-        grid = [axes for row in canvas.grid(rows, across) for axes in row]
+        grid = [axes for row in canvas.grid(rows, num_columns) for axes in row]
         styles = _styles(canvas, shown)
         drawn: dict[str, object] = {}
         for axes, panel in zip(grid, shown, strict=False):
@@ -109,8 +108,8 @@ def _styles(canvas: Canvas, panels: Sequence[Curves]) -> dict[str, tuple[str, st
     series = canvas.theme.series
     names = dict.fromkeys(curve.name for panel in panels for curve in panel.curves)
     return {
-        name: (series[at % len(series)], _MARKS[(at + at // len(series)) % len(_MARKS)])
-        for at, name in enumerate(names)
+        name: (series[index % len(series)], _MARKS[(index + index // len(series)) % len(_MARKS)])
+        for index, name in enumerate(names)
     }
 
 
@@ -125,19 +124,19 @@ def _draw_panel(
     """A panel; the handles of what it shows by their labels."""
     curves = panel.curves
     if len(curves) > _MOST_CURVES:
-        least = sorted(curves, key=lambda curve: min(curve.y, default=np.inf))[:_MOST_CURVES]
-        curves = [curve for curve in curves if curve in least]
+        cheapest = sorted(curves, key=lambda curve: min(curve.y, default=np.inf))[:_MOST_CURVES]
+        curves = [curve for curve in curves if curve in cheapest]
     counts = [count for curve in curves for count in curve.counts]
     drawn: dict[str, object] = {}
     for curve in curves:
-        words = curve.name
+        curve_label = curve.name
         if is_only and not panel.is_by_place and curve.counts:
-            words += f", {_numbers(curve.counts)}"
-        drawn[words] = _draw_curve(canvas, axes, curve, *styles[curve.name], counts)
+            curve_label += f", {_numbers(curve.counts)}"
+        drawn[curve_label] = _draw_curve(canvas, axes, curve, *styles[curve.name], counts)
     drawn |= _draw_marks(canvas, axes, panel, is_only=is_only)
     if len(curves) < len(panel.curves):
-        more = f"{len(curves)} of {len(panel.curves)} curves"
-        axes.set_title(canvas.folded(f"{panel.title} {more}".strip()), loc="left")
+        count_text = f"{len(curves)} of {len(panel.curves)} curves"
+        axes.set_title(canvas.folded(f"{panel.title} {count_text}".strip()), loc="left")
     elif panel.title:
         axes.set_title(canvas.folded(panel.title), loc="left")
     axes.set(xlabel=panel.x_label, ylabel=panel.y_label)
@@ -152,7 +151,7 @@ def _draw_panel(
 
 
 def _draw_marks(canvas: Canvas, axes: Axes, panel: Curves, *, is_only: bool) -> dict[str, object]:
-    """The best point and the limits; what hollow points are, where there are any."""
+    """Draw the best point and the limits; return their legend handles by label."""
     theme, drawn = canvas.theme, dict[str, object]()
     if any(tie for curve in panel.curves for tie in curve.ties):
         style: dict[str, Any] = {
@@ -161,8 +160,8 @@ def _draw_marks(canvas: Canvas, axes: Axes, panel: Curves, *, is_only: bool) -> 
         }
         (drawn["hollow: tied with the best"],) = axes.plot([], [], "o", **style)
     if panel.best is not None:
-        words = f"best: {panel.best_words}" if is_only else "best"
-        (drawn[words],) = axes.plot(
+        best_label = f"best: {panel.best_words}" if is_only else "best"
+        (drawn[best_label],) = axes.plot(
             *panel.best,
             "*",
             color=theme.recommended,
@@ -185,11 +184,17 @@ def _draw_curve(
     order = np.argsort(curve.counts, kind="stable")
     axes.plot(x[order], y[order], color=color, linewidth=1.2, alpha=0.8)
     ends = np.asarray(curve.ends, dtype=np.float64).reshape(-1, 2).T
-    known = np.isfinite(ends).all(axis=0)
-    if np.any(known):
-        lengths = np.maximum(np.abs(ends - y)[:, known], 0.0)
+    has_interval = np.isfinite(ends).all(axis=0)
+    if np.any(has_interval):
+        lengths = np.maximum(np.abs(ends - y)[:, has_interval], 0.0)
         axes.errorbar(
-            x[known], y[known], yerr=lengths, fmt="none", ecolor=color, elinewidth=0.8, alpha=0.45
+            x[has_interval],
+            y[has_interval],
+            yerr=lengths,
+            fmt="none",
+            ecolor=color,
+            elinewidth=0.8,
+            alpha=0.45,
         )
     ties = np.asarray(curve.ties, dtype=bool)
     low, high = np.log(max(min(counts, default=1), 1)), np.log(max(max(counts, default=1), 1))
@@ -202,13 +207,13 @@ def _draw_curve(
 
 
 def _numbers(counts: Sequence[int]) -> str:
-    least, most = min(counts), max(counts)
-    words = (
-        formatting.format_count(least)
-        if least == most
-        else f"{formatting.format_count(least)} to {formatting.format_count(most)}"
+    lowest, highest = min(counts), max(counts)
+    span = (
+        formatting.format_count(lowest)
+        if lowest == highest
+        else f"{formatting.format_count(lowest)} to {formatting.format_count(highest)}"
     )
-    return f"{words} GPUs"
+    return f"{span} GPUs"
 
 
 _TIMES = ("calendar_time_days", "time_to_train_days")
@@ -216,7 +221,7 @@ _COSTS = ("cost_usd", "cost_per_hour_usd")
 
 
 def size_title(sizes: Sizes) -> str:
-    """The question, its limits and how surely they are kept."""
+    """The question, its limits and the confidence."""
     return "; ".join(question_lines(sizes))
 
 
@@ -224,7 +229,7 @@ NO_DAY = "--picture day draws a load: give --load, or --trace with --startup-tim
 
 
 def size_picture(name: str, sizes: Sizes) -> tuple[str, object]:
-    """The title of a picture of sizes, and what it draws: the cheapest day, or costs.
+    """The title of a picture of sizes and its subject: the cheapest day, or costs.
 
     Raises SearchSpaceError if there is no day.
     """
@@ -236,13 +241,13 @@ def size_picture(name: str, sizes: Sizes) -> tuple[str, object]:
 
 
 def size_curves(sizes: Sizes) -> Curves:
-    """A curve for each GPU and contract, the fleets that are best at something its points."""
+    """A curve for each GPU and contract; its points are the best fleets."""
     if sizes.load is not None:
         return _day_curves(sizes)
     rows = [fleet.row for size in sizes.found for fleet in size.choices.values()]
     x_column, y_column = (_known_column(rows, names) for names in (_TIMES, _COSTS))
     best = sizes.best
-    if best is not None and best.carried is not None:  # what is carried is the answer
+    if best is not None and best.carried is not None:  # throughput within a budget is the answer
         x_column, y_column = y_column, "output_tokens_per_s"
     cheapest = None if best is None else best.cheapest or best.fewest
     point = None if cheapest is None else _point(cheapest.row, x_column, y_column)
@@ -258,9 +263,9 @@ def size_curves(sizes: Sizes) -> Curves:
 
 
 def _known_column(rows: Sequence[Mapping[str, object]], names: Sequence[str]) -> str:
-    """The first column that any row has a number in, else the number of GPUs."""
-    known = (name for name in names if any(map(math.isfinite, (_value(r, name) for r in rows))))
-    return next(known, "num_gpus")
+    """The first column with a number in any row, else ``num_gpus``."""
+    columns = (name for name in names if any(map(math.isfinite, (_value(r, name) for r in rows))))
+    return next(columns, "num_gpus")
 
 
 def _value(row: Mapping[str, Any], name: str) -> float:
@@ -269,7 +274,7 @@ def _value(row: Mapping[str, Any], name: str) -> float:
 
 
 def _day_curves(sizes: Sizes) -> Curves:
-    """What a day of each GPU costs against the GPUs that its peak takes."""
+    """The cost of a day of each GPU over the GPUs of its peak."""
     curves, points = [], {}
     for size in sizes.found:
         if size.day is None or not math.isfinite(size.day.cost):
@@ -292,9 +297,9 @@ def _day_curves(sizes: Sizes) -> Curves:
 
 
 def _curve(size: Size, x_column: str, y_column: str) -> Curve:
-    placed = [(choice, _point(choice.row, x_column, y_column)) for choice in size.choices.values()]
-    known = [(fleet, point) for fleet, point in placed if all(map(math.isfinite, point))]
-    fleets, points = [fleet for fleet, _ in known], [point for _, point in known]
+    plans = [(choice, _point(choice.row, x_column, y_column)) for choice in size.choices.values()]
+    finite = [(fleet, point) for fleet, point in plans if all(map(math.isfinite, point))]
+    fleets, points = [fleet for fleet, _ in finite], [point for _, point in finite]
     return Curve(
         name=f"{size.gpu} {size.contract}".strip(),
         x=[x for x, _ in points],
@@ -327,15 +332,16 @@ if TYPE_CHECKING:
 _ROW, _HEAD, _SMALL_ROW = 30, 70, 24
 _MOST_MATRICES = 6
 _STRONGEST = 0.85
-"""Share of the colour that the best cell has; the ground is the rest."""
+"""Share of the colour in the best cell; the rest is background."""
 
 
 @record(kw_only=True)
 class Matrix:
     """Cells in rows and columns.
 
-    ``words`` are what stands in a cell, its mark before it; ``values`` are NaN where it has no
-    number. ``sign``: 1 where less is better. ``best``: the best of its column, or a tie with it.
+    ``words`` has the texts of cells with their marks; ``values`` are NaN for cells without a
+    number.
+    ``sign``: 1 if less is better. ``best``: whether a cell is the best of its column or tied.
     """
 
     title: str
@@ -354,7 +360,7 @@ def draw_matrix(picture: Picture, title: str, matrices: Sequence[Matrix], marks:
     """
     shown = matrices[:_MOST_MATRICES]
     row = _SMALL_ROW if picture.is_narrow else _ROW
-    heights = [_HEAD + row * len(one.rows) for one in shown]
+    heights = [_HEAD + row * len(matrix.rows) for matrix in shown]
     if len(shown) < len(matrices):
         title = f"{title}; {len(shown)} of {len(matrices)} works"
     with drawing(picture, height=sum(heights)) as canvas:
@@ -371,7 +377,7 @@ def _draw_matrix(canvas: Canvas, axes: Axes, matrix: Matrix) -> None:
     longest = max(len(cell) for cells in matrix.words for cell in cells)
     size = min(canvas.size, canvas.size * letters / max(longest + 1, 1))
     for row, cells in enumerate(matrix.words):
-        for column, words in enumerate(cells):
+        for column, text in enumerate(cells):
             color, is_best = colors[row][column], matrix.best[row][column]
             axes.bar(
                 column,
@@ -385,7 +391,7 @@ def _draw_matrix(canvas: Canvas, axes: Axes, matrix: Matrix) -> None:
             axes.text(
                 column,
                 row,
-                words,
+                text,
                 ha="center",
                 va="center",
                 fontsize=size,
@@ -404,7 +410,7 @@ def _draw_matrix(canvas: Canvas, axes: Axes, matrix: Matrix) -> None:
 
 
 def _colors(canvas: Canvas, matrix: Matrix) -> list[list[str]]:
-    """From the ground, the worst, to a colour, the best."""
+    """Colours of cells, from the background (worst) to a colour (best)."""
     theme = canvas.theme
     good = iter(shades([value for row in matrix.values for value in row], matrix.sign))
 
@@ -423,20 +429,20 @@ _MARKED = (50, 90, 99)
 def draw_latencies(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     """Draw the distribution of each time of a request into a file.
 
-    Raises SearchSpaceError if the workload has no stream of requests, or a queue without an end.
+    Raises SearchSpaceError if the workload has no stream of requests, or its queue is unbounded.
     Raises OutputError if it cannot be written.
     """
     if not isinstance(candidates, Deployments):
         raise SearchSpaceError("--picture latency is for requests: give --workload serve.")
-    found = latency_distribution(candidates)
+    distribution = latency_distribution(candidates)
     curves = {
-        name: np.array(found[f"{name}_s"], dtype=np.float64)
+        name: np.array(distribution[f"{name}_s"], dtype=np.float64)
         for name in LATENCIES
-        if None not in found[f"{name}_s"]
+        if None not in distribution[f"{name}_s"]
     }
     if not curves:
         raise SearchSpaceError("--picture latency: requests arrive without end.")
-    percent = np.array(found["percent"])
+    percent = np.array(distribution["percent"])
     marked = np.isin(percent, _MARKED)
     with drawing(picture, height=min(max(0.5 * picture.width, 320), 620)) as canvas:
         ((axes,),) = canvas.grid(1, 1)
@@ -446,8 +452,8 @@ def draw_latencies(picture: Picture, plan: Plan, candidates: Candidates) -> None
             lines += axes.plot(seconds, percent, color=color)
             axes.plot(seconds[marked], percent[marked], "o", markersize=5, color=color)
         canvas.legend(lines, [label(f"{name}_s") for name in curves])
-        every = np.concatenate([*curves.values()])
-        decades(axes.xaxis, every.max() / every.min())
+        all_seconds = np.concatenate([*curves.values()])
+        decades(axes.xaxis, all_seconds.max() / all_seconds.min())
         axes.set_xlabel(axis_label("time_s"))
         axes.set_ylabel("requests within it [%]")
         axes.set_ylim(0, 100)
@@ -471,37 +477,37 @@ def draw_front(picture: Picture, plan: Plan, result: SearchResult) -> None:
 
 
 def _marks(canvas: Canvas, axes: Axes, front: FrontPoints) -> tuple[list[object], list[str]]:
-    """Draw every kind of point; their handles and what they mean."""
+    """Draw every kind of point; return legend handles and labels."""
     theme, ties = canvas.theme, np.asarray(front.ties, dtype=bool)
     x, y = front.first, front.second
     number = len(x.values)
-    places = np.linspace(0, number - 1, min(number, _MOST_INTERVALS))
-    shown = np.unique(np.round(places).astype(int))
+    indexes = np.linspace(0, number - 1, min(number, _MOST_INTERVALS))
+    shown = np.unique(np.round(indexes).astype(int))
     whiskers = _intervals(axes, x, y, shown, theme.muted)
     size = 5.0 if canvas.picture.is_narrow else 7.0
     drawn: list[tuple[object, str]] = []
 
-    def points(which: BoolArray, label: str, **style: Any) -> None:
-        if np.any(which):
-            line = axes.plot(x.values[which], y.values[which], "o", markersize=size, **style)
+    def points(mask: BoolArray, label: str, **style: Any) -> None:
+        if np.any(mask):
+            line = axes.plot(x.values[mask], y.values[mask], "o", markersize=size, **style)
             drawn.append((line[0], label))
 
     blue = theme.series[0]
     points(~ties, f"on the front ({number:,})", color=blue)
     tie = "tied with #1"
     points(ties, tie, markerfacecolor=theme.background, markeredgecolor=blue, markeredgewidth=1.6)
-    mine, best, last = front.words
+    recommended_text, best_text, last_text = front.words
     name = axis_label(x.column).partition(" [")[0]
-    ends = {"^": (0, best, f"first by {name}"), "v": (number - 1, last, "last")}
-    for mark, (at, words, what) in ends.items() if number > 1 else ():
+    ends = {"^": (0, best_text, f"first by {name}"), "v": (number - 1, last_text, "last")}
+    for mark, (index, plan_text, point_name) in ends.items() if number > 1 else ():
         line = axes.plot(
-            x.values[at], y.values[at], mark, color=theme.series[2], markersize=1.5 * size
+            x.values[index], y.values[index], mark, color=theme.series[2], markersize=1.5 * size
         )
-        drawn.append((line[0], f"{what}: {words}"))
-    drawn.append((_recommended(canvas, axes, front, size), f"recommended: {mine}"))
+        drawn.append((line[0], f"{point_name}: {plan_text}"))
+    drawn.append((_recommended(canvas, axes, front, size), f"recommended: {recommended_text}"))
     if whiskers is not None:
         drawn.append((whiskers, "90 % interval"))
-    drawn.sort(key=lambda one: not one[1].startswith("recommended"))
+    drawn.sort(key=lambda entry: not entry[1].startswith("recommended"))
     handles, labels = zip(*drawn, strict=True)
     return list(handles), list(labels)
 
@@ -523,16 +529,16 @@ def _recommended(canvas: Canvas, axes: Axes, front: FrontPoints, size: float) ->
 def _intervals(
     axes: Axes, x: Points, y: Points, rows: Any, color: str, *, strong: bool = False
 ) -> Any:
-    """Whiskers of some points in both directions; None where no interval is known."""
+    """Draw the intervals of some points in both directions; return None if there are none."""
     style: dict[str, Any] = {"fmt": "none", "ecolor": color, "elinewidth": 1.6 if strong else 0.7}
     drawn = None
     for points, name in ((x, "xerr"), (y, "yerr")):
         values, ends = points.values[rows], points.ends[:, rows]
-        known = np.isfinite(ends).all(axis=0)
-        if not np.any(known):
+        has_interval = np.isfinite(ends).all(axis=0)
+        if not np.any(has_interval):
             continue
-        lengths = np.maximum(np.abs(ends - values)[:, known], 0.0)
-        places = {"x": x.values[rows][known], "y": y.values[rows][known]}
+        lengths = np.maximum(np.abs(ends - values)[:, has_interval], 0.0)
+        positions = {"x": x.values[rows][has_interval], "y": y.values[rows][has_interval]}
         alpha = 1.0 if strong else 0.55
-        drawn = axes.errorbar(alpha=alpha, **places, **{name: lengths}, **style)
+        drawn = axes.errorbar(alpha=alpha, **positions, **{name: lengths}, **style)
     return drawn

@@ -1,4 +1,4 @@
-"""A picture: which one is asked for, its figure in the colours of a theme, where it goes."""
+"""Pictures: the requested picture, its figure in a theme, and its file."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _DRAWN_BY: Mapping[str, str] = {
 
 @record(kw_only=True)
 class Picture:
-    """A picture to be drawn: its name, its file, its look.
+    """A picture to draw: its name, file, theme and width.
 
-    ``width`` is in pixels; in an SVG file in pixels of which 96 make an inch.
+    ``width`` is in pixels; in an SVG file at 96 pixels per inch.
     """
 
     path: Path
@@ -60,7 +60,7 @@ class Picture:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether panels stand below each other and letters are small."""
+        """Whether panels are below each other and letters are small."""
         return self.width < _NARROW
 
 
@@ -73,16 +73,16 @@ def requested_picture(
     width: str | None = None,
     others: Sequence[Path | None] = (),
 ) -> Picture | None:
-    """The picture that options of a command ask for; None where they ask for none.
+    """The picture that the options of a command request; None without one.
 
-    ``others`` are files that the command writes, too.
+    ``others`` are further output files of the command.
     Raises OutputError if the file is no picture's or another output's, or it cannot be written.
     Raises SearchSpaceError if the command has no such picture, or a width is impossible.
     Raises MissingDependencyError if there is no matplotlib.
     """
     if plot is None:
-        given = {"--picture": picture, "--dark": dark, "--picture-width": width}
-        for option, value in given.items():
+        picture_options = {"--picture": picture, "--dark": dark, "--picture-width": width}
+        for option, value in picture_options.items():
             if value:
                 raise SearchSpaceError(f"{option} is for a picture: give --plot FILE.png too.")
         return None
@@ -100,24 +100,24 @@ def requested_picture(
 def check_picture(
     path: Path, option_name: str, others: Sequence[Path | None] = (), more: tuple[str, ...] = ()
 ) -> None:
-    """Refuse a file that no picture can go to; ``more`` are endings of what is none.
+    """Refuse a file that cannot be a picture; ``more`` are further allowed endings.
 
-    Raises OutputError or MissingDependencyError if it has another ending, is another output's,
-    cannot be written; there is no matplotlib.
+    Raises OutputError if the ending is not allowed, another output has the same file, or it cannot
+    be written. Raises MissingDependencyError without matplotlib.
     """
     endings = (*more, *ENDINGS)
     if path.suffix.lower() not in endings:
-        listed = f"{', '.join(endings[:-1])} or {endings[-1]}"
-        raise OutputError(f"{option_name} {path}: give a file that ends in {listed}.")
+        endings_text = f"{', '.join(endings[:-1])} or {endings[-1]}"
+        raise OutputError(f"{option_name} {path}: give a file that ends in {endings_text}.")
     if path in others:
-        raise OutputError(f"{option_name} {path}: another output goes there; give another file.")
+        raise OutputError(f"{option_name} {path}: another output has this file; give another one.")
     check_path(path)
     if path.suffix.lower() in ENDINGS:
         _need_matplotlib(option_name)
 
 
 def _need_matplotlib(option_name: str) -> None:
-    # It warns of folders that it cannot write to, and does without them.
+    # Suppress its warnings about folders that it cannot write to.
     if not (log := logging.getLogger("matplotlib")).level:
         log.setLevel(logging.ERROR)
     try:
@@ -129,9 +129,9 @@ def _need_matplotlib(option_name: str) -> None:
 
 
 def read_width(text: str | None) -> int:
-    """Pixels of a picture's width.
+    """The width of a picture in pixels.
 
-    Raises SearchSpaceError if it is no whole number, or none that a picture can have.
+    Raises SearchSpaceError if it is not an integer in the allowed range.
     """
     if text is None:
         return USUAL_WIDTH
@@ -139,7 +139,7 @@ def read_width(text: str | None) -> int:
 
 
 def draw(picture: Picture, *subject: object) -> None:
-    """Draw a picture of what its name is a picture of.
+    """Draw a picture of a subject with the function of its name.
 
     Raises OutputError if the file cannot be written.
     """
@@ -165,7 +165,7 @@ _SMALL_SPAN = 50.0
 
 @contextmanager
 def drawing(picture: Picture, *, height: float) -> Iterator[Canvas]:
-    """A canvas of so many pixels' height to draw on; then its file is written, whole or not at all.
+    """A canvas of a height in pixels; its file is written atomically at exit.
 
     Legends below the axes add to the height.
     Raises OutputError if the file cannot be written.
@@ -180,7 +180,7 @@ def drawing(picture: Picture, *, height: float) -> Iterator[Canvas]:
 
 
 class Canvas:
-    """A figure while it is drawn; ``size`` are the points of its letters."""
+    """A figure while it is drawn; ``size`` is the font size in points."""
 
     def __init__(self, picture: Picture, *, size: float, height: float) -> None:
         from matplotlib.figure import Figure
@@ -191,21 +191,21 @@ class Canvas:
 
     def grid(self, rows: int, columns: int, **more: Any) -> list[list[Axes]]:
         """Axes in rows and columns, with a light grid behind what is drawn."""
-        found = self.figure.subplots(rows, columns, squeeze=False, **more)
-        for axes in found.ravel():
+        axes_array = self.figure.subplots(rows, columns, squeeze=False, **more)
+        for axes in axes_array.ravel():
             axes.set_axisbelow(True)
             axes.grid(visible=True, linewidth=0.6)
             axes.spines[["top", "right"]].set_visible(False)
-        return [list(row) for row in found]
+        return [list(row) for row in axes_array]
 
-    def title(self, words: str) -> None:
-        """The heading of the figure, over as many lines as it takes."""
-        folded = self.folded(words, _TITLE)
+    def title(self, text: str) -> None:
+        """Add the heading of the figure, wrapped."""
+        folded = self.folded(text, _TITLE)
         self._heighten(_TITLE * (folded.count("\n") + 1))
         self.figure.suptitle(folded, x=0.01, ha="left")
 
     def legend(self, handles: Sequence[Any], labels: Sequence[str], *, note: str = "") -> None:
-        """What the marks mean, below the axes, where it hides nothing, with a ``note`` above it."""
+        """Add a legend below the axes, with a ``note`` above it."""
         if not handles:
             return
         shown = [self.folded(label) for label in labels]
@@ -221,35 +221,35 @@ class Canvas:
             handles, shown, loc="outside lower left", ncols=columns, title=title, alignment="left"
         )
 
-    def note(self, words: str) -> None:
-        """A line below everything, over as many lines as it takes."""
-        folded = self.folded(words)
+    def note(self, text: str) -> None:
+        """Add a note at the bottom, wrapped."""
+        folded = self.folded(text)
         self._heighten(folded.count("\n") + 1)
         self.figure.supxlabel(folded, x=0.01, ha="left", fontsize=self.size, color=self.theme.muted)
 
     def below(self, axes: Axes, lines: float) -> Any:
-        """Where something stands so many lines below the left end of an axis."""
+        """The transform of a position a number of lines below the left end of the x axis."""
         from matplotlib.transforms import ScaledTranslation
 
         down = -lines * self.size / 72
         return axes.transAxes + ScaledTranslation(0, down, self.figure.dpi_scale_trans)
 
     def _heighten(self, lines: float) -> None:
-        """Make room for so many lines beside what the figure's height was meant for."""
+        """Increase the height of the figure by a number of lines."""
         inches = (lines * _LINE_HEIGHT * self.size + self.size) / 72
         self.figure.set_figheight(self.figure.get_figheight() + inches)
 
     def letters(self, times: float = 1.0) -> float:
-        """Letters that a line has room for, of ``times`` the usual size."""
+        """Letters that fit a line, at ``times`` the normal size."""
         points = 72 * self.picture.width / _DOTS_PER_INCH
         return 0.96 * points / (times * self.size * _LETTER_WIDTH)
 
-    def folded(self, words: str, times: float = 1.0) -> str:
-        """A text over as many lines as the figure makes of it."""
+    def folded(self, text: str, times: float = 1.0) -> str:
+        """A text wrapped to the width of the figure."""
         import textwrap
 
-        room = max(int(self.letters(times)) - 6, 16)
-        return "\n".join(textwrap.wrap(printable(words).replace("\n", " "), room)) or " "
+        max_letters = max(int(self.letters(times)) - 6, 16)
+        return "\n".join(textwrap.wrap(printable(text).replace("\n", " "), max_letters)) or " "
 
 
 def _layout() -> Any:
@@ -300,15 +300,16 @@ def _style(theme: Theme, size: float) -> Iterator[None]:
 
 
 def log_where_wide(axis: Any, values: Any, *, is_full_size: bool = False) -> None:
-    """A logarithmic axis where its values differ much, else one with ``is_full_size`` numbers or
-    any.
+    """Make an axis logarithmic if its values span a wide range.
+
+    Otherwise its ticks are integers if ``is_full_size``.
     """
     import numpy as np
     from matplotlib.ticker import LogLocator, MaxNLocator
 
-    known = np.asarray(values, dtype=np.float64)
-    known = known[np.isfinite(known)]
-    if known.size and known.min() > 0 and known.max() > _WIDE * known.min():
+    numbers = np.asarray(values, dtype=np.float64)
+    numbers = numbers[np.isfinite(numbers)]
+    if numbers.size and numbers.min() > 0 and numbers.max() > _WIDE * numbers.min():
         axis._set_axes_scale("log")
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     elif is_full_size:
@@ -318,12 +319,14 @@ def log_where_wide(axis: Any, values: Any, *, is_full_size: bool = False) -> Non
 
 
 def decades(axis: Any, span: float) -> None:
-    """A logarithmic axis with ticks at powers of ten; of a small ``span`` between them, too."""
+    """Make an axis logarithmic with ticks at powers of ten, and between them for a small
+    ``span``.
+    """
     from matplotlib.ticker import LogLocator, MaxNLocator
 
     axis._set_axes_scale("log")
     subs = (1.0, 2.0, 5.0) if span < _SMALL_SPAN else (1.0,)
-    wide = span > _WIDE  # else one tick of these or none is within, and a dozen would stand there
+    wide = span > _WIDE  # a small span would have too few or too many of these ticks
     axis.set_major_locator(LogLocator(subs=subs, numticks=5) if wide else MaxNLocator(4))
     axis.set_major_formatter(_number)
     axis.set_minor_formatter("")
@@ -331,7 +334,7 @@ def decades(axis: Any, span: float) -> None:
 
 def _number(value: float, _: object = None) -> str:
     """A tick's number in few letters: ``2.5M``, ``40k``, ``1,200``, ``0.05``."""
-    for least, unit, letter in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
-        if abs(value) >= least:
+    for minimum, unit, letter in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if abs(value) >= minimum:
             return f"{value / unit:g}{letter}"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.4g}"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MOST_WHISKERS = 60
 _BAND_BINS = 12
 _RASTERIZED = 500
-"""Points from which they are pixels in an SVG file, too."""
+"""Number of points from which they are rasterized in an SVG file."""
 
 
 @record(kw_only=True)
@@ -46,9 +46,9 @@ class MeasuredPairs:
 
 
 def compared_quantities(tables: Sequence[Sequence[ComparedRun]]) -> list[MeasuredPairs]:
-    """Each quantity that was measured and is predicted; noise and impossible layouts are left out.
+    """Each quantity that was measured and is predicted, without noisy rows and impossible layouts.
 
-    A row counts with the first that it measured of quantities that say the same.
+    A row counts with its first measured of equivalent quantities.
     """
     quantities: dict[str, list[tuple[float, float, float, float]]] = {}
     for rows in tables:
@@ -78,11 +78,11 @@ def _of_row(row: ComparedRun) -> Iterator[tuple[str, tuple[float, float, float, 
 def draw_predicted(picture: Picture, title: str, tables: Sequence[Sequence[ComparedRun]]) -> None:
     """Draw predictions of measured runs into a file. Raises OutputError if it cannot be written."""
     panels = compared_quantities(tables)
-    across = min(len(panels), max(picture.width // 330, 1))
-    rows = ceil_div(len(panels), across)
-    with drawing(picture, height=rows * min(picture.width / across, 460)) as canvas:
+    num_columns = min(len(panels), max(picture.width // 330, 1))
+    rows = ceil_div(len(panels), num_columns)
+    with drawing(picture, height=rows * min(picture.width / num_columns, 460)) as canvas:
         canvas.title(title)
-        grid = [axes for row in canvas.grid(rows, across) for axes in row]
+        grid = [axes for row in canvas.grid(rows, num_columns) for axes in row]
         for axes, panel in zip(grid, panels, strict=False):
             _draw_panel(canvas, axes, panel)
         for axes in grid[len(panels) :]:
@@ -91,31 +91,33 @@ def draw_predicted(picture: Picture, title: str, tables: Sequence[Sequence[Compa
         marks = [(theme.series[0], "inside its interval"), (theme.bad, "outside")]
         handles = [grid[0].plot([], [], "o", markersize=5, color=color)[0] for color, _ in marks]
         band = grid[0].fill_between([], [], [], color=theme.series[0], alpha=0.22, linewidth=0)
-        words = f"interval that {LEVEL:.0%} of runs lie in (of many runs its median)"
-        canvas.legend([*handles, band], [*(label for _, label in marks), words])
+        band_label = f"interval that {LEVEL:.0%} of runs lie in (of many runs its median)"
+        canvas.legend([*handles, band], [*(label for _, label in marks), band_label])
 
 
 def _draw_panel(canvas: Canvas, axes: Axes, panel: MeasuredPairs) -> None:
     theme, number = canvas.theme, len(panel.measured)
-    every = np.concatenate([panel.measured, panel.predicted])
-    low, high = every.min() / 1.25, every.max() * 1.25
+    all_values = np.concatenate([panel.measured, panel.predicted])
+    low, high = all_values.min() / 1.25, all_values.max() * 1.25
     for axis in (axes.xaxis, axes.yaxis):
         decades(axis, high / low)
     axes.set(xlim=(low, high), ylim=(low, high))
     axes.plot([low, high], [low, high], color=theme.muted, linewidth=1.0)
-    known = np.isfinite(panel.low) & np.isfinite(panel.high) & (panel.low > 0)
+    has_interval = np.isfinite(panel.low) & np.isfinite(panel.high) & (panel.low > 0)
     if number <= _MOST_WHISKERS:
-        ends = np.abs(np.stack([panel.low, panel.high]) - panel.predicted)[:, known]
-        places = panel.measured[known], panel.predicted[known]
-        axes.errorbar(*places, yerr=ends, fmt="none", ecolor=theme.muted, elinewidth=0.9)
-    elif np.any(known):
-        axes.fill_between(*_band(panel, known), color=theme.series[0], alpha=0.22, linewidth=0)
+        ends = np.abs(np.stack([panel.low, panel.high]) - panel.predicted)[:, has_interval]
+        positions = panel.measured[has_interval], panel.predicted[has_interval]
+        axes.errorbar(*positions, yerr=ends, fmt="none", ecolor=theme.muted, elinewidth=0.9)
+    elif np.any(has_interval):
+        axes.fill_between(
+            *_band(panel, has_interval), color=theme.series[0], alpha=0.22, linewidth=0
+        )
     inside = panel.inside
     size = 22.0 if number <= _MOST_WHISKERS else 5.0
-    for which, color in ((inside, theme.series[0]), (~inside, theme.bad)):
+    for mask, color in ((inside, theme.series[0]), (~inside, theme.bad)):
         axes.scatter(
-            panel.measured[which],
-            panel.predicted[which],
+            panel.measured[mask],
+            panel.predicted[mask],
             s=size,
             color=color,
             alpha=1.0 if number <= _MOST_WHISKERS else 0.45,
@@ -123,23 +125,25 @@ def _draw_panel(canvas: Canvas, axes: Axes, panel: MeasuredPairs) -> None:
             rasterized=number > _RASTERIZED,
         )
     name = axis_label(panel.quantity)
-    share = 100 * float(np.mean(inside[known])) if np.any(known) else float("nan")
+    share = 100 * float(np.mean(inside[has_interval])) if np.any(has_interval) else float("nan")
     median = 100 * float(np.median(panel.errors))
-    words = f"{number:,} runs, {share:.0f} % inside,\nmedian error {median:.1f} %"
-    axes.set_title(f"{name}\n{words}", loc="left")
+    text = f"{number:,} runs, {share:.0f} % inside,\nmedian error {median:.1f} %"
+    axes.set_title(f"{name}\n{text}", loc="left")
     axes.set(xlabel="measured", ylabel="predicted")
     axes.set_aspect("equal", adjustable="box")
 
 
-def _band(panel: MeasuredPairs, known: BoolArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The median interval of predictions near each other, on both sides of the diagonal.
+def _band(
+    panel: MeasuredPairs, has_interval: BoolArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The median interval of neighbouring predictions, on both sides of the diagonal.
 
     A run with the measurement x is inside where the prediction is between x / high and x / low.
     """
-    predicted = panel.predicted[known]
+    predicted = panel.predicted[has_interval]
     order = np.argsort(predicted)
     parts = np.array_split(order, min(_BAND_BINS, len(order)))
-    low, high = panel.low[known] / predicted, panel.high[known] / predicted
+    low, high = panel.low[has_interval] / predicted, panel.high[has_interval] / predicted
     middle = np.array([np.median(predicted[part]) for part in parts])
     below = np.array([1 / np.median(high[part]) for part in parts])
     above = np.array([1 / np.median(low[part]) for part in parts])

@@ -1,4 +1,4 @@
-"""The kernels of a plan under the roofline of its GPU: what each reaches, and what bounds it."""
+"""The kernels of a plan under the roofline of its GPU."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _SMALLEST, _LARGEST = 24.0, 320.0
 
 @record(kw_only=True)
 class Kernel:
-    """A kernel of a step: FLOPs, bytes and seconds of one run, and all its seconds in a step.
+    """A kernel of a step: FLOPs, bytes and seconds of one run, and its total seconds in a step.
 
-    ``flops`` is 0 of what only moves data. ``peak`` [FLOP/s] and ``bandwidth`` [byte/s] are those
-    of the silicon.
+    ``flops`` is 0 for kernels that only move data. ``peak`` [FLOP/s] and ``bandwidth`` [byte/s] are
+    those of the hardware.
     """
 
     step: str
@@ -51,19 +51,19 @@ class Kernel:
 
     @property
     def rate(self) -> float:
-        """FLOP/s that it reaches."""
+        """Achieved FLOP/s."""
         return self.flops / self.seconds
 
     @property
     def of_roof(self) -> float:
-        """The share that it reaches of what its intensity allows."""
+        """The achieved share of the roofline at its intensity."""
         return self.rate / min(self.peak, self.intensity * self.bandwidth)
 
 
 def draw_roofline(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     """Draw the kernels of one configuration into a file.
 
-    Raises SearchSpaceError if a flat efficiency stands for all of them.
+    Raises SearchSpaceError if a flat efficiency is specified.
     Raises OutputError if it cannot be written.
     """
     steps = explained_steps(plan, Evaluation(candidates=candidates))
@@ -71,7 +71,8 @@ def draw_roofline(picture: Picture, plan: Plan, candidates: Candidates) -> None:
     computing = [kernel for kernel in kernels if kernel.flops > 0]
     if not computing:
         raise SearchSpaceError(
-            "--picture roofline: the whole step reaches a given share of the peak, so there are no "
+            "--picture roofline: the whole step reaches a specified share of the peak, so "
+            "there are no "
             "kernels to draw: leave out --flops-efficiency."
         )
     height = min(max(0.5 * picture.width, 320), 640)
@@ -86,7 +87,7 @@ def draw_roofline(picture: Picture, plan: Plan, candidates: Candidates) -> None:
 
 
 def kernels_of(steps: Sequence[ExplainedStep]) -> Iterator[Kernel]:
-    """The kernels of steps that move data; exchanges and waits are under no roof."""
+    """The kernels of steps that move data; exchanges and waits have no roofline."""
     for step in steps:
         for part in step.parts:
             for done in part.part.done:
@@ -107,20 +108,22 @@ def kernels_of(steps: Sequence[ExplainedStep]) -> Iterator[Kernel]:
 
 
 def _draw_roof(canvas: Canvas, axes: Axes, kernels: Sequence[Kernel]) -> None:
-    """The bandwidth as a slope, and each peak that kernels have as a line with its number."""
+    """Draw the bandwidth as a slope, and each peak as a line with its number."""
     theme, bandwidth = canvas.theme, kernels[0].bandwidth
     x = np.array([kernel.intensity for kernel in kernels])
     y = np.array([kernel.rate for kernel in kernels]) / TERA
     peaks = sorted({kernel.peak for kernel in kernels})
     left = min(x.min() / 3, peaks[0] / bandwidth / 3)
-    right = max(x.max() * 8, peaks[-1] / bandwidth * 8)  # where points leave room for words
+    right = max(x.max() * 8, peaks[-1] / bandwidth * 8)  # leaves space for the labels
     low, high = y.min() / 3, peaks[-1] / TERA * 2.5
     slope = np.array([left, peaks[-1] / bandwidth])
     axes.plot(slope, slope * bandwidth / TERA, color=theme.muted, linewidth=1.6)
     for peak in peaks:
         axes.plot([peak / bandwidth, right], [peak / TERA] * 2, color=theme.muted, linewidth=1.6)
-        words = f"{peak / TERA:,.0f} TFLOP/s"
-        axes.annotate(words, (right, peak / TERA), (-4, 3), textcoords="offset points", ha="right")
+        peak_label = f"{peak / TERA:,.0f} TFLOP/s"
+        axes.annotate(
+            peak_label, (right, peak / TERA), (-4, 3), textcoords="offset points", ha="right"
+        )
     decades(axes.xaxis, right / left)
     decades(axes.yaxis, high / low)
     axes.set(xlim=(left, right), ylim=(low, high))
@@ -136,7 +139,7 @@ def _draw_roof(canvas: Canvas, axes: Axes, kernels: Sequence[Kernel]) -> None:
 def _draw_kernels(
     canvas: Canvas, axes: Axes, kernels: Sequence[Kernel], steps: Sequence[ExplainedStep]
 ) -> tuple[list[Any], list[str]]:
-    """A point for each kernel; the names of those that take longest, with what they reach."""
+    """Draw a point for each kernel; return legend handles and labels of the longest ones."""
     theme = canvas.theme
     seconds = {step.name: step.seconds for step in steps}
     marks = dict(zip(seconds, _MARKS, strict=False))
@@ -144,8 +147,8 @@ def _draw_kernels(
     for kernel in kernels:
         key = (kernel.step, kernel.name)
         sums[key] = sums.get(key, 0.0) + kernel.in_step / seconds[kernel.step]
-    named = sorted(sums, key=lambda key: -sums[key])[:_MOST_NAMED]
-    colors = {key: theme.series[at % len(theme.series)] for at, key in enumerate(named)}
+    largest = sorted(sums, key=lambda key: -sums[key])[:_MOST_NAMED]
+    colors = {key: theme.series[index % len(theme.series)] for index, key in enumerate(largest)}
     longest = max(kernel.in_step / seconds[kernel.step] for kernel in kernels)
     for kernel in kernels:
         share = kernel.in_step / seconds[kernel.step] / longest
@@ -161,32 +164,32 @@ def _draw_kernels(
             zorder=3,
         )
     handles, labels = [], []
-    for key in named:
+    for key in largest:
         step, name = key
-        mine = [kernel for kernel in kernels if (kernel.step, kernel.name) == key]
-        reached = np.average([k.of_roof for k in mine], weights=[k.in_step for k in mine])
+        matching = [kernel for kernel in kernels if (kernel.step, kernel.name) == key]
+        reached = np.average([k.of_roof for k in matching], weights=[k.in_step for k in matching])
         handles.append(axes.scatter([], [], s=60, marker=marks[step], color=colors[key]))
-        where = f"{step}: " if len(seconds) > 1 else ""
+        prefix = f"{step}: " if len(seconds) > 1 else ""
         share = 100 * sums[key]
         labels.append(
-            f"{where}{name}, {share:.0f} % of the step, {100 * reached:.0f} % of its roof"
+            f"{prefix}{name}, {share:.0f} % of the step, {100 * reached:.0f} % of its roof"
         )
-    if len(sums) > len(named):
+    if len(sums) > len(largest):
         handles.append(axes.scatter([], [], s=40, color=theme.muted))
-        labels.append(f"{len(sums) - len(named)} others")
+        labels.append(f"{len(sums) - len(largest)} others")
     return handles, labels
 
 
 def _moving_words(kernels: Sequence[Kernel], steps: Sequence[ExplainedStep]) -> str:
-    """How much of each step only moves data, which no point shows, and what of it is no kernel."""
-    words = []
+    """A note on the shares of each step that only move data, or exchange and wait."""
+    texts = []
     for step in steps:
         moving = [k for k in kernels if k.step == step.name and not k.flops]
         shown = sum(k.in_step for k in kernels if k.step == step.name and k.flops)
         share = sum(k.in_step for k in moving) / step.seconds
         rest = max(1 - share - shown / step.seconds, 0.0)
-        words.append(
+        texts.append(
             f"{step.name}: {100 * share:.0f} % only moves data, {100 * rest:.0f} % exchanges and "
             "waits"
         )
-    return f"Not shown: {'; '.join(words)}. Large points take longer."
+    return f"Not shown: {'; '.join(texts)}. Large points take longer."

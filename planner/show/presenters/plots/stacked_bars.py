@@ -1,4 +1,4 @@
-"""Where time and memory go: a stacked bar of the parts of each, with what they are."""
+"""Stacked bars of the parts of time and memory."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ _LINE = 19
 _COLUMN = 250
 """Pixels of a column of a legend."""
 _LEAST_NAMED = 0.001
-_OF_MODULES = (0, 2, 3, 4, 5, 6)  # that of exchanges is left out
+_OF_MODULES = (0, 2, 3, 4, 5, 6)  # without the colour of exchanges
 _MOST_LABELLED = 0.05
-"""Of a bar: shares below have their number in the legend alone."""
+"""Share of a bar below which a part's number is in the legend only."""
 
 
 @record(kw_only=True)
 class Bar:
-    """Parts that add up to a whole, in a unit; ``ends`` of its interval, ``bound`` that it keeps.
+    """Parts that add up to a total, in a unit, with its interval ``ends`` and its ``bound``.
 
-    ``bound`` is the memory that programs may use; NaN and an infinite bound where there is none.
+    ``bound`` is the usable memory. Without them ``ends`` are NaN and ``bound`` is infinite.
     """
 
     title: str
@@ -80,15 +80,19 @@ def draw_parts(picture: Picture, plan: Plan, candidates: Candidates) -> None:
 
 
 def part_bars(plan: Plan, candidates: Candidates) -> list[Bar]:
-    """Each kind of step in ms or s, then the memory in GiB; parts of nothing are left out."""
+    """Bars of each kind of step in ms or s, then of the memory in GiB, without zero parts."""
     row = candidates.row
-    ends = intervals(row, candidates.source.confidence(number_of_row(row, "num_gpus")))
+    column_intervals = intervals(row, candidates.source.confidence(number_of_row(row, "num_gpus")))
     bars = []
     for name, times in details_of(plan).times(candidates).items():
         scale, unit = (1.0, "s") if sum(times.values()) >= 1 else (1e3, "ms")
-        low, high = ends.get("step_time_s", (np.nan, np.nan)) if name == "step" else (np.nan,) * 2
-        known = in_order((part for part in times if part in TIME_ORDER), TIME_ORDER)
-        ordered = (*(part for part in times if part not in TIME_ORDER), *known)
+        low, high = (
+            column_intervals.get("step_time_s", (np.nan, np.nan))
+            if name == "step"
+            else (np.nan,) * 2
+        )
+        time_parts = in_order((part for part in times if part in TIME_ORDER), TIME_ORDER)
+        ordered = (*(part for part in times if part not in TIME_ORDER), *time_parts)
         shown = {part: scale * times[part] for part in ordered if times[part]}
         title = "Time of a step" if name == "step" else f"Time of a {name} step"
         bars.append(Bar(title=title, unit=unit, parts=shown, ends=(scale * low, scale * high)))
@@ -98,13 +102,13 @@ def part_bars(plan: Plan, candidates: Candidates) -> list[Bar]:
         shown = {part: memory[part] for part in in_order(memory, MEMORY_ORDER) if memory[part]}
         title = f"Memory of the fullest GPU{f', {phase}' if phase else ''}"
         nothing = (np.nan, np.nan)
-        told = nothing if phase else ends.get("peak_memory_gib", nothing)
-        bars.append(Bar(title=title, unit="GiB", parts=shown, ends=told, bound=capacity))
+        interval = nothing if phase else column_intervals.get("peak_memory_gib", nothing)
+        bars.append(Bar(title=title, unit="GiB", parts=shown, ends=interval, bound=capacity))
     return bars
 
 
 def _draw_bar(canvas: Canvas, axes: Axes, bar: Bar, columns: int) -> None:
-    """A bar with its numbers inside where they fit, its interval, its bound and its legend."""
+    """Draw a bar with its numbers inside if they fit, its interval, bound and legend."""
     theme, colors = canvas.theme, _colors(bar.parts, canvas.theme)
     start, shown = 0.0, max(bar.total, *(end for end in (*bar.ends, 0.0) if np.isfinite(end)))
     if np.isfinite(bar.bound):
@@ -121,13 +125,13 @@ def _draw_bar(canvas: Canvas, axes: Axes, bar: Bar, columns: int) -> None:
             edgecolor=theme.background,
             linewidth=1.0,
         )
-        words = formatting.format_significant(amount)
+        amount_text = formatting.format_significant(amount)
         if amount > _LEAST_NAMED * bar.total:
             handles.append(drawn)
-            labels.append(f"{part_label(part)} {words} ({100 * amount / bar.total:.0f} %)")
-        if amount / shown > max(_MOST_LABELLED, (len(words) + 1) / canvas.letters()):
+            labels.append(f"{part_label(part)} {amount_text} ({100 * amount / bar.total:.0f} %)")
+        if amount / shown > max(_MOST_LABELLED, (len(amount_text) + 1) / canvas.letters()):
             middle = start + amount / 2
-            axes.text(middle, 0, words, ha="center", va="center", color=readable_on(color))
+            axes.text(middle, 0, amount_text, ha="center", va="center", color=readable_on(color))
         start += amount
     axes.set_title(canvas.folded(_draw_bounds(canvas, axes, bar)), loc="left")
     axes.set(ylim=(-0.6, 0.42), xlim=(0, 1.02 * shown), yticks=[])
@@ -148,26 +152,26 @@ def _draw_bar(canvas: Canvas, axes: Axes, bar: Bar, columns: int) -> None:
 
 
 def _draw_bounds(canvas: Canvas, axes: Axes, bar: Bar) -> str:
-    """The interval and the bound of a bar; what it says above it."""
-    words = f"{bar.title}: {formatting.format_significant(bar.total)} {bar.unit}"
+    """Draw the interval and the bound of a bar; return its title."""
+    text = f"{bar.title}: {formatting.format_significant(bar.total)} {bar.unit}"
     if all(map(np.isfinite, bar.ends)):
         low, high = bar.ends
         axes.plot(bar.ends, (-0.45, -0.45), color=canvas.theme.recommended, linewidth=2.2)
-        words += (
+        text += (
             f", 90 % interval {formatting.format_significant(low)} to "
             f"{formatting.format_significant(high)}"
         )
     if np.isfinite(bar.bound):
         axes.axvline(bar.bound, color=canvas.theme.bad, linewidth=1.6, linestyle=(0, (4, 2)))
-        words += f"; {formatting.format_significant(bar.bound)} {bar.unit} usable"
-    return words
+        text += f"; {formatting.format_significant(bar.bound)} {bar.unit} usable"
+    return text
 
 
 def _colors(parts: Iterable[str], theme: Theme) -> dict[str, str]:
-    """The colour of each part; modules of a model, which are in no family, have one of a series."""
-    known = {part for family in FAMILIES.values() for part in family}
-    modules = [part for part in parts if part not in known]
-    return part_colors((part for part in parts if part in known), theme) | {
+    """The colour of each part; modules of a model, which have no family, have series colours."""
+    family_parts = {part for family in FAMILIES.values() for part in family}
+    modules = [part for part in parts if part not in family_parts]
+    return part_colors((part for part in parts if part in family_parts), theme) | {
         part: blended(
             theme.series[_OF_MODULES[number % len(_OF_MODULES)]],
             theme.background,

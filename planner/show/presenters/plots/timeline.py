@@ -1,4 +1,4 @@
-"""A step over time as a picture or as a trace: what each stage does when, what its memory holds."""
+"""A step over time as a picture or as a trace: the passes and the memory of each stage."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 _ROW, _LEAST_ROW, _MOST_ROWS_HEIGHT = 34, 7, 620
 _MEMORY_HEIGHT, _HEAD, _LINE = 190, 76, 19
 _SKIPPED = 0.06
-"""Share of the width that what is left out of the middle has."""
+"""Share of the width for the skipped middle."""
 _RASTERIZED = 3000
-"""Spans from which they are pixels in an SVG file, too."""
+"""Number of spans from which they are rasterized in an SVG file."""
 _FINEST = 10
-"""Pixels of the mean span of a stage below which gaps between spans would hide them."""
+"""Mean width of a span in pixels below which spans have no edges."""
 _MOST_LINES = 7
-"""Stages whose memory is drawn: more lines hide each other."""
+"""Maximum number of stages with a memory curve."""
 _FAMILY = {
     "forward": ("compute", 0.0),
     "backward": ("compute", 0.45),
@@ -74,29 +74,29 @@ _OF_MODULES = (0, 2, 3, 4, 5, 6)
 
 
 class _Scale:
-    """Seconds as places across: what is skipped has little room."""
+    """Maps seconds to x positions; skipped time is compressed."""
 
     def __init__(self, timeline: Timeline) -> None:
-        skipped = [one for one in timeline.skipped if one[1] > one[0]]
-        whole = timeline.makespan - sum(end - start for start, end in skipped)
-        room = _SKIPPED * whole
+        skipped = [gap for gap in timeline.skipped if gap[1] > gap[0]]
+        shown_time = timeline.makespan - sum(end - start for start, end in skipped)
+        gap_width = _SKIPPED * shown_time
         self.points, self.places = [0.0], [0.0]
         for start, end in skipped:
             self._go(start, start - self.points[-1])
-            self._go(end, min(room, end - start))
+            self._go(end, min(gap_width, end - start))
         self._go(timeline.makespan, timeline.makespan - self.points[-1])
 
-    def _go(self, time: float, room: float) -> None:
+    def _go(self, time: float, width: float) -> None:
         self.points.append(time)
-        self.places.append(self.places[-1] + room)
+        self.places.append(self.places[-1] + width)
 
     def __call__(self, times: Any) -> FloatArray:
-        """The places of times [s]."""
+        """The x positions of times [s]."""
         return np.asarray(np.interp(times, self.points, self.places))
 
     @property
     def end(self) -> float:
-        """The last place."""
+        """The last x position."""
         return self.places[-1]
 
 
@@ -127,29 +127,29 @@ def draw_timelines(picture: Picture, title: str, timelines: Sequence[Timeline]) 
 
 
 def _has_memory(timeline: Timeline) -> bool:
-    """Whether memory changes over the step: of what is held throughout there is nothing to see."""
+    """Whether memory changes over the step; constant memory is not drawn."""
     return any(len(series) > 1 for series in timeline.memory)
 
 
 def _colors(timelines: Sequence[Timeline], theme: Theme) -> dict[str, str]:
     """A colour for each part; modules of a model have one of a series."""
     parts = dict.fromkeys(span.part for timeline in timelines for span in timeline.spans)
-    found = {MORE: theme.grid, BUBBLE: theme.background, IDLE: theme.background}
-    modules = [part for part in parts if part not in _FAMILY and part not in found]
+    colors = {MORE: theme.grid, BUBBLE: theme.background, IDLE: theme.background}
+    modules = [part for part in parts if part not in _FAMILY and part not in colors]
     for part in parts:
         if part in _FAMILY:
             family, shade = _FAMILY[part]
-            found[part] = blended(theme.families[family], theme.background, shade)
+            colors[part] = blended(theme.families[family], theme.background, shade)
     for number, part in enumerate(modules):
         color = theme.series[_OF_MODULES[number % len(_OF_MODULES)]]
-        found[part] = blended(color, theme.background, 0.45 * (number // len(_OF_MODULES) % 2))
-    return found
+        colors[part] = blended(color, theme.background, 0.45 * (number // len(_OF_MODULES) % 2))
+    return colors
 
 
 def _draw_lanes(
     canvas: Canvas, axes: Axes, timeline: Timeline, scale: _Scale, colors: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Each lane as a row of its spans; what they mean."""
+    """Draw each lane as a row of spans; return legend handles by label."""
     from matplotlib.collections import PolyCollection
     from matplotlib.patches import Patch
 
@@ -157,11 +157,11 @@ def _draw_lanes(
     is_fine = len(timeline.spans) > _RASTERIZED
     has_edges = len(timeline.spans) / rows < canvas.picture.width / _FINEST
     for part in dict.fromkeys(span.part for span in timeline.spans):
-        mine = [span for span in timeline.spans if span.part == part]
+        spans = [span for span in timeline.spans if span.part == part]
         edge = canvas.theme.background if has_edges and part != BUBBLE else "none"
         edge = canvas.theme.grid if part == IDLE else edge
         boxes = PolyCollection(
-            [_box(span, scale) for span in mine],
+            [_box(span, scale) for span in spans],
             facecolors=colors[part],
             edgecolors=edge,
             linewidths=0.5 if has_edges else 0.0,
@@ -177,17 +177,17 @@ def _draw_lanes(
                 else axes.scatter([], [], marker="s", s=60, color=colors[part])
             )
     _write_names(canvas, axes, timeline, scale, colors)
-    every = max(1, ceil_div(rows, 16))
-    shown = [lane for lane in range(rows) if lane % every == 0]
+    label_step = max(1, ceil_div(rows, 16))
+    shown = [lane for lane in range(rows) if lane % label_step == 0]
     axes.set_yticks(shown, [timeline.lanes[lane] for lane in shown])
     axes.set(xlim=(0, scale.end), ylim=(rows - 0.5, -0.5))
     axes.grid(visible=False)
     axes.set_facecolor(canvas.theme.panel)
     _ticks(canvas, axes, timeline, scale)
-    words = f"{timeline.title or 'step'}: {formatting.format_duration(timeline.makespan)}"
+    text = f"{timeline.title or 'step'}: {formatting.format_duration(timeline.makespan)}"
     if timeline.skipped:
-        words += "; grey: more of the same, left out"
-    axes.set_title(canvas.folded(words[:1].upper() + words[1:]), loc="left")
+        text += "; grey: repetitions, skipped"
+    axes.set_title(canvas.folded(text[:1].upper() + text[1:]), loc="left")
     return marks
 
 
@@ -201,23 +201,23 @@ def _box(span: Span, scale: _Scale) -> list[tuple[float, float]]:
 def _write_names(
     canvas: Canvas, axes: Axes, timeline: Timeline, scale: _Scale, colors: Mapping[str, str]
 ) -> None:
-    """Names inside the spans that have room for them."""
+    """Write names inside the spans that are wide enough."""
     per_letter = scale.end / (0.86 * canvas.letters())
     pixels = _ROW if len(timeline.lanes) * _ROW <= _MOST_ROWS_HEIGHT else 0
     if not pixels:
         return
     for span in timeline.spans:
         left, right = scale([span.start, span.end])
-        words = span.name.partition(",")[0]
+        name = span.name.partition(",")[0]
         if span.part in (BUBBLE, MORE, IDLE):
             continue
-        if right - left > per_letter * (0.85 * len(words) + 0.6):
-            # Within what thins out, where it is still thick.
+        if right - left > per_letter * (0.85 * len(name) + 0.6):
+            # In a tapering span, at its thick end.
             across, down = (0.5, 0.0) if span.left == 1 else (0.25, 0.1)
             axes.text(
                 left + across * (right - left),
                 span.lane + down,
-                words,
+                name,
                 ha="center",
                 va="center_baseline",
                 fontsize=0.85 * canvas.size,
@@ -227,25 +227,28 @@ def _write_names(
 
 
 def _ticks(canvas: Canvas, axes: Axes, timeline: Timeline, scale: _Scale) -> None:
-    """Times at round numbers, none within what is left out."""
+    """Set ticks at round times, none within skipped time."""
     from matplotlib.ticker import MaxNLocator
 
     unit, seconds = ("s", 1.0) if timeline.makespan >= 2 else ("ms", 1e-3)
-    found: list[float] = []
-    shown = [0.0, *(edge for one in timeline.skipped for edge in one), timeline.makespan]
-    across = max(int(canvas.letters() / 12), 2)
+    ticks: list[float] = []
+    shown = [0.0, *(edge for gap in timeline.skipped for edge in gap), timeline.makespan]
+    max_ticks = max(int(canvas.letters() / 12), 2)
     for start, end in zip(shown[::2], shown[1::2], strict=True):
         share = float(np.diff(scale([start, end]))[0]) / scale.end
-        wanted = MaxNLocator(max(int(share * across), 1)).tick_values(
+        tick_values = MaxNLocator(max(int(share * max_ticks), 1)).tick_values(
             start / seconds, end / seconds
         )
-        found += [float(one) for one in wanted if start <= one * seconds <= end]
-    places = scale([one * seconds for one in found])
-    kept: list[int] = []
-    for at in np.argsort(places):
-        if not kept or places[at] - places[kept[-1]] >= scale.end / across:
-            kept.append(int(at))
-    axes.set_xticks(places[kept], [f"{found[at]:,.10g}" for at in kept])
+        ticks += [float(tick) for tick in tick_values if start <= tick * seconds <= end]
+    positions = scale([tick * seconds for tick in ticks])
+    shown_ticks: list[int] = []
+    for index in np.argsort(positions):
+        if (
+            not shown_ticks
+            or positions[index] - positions[shown_ticks[-1]] >= scale.end / max_ticks
+        ):
+            shown_ticks.append(int(index))
+    axes.set_xticks(positions[shown_ticks], [f"{ticks[index]:,.10g}" for index in shown_ticks])
     axes.set_xlabel(unit, loc="right", labelpad=1)
 
 
@@ -255,22 +258,22 @@ def _memory_columns(picture: Picture) -> int:
 
 
 def _draw_memory(canvas: Canvas, axes: Axes, timeline: Timeline, scale: _Scale) -> None:
-    """The memory of some stages over time, the fullest among them; the capacity as a line."""
+    """Draw the memory of some stages over time, including the fullest, and the capacity."""
     theme, marks = canvas.theme, dict[str, Any]()
     peaks = [max(amount for _, amount in series) for series in timeline.memory]
     fullest = int(np.argmax(peaks))
     for number, lane in enumerate(_some(len(peaks), fullest)):
         times, amounts = zip(*timeline.memory[lane], strict=True)
-        places = scale([*times, timeline.makespan])
+        positions = scale([*times, timeline.makespan])
         (line,) = axes.step(
-            places,
+            positions,
             [amount / GIB for amount in (*amounts, amounts[-1])],
             where="post",
             color=theme.series[number % len(theme.series)],
             linewidth=2.0 if lane == fullest else 1.2,
         )
-        words = f"{timeline.lanes[lane]}, at most {formatting.format_gib(peaks[lane])}"
-        marks[words] = line
+        label = f"{timeline.lanes[lane]}, at most {formatting.format_gib(peaks[lane])}"
+        marks[label] = line
     if timeline.capacity:
         marks["usable"] = axes.axhline(
             timeline.capacity / GIB, color=theme.bad, linewidth=1.4, linestyle=(0, (4, 2))
@@ -289,25 +292,25 @@ def _draw_memory(canvas: Canvas, axes: Axes, timeline: Timeline, scale: _Scale) 
 
 
 def _some(number: int, fullest: int) -> list[int]:
-    """Stages from the first to the last, the fullest among them."""
+    """Stages spread from the first to the last, including the fullest."""
     if number <= _MOST_LINES:
         return list(range(number))
-    spread = {round(at) for at in np.linspace(0, number - 1, _MOST_LINES // 2)}
+    spread = {round(stage) for stage in np.linspace(0, number - 1, _MOST_LINES // 2)}
     return sorted(spread | {fullest})
 
 
 _MICRO = 1e6
 _DIGITS = 4
-"""Of microseconds and GiB."""
+"""Digits of microseconds and GiB."""
 _MOST = 12_000
-"""Spans from which those of a pass are one."""
+"""Number of spans from which the spans of a pass are merged."""
 
 
-def write_trace(path: Path, timelines: Sequence[Timeline], about: Mapping[str, object]) -> None:
+def write_trace(path: Path, timelines: Sequence[Timeline], metadata: Mapping[str, object]) -> None:
     """Write timelines one after the other in the Trace Event Format [1]_.
 
-    A lane is a process and a stream a thread of it; the memory of a lane is a counter. ``about``
-    is told among the metadata.
+    A lane is a process and a stream a thread of it; the memory of a lane is a counter. ``metadata``
+    is added to the metadata of the file.
     Raises OutputError if it cannot be written.
 
     References
@@ -316,7 +319,7 @@ def write_trace(path: Path, timelines: Sequence[Timeline], about: Mapping[str, o
     """
     with write_atomically(path) as stream:
         stream.write('{"displayTimeUnit":"ms","otherData":')
-        stream.write(json.dumps({**about, "steps": [_step(timeline) for timeline in timelines]}))
+        stream.write(json.dumps({**metadata, "steps": [_step(timeline) for timeline in timelines]}))
         stream.write(',"traceEvents":[\n')
         lines = (json.dumps(event, separators=(",", ":")) for event in _events(timelines))
         for number, line in enumerate(lines):
@@ -337,8 +340,8 @@ def _events(timelines: Sequence[Timeline]) -> Iterator[dict[str, object]]:
     process, begin = 0, 0.0
     for timeline in timelines:
         for lane, name in enumerate(timeline.lanes):
-            words = f"{timeline.title}, {name}" if timeline.title else name
-            yield from _heads(process + lane, words)
+            lane_name = f"{timeline.title}, {name}" if timeline.title else name
+            yield from _heads(process + lane, lane_name)
         for span in _whole(timeline.spans) if len(timeline.spans) > _MOST else timeline.spans:
             yield _event(process, begin, span)
         for lane, series in enumerate(timeline.memory):
@@ -348,7 +351,7 @@ def _events(timelines: Sequence[Timeline]) -> Iterator[dict[str, object]]:
 
 
 def _whole(spans: Sequence[Span]) -> Iterator[Span]:
-    """Passes with what they exchange and send in one span each: of deep pipelines they are many."""
+    """Spans with the exchanges and transfers of a pass merged into one span."""
     last: Span | None = None
     for span in spans:
         same = last is not None and (last.lane, last.name) == (span.lane, span.name)
@@ -366,14 +369,14 @@ def _whole(spans: Sequence[Span]) -> Iterator[Span]:
 def _levels(
     process: int, begin: float, series: Sequence[tuple[float, float]]
 ) -> Iterator[dict[str, object]]:
-    """The memory of a lane wherever it changes, in GiB."""
-    before = None
+    """Counter events of the memory of a lane [GiB] where it changes."""
+    previous = None
     for start, amount in series:
         level = round(amount / GIB, _DIGITS)
-        if level != before:
-            place = {"ph": "C", "pid": process, "ts": _micro(begin + start)}
-            yield {"name": "memory", **place, "args": {"GiB": level}}
-        before = level
+        if level != previous:
+            counter = {"ph": "C", "pid": process, "ts": _micro(begin + start)}
+            yield {"name": "memory", **counter, "args": {"GiB": level}}
+        previous = level
 
 
 def _heads(process: int, name: str) -> Iterator[dict[str, object]]:
@@ -385,7 +388,7 @@ def _heads(process: int, name: str) -> Iterator[dict[str, object]]:
 
 
 def _event(process: int, begin: float, span: Span) -> dict[str, object]:
-    """A complete event; where parts are summed up in it, with their milliseconds."""
+    """A complete event; a merged span has the milliseconds of its parts."""
     event: dict[str, object] = {
         "name": span.name,
         "cat": span.part,
@@ -409,20 +412,22 @@ def write_timeline(
 ) -> None:
     """Write the steps of one configuration over time.
 
-    Raises SearchSpaceError if nothing tells what its steps do when.
+    Raises SearchSpaceError if the configuration has no timeline.
     Raises OutputError if the file cannot be written.
     """
-    found = details_of(plan).timelines(candidates)
-    if not found:
+    timelines = details_of(plan).timelines(candidates)
+    if not timelines:
         raise SearchSpaceError(
-            "--timeline: the whole step reaches a given share of the peak, so there is no "
+            "--timeline: the whole step reaches a specified share of the peak, so there is no "
             "timeline: leave out --flops-efficiency."
         )
     question = question_title(plan)
-    words = short_plan(plan, candidates.row)
+    plan_text = short_plan(plan, candidates.row)
     if path.suffix.lower() == ".json":
-        write_trace(path, found, {"question": question, "plan": words, "planner": __version__})
+        write_trace(
+            path, timelines, {"question": question, "plan": plan_text, "planner": __version__}
+        )
         return
     theme = DARK if dark else LIGHT
     picture = Picture(path=path, name="timeline", theme=theme, width=read_width(width))
-    draw(picture, f"{question}: {words}", found)
+    draw(picture, f"{question}: {plan_text}", timelines)

@@ -1,0 +1,243 @@
+"""The cheapest days of services as tables and sentences: GPUs by hour, contracts, autoscalers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from planner.base import formatting
+from planner.base.units import HOUR
+from planner.decide.sizing.autoscaling import HOLD, LATE
+from planner.decide.sizing.daily_schedule import DailySchedule
+from planner.optimize.collector import value_or_none
+from planner.show.output_blocks import (  # fmt: skip
+    BEST,
+    Block,
+    Cell,
+    Column,
+    Table,
+    Title,
+    fit_table,
+    make_lines,
+)
+from planner.show.presenters.format_results import layout_of, number_of
+from planner.workloads.registry import workload_of
+
+_MOST_HOURS = 48
+A_DAY = "A day, by cost"
+HOURLY = "Hour by hour"
+SCALED = "An autoscaler that reacts to the load, by its spare"
+_SECONDARY = {"plan": 4, "at_peak": 3, "utilization": 2, "gpu_hours": 2, "month": 1}
+Rows = Sequence[Mapping[str, object]]
+
+
+def count_cells(rows: Rows, name: str) -> list[Cell]:
+    """Cells of the integers of a column."""
+    return [
+        Cell(text=formatting.format_count(n), number=n)
+        for row in rows
+        for n in [number_of(row, name)]
+    ]
+
+
+def days_blocks(days: Sequence[DailySchedule]) -> Iterator[Block]:
+    """A row for each day, cheapest first, the cost of the cheapest day, and its hours."""
+    if not days:
+        return
+    yield Title(text=A_DAY)
+    yield days_table([day_row(day) for day in days])
+    for line in day_lines(days[0]):
+        yield make_lines(line)
+    if days[0].startup_time and days[0].scaled[0].late:
+        yield Title(text=SCALED)
+        scaled = scaled_rows(days[0])  # up to the first with which no request is late
+        last = next(
+            (index for index, row in enumerate(scaled) if not row["late_share"]), len(scaled)
+        )
+        yield scaled_table(scaled[: last + 1])
+    rows = [*days[0].rows()]
+    if len(rows) > _MOST_HOURS:
+        yield make_lines(f"{len(rows)} periods: --csv, --json and their page have each.")
+        return
+    yield Title(text=f"{HOURLY} on {days[0].gpu}")
+    yield fit_table(hour_columns(rows), lambda name: int(name == "capacity"))
+
+
+def day_row(day: DailySchedule) -> dict[str, str | float | None]:
+    """GPUs, GPU-hours and USD of a day on a GPU; unknown USD are None."""
+    row = day.peak.row
+    figures = {
+        "cost_usd": day.cost,
+        "cost_per_month_usd": day.cost_per_month,
+        "cost_at_peak_usd": day.cost_at_peak,
+        "utilization": day.utilization,
+        "base_cost_usd": day.base_cost,
+        "hourly_cost_usd": day.cost - day.base_cost,
+        "base_utilization": day.base_utilization,
+        "base_signed_usd": day.signed,
+        "starting_gpu_hours": day.starting_hours,
+        "startup_time_s": day.startup_time,
+        "late_requests": day.scaled[0].late * day.load.requests,
+        "late_share": day.scaled[0].late,
+        "most_waiting_requests": day.scaled[0].longest,
+    }
+    return {
+        "gpu": day.gpu,
+        "most_gpus": day.peak.num_gpus,
+        "base_gpus": day.base,
+        "gpu_hours": day.gpu_hours,
+        **{name: value_or_none(figure) for name, figure in figures.items()},
+        "base_contract": day.terms.base_contract,
+        "hourly_contract": day.terms.hourly_contract,
+        "plan": f"{row['engine']} {layout_of(workload_of('serve'), row)}",
+    }
+
+
+def days_table(rows: Rows) -> Table:
+    """A table of days on several GPUs, from `day_row`."""
+
+    def money(name: str) -> list[Cell]:
+        costs = [number_of(row, f"{name}_usd") for row in rows]
+        return [
+            Cell(text=formatting.format_count(cost), number=cost)
+            if math.isfinite(cost)
+            else Cell(text="unknown")
+            for cost in costs
+        ]
+
+    shares = [number_of(row, "utilization") for row in rows]
+    columns = [
+        Column("gpu", [str(row["gpu"]) for row in rows], "GPU", numeric=False),
+        Column("peak", count_cells(rows, "most_gpus"), "most GPUs"),
+        Column("base", count_cells(rows, "base_gpus"), "held all day"),
+        Column("gpu_hours", count_cells(rows, "gpu_hours"), "GPU-hours"),
+        Column("cost", money("cost"), "USD /day"),
+        Column("month", money("cost_per_month"), "USD /month"),
+        Column("at_peak", money("cost_at_peak"), "peak held, /day"),
+        Column(
+            "utilization",
+            [Cell(text=formatting.format_percent(share), number=100 * share) for share in shares],
+            "used",
+        ),
+        Column("plan", [str(row["plan"]) for row in rows], numeric=False),
+    ]
+    return fit_table(columns, lambda name: _SECONDARY.get(name, 0), [BEST])
+
+
+def day_lines(day: DailySchedule) -> list[str]:
+    """Sentences on the cost of the base and of the peak of a day, and the saving."""
+    terms = day.terms
+    if math.isnan(day.cost):
+        return [f"The price of {day.gpu} is unknown: give --price."]
+    rates = [
+        f"{formatting.format_usd(price * HOUR)} an hour" for price in (terms.base, terms.hourly)
+    ]
+    if not day.base and terms.base_contract != terms.hourly_contract:
+        lines = [
+            f"None is held all day: {terms.base_contract} is {rates[0]}, {terms.hourly_contract} "
+            f"{rates[1]}. Sellers differ: --provider compares the contracts of one."
+        ]
+    elif terms.base_contract == terms.hourly_contract:
+        contract = f" {terms.hourly_contract}" if terms.hourly_contract else ""
+        lines = [f"One price{contract}, {rates[1]}: {day.base} GPUs never rest."]
+    else:
+        beyond = day.gpu_hours - 24 * day.base
+        lines = [
+            f"Held all day: {day.base} GPUs {terms.base_contract} at {rates[0]}, "
+            f"{formatting.format_count(day.base_cost)} USD a day, needed "
+            f"{formatting.format_percent(day.base_utilization)} "
+            f"of the time; beyond them {formatting.format_count(beyond)} GPU-hours "
+            f"{terms.hourly_contract} at "
+            f"{rates[1]}, {formatting.format_count(day.cost - day.base_cost)} USD a day."
+        ]
+        if math.isfinite(day.signed):
+            lines.append(
+                f"Signed for the term of {terms.base_contract}: "
+                f"{formatting.format_usd(day.signed)}."
+            )
+    saved = 1 - day.cost / day.cost_at_peak if day.cost_at_peak else 0.0
+    if saved > 0:
+        lines.append(
+            f"That is {formatting.format_percent(saved)} less than {day.peak.num_gpus} GPUs all "
+            "day at the lower price."
+        )
+    return [*lines, _start_line(day)]
+
+
+def _start_line(day: DailySchedule) -> str:
+    """A sentence on the cost of starting GPUs early, and with an autoscaler."""
+    if not day.startup_time:
+        return "GPUs start in no time here: --startup-time counts it."
+    line = (
+        f"Starting GPUs {formatting.format_duration(day.startup_time)} early by a schedule costs "
+        f"{formatting.format_significant(day.starting_hours)} GPU-hours a day."
+    )
+    without_spare, with_spare = day.scaled[0], day.with_spare
+    line += (
+        f" An autoscaler that keeps GPUs for {formatting.format_duration(HOLD)} after the load "
+        f"falls takes {formatting.format_count(without_spare.gpu_hours)} GPU-hours: "
+    )
+    if not without_spare.late:
+        return f"{line}no request is late."
+    line += (
+        f"{formatting.format_percent(without_spare.late)} of the requests are late, at most "
+        f"{formatting.format_count(without_spare.longest)} wait at once; "
+    )
+    if with_spare is None:
+        return f"{line}no spare capacity makes it less than {formatting.format_percent(LATE)}."
+    if with_spare is without_spare:
+        return f"{line}it needs no spare capacity."
+    return (
+        f"{line}with {formatting.format_percent(with_spare.spare)} spare capacity "
+        f"{formatting.format_percent(with_spare.late)} are late, at "
+        f"{formatting.format_count(with_spare.gpu_hours)} GPU-hours. The GPUs of the peak all "
+        "day take "
+        f"{formatting.format_count(24 * day.peak.num_gpus)}."
+    )
+
+
+def scaled_rows(day: DailySchedule) -> list[dict[str, float | None]]:
+    """A row for each spare of an autoscaler: GPU-hours and USD of a day, and late requests."""
+    return [
+        {
+            "spare_share": scaling.spare,
+            "gpu_hours": scaling.gpu_hours,
+            "cost_usd": value_or_none(scaling.gpu_hours * HOUR * day.terms.hourly),
+            "late_share": scaling.late,
+            "most_waiting_requests": scaling.longest,
+        }
+        for scaling in day.scaled
+    ]
+
+
+def scaled_table(rows: Rows) -> Table:
+    """A table of an autoscaler by its spare, from `scaled_rows`."""
+
+    def shares(name: str) -> list[Cell]:
+        values = [number_of(row, name) for row in rows]
+        return [Cell(text=formatting.format_percent(value), number=100 * value) for value in values]
+
+    columns = [
+        Column("spare_share", shares("spare_share"), "spare"),
+        Column("gpu_hours", count_cells(rows, "gpu_hours"), "GPU-hours"),
+        Column("late_share", shares("late_share"), "late"),
+        Column("most_waiting_requests", count_cells(rows, "most_waiting_requests"), "wait at once"),
+    ]
+    return fit_table(columns, lambda _: 0)
+
+
+def hour_columns(rows: Rows) -> list[Column]:
+    """Columns of the fleet of each period of a day, from `Day.rows`."""
+    rates = [number_of(row, "request_rate") for row in rows]
+    capacities = [number_of(row, "requests_per_s") for row in rows]
+    return [
+        Column("time", [str(row["time"]) for row in rows], numeric=False),
+        Column("requests /s", [Cell(text=f"{rate:g}", number=rate) for rate in rates]),
+        Column("GPUs", count_cells(rows, "num_gpus")),
+        Column("held", count_cells(rows, "base_gpus")),
+        Column("by the hour", count_cells(rows, "on_demand_gpus")),
+        Column(
+            "capacity",
+            [Cell(text=formatting.format_rate(rate), number=rate) for rate in capacities],
+        ),
+    ]
