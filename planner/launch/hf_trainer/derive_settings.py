@@ -480,7 +480,9 @@ def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
     used = frozenset(options.spelled[name] for name in told if name in options.spelled)
     objective = found.values.get("training_objective")
     on_rollouts = objective is not None and TrainingObjective(objective).needs_rollouts
-    return found.build(used=used, ignored=of_generation(options) if on_rollouts else frozenset())
+    return found.build(
+        used_options=used, ignored_options=of_generation(options) if on_rollouts else frozenset()
+    )
 
 
 def _adapter(options: TrainerOptions, settings: SettingsBuilder) -> None:

@@ -79,7 +79,7 @@ def keep_loaded_weights(sources: OptionSources, program: str) -> dict[str, str]:
 
     ``weights.csv`` has what each program does with trained weights, with its source.
     """
-    row = next(row for row in shipped_rows("trainer/weights.csv") if row["program"] == program)
+    row = next(row for row in shipped_rows("hf_trainer/weights.csv") if row["program"] == program)
     is_whole = sources.text("--finetuning_type") in (None, "full")
     if row["weights"] != "loaded" or not is_whole or {*row["unless"].split()} & {*sources.script}:
         return {}

@@ -33,7 +33,7 @@ EXPERT_SPLIT = "--expert-tensor-parallel-size"
 _LAYERS_OF_CHUNK = "--num-layers-per-virtual-pipeline-stage"
 _OTHER_SPLITS = (_LAYOUT, *(f"--decoder-{end}-pipeline-num-layers" for end in ("first", "last")))
 # Each of these options counts one more layer in its stage.
-_COUNTED = tuple(f"--account-for-{what}-in-pipeline-split" for what in ("embedding", "loss"))
+_COUNTED = tuple(f"--account-for-{part}-in-pipeline-split" for part in ("embedding", "loss"))
 _CONTRADICTIONS = (
     *(("--bf16", "--fp16"), (_LAYERS_OF_CHUNK, _CHUNKS), (_LAYOUT, _CHUNKS)),
     *((_LAYOUT, _LAYERS_OF_CHUNK), ("--train-iters", "--train-samples")),
@@ -136,7 +136,9 @@ def read_megatron_arguments(reading: OptionReader, framework: str) -> LaunchSett
         settings.mark_missing("model")
     extra_options = {name for name in reading.command.options if name.startswith(_ALSO_USED)}
     settings.values = {name: value for name, value in settings.values.items() if value is not None}
-    return settings.build(shape=shape if is_complete else None, used=TABLE.used | extra_options)
+    return settings.build(
+        shape=shape if is_complete else None, used_options=TABLE.used | extra_options
+    )
 
 
 def without_experts(values: Mapping[str, Quantity]) -> dict[str, Quantity]:

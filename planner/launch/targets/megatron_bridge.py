@@ -221,8 +221,8 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     settings = read_megatron_arguments(inner, framework)
     model, model_note = _model(reading, merged)
     values = {**settings.values, **_own(reading, inner)}
-    known_model = find_model_by_name(model)
-    if known_model is not None and not known_model.num_experts:
+    model_spec = find_model_by_name(model)
+    if model_spec is not None and not model_spec.num_experts:
         values = without_experts(values)
     if recipe is not None and recipe.gpu is not None:
         values["gpu"] = recipe.gpu

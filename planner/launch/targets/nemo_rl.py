@@ -143,7 +143,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
         put_objective(settings, has_reference, has_critic=_has_section(reading, "ppo"))
         _updates(reading, settings)
     used = TARGET.table.used
-    return settings.build(used=used, **unread_of_sections(reading, _SECTIONS, used))
+    return settings.build(used_options=used, **unread_of_sections(reading, _SECTIONS, used))
 
 
 _SKIPS = "skip_reference_policy_logprobs_calculation"
@@ -488,7 +488,7 @@ TARGET = reader_of_steps(
     ),
     profiles=("NeMo-RL", "NeMo-RL DTensor"),
     put=_put_step,
-    whole=lambda found: _merge_config_files(found)[0],
+    whole=lambda command: _merge_config_files(command)[0],
     version="NeMo-RL 0.7",
     quantities=_quantities,
     draft=_draft,

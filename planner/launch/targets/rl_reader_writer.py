@@ -97,7 +97,9 @@ def reader_of_steps(
         names = step.table.options | step.table.used
         used = {option.option for name, option in reading.command.options.items() if name in names}
         return settings.build(
-            "rl", used=update.used_options | used, unread=update.unread | update.ignored_options
+            "rl",
+            used_options=update.used_options | used,
+            unread=update.unread | update.ignored_options,
         )
 
     step = replace(
@@ -240,9 +242,8 @@ def step_words(job: LaunchJob) -> Words:
     default_sync = rollouts.separate_sync if is_separate else rollouts.colocated_sync
     if job["weight_sync"] not in ("auto", default_sync):
         raise LaunchError(
-            f"weight_sync {job['weight_sync']} is not written. {job.profile.name} "
-            "transfers weights "
-            f"by {default_sync} with placement {job['placement']}: leave it out."
+            f"weight_sync {job['weight_sync']} is not written: {job.profile.name} transfers "
+            f"weights by {default_sync} with placement {job['placement']}. Leave it out."
         )
     if job["critic"] != (job["algorithm"] == Algorithm.PPO):
         raise LaunchError(
@@ -379,9 +380,9 @@ def step_draft(
     files: tuple[LaunchOutputFile, ...] = (),
     left: tuple[ParameterNote, ...] = (),
 ) -> LaunchDraft:
-    """The one job of Ray that trains and generates, and what measures some of its steps.
+    """The draft of a Ray job that trains and generates, with a benchmark of some of its steps.
 
-    ``benchmark_words`` are words of the measurement.
+    ``benchmark_words`` are further arguments of the benchmark.
     """
     return training_draft(
         job, target, arguments, launcher="ray", more=benchmark_words, files=files, left=left

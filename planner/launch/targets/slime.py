@@ -75,9 +75,9 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     if reading.text("--loss-type") == "sft_loss":
         settings.values["training_objective"] = "sft"
         settings.require("sequence_length", number(reading, "--seq-length"))
-        return settings.build(used=used, **unread)
+        return settings.build(used_options=used, **unread)
     _on_rollouts(reading, settings)
-    return settings.build(used=used, **unread)
+    return settings.build(used_options=used, **unread)
 
 
 def _actor_gpus(reading: OptionReader) -> int:

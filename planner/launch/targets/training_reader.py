@@ -48,8 +48,8 @@ def identity(option: str) -> str:
 
 def make_reader_target(
     name: str,
-    tell: Callable[[OptionReader, SettingsBuilder], Words | None],
-    whole: Callable[[ParsedCommand], Mapping[str, ParsedOption]],
+    add_unlisted_settings: Callable[[OptionReader, SettingsBuilder], Words | None],
+    merge_config_files: Callable[[ParsedCommand], Mapping[str, ParsedOption]],
     spelled: Spelled = strip_dashes,
 ) -> LaunchTarget:
     """The target of a program whose files are read alone.
@@ -57,33 +57,37 @@ def make_reader_target(
     Parameters
     ----------
     name : of the target and of its table
-    tell : puts what no row of the table tells, and returns the sizes of a model that has no name;
-        raises `LaunchError` or `SpecError` of what is not predicted
-    whole : all options of a command or document, those of the file that it names among them, as
-        the table has them
+    add_unlisted_settings : puts what no row of the table tells, and returns the sizes of a model
+        that has no name; raises `LaunchError` or `SpecError` of what is not predicted
+    merge_config_files : all options of a command or document, those of the file that it names
+        among them, as the table has them
     """
     table = OptionTable.load(name)
 
     def answers(reading: OptionReader) -> LaunchSettings:
-        options = without_null_keys(whole(reading.command), table)
-        found = replace(reading.command, options=options, unknown=())
-        inner, tool = OptionReader.of(found, table), tool_row(name)
-        told = option_texts(inner, tool["title"])
-        told.values["framework"] = f"{tool['profiles']}|{tool['nearest']}".strip("|").split("|")[0]
-        shape = tell(inner, told)
-        names = {*reading.command.options, *(one.option for one in reading.command.unknown)}
-        known = {spelled(one) for one in table.used | table.options}
-        used = frozenset(one for one in names if is_among(spelled(one), known))
+        options = without_null_keys(merge_config_files(reading.command), table)
+        command = replace(reading.command, options=options, unknown=())
+        inner, tool = OptionReader.of(command, table), tool_row(name)
+        settings = option_texts(inner, tool["title"])
+        settings.values["framework"] = f"{tool['profiles']}|{tool['nearest']}".strip("|").split(
+            "|"
+        )[0]
+        shape = add_unlisted_settings(inner, settings)
+        names = {*reading.command.options, *(option.option for option in reading.command.unknown)}
+        table_names = {spelled(name) for name in table.used | table.options}
+        used = frozenset(name for name in names if is_among(spelled(name), table_names))
         ignored = frozenset(name for name in names if spelled(name) in table.ignored)
         unread = frozenset(name for name in names if is_among(spelled(name), table.unread))
-        return told.build(shape=shape, used=used, ignored=ignored - used, unread=unread)
+        return settings.build(
+            shape=shape, used_options=used, ignored_options=ignored - used, unread=unread
+        )
 
     return LaunchTarget.of(name, answers=answers)
 
 
 def make_update_reader(
     name: str,
-    tell: Callable[[OptionReader, SettingsBuilder], None],
+    add_unlisted_settings: Callable[[OptionReader, SettingsBuilder], None],
     models: Sequence[str],
     sections: tuple[str, ...],
 ) -> Callable[[OptionReader], LaunchSettings]:
@@ -92,7 +96,8 @@ def make_update_reader(
     Parameters
     ----------
     name : of the target and of its table
-    tell : puts what no row of the table tells; raises `LaunchError` of what cannot be
+    add_unlisted_settings : puts what no row of the table tells; raises `LaunchError` of what
+        cannot be
     models : options of which the first that says something names the model
     sections : how options of the program begin that nothing reads
     """
@@ -100,36 +105,38 @@ def make_update_reader(
 
     def answers(reading: OptionReader) -> LaunchSettings:
         reading = replace(reading, command=with_unknown_options(reading.command))
-        told = option_texts(reading, title)
-        put_plain(told)
-        told.require("model", next(filter(None, map(reading.text, models)), None))
-        tell(reading, told)
-        return told.build(used=table.used, **unread_of_sections(reading, sections))
+        settings = option_texts(reading, title)
+        put_plain(settings)
+        settings.require("model", next(filter(None, map(reading.text, models)), None))
+        add_unlisted_settings(reading, settings)
+        return settings.build(used_options=table.used, **unread_of_sections(reading, sections))
 
     return answers
 
 
 def ranks_of(
-    reading: OptionReader, settings: SettingsBuilder, total: int | None = None, **sizes: int
+    reading: OptionReader, settings: SettingsBuilder, num_gpus: int | None = None, **sizes: int
 ) -> int | None:
     """The GPUs of the job, if it tells them, and how many ranks share its batch.
 
-    ``total`` is their number where its own options say it, ``sizes`` what a copy of the model is
+    ``num_gpus`` is their number where its own options say it, ``sizes`` what a copy of the model is
     split over.
 
     Raises `LaunchError`: they do not divide the GPUs.
     """
-    total = total or total_gpus(reading.command.resources)
-    require_split(reading, total, **sizes)
-    settings.require("num_gpus", total)
-    return None if total is None else total // prod(sizes.values())
+    num_gpus = num_gpus or total_gpus(reading.command.resources)
+    require_split(reading, num_gpus, **sizes)
+    settings.require("num_gpus", num_gpus)
+    return None if num_gpus is None else num_gpus // prod(sizes.values())
 
 
-def put_batch(settings: SettingsBuilder, ranks: int | None, steps: int | None) -> None:
-    """The batch of a step: micro-batches of every rank, of ``steps`` one after the other."""
-    micro = settings.values.get("micro_batch_size")
-    if ranks is not None and micro is not None:
-        settings.values["global_batch_size"] = int(micro) * (steps or 1) * ranks
+def put_batch(settings: SettingsBuilder, ranks: int | None, accumulation_steps: int | None) -> None:
+    """The batch of a step: micro-batches of every rank, of ``accumulation_steps`` one after the
+    other.
+    """
+    micro_batch = settings.values.get("micro_batch_size")
+    if ranks is not None and micro_batch is not None:
+        settings.values["global_batch_size"] = int(micro_batch) * (accumulation_steps or 1) * ranks
 
 
 def put_tokens(settings: SettingsBuilder, steps: int | None) -> None:
@@ -161,15 +168,18 @@ def put_lora(reading: OptionReader, settings: SettingsBuilder, rank: int, *optio
     """Low-rank adapters of the matrices that one of some options names, or of all of a layer."""
     settings.set("adapter", "lora")
     settings.set("lora_rank", rank)
-    given = (reading.command.options[name].texts for name in options if reading.has(name))
-    named = ",".join(_MODULE.findall(" ".join(filter(None, next(given, ())))))
-    is_all = named.lower() in NOTHING or parse_adapter_targets(named) == AdapterTargets.ALL_LINEAR
-    known = (
-        named
-        if parse_adapter_targets(named) in [*AdapterTargets]
-        else str(nearest_adapter_targets([named]))
+    target_texts = (reading.command.options[name].texts for name in options if reading.has(name))
+    target_modules = ",".join(_MODULE.findall(" ".join(filter(None, next(target_texts, ())))))
+    is_all = (
+        target_modules.lower() in NOTHING
+        or parse_adapter_targets(target_modules) == AdapterTargets.ALL_LINEAR
     )
-    settings.set("lora_targets", str(AdapterTargets.ALL_LINEAR) if is_all else known)
+    targets = (
+        target_modules
+        if parse_adapter_targets(target_modules) in [*AdapterTargets]
+        else str(nearest_adapter_targets([target_modules]))
+    )
+    settings.set("lora_targets", str(AdapterTargets.ALL_LINEAR) if is_all else targets)
 
 
 _MODULE = re.compile(r"[\w.*-]+")
@@ -212,18 +222,26 @@ def note_updates(
 ) -> None:
     """Say that a step trains what it generated in several updates of a batch, if it does."""
     if generated and generated > batch and generated % batch == 0:
-        times = generated // batch
-        settings.notes.append(f"A step of {program} is {times} such updates, after one generation.")
+        updates = generated // batch
+        settings.notes.append(
+            f"A step of {program} is {updates} such updates, after one generation."
+        )
 
 
-def put_token_budget(settings: SettingsBuilder, tokens: int, share: int | None) -> None:
+def put_token_budget(
+    settings: SettingsBuilder, tokens: int, sequences_per_rank: int | None
+) -> None:
     """Micro-batches of so many tokens: the most sequences of full length that they hold.
 
-    They divide a rank's ``share`` of the sequences, where that is known.
+    They divide a rank's ``sequences_per_rank`` of the sequences, where that is known.
     """
-    most = max(tokens // int(settings.values["sequence_length"]), 1)
-    sizes = range(1, min(most, share) + 1) if share else (most,)
-    size = max(size for size in sizes if not share or share % size == 0)
+    max_sequences = max(tokens // int(settings.values["sequence_length"]), 1)
+    sizes = (
+        range(1, min(max_sequences, sequences_per_rank) + 1)
+        if sequences_per_rank
+        else (max_sequences,)
+    )
+    size = max(size for size in sizes if not sequences_per_rank or sequences_per_rank % size == 0)
     settings.values["micro_batch_size"] = size
     settings.notes.append(
         f"Micro-batches of up to {tokens:,} tokens: taken as {size} of full length."
@@ -236,8 +254,8 @@ def unread_of_sections(
     """Options that begin so and are not used: ``ignored`` of generation and other models than the
     policy, which the update has no part in, and ``unread``."""
     names = {name for name in reading.command.options if name.startswith(sections)} - used
-    others = frozenset(name for name in names if _OF_OTHERS.match(name))
-    return {"ignored": others, "unread": frozenset(names - others)}
+    generation_options = frozenset(name for name in names if _OF_OTHERS.match(name))
+    return {"ignored_options": generation_options, "unread": frozenset(names - generation_options)}
 
 
 _OF_OTHERS = re.compile(

@@ -430,7 +430,7 @@ def _put_streamed(reading: OptionReader, settings: SettingsBuilder) -> None:
         values["max_num_seqs"] = max_sequences
         settings.defaults.pop("max_num_seqs", None)
         settings.notes.append(
-            f"Each engine has {prompts} prompts at once: {max_sequences:,} answers."
+            f"Each engine has {prompts} concurrent prompts: {max_sequences:,} answers."
         )
     values["old_logprob"] = not flag(
         reading,
@@ -491,10 +491,9 @@ def _quantities(job: LaunchJob) -> Quantities:
     if global_batch_size % samples_per_prompt:
         nearest = max(round(global_batch_size / samples_per_prompt), 1) * samples_per_prompt
         raise LaunchError(
-            f"ppo_mini_batch_size counts prompts with their {samples_per_prompt} answers "
-            "each, which "
-            f"{global_batch_size} answers are no multiple of: nearest: --global-batch-size "
-            f"{nearest}."
+            f"ppo_mini_batch_size counts prompts with {samples_per_prompt} answers each, and "
+            f"{global_batch_size} answers are no multiple of that: the nearest value is "
+            f"--global-batch-size {nearest}."
         )
     is_megatron = job.profile.name == "verl Megatron"
     budget = per_rank(quantities["token_budget"], job["context_parallel"])

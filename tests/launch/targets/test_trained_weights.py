@@ -1,4 +1,4 @@
-"""In which format the front ends of the Trainer keep trained weights: ``trainer/weights.csv``."""
+"""In which format the front ends of the Trainer keep trained weights: ``hf_trainer/weights.csv``."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _framework(program: str, text: str, folder: Path) -> str:
     return str(read_launch(path).values["framework"])
 
 
-@each("row", shipped_rows("trainer/weights.csv"))
+@each("row", shipped_rows("hf_trainer/weights.csv"))
 def test_whole_models_are_trained_in_what_the_table_says(
     row: dict[str, str], tmp_path: Path
 ) -> None:
