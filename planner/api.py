@@ -104,14 +104,14 @@ def search(
     if how.pop("driver") == "exhaustive":
         plan = make_plan(make_request(request, base=question))
         result = exhaustive_search(plan.problem, progress=progress, sink=sink)
-        return SearchAnswer.from_result(result, asked=plan)
+        return SearchAnswer.from_result(result, base_plan=plan)
     if sink is not None:
         raise SearchSpaceError("sink needs driver exhaustive: optuna does not see every row.")
     plan = make_plan(make_request(request, base=question))
     from planner.optimize.optuna_search import optuna_search
 
     return SearchAnswer.from_result(
-        optuna_search(plan.problem, progress=progress, **how), asked=plan
+        optuna_search(plan.problem, progress=progress, **how), base_plan=plan
     )
 
 

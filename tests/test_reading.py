@@ -99,8 +99,8 @@ def test_a_line_of_a_table_is_bounded(tmp_path: Path) -> None:
 # Files of the package itself, texts of its own, and streams that are written.
 _OTHERS = re.compile(
     r"files\(|\.open\(\"(x|w|a)|lambda temporary|os\.open\(|"
-    r"(json_nodes|tree|user_cache|specs/cache|reading|html|option_table|terms|hugging_face_families)\.py|"
-    r"(logs/source|logs/traces|pages/read|workloads/pinned|ui/app)\.py"
+    r"(json_nodes|yaml_tree|user_cache|specs/file_cache|base/read_files|html|option_table|terms|hugging_face_families)\.py|"
+    r"(logs/log_reader|logs/source|logs/traces|pages/page_of_file|workloads/saved_plan|ui/app)\.py"
 )
 _READS = re.compile(r"\.read_text\(encoding|\.read_bytes\(\)|\.open\(|json\.loads\(|tomllib\.load")
 

@@ -125,7 +125,7 @@ def test_every_option_has_a_group():
 
 
 # They say each parameter in the words of one tool.
-TRANSLATED = ("launch/targets/", "launch/trainer/")
+TRANSLATED = ("launch/targets/", "launch/hf_trainer/")
 
 
 @cache

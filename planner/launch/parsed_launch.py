@@ -164,7 +164,7 @@ class SettingsBuilder:
 
     def build(self, workload: str = "train", **more: Any) -> LaunchSettings:
         """The answers; ``more`` are the other fields of them."""
-        lists = {"asked": tuple(self.missing), "notes": tuple(self.notes)}
+        lists = {"missing": tuple(self.missing), "notes": tuple(self.notes)}
         return LaunchSettings(
             workload=workload,
             values=self.values,

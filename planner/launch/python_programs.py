@@ -330,7 +330,7 @@ def served_by_ray(config: Call, pool: str, text: str, name: str) -> ParsedComman
         gpu=re.sub(r"-(\d+)G$", r"-\1GB", gpu) if isinstance(gpu, str) else None,
         copies=implied_option("replicas", str(number), config.line),
     )
-    return options.found(text, name, config.line, world=world)
+    return options.found(text, name, config.line, resources=world)
 
 
 def _trained(call: Call, calls: Sequence[Call], text: str, name: str) -> ParsedCommand:
@@ -377,7 +377,7 @@ def _trained(call: Call, calls: Sequence[Call], text: str, name: str) -> ParsedC
         call.line,
         unknown=_rest(call),
         positional=tuple(implied_option("", word, call.line) for word in words),
-        world=JobResources(
+        resources=JobResources(
             num_gpus=implied_option("Unsloth", "1", call.line) if is_unsloth else None
         ),
     )
@@ -401,7 +401,7 @@ def _by_unsloth(options: _CallOptions, calls: Sequence[Call]) -> None:
     repeats = given.get("use_gradient_checkpointing", "unsloth")
     is_whole = given.get("full_finetuning") is True
     if is_whole and given.get("float32_mixed_precision") is not True:
-        options.state("dtype", "bfloat16")  # see trainer/weights.csv
+        options.state("dtype", "bfloat16")  # see hf_trainer/weights.csv
     if not is_whole:
         options.state("use_lora", "true")
         four_bits = given.get("load_in_4bit", True)

@@ -124,7 +124,7 @@ class ServerSettings(SettingsBuilder):
         asked = () if self.values.get("model") else ("model",)
         limit = self.reading.command.options.get(ONGOING)
         used = frozenset() if limit is None else frozenset({limit.option})
-        return self.build(workload, asked=asked, used=used)
+        return self.build(workload, missing=asked, used_options=used)
 
 
 def _of_prefill(values: Mapping[str, Value]) -> dict[str, Value]:

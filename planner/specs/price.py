@@ -5,7 +5,7 @@ A list is a CSV of offers, one a row; rates of currencies are another.
 Parameters
 ----------
 folder : folder of own spec files, searched first; None: working directory and shipped files
-own : CSV file of the user's prices, searched first
+user_folder : CSV file of the user's prices, searched first
 """
 
 from __future__ import annotations

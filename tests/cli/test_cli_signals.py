@@ -126,13 +126,13 @@ def test_a_second_interrupt_ends_it_at_once(tmp_path):
     path = tmp_path / "a.tmp"
     code = f"""
 import os, signal
-from planner.base.signals import install_handlers, is_asked_to_stop, patient, removed_if_ended
+from planner.base.signals import defer_interrupt, install_handlers, is_stop_requested, remove_on_exit
 signal.signal(signal.SIGINT, signal.default_int_handler)
 install_handlers()
-with removed_if_ended({str(path)!r}), open({str(path)!r}, "w"), patient():
-    assert not is_asked_to_stop()
+with remove_on_exit({str(path)!r}), open({str(path)!r}, "w"), defer_interrupt():
+    assert not is_stop_requested()
     os.kill(os.getpid(), signal.SIGINT)
-    print(is_asked_to_stop(), flush=True)
+    print(is_stop_requested(), flush=True)
     os.kill(os.getpid(), signal.SIGINT)
     print("still here", flush=True)
 """

@@ -24,10 +24,10 @@ def against(**changes: Any) -> Any:
 
 def test_the_terms_add_up_to_what_the_steps_differ_by():
     found = against(tp=4, pp=2, vp=20).difference
-    steps = (seen.row["step_time_s"] for seen in (found.other, found.one))
+    steps = (seen.row["step_time_s"] for seen in (found.other, found.first))
     other, one = steps
     assert sum(term.gain for term in found.times["step"]) == pytest.approx(other - one, rel=1e-9)
-    peaks = [seen.row["peak_memory_gib"] for seen in (found.other, found.one)]
+    peaks = [seen.row["peak_memory_gib"] for seen in (found.other, found.first)]
     assert sum(term.gain for term in found.memory) == pytest.approx(peaks[0] - peaks[1], rel=1e-9)
 
 
@@ -42,7 +42,7 @@ def test_the_other_plan_is_the_estimate_of_its_settings():
 def test_an_answer_may_differ_too():
     found = against(gpu="h100").difference
     assert found.settings["gpu"] == ("a100-sxm-80gb", "h100-sxm-80gb")
-    assert found.other.row["step_time_s"] < found.one.row["step_time_s"]
+    assert found.other.row["step_time_s"] < found.first.row["step_time_s"]
     assert not found.is_tie
 
 

@@ -184,7 +184,7 @@ def test_numbers_that_a_plan_does_not_have_are_not_tried(monkeypatch: pytest.Mon
         tried.append(changed(plan).problem.sources)
         return predict_outcome(plan, changed, burst)
 
-    monkeypatch.setattr("planner.decide.explain.explanation.outcome", told)
+    monkeypatch.setattr("planner.decide.explain.explanation.predict_outcome", told)
     found = planner.explain(**SERVED)
     assert found.assumptions
     assert len(tried) > 4

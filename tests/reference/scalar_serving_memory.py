@@ -47,7 +47,7 @@ class Memory:
 
     @property
     def most_whole_sequences(self) -> float:
-        return min(room.holds(room.whole) for room in (self.room, self.host_room))
+        return min(room.holds(room.longest_on_average_rank) for room in (self.room, self.host_room))
 
 
 def key_heads(c: Replica, attention: Any) -> float:

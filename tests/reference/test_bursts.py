@@ -289,7 +289,7 @@ def test_why_a_replay_differs_is_said(
         predicted=seconds,
         seen=seconds | {FIRST: dict.fromkeys((None, *SHARES), 0.5)},
     )
-    monkeypatch.setattr("planner.decide.trace_replay.replayed", lambda *_: found)
+    monkeypatch.setattr("planner.decide.trace_replay.replay_trace", lambda *_: found)
     told = [str(block) for block in replay_blocks(SimpleNamespace(request=None), None)]
     assert "mean TTFT" in told[-1]
     assert why in told[-1]

@@ -36,6 +36,6 @@ def test_another_plan_gains_what_is_seen(other: float, is_told: bool) -> None:
     term = PartDifference(name=name, first=0.00867, other=other, ends=(nothing, nothing))
     reason = SimpleNamespace(reason="", row={"peak_memory_gib": 1.0})
     found: Any = SimpleNamespace(
-        settings={}, one=reason, other=reason, results=[term], times={}, memory=[], is_tie=False
+        settings={}, first=reason, other=reason, results=[term], times={}, memory=[], is_tie=False
     )
     assert ("instead of" in " ".join(against_lines(found))) == is_told

@@ -244,7 +244,7 @@ def test_what_is_predicted_for_one_contract_is_judged_for_all(monkeypatch, bound
     made = []
 
     def search(problem, takers, *others):
-        made.append((takers[0][0].told, takers[0][0].counts))
+        made.append((takers[0][0].description, takers[0][0].counts))
         return search_source(problem, takers, *others)
 
     monkeypatch.setattr("planner.optimize.exhaustive.search_source", search)

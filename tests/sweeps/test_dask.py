@@ -147,7 +147,7 @@ def test_the_user_stops_it_and_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[int] = []
-    monkeypatch.setattr(dask_workers, "is_asked_to_stop", lambda: bool(asked and asked[-1]))
+    monkeypatch.setattr(dask_workers, "is_stop_requested", lambda: bool(asked and asked[-1]))
     run = on_dask(cluster.scheduler_address)
     with pytest.raises(Stopped, match="to continue"):
         run_sweep(plan, tmp_path, run=run, progress=asked.append)
@@ -224,7 +224,7 @@ def test_without_workers_it_waits_and_says_so(
     plan: SweepPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    monkeypatch.setattr(dask_workers, "is_asked_to_stop", lambda: bool(told))
+    monkeypatch.setattr(dask_workers, "is_stop_requested", lambda: bool(told))
     made: Any = LocalCluster
     with (
         made(n_workers=0, processes=False, dashboard_address=":0", silence_logs=50) as empty,

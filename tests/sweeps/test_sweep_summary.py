@@ -146,10 +146,10 @@ def test_ties_with_the_best_are_named_with_their_counts():
     rows = rows_of({(g, n): (1.0 + (g == "h100"), n / 8) for g, n in SPOTS})
     rows[0]["cost_usd"] = 0.99
     group = only_group(rows)
-    best = group.spots[("a100",), 8].found["cost"]
+    best = group.spots[("a100",), 8].best_by_measure["cost"]
     expected = {
         spot for spot, here in group.spots.items()
-        if spot != (("a100",), 8) and are_plans_tied(best, here.found["cost"])
+        if spot != (("a100",), 8) and are_plans_tied(best, here.best_by_measure["cost"])
     }  # fmt: skip
     assert set(group.ties("cost")) == expected
     assert tie_lines(group, "cost") == [

@@ -170,8 +170,8 @@ def test_gpus_that_are_no_whole_servers_are_refused() -> None:
     command = found(TARGET, model_path="x/y", tp_size="16")
     world = JobResources(num_gpus=stated("--gpus", "8"))
     with pytest.raises(LaunchError, match="a server takes 16 GPUs, and --gpus gives 8"):
-        TARGET.read(replace(command, world=world))
-    more = TARGET.read(replace(command, world=JobResources(num_gpus=stated("--gpus", "32"))))
+        TARGET.read(replace(command, resources=world))
+    more = TARGET.read(replace(command, resources=JobResources(num_gpus=stated("--gpus", "32"))))
     assert more.values["num_gpus"] == 32
 
 
@@ -193,5 +193,5 @@ def test_flags_and_a_launch_file_have_the_same_step(gpu: str, ranks: int) -> Non
     options = {"tp_size": "4", "model_path": "x/mixtral-8x7b"}
     if ranks > 1:
         options |= {"dp_size": str(ranks), "enable_dp_attention": None}
-    asked = replace(found(TARGET, **options), world=JobResources(gpu=gpu))
+    asked = replace(found(TARGET, **options), resources=JobResources(gpu=gpu))
     assert TARGET.read(asked).values["max_num_batched_tokens"] == job["max_num_batched_tokens"]

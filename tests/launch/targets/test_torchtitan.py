@@ -124,7 +124,7 @@ def test_what_context_parallelism_shards_is_told() -> None:
 def test_defaults_are_those_of_the_configuration() -> None:
     found = values_found("torchtitan", {"--module": "llama3", "--config": "llama3_70b"})
     world = JobResources(gpus_per_node=stated("--nproc", "8"), num_nodes=stated("--nnodes", "4"))
-    answers = TARGET.read(replace(found, world=world))
+    answers = TARGET.read(replace(found, resources=world))
     wanted = {
         "model": "llama-3.1-70b",
         "tensor_parallel": 8,
@@ -147,7 +147,7 @@ def test_a_file_of_an_earlier_version_is_read_and_told() -> None:
         "activation_checkpoint": {"mode": "full"},
     }
     world = JobResources(gpus_per_node=stated("--nproc", "8"), num_nodes=stated("--nnodes", "8"))
-    answers = TARGET.read(replace(values_found("torchtitan", table), world=world))
+    answers = TARGET.read(replace(values_found("torchtitan", table), resources=world))
     assert answers.values["model"] == "llama-3.1-70b"
     assert answers.values["tensor_parallel"] == 8
     assert answers.values["pipeline_parallel"] == 4
@@ -158,7 +158,7 @@ def test_gpus_that_are_no_product_are_refused() -> None:
     options = {"--config": "llama3_8b", "--parallelism.data_parallel_shard_degree": 3}
     world = JobResources(num_gpus=stated("--n", "8"))
     with pytest.raises(LaunchError, match="8 GPUs are not"):
-        TARGET.read(replace(values_found("torchtitan", options), world=world))
+        TARGET.read(replace(values_found("torchtitan", options), resources=world))
 
 
 def test_the_script_reads_back(tmp_path: Path) -> None:

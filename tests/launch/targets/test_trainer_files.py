@@ -54,13 +54,13 @@ def _words(draft: LaunchDraft) -> list[Any]:
 
 def _read(target: str, values: dict[str, Any], **fields: Any) -> LaunchSettings:
     tool = target_of(target)
-    return tool.read(replace(values_found(target, values), **{"world": _EIGHT, **fields}))
+    return tool.read(replace(values_found(target, values), **{"resources": _EIGHT, **fields}))
 
 
 def _command(options: dict[str, Any], *words: str, **fields: Any) -> ParsedCommand:
     found = values_found("transformers", {f"--{name}": value for name, value in options.items()})
     positional = tuple(stated("", word) for word in words)
-    return replace(found, positional=positional, **{"world": _EIGHT, **fields})
+    return replace(found, positional=positional, **{"resources": _EIGHT, **fields})
 
 
 def test_the_batch_of_deepspeed_is_its_own_product() -> None:
@@ -128,7 +128,7 @@ def test_gpus_follow_from_three_numbers_of_the_batch() -> None:
         "gradient_accumulation_steps": 4,
         "zero_optimization": {"stage": 1},
     }
-    answers = _read("deepspeed", config, world=JobResources())
+    answers = _read("deepspeed", config, resources=JobResources())
     assert answers.values["num_gpus"] == 16
     assert answers.values["global_batch_size"] == 256
 
@@ -160,7 +160,7 @@ def test_batches_that_contradict_are_refused(
 
 def test_what_deepspeed_lets_pass_is_told() -> None:
     config = values_found("deepspeed", {"train_batch_size": 64, "zero_optimization.stage": 1})
-    found = replace(config, unknown=(stated("zero_optimisation", "1"),), world=_EIGHT)
+    found = replace(config, unknown=(stated("zero_optimisation", "1"),), resources=_EIGHT)
     notes = target_of("deepspeed").read(found).notes
     assert any("zero_optimisation" in note for note in notes)
 
@@ -250,7 +250,7 @@ def test_sizes_of_accelerate_that_are_no_product_are_refused() -> None:
         },
     }
     with pytest.raises(LaunchError, match="splits 6 GPUs"):
-        _read("accelerate", config, world=JobResources())
+        _read("accelerate", config, resources=JobResources())
 
 
 def test_fsdp_of_the_first_version() -> None:
@@ -261,7 +261,7 @@ def test_fsdp_of_the_first_version() -> None:
         "num_machines": 2,
         "fsdp_config": {"fsdp_sharding_strategy": "SHARD_GRAD_OP", "fsdp_offload_params": True},
     }
-    answers = _read("accelerate", config, world=JobResources())
+    answers = _read("accelerate", config, resources=JobResources())
     assert answers.values["zero_stage"] == 2
     assert answers.values["offload"] == "optimizer_weights"
     assert answers.values["num_gpus"] == 16

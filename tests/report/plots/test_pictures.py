@@ -74,10 +74,10 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shown:
             figures.append(drawn.figure)
 
     for module in (
-        "parts",
+        "stacked_bars",
         "curves",
         "traffic",
-        "predicted",
+        "predicted_measured",
         "timeline",
         "roofline",
     ):
