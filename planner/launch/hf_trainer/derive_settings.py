@@ -69,132 +69,168 @@ def derive_parallelism(options: TrainerOptions, settings: SettingsBuilder) -> No
     """GPUs, and the degrees that split model and sequence over them."""
     total = parse_int(options.world.num_gpus) or options.number("accelerate", "num_gpus")
     total = total or next(
-        (n for name in _WORKERS if (n := parse_positive_int(options.texts.get(name)))), None
+        (workers for name in _WORKERS if (workers := parse_positive_int(options.texts.get(name)))),
+        None,
     )
-    gpus = total or total_gpus(options.world)
-    told = any((options.world.num_nodes, options.world.gpus_per_node, options.world.num_gpus))
-    is_alone = options.world.is_one_process and not told and "train_batch_size" not in options.texts
-    if total is None and is_alone:
-        gpus = 1
+    num_gpus = total or total_gpus(options.world)
+    has_resources = any(
+        (options.world.num_nodes, options.world.gpus_per_node, options.world.num_gpus)
+    )
+    is_single_process = (
+        options.world.is_one_process
+        and not has_resources
+        and "train_batch_size" not in options.texts
+    )
+    if total is None and is_single_process:
+        num_gpus = 1
         settings.defaults["num_gpus"] = "python without a launcher starts one process"
-    tp = options.number("accelerate", "tensor_parallel")
-    tp = tp or options.number("deepspeed", "tensor_parallel") or 1
-    cp = options.number("accelerate", "context_parallel") or 1
-    by_heads = cp > 1 and options.of("accelerate", "head_exchange") == "deepspeed"
-    heads = options.number("accelerate", "head_ranks")
+    tensor_parallel = options.number("accelerate", "tensor_parallel")
+    tensor_parallel = tensor_parallel or options.number("deepspeed", "tensor_parallel") or 1
+    context_parallel = options.number("accelerate", "context_parallel") or 1
+    uses_ulysses = context_parallel > 1 and options.of("accelerate", "head_exchange") == "deepspeed"
+    ulysses_ranks = options.number("accelerate", "head_ranks")
     for source in ("script", "deepspeed"):
-        heads = heads or options.number(source, "context_parallel")
-    if (heads or 1) > 1:
-        cp, by_heads = heads or 1, True
-    settings.values |= {"tensor_parallel": tp, "context_parallel": cp}
-    if by_heads:
+        ulysses_ranks = ulysses_ranks or options.number(source, "context_parallel")
+    if (ulysses_ranks or 1) > 1:
+        context_parallel, uses_ulysses = ulysses_ranks or 1, True
+    settings.values |= {"tensor_parallel": tensor_parallel, "context_parallel": context_parallel}
+    if uses_ulysses:
         settings.values["cp_comm_type"] = "a2a"
     # Beside heads copies and shards are DeepSpeed's data-parallel ranks, whatever they are called.
-    replicas = (not by_heads and options.number("accelerate", "data_parallel_replicas")) or 1
+    replicas = (not uses_ulysses and options.number("accelerate", "data_parallel_replicas")) or 1
     shards = options.number("accelerate", "shard_size")
     # Axolotl deals experts to ranks beside the shards, of which there is one if nothing is said.
-    apart = parse_positive_int(options.texts.get("--expert_parallel_size")) or 1
-    if apart > 1:
+    separate_experts = parse_positive_int(options.texts.get("--expert_parallel_size")) or 1
+    if separate_experts > 1:
         shards = shards or 1
-    if shards and (apart > 1 or options.of("accelerate", "fsdp_version") == "2"):
-        needed = replicas * shards * tp * cp * apart
-        if gpus is not None and gpus != needed:
+    if shards and (separate_experts > 1 or options.of("accelerate", "fsdp_version") == "2"):
+        required_gpus = replicas * shards * tensor_parallel * context_parallel * separate_experts
+        if num_gpus is not None and num_gpus != required_gpus:
             raise LaunchError(
-                f"parallelism_config splits {needed} GPUs (copies {replicas} x shards {shards} x "
-                f"tensor {tp} x context {cp} x experts {apart}), but {gpus} are started: "
+                f"parallelism_config splits {required_gpus} GPUs (copies {replicas} x shards "
+                f"{shards} x "
+                f"tensor {tensor_parallel} x context {context_parallel} x experts "
+                f"{separate_experts}), but {num_gpus} are started: "
                 "change one of them."
             )
-        gpus = needed
+        num_gpus = required_gpus
     if options.texts.get("fsdp_config.fsdp_sharding_strategy") in ("HYBRID_SHARD", "4"):
         replicas = parse_int(options.world.num_nodes) or replicas
     settings.values["data_parallel_replicas"] = replicas
-    inside = options.number("deepspeed", "expert_parallel") or parse_positive_int(
+    deepspeed_experts = options.number("deepspeed", "expert_parallel") or parse_positive_int(
         options.texts.get("--ep_size")
     )
-    settings.values["expert_parallel"] = inside or apart
-    if gpus is not None:
-        settings.values["num_gpus"] = gpus
-        if options.texts.get("--device_map") in _SPREAD and gpus > 1 == tp * cp:
-            settings.values |= {"layer_split": True, "pipeline_parallel": gpus}
+    settings.values["expert_parallel"] = deepspeed_experts or separate_experts
+    if num_gpus is not None:
+        settings.values["num_gpus"] = num_gpus
+        if (
+            options.texts.get("--device_map") in _SPREAD
+            and num_gpus > 1 == tensor_parallel * context_parallel
+        ):
+            settings.values |= {"layer_split": True, "pipeline_parallel": num_gpus}
 
 
 def derive_batch(options: TrainerOptions, settings: SettingsBuilder) -> None:
     """Micro-batch, accumulation and global batch, as far as the files tell them."""
-    micro = _one_of(options, "micro_batch_size", "train_micro_batch_size_per_gpu")
+    micro_batch = _one_of(options, "micro_batch_size", "train_micro_batch_size_per_gpu")
     steps = _one_of(options, "gradient_accumulation_steps", "gradient_accumulation_steps")
     steps = steps or options.number("accelerate", "deepspeed_accumulation")
-    total = options.number("deepspeed", "train_batch_size")
-    tp, cp = settings.values["tensor_parallel"], settings.values["context_parallel"]
-    stages = settings.values.get("pipeline_parallel", 1)
+    global_batch = options.number("deepspeed", "train_batch_size")
+    tensor_parallel, context_parallel = (
+        settings.values["tensor_parallel"],
+        settings.values["context_parallel"],
+    )
+    num_stages = settings.values.get("pipeline_parallel", 1)
     # DeepSpeed counts ranks that split tensors as data parallel ones.
     by_deepspeed = options.of("deepspeed", "tensor_parallel") is not None
-    counted = tp if by_deepspeed else 1
-    gpus = settings.values.get("num_gpus")
-    hidden = options.is_hidden("--per_device_train_batch_size", "train_micro_batch_size_per_gpu")
-    if gpus is None and total and micro and steps and total % (micro * steps) == 0:
-        gpus = settings.values["num_gpus"] = total // (micro * steps) * cp * (tp // counted)
-    if gpus is None:
+    counted_tensor_ranks = tensor_parallel if by_deepspeed else 1
+    num_gpus = settings.values.get("num_gpus")
+    is_unreadable = options.is_hidden(
+        "--per_device_train_batch_size", "train_micro_batch_size_per_gpu"
+    )
+    if (
+        num_gpus is None
+        and global_batch
+        and micro_batch
+        and steps
+        and global_batch % (micro_batch * steps) == 0
+    ):
+        num_gpus = settings.values["num_gpus"] = (
+            global_batch
+            // (micro_batch * steps)
+            * context_parallel
+            * (tensor_parallel // counted_tensor_ranks)
+        )
+    if num_gpus is None:
         settings.mark_missing("num_gpus")
-    elif gpus % (tp * cp):
-        raise LaunchError(f"{gpus} GPUs cannot be split by {tp} x {cp}: change one of them.")
-    ranks = None if gpus is None else gpus // (tp * cp * stages)
-    if total and ranks:
-        micro, steps = _completed(total, counted * ranks, micro, steps)
-    is_told = micro is not None
-    if micro is None and options.has_script and not hidden:
-        micro = _BATCH
-        settings.assume("micro_batch_size", micro, "no batch given: 8 is the Trainer's")
-    elif micro is None:
-        micro = 1
-        settings.assume("micro_batch_size", micro, _UNSPECIFIED_BATCH)
+    elif num_gpus % (tensor_parallel * context_parallel):
+        raise LaunchError(
+            f"{num_gpus} GPUs cannot be split by {tensor_parallel} x {context_parallel}: "
+            "change one of them."
+        )
+    ranks = (
+        None if num_gpus is None else num_gpus // (tensor_parallel * context_parallel * num_stages)
+    )
+    if global_batch and ranks:
+        micro_batch, steps = _completed(
+            global_batch, counted_tensor_ranks * ranks, micro_batch, steps
+        )
+    is_specified = micro_batch is not None
+    if micro_batch is None and options.has_script and not is_unreadable:
+        micro_batch = _BATCH
+        settings.assume("micro_batch_size", micro_batch, "no batch given: 8 is the Trainer's")
+    elif micro_batch is None:
+        micro_batch = 1
+        settings.assume("micro_batch_size", micro_batch, _UNSPECIFIED_BATCH)
     else:
-        settings.values["micro_batch_size"] = micro
-    is_counted = not options.is_hidden(
+        settings.values["micro_batch_size"] = micro_batch
+    has_readable_accumulation = not options.is_hidden(
         "--gradient_accumulation_steps", "gradient_accumulation_steps"
     )
-    if total:
-        settings.values["global_batch_size"] = total // counted
+    if global_batch:
+        settings.values["global_batch_size"] = global_batch // counted_tensor_ranks
     elif ranks:
-        settings.values["global_batch_size"] = micro * (steps or 1) * ranks
-        if not is_counted:
+        settings.values["global_batch_size"] = micro_batch * (steps or 1) * ranks
+        if not has_readable_accumulation:
             settings.defaults["global_batch_size"] = "no gradient accumulation given"
-        elif hidden or not (is_told or options.has_script):
+        elif is_unreadable or not (is_specified or options.has_script):
             settings.defaults["global_batch_size"] = "with these micro-batches"
-    if gpus is None and "global_batch_size" not in settings.values:
+    if num_gpus is None and "global_batch_size" not in settings.values:
         settings.notes.append(
-            f"A step has {micro} x {steps or 1} sequences for each data-parallel GPU."
+            f"A step has {micro_batch} x {steps or 1} sequences for each data-parallel GPU."
         )
 
 
 def _one_of(options: TrainerOptions, parameter: str, key: str) -> int | None:
     """The script's number and that of DeepSpeed's file, which must agree."""
-    of_script = options.number("script", parameter)
-    of_file = options.number("deepspeed", parameter)
-    if of_script and of_file and of_script != of_file:
+    script_value = options.number("script", parameter)
+    file_value = options.number("deepspeed", parameter)
+    if script_value and file_value and script_value != file_value:
         raise LaunchError(
-            f"{key} is {of_file} in DeepSpeed's file, but --"
+            f"{key} is {file_value} in DeepSpeed's file, but --"
             f"{'per_device_train_batch_size' if parameter == 'micro_batch_size' else parameter} "
-            f'is {of_script}: the Trainer refuses that. Write "auto" in the file, or the same.'
+            f'is {script_value}: the Trainer refuses that. Write "auto" in the file, or the same.'
         )
-    return of_file or of_script
+    return file_value or script_value
 
 
 def _completed(
-    total: int, ranks: int, micro: int | None, steps: int | None
+    global_batch: int, ranks: int, micro_batch: int | None, steps: int | None
 ) -> tuple[int | None, int | None]:
     """Micro-batch and accumulation with the one that is missing worked out from the batch."""
-    if micro and steps and micro * steps * ranks != total:
+    if micro_batch and steps and micro_batch * steps * ranks != global_batch:
         raise LaunchError(
-            f"train_batch_size {total} is not micro-batch {micro} x accumulation {steps} x "
-            f"{ranks} ranks = {micro * steps * ranks}: DeepSpeed refuses that."
+            f"train_batch_size {global_batch} is not micro-batch {micro_batch} x accumulation "
+            f"{steps} x "
+            f"{ranks} ranks = {micro_batch * steps * ranks}: DeepSpeed refuses that."
         )
-    if total % ranks:
-        raise LaunchError(f"train_batch_size {total} cannot be split over {ranks} ranks.")
-    if micro is None and steps is not None and total % (ranks * steps) == 0:
-        micro = total // (ranks * steps)
-    elif micro is None and steps is None:
-        micro = total // ranks
-    return micro, steps
+    if global_batch % ranks:
+        raise LaunchError(f"train_batch_size {global_batch} cannot be split over {ranks} ranks.")
+    if micro_batch is None and steps is not None and global_batch % (ranks * steps) == 0:
+        micro_batch = global_batch // (ranks * steps)
+    elif micro_batch is None and steps is None:
+        micro_batch = global_batch // ranks
+    return micro_batch, steps
 
 
 _WEIGHTS = 3
@@ -205,39 +241,45 @@ _LIVE, _PREFETCHED = 1_000_000_000, 50_000_000
 def derive_sharding(options: TrainerOptions, settings: SettingsBuilder) -> None:
     """What is sharded and what is offloaded."""
     stage = options.of("deepspeed", "zero_stage") or options.of("accelerate", "deepspeed_stage")
-    sharded = options.of("script", "sharded_weights") or options.of("accelerate", "sharded_weights")
-    legacy = (options.texts.get("--fsdp") or "").replace(",", " ").split()
+    shards_weights = options.of("script", "sharded_weights") or options.of(
+        "accelerate", "sharded_weights"
+    )
+    fsdp_words = (options.texts.get("--fsdp") or "").replace(",", " ").split()
     is_fsdp = _is_fsdp(options)
     if options.has_deepspeed or _kind(options) == "DEEPSPEED":
         level = parse_positive_int(stage) or 0
-        if stage is None and (absent := options.absent_file()):
-            level = _named_stage(absent, settings)
+        if stage is None and (missing_file := options.absent_file()):
+            level = _named_stage(missing_file, settings)
         elif stage is None and options.is_hidden("--deepspeed", "--deepspeed_config"):
             level, reason = 2, "the text does not name DeepSpeed's file"
             settings.assume("zero_stage", level, f"{reason}: stage 2 is taken")
             settings.fallbacks["zero_stage"] = _WEIGHTS, f"{reason}; with stage 2 it does not fit"
     elif is_fsdp:
-        level = 2 if sharded == "false" or "shard_grad_op" in legacy else 3
+        level = 2 if shards_weights == "false" or "shard_grad_op" in fsdp_words else 3
     else:
         level = 0
-    gpus = settings.values.get("num_gpus")
-    split = settings.values["tensor_parallel"] * settings.values.get("pipeline_parallel", 1)
-    if level and gpus is not None and gpus == split:
+    num_gpus = settings.values.get("num_gpus")
+    model_ranks = settings.values["tensor_parallel"] * settings.values.get("pipeline_parallel", 1)
+    if level and num_gpus is not None and num_gpus == model_ranks:
         settings.notes.append(f"With one rank nothing is sharded: stage {level} has no effect.")
         level = 0
-    is_open = not (options.has_deepspeed or is_fsdp or _kind(options)) and options.takes_sharding
-    if is_open and options.has_script and gpus != split:
+    is_unspecified = (
+        not (options.has_deepspeed or is_fsdp or _kind(options)) and options.takes_sharding
+    )
+    if is_unspecified and options.has_script and num_gpus != model_ranks:
         reason = "no file sets the sharding of the states"
         settings.assume("zero_stage", level, f"{reason}: none")
         settings.fallbacks["zero_stage"] = _WEIGHTS, f"{reason}; unsharded they do not fit"
     settings.values["zero_stage"] = level
     if level == _WEIGHTS and options.of("accelerate", "deepspeed_init") == "false":
         settings.values["zero3_init"] = "false"
-    settings.values["offload"] = _states_away(options, legacy, is_fsdp)
-    of_file = options.texts.get("activation_checkpointing.cpu_checkpointing")
-    activations = of_file == "true" or options.of("script", "offload") == "activations"
-    if activations and not (away := settings.values["offload"]).endswith("nvme"):
-        settings.values["offload"] = "activations" if away == "none" else f"{away}_activations"
+    settings.values["offload"] = _states_away(options, fsdp_words, is_fsdp)
+    file_text = options.texts.get("activation_checkpointing.cpu_checkpointing")
+    offloads_activations = file_text == "true" or options.of("script", "offload") == "activations"
+    if offloads_activations and not (offload := settings.values["offload"]).endswith("nvme"):
+        settings.values["offload"] = (
+            "activations" if offload == "none" else f"{offload}_activations"
+        )
     if (hpz := options.number("deepspeed", "hpz")) and hpz > 1:
         settings.notes.append(
             f"hpz keeps a second copy of the weights over each {hpz} ranks: its memory and its "
@@ -257,20 +299,24 @@ def derive_buckets(options: TrainerOptions, settings: SettingsBuilder) -> None:
         return
     if settings.values["adapter"] != "none":
         return
-    for name in (n for n, one in terms_of("train", "parameter").items() if one.unit == _PARAMETERS):
-        told = options.of("deepspeed", name)
-        if number := 1 if told == "0" else parse_positive_int(told):
+    for name in (
+        term_name
+        for term_name, term in terms_of("train", "parameter").items()
+        if term.unit == _PARAMETERS
+    ):
+        text = options.of("deepspeed", name)
+        if number := 1 if text == "0" else parse_positive_int(text):
             settings.values[name] = number
     model = settings.values.get("model")
     if options.texts.get("zero_optimization.reduce_bucket_size") == "auto" and model is not None:
         with suppress(PlannerError):
             hidden = Catalogue(None).load_model(model).hidden_size
             settings.assume("reduce_bucket_size", hidden**2, "auto is the hidden size squared")
-    if reuse := options.number("deepspeed", "reuse_distance"):
-        ahead = options.number("deepspeed", "prefetched") or _PREFETCHED
-        most = settings.values.get("stage3_max_live_parameters", _LIVE)
-        if reuse + ahead < most:
-            settings.values["stage3_max_live_parameters"] = reuse + ahead
+    if reuse_distance := options.number("deepspeed", "reuse_distance"):
+        prefetched = options.number("deepspeed", "prefetched") or _PREFETCHED
+        max_live = settings.values.get("stage3_max_live_parameters", _LIVE)
+        if reuse_distance + prefetched < max_live:
+            settings.values["stage3_max_live_parameters"] = reuse_distance + prefetched
 
 
 def _named_stage(file: str, settings: SettingsBuilder) -> int:
@@ -335,8 +381,8 @@ def derive_kernels(options: TrainerOptions, settings: SettingsBuilder) -> None:
     flash = options.script.get("flash_attention")
     settings.values["flash_attention"] = "true" if flash is None else flash.value
     for name in terms_about("kernel_choice"):
-        if (told := options.of("script", name)) is not None:
-            settings.values[name] = told
+        if (text := options.of("script", name)) is not None:
+            settings.values[name] = text
 
 
 def derive_precision(options: TrainerOptions, settings: SettingsBuilder) -> None:
@@ -344,44 +390,45 @@ def derive_precision(options: TrainerOptions, settings: SettingsBuilder) -> None
     if options.is_on("--fp8"):  # axolotl's and LLaMA-Factory's, of what a flag of 16 bits leaves
         settings.values["precision"] = "fp8"
         return
-    told = options.of("deepspeed", "precision") if options.has_deepspeed else None
-    told = told or options.of("script", "precision")
+    precision = options.of("deepspeed", "precision") if options.has_deepspeed else None
+    precision = precision or options.of("script", "precision")
     is_chat = (
         "zero_optimization.stage" in options.texts and options.texts.get("--deepspeed") == "true"
     )
-    if not told and is_chat:
-        told = options.texts.get("--dtype") or "fp16"  # DeepSpeed-Chat has one option of it
-    by_launcher = options.of("accelerate", "precision_type")
-    if told in (None, "fp32") and by_launcher not in (None, "no"):
-        told = by_launcher
-    if told is None and options.is_supervised:
-        told = "bf16"
+    if not precision and is_chat:
+        precision = options.texts.get("--dtype") or "fp16"  # DeepSpeed-Chat has one option of it
+    launcher_precision = options.of("accelerate", "precision_type")
+    if precision in (None, "fp32") and launcher_precision not in (None, "no"):
+        precision = launcher_precision
+    if precision is None and options.is_supervised:
+        precision = "bf16"
         settings.defaults["precision"] = "no --bf16 or --fp16: TRL's default is bf16"
-    elif told is None and options.has_script and options.starts_elsewhere:
+    elif precision is None and options.has_script and options.starts_elsewhere:
         reason = "no --bf16 or --fp16, and accelerate's file, which may set it, not found"
         settings.assume("precision", "bf16", f"{reason}: bf16 is taken")
         return
-    elif told is None and options.is_hidden("--deepspeed", "--deepspeed_config"):
+    elif precision is None and options.is_hidden("--deepspeed", "--deepspeed_config"):
         reason = "the text does not name DeepSpeed's file, which may say it"
         settings.assume("precision", "bf16", f"{reason}: bf16 is taken")
         return
-    elif told is None and options.has_script and not options.is_hidden("--bf16", "--fp16"):
-        told = "fp32"
-    if told == "fp32" and options.is_on("--tf32"):
-        told = "tf32"
-    if told in ("fp32", "tf32"):
+    elif precision is None and options.has_script and not options.is_hidden("--bf16", "--fp16"):
+        precision = "fp32"
+    if precision == "fp32" and options.is_on("--tf32"):
+        precision = "tf32"
+    if precision in ("fp32", "tf32"):
         settings.notes.append(
-            f"It computes in {told}, as nothing says --bf16 or --fp16; --set precision=bf16 shows "
+            f"It computes in {precision}, as nothing says --bf16 or --fp16; --set "
+            "precision=bf16 shows "
             "what that would change."
         )
-    if told is not None:
-        settings.values["precision"] = told
+    if precision is not None:
+        settings.values["precision"] = precision
 
 
 def derive_framework(options: TrainerOptions, settings: SettingsBuilder) -> None:
     """The profile whose predictions are nearest."""
-    adapter = settings.values["adapter"] != "none"
-    if adapter:
+    is_adapted = settings.values["adapter"] != "none"
+    if is_adapted:
         name = "HF Trainer FSDP" if _is_fsdp(options) else "HF Trainer"
         if options.is_on("--use_unsloth"):
             name = "Unsloth"
@@ -447,40 +494,42 @@ def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
     Raises LaunchError if batch sizes or GPUs contradict each other.
     Raises SpecError if what it trains is not predicted.
     """
-    found = SettingsBuilder()
+    settings = SettingsBuilder()
     model = next((options.texts[option] for option in _MODELS if options.texts.get(option)), None)
     if model:
-        found.values["model"] = model
+        settings.values["model"] = model
     else:
-        found.mark_missing("model")
-    derive_objective(options, found, name)
-    _adapter(options, found)
-    derive_images(options, found)
-    derive_parallelism(options, found)
-    derive_batch(options, found)
-    _length(options, found)
-    derive_sharding(options, found)
-    derive_buckets(options, found)
-    derive_kernels(options, found)
-    derive_precision(options, found)
-    derive_framework(options, found)
-    _optimizer(options, found, name)
-    _add_notes(options, found)
-    told = {
+        settings.mark_missing("model")
+    derive_objective(options, settings, name)
+    _adapter(options, settings)
+    derive_images(options, settings)
+    derive_parallelism(options, settings)
+    derive_batch(options, settings)
+    _length(options, settings)
+    derive_sharding(options, settings)
+    derive_buckets(options, settings)
+    derive_kernels(options, settings)
+    derive_precision(options, settings)
+    derive_framework(options, settings)
+    _optimizer(options, settings, name)
+    _add_notes(options, settings)
+    used_names = {
         option
         for source in (options.script, options.deepspeed, options.accelerate)
         for meaning in source.values()
         for option in meaning.options
     }
-    told |= {name.removeprefix("--") for name in _USED}
+    used_names |= {name.removeprefix("--") for name in _USED}
     # What is switched off, or left to others, says that it has no part in it.
-    known = (OptionTable.load(name).options for name in ("transformers", "deepspeed", "accelerate"))
-    off = {name.removeprefix("--") for name, text in options.texts.items() if text in _OFF}
-    told |= off & frozenset().union(*known)
-    used = frozenset(options.spelled[name] for name in told if name in options.spelled)
-    objective = found.values.get("training_objective")
+    table_options = (
+        OptionTable.load(name).options for name in ("transformers", "deepspeed", "accelerate")
+    )
+    switched_off = {name.removeprefix("--") for name, text in options.texts.items() if text in _OFF}
+    used_names |= switched_off & frozenset().union(*table_options)
+    used = frozenset(options.spelled[name] for name in used_names if name in options.spelled)
+    objective = settings.values.get("training_objective")
     on_rollouts = objective is not None and TrainingObjective(objective).needs_rollouts
-    return found.build(
+    return settings.build(
         used_options=used, ignored_options=of_generation(options) if on_rollouts else frozenset()
     )
 
@@ -494,10 +543,12 @@ def _adapter(options: TrainerOptions, settings: SettingsBuilder) -> None:
     if kind == "none" and not options.is_supervised:
         rank = options.number("script", "lora_rank")
         kind = "lora" if rank else "none"
-    stored = _FEW_BITS.search(str(settings.values.get("model", "")))
-    if stored and kind == "lora":
+    stored_match = _FEW_BITS.search(str(settings.values.get("model", "")))
+    if stored_match and kind == "lora":
         four_bits = True
-        settings.notes.append(f"The weights are stored in 4 bits, as {stored[1]} in its name says.")
+        settings.notes.append(
+            f"The weights are stored in 4 bits, as {stored_match[1]} in its name says."
+        )
     if four_bits and (kind != "none" or not options.is_supervised):
         kind = "qlora"
     eight_bits = options.is_on(*_IN_8_BITS) or "8" in map(options.texts.get, _BITS)
@@ -515,17 +566,17 @@ def _adapter(options: TrainerOptions, settings: SettingsBuilder) -> None:
             "DoRA is predicted as LoRA: the norms of W + BA, which each forward pass works out of "
             "every adapted matrix, and its magnitudes are not in it, so that steps take longer."
         )
-    if saved := options.of("script", "saved_modules"):
+    if saved_modules := options.of("script", "saved_modules"):
         settings.values["modules_to_save"] = "embeddings"
-        if is_one_end(saved):
+        if is_one_end(saved_modules):
             settings.notes.append(
-                f"{saved} alone is not predicted: embedding and logits are counted."
+                f"{saved_modules} alone is not predicted: embedding and logits are counted."
             )
-    scales = options.of("script", "double_quantization")
-    in_four = kind == "qlora" and not eight_bits
-    if in_four and scales == "false":
+    double_quantization = options.of("script", "double_quantization")
+    is_4_bit = kind == "qlora" and not eight_bits
+    if is_4_bit and double_quantization == "false":
         settings.values["double_quantization"] = False
-    elif in_four and scales is None and options.is_supervised:
+    elif is_4_bit and double_quantization is None and options.is_supervised:
         reason = "no --use_bnb_nested_quant: TRL leaves the scales in 32 bits"
         settings.assume("double_quantization", False, reason)
     if kind == "qlora" and options.is_supervised:
@@ -574,8 +625,10 @@ def _length(options: TrainerOptions, settings: SettingsBuilder) -> None:
     )
     length = settings.values.get("sequence_length")
     if steps and batch and length:
-        each = TrainingObjective(objective).sequences_per_sample if objective else 1
-        settings.values["total_tokens"] = max(steps * batch * length * each, FEWEST_TOKENS)
+        sequences_per_sample = TrainingObjective(objective).sequences_per_sample if objective else 1
+        settings.values["total_tokens"] = max(
+            steps * batch * length * sequences_per_sample, FEWEST_TOKENS
+        )
     else:
         _samples(options, settings)
 
@@ -588,25 +641,29 @@ def _samples(options: TrainerOptions, settings: SettingsBuilder) -> None:
     ms-swift draws as many of a data set as stand behind ``#`` (swift/llm/dataset/loader.py).
     """
     epochs = options.texts.get("--num_train_epochs")
-    part = _PART.search(options.texts.get("--dataset_train_split") or "")
-    data = re.split(r"[,\s]+", options.texts.get("--dataset") or "")
-    drawn = [_DRAWN.search(name) for name in data]
-    each = parse_positive_int(part[1] if part else None)
-    if all(drawn):
-        each = sum(int(number[1]) for number in drawn if number)
-        data = data[:1]
-    cap = next((name for name in _CAPS if parse_positive_int(options.texts.get(name))), "")
-    if each is None and cap:
-        each = parse_positive_int(options.texts[cap])
+    split_match = _PART.search(options.texts.get("--dataset_train_split") or "")
+    datasets = re.split(r"[,\s]+", options.texts.get("--dataset") or "")
+    sample_counts = [_DRAWN.search(name) for name in datasets]
+    num_samples = parse_positive_int(split_match[1] if split_match else None)
+    if all(sample_counts):
+        num_samples = sum(int(number[1]) for number in sample_counts if number)
+        datasets = datasets[:1]
+    cap_option = next((name for name in _CAPS if parse_positive_int(options.texts.get(name))), "")
+    if num_samples is None and cap_option:
+        num_samples = parse_positive_int(options.texts[cap_option])
     with suppress(ValueError):
         if float(epochs or 0) > 0:
             settings.values["epochs"] = float(epochs or 0)
-    if "epochs" not in settings.values and each is not None:
+    if "epochs" not in settings.values and num_samples is not None:
         settings.assume("epochs", _EPOCHS, f"no num_train_epochs: {_EPOCHS} are the Trainer's")
-    if each is not None:
-        settings.values["num_samples"] = each * (len(data) if cap == _CAPS[0] else 1)
-        if cap and not all(drawn) and part is None:
-            why = f"{cap.strip('-')} is the most that is taken: time and cost are upper limits"
+    if num_samples is not None:
+        settings.values["num_samples"] = num_samples * (
+            len(datasets) if cap_option == _CAPS[0] else 1
+        )
+        if cap_option and not all(sample_counts) and split_match is None:
+            why = (
+                f"{cap_option.strip('-')} is the most that is taken: time and cost are upper limits"
+            )
             settings.defaults["num_samples"] = f"{why}, --samples gives the number"
     elif not options.has_script or (
         settings.values.get("training_objective") == TrainingObjective.PRETRAIN
@@ -619,13 +676,14 @@ def _samples(options: TrainerOptions, settings: SettingsBuilder) -> None:
 _OTHER_STATES = re.compile("galore|apollo|lomo|badam|adam_mini")
 
 
-def _optimizer(options: TrainerOptions, settings: SettingsBuilder, file: str) -> None:
+def _optimizer(options: TrainerOptions, settings: SettingsBuilder, file_name: str) -> None:
     name = options.of("script", "optimizer_name")
     if name is None:
         return
     if parse_optimizer(name) is None and _OTHER_STATES.search(name):
         raise SpecError(
-            f"{file}: the optimizer {name} keeps neither the states nor the gradients of Adam, and "
+            f"{file_name}: the optimizer {name} keeps neither the states nor the gradients of "
+            "Adam, and "
             "is not predicted: name another one to have the rest predicted."
         )
     settings.put_optimizer(name)

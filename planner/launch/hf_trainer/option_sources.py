@@ -40,15 +40,15 @@ class OptionSources:
     words: list[str] = field(default_factory=list)
     name: str = ""
 
-    def put(self, place: dict[str, ParsedOption], name: str, option: ParsedOption) -> None:
+    def put(self, section: dict[str, ParsedOption], name: str, option: ParsedOption) -> None:
         """Note an option of one of the places; the first of a name counts."""
-        place.setdefault(name, option)
+        section.setdefault(name, option)
         self.spelled.setdefault(name.removeprefix("--"), option.option)
 
     def text(self, option: str) -> str | None:
         """The text of an option of the script, None of one that is not there."""
-        given = self.script.get(option)
-        return None if given is None else text_of(given)
+        parsed = self.script.get(option)
+        return None if parsed is None else text_of(parsed)
 
 
 def text_of(option: ParsedOption) -> str | None:
@@ -59,19 +59,19 @@ def text_of(option: ParsedOption) -> str | None:
 
 def apply_program_defaults(sources: OptionSources, dialect: OptionAliasTable) -> dict[str, str]:
     """Put what a program does where nothing is said; the reasons, by term."""
-    script, told = sources.script, dict[str, str]()
+    script, reasons = sources.script, dict[str, str]()
     for row in dialect.defaults:
-        kind, *words = row.text.split() or [""]
-        is_open = row.into not in script
-        if kind == "unless":
-            is_open = not {row.into, *words} & set(script)
-        elif kind == "if":
-            is_open = is_open and words[0] in script
-            is_open = is_open and words[1:] in ([], [sources.text(words[0])])
-        if is_open:
+        condition, *words = row.text.split() or [""]
+        applies = row.into not in script
+        if condition == "unless":
+            applies = not {row.into, *words} & set(script)
+        elif condition == "if":
+            applies = applies and words[0] in script
+            applies = applies and words[1:] in ([], [sources.text(words[0])])
+        if applies:
             script[row.into] = implied_option(row.into, row.word)
-            told[row.term] = row.note
-    return told
+            reasons[row.term] = row.note
+    return reasons
 
 
 def keep_loaded_weights(sources: OptionSources, program: str) -> dict[str, str]:
@@ -80,8 +80,8 @@ def keep_loaded_weights(sources: OptionSources, program: str) -> dict[str, str]:
     ``weights.csv`` has what each program does with trained weights, with its source.
     """
     row = next(row for row in shipped_rows("hf_trainer/weights.csv") if row["program"] == program)
-    is_whole = sources.text("--finetuning_type") in (None, "full")
-    if row["weights"] != "loaded" or not is_whole or {*row["unless"].split()} & {*sources.script}:
+    trains_all = sources.text("--finetuning_type") in (None, "full")
+    if row["weights"] != "loaded" or not trains_all or {*row["unless"].split()} & {*sources.script}:
         return {}
     sources.script["--dtype"] = implied_option("--dtype", "bfloat16")
     return {"framework": f"{program} trains whole models in the bf16 that they are loaded in"}
@@ -89,20 +89,20 @@ def keep_loaded_weights(sources: OptionSources, program: str) -> dict[str, str]:
 
 def translate_options(sources: OptionSources, dialect: OptionAliasTable) -> None:
     """Put a program's own options into the script's as the other program calls them."""
-    own = {option: sources.script.get(f"--{option}") for option in dialect.options}
-    for option, given in own.items():
-        if given is None:
+    program_options = {option: sources.script.get(f"--{option}") for option in dialect.options}
+    for option, parsed in program_options.items():
+        if parsed is None:
             continue
-        for into, word in dialect.into(option, sources.text(f"--{option}")):
-            if not into.startswith("--"):
-                place = implied_option(
-                    into, (text_of(given) or "") if word is None else word, given.line
+        for target_option, word in dialect.into(option, sources.text(f"--{option}")):
+            if not target_option.startswith("--"):
+                translated = implied_option(
+                    target_option, (text_of(parsed) or "") if word is None else word, parsed.line
                 )
-                sources.deepspeed.setdefault(into, place)
+                sources.deepspeed.setdefault(target_option, translated)
             elif word is None:
-                sources.script.setdefault(into, given)
+                sources.script.setdefault(target_option, parsed)
             else:
-                sources.script[into] = given.with_value(word)
+                sources.script[target_option] = parsed.with_value(word)
 
 
 _OF_DEEPSPEED = ("--deepspeed", "--deepspeed_config_file", "deepspeed_config.deepspeed_config_file")
@@ -143,8 +143,8 @@ class TrainerOptions:
     @property
     def starts_elsewhere(self) -> bool:
         """Whether what launches it stands in a file that is not here, its precision with it."""
-        named = any(self.texts.get(name) for name in _FILES)
-        return not self.words or (named and "mixed_precision" not in self.texts)
+        has_launcher_file = any(self.texts.get(name) for name in _FILES)
+        return not self.words or (has_launcher_file and "mixed_precision" not in self.texts)
 
     def absent_file(self) -> str | None:
         """DeepSpeed's file where one is named, ``deepspeed_zero2`` of xtuner too, and not here."""
@@ -232,22 +232,29 @@ def sharded_by_name(sources: OptionSources) -> str:
     alone may be called after the file that they are started with, as LLaMA-Factory's
     ``examples/ascend`` are.
     """
-    given = next((text for name in _FILES if (text := sources.text(name))), None)
-    is_open = not sources.words and not {"--deepspeed", "--fsdp"} & {*sources.script}
-    if given is None and is_open and "fsdp" in sources.name.lower() and takes_sharding(sources):
+    file_option = next((text for name in _FILES if (text := sources.text(name))), None)
+    is_bare_document = not sources.words and not {"--deepspeed", "--fsdp"} & {*sources.script}
+    if (
+        file_option is None
+        and is_bare_document
+        and "fsdp" in sources.name.lower()
+        and takes_sharding(sources)
+    ):
         sources.accelerate["distributed_type"] = implied_option("distributed_type", "FSDP")
         return f"{sources.name} is called after FSDP"
-    if given is None or not takes_sharding(sources):
+    if file_option is None or not takes_sharding(sources):
         return ""
-    name = given.rpartition("/")[2].lower()
+    name = file_option.rpartition("/")[2].lower()
     stage = ZERO_STAGE.search(name)
-    kind = next((kind for word, kind in _KINDS.items() if word in name), "DEEPSPEED")
-    if stage is None and kind == "DEEPSPEED":
+    distributed_type = next(
+        (distributed_type for word, distributed_type in _KINDS.items() if word in name), "DEEPSPEED"
+    )
+    if stage is None and distributed_type == "DEEPSPEED":
         return ""
-    sources.accelerate["distributed_type"] = implied_option("distributed_type", kind)
+    sources.accelerate["distributed_type"] = implied_option("distributed_type", distributed_type)
     if stage is not None:
         sources.accelerate[_STAGE] = implied_option(_STAGE, stage[1])
-    return f"{given} not found: taken from its name"
+    return f"{file_option} not found: taken from its name"
 
 
 def named_by_program(words: Sequence[str]) -> str | None:
@@ -256,11 +263,13 @@ def named_by_program(words: Sequence[str]) -> str | None:
     >>> named_by_program(["trl", "dpo"]), named_by_program(["examples/train_rm.py"])
     ('dpo', 'rm')
     """
-    own = words[len(_LAUNCHER) :] if tuple(words[: len(_LAUNCHER)]) == _LAUNCHER else words
-    first, *others = [word.rpartition("/")[2].lower() for word in own[:2]] or [""]
-    if first in _STARTERS and others:
-        first = others[0]
-    parts = re.split(r"[^a-z0-9]+", first)
+    command_words = (
+        words[len(_LAUNCHER) :] if tuple(words[: len(_LAUNCHER)]) == _LAUNCHER else words
+    )
+    program, *arguments = [word.rpartition("/")[2].lower() for word in command_words[:2]] or [""]
+    if program in _STARTERS and arguments:
+        program = arguments[0]
+    parts = re.split(r"[^a-z0-9]+", program)
     return next((part for part in parts if part in _NAMED), None)
 
 
@@ -356,23 +365,25 @@ def of_generation(options: TrainerOptions) -> frozenset[str]:
 
 def rollout_length(options: TrainerOptions, settings: SettingsBuilder) -> None:
     """Tokens of a prompt and its answer at their most: what the update trains on."""
-    prompt = parse_positive_int(options.texts.get("--max_prompt_length")) or options.number(
+    prompt_length = parse_positive_int(options.texts.get("--max_prompt_length")) or options.number(
         "script", "trl_length"
     )
-    answer = next(
+    answer_length = next(
         (n for name in _ANSWERS if (n := parse_positive_int(options.texts.get(name)))), None
     )
-    told = [
+    defaults_used = [
         f"{default} of {name}, TRL's"
-        for name, default, number in zip(
-            _OF_ROLLOUTS, _OF_ROLLOUTS.values(), (prompt, answer), strict=True
+        for name, default, tokens in zip(
+            _OF_ROLLOUTS, _OF_ROLLOUTS.values(), (prompt_length, answer_length), strict=True
         )
-        if number is None
+        if tokens is None
     ]
-    usual_prompt, usual_answer = _OF_ROLLOUTS.values()
-    length = (prompt or usual_prompt) + (answer or usual_answer)
-    if told:
-        settings.assume("sequence_length", length, f"prompt and answer, with {' and '.join(told)}")
+    default_prompt, default_answer = _OF_ROLLOUTS.values()
+    length = (prompt_length or default_prompt) + (answer_length or default_answer)
+    if defaults_used:
+        settings.assume(
+            "sequence_length", length, f"prompt and answer, with {' and '.join(defaults_used)}"
+        )
     else:
         settings.values["sequence_length"] = length
 
@@ -420,9 +431,13 @@ class KnownScript:
 
     def is_of(self, words: Sequence[str], values: Mapping[str, object]) -> bool:
         """Whether a command, or a document, which has no words, is its own."""
-        named = not self.file or any(word.rpartition("/")[2] == self.file for word in words[:3])
+        has_file_name = not self.file or any(
+            word.rpartition("/")[2] == self.file for word in words[:3]
+        )
         kind = str(values.get(self.kind) or "")
-        return named and self.keys <= set(values) and (not kind or kind.startswith(self.kinds))
+        return (
+            has_file_name and self.keys <= set(values) and (not kind or kind.startswith(self.kinds))
+        )
 
 
 _LLAMA = {"tie_word_embeddings": False, "position_embedding": "rotary", "gated": True}
@@ -449,23 +464,25 @@ def script_of(words: Sequence[str], values: Mapping[str, object]) -> KnownScript
     'alpaca-lora'
     >>> script_of([], {"task": "image-classification", "base_model": "vit"})
     """
-    return next((each for each in scripts() if each.is_of(words, values)), None)
+    return next((script for script in scripts() if script.is_of(words, values)), None)
 
 
 def in_trainer_words(sources: OptionSources, dialect: OptionAliasTable) -> dict[str, str]:
     """Put a program's options as the Trainer's into the script's; what is its default, by term."""
     script = sources.script
     translate_options(sources, dialect)
-    told = apply_program_defaults(sources, dialect)
+    reasons = apply_program_defaults(sources, dialect)
     for row in dialect.rows:
         numbers = [parse_positive_int(sources.text(f"--{option}")) for option in row.option.split()]
         if row.role == "sum":
             script[row.into] = implied_option(row.into, str(sum(number or 0 for number in numbers)))
         elif row.role == "batch" and row.into not in script and (samples := numbers[0]):
-            micro = parse_positive_int(sources.text("--per_device_train_batch_size")) or 1
+            micro_batch = parse_positive_int(sources.text("--per_device_train_batch_size")) or 1
             ranks = total_gpus(sources.worlds[0]) or 1
-            script[row.into] = implied_option(row.into, str(math.ceil(samples / (micro * ranks))))
-    return told
+            script[row.into] = implied_option(
+                row.into, str(math.ceil(samples / (micro_batch * ranks)))
+            )
+    return reasons
 
 
 def shape_of(sources: OptionSources, dialect: OptionAliasTable) -> dict[str, object] | None:
@@ -480,25 +497,29 @@ def in_words_of_program(name: str, changes: Changes, *, extends: bool) -> Change
 
     Raises LaunchError if it has no option for one of them, and does not take the Trainer's own.
     """
-    own: dict[str, tuple[str, ...] | None] = {}
+    program_changes: dict[str, tuple[str, ...] | None] = {}
     rows = OptionAliasTable.load(name).rows
     for option, texts in changes.items():
-        of_it = [row for row in rows if row.into == f"--{option}"]
-        if any(row.role == "batch" for row in of_it):
+        matching_rows = [row for row in rows if row.into == f"--{option}"]
+        if any(row.role == "batch" for row in matching_rows):
             continue  # the program works it out of all samples of a step
-        ways = [
+        writable_rows = [
             row
-            for row in sorted(of_it, key=lambda row: row.role != "written")
+            for row in sorted(matching_rows, key=lambda row: row.role != "written")
             if row.role in ("written", "is", "word")
             if not row.text or texts is None or row.word == texts[0]
         ]
         # Of several words for the same text none is sure.
-        is_sure = len(ways) == 1 or texts is None or (bool(ways) and not ways[0].text)
-        row = next(iter(ways), None) if is_sure else None
+        is_unambiguous = (
+            len(writable_rows) == 1
+            or texts is None
+            or (bool(writable_rows) and not writable_rows[0].text)
+        )
+        row = next(iter(writable_rows), None) if is_unambiguous else None
         if row is not None:
-            own[row.option] = (row.text,) if row.text and texts else texts
+            program_changes[row.option] = (row.text,) if row.text and texts else texts
         elif extends:
-            own[option] = texts
+            program_changes[option] = texts
         else:
             raise LaunchError(f"{name} has no word for {option}.")
-    return own
+    return program_changes

@@ -90,8 +90,8 @@ def require_even_copies(job: LaunchJob) -> None:
 
 def moved_activations(job: LaunchJob) -> str | None:
     """The word of the script's option that moves activations to the host, where one is needed."""
-    moves = "activations" in job["offload"] and is_supervised(job)
-    return "activations" if moves else None
+    offloads = "activations" in job["offload"] and is_supervised(job)
+    return "activations" if offloads else None
 
 
 def is_supervised(job: LaunchJob) -> bool:
@@ -111,18 +111,21 @@ def lora_modules(job: LaunchJob) -> tuple[str, ...]:
     """The matrices that have an adapter, by their names in Transformers."""
     targets = parse_adapter_targets(str(job["lora_targets"]))
     attention = job.model.layer_groups[-1].attention
-    ends, others, forward = _NAMES.get(family_of(job.model) or "", _USUAL)
+    query_value, other_attention, feed_forward = _NAMES.get(family_of(job.model) or "", _USUAL)
     if attention is not None and attention.kind is AttentionKind.LATENT:
-        ends, others = ("q_b_proj" if attention.q_lora_rank else "q_proj", "kv_b_proj"), ("o_proj",)
+        query_value, other_attention = (
+            ("q_b_proj" if attention.q_lora_rank else "q_proj", "kv_b_proj"),
+            ("o_proj",),
+        )
     if targets == "query_value":
-        return ends
+        return query_value
     if targets != "all_linear":
-        return (*ends, *others)
+        return (*query_value, *other_attention)
     if not job.model.num_experts or _adapts_experts(job):
-        return (*ends, *others, *forward)
+        return (*query_value, *other_attention, *feed_forward)
     if names_shared_experts(job):
-        return (*ends, *others, *(f"shared_expert.{name}" for name in forward))
-    return (*ends, *others)
+        return (*query_value, *other_attention, *(f"shared_expert.{name}" for name in feed_forward))
+    return (*query_value, *other_attention)
 
 
 _EIGHT = 8
@@ -133,16 +136,16 @@ def adapter_quantities(job: LaunchJob) -> Words:
     names = ("lora_rank", "lora_modules", "saved_modules", "double_quantization")
     if job["lora_rank"] is None or not has_adapter(job):
         return dict.fromkeys(names)
-    saves = job["modules_to_save"] == "embeddings"
-    in_eight = job["quantization_bits"] == _EIGHT
+    saves_embeddings = job["modules_to_save"] == "embeddings"
+    is_8_bit = job["quantization_bits"] == _EIGHT
     return {
-        **({"adapter": "lora", "quantization_bits": _EIGHT} if in_eight else {}),
+        **({"adapter": "lora", "quantization_bits": _EIGHT} if is_8_bit else {}),
         "lora_rank": job["lora_rank"],
         "lora_modules": " ".join(lora_modules(job)),
-        "saved_modules": " ".join(_ENDS) if saves else None,
+        "saved_modules": " ".join(_ENDS) if saves_embeddings else None,
         "double_quantization": (
             job["double_quantization"] is not False
-            if job["adapter"] == "qlora" and not in_eight
+            if job["adapter"] == "qlora" and not is_8_bit
             else None
         ),
     }
@@ -156,8 +159,10 @@ def fill_quantities(job: LaunchJob) -> Words:
 
 def _adapts_experts(job: LaunchJob) -> bool:
     """Whether routed experts have adapters: PEFT gives them some where their matrices are named."""
-    given = job["expert_adapters"]
-    return given == "each" or (given is None and names_feed_forward(str(job["lora_targets"])))
+    expert_adapters = job["expert_adapters"]
+    return expert_adapters == "each" or (
+        expert_adapters is None and names_feed_forward(str(job["lora_targets"]))
+    )
 
 
 def names_shared_experts(job: LaunchJob) -> bool:
@@ -167,8 +172,15 @@ def names_shared_experts(job: LaunchJob) -> bool:
 
 def adapter_remarks(job: LaunchJob) -> tuple[ParameterNote, ...]:
     """That matrices beside routed experts cannot be named without these."""
-    of_all = has_adapter(job) and parse_adapter_targets(str(job["lora_targets"])) == "all_linear"
-    if not of_all or not job.model.num_experts or names_shared_experts(job) or _adapts_experts(job):
+    adapts_all = (
+        has_adapter(job) and parse_adapter_targets(str(job["lora_targets"])) == "all_linear"
+    )
+    if (
+        not adapts_all
+        or not job.model.num_experts
+        or names_shared_experts(job)
+        or _adapts_experts(job)
+    ):
         return ()
     note = (
         "peft 0.21.2 gives routed experts adapters, too, where it is told matrices of "
@@ -189,21 +201,21 @@ def narrow_remarks(job: LaunchJob) -> tuple[ParameterNote, ...]:
 
 def script_quantities(job: LaunchJob) -> Quantities:
     """What the script is told: not how the job is split, which its launcher or a file tells."""
-    supervised, length = is_supervised(job), job["sequence_length"]
-    narrow = "float16" if job["precision"] == "fp16" else "bfloat16"
-    is_narrow = job.profile.name.endswith("bf16")
+    is_trl, sequence_length = is_supervised(job), job["sequence_length"]
+    bf16_or_fp16 = "float16" if job["precision"] == "fp16" else "bfloat16"
+    has_16_bit_weights = job.profile.name.endswith("bf16")
     return {
         "micro_batch_size": job["micro_batch_size"],
         "gradient_accumulation_steps": job.accumulation_steps,
-        "trl_length": length if supervised else None,
-        **(fill_quantities(job) if supervised else {}),
-        "block_length": None if supervised else length,
+        "trl_length": sequence_length if is_trl else None,
+        **(fill_quantities(job) if is_trl else {}),
+        "block_length": None if is_trl else sequence_length,
         "training_steps": job.training_steps,
         "precision": job["precision"],
         # Where the framework is no DeepSpeed, which keeps others beside them.
-        "weights_type": narrow if has_adapter(job) or is_narrow else "float32",
-        "flash_attention": job["flash_attention"] if supervised else None,
-        "attention_kernel": job["attention_kernel"] if supervised else None,
+        "weights_type": bf16_or_fp16 if has_adapter(job) or has_16_bit_weights else "float32",
+        "flash_attention": job["flash_attention"] if is_trl else None,
+        "attention_kernel": job["attention_kernel"] if is_trl else None,
         "expert_compute": job["expert_compute"],
         "torch_compile": job["torch_compile"],
         "loss_kernel": job["loss_kernel"],
@@ -249,16 +261,16 @@ def script_arguments(
     """The words of the script: program, model, what the user must say, and the options."""
     keys = [setting for setting in settings.options if setting.option.startswith(SECTION)]
     options = [setting for setting in settings.options if setting not in keys]
-    listed = []
+    option_words = []
     for each in options:
         text = each.text
         texts = () if text is None else text.split() if each.option in _LISTS else (text,)
-        listed.append(CommandWords(words=(f"--{each.option}", *texts), note=each.note))
+        option_words.append(CommandWords(words=(f"--{each.option}", *texts), note=each.note))
     return (
         *_program(job),
         CommandWords(words=("--output_dir", OUTPUT)),
         CommandWords(words=("--learning_rate", RATE)),
-        *listed,
+        *option_words,
         *more,
         CommandWords(words=("--logging_steps", "1")),
     )
@@ -322,13 +334,13 @@ def nested(
 ) -> dict[str, object]:
     """Options of dotted names as the document that has them; texts become numbers and flags."""
     document: dict[str, object] = {}
-    inside: dict[str, dict[str, str | None]] = {}
+    sections: dict[str, dict[str, str | None]] = {}
     for option, text in settings.items():
         section, dot, key = option.partition(".")
         document.setdefault(section, None if dot else (value or typed)(text))
         if dot:
-            inside.setdefault(section, {})[key] = text
-    return document | {section: nested(keys, value) for section, keys in inside.items()}
+            sections.setdefault(section, {})[key] = text
+    return document | {section: nested(keys, value) for section, keys in sections.items()}
 
 
 def typed(text: str | None) -> Quantity:
@@ -339,9 +351,9 @@ def typed(text: str | None) -> Quantity:
     """
     if text is None or text in ("true", "false"):
         return text != "false"
-    for kind in (int, float):
+    for number_type in (int, float):
         try:
-            return kind(text)
+            return number_type(text)
         except ValueError:
             continue
     return text

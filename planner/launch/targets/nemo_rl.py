@@ -408,9 +408,7 @@ def _quantities(job: LaunchJob) -> Quantities:
         and rollout_gpus_per_node != job.gpus_per_node
     ):
         nearest = max(round(int(job["train_gpus"]) / job.gpus_per_node), 1) * job.gpus_per_node
-        raise LaunchError(
-            f"NeMo-RL splits only whole nodes: the nearest value is --set train_gpus={nearest}."
-        )
+        raise LaunchError(f"NeMo-RL splits only whole nodes; nearest: --set train_gpus={nearest}.")
     is_megatron = job.profile.name == "NeMo-RL"
     quantities |= {
         **({} if is_megatron else words_of_fsdp(job, "nemo-rl", _MEGATRON)),

@@ -492,7 +492,7 @@ def _quantities(job: LaunchJob) -> Quantities:
         nearest = max(round(global_batch_size / samples_per_prompt), 1) * samples_per_prompt
         raise LaunchError(
             f"ppo_mini_batch_size counts prompts with {samples_per_prompt} answers each, and "
-            f"{global_batch_size} answers are no multiple of that: the nearest value is "
+            f"{global_batch_size} answers are no multiple of that; nearest: "
             f"--global-batch-size {nearest}."
         )
     is_megatron = job.profile.name == "verl Megatron"

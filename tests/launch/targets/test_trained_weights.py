@@ -1,4 +1,6 @@
-"""In which format the front ends of the Trainer keep trained weights: ``hf_trainer/weights.csv``."""
+"""In which format the front ends of the Trainer keep trained weights:
+``hf_trainer/weights.csv``.
+"""
 
 from __future__ import annotations
 
