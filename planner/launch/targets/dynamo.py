@@ -44,10 +44,7 @@ from planner.launch.write_launch import heading
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """Refused: workers say what they do in the words of vLLM, SGLang or TensorRT-LLM.
-
-    Raises `LaunchError`: always.
-    """
+    """Raise LaunchError: only workers with a command of vLLM, SGLang or TensorRT-LLM are read."""
     raise LaunchError(
         f"{reading.command.name}: no worker of the graph has a command of dynamo.vllm, "
         "dynamo.sglang or dynamo.trtllm."
@@ -92,7 +89,7 @@ def _trtllm_words(server: ServerCommand, model: str) -> list[str]:
 
 
 def _flat(arguments: list[CommandWords], left_out: str = "") -> list[str]:
-    """Words of options; a variable is a word that the user replaces."""
+    """The options as words; a variable becomes a placeholder that the user replaces."""
     return [
         word if isinstance(word, str) else word.name
         for argument in arguments
@@ -103,7 +100,7 @@ def _flat(arguments: list[CommandWords], left_out: str = "") -> list[str]:
 
 @record(kw_only=True)
 class _DynamoEngine:
-    """How Dynamo runs an engine: its module, its name and image there, its options as words."""
+    """An engine in Dynamo: its target module, its name and image there, its options as words."""
 
     module: Any
     framework: str
@@ -122,7 +119,7 @@ _REGISTRY = "nvcr.io/nvidia/ai-dynamo/"
 
 
 def _component(server: ServerCommand, engine: _DynamoEngine) -> dict[str, object]:
-    """A kind of workers in the graph."""
+    """The component of one kind of workers in the graph."""
     worker = server.worker
     model = server.model if isinstance(server.model, str) else server.model.name
     container = {
@@ -172,7 +169,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     engine = _ENGINES[job.profile.name]
 
     def quantities(worker: ServerGroup) -> Quantities:
-        """The operator tells the nodes of a worker each other's addresses."""
+        """Quantities of the engine without nodes: the operator connects them."""
         return {**engine.module.worker_quantities(worker), "num_nodes": None}
 
     servers = servers_of(job, OptionTable.load(engine.module.NAME), quantities, model_word)
@@ -185,10 +182,10 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     notes = [f"`{port}` lets the benchmark reach the frontend."]
     placeholders = {word.name: word for word in unset}.values()
     notes += [f"Replace {word.name} in the graph: {word.meaning}." for word in placeholders]
-    # The frontend speaks the interface of OpenAI, whatever the engine.
+    # The frontend has OpenAI's API, whatever the engine.
     benchmark_process = benchmark(NAME, job, servers[-1].model)
     draft = draft_of(servers, (), benchmark=benchmark_process)
-    # The engine's own table says the rest of what cannot be said.
+    # The engine's own table has further parameters without an option.
     draft = replace(
         draft,
         unexpressed=(*servers[-1].settings.unexpressed, *draft.unexpressed),

@@ -25,7 +25,7 @@ from planner.specs.quantization import GGUF_BITS, checkpoint_of, gguf_word
 _SINGLE_REQUEST_TOOLS = ("llama-cli", "llama-bench", "llama-batched-bench")
 _BATCH = 2048
 _TABLE = OptionTable.load("llama-server")
-# Types in names of GGUF files that are none of its own.
+# Weight types in names of GGUF files that are not GGUF's own.
 _OTHERS = {
     "mxfp4": "mxfp4", "mxfp4_moe": "mxfp4", "bf16": "w16a16", "f16": "w16a16", "fp16": "w16a16",
     "f32": "w16a16",
@@ -36,7 +36,7 @@ _PARTS = re.compile(r"-0*\d+-of-0*\d+$")
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """The batch that a command has slots for."""
+    """Settings of the server that a command starts; its batch is the number of slots."""
     server = ServerSettings(reading=with_variables(reading, TARGET, option_aliases("llama.cpp")))
     reading = server.reading
     server.values["engine"] = "llama.cpp"
@@ -73,7 +73,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
 
 
 def _put_model(server: ServerSettings) -> None:
-    """Model and type of weights as the file's name tells them."""
+    """Set the model and the weight type that the file's name has."""
     reading = server.reading
     name = reading.text("--model") or reading.text("--hf-file") or reading.text("--hf-repo")
     if not name:
@@ -101,7 +101,7 @@ def _put_model(server: ServerSettings) -> None:
 
 
 def _put_gpus(server: ServerSettings) -> None:
-    """Visible devices split the matrices or the layers."""
+    """Set the GPUs, which split either matrices or layers."""
     reading = server.reading
     split = reading.value("split") or "layer"
     num_gpus = 1 if split == "none" else _devices(reading)
@@ -137,7 +137,7 @@ def _put_step(server: ServerSettings) -> None:
 
 
 def _put_layers(server: ServerSettings) -> None:
-    """Whole layers in host memory as a share of the weights, where the model is known."""
+    """Set the share of weights in host memory, by layers, if the model is known."""
     reading = server.reading
     model = find_model_by_name(str(server.values.get("model") or ""))
     gpu_layers = parse_size(reading.value("layers_on_gpu"))
@@ -151,7 +151,7 @@ def _put_layers(server: ServerSettings) -> None:
 
 
 def _put_experts(server: ServerSettings, model: ModelSpec | None) -> None:
-    """Experts in host memory as a share of the weights: of all layers, or of some."""
+    """Set the share of weights in host memory by experts: of all layers, or of some."""
     reading = server.reading
     overrides = reading.text("--override-tensor")
     if not (reading.has("--cpu-moe") or reading.has("--n-cpu-moe") or overrides is not None):
@@ -176,7 +176,7 @@ def _put_experts(server: ServerSettings, model: ModelSpec | None) -> None:
 
 
 NAME = "llama-server"
-# A type of GGUF files for each type of weights.
+# The GGUF type of each weight type.
 _FILES = {"w16a16": "F16", "w8a16": "Q8_0", "w4a16": "Q4_K_M", "mxfp4": "MXFP4"} | {
     code.word: code.name for code in GGUF_BITS
 }
@@ -190,8 +190,8 @@ def _worker_quantities(worker: ServerGroup) -> Quantities:
     slots = int(worker.values["concurrency"])
     if slots > _MOST_SLOTS:
         raise LaunchError(
-            f"llama.cpp serves {_MOST_SLOTS} requests at once at most (LLAMA_MAX_SEQ), the plan "
-            f"{slots}: plan with --set concurrency={_MOST_SLOTS} or less."
+            f"llama.cpp serves at most {_MOST_SLOTS} concurrent requests (LLAMA_MAX_SEQ), the plan "
+            f"has {slots}: plan with --set concurrency={_MOST_SLOTS} or less."
         )
     types = {str(values["quantization"])}
     if job.model.num_experts:
@@ -258,7 +258,7 @@ TARGET = LaunchTarget.of(
         _worker_quantities,
         _process,
         model=_model,
-        # GGUF files are none for a benchmark.
+        # A benchmark cannot take the tokenizer from a GGUF file.
         tokenizer=lambda job: (
             job.hub_name
             or ShellVariable(

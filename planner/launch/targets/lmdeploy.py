@@ -1,4 +1,4 @@
-"""LMDeploy: ``lmdeploy serve api_server`` and its options, which are read alone.
+"""LMDeploy: ``lmdeploy serve api_server`` and its options, read-only.
 
 Defaults are those of lmdeploy/cli/utils.py, lmdeploy/utils.py (`get_max_batch_size`) and, for
 ranks of the attention, lmdeploy/pytorch/config.py (`DistConfig`) of InternLM/lmdeploy 0.16.0.
@@ -26,7 +26,7 @@ _UNKNOWN = "h100"
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """The server that a command starts."""
+    """Settings of the server that a command starts."""
     server = read_server(reading, _ENGINE, AGGREGATED)
     values = server.values
     values["max_num_seqs"] = int(values["concurrency"]) // int(values["attention_data_parallel"])
@@ -36,7 +36,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
 
 
 def _layout(server: ServerSettings, _: ModelSpec | None) -> int:
-    """Attention ranks are inside the GPUs of a server, unless there are more of them."""
+    """Set the parallelism; return the attention ranks, which share a server if they divide it."""
     tensor_parallel, ranks = (
         server.count("tensor_parallel"),
         server.count("attention_data_parallel"),
@@ -57,7 +57,7 @@ def _layout(server: ServerSettings, _: ModelSpec | None) -> int:
 
 
 def _batch(server: ServerSettings, model: ModelSpec | None, ranks: int) -> None:
-    """The requests of a step that follow from the GPU."""
+    """Set the default batch of the GPU."""
     if server.reading.value("max_num_seqs") is not None:
         return
     gpu = find_gpu_by_name(server.reading.command.resources.gpu)

@@ -41,14 +41,14 @@ from planner.launch.targets import megatron_lm
 from planner.specs.model import ModelSpec
 
 AXES = ("tensor", "tensor_sequence", "context", "expert", "fsdp", "data", "pipeline")
-"""Those that exchange most come first: they stand within a node."""
+"""Mesh axes, those with the most communication first: they are placed within a node."""
 _REST = -1
 
 
 def axes_of(job: LaunchJob) -> dict[str, int]:
-    """The GPUs of each axis within and across nodes.
+    """GPUs of each mesh axis within and across nodes.
 
-    Raises LaunchError if experts are not split over data-parallel GPUs, copies are not of whole
+    Raises LaunchError if experts do not divide the data-parallel GPUs, copies do not divide the
     shards, or the axes do not fill whole nodes.
     """
     expert_parallel, data_parallel = int(job["expert_parallel"]), int(job["data_parallel"])
@@ -59,12 +59,13 @@ def axes_of(job: LaunchJob) -> dict[str, int]:
             f"divide data_parallel {data_parallel}. Plan another expert_parallel."
         )
     shards, zero_stage = data_parallel // expert_parallel, int(job["zero_stage"])
-    copies = int(job["data_parallel_replicas"] or 1) if zero_stage > 2 else shards  # ZeRO-3 alone
+    copies = (
+        int(job["data_parallel_replicas"] or 1) if zero_stage > 2 else shards
+    )  # only with ZeRO-3
     if shards % copies:
         raise LaunchError(
-            f"MaxText copies what its fsdp axes shard: data_parallel_replicas {copies} does not "
-            f"divide {shards} data-parallel GPUs that share all but experts. Plan another "
-            "data_parallel_replicas."
+            f"MaxText replicates its fsdp axes: data_parallel_replicas {copies} does not divide "
+            f"the {shards} data-parallel GPUs of each expert. Plan another data_parallel_replicas."
         )
     tensor_parallel = int(job["tensor_parallel"])
     sizes = {
@@ -91,7 +92,7 @@ def axes_of(job: LaunchJob) -> dict[str, int]:
 
 @record(kw_only=True)
 class Mesh:
-    """The GPUs of each axis as a file tells them; ``num_gpus`` None where it does not."""
+    """GPUs of each mesh axis in a file; ``num_gpus`` is None where the file leaves it open."""
 
     sizes: Mapping[str, int]
     num_gpus: int | None
@@ -105,7 +106,7 @@ class Mesh:
 def mesh_of(
     number: Callable[[str], int | None], num_nodes: int | None, gpus_per_node: int | None
 ) -> Mesh:
-    """The mesh of a file's keys; an axis of -1 takes what the others leave.
+    """The mesh of a file's keys; an axis of -1 takes the remaining GPUs.
 
     Raises `LaunchError`: axes do not fill the GPUs, or two of them take the rest.
     """
@@ -119,7 +120,10 @@ def mesh_of(
 def _filled(
     kind: str, number: Callable[[str], int | None], available: int | None, rest_axis: str
 ) -> tuple[dict[str, int], bool]:
-    """The sizes of the axes of one kind, and whether they are known."""
+    """Sizes of the axes of one kind, ``ici`` or ``dcn``, and whether they are known.
+
+    Raises LaunchError if they do not fill the available GPUs, or two axes are -1.
+    """
     keys = {name: f"{kind}_{name}_parallelism" for name in AXES}
     defaults = {name: _REST if name == rest_axis else 1 for name in AXES}
     sizes = {name: number(key) or defaults[name] for name, key in keys.items()}
@@ -145,12 +149,12 @@ def _filled(
 
 
 _ROWS = shipped_rows("models/maxtext.csv")
-# Where no rule of spelling leads from one name to the other.
+# Models by names of MaxText that no rule of spelling connects.
 _OTHERWISE = {row["name"]: row["model"] for row in _ROWS if row["model"]}
 
 
 def maxtext_name(model: ModelSpec) -> str | None:
-    """What MaxText calls a model; None where it ships no configuration of it."""
+    """MaxText's name of a model; None where it ships no configuration of it."""
     squeezed = _squeezed(model.name)
     for name in (row["name"] for row in _ROWS if row["is_shipped"] == "true"):
         if squeezed in (_squeezed(name), _squeezed(_OTHERWISE.get(name, ""))):
@@ -159,7 +163,7 @@ def maxtext_name(model: ModelSpec) -> str | None:
 
 
 def model_of_maxtext(name: str) -> str | None:
-    """The model that planner knows by a name of MaxText, or by the file of a configuration."""
+    """The model of a name of MaxText or of a configuration file; None if it is unknown."""
     stem = name.rpartition("/")[2].removesuffix(".yml").removesuffix(".yaml")
     if stem in ("base", "default", ""):
         return None
@@ -200,7 +204,7 @@ _OF_NONE = ("none", "")
 
 
 def policy_words(job: LaunchJob) -> Words:
-    """The policy of a plan, and the place of each tensor where no policy has its name."""
+    """The remat policy of a plan, or ``custom`` with the place of each tensor."""
     recompute = str(job["recompute"])
     saved, offloaded = (_set(job[name]) for name in ("saved_tensors", "offloaded_tensors"))
     if "activations" in str(job["offload"]):
@@ -221,7 +225,7 @@ def policy_words(job: LaunchJob) -> Words:
 
 
 def remat_of(reading: OptionReader) -> dict[str, str]:
-    """What a file says of it, in the words of the table of terms; nothing said is ``full``.
+    """Recomputation, saved and offloaded tensors of a file's remat policy; ``full`` by default.
 
     Raises LaunchError if there is no such policy, or no such place of a tensor.
     """
@@ -236,7 +240,7 @@ def remat_of(reading: OptionReader) -> dict[str, str]:
             if place not in ("", "device", "offload", "remat"):
                 problem = f"{key} is device, offload or remat, not {place}."
                 raise LaunchError(f"{reading.place}: {problem}")
-        # The tensors of which all that a file places stands there.
+        # A tensor counts if all of its parts that the file places are in that place.
         saved, offloaded = (
             frozenset(
                 name
@@ -246,7 +250,7 @@ def remat_of(reading: OptionReader) -> dict[str, str]:
             for place in ("device", "offload")
         )
         return _told(saved - offloaded - {LAYER_INPUT}, offloaded)
-    # Quantized operands are kept beside these tensors.
+    # Policies with quantization also save quantized operands.
     base_policy = policy.replace("_with_context_and_quantization", "_with_context")
     base_policy = base_policy.replace("_with_quantization", "")
     if base_policy not in (*_NAMED, *_OFFLOADED, *_OLD):
@@ -276,7 +280,7 @@ _NODE = 8
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """What such a command or configuration says.
+    """Settings of a command or configuration of MaxText.
 
     Raises LaunchError if the axes of its mesh do not fill its GPUs.
     """
@@ -291,7 +295,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
         return int(text) if text.removeprefix("-").isdecimal() else None
 
     if total and num_nodes is None and gpus_per_node is None:
-        # One slice of TPUs has all chips of the axes within; of GPUs a node of eight.
+        # One slice of TPUs has all chips of the ici axes; GPU nodes have eight GPUs.
         across = prod(max(integer(f"dcn_{name}_parallelism") or 1, 1) for name in AXES)
         is_gpu = "gpu" in (reading.text("hardware") or "")
         num_nodes = across if across > 1 or not is_gpu else total // gcd(total, _NODE)
@@ -311,7 +315,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
         values[f"{axis}_parallel"] = sizes[axis]
     values["tensor_parallel"] = sizes["tensor"] * sizes["tensor_sequence"]
     values["sequence_parallel"] = str(sizes["tensor_sequence"] > 1).lower()
-    if sizes["fsdp"] > 1:  # copies are of what fsdp axes shard
+    if sizes["fsdp"] > 1:  # the data axis replicates the fsdp axes
         values |= {"zero_stage": 3, "data_parallel_replicas": sizes["data"]}
     else:
         is_sharded = reading.value("sharded_optimizer") == "true"
@@ -365,9 +369,9 @@ def _float(reading: OptionReader, key: str, default: float) -> float:
 
 
 def _model(reading: OptionReader) -> tuple[str | None, Words | None]:
-    """The model that is named, else the sizes that are given."""
+    """The model that the file names, else the sizes that it sets."""
     model_name = reading.text("model_name")
-    # The end of a path tells the model, even where its beginning is not known.
+    # The end of a path names the model, even if its beginning is unknown.
     words = [
         (text or option.option).strip("\"'")
         for option in (*reading.command.positional, *reading.command.unknown)
@@ -427,7 +431,10 @@ def _quantities(job: LaunchJob) -> Quantities:
 
 
 def _model_words(job: LaunchJob) -> Words:
-    """The model by the name that MaxText ships it under, else its sizes."""
+    """The model's name in MaxText, else its sizes.
+
+    Raises LaunchError if MaxText has no keys for such a model.
+    """
     name = maxtext_name(job.model)
     if name is not None:
         return {"model_name": name}
@@ -437,7 +444,7 @@ def _model_words(job: LaunchJob) -> Words:
                if shape[size]]  # fmt: skip
     if unsupported or not shape["gated"] or shape["position_embedding"] != "rotary":
         raise LaunchError(
-            f"MaxText ships no {job.model.name}, and its sizes alone do not describe it: "
+            f"MaxText ships no {job.model.name}, and its keys cannot describe it: "
             "choose a model that it ships, or another target."
         )
     has_experts = bool(shape["num_experts"])
@@ -451,7 +458,10 @@ def _model_words(job: LaunchJob) -> Words:
 
 
 def _batch_words(job: LaunchJob) -> Words:
-    """Sequences of a GPU in a step, and how they are cut into micro-batches."""
+    """Sequences of a GPU in a step, and their micro-batches.
+
+    Raises LaunchError if the micro-batches are no multiple of the pipeline stages.
+    """
     num_stages, steps = int(job["pipeline_parallel"]), int(job["gradient_accumulation_steps"])
     in_pipeline = num_stages > 1
     if in_pipeline and steps % num_stages:
@@ -514,7 +524,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
 
 
 def _command(job: LaunchJob, module: str) -> list[CommandWords]:
-    """The program; on several nodes JAX is told where they meet."""
+    """The program; on several nodes with the coordinator's address for JAX."""
     program = CommandWords(words=("python3", "-m", module))
     if job.num_nodes == 1:
         return [program]
@@ -544,7 +554,7 @@ def _strange(job: LaunchJob) -> tuple[ParameterNote, ...]:
     sharding_notes: tuple[ParameterNote, ...] = ()
     axes = axes_of(job)
     if job["zero_stage"] == 3 and axes["within_fsdp"] * axes["across_fsdp"] == 1:
-        note = "other axes take all data-parallel GPUs: none is left to shard the weights over"
+        note = "other axes take all data-parallel GPUs: none is left to shard the weights"
         sharding_notes = (ParameterNote(parameter="zero_stage", value="3", note=note),)
     if maxtext_name(job.model) is not None:
         return sharding_notes
@@ -552,7 +562,7 @@ def _strange(job: LaunchJob) -> tuple[ParameterNote, ...]:
     parts = [part for name, part in (("qkv_bias", "biases of queries, keys and values"),
                                      ("norm_bias", "LayerNorm"), ("mlp_bias", "biases"))
              if shape[name]]  # fmt: skip
-    note = "no key of MaxText says it of this decoder"
+    note = "MaxText has no key for it with this decoder"
     notes = (ParameterNote(parameter="model", value=part, note=note) for part in parts)
     return (*sharding_notes, *notes)
 

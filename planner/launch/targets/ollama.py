@@ -1,4 +1,4 @@
-"""Ollama: what it runs and its Modelfiles, read alone, as the llama.cpp that it starts.
+"""Ollama: its commands and Modelfiles, read-only, as the llama.cpp that it starts.
 
 Options and defaults are those of docs/modelfile.mdx, docs/faq.mdx, envconfig/config.go and
 server/sched.go of ollama/ollama at fb30760; models and types of weights of names without a tag are
@@ -39,7 +39,7 @@ _BY_VARIABLE = {"f16": "f16", "fp16": "f16", "q8_0": "q8_0", "q4_0": "q4_0"}
 
 
 def with_models(commands: Sequence[ParsedCommand]) -> list[ParsedCommand]:
-    """Without servers of Ollama where other commands say what these load."""
+    """The commands without servers of Ollama if other commands name the models."""
     servers = [
         command
         for command in commands
@@ -54,7 +54,7 @@ def _words(command: ParsedCommand) -> list[str]:
 
 
 def modelfile_of(text: str, name: str) -> ParsedCommand | None:
-    """The instructions of a Modelfile; None of a text that is none."""
+    """The instructions of a Modelfile as a command; None if the text is no Modelfile."""
     has_modelfile_name = name.lower().rsplit("/", 1)[-1].startswith("modelfile") or (
         name.lower().endswith(".modelfile")
     )
@@ -75,7 +75,7 @@ def modelfile_of(text: str, name: str) -> ParsedCommand | None:
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """The model that is loaded, for as many requests as run at once."""
+    """Settings of the loaded model, with the number of concurrent requests."""
     command = reading.command
     modelfile = command.files.get(reading.text("-f") or "")
     options = {**(modelfile.options if modelfile else {}), **command.options}
@@ -118,13 +118,13 @@ def _as_ollama(settings: LaunchSettings, name: str, is_default_parallel: bool) -
     values, notes = dict(settings.values), [*settings.notes]
     if not find_model_by_name(str(values.get("model") or "")):
         values.pop("model", None)
-        notes += [f"The model is not known from the name {name}."] if name else []
+        notes += [f"planner does not know the model {name}."] if name else []
     if not values.get("num_gpus"):
-        notes.append("One GPU is taken where the model fits on it, else all there are.")
+        notes.append("Ollama uses one GPU if the model fits on it, else all GPUs.")
     defaults = dict(settings.defaults)
     quantization = str(values.get("quantization"))
     if quantization not in name.lower():
-        reason = f"{quantization} is usual in its library"
+        reason = f"{quantization} is the default of its library"
         defaults |= {term: reason for term in defaults if term.endswith("quantization")}
     if is_default_parallel:
         defaults["concurrency"] = "OLLAMA_NUM_PARALLEL is 1 by default"
@@ -141,7 +141,7 @@ def _as_ollama(settings: LaunchSettings, name: str, is_default_parallel: bool) -
 
 
 def _weights(name: str) -> Mapping[str, str]:
-    """The model of a name in the words of llama.cpp: a file, or a repository with a type."""
+    """The model of a name as options of llama.cpp: a file, or a repository with a type."""
     if name.lower().endswith(".gguf"):
         return {"--model": name}
     repository = _HUB.sub("", name)
@@ -167,7 +167,7 @@ def _weights(name: str) -> Mapping[str, str]:
 
 
 def _variable(command: ParsedCommand, name: str) -> str | None:
-    """A variable of the server: in the environment of the command, else as the text sets it."""
+    """The value of a server variable: from the command's environment, else from the text."""
     option = command.environment.get(name)
     if option is not None and re.fullmatch(r"[\w.]+", option.single or ""):
         return option.single

@@ -56,7 +56,7 @@ def matches_document(values: Mapping[str, object]) -> bool:
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """The deployment that a command starts."""
+    """Settings of the deployment that a command starts."""
     reading = with_config(reading, _ENGINE)
     pool = reading.value("pool") or AGGREGATED
     server = read_server(reading, _ENGINE, pool)
@@ -70,7 +70,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
 
 
 def _layout(server: ServerSettings, _: ModelSpec | None) -> int:
-    """Attention ranks are inside the tensor-parallel group; one server may have whole copies."""
+    """Set the parallelism; return the attention ranks, which are in the tensor-parallel group."""
     stage_gpus, num_stages = server.count("stage_gpus"), server.count("pipeline_parallel")
     ranks, server_copies = server.count("attention_data_parallel"), server.count("server_copies")
     if server.reading.has("--enable-dp-attention") and ranks == 1:
@@ -93,7 +93,7 @@ def _layout(server: ServerSettings, _: ModelSpec | None) -> int:
 
 
 def _drafts(reading: OptionReader) -> DraftSettings | None:
-    """Tokens that are verified in a step count the one before the drafted ones."""
+    """The drafting of a command; verified tokens include the one before the drafted tokens."""
     method = reading.text("--speculative-algorithm") or ""
     if not reading.has("--speculative-algorithm"):
         return None
@@ -125,18 +125,18 @@ _WIDTHS = (1, 2, 4, 8)
 _MOST_PREFILL_TOKENS = 16384
 _ROUTER_NOTE = "sglang_router (pip install sglang-router) spreads the requests"
 _HEAD = ShellVariable(name=MASTER_ADDR.name, meaning=MASTER_ADDR.meaning, suffix=":20000")
-# Each prefill worker of a node meets the others at a port of its own, counted from here.
+# First port of the prefill workers on a node; each has its own.
 _FIRST_PORT = 5000
 _BOOTSTRAP = ShellVariable(name=COPY.name, meaning=COPY.meaning, times=1, plus=_FIRST_PORT)
 
 
 def worker_quantities(worker: ServerGroup) -> Quantities:
-    """What SGLang's table says of a worker."""
+    """Quantities of SGLang's option table for a worker."""
     tokens, draft_tokens = worker.max_num_batched_tokens, worker.drafts
     offloaded_gib, host_cache_gib = worker.offloaded_gib, worker.cache_on_host_gib
     draft_steps = draft_tokens and int(worker.job["draft_steps"] or draft_tokens)
     is_decode = worker.name == DECODE_POOL
-    # Branches of a tree of so many tokens and steps.
+    # Branches of a tree with these tokens and steps.
     widths = [
         candidate
         for candidate in _WIDTHS
@@ -165,7 +165,7 @@ def worker_quantities(worker: ServerGroup) -> Quantities:
 
 
 def command_options(server: ServerCommand) -> list[CommandWords]:
-    """The engine's options of a server, without where it listens and its nodes."""
+    """The engine's options of a server, without address and nodes."""
     arguments = [CommandWords.of(setting) for setting in server.settings.options]
     if any(argument.words[1:] == ("STANDALONE",) for argument in arguments):
         draft_model = draft_word(server.worker.job)

@@ -58,7 +58,7 @@ _CONFIG_FILE_OPTIONS = ("--config", "--extra_llm_api_options", "--extra-engine-a
 
 
 def matches_command(words: Sequence[str]) -> bool:
-    """Whether a command starts a server of TensorRT-LLM, or measures the engine."""
+    """Whether a command starts a server of TensorRT-LLM, or benchmarks the engine."""
     names = [word.rsplit("/", 1)[-1] for word in words[:4]]
     if _BENCH in names:
         return bool({*_MEASURES} & {*words})
@@ -69,7 +69,7 @@ def matches_command(words: Sequence[str]) -> bool:
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """The deployment that a command starts, or that a document of two pools describes."""
+    """Settings of the deployment that a command starts, or a document with two pools describes."""
     if {*_POOLS} <= {name.split(".")[0] for name in reading.command.options}:
         return _pools(reading)
     pool = reading.value("pool") or AGGREGATED
@@ -88,7 +88,7 @@ def _is_bench(command: ParsedCommand, *commands: str) -> bool:
 
 
 def _honoured(command: ParsedCommand, changes: Changes) -> tuple[Changes, Changes]:
-    """What of a change the parser of a command knows; the rest stands in the YAML beside it."""
+    """A change split into options that the command accepts, and keys of its YAML file."""
     if not _is_bench(command, *_MEASURES[:2]):
         return changes, {}
     bench_options = option_aliases("trtllm-bench")
@@ -107,7 +107,7 @@ def _honoured(command: ParsedCommand, changes: Changes) -> tuple[Changes, Change
 
 
 def _pools(reading: OptionReader) -> LaunchSettings:
-    """Both pools of one document."""
+    """Settings of a document with a prefill and a decode pool."""
     options = reading.command.options
     common = {name: option for name, option in options.items() if name.split(".")[0] not in _POOLS}
     pools: list[LaunchSettings] = []
@@ -171,7 +171,7 @@ _ENGINE = EngineReader(
 
 
 def _with_files(reading: OptionReader) -> OptionReader:
-    """The options with those of the YAML that the command reads, which go before them."""
+    """The reading with keys of the command's YAML, which go before its options."""
     file_name = next(
         (reading.text(option) for option in _CONFIG_FILE_OPTIONS if reading.text(option)), None
     )
@@ -208,7 +208,7 @@ _SCRIPT = (
 
 
 def worker_quantities(worker: ServerGroup) -> Quantities:
-    """What TensorRT-LLM's table says of a worker."""
+    """Quantities of TensorRT-LLM's option table for a worker."""
     values = common_quantities(worker)
     draft_tokens, host_cache_gib = worker.drafts, worker.cache_on_host_gib
     splits_requests = worker.ranks > 1 and worker.ranks == worker.stage_gpus
@@ -236,7 +236,7 @@ def worker_quantities(worker: ServerGroup) -> Quantities:
 def document(
     server: ServerCommand, extra: Mapping[str, str | None] | None = None
 ) -> dict[str, object]:
-    """What stands in the YAML of a server: the options that are keys, and ``extra``."""
+    """The YAML of a server: the options that are keys, and ``extra``."""
     options = {
         setting.option: setting.text
         for setting in server.settings.options
@@ -313,7 +313,7 @@ def _addresses(server: ServerCommand) -> list[ShellVariable]:
 
 
 def _asked(servers: tuple[ServerCommand, ...]) -> tuple[ParameterNote, ...]:
-    """The word of the YAML that the user replaces, where no name of the draft is known."""
+    """A note on the placeholder in the YAML that the user replaces by the draft model."""
     draft_model = draft_word(servers[0].worker.job)
     if isinstance(draft_model, str) or not any(
         draft_model.name in str(document(server)) for server in servers

@@ -1,4 +1,4 @@
-"""Text Generation Inference, whose launcher's options are read alone.
+"""Text Generation Inference: its launcher's options, read-only.
 
 Defaults are those of launcher/src/main.rs and docs/source/reference/launcher.md of
 huggingface/text-generation-inference.
@@ -25,37 +25,37 @@ from planner.launch.target import LaunchTarget
 from planner.specs.model import ModelSpec
 
 NAME = "tgi"
-# What the profile takes of a GPU whose memory the launcher may see whole.
+# Share of GPU memory in the profile, if the launcher may use all of it.
 _SHARE = 0.9
 _FIRST, _SECOND, _THIRD = (1,), (2,), (3,)
 _LONGEST = {_FIRST: 2048, _SECOND: 4096}
 _MORE = 50
-# TFLOP/s of 16 bit that the launcher takes of each card that it knows.
+# 16-bit TFLOP/s that the launcher assumes for the cards it knows.
 _CARDS = {"rtx4090": 82, "t4": 65, "l4-": 121, "l40-": 181, "l40s": 363, "a10g": 125, "a40": 149,
           "h100-sxm-80gb": 900, "h100-nvl": 900, "a100-sxm": 312, "a100-pcie-80gb": 312,
           "h200": 989}  # fmt: skip
 _FEWEST, _WIGGLE_ROOM = 100, 0.95
 _AS_COMPUTED = (
-    "--max-batch-prefill-tokens is by default from 3.0 on what these cards compute in a second"
+    "from 3.0 on --max-batch-prefill-tokens defaults to what these cards compute in a second"
 )
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """The server that a command starts."""
+    """Settings of the server that a command starts."""
     reading = with_variables(reading, TGI, variables(TGI))
     server = read_server(reading, _TGI, AGGREGATED)
     server.values["max_num_seqs"] = server.values["concurrency"]
     put_share(server)
     if reading.text("--quantize") == "exl2":
         server.notes.append(
-            "exl2 has weights of any number of bits, which only the checkpoint has: give "
-            "--set quantization=TYPE."
+            "exl2 has weights of any number of bits, and only the checkpoint has that number: "
+            "use --set quantization=TYPE."
         )
     return server.of_pool(AGGREGATED)
 
 
 def put_share(server: ServerSettings) -> None:
-    """The share of the memory that is used, where the shards may not see it whole."""
+    """Set the share of GPU memory if --cuda-memory-fraction limits the shards."""
     share = parse_float(server.reading.value("memory_fraction"))
     if share is not None and share < 1:
         reason = f"{_SHARE:g} of the {share:g} that --cuda-memory-fraction leaves"
@@ -63,14 +63,14 @@ def put_share(server: ServerSettings) -> None:
 
 
 def variables(target: LaunchTarget) -> Mapping[str, str]:
-    """Options by their variables: MODEL_ID is --model-id."""
+    """Options by environment variable: MODEL_ID is --model-id."""
     return {name.lstrip("-").replace("-", "_").upper(): name for name in target.options.options}
 
 
 def with_variables(
     reading: OptionReader, target: LaunchTarget, options: Mapping[str, str]
 ) -> OptionReader:
-    """The reading with what variables of the environment say in place of ``options``."""
+    """The reading with environment variables as defaults of ``options``."""
     command = reading.command
     variable_options = {
         name: replace(variable_option, option=name)
@@ -85,7 +85,7 @@ def with_variables(
 
 
 def layout(server: ServerSettings, _: ModelSpec | None) -> int:
-    """Shards are tensor-parallel; without their number all GPUs named to the container."""
+    """Set tensor parallelism to the shards: by default all GPUs of the container."""
     reading = server.reading
     server.values.update(pipeline_parallel=1, attention_data_parallel=1, expert_parallel=1)
     shards = parse_size(reading.value("tensor_parallel"))
@@ -102,8 +102,8 @@ def layout(server: ServerSettings, _: ModelSpec | None) -> int:
 
 
 def _batch(server: ServerSettings, model: ModelSpec | None, _: int) -> None:
-    """The tokens of a prefill where the command gives none: before 3 they follow the prompt, from
-    then on what the card computes in a second."""
+    """Set the default tokens of a prefill: before 3.0 the longest prompt, from 3.0 on what the
+    card computes in a second."""
     reading, version = server.reading, version_of(NAME, server.reading.command)
     if reading.value("max_num_batched_tokens") is not None:
         return
@@ -119,10 +119,10 @@ def _batch(server: ServerSettings, model: ModelSpec | None, _: int) -> None:
 
 
 def _prefill_tokens(server: ServerSettings, model: ModelSpec) -> int | None:
-    """The prompt tokens of a step that the launcher chooses for a card that it knows.
+    """Prompt tokens of a step that the launcher chooses for a card it knows.
 
-    What the shards compute in a second by that of a token, if they have room for their 16-bit
-    weights for so many; None where the launcher keeps its default.
+    FLOP/s of the shards over FLOPs of a token, limited by memory beside the 16-bit weights. None
+    where the launcher keeps its default.
     """
     gpu_name, gib = default_gpu(server)
     teraflops = next(
@@ -170,13 +170,13 @@ def _prefill_tokens(server: ServerSettings, model: ModelSpec) -> int | None:
     is_unquantized = server.values["quantization"] == "w16a16" or server.reading.has("--quantize")
     if (
         free_bytes >= 0 and is_unquantized
-    ):  # of a checkpoint that is quantized the launcher does not know it
+    ):  # the launcher does not see that a checkpoint is quantized
         tokens = min(tokens, int(free_bytes // bytes_per_token))
     return min(tokens, model.max_position_embeddings or tokens)
 
 
 def _longest(server: ServerSettings, model: ModelSpec | None) -> None:
-    """The longest request; from 3 on what fits, up to the model's positions."""
+    """Set the longest request; from 3.0 on what fits, up to the model's positions."""
     max_model_len = parse_size(server.reading.value("max_model_len"))
     if max_model_len is not None:
         server.values["max_model_len"] = max_model_len
@@ -191,7 +191,7 @@ def _longest(server: ServerSettings, model: ModelSpec | None) -> None:
 
 
 def drafts(reading: OptionReader) -> DraftSettings | None:
-    """Tokens that are drafted by n-grams of the prompt."""
+    """Drafting by n-grams of the prompt; None where the command sets none."""
     num_tokens = parse_size(reading.value("draft_tokens"))
     return DraftSettings(number=num_tokens, method="ngram") if num_tokens else None
 

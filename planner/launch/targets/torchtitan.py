@@ -57,7 +57,7 @@ SUFFIXES = {"fp8": "_float8", "fp4": "_nvfp4"}
 
 @record(kw_only=True)
 class ShippedModel:
-    """A model of torchtitan 0.3.0; ``config`` is its function in 16 bits, empty without one."""
+    """A model that torchtitan 0.3.0 ships; ``config`` is its bf16 function, empty without one."""
 
     module: str
     flavor: str
@@ -67,7 +67,7 @@ class ShippedModel:
 
 @record(kw_only=True)
 class ConfigFunction:
-    """What a shipped configuration function sets where no override does."""
+    """Defaults of a shipped configuration function."""
 
     local_batch: int
     sequence_length: int
@@ -93,11 +93,11 @@ FUNCTIONS = {
     for row in _ROWS
     if row["function"]
 }
-"""By name."""
+"""Configuration functions by name."""
 
 
 def shipped(model: ModelSpec) -> ShippedModel | None:
-    """The shipped model of the same sizes."""
+    """The shipped model of the same sizes; None if torchtitan ships none."""
     without_mtp = without_modules(model)
     for shipped_model in SHIPPED:
         spec = load_model(shipped_model.model)
@@ -108,7 +108,7 @@ def shipped(model: ModelSpec) -> ShippedModel | None:
 
 
 def function_of(job: LaunchJob) -> str:
-    """What the plan's own function is called: the model, and the precision as torchtitan does."""
+    """Name of the plan's own configuration function: the model and a suffix of the precision."""
     words = "".join(
         character if character.isalnum() else "_" for character in job.model.name.lower()
     ).strip("_")
@@ -117,7 +117,7 @@ def function_of(job: LaunchJob) -> str:
 
 
 def custom_config_module(job: LaunchJob, stage_modules: list[list[str]] | None) -> str:
-    """The module that has the plan's function; ``stage_modules`` are the modules of each stage.
+    """Text of the module with the plan's function; ``stage_modules`` are the modules of each stage.
 
     Raises LaunchError if torchtitan has no model whose sizes could be those of the plan.
     """
@@ -139,7 +139,7 @@ def custom_config_module(job: LaunchJob, stage_modules: list[list[str]] | None) 
 
 
 def _converters(job: LaunchJob) -> list[str]:
-    """What makes matrix products of 8 or 4 bits."""
+    """Converters that quantize matrix products to 8 or 4 bits."""
     has_experts = bool(job.model.num_experts)
     compile_argument = "model_compile_enabled=True"
     if job["precision"] == "fp4":
@@ -158,15 +158,17 @@ def _converters(job: LaunchJob) -> list[str]:
 
 
 def _sizes_of(model: ModelSpec) -> list[str]:
-    """The constants of a function that builds a model of the shape of Llama's, of other sizes."""
+    """Constants of a function that builds a model like Llama of other sizes.
+
+    Raises LaunchError if the model is not like Llama.
+    """
     config = config_json(model) or {}
     attention = model.layer_groups[0].attention
     is_llama = config.get("model_type") == "llama" and not config["attention_bias"]
     if not is_llama or attention is None or attention.kind is not AttentionKind.STANDARD:
         raise LaunchError(
-            f"{model.name}: torchtitan 0.3.0 ships no model of its kind; it has Llama 3, Qwen3, "
-            "DeepSeek-V3 and gpt-oss, and sizes of Llama's kind can be written: choose another "
-            "target."
+            f"{model.name}: torchtitan 0.3.0 ships no model of its kind. It has Llama 3, Qwen3, "
+            "DeepSeek-V3, gpt-oss, and models like Llama of other sizes: choose another target."
         )
     heads, hidden = attention.num_attention_heads, model.hidden_size
     if attention.head_dim * heads != hidden:
@@ -187,10 +189,10 @@ def _sizes_of(model: ModelSpec) -> list[str]:
     return [f"{name} = {value!r}" for name, value in values.items()]
 
 
-# Keys of earlier versions, and what they are called now.
+# Keys of earlier versions with their current names.
 _OLDER = OptionAliasTable.load("torchtitan").of("is")
 _SUBCOMMAND = "activation-checkpoint:"
-# Its script, the variables that it hands on, and the processes that it starts without one.
+# torchtitan's script, the variables that it passes on, and its default number of processes.
 _SCRIPT = "run_train.sh"
 _VARIABLES = {"MODULE": "module", "CONFIG": "config", "CONFIG_FILE": "job.config_file"}
 _USUAL_PROCESSES = 8
@@ -201,13 +203,13 @@ _MODES = ("none", "selective", "full")
 _KINDS = (("float8", "fp8"), ("fp8", "fp8"), ("mxfp8", "fp8"), ("nvfp4", "fp4"))
 
 
-# Those of TrainingConfig and ParallelismConfig themselves.
+# Defaults of TrainingConfig and ParallelismConfig.
 _DEFAULT_FUNCTION = ConfigFunction(local_batch=8, sequence_length=2048, recompute="selective")
 
 
 @dataclass(kw_only=True)
 class _Options:
-    """Overrides by their dotted names without hyphens, those of a TOML file behind them."""
+    """Overrides by dotted names without hyphens; they go before keys of a TOML file."""
 
     options: dict[str, ParsedOption] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
@@ -231,20 +233,20 @@ class _Options:
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """What the overrides say; see `planner.launch.parsed_launch`.
+    """Settings of a command, a TOML file or a configuration function of torchtitan.
 
-    Raises LaunchError if the GPUs cannot be split as it says.
+    Raises LaunchError if the file's split of the model does not divide its GPUs.
     """
     options = _options(reading.command)
     if options.is_script and not {*_VARIABLES.values()} & {*options.options}:
         raise LaunchError(
-            f"{reading.place}: {_SCRIPT} is read as torchtitan's, which is told its model by "
-            "CONFIG=... in front of it: give that, or the file itself."
+            f"{reading.place}: {_SCRIPT} is read as torchtitan's. It needs its model in "
+            "CONFIG=... before the command: set that, or read the configuration file itself."
         )
-    # A function, a TOML file, or the flavor that one says.
+    # The name of a function or a TOML file, or a flavor in one.
     name = options.text("config") or options.text("job.config_file") or ""
     name = name.rpartition("/")[2].removesuffix(".toml")
-    # What a file says itself leaves the rest to torchtitan, not to a shipped function.
+    # A file with a model of its own has torchtitan's defaults, not those of a shipped function.
     custom_name = options.text("function") or options.text("model.flavor")
     is_self_contained = not options.text("config") and custom_name is not None
     if is_self_contained:
@@ -286,11 +288,11 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
 
 
 def _flavor(options: _Options) -> str:
-    """A model as its function is called: ``llama3_8b``."""
+    """The model as in the name of its function: ``llama3_8b``."""
     flavor = (options.text("model.flavor") or "").lower()
     if module := options.text("model.name"):
         return f"{module}_{flavor}".lower()
-    # Of a function for a model of its own folder: its name begins as the folder's.
+    # The name of a function begins with the folder of its model.
     function_name = (options.text("config") or options.text("function") or "").lower()
     if not flavor:
         return function_name
@@ -308,7 +310,7 @@ def _flavor(options: _Options) -> str:
 def _sizes(
     options: _Options, name: str, function: ConfigFunction, settings: SettingsBuilder
 ) -> None:
-    """Degrees of parallelism and tokens of a sequence."""
+    """Set the degrees of parallelism and the sequence length."""
     for term, key, default in (
         ("tensor_parallel", "parallelism.tensor_parallel_degree", function.tensor_parallel),
         ("context_parallel", "parallelism.context_parallel_degree", 1),
@@ -388,7 +390,10 @@ def _states(options: _Options, function: ConfigFunction, settings: SettingsBuild
 
 
 def _split(reading: OptionReader, options: _Options, settings: SettingsBuilder) -> int | None:
-    """GPUs, and over how many of them a copy is sharded."""
+    """Set the GPUs, the ZeRO stage and the replicas; return the GPUs, None if they are open.
+
+    Raises LaunchError if shards and replicas do not fit the GPUs.
+    """
     values = settings.values
     copies = options.number("parallelism.data_parallel_replicate_degree") or 1
     shards = options.number("parallelism.data_parallel_shard_degree") or -1
@@ -415,7 +420,7 @@ def _split(reading: OptionReader, options: _Options, settings: SettingsBuilder) 
         )
     sharding = shards if shards > 0 or num_gpus is None else num_gpus // (gpus_per_shard * copies)
     if sharding == 1 and values["context_parallel"] == 1:
-        # Copies alone: nothing is sharded.
+        # Only copies: nothing is sharded.
         values |= {"zero_stage": 0, "data_parallel_replicas": 1}
     else:
         values["data_parallel_replicas"] = copies
@@ -467,11 +472,14 @@ def _precision(options: _Options, name: str, function: ConfigFunction) -> str:
 
 
 def _parts_of_model(reading: OptionReader, options: _Options, settings: SettingsBuilder) -> None:
-    """What a function adds to the model, and the optimizer that it takes."""
+    """Set the layers of multi-token prediction and the optimizer.
+
+    Raises LaunchError if the model has LoRA adapters.
+    """
     if "lora" in (options.text("model.converters") or "").lower():
         raise LaunchError(
-            f"{reading.place}: torchtitan's LoRA converter is not predicted: configurations that "
-            "train all weights are."
+            f"{reading.place}: torchtitan's LoRA converter is not predicted, only configurations "
+            "that train all weights."
         )
     settings.set("mtp_num_layers", options.number("model.mtp"))
     if name := options.text("optimizer.name"):
@@ -485,7 +493,7 @@ def _is_looped(options: _Options, function: ConfigFunction) -> bool:
 
 
 def _chunks(options: _Options, stages: int, function: ConfigFunction, model: str) -> int:
-    """Stages of each rank."""
+    """Pipeline stages of each rank."""
     layers_per_stage = options.number("parallelism.pipeline_parallel_layers_per_stage")
     if layers_per_stage is None:
         return 2 if _is_looped(options, function) else 1
@@ -520,7 +528,7 @@ def _quantities(job: LaunchJob) -> Quantities:
         "config": function_of(job)
         if has_custom_config or shipped_model is None
         else shipped_model.config,
-        # The plan's own function has a split that has no words.
+        # A split that no option expresses is in the plan's own function.
         **({"schedule": schedule, **(_split_words(job) or {})} if pp > 1 else {}),
         "replicas": copies,
         "shards": dp // copies,
@@ -536,7 +544,7 @@ def _quantities(job: LaunchJob) -> Quantities:
 
 
 def _needs_custom_config(job: LaunchJob) -> bool:
-    """Whether overrides of a shipped function cannot say the plan."""
+    """Whether the plan needs its own configuration function, as overrides cannot express it."""
     shipped_model = shipped(job.model)
     is_expressible = (
         job["precision"] not in ("fp8", "fp4")
@@ -547,13 +555,13 @@ def _needs_custom_config(job: LaunchJob) -> bool:
 
 
 def _stage_sizes(job: LaunchJob) -> list[int]:
-    """Layers of each stage as torchtitan counts stages: chunks of ours."""
+    """Layers of each of torchtitan's stages: the chunks of the plan."""
     pp, vp = int(job["pipeline_parallel"]), int(job["virtual_pipeline"])
     return chunk_split(without_modules(job.model), pp, vp)
 
 
 def _split_words(job: LaunchJob) -> dict[str, int] | None:
-    """The options whose split is the one that was priced; None where none is."""
+    """Options that split the layers as planned; None where no option does."""
     sizes = _stage_sizes(job)
     layers, stages = sum(sizes), len(sizes)
     for first, last in ((0, 0), (1, 1), (1, 0), (0, 1)):
@@ -565,9 +573,9 @@ def _split_words(job: LaunchJob) -> dict[str, int] | None:
 
 
 def split_layers(layers: int, stages: int, first: int, last: int) -> list[int]:
-    """Layers of each stage as torchtitan deals them; empty where it refuses to.
+    """Layers of each stage in torchtitan's split; empty where it refuses to split.
 
-    >>> dealt(10, 4, 1, 1)
+    >>> split_layers(10, 4, 1, 1)
     [2, 3, 3, 2]
     """
     minimum, num_larger = divmod(layers + first + last, stages)
@@ -580,7 +588,7 @@ def split_layers(layers: int, stages: int, first: int, last: int) -> list[int]:
 
 
 def _parts(job: LaunchJob) -> list[list[str]] | None:
-    """The modules of each stage, where no option says the split that was priced."""
+    """Modules of each stage; None where options can express the split."""
     if job["pipeline_parallel"] == 1 or _split_words(job) is not None:
         return None
     layers = count()
@@ -624,7 +632,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
 
 
 def _require_experts(job: LaunchJob) -> None:
-    """Experts are dealt over the ranks that share what is sharded, tensors and sequences."""
+    """Raise LaunchError if the experts do not divide the GPUs of a copy and a stage."""
     shards = job.data_parallel // _copies(job)
     ranks = shards * job["context_parallel"] * job["tensor_parallel"]
     if ranks % job["expert_parallel"]:

@@ -55,7 +55,7 @@ _MODULES = (
     "vllm.entrypoints.cli.main",
     "dynamo.vllm",
 )
-# Long options without their dashes, as no other tool spells them.
+# Long options without dashes, in the spelling of vLLM only.
 _OF_DOCUMENT = {
     *("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "max-num-seqs"),
     *("max-num-batched-tokens", "max-model-len", "gpu-memory-utilization", "kv-cache-dtype"),
@@ -94,7 +94,7 @@ def matches_document(values: Mapping[str, object]) -> bool:
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """The deployment that a command starts."""
+    """Settings of the deployment that a command starts."""
     reading = with_config(reading, _ENGINE)
     server = read_server(reading, _ENGINE, AGGREGATED)
     pool, values = _pool(server), server.values
@@ -103,9 +103,9 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
         reason = f"--gpu-memory-utilization is {_SHARE} by default from 0.25 on"
         server.assume("gpu_memory_utilization", _SHARE, reason)
     if pool == AGGREGATED:
-        # A rank samples as many sequences at its start as it may run at once, however few find
-        # room, and has less cache for that (`gpu_model_runner.py`, `_dummy_sampler_run`). Two pools
-        # of one plan have no number each.
+        # At its start a rank samples max_num_seqs sequences, however few fit, and has less cache
+        # for that (`gpu_model_runner.py`, `_dummy_sampler_run`). A plan with two pools has no
+        # number for each.
         values["max_num_seqs"] = values["concurrency"] // values["attention_data_parallel"]
     return server.of_pool(pool)
 
@@ -114,19 +114,19 @@ _PARTITION = "VLLM_PP_LAYER_PARTITION"
 
 
 def _note_stages(server: ServerSettings, stages: int) -> None:
-    """That a file deals the layers unevenly, which is predicted as if it did not."""
+    """Add a note if the file splits layers unevenly: even stages are predicted."""
     partition = server.reading.command.environment.get(_PARTITION)
     layers = [parse_size(part) or 0 for part in ((partition and partition.single) or "").split(",")]
     if stages > 1 and max(layers) > ceil_div(sum(layers), stages):
         server.notes.append(
             f"{_PARTITION} gives the stages {', '.join(map(str, layers))} layers; even stages are "
             f"predicted. The fullest GPU has {max(layers) * stages / sum(layers):.2f} x the "
-            "weights and cache per layer of an even stage: less room and a slower pipeline."
+            "weights and cache per layer of an even stage: less KV cache and a slower pipeline."
         )
 
 
 def _layout(server: ServerSettings, model: ModelSpec | None) -> int:
-    """Ranks of a dense model know nothing of each other."""
+    """Set the parallelism; return the attention ranks: those of a dense model are replicas."""
     tensor_parallel, num_stages = server.count("tensor_parallel"), server.count("pipeline_parallel")
     data_parallel = server.count("attention_data_parallel")
     is_dense = model is not None and not model.num_experts
@@ -151,9 +151,9 @@ def _is_first_engine(reading: OptionReader) -> bool:
 
 
 def _first_batch(server: ServerSettings, model: ModelSpec | None, ranks: int) -> None:
-    """What a program without a server, or the engine before 0.8, takes where no batch is given.
+    """Set the default batch of offline programs, and of the engine before 0.8.
 
-    Prompts are computed whole, unless they may be long: then in chunks.
+    Prompts are not split, unless they may be long: then in chunks.
     """
     positional = server.reading.command.positional
     words = {(text or "").rsplit("/", 1)[-1] for argument in positional for text in argument.texts}
@@ -177,7 +177,7 @@ def _first_batch(server: ServerSettings, model: ModelSpec | None, ranks: int) ->
 
 
 def _longest(server: ServerSettings, model: ModelSpec | None) -> None:
-    """The longest request, which vLLM has room for or does not start; -1 and auto: what fits."""
+    """Set the longest request, which vLLM needs KV cache for; -1 and auto: what fits."""
     max_model_len = server.reading.value("max_model_len")
     if parse_size(max_model_len):
         server.values["max_model_len"] = parse_size(max_model_len)
@@ -213,7 +213,7 @@ def _pool(server: ServerSettings) -> str:
         and transfer_option.full_span is not None
         and None in transfer_option.texts
     ):
-        # Of a text with a port that the script counts the role is told all the same.
+        # The role is readable even if the script computes a port in the same text.
         option_text = reading.command.text[
             transfer_option.full_span.start : transfer_option.full_span.end
         ]
@@ -227,8 +227,8 @@ def _pool(server: ServerSettings) -> str:
         return DECODE_POOL
     if config.get("kv_role") == "kv_both":
         server.notes.append(
-            "kv_role is kv_both: only the router knows whether it computes prompts or answers; it "
-            "is read as both."
+            "kv_role is kv_both: only the router knows whether it is a prefill or decode worker. "
+            "It is read as both."
         )
     return _POOLS.get(str(config.get("kv_role")), AGGREGATED)
 
@@ -260,18 +260,17 @@ _ENGINE = EngineReader(
         reading.has("--enable-prefix-caching") or not _is_first_engine(reading)
     ),
 )
-# Of all matrices, or of experts alone.
+# Online quantization, and whether it covers all matrices or only experts.
 _ONLINE = {"fp8": True, "fp8_block": True, "w8a16": False, "nvfp4": False}
 _LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-# Each copy needs some ports of its own on a node, counted from here, below those that systems
-# hand out.
+# First port of the copies on a node, below the ports that systems assign.
 _SIDE_CHANNEL = {PREFILL_POOL: 16000, DECODE_POOL: 24000}
 _PORTS_OF_COPY = 10
 _ROUTER_NOTE = "vllm-router (pip install vllm-router) spreads the requests"
 
 
 def worker_quantities(worker: ServerGroup) -> Quantities:
-    """What vLLM's table says of a worker."""
+    """Quantities of vLLM's option table for a worker."""
     experts, stage_gpus = int(worker.values["expert_parallel"]), worker.stage_gpus
     host_cache_gib, rank = worker.cache_on_host_gib, worker.lora_rank
     supported_rank = next(
@@ -292,7 +291,7 @@ def worker_quantities(worker: ServerGroup) -> Quantities:
 
 
 def command_options(server: ServerCommand) -> list[CommandWords]:
-    """The engine's options of a server, without where it listens and its nodes."""
+    """The engine's options of a server, without address and nodes."""
     arguments = [CommandWords.of(setting) for setting in server.settings.options]
     has_draft_model = any(argument.words[1:] == ("draft_model",) for argument in arguments)
     draft_argument = CommandWords(words=("--spec-model", draft_word(server.worker.job)))
