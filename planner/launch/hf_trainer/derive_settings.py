@@ -1,4 +1,4 @@
-"""The answers that options of Trainer, DeepSpeed and accelerate give together."""
+"""Derive settings from the combined options of the Trainer, DeepSpeed and accelerate."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ IMAGE_OPTIONS = (*_FREEZES, *_FREEZE_OPTIONS)
 
 
 def derive_images(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Whether the tower is frozen: as it is said, else as both do where a file is about images."""
+    """Set whether the vision tower is frozen; with options of images that is the default."""
     option = next((name for name in _FREEZES if name in options.texts), None)
     if option is not None:
         settings.values["freeze_vision_tower"] = options.is_on(option)
@@ -54,19 +54,22 @@ def derive_images(options: TrainerOptions, settings: SettingsBuilder) -> None:
         settings.notes.append(ADAPTED_TOWER)
 
 
-# Accelerate's words for layers over the GPUs of one process, which the Trainer refuses in several.
+# Accelerate's device maps that spread layers over the GPUs of one process.
 _SPREAD = ("auto", "balanced", "balanced_low_0", "sequential")
-ADAPTED_TOWER = "Adapters of the vision tower are not predicted: it is taken as frozen."
+ADAPTED_TOWER = "Adapters of the vision tower are not predicted: planner assumes it frozen."
 _BATCH = 8
 _UNSPECIFIED_BATCH = "not given: one sequence"
 
 
-# Of Ray, as LLaMA-Factory and axolotl, and as ms-swift call them.
+# Ray workers of LLaMA-Factory and axolotl, and of ms-swift.
 _WORKERS = ("--ray_num_workers", "--device_groups.nproc_per_node")
 
 
 def derive_parallelism(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """GPUs, and the degrees that split model and sequence over them."""
+    """Set the GPUs and the degrees of parallelism.
+
+    Raises LaunchError if the degrees do not match the GPUs.
+    """
     total = parse_int(options.world.num_gpus) or options.number("accelerate", "num_gpus")
     total = total or next(
         (workers for name in _WORKERS if (workers := parse_positive_int(options.texts.get(name)))),
@@ -96,10 +99,10 @@ def derive_parallelism(options: TrainerOptions, settings: SettingsBuilder) -> No
     settings.values |= {"tensor_parallel": tensor_parallel, "context_parallel": context_parallel}
     if uses_ulysses:
         settings.values["cp_comm_type"] = "a2a"
-    # Beside heads copies and shards are DeepSpeed's data-parallel ranks, whatever they are called.
+    # With Ulysses, replicas and shards are DeepSpeed's data-parallel ranks.
     replicas = (not uses_ulysses and options.number("accelerate", "data_parallel_replicas")) or 1
     shards = options.number("accelerate", "shard_size")
-    # Axolotl deals experts to ranks beside the shards, of which there is one if nothing is said.
+    # Axolotl splits experts over separate ranks; shards default to one.
     separate_experts = parse_positive_int(options.texts.get("--expert_parallel_size")) or 1
     if separate_experts > 1:
         shards = shards or 1
@@ -131,7 +134,10 @@ def derive_parallelism(options: TrainerOptions, settings: SettingsBuilder) -> No
 
 
 def derive_batch(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Micro-batch, accumulation and global batch, as far as the files tell them."""
+    """Set micro-batch and global batch, as far as the files determine them.
+
+    Raises LaunchError if batch sizes contradict each other.
+    """
     micro_batch = _one_of(options, "micro_batch_size", "train_micro_batch_size_per_gpu")
     steps = _one_of(options, "gradient_accumulation_steps", "gradient_accumulation_steps")
     steps = steps or options.number("accelerate", "deepspeed_accumulation")
@@ -141,7 +147,7 @@ def derive_batch(options: TrainerOptions, settings: SettingsBuilder) -> None:
         settings.values["context_parallel"],
     )
     num_stages = settings.values.get("pipeline_parallel", 1)
-    # DeepSpeed counts ranks that split tensors as data parallel ones.
+    # DeepSpeed counts tensor-parallel ranks as data-parallel ones.
     by_deepspeed = options.of("deepspeed", "tensor_parallel") is not None
     counted_tensor_ranks = tensor_parallel if by_deepspeed else 1
     num_gpus = settings.values.get("num_gpus")
@@ -202,7 +208,10 @@ def derive_batch(options: TrainerOptions, settings: SettingsBuilder) -> None:
 
 
 def _one_of(options: TrainerOptions, parameter: str, key: str) -> int | None:
-    """The script's number and that of DeepSpeed's file, which must agree."""
+    """The number in the script or in DeepSpeed's file.
+
+    Raises LaunchError if they differ.
+    """
     script_value = options.number("script", parameter)
     file_value = options.number("deepspeed", parameter)
     if script_value and file_value and script_value != file_value:
@@ -217,7 +226,10 @@ def _one_of(options: TrainerOptions, parameter: str, key: str) -> int | None:
 def _completed(
     global_batch: int, ranks: int, micro_batch: int | None, steps: int | None
 ) -> tuple[int | None, int | None]:
-    """Micro-batch and accumulation with the one that is missing worked out from the batch."""
+    """Micro-batch and accumulation; a missing one is computed from the global batch.
+
+    Raises LaunchError if their product is not the global batch.
+    """
     if micro_batch and steps and micro_batch * steps * ranks != global_batch:
         raise LaunchError(
             f"train_batch_size {global_batch} is not micro-batch {micro_batch} x accumulation "
@@ -239,7 +251,7 @@ _LIVE, _PREFETCHED = 1_000_000_000, 50_000_000
 
 
 def derive_sharding(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """What is sharded and what is offloaded."""
+    """Set the ZeRO stage and offloading."""
     stage = options.of("deepspeed", "zero_stage") or options.of("accelerate", "deepspeed_stage")
     shards_weights = options.of("script", "sharded_weights") or options.of(
         "accelerate", "sharded_weights"
@@ -252,7 +264,7 @@ def derive_sharding(options: TrainerOptions, settings: SettingsBuilder) -> None:
             level = _named_stage(missing_file, settings)
         elif stage is None and options.is_hidden("--deepspeed", "--deepspeed_config"):
             level, reason = 2, "the text does not name DeepSpeed's file"
-            settings.assume("zero_stage", level, f"{reason}: stage 2 is taken")
+            settings.assume("zero_stage", level, f"{reason}: planner assumes stage 2")
             settings.fallbacks["zero_stage"] = _WEIGHTS, f"{reason}; with stage 2 it does not fit"
     elif is_fsdp:
         level = 2 if shards_weights == "false" or "shard_grad_op" in fsdp_words else 3
@@ -282,7 +294,7 @@ def derive_sharding(options: TrainerOptions, settings: SettingsBuilder) -> None:
         )
     if (hpz := options.number("deepspeed", "hpz")) and hpz > 1:
         settings.notes.append(
-            f"hpz keeps a second copy of the weights over each {hpz} ranks: its memory and its "
+            f"hpz keeps a second copy of the weights over each {hpz} ranks. Its memory and its "
             "faster gathers are not predicted."
         )
 
@@ -291,7 +303,7 @@ _PARAMETERS = "parameters"
 
 
 def derive_buckets(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """What DeepSpeed's file says of what lies on a GPU at once; ``auto`` is of the hidden size.
+    """Set the buckets of DeepSpeed's file, in parameters; ``auto`` follows the hidden size.
 
     Gradients and states of adapters are smaller than any bucket or sub-group.
     """
@@ -320,7 +332,7 @@ def derive_buckets(options: TrainerOptions, settings: SettingsBuilder) -> None:
 
 
 def _named_stage(file: str, settings: SettingsBuilder) -> int:
-    """The stage that the name of a file says which is not here."""
+    """The ZeRO stage in the name of a missing file; 0 if the name has none."""
     name = file.rpartition("/")[2].lower()
     match = ZERO_STAGE.search(name)
     if match is None:
@@ -337,13 +349,13 @@ def _kind(options: TrainerOptions) -> str:
 
 
 def _is_fsdp(options: TrainerOptions) -> bool:
-    # A bare --fsdp, whose text is None, says it too.
+    # A bare --fsdp, with text None, counts.
     text = options.texts.get("--fsdp", "false")
     return _kind(options) == "FSDP" or text not in ("", "false", "False")
 
 
 def _states_away(options: TrainerOptions, legacy: list[str], is_fsdp: bool) -> str:
-    """What of optimizer states and weights is not on the GPUs."""
+    """The offloading of optimizer states and weights, as a value of ``offload``."""
     if is_fsdp:
         weights = options.of("script", "offload") == "optimizer_weights" or "offload" in legacy
         if weights or options.of("accelerate", "fsdp_offload") == "true":
@@ -363,7 +375,7 @@ def _states_away(options: TrainerOptions, legacy: list[str], is_fsdp: bool) -> s
 
 
 def derive_kernels(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Recomputation and the kernels of attention."""
+    """Set recomputation, attention and other kernels."""
     inside = options.of("script", "sharded_recompute") or options.of("accelerate", "fsdp_recompute")
     if options.has_deepspeed and any(name.startswith("fsdp_config.") for name in options.texts):
         settings.notes.append("With DeepSpeed the keys of fsdp_config have no effect.")
@@ -375,7 +387,7 @@ def derive_kernels(options: TrainerOptions, settings: SettingsBuilder) -> None:
         reason = "no --gradient_checkpointing: TRL's default is true"
         settings.assume("recompute", "full", reason)
     elif recompute is None:
-        settings.assume("recompute", "none", "no --gradient_checkpointing: every layer keeps all")
+        settings.assume("recompute", "none", "no --gradient_checkpointing")
     else:
         settings.values["recompute"] = recompute
     flash = options.script.get("flash_attention")
@@ -386,8 +398,8 @@ def derive_kernels(options: TrainerOptions, settings: SettingsBuilder) -> None:
 
 
 def derive_precision(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """The format of the products: DeepSpeed's file, the script, then accelerate's file."""
-    if options.is_on("--fp8"):  # axolotl's and LLaMA-Factory's, of what a flag of 16 bits leaves
+    """Set the precision of products: from DeepSpeed's file, the script, then accelerate's file."""
+    if options.is_on("--fp8"):  # of axolotl and LLaMA-Factory
         settings.values["precision"] = "fp8"
         return
     precision = options.of("deepspeed", "precision") if options.has_deepspeed else None
@@ -426,7 +438,7 @@ def derive_precision(options: TrainerOptions, settings: SettingsBuilder) -> None
 
 
 def derive_framework(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """The profile whose predictions are nearest."""
+    """Set the framework with the nearest profile."""
     is_adapted = settings.values["adapter"] != "none"
     if is_adapted:
         name = "HF Trainer FSDP" if _is_fsdp(options) else "HF Trainer"
@@ -456,8 +468,8 @@ def _by_launcher(options: TrainerOptions) -> bool:
 
 _TRL_LENGTH = 1024
 UNPACKED = (
-    "Without packing sequences are shorter than {option}: steps are faster and smaller than "
-    "predicted, and hold fewer tokens."
+    "Without packing, sequences are shorter than {option}: steps are faster and smaller than "
+    "predicted, and have fewer tokens."
 )
 _EPOCHS = 3
 _PART = re.compile(r"\[:(\d+)\]$")
@@ -472,7 +484,7 @@ _OFF = ("false", "auto", "null", "none", "no", "NO")
 _BITS = ("--bits", "--quantization_bit", "--quant_bit")
 _MODELS = ("--model_name_or_path", "--model_name", "--base_model", "--model", "--config_name",
            "--model_id", "--model_path", "--pretrained_model_name_or_path")  # fmt: skip
-# Checkpoints whose weights are stored in few bits say so in their names.
+# Names of checkpoints with weights in few bits.
 _FEW_BITS = re.compile(r"(?i)(?<![a-z0-9])(gptq|awq|hqq|aqlm|(?:bnb-)?4bit|int4|nf4)(?![a-z0-9])")
 
 _CAPS = ("--max_samples", "--max_train_samples")
@@ -489,7 +501,7 @@ _USED = (
 
 
 def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
-    """The answers of a script and the files beside it; ``name`` is that of the file.
+    """Settings of a script and its files; ``name`` is the file's, for messages.
 
     Raises LaunchError if batch sizes or GPUs contradict each other.
     Raises SpecError if what it trains is not predicted.
@@ -520,7 +532,7 @@ def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
         for option in meaning.options
     }
     used_names |= {name.removeprefix("--") for name in _USED}
-    # What is switched off, or left to others, says that it has no part in it.
+    # An option that is switched off, or left to another file, counts as used.
     table_options = (
         OptionTable.load(name).options for name in ("transformers", "deepspeed", "accelerate")
     )
@@ -556,15 +568,16 @@ def _adapter(options: TrainerOptions, settings: SettingsBuilder) -> None:
         kind = "qlora"
         settings.values["quantization_bits"] = 8
     elif eight_bits and kind == "none":
-        settings.notes.append("Weights in 8 bits are frozen: all that are trained are of 16 bits.")
+        settings.notes.append("Weights in 8 bits are frozen: all trained weights have 16 bits.")
     # Transformers leaves out modules of multi-token prediction.
     settings.values |= {"adapter": kind, "mtp_num_layers": 0}
     if kind == "none":
         return
     if options.is_on("--use_dora"):
         settings.notes.append(
-            "DoRA is predicted as LoRA: the norms of W + BA, which each forward pass works out of "
-            "every adapted matrix, and its magnitudes are not in it, so that steps take longer."
+            "DoRA is predicted as LoRA. The norms of W + BA in each forward pass and its "
+            "magnitudes "
+            "are not predicted: steps take longer."
         )
     if saved_modules := options.of("script", "saved_modules"):
         settings.values["modules_to_save"] = "embeddings"
@@ -580,8 +593,8 @@ def _adapter(options: TrainerOptions, settings: SettingsBuilder) -> None:
         reason = "no --use_bnb_nested_quant: TRL leaves the scales in 32 bits"
         settings.assume("double_quantization", False, reason)
     if kind == "qlora" and options.is_supervised:
-        # TRL's trainers turn them to bf16 from 0.26 on, and Adam's moments are as wide: in
-        # huggingface/trl, trainer/sft_trainer.py and those beside it.
+        # TRL's trainers convert them to bf16 from 0.26 on, and Adam's moments are as wide:
+        # huggingface/trl, trainer/sft_trainer.py and the other trainers.
         reason = "TRL from 0.26 on keeps adapters of 4-bit weights in 16 bits"
         for name in ("main_params_precision", "optimizer_state_precision"):
             settings.assume(name, "bf16", reason)
@@ -634,11 +647,11 @@ def _length(options: TrainerOptions, settings: SettingsBuilder) -> None:
 
 
 def _samples(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Samples of all data sets and how often they are trained, as far as the file tells them.
+    """Set samples and epochs as far as the file determines them, else a default of tokens.
 
-    LLaMA-Factory's ``max_samples`` is the most of each data set (0.9, data/loader.py takes
-    ``min(max_samples, len(dataset))``), ``max_train_samples`` of Transformers' examples of all.
-    ms-swift draws as many of a data set as stand behind ``#`` (swift/llm/dataset/loader.py).
+    LLaMA-Factory's ``max_samples`` bounds each data set (0.9, data/loader.py takes
+    ``min(max_samples, len(dataset))``), ``max_train_samples`` of Transformers' examples all of
+    them. ms-swift draws the number after ``#`` of a data set (swift/llm/dataset/loader.py).
     """
     epochs = options.texts.get("--num_train_epochs")
     split_match = _PART.search(options.texts.get("--dataset_train_split") or "")
@@ -668,8 +681,8 @@ def _samples(options: TrainerOptions, settings: SettingsBuilder) -> None:
     elif not options.has_script or (
         settings.values.get("training_objective") == TrainingObjective.PRETRAIN
     ):
-        # Weights that are trained on are not trained on all that they were once trained on.
-        reason = "its samples are not in the file: time and cost are for a billion tokens"
+        # Fine-tuning does not repeat the tokens of pretraining.
+        reason = "the file does not set its samples: time and cost are for a billion tokens"
         settings.assume("total_tokens", UNKNOWN_TOKENS, reason)
 
 
@@ -691,9 +704,7 @@ def _optimizer(options: TrainerOptions, settings: SettingsBuilder, file_name: st
         return
     framework = Catalogue(None).load_framework(str(settings.values["framework"])).spec
     if not framework.paged_optimizer or settings.values.get("offload", "none") != "none":
-        settings.notes.append(
-            f"The states of {name} are predicted to stay where they are, unpaged."
-        )
+        settings.notes.append(f"The states of {name} are predicted without paging.")
         del settings.values["paged_optimizer"]
 
 
@@ -706,11 +717,11 @@ def _add_notes(options: TrainerOptions, settings: SettingsBuilder) -> None:
         settings.notes.append(f"DeepSpeed ignores unknown keys: {names} has no effect.")
     if (task := options.texts.get("--task_type")) in _HEADS:
         settings.notes.append(
-            f"task_type {task} has a head of few numbers: the logits of the vocabulary that are "
-            "predicted are not in it, so that it takes less time and memory."
+            f"task_type {task} has a small head. The prediction includes logits of the vocabulary, "
+            "so that the run takes less time and memory."
         )
     if "auto" in options.texts.values() and not options.has_script:
         names = ", ".join(name for name, text in options.texts.items() if text == "auto")
         settings.notes.append(
-            f'"auto" is set by the script\'s arguments, which are not given: {names}.'
+            f'"auto" is set by the script\'s arguments, which are missing: {names}.'
         )

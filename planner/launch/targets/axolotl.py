@@ -1,4 +1,4 @@
-"""Axolotl: its YAML, with DeepSpeed's file where that shards."""
+"""Axolotl: its YAML, with DeepSpeed's file if DeepSpeed shards."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _DIALECT = OptionAliasTable.load("axolotl")
 
 
 def axolotl_answers(reading: OptionReader) -> LaunchSettings:
-    """What a YAML of axolotl says, with the files that it names.
+    """Settings of a YAML of axolotl, with the files that it names.
 
     Raises LaunchError if its values contradict each other.
     Raises SpecError if it trains something that is not predicted.
@@ -73,15 +73,15 @@ def axolotl_answers(reading: OptionReader) -> LaunchSettings:
         if file not in documents:
             gather(file, sources)
     unfrozen = text_of_key(documents, _UNFROZEN) or ""
-    # All of the language model, and what stands at its ends, beside a tower that is frozen.
+    # All of the language model with embedding and logits; the vision tower is frozen.
     trains_language_model = _LANGUAGE in unfrozen and not _LAYERS.search(unfrozen)
     partial_key = next((key for key in _PARTS if text_of_key(documents, key) not in _NOTHING), None)
     if partial_key is not None and not (partial_key == _UNFROZEN and trains_language_model):
         raise SpecError(
             f"{command.name}: axolotl's {partial_key} is not predicted, as it trains a part of the "
-            "parameters: all of them, and adapters, are."
+            "parameters. Training all of them, or adapters, is."
         )
-    # Adapters of parameters that are no modules, as those of fused experts, beside the others'.
+    # Further adapters of parameters that are no modules, such as fused experts.
     if parameter_option := sources.script.get("--lora_target_parameters"):
         modules = f"{sources.text('--lora_target_modules') or ''} {text_of(parameter_option) or ''}"
         sources.script["--lora_target_modules"] = parameter_option.with_value(modules.strip())
@@ -100,10 +100,10 @@ def axolotl_answers(reading: OptionReader) -> LaunchSettings:
     reasons = {name: reason for name, reason in defaults.items() if name in values}
     notes = list(settings.notes)
     if text_of_key(documents, "selective_checkpointing") not in (None, "false"):
-        notes.append("selective_checkpointing is not predicted: recomputation is taken as given.")
+        notes.append("selective_checkpointing is not predicted, only the other recomputation keys.")
     if any(key.startswith("qat.") for document in documents for key in document.options):
         notes.append(
-            "qat: rounding of weights and inputs in each pass is not predicted, steps will take "
+            "qat: rounding of weights and inputs in each pass is not predicted. Steps will take "
             "longer."
         )
     keys = {name for document in documents for name in document.options}
@@ -116,14 +116,14 @@ def axolotl_answers(reading: OptionReader) -> LaunchSettings:
     )
 
 
-# Keys that name what is trained in place of all parameters.
+# Keys that train a part of the parameters.
 _UNFROZEN, _LANGUAGE = "unfrozen_parameters", "language_model"
 _PARTS = (_UNFROZEN, "lisa_n_layers")
 _LAYERS = re.compile("layers|blocks")
 _NOTHING = (None, "", "null", "0")
 
 
-# Keys that say it, in this order where there are several.
+# Keys of loss kernels; the first that is set counts.
 _LOSSES = {
     "cut_cross_entropy": "linear",
     "liger_fused_linear_cross_entropy": "linear",
@@ -133,11 +133,11 @@ _LOSSES = {
 
 
 _CUT = "CutCrossEntropyPlugin"
-"""The plugin whose ``cut_cross_entropy`` is on unless it is switched off."""
+"""The plugin that enables ``cut_cross_entropy`` unless the file switches it off."""
 
 
 def _loss(documents: list[ParsedCommand], values: Mapping[str, object]) -> Words:
-    """How the loss is computed: kernels of adapters say nothing of it."""
+    """The loss kernel and its chunks; kernels of adapters do not set it."""
     kernels = [kernel for key, kernel in _LOSSES.items() if text_of_key(documents, key) == "true"]
     if _CUT in (text_of_key(documents, "plugins") or "") and (
         text_of_key(documents, "cut_cross_entropy") != "false"
@@ -245,7 +245,7 @@ _IN_32_BITS = "HF Trainer FSDP"
 
 
 def _narrowed(request: Request) -> Request:
-    """Without the profile that keeps trained weights in 32 bits, where all weights are trained."""
+    """The request without the profile of 32-bit weights if all weights are trained."""
     frameworks = request.framework
     if request.adapter not in (None, "none") or not isinstance(frameworks, tuple):
         return request
@@ -255,7 +255,7 @@ def _narrowed(request: Request) -> Request:
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     if job.profile.name == _IN_32_BITS and not has_adapter(job):
         raise LaunchError(
-            "Axolotl keeps trained weights in 16 bits, the plan in 32: search with "
+            "Axolotl keeps trained weights in 16 bits, but the plan in 32: search with "
             "--framework 'HF Trainer bf16' or DeepSpeed, or choose the target accelerate."
         )
     options = {option.option: option.text for option in settings.options}
@@ -269,8 +269,8 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     files = [LaunchOutputFile(name=CONFIG, text=text, meaning="what axolotl trains, and how")]
     if _has_file(job):
         table = OptionTable.load("deepspeed")
-        # The Trainer takes a batch of another product than its own, which counts every GPU, for a
-        # mistake; how GPUs are split stands in axolotl's own keys.
+        # The Trainer refuses a train_batch_size unlike its own product, which counts every GPU.
+        # Parallel degrees are in axolotl's own keys.
         degrees = [name for name in table.parameters if name.endswith("_parallel")]
         omitted = dict.fromkeys(("train_batch_size", *degrees))
         table_values = {**plan_words(job, table), **by_deepspeed(job), **omitted}

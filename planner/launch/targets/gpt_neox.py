@@ -1,4 +1,4 @@
-"""GPT-NeoX: ``deepy.py train.py FILES`` and its YAML, which are read and not written.
+"""GPT-NeoX: ``deepy.py train.py FILES`` and its YAML, read-only.
 
 Source: EleutherAI/gpt-neox at ea7aefd, ``megatron/neox_arguments`` (``arguments.py``,
 ``neox_args.py``), ``megatron/model/transformer.py`` (``ParallelMLP``) and
@@ -40,7 +40,10 @@ _OF_TABLE = "attention_config"
 
 
 def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> Words | None:
-    """What no row tells of a configuration, or of a command with those that it names."""
+    """Set what no row of the table has; return the sizes of the model.
+
+    Raises LaunchError if the model has experts or layers other than attention.
+    """
     options = reading.command.options
     kinds = {option.single for name, option in options.items() if name.startswith(_OF_TABLE)}
     unsupported = next((kind for kind in _UNREAD if kind in kinds), "")
@@ -79,7 +82,7 @@ def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
 
 
 def _batch(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """GPUs, and the samples of a step."""
+    """Set the GPUs, and the samples of a step and of a micro-batch."""
     values = settings.values
     sizes = {name: int(values[f"{name}_parallel"]) for name in ("tensor", "pipeline")}
     num_gpus = total_gpus(reading.command.resources) or reading.number("global_num_gpus")

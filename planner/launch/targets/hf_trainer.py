@@ -1,11 +1,11 @@
-"""Scripts on Hugging Face's Trainer: by themselves with FSDP, with DeepSpeed, or by accelerate.
+"""Scripts on Hugging Face's Trainer: with FSDP, with DeepSpeed, or started by accelerate.
 
-Whole steps of TRL's GRPO and RLOO and of ms-swift's, around the update of the Trainer's reader.
+Also reads whole reinforcement-learning steps of TRL's and ms-swift's GRPO and RLOO.
 
 Source: huggingface/trl at f2cd577, ``trl/trainer/grpo_config.py``, ``rloo_config.py`` (names,
-defaults, what a generation is), ``grpo_trainer.py`` (places of its engine, log-probabilities) and
+defaults, size of a generation), ``grpo_trainer.py`` (slots of its engine, log-probabilities) and
 ``scripts/vllm_serve.py``; modelscope/ms-swift, ``swift/rlhf_trainers/args_mixin.py`` and
-``swift/arguments/rlhf_args.py``, whose trainer is TRL's and whose words differ where said.
+``swift/arguments/rlhf_args.py``, which extends TRL's trainer.
 """
 
 from __future__ import annotations
@@ -85,12 +85,12 @@ from planner.question.terms import glossary
 
 
 def _of_script(job: LaunchJob) -> Quantities:
-    """What the script is told that DeepSpeed or accelerate starts."""
+    """Quantities of a script that DeepSpeed or accelerate starts."""
     return {**script_quantities(job), "offload": moved_activations(job)}
 
 
 def _by_trainer(job: LaunchJob) -> Quantities:
-    """What the script is told, and how FSDP shards."""
+    """Quantities of a script with FSDP."""
     zero_stage, offload = int(job["zero_stage"]), job["offload"]
     is_sharded, recomputes_inside = zero_stage >= 2, repeats_inside(job, sharded=zero_stage >= 2)
     return {
@@ -146,7 +146,7 @@ TRANSFORMERS = LaunchTarget.of(
 
 
 def _beside_script(job: LaunchJob, target: str) -> Words:
-    """Nothing of what the script's own options say and a file of the target does not."""
+    """None for each parameter that the script's options set and the target's file cannot."""
     expressed = {
         row.parameter for row in OptionTable.load(target).rows if row.role is OptionRole.IS
     }
@@ -158,7 +158,7 @@ _WRITTEN = ("bf16", "fp16", "fp32")
 
 
 def by_deepspeed(job: LaunchJob) -> Quantities:
-    """What the table turns into keys of ``ds_config.json``."""
+    """Quantities of ``ds_config.json``."""
     zero_stage = int(job["zero_stage"])
     accumulation_steps, micro_batch, tensor_parallel = (
         job.accumulation_steps,
@@ -168,7 +168,7 @@ def by_deepspeed(job: LaunchJob) -> Quantities:
     return {
         **_beside_script(job, "deepspeed"),
         "gradient_accumulation_steps": accumulation_steps,
-        # Its parser counts the ranks that split tensors as data parallel ones.
+        # Its parser counts tensor-parallel ranks as data-parallel ones.
         "train_batch_size": micro_batch * accumulation_steps * job.data_parallel * tensor_parallel,
         "precision_kept": True if job["precision"] not in _WRITTEN else None,
         "overlap": zero_stage > 0,
@@ -179,7 +179,7 @@ def by_deepspeed(job: LaunchJob) -> Quantities:
 
 
 def deepspeed_file(settings: OptionTexts) -> LaunchOutputFile:
-    """``ds_config.json`` of the options of the table."""
+    """The file ``ds_config.json`` with the options of the table."""
     document = nested({each.option: each.text for each in settings.options})
     return json_file(DEEPSPEED_FILE, document, "what DeepSpeed shards")
 
@@ -187,7 +187,7 @@ def deepspeed_file(settings: OptionTexts) -> LaunchOutputFile:
 def _deepspeed_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     script = script_settings(
         job,
-        # What the file cannot say is told once.
+        # The script sets what the file cannot.
         precision=job["precision"] if job["precision"] in _WRITTEN else "bf16",
         offload=moved_activations(job),
         quantized_storage=(
@@ -209,7 +209,7 @@ def _deepspeed_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
 def _starts_deepspeed(words: Sequence[str]) -> bool:
     names = {word.partition("=")[0] for word in words}
     is_configured = bool(names & {"--deepspeed", "--deepspeed_config", "--zero_stage"})
-    # Programs that leave batches to DeepSpeed's file.
+    # Programs with batch sizes in DeepSpeed's file.
     is_deepspeed_chat = {"--model_name", "--num_train_epochs"} <= names
     return is_configured and (is_deepspeed_chat or starts_trainer(words))
 
@@ -228,7 +228,7 @@ DEEPSPEED = LaunchTarget.of(
 _ACCELERATE_FILE = "accelerate.yaml"
 _BY_FSDP = ("HF Trainer FSDP", "FSDP", "FSDP compiled", "FSDP bf16", "HF Trainer bf16")
 _UNKNOWN = ("fp4", "int8", "tf32")
-# Its mixed_precision where that is not the precision's own word.
+# accelerate's mixed_precision where its name differs from the precision's.
 _PRECISIONS = {"fp4": "bf16", "int8": "bf16", "tf32": "no", "fp32": "no"}
 
 
@@ -245,7 +245,7 @@ def _by_accelerate(job: LaunchJob) -> Quantities:
         job["precision"],
         job["torch_compile"] == "auto",
     )
-    # FSDP and DeepSpeed are told each in their way.
+    # FSDP and DeepSpeed have keys of their own.
     sharding_names = {*_fsdp(job), "zero3_init"}
     quantities = {
         **dict.fromkeys(sharding_names),
@@ -257,7 +257,7 @@ def _by_accelerate(job: LaunchJob) -> Quantities:
         "cp_comm_type": job["cp_comm_type"] if distributed_type == "FSDP" else None,
         "fp8_backend": "te" if precision == "fp8" else None,
         "fp8_format": "HYBRID" if precision == "fp8" else None,
-        # It is accelerate that compiles the model where the profile is of compiled models.
+        # accelerate compiles the model if the profile is one of compiled models.
         "compiled": "inductor" if is_default and job.profile.compilation.default else None,
     }
     if distributed_type == "FSDP":
@@ -305,7 +305,7 @@ def _trades_heads(job: LaunchJob) -> bool:
 
 
 def _by_heads(job: LaunchJob) -> Words:
-    """DeepSpeed's Ulysses; the sizes come to all GPUs [1]_.
+    """Quantities of DeepSpeed's Ulysses; the product of the sizes is the number of GPUs [1]_.
 
     References
     ----------
@@ -382,9 +382,9 @@ ACCELERATE = LaunchTarget.of(
 
 _DEGREE = "--vllm_tensor_parallel_size"
 _GENERATIONS, _SAMPLES = "--num_generations", {True: 2, False: 8}
-"""Answers to a prompt where nobody says so: of RLOO, of GRPO."""
+"""Default answers to a prompt: of RLOO, of GRPO."""
 _SHARE = {True: 0.9, False: 0.3}
-"""Of a GPU's memory: of ms-swift's engine, of TRL's."""
+"""Default share of GPU memory: of ms-swift's engine, of TRL's."""
 _SWIFT_PLACES = 256
 _MICRO = 8
 _SERVERS = ("--vllm_server_host", "--vllm_server_base_url")
@@ -395,7 +395,7 @@ _SPLITS = re.compile(r"--(?:vllm[-_])?(?:tensor|data)[-_]parallel[-_]size[\s=]+(
 
 
 def step_of(target: LaunchTarget) -> LaunchTarget:
-    """A target of the Trainer with what reads its files as whole steps, and writes none."""
+    """A target of the Trainer that also reads whole reinforcement-learning steps."""
     update_target = LaunchTarget.of(target.name, answers=target.answers)
     step_target = reader_of_steps(
         update_target, ("TRL",), _put_step, _merge_config_files, table="trl-step"
@@ -404,9 +404,9 @@ def step_of(target: LaunchTarget) -> LaunchTarget:
 
 
 def _merge_config_files(command: ParsedCommand) -> ParsedCommand:
-    """With options of a script as its parser spells them, and those of the files that it names.
+    """The command with options as the script's parser spells them, and those of its files.
 
-    GPUs that a user says to have are those of its server, too.
+    The number of GPUs that a user sets includes those of a generation server.
     """
     command = with_unknown_options(command)
     sources = OptionSources(name=command.name)
@@ -430,7 +430,7 @@ def _merge_config_files(command: ParsedCommand) -> ParsedCommand:
 
 
 def _of_server(reading: OptionReader) -> int | None:
-    """GPUs of the server that generates; None where none does."""
+    """GPUs of the server that generates; None where there is none."""
     mode = option_text(reading, "--vllm_mode")
     if mode != "server" and (mode or not any(map(reading.has, _SERVERS))):
         return None
@@ -441,7 +441,7 @@ def _of_server(reading: OptionReader) -> int | None:
 
 
 def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder) -> None:
-    """What of a whole step is no row of the table: answers, lengths, who runs where."""
+    """Set samples, lengths and placement of a step, which no row of the table has."""
     values = settings.values
     values["framework"] = "TRL"
     words = [argument.single or "" for argument in reading.command.positional]
@@ -465,8 +465,8 @@ def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsB
     values["engine"] = "vllm"
     if not flag(reading, "--use_vllm", *_SERVERS):
         settings.notes.append(
-            "It generates by Transformers (no use_vllm), which takes several times as long as an "
-            "engine: predicted as with vLLM."
+            "It generates with Transformers (no use_vllm), which takes several times as long as "
+            "an engine. It is predicted as with vLLM."
         )
     settings.assume(
         "rollout_gpu_memory", _SHARE[is_swift], f"{_SHARE[is_swift]} of a GPU is the program's"
@@ -480,10 +480,10 @@ _ANSWER = 512
 
 
 def _put_answers(reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder) -> None:
-    """How many prompts a generation answers, in answers of which ranks and micro-batches share.
+    """Set the prompts of a step and the samples per prompt.
 
-    A generation is of as many micro-batches of each rank as an optimizer step, unless it is said
-    to be of others; where it is of fewer, a step is several generations.
+    By default a generation has as many micro-batches of each rank as an optimizer step. With
+    fewer, a step has several generations.
     """
     values = settings.values
     is_rloo = values.get("algorithm") == Algorithm.RLOO
@@ -522,7 +522,7 @@ def _put_answers(reading: OptionReader, update: LaunchSettings, settings: Settin
 def _put_placement(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
-    """Where trainer and engine run: on the same GPUs, or the engine as a server."""
+    """Set the placement: on the same GPUs, or the engine as a server."""
     train_gpus, server_gpus = update.values.get("num_gpus"), _of_server(reading)
     if server_gpus is None:
         for name, options in (

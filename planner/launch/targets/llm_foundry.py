@@ -1,4 +1,4 @@
-"""LLM Foundry: ``composer train.py FILE`` and its YAML, which are read and not written.
+"""LLM Foundry: ``composer train.py FILE`` and its YAML, read-only.
 
 Source: mosaicml/llm-foundry at 0.22, ``llmfoundry/command_utils/train.py``,
 ``llmfoundry/models/mpt/configuration_mpt.py`` (sizes that a file leaves out) and
@@ -33,7 +33,7 @@ _POSITIONS = {"alibi": "model.attn_config.alibi", "rotary": "model.attn_config.r
 
 
 def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> Words | None:
-    """What no row tells of a configuration, or of a command with the one that it names."""
+    """Set what no row of the table has; return the sizes of an MPT model."""
     values = settings.values
     is_fine_tuning = option_text(reading, "train_loader.name") == "finetuning"
     values |= {"adapter": "none", "training_objective": "sft" if is_fine_tuning else "pretrain"}
@@ -66,27 +66,27 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
 
 
 def _beside(command: ParsedCommand) -> ParsedCommand | None:
-    """The configuration that a command names."""
+    """The configuration that a command names; None if it is missing."""
     files = (command.files.get(file.single or "") for file in command.positional)
     return next((file for file in files if file is not None), None)
 
 
 def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
-    """All options, ``${variables.max_seq_len}`` as OmegaConf puts it in."""
+    """All options of a command and its configuration, with ``${...}`` references resolved."""
     config = _beside(command)
     options = {**(config.options if config else {}), **with_unknown_options(command).options}
     return {name: _followed(option, options) for name, option in options.items()}
 
 
 def _called(reading: OptionReader) -> str | None:
-    """The model that the name of a configuration that is not here is that of."""
+    """The model in the name of a missing configuration; None if there is none."""
     names = (argument.single or "" for argument in reading.command.positional)
     stems = (PurePath(name).stem for name in names if name.endswith((".yaml", ".yml")))
     return next((model for stem in stems if (model := model_named(stem))), None)
 
 
 def _followed(option: ParsedOption, options: Mapping[str, ParsedOption]) -> ParsedOption:
-    """The value that ``${variables.max_seq_len}`` stands for, as OmegaConf puts it in."""
+    """The option with the value of its reference, such as ``${variables.max_seq_len}``."""
     match = _INTERPOLATED.fullmatch(option.single or "")
     referenced = options.get(match[1]) if match is not None else None
     return (
@@ -97,7 +97,7 @@ def _followed(option: ParsedOption, options: Mapping[str, ParsedOption]) -> Pars
 
 
 def _duration(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Tokens of the run, or how often its samples are trained."""
+    """Set the tokens or the epochs of the run."""
     match = _DURATION.match(option_text(reading, "max_duration") or "")
     if match is None:
         return
@@ -113,7 +113,7 @@ def _duration(reading: OptionReader, settings: SettingsBuilder) -> None:
 
 
 def _shape(reading: OptionReader) -> Words:
-    """The sizes of an MPT."""
+    """Sizes of an MPT model."""
     hidden, heads = reading.number("model.d_model"), reading.number("model.n_heads")
     ratio = reading.amount("model.expansion_ratio") or 4
     positions = next((kind for kind, key in _POSITIONS.items() if flag(reading, key)), "learned")

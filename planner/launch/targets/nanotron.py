@@ -1,4 +1,4 @@
-"""nanotron, Hugging Face's small trainer: its YAML, which is read alone.
+"""nanotron, Hugging Face's small trainer: its YAML, read-only.
 
 Source: huggingface/nanotron at 2411b02, ``src/nanotron/config`` (``config.py``,
 ``parallelism_config.py``, ``models_config.py``), ``parallel/context.py`` and ``helpers.py``.
@@ -24,8 +24,8 @@ from planner.launch.targets.training_reader import (
 _MODEL = "model.model_config."
 _NOTHING = ("", "null", "none", "~")
 _ALL_AT_ONCE = (
-    "pp_engine afab runs all forward passes before the backward passes: its first stage keeps the "
-    "activations of all micro-batches of a step, of 1f1b (which is predicted) those of {stages}."
+    "pp_engine afab runs all forward passes before the backward passes. Its first stage keeps the "
+    "activations of all micro-batches of a step; 1f1b, which is predicted, those of {stages}."
 )
 _WITHOUT_COPY = (
     "accumulate_grad_in_fp32 false: nanotron then updates the 16-bit weights themselves. Memory is "
@@ -34,7 +34,10 @@ _WITHOUT_COPY = (
 
 
 def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> Words | None:
-    """What no row tells of a configuration, or of a command with the one that it names."""
+    """Set what no row of the table has; return the sizes of the model.
+
+    Raises LaunchError if experts are split, or the model is of an unsupported kind.
+    """
     values = settings.values
     if int(values.get("expert_parallel") or 1) > 1:
         raise LaunchError(
@@ -57,14 +60,14 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
 
 
 def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
-    """The configuration that a command names."""
+    """Options of the configuration that a command names, with those of the command."""
     config_option = command.options.get("--config-file")
     document = command.files.get((config_option and config_option.single) or "")
     return {**(document.options if document else {}), **command.options}
 
 
 def _put_batch_and_gpus(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """GPUs of the launcher, else of the layout, and the batch of a step."""
+    """Set the GPUs, of the launcher or else of the layout, and the batch of a step."""
     sizes = {
         degree: int(settings.values.get(f"{name}_parallel") or 1)
         for degree, name in (("tp", "tensor"), ("pp", "pipeline"), ("cp", "context"))
@@ -86,7 +89,10 @@ def _put_batch_and_gpus(reading: OptionReader, settings: SettingsBuilder) -> Non
 
 
 def _shape(reading: OptionReader) -> Words | None:
-    """The sizes of the model; None where the file has none."""
+    """Sizes of the model; None where the file has none.
+
+    Raises LaunchError if the model has experts or states.
+    """
     texts = {
         name.removeprefix(_MODEL): (reading.text(name) or "").lower()
         for name in reading.command.options

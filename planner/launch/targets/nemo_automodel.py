@@ -1,4 +1,4 @@
-"""NeMo AutoModel: the YAML of a recipe, which ``automodel`` or ``torchrun`` starts; read alone.
+"""NeMo AutoModel: the YAML of a recipe that ``automodel`` or ``torchrun`` starts, read-only.
 
 Source: NVIDIA-NeMo/Automodel at 36044ad, ``nemo_automodel/recipes/_dist_utils.py``,
 ``components/distributed`` (``config.py``, ``mesh_utils.py``, ``pipelining``, ``parallelizer.py``),
@@ -47,12 +47,15 @@ _RESHARDS = ("distributed.reshard_after_forward", "distributed.moe.reshard_after
 _BATCHES = ("micro_batch_size", "global_batch_size")
 _GPUS_PER_NODE = 8
 _OF_GB200 = 4
-# Layers that may lack in equal chunks: embedding and logits stand for as many.
+# Layers that equal chunks may lack: embedding and logits count as that many.
 _EMPTY = 3
 
 
 def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """What no row tells of a configuration, or of a command with its own overrides of one."""
+    """Set what no row of the table has.
+
+    Raises LaunchError if the recipe trains something that is not predicted.
+    """
     _refuse(reading)
     for split in SPLITS:
         settings.values.setdefault(split, 1)
@@ -64,7 +67,10 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
 
 
 def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
-    """The configuration that a command names, with the overrides of the command."""
+    """Options of the configuration that a command names, with the overrides of the command.
+
+    Raises LaunchError if that file is missing.
+    """
     options: dict[str, ParsedOption] = {
         strip_dashes(option.option): option for option in command.unknown
     }
@@ -80,9 +86,8 @@ def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
     if document is None:
         name = config_names[0] if config_names else "its YAML"
         raise LaunchError(
-            f"{command.name}:{command.line}: {name} says what NeMo AutoModel trains and is "
-            "not beside "
-            "it: put it there, or give that file with --from."
+            f"{command.name}:{command.line}: {name} sets what NeMo AutoModel trains and is not in "
+            "this folder. Put it there, or use that file with --from."
         )
     return {**document.options, **options}
 
@@ -111,7 +116,7 @@ def _model(reading: OptionReader) -> str | None:
 
 
 def _layers(model: str) -> int | None:
-    """Layers of the model; None where it is not known."""
+    """Layers of the model; None where the model is unknown."""
     try:
         return load_model(model).num_hidden_layers
     except PlannerError:
@@ -119,7 +124,7 @@ def _layers(model: str) -> int | None:
 
 
 def _adapter(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """What is trained, and the matrices that have an adapter."""
+    """Set the trained weights: vision tower, and an adapter with its rank and matrices."""
     values = settings.values
     if option_text(reading, "recipe", "recipe._target_") and _RECIPES[1].lower() in str(
         option_text(reading, "recipe", "recipe._target_")
@@ -136,12 +141,12 @@ def _adapter(reading: OptionReader, settings: SettingsBuilder) -> None:
     )
     is_all = not modules or {*modules} & {"*_proj", "*"}
     values["lora_targets"] = "all_linear" if is_all else ",".join(modules)
-    # Its own modules of experts are no linear layers: only a name that matches all reaches them.
+    # Modules of experts are no linear layers: only a pattern that matches all covers them.
     values["expert_adapters"] = "each" if "*" in modules else "none"
 
 
 def _states(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """How states are sharded, kept and updated, and what is computed again."""
+    """Set the ZeRO stage, recomputation, offloading, the loss kernel and the optimizer."""
     values = settings.values
     strategy = option_text(reading, "distributed.strategy", "distributed._target_") or ""
     if "ddp" in strategy:
@@ -169,7 +174,7 @@ def _states(reading: OptionReader, settings: SettingsBuilder) -> None:
 
 
 def _gpus(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """GPUs of the launcher, of the layout, or those on which its authors run the file."""
+    """Set the GPUs of the launcher, else of the layout, else those that its authors use."""
     values = settings.values
     sizes = {split: int(values[split]) for split in MODEL_SPLITS}
     num_gpus = total_gpus(reading.command.resources) or number(reading, "--nproc-per-node")
@@ -203,7 +208,10 @@ def _gpus(reading: OptionReader, settings: SettingsBuilder) -> None:
 
 
 def _batch(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Sequences of a micro-batch and of a step, their tokens, and chunks of layers of a stage."""
+    """Set the sequences of a micro-batch, their tokens, and the chunks of a pipeline stage.
+
+    Raises LaunchError if the global batch is no multiple of the local batches.
+    """
     values = settings.values
     num_stages, num_gpus = int(values["pipeline_parallel"]), values.get("num_gpus")
     micro_batch, batch = (int(values.get(name) or 0) for name in _BATCHES)
@@ -239,7 +247,7 @@ def _batch(reading: OptionReader, settings: SettingsBuilder) -> None:
 
 
 def _chunks(reading: OptionReader, settings: SettingsBuilder, num_stages: int) -> None:
-    """Chunks of layers of a stage, as its schedule interleaves them; theirs may be unequal."""
+    """Set the chunks of a pipeline stage; unequal chunks are predicted as equal ones."""
     schedule, rounding = (
         option_text(reading, *(section + name for section in _PIPELINES)) or ""
         for name in ("pp_schedule", "round_virtual_stages_to_pp_multiple")

@@ -1,8 +1,8 @@
-"""torchtune: ``tune run RECIPE --config NAME`` and its YAML, which are read and not written.
+"""torchtune: ``tune run RECIPE --config NAME`` and its YAML, read-only.
 
 Source: pytorch/torchtune at bd2a0fc, ``torchtune/_cli/run.py``, ``torchtune/_recipe_registry.py``,
-``recipes/*.py`` and ``torchtune/models``; ``models/torchtune.csv`` has what ``recipes/configs``
-says of what is predicted, by the name that ``--config`` takes.
+``recipes/*.py`` and ``torchtune/models``; ``models/torchtune.csv`` has the options of
+``recipes/configs`` that affect predictions, by the name that ``--config`` takes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FORMATS = {"bf16": "bf16", "bfloat16": "bf16", "fp32": "fp32", "float32": "fp32
 
 @cache
 def _shipped() -> Mapping[str, Mapping[str, ParsedOption]]:
-    """What the configurations that torchtune ships say, by name."""
+    """Options of the configurations that torchtune ships, by name."""
     return {
         row["config"]: {
             key: implied_option(key, text) for key, text in row.items() if text and key != "config"
@@ -49,7 +49,10 @@ def _shipped() -> Mapping[str, Mapping[str, ParsedOption]]:
 
 
 def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """What no row tells of a configuration, or of a command with its own overrides of one."""
+    """Set what no row of the table has.
+
+    Raises LaunchError if the recipe trains something that is not predicted.
+    """
     recipe = next((argument.single or "" for argument in reading.command.positional), "")
     _refuse(reading, recipe)
     settings.values["framework"] = "torchtune"
@@ -62,7 +65,10 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
 
 
 def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
-    """The configuration that a command names, with the overrides of the command."""
+    """Options of the configuration that a command names, with the overrides of the command.
+
+    Raises LaunchError if that file is missing and torchtune ships none of that name.
+    """
     options = with_unknown_options(command).options
     config_option = options.get("--config")
     if config_option is None or config_option.single is None:
@@ -94,7 +100,7 @@ def _refuse(reading: OptionReader, recipe: str) -> None:
 
 
 def _model(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """The model, and which of its weights are trained."""
+    """Set the model and its adapter."""
     values = settings.values
     component = (reading.text("model._component_") or "").rpartition(".")[2]
     adapter_match = _ADAPTED.match(component)
@@ -117,7 +123,7 @@ def _model(reading: OptionReader, settings: SettingsBuilder) -> None:
 
 
 def _spelled(component: str) -> Iterator[str]:
-    """What planner may call a builder: ``lora_llama3_1_8b``, ``qwen2_5_0_5b``, ``qwen2_1_5b``.
+    """Candidate model names of a builder: ``lora_llama3_1_8b``, ``qwen2_5_0_5b``, ``qwen2_1_5b``.
 
     >>> "qwen2-1.5b" in [*_spelled("qwen2_1_5b")]
     True
@@ -125,7 +131,7 @@ def _spelled(component: str) -> Iterator[str]:
     base_name = _ADAPTED.sub("", component)
     for suffix in ("_instruct", "_base"):
         base_name = base_name.removesuffix(suffix)
-    # Of each underscore between digits either reading is tried, the one of the size first.
+    # Each underscore between digits may be a point or a hyphen; the size is tried first.
     sized = re.sub(r"_(\d+)_(\d+b)$", r"-\1.\2", base_name)
     for text in (sized, re.sub(r"(\d)_(\d+)(?=[_-])", r"\1.\2", sized)):
         yield text.replace("_", "-")
@@ -136,7 +142,7 @@ def _spelled(component: str) -> Iterator[str]:
 
 
 def _batch(reading: OptionReader, settings: SettingsBuilder, recipe: str) -> None:
-    """GPUs, how they share the model, and the tokens of a step."""
+    """Set the GPUs, the ZeRO stage, the batch and the sequence length."""
     values = settings.values
     recipe_name = (recipe or reading.command.name).removesuffix(".py").removesuffix(".yaml")
     config = reading.text("--config") or ""

@@ -1,4 +1,4 @@
-"""What files of programs that train say alike: GPUs, tokens, answers, splits, micro-batches."""
+"""Readers shared by training programs: GPUs, tokens, parallelism, micro-batches, adapters."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from planner.launch.target import LaunchTarget, option_texts
 from planner.question.terms import terms_about
 
 Spelled: TypeAlias = Callable[[str], str]
-"""An option of a command as the table has it."""
+"""Turns the name of an option in a command into its name in the table."""
 
 
 def strip_dashes(option: str) -> str:
-    """An option without its dashes."""
+    """The option's name without leading dashes."""
     return option.lstrip("-")
 
 
 def identity(option: str) -> str:
-    """The same."""
+    """The option's name, unchanged."""
     return option
 
 
@@ -140,7 +140,7 @@ def put_batch(settings: SettingsBuilder, ranks: int | None, accumulation_steps: 
 
 
 def put_tokens(settings: SettingsBuilder, steps: int | None) -> None:
-    """The tokens of so many steps, where batch and length are told."""
+    """Set the tokens of ``steps`` steps if batch and length are known."""
     batch, length = (settings.values.get(name) for name in ("global_batch_size", "sequence_length"))
     if steps and batch and length:
         settings.values["total_tokens"] = steps * int(batch) * int(length)
@@ -150,7 +150,9 @@ _DEGREES = {*terms_about("layout_size", "train"), "expert_tensor_parallel"}
 
 
 def fsdp_profile(values: Mapping[str, object]) -> str:
-    """The nearest profile of FSDP: that of plain FSDP splits no tensors, tokens or experts."""
+    """The nearest profile of FSDP; the profile FSDP has no tensor, context or expert
+    parallelism.
+    """
     if values["adapter"] != "none":
         return "HF Trainer FSDP"
     is_split = any(values.get(name, 1) != 1 for name in terms_about("collective"))
@@ -158,14 +160,14 @@ def fsdp_profile(values: Mapping[str, object]) -> str:
 
 
 def put_plain(settings: SettingsBuilder, precision: str = "bf16") -> None:
-    """What an update computes in where its file names no adapter: all weights, no other heads."""
+    """Set an update of all weights in a precision, without adapter and multi-token prediction."""
     settings.set("precision", precision)
     settings.set("mtp_num_layers", 0)
     settings.set("adapter", "none")
 
 
 def put_lora(reading: OptionReader, settings: SettingsBuilder, rank: int, *options: str) -> None:
-    """Low-rank adapters of the matrices that one of some options names, or of all of a layer."""
+    """Set low-rank adapters of the matrices in the first of ``options`` set, else of all linear."""
     settings.set("adapter", "lora")
     settings.set("lora_rank", rank)
     target_texts = (reading.command.options[name].texts for name in options if reading.has(name))
@@ -186,7 +188,7 @@ _MODULE = re.compile(r"[\w.*-]+")
 
 
 def put_megatron_split(reading: OptionReader, settings: SettingsBuilder, section: str) -> None:
-    """The degrees that Megatron-Core splits by, as a section of a file calls them as it does."""
+    """Set the parallel degrees from a section of a file with Megatron-Core's own keys."""
     for row in OptionTable.load("megatron-bridge").rows:
         key = row.option.rpartition(".")[2]
         if row.role is OptionRole.IS and row.parameter in _DEGREES and VALUE in row.text:
@@ -196,9 +198,9 @@ def put_megatron_split(reading: OptionReader, settings: SettingsBuilder, section
 
 
 def require_ranks(reading: OptionReader, settings: SettingsBuilder, num_gpus: int) -> int:
-    """GPUs of a copy of the model; their number must be a multiple of it.
+    """GPUs of a copy of the model.
 
-    Raises LaunchError if it is not.
+    Raises LaunchError if they do not divide the GPUs.
     """
     sizes = {name: int(settings.values[name]) for name in MODEL_SPLITS}
     require_split(reading, num_gpus, **sizes)
@@ -206,21 +208,19 @@ def require_ranks(reading: OptionReader, settings: SettingsBuilder, num_gpus: in
 
 
 def put_objective(settings: SettingsBuilder, has_reference: bool, has_critic: bool = False) -> None:
-    """The passes beside the update: a reference model's too, or the policy's alone."""
+    """Set the objective GRPO with a reference model, else DAPO; note a critic."""
     if has_critic:
         settings.notes.append("It also trains a critic, which is not predicted.")
     objective = TrainingObjective.GRPO if has_reference else TrainingObjective.DAPO
     settings.values["training_objective"] = str(objective)
     if not has_reference:
-        settings.notes.append(
-            "No divergence from a reference model is in it: it has none, as DAPO."
-        )
+        settings.notes.append("No reference model: predicted as DAPO, which has none.")
 
 
 def note_updates(
     settings: SettingsBuilder, program: str, generated: int | None, batch: int
 ) -> None:
-    """Say that a step trains what it generated in several updates of a batch, if it does."""
+    """Note the updates of a step if it has several."""
     if generated and generated > batch and generated % batch == 0:
         updates = generated // batch
         settings.notes.append(
@@ -244,15 +244,15 @@ def put_token_budget(
     size = max(size for size in sizes if not sequences_per_rank or sequences_per_rank % size == 0)
     settings.values["micro_batch_size"] = size
     settings.notes.append(
-        f"Micro-batches of up to {tokens:,} tokens: taken as {size} of full length."
+        f"Micro-batches of up to {tokens:,} tokens: planner assumes {size} of full length."
     )
 
 
 def unread_of_sections(
     reading: OptionReader, sections: tuple[str, ...], used: frozenset[str] = frozenset()
 ) -> dict[str, Any]:
-    """Options that begin so and are not used: ``ignored`` of generation and other models than the
-    policy, which the update has no part in, and ``unread``."""
+    """Unused options of sections: ``ignored_options`` of generation and of other models than the
+    policy, which do not affect the update, and ``unread``."""
     names = {name for name in reading.command.options if name.startswith(sections)} - used
     generation_options = frozenset(name for name in names if _OF_OTHERS.match(name))
     return {"ignored_options": generation_options, "unread": frozenset(names - generation_options)}

@@ -1,5 +1,5 @@
-"""XTuner 1: ``xtuner/v1/train/cli/sft.py`` and the ``TrainerConfig`` of its files, read alone; and
-configurations in Python, those of 0.x in words of Hugging Face's Trainer.
+"""XTuner 1, read-only: ``xtuner/v1/train/cli/sft.py`` and the ``TrainerConfig`` of its files; and
+configurations in Python of 0.x, translated to options of Hugging Face's Trainer.
 
 Sources: InternLM/xtuner 0.2, ``xtuner/model/sft.py`` (``SupervisedFinetune``: every layer is
 repeated unless ``use_activation_checkpointing`` is false, an adapter without ``target_modules``
@@ -34,27 +34,27 @@ from planner.specs.catalogue import load_model
 _ROWS = shipped_rows("models/xtuner.csv")
 _MODELS = {row["class"]: row["model"] for row in _ROWS}
 _NAMED = {row["name"]: row["model"] for row in _ROWS if row["name"]}
-# Options of its command that a configuration calls otherwise.
+# Options of the command with their names in a configuration.
 _SPELLED = {"fsdp_config": "fsdp_cfg", "loss_config": "loss_cfg", "pack_max_length":
             "dataloader_cfg.pack_max_length", "optim": "optim_cfg", "epoch_num": "total_epoch",
             "float8_config": "model_cfg.float8_cfg"}  # fmt: skip
-# Sizes that a file changes in a class, by what they are called here.
+# Sizes that a file may change in a class of models, with their names in planner.
 _SIZES = {"num_hidden_layers": "num_hidden_layers", "hidden_size": "hidden_size", "vocab_size":
           "vocab_size", "intermediate_size": "intermediate_size", "n_routed_experts":
           "num_experts", "moe_intermediate_size": "moe_intermediate_size"}  # fmt: skip
 _NEAREST = (
-    "Its sharding is FSDP2's with tensor, sequence and expert parallelism beside it: predicted as "
-    "torchtitan, whose is the same."
+    "XTuner shards by FSDP2 with tensor, sequence and expert parallelism: predicted as "
+    "torchtitan, which does the same."
 )
 _ULYSSES = (
-    "sp_size trades tokens for heads (Ulysses): the ring of context parallelism is predicted, as "
-    "torchtitan has it."
+    "sp_size splits attention heads (Ulysses): predicted as torchtitan's ring of context "
+    "parallelism."
 )
 _PACKED, _PACKED_BY_COMMAND = 32768, 4096
 
 
 def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> Words | None:
-    """What no row tells of a ``TrainerConfig``, or of a command."""
+    """Set what no row of the table has; return the sizes of a changed model."""
     is_command = bool(reading.command.positional)
     is_new = "pretrain" in (option_text(reading, "tokenize_fn") or "")
     settings.values |= {"adapter": "none", "training_objective": "pretrain" if is_new else "sft"}
@@ -75,7 +75,7 @@ def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
 
 
 def _name(option: str) -> str:
-    """An option of the command as a configuration calls it.
+    """The name of a command's option in a configuration.
 
     >>> _name("--fsdp-config.cpu-offload")
     'fsdp_cfg.cpu_offload'
@@ -85,7 +85,7 @@ def _name(option: str) -> str:
 
 
 def _model(reading: OptionReader, settings: SettingsBuilder) -> Words | None:
-    """The model by its class, of which a file may change sizes, else what is loaded."""
+    """Set the model of the class in the file, else of the loaded weights; return changed sizes."""
     class_name = reading.text("model_cfg") or ""
     model = _MODELS.get(class_name) or _NAMED.get(class_name.lower().replace("_", "-"))
     loaded = (reading.text(name) for name in ("load_from", "tokenizer_path"))
@@ -101,7 +101,7 @@ def _model(reading: OptionReader, settings: SettingsBuilder) -> Words | None:
 
 
 def _layout(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """GPUs, and the ranks that share a batch, the weights and the experts."""
+    """Set the GPUs, the batch, the replicas and expert parallelism."""
     values = settings.values
     tensor_parallel, context_parallel = (
         int(values[f"{name}_parallel"]) for name in ("tensor", "context")
@@ -154,8 +154,9 @@ _PARTS = ("accumulative_counts", "max_epochs", "max_iters", "sampler", "pack_to_
 
 
 def trained_by_xtuner(calls: Sequence[Call], name: str) -> tuple[Mapping[str, Value], int] | None:
-    """What a configuration trains, and the line of its model; None where it is none.
+    """Options of the Trainer for a configuration of 0.x, and the line of its model.
 
+    None if the calls are no such configuration.
     Raises LaunchError if it trains something that is not predicted.
     """
     calls_of_dict = [call for call in calls if call.name == "dict"]
@@ -198,18 +199,18 @@ _NEEDED = {"model_cfg", "dataloader_cfg"}
 
 
 def configured(calls: Sequence[Call], name: str) -> Iterator[tuple[int, Mapping[str, Value]]]:
-    """What a ``TrainerConfig`` of XTuner 1 sets, by dotted names, and its line.
+    """Line and settings of each ``TrainerConfig`` of XTuner 1, by dotted names.
 
-    An object is told by its class and by what it is given.
-    Raises LaunchError if it trains on answers that it generates.
+    The text of an object is its class; its arguments have names below it.
+    Raises LaunchError if it trains on rollouts.
     """
     for call in calls:
         if call.ends(*_OF_ANSWERS):
             kind = call.name.rpartition(".")[2]
             raise LaunchError(
-                f"{name}: line {call.line}: XTuner's {kind} trains on answers that it generates, "
-                "which is not predicted of it: TrainerConfig is. Describe the training step "
-                "without --from, with --objective grpo."
+                f"{name}: line {call.line}: XTuner's {kind} trains on rollouts, which is not "
+                "predicted, only TrainerConfig. Describe the training step without --from, "
+                "with --objective grpo."
             )
         if call.ends(_TRAINER) and {*call.keywords} >= _NEEDED:
             functions = (call.name for call in calls if "TokenizeF" in call.name)
@@ -219,7 +220,7 @@ def configured(calls: Sequence[Call], name: str) -> Iterator[tuple[int, Mapping[
 
 
 def _loaded(model_call: Call) -> Mapping[str, Value]:
-    """The model that is loaded, and its adapter."""
+    """Options of the loaded model and of its adapter."""
     loaded, lora = (_mapping(model_call.keywords.get(key)) for key in ("llm", "lora"))
     quantization = _mapping(loaded.get("quantization_config"))
     options: dict[str, Value] = {"model_name_or_path": loaded.get("pretrained_model_name_or_path")}
