@@ -575,9 +575,8 @@ def _adapter(options: TrainerOptions, settings: SettingsBuilder) -> None:
         return
     if options.is_on("--use_dora"):
         settings.notes.append(
-            "DoRA is predicted as LoRA. The norms of W + BA in each forward pass and its "
-            "magnitudes "
-            "are not predicted: steps take longer."
+            "DoRA is predicted as LoRA, without the norms of W + BA in each forward pass and its "
+            "magnitudes: steps take longer."
         )
     if saved_modules := options.of("script", "saved_modules"):
         settings.values["modules_to_save"] = "embeddings"

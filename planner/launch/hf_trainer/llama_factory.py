@@ -1,10 +1,9 @@
-"""What LLaMA-Factory trains, in the words of the Trainer.
+"""Translate options of LLaMA-Factory to those of the Trainer.
 
 Sources: hiyouga/LLaMA-Factory at ff6d4d1, ``src/llamafactory/hparams`` (``finetuning_args.py``,
 ``model_args.py``, ``data_args.py``, ``training_args.py``) and ``model/model_utils``
-(``checkpointing.py``): every layer is repeated unless ``disable_gradient_checkpointing`` says
-otherwise. Its v1
-(``USE_V1=1``) has a trainer and words of its own: ``src/llamafactory/v1/config``,
+(``checkpointing.py``): every layer is recomputed unless ``disable_gradient_checkpointing`` is set.
+Its v1 (``USE_V1=1``) has a trainer and options of its own: ``src/llamafactory/v1/config``,
 ``core/base_trainer.py`` and ``core/model_engine.py``, which trains whole models in fp32 weights.
 """
 
@@ -45,9 +44,9 @@ _UNPREDICTED = (
 )
 _OFFLOADED_INPUTS = ("--use_unsloth", "--use_unsloth_gc")
 LLAMA_FACTORY = OptionAliasTable.load("llama-factory")
-"""Its words for the Trainer's and TRL's, and for Megatron's."""
+"""LLaMA-Factory's options with those of the Trainer, TRL and Megatron that they stand for."""
 V1 = OptionAliasTable.load("llama-factory-v1")
-"""Those of its v1."""
+"""The same for LLaMA-Factory's v1."""
 _V1_COMMANDS = ("train", "sft", "dpo", "rm")
 
 
@@ -61,7 +60,7 @@ def is_llama_factory_document(values: Mapping[str, object]) -> bool:
 
 
 def is_llama_factory(sources: OptionSources) -> bool:
-    """Whether what was gathered is its own."""
+    """Whether the gathered options are LLaMA-Factory's."""
     if any(word.rpartition("/")[2] in _FACTORY for word in sources.words[:1]):
         return True
     stage = sources.script.get("--stage")
@@ -70,7 +69,7 @@ def is_llama_factory(sources: OptionSources) -> bool:
 
 
 def factory_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
-    """Put its keys as the Trainer's into the script's; what is its default, by term, with why.
+    """Translate its keys to the Trainer's, in place; return reasons of defaults by term.
 
     Raises SpecError if it trains something that is not predicted.
     """
@@ -80,12 +79,12 @@ def factory_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str
     for option in ("--lora_target", "--lora_modules_to_save"):
         if modules := sources.text(option):
             script[option] = script[option].with_value(" ".join(modules.replace(",", " ").split()))
-    # The Trainer's own key of it is overruled: prepare_model_for_training reads this alone.
+    # The Trainer's key has no effect: prepare_model_for_training reads only this option.
     script.pop("--gradient_checkpointing", None)
     if disable_option := script.get("--disable_gradient_checkpointing"):
         is_off = sources.text("--disable_gradient_checkpointing") == "true"
         script["--gradient_checkpointing"] = disable_option.with_value(str(not is_off).lower())
-    # Unsloth's own loader and adapters always repeat layers (model_utils/unsloth.py).
+    # Unsloth's own loader and adapters always recompute layers (model_utils/unsloth.py).
     if sources.text("--use_unsloth") == "true":
         script["--gradient_checkpointing"] = script["--use_unsloth"]
     if offload_option := next(
@@ -122,9 +121,9 @@ def _refuse(sources: OptionSources, name: str) -> None:
 
 
 def on_megatron(settings: LaunchSettings, sources: OptionSources) -> LaunchSettings:
-    """The answers as its adapter of Megatron-Core splits the model, where the file has its words.
+    """The settings with the parallelism of Megatron-Core, if the file has options of it.
 
-    Both of its adapters, Megatron Bridge and ``mcore_adapter``, take batches in the Trainer's.
+    Both backends, Megatron Bridge and ``mcore_adapter``, take the Trainer's batch options.
     """
     megatron_names = {
         name for name in LLAMA_FACTORY.of("is").values() if "-" in name.removeprefix("--")
@@ -159,12 +158,12 @@ def on_megatron(settings: LaunchSettings, sources: OptionSources) -> LaunchSetti
         for name, reason in settings.defaults.items()
         if name not in ("recompute", *megatron_values)
     }
-    note = "Its keys of Megatron are read as those of Megatron-LM, as USE_MCA=1 starts it."
+    note = "Its keys of Megatron are read as Megatron-LM's, as with USE_MCA=1."
     return replace(settings, values=values, defaults=defaults, notes=(*settings.notes, note))
 
 
 def v1_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
-    """Put the keys of its v1 as the Trainer's into the script's, as `factory_in_trainer_words`.
+    """Translate the keys of its v1 to the Trainer's, as `factory_in_trainer_words`.
 
     Raises SpecError if it trains something that is not predicted.
     """
@@ -174,7 +173,7 @@ def v1_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
             f"{name}: LLaMA-Factory's peft_config of {kind} is not predicted, as it trains other "
             "parameters: lora, and no peft_config, are."
         )
-    # Its command says what is trained, or else the name of the file, or a loss of pairs.
+    # The command names the stage, else the name of the file, else a preference loss.
     words = [*sources.words[1:2], *re.split(r"[^a-z0-9]+", name.lower())]
     stages = (word for word in words if word in _V1_COMMANDS[1:])
     stage = next(stages, "dpo" if "--pref_loss" in script else "sft")

@@ -1,9 +1,9 @@
-"""Where a change of a training on Hugging Face's Trainer must stand to be honoured.
+"""Which file a change of a training on Hugging Face's Trainer must go to, to take effect.
 
-The Trainer reads its own arguments, DeepSpeed its JSON, accelerate its YAML: with DeepSpeed no key
-of ``fsdp_config`` counts, and numbers that both files have must agree (Transformers 5.23,
-``integrations/deepspeed.py``, ``trainer_config_process``). ms-swift 3.9 names files of DeepSpeed
-by words (``swift/llm/ds_config``).
+The Trainer reads its own arguments, DeepSpeed its JSON, accelerate its YAML. With DeepSpeed no key
+of ``fsdp_config`` counts, and numbers in both files must agree (Transformers 5.23,
+``integrations/deepspeed.py``, ``trainer_config_process``). ms-swift 3.9 has short names for files
+of DeepSpeed (``swift/llm/ds_config``).
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _REPEATS, _REPEATS_INSIDE = "gradient_checkpointing", f"{SECTION}activation_chec
 _BY_LAUNCHER = f"{SECTION}fsdp_activation_checkpointing"
 _STAGE, _MOVED = "zero_optimization.stage", "zero_optimization.offload_"
 _MICRO, _STEPS = "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
-# Of DeepSpeed's file, and the script's option that must agree.
+# Keys of DeepSpeed's file with the script's option that must agree.
 _NUMBERS = {"train_batch_size": "", _MICRO: "per_device_train_batch_size", _STEPS: _STEPS}
 _IN_DEEPSPEED = {
     f"{SECTION}reshard_after_forward": _STAGE,
     f"{SECTION}cpu_offload": f"{_MOVED}param.device",
 }
 _WORD = re.compile(r"zero([0-3])(_offload)?")
-# Words of --fsdp before Transformers 5.
+# Values of --fsdp before Transformers 5.
 _FULL_SHARD_WORDS, _PART = "full_shard", "shard_grad_op"
 _SPLITS = ("dp_replicate", "tp", "cp")
 _DEGREES = "parallelism_config.parallelism_config_"
-# FSDP1 has copies on each node or none.
+# FSDP1 has a replica on each node, or none.
 _STRATEGY, _COPIED, _WHOLLY = (
     f"{SECTION}fsdp_sharding_strategy",
     ("HYBRID_SHARD", "4"),
@@ -43,9 +43,9 @@ _STRATEGY, _COPIED, _WHOLLY = (
 
 
 def split_by_precedence(command: ParsedCommand, changes: Changes) -> tuple[Changes, Changes]:
-    """What of a change stands in the file itself, and what in those that it names.
+    """A change split into options of the file itself, and options of the files it names.
 
-    Raises LaunchError if what starts DeepSpeed honours none of it.
+    Raises LaunchError if the change has no effect with DeepSpeed.
     """
     if is_document("deepspeed", command.options) or is_document("accelerate", command.options):
         return _of_launcher(command, changes)
@@ -60,10 +60,10 @@ def split_by_precedence(command: ParsedCommand, changes: Changes) -> tuple[Chang
     ):
         file_changes[_REPEATS] = (str(file_changes.pop(_REPEATS_INSIDE) is not None).lower(),)
     elif file_changes.get(_REPEATS_INSIDE, ()) is None:
-        file_changes[_REPEATS] = ("false",)  # else TRL repeats them all the same
+        file_changes[_REPEATS] = ("false",)  # otherwise TRL still recomputes them
     file_changes = _in_deepspeed(command, file_changes, sibling_changes)
     if "zero_stage" in command.options and file_changes.get(_REPEATS) == ("false",):
-        file_changes[_REPEATS] = None  # DeepSpeed-Chat's is a bare flag
+        file_changes[_REPEATS] = None  # a bare flag in DeepSpeed-Chat
     fsdp_option, keeps_weights = (
         _of(command, "fsdp"),
         file_changes.get(f"{SECTION}reshard_after_forward") == ("false",),
@@ -117,7 +117,9 @@ def _named(command: ParsedCommand, target: str) -> ParsedCommand | None:
 
 
 def _of_launcher(command: ParsedCommand, changes: Changes) -> tuple[Changes, Changes]:
-    """A file of DeepSpeed or accelerate alone: the script's options stand in none."""
+    """Split a change of a file of DeepSpeed or accelerate into its keys and the script's
+    options.
+    """
     launcher_changes = {
         name: texts
         for name, texts in changes.items()
@@ -135,7 +137,7 @@ def _of_launcher(command: ParsedCommand, changes: Changes) -> tuple[Changes, Cha
             and file_texts.get(name, "auto") == "auto"
             and "auto" in file_texts.values()
         ):
-            texts = launcher_changes.pop(name)  # the script says it
+            texts = launcher_changes.pop(name)  # the script sets it
             script_changes |= {option: texts} if option else {}
         elif name in launcher_changes and option != name:
             script_changes.pop(option, None)
@@ -146,7 +148,7 @@ def _of_launcher(command: ParsedCommand, changes: Changes) -> tuple[Changes, Cha
 
 
 def _in_strategy(changes: _Texts, launcher: ParsedCommand | None) -> _Texts:
-    """A change to no copies in the word of FSDP1, where accelerate's file has that."""
+    """A change to one replica as FSDP1's strategy, if accelerate's file sets that."""
     strategy = None if launcher is None else launcher.options.get(_STRATEGY)
     if strategy is None or strategy.single not in _COPIED:
         return changes
@@ -170,7 +172,7 @@ def _without_fsdp(file_changes: _Texts, sibling_changes: _Texts) -> _Texts:
 
 
 def _in_deepspeed(command: ParsedCommand, file_changes: _Texts, sibling_changes: _Texts) -> _Texts:
-    """Move to DeepSpeed's file what it alone says, and what it says, too."""
+    """Move changes to DeepSpeed's file if only that sets them, or if it sets them, too."""
     file = _named(command, "deepspeed")
     for name, option in _NUMBERS.items():
         texts = (

@@ -1,4 +1,4 @@
-"""What options of scripts and of files beside them say, of programs that a table knows, too.
+"""Gather the options of scripts and their files, and translate those of programs with a dialect.
 
 Sources: artidoro/qlora at 7f4e95a, ``qlora.py``; tloen/alpaca-lora at 8bb8579, ``finetune.py``;
 huggingface/autotrain-advanced at b5c98fb, ``trainers/clm/params.py``, ``utils.py``,
@@ -26,9 +26,9 @@ from planner.launch.parsed_launch import JobResources, SettingsBuilder, total_gp
 
 @dataclass(kw_only=True)
 class OptionSources:
-    """Options by where they stand; texts of flags are ``true``, of what is not told None.
+    """Options by source. The text of a flag is ``true``, that of an unreadable value None.
 
-    ``name`` is that of the file.
+    ``name`` is the name of the file.
     """
 
     script: dict[str, ParsedOption] = field(default_factory=dict)
@@ -46,19 +46,19 @@ class OptionSources:
         self.spelled.setdefault(name.removeprefix("--"), option.option)
 
     def text(self, option: str) -> str | None:
-        """The text of an option of the script, None of one that is not there."""
+            """The text of an option of the script, None if it is missing."""
         parsed = self.script.get(option)
         return None if parsed is None else text_of(parsed)
 
 
 def text_of(option: ParsedOption) -> str | None:
-    """The value as the tables have it; several are joined by blanks, None is not told."""
+    """The value as the tables have it; several are joined by blanks. None if it is unreadable."""
     text = option.joined if option.texts else "true"
     return text.lower() if text and text.lower() in ("true", "false") else text
 
 
 def apply_program_defaults(sources: OptionSources, dialect: OptionAliasTable) -> dict[str, str]:
-    """Put what a program does where nothing is said; the reasons, by term."""
+    """Add the program's defaults to the script's options; return their reasons by term."""
     script, reasons = sources.script, dict[str, str]()
     for row in dialect.defaults:
         condition, *words = row.text.split() or [""]
@@ -75,9 +75,9 @@ def apply_program_defaults(sources: OptionSources, dialect: OptionAliasTable) ->
 
 
 def keep_loaded_weights(sources: OptionSources, program: str) -> dict[str, str]:
-    """Train whole models in the bf16 they are loaded in, where a program does; why, by term.
+    """Set bf16 weights if a program trains all weights as loaded; return the reason by term.
 
-    ``weights.csv`` has what each program does with trained weights, with its source.
+    ``weights.csv`` has the format of trained weights in each program, with its source.
     """
     row = next(row for row in shipped_rows("hf_trainer/weights.csv") if row["program"] == program)
     trains_all = sources.text("--finetuning_type") in (None, "full")
@@ -88,7 +88,7 @@ def keep_loaded_weights(sources: OptionSources, program: str) -> dict[str, str]:
 
 
 def translate_options(sources: OptionSources, dialect: OptionAliasTable) -> None:
-    """Put a program's own options into the script's as the other program calls them."""
+    """Translate a program's options to those of the Trainer and DeepSpeed, in place."""
     program_options = {option: sources.script.get(f"--{option}") for option in dialect.options}
     for option, parsed in program_options.items():
         if parsed is None:
@@ -110,11 +110,11 @@ _OF_DEEPSPEED = ("--deepspeed", "--deepspeed_config_file", "deepspeed_config.dee
 
 @record(kw_only=True)
 class TrainerOptions:
-    """What the tables made of each source; see `planner.launch.hf_trainer.read_script`.
+    """Options of each source as its table reads them, and their texts.
 
-    ``texts`` are all options by name, None where text alone does not tell the value; ``spelled``
-    is how the file has them. ``words``: the program and what stands beside its options.
-    ``takes_sharding``: the user's own configuration of accelerate may say what is sharded.
+    ``texts`` are all options by name, None for an unreadable value; ``spelled`` are their names in
+    the file. ``words`` are the program and its positional arguments. ``takes_sharding``: the
+    user's own configuration of accelerate may set the sharding.
     """
 
     script: Mapping[str, ParameterReading]
@@ -132,43 +132,43 @@ class TrainerOptions:
     takes_sharding: bool = False
 
     def of(self, source: str, parameter: str) -> str | None:
-        """What one source says of a parameter; None where none of its options is there."""
+        """The value of a parameter in one source; None where none of its options is set."""
         meaning = getattr(self, source).get(parameter)
         return meaning.value if meaning is not None and meaning.options else None
 
     def number(self, source: str, parameter: str) -> int | None:
-        """The same as a whole number."""
+        """The value of a parameter in one source as a positive integer, else None."""
         return parse_positive_int(self.of(source, parameter))
 
     @property
     def starts_elsewhere(self) -> bool:
-        """Whether what launches it stands in a file that is not here, its precision with it."""
+        """Whether a missing file sets how it is launched, and its precision."""
         has_launcher_file = any(self.texts.get(name) for name in _FILES)
         return not self.words or (has_launcher_file and "mixed_precision" not in self.texts)
 
     def absent_file(self) -> str | None:
-        """DeepSpeed's file where one is named, ``deepspeed_zero2`` of xtuner too, and not here."""
+        """DeepSpeed's file, or xtuner's ``deepspeed_zero2``, that is named but missing."""
         name = next(filter(None, map(self.texts.get, _OF_DEEPSPEED)), "")
         is_here = any("." in key or key == "train_batch_size" for key in self.deepspeed_keys)
         is_file = name.endswith((".json", ".conf")) or name.startswith("deepspeed_zero")
         return name if is_file and not is_here else None
 
     def is_on(self, *options: str) -> bool:
-        """Whether one of some flags is there and not false."""
+        """Whether one of the flags is set and not false."""
         return any(
             option in self.texts and self.texts[option] not in ("false", "0", "None", "none")
             for option in options
         )
 
     def is_hidden(self, *options: str) -> bool:
-        """Whether one of some options is there with a value that text alone does not tell."""
+        """Whether one of the options has an unreadable value."""
         return any(option in self.texts and self.texts[option] is None for option in options)
 
 
 def parse_positive_int(text: str | None) -> int | None:
-    """A whole number of at least one; None where it is none.
+    """The text as an integer of at least 1; None if it is none.
 
-    >>> whole("2_048"), whole("auto"), whole(None)
+    >>> parse_positive_int("2_048"), parse_positive_int("auto"), parse_positive_int(None)
     (2048, None, None)
     """
     try:
@@ -182,18 +182,18 @@ _SUPERVISED = ("sft", "pt")
 _PREFERENCES = ("dpo", "ipo", "orpo", "simpo", "cpo", "kto", "rm", "reward")
 _ON_ROLLOUTS = ("grpo", "rloo", "gspo", "gdpo", "dapo", "ppo")
 DISTILLED = "gkd"
-"""Training on a teacher's distribution, on answers that are given or generated."""
-TEACHER = "The student is predicted alone: its teacher's weights and forward passes are not in it."
+"""ms-swift's name of distillation: training on a teacher's distribution."""
+TEACHER = "Only the student is predicted, without its teacher's weights and forward passes."
 _NAMED = (*_SUPERVISED, *_PREFERENCES, *_ON_ROLLOUTS, *WITH_ROLLOUTS)
 _STARTERS = ("trl", "swift")
 _LAUNCHER = ("accelerate", "launch")
 _FILES = ("--config_file", "--accelerate_config")
 ZERO_STAGE = re.compile(r"(?:zero|stage|(?<![a-z0-9])(?:ds[_-]?)?z|(?<![a-z0-9])s)[_-]?([0-3])")
-"""The stage that the name of a file says."""
+"""The ZeRO stage in the name of a file."""
 _STAGE = "deepspeed_config.zero_stage"
 _KINDS = {"fsdp": "FSDP", "multi_gpu": "MULTI_GPU", "single_gpu": "NO", "ddp": "MULTI_GPU"}
 _DECIDING = ("distributed_type", "deepspeed_config", "fsdp_config", "parallelism_config")
-# LLaMA-Factory's, ms-swift's and axolotl's.
+# Options of the objective in LLaMA-Factory, ms-swift and axolotl.
 _OPTIONS = ("--rlhf_type", "--rl", "--stage")
 _UNSAID = (None, "", "null", "none", "false")
 _LOSSES = ("--pref_loss", "--loss_type")
@@ -213,11 +213,10 @@ OBJECTIVE_OPTIONS = (
 
 
 def takes_sharding(sources: OptionSources) -> bool:
-    """Whether the user's own configuration of accelerate decides how states are sharded.
+    """Whether the user's own configuration of accelerate decides the sharding of states.
 
-    That is where ``accelerate launch`` and ``trl`` are given neither a file nor options of one
-    (accelerate 1.15, commands/launch.py reads its default file then), and of a document of
-    arguments alone, which does not say what starts it.
+    It does for ``accelerate launch`` and ``trl`` without a file or options of one: accelerate
+    1.15, commands/launch.py then reads its default file. It may for a document without a command.
     """
     if any(name.partition(".")[0] in _DECIDING for name in sources.accelerate):
         return False
@@ -226,11 +225,10 @@ def takes_sharding(sources: OptionSources) -> bool:
 
 
 def sharded_by_name(sources: OptionSources) -> str:
-    """Put what the name of accelerate's file says where that is not here; why, or nothing.
+    """Set the sharding in the name of a missing file of accelerate; return the reason, or "".
 
-    TRL ships files that are called so: in huggingface/trl 0.19, ``docs/source/clis.md``. Arguments
-    alone may be called after the file that they are started with, as LLaMA-Factory's
-    ``examples/ascend`` are.
+    TRL ships files with such names: huggingface/trl 0.19, ``docs/source/clis.md``. A document
+    without a command may have the name, too, as LLaMA-Factory's ``examples/ascend``.
     """
     file_option = next((text for name in _FILES if (text := sources.text(name))), None)
     is_bare_document = not sources.words and not {"--deepspeed", "--fsdp"} & {*sources.script}
@@ -241,7 +239,7 @@ def sharded_by_name(sources: OptionSources) -> str:
         and takes_sharding(sources)
     ):
         sources.accelerate["distributed_type"] = implied_option("distributed_type", "FSDP")
-        return f"{sources.name} is called after FSDP"
+        return f"FSDP from the name {sources.name}"
     if file_option is None or not takes_sharding(sources):
         return ""
     name = file_option.rpartition("/")[2].lower()
@@ -258,7 +256,7 @@ def sharded_by_name(sources: OptionSources) -> str:
 
 
 def named_by_program(words: Sequence[str]) -> str | None:
-    """What the name of a program says it trains; None where it says nothing.
+    """The objective in the name of a program; None if it has none.
 
     >>> named_by_program(["trl", "dpo"]), named_by_program(["examples/train_rm.py"])
     ('dpo', 'rm')
@@ -273,14 +271,14 @@ def named_by_program(words: Sequence[str]) -> str | None:
     return next((part for part in parts if part in _NAMED), None)
 
 
-# Names of programs that do not say what they train.
+# Names of programs without an objective.
 _UNTELLING = ("main.py", "train.py", "finetune.py", "run.py")
 
 
 def named_by_folder(words: Sequence[str], folders: Sequence[str]) -> str | None:
-    """The pairs that the folder of a file says are trained on, where its program says nothing.
+    """The preference objective in the folder of a file, if the program's name has none.
 
-    As folders of ``DeepSpeed-Chat/training`` are called.
+    Folders of ``DeepSpeed-Chat/training`` have such names.
 
     >>> named_by_folder(["main.py"], ["step2_dpo_finetuning", "training_scripts", "llama2"])
     'dpo'
@@ -291,17 +289,17 @@ def named_by_folder(words: Sequence[str], folders: Sequence[str]) -> str | None:
     return next((part for part in reversed(parts) if part in _PREFERENCES), None)
 
 
-# Options of weights that were trained before.
+# Options of pretrained weights.
 _CHECKPOINTS = {"--model_name_or_path", "--base_model", "--model_id", "--model_name"}
 
 
 def derive_objective(options: TrainerOptions, settings: SettingsBuilder, name: str) -> None:
-    """The objective of the file ``name``, and whether its reference model is asked before training.
+    """Set the objective, and whether reference log-probabilities are computed before training.
 
-    Raises SpecError if it trains on answers that are generated in each step.
+    Raises SpecError if the objective trains on rollouts and is not predicted.
     """
     words = [text for option in _OPTIONS if (text := options.texts.get(option)) and text in _NAMED]
-    # What others call it is told as unknown, not taken for what stands beside it.
+    # An unknown objective is refused, not replaced by another option's.
     words += [text for option in _OPTIONS[:2] if (text := options.texts.get(option)) not in _UNSAID]
     word = next(iter(words), None) or named_by_program(options.words)
     if options.is_on("--reward_model"):
@@ -318,24 +316,24 @@ def derive_objective(options: TrainerOptions, settings: SettingsBuilder, name: s
     if word == "grpo" and not _weight_of_divergence(options):
         objective = TrainingObjective.DAPO
         settings.notes.append(
-            "No beta above 0: GRPO has no reference model then, as DAPO has none."
+            "No beta above 0: GRPO then has no reference model, like DAPO."
         )
     settings.values["training_objective"] = str(objective)
     if options.is_on("--precompute_ref_log_probs") and objective.has_reference:
         settings.values["precompute_ref_log_probs"] = True
 
 
-# Options of TRL's configurations of pairs and of rollouts that its SFTConfig has not.
+# Options of TRL's preference and rollout configurations that its SFTConfig lacks.
 _OF_PAIRS = ("--beta", "--max_prompt_length", "--pref_beta", "--rpo_alpha")
 _OF_ANSWERS = ("--num_generations", "--max_completion_length", "--vllm_server_host", "--use_vllm")
 _TITLES = ("--output_dir", "--hub_model_id", "--run_name")
 
 
 def _word_of_keys(options: TrainerOptions, name: str) -> str | None:
-    """What a file trains that no program's name tells: by options that only such training has.
+    """The objective that a file's options imply; None where they imply none.
 
-    Which loss of pairs stands in what it calls its results, as in recipes of
-    huggingface/alignment-handbook; else DPO, which most are.
+    Names of output folders have the preference loss, as in recipes of
+    huggingface/alignment-handbook; the default is DPO.
     """
     if any(option in options.texts for option in _OF_ANSWERS):
         return "grpo"
@@ -347,7 +345,7 @@ def _word_of_keys(options: TrainerOptions, name: str) -> str | None:
 
 
 def _weight_of_divergence(options: TrainerOptions) -> float:
-    """What the divergence from a reference model weighs: 0 where the program says nothing."""
+    """Coefficient of the KL divergence from the reference model, 0 by default."""
     try:
         return float(options.texts.get("--beta") or 0)
     except ValueError:
@@ -355,7 +353,7 @@ def _weight_of_divergence(options: TrainerOptions) -> float:
 
 
 def of_generation(options: TrainerOptions) -> frozenset[str]:
-    """Options of how answers are generated and rewarded, which the training step does not read."""
+    """Options of generation and rewards, which do not affect the training step."""
     return frozenset(
         spelled
         for name, spelled in options.spelled.items()
@@ -364,7 +362,7 @@ def of_generation(options: TrainerOptions) -> frozenset[str]:
 
 
 def rollout_length(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Tokens of a prompt and its answer at their most: what the update trains on."""
+    """Set the sequence length of the update: most tokens of a prompt with its answer."""
     prompt_length = parse_positive_int(options.texts.get("--max_prompt_length")) or options.number(
         "script", "trl_length"
     )
@@ -389,21 +387,21 @@ def rollout_length(options: TrainerOptions, settings: SettingsBuilder) -> None:
 
 
 def refuse_unknown_training(kind: str, name: str) -> None:
-    """Refuse what ms-swift trains in the file ``name`` if it is neither adapters nor all weights.
+    """Refuse a training kind of ms-swift in the file ``name`` that is neither lora nor full.
 
-    Raises `SpecError`: it is something else.
+    Raises `SpecError`: it is another kind.
     """
     if kind not in ("lora", "full"):
         raise SpecError(
             f"{name}: ms-swift's train_type {kind} is not predicted, as it trains or keeps other "
-            "parameters: lora and full are."
+            "parameters. lora and full are."
         )
 
 
 def objective_of_word(word: str, name: str) -> TrainingObjective:
-    """The objective that a word of the file ``name`` means.
+    """The objective of a word in the file ``name``.
 
-    Raises `SpecError`: it is none, or trains on answers that are generated in each step.
+    Raises `SpecError`: it is unknown, or trains on rollouts and is not predicted.
     """
     try:
         return parse_objective(word)
@@ -413,11 +411,11 @@ def objective_of_word(word: str, name: str) -> TrainingObjective:
 
 @record(kw_only=True)
 class KnownScript:
-    """A program by the options that tell it, all of them, and its file where one is given.
+    """A program that is recognized by its options, all of ``keys``, and by its file name if set.
 
-    ``length`` is its word for the longest sequence, ``kinds`` how the text of the option ``kind``
-    begins where it trains what is predicted, ``extends`` whether it takes the Trainer's own
-    options, too, ``framework`` what it is built on where that is not the Trainer.
+    ``length`` is its option of the longest sequence. ``kinds`` are prefixes of the values of the
+    option ``kind`` that are predicted. ``extends``: it takes the Trainer's options, too.
+    ``framework`` is its profile, if that is not the Trainer's.
     """
 
     dialect: str
@@ -430,7 +428,7 @@ class KnownScript:
     framework: str
 
     def is_of(self, words: Sequence[str], values: Mapping[str, object]) -> bool:
-        """Whether a command, or a document, which has no words, is its own."""
+        """Whether a command, or a document without words, is of this program."""
         has_file_name = not self.file or any(
             word.rpartition("/")[2] == self.file for word in words[:3]
         )
@@ -445,7 +443,7 @@ _LLAMA = {"tie_word_embeddings": False, "position_embedding": "rotary", "gated":
 
 @cache
 def scripts() -> tuple[KnownScript, ...]:
-    """Those of ``dialects/scripts.csv``, in the order in which they are asked."""
+    """The programs of ``dialects/scripts.csv``, in order of precedence."""
     return tuple(
         KnownScript(
             keys=frozenset(row["keys"].split()),
@@ -458,7 +456,7 @@ def scripts() -> tuple[KnownScript, ...]:
 
 
 def script_of(words: Sequence[str], values: Mapping[str, object]) -> KnownScript | None:
-    """The program whose own a command or a document is, by its options and their texts.
+    """The program of a command or a document, by its options and their texts; None if unknown.
 
     >>> script_of(["finetune.py"], {"base_model": "llama-7b"}).dialect
     'alpaca-lora'
@@ -468,7 +466,7 @@ def script_of(words: Sequence[str], values: Mapping[str, object]) -> KnownScript
 
 
 def in_trainer_words(sources: OptionSources, dialect: OptionAliasTable) -> dict[str, str]:
-    """Put a program's options as the Trainer's into the script's; what is its default, by term."""
+    """Translate a program's options to the Trainer's, in place; return reasons of defaults."""
     script = sources.script
     translate_options(sources, dialect)
     reasons = apply_program_defaults(sources, dialect)
@@ -486,14 +484,14 @@ def in_trainer_words(sources: OptionSources, dialect: OptionAliasTable) -> dict[
 
 
 def shape_of(sources: OptionSources, dialect: OptionAliasTable) -> dict[str, object] | None:
-    """The sizes of a model like Llama that a program is told in place of a name; None of others."""
+    """Sizes of a model like Llama that the options set; None if the dialect has no sizes."""
     rows = [row for row in dialect.rows if row.role == "shape"]
     sizes = {row.into: parse_positive_int(sources.text(f"--{row.option}")) for row in rows}
     return {**_LLAMA, **{name: size for name, size in sizes.items() if size}} if rows else None
 
 
 def in_words_of_program(name: str, changes: Changes, *, extends: bool) -> Changes:
-    """A change in the Trainer's words in those of a program, whose dialect has this name.
+    """A change of the Trainer's options translated to those of the program of a dialect.
 
     Raises LaunchError if it has no option for one of them, and does not take the Trainer's own.
     """
@@ -502,14 +500,14 @@ def in_words_of_program(name: str, changes: Changes, *, extends: bool) -> Change
     for option, texts in changes.items():
         matching_rows = [row for row in rows if row.into == f"--{option}"]
         if any(row.role == "batch" for row in matching_rows):
-            continue  # the program works it out of all samples of a step
+            continue  # the program computes it from all samples of a step
         writable_rows = [
             row
             for row in sorted(matching_rows, key=lambda row: row.role != "written")
             if row.role in ("written", "is", "word")
             if not row.text or texts is None or row.word == texts[0]
         ]
-        # Of several words for the same text none is sure.
+        # Several values for the same text are ambiguous.
         is_unambiguous = (
             len(writable_rows) == 1
             or texts is None
@@ -521,5 +519,5 @@ def in_words_of_program(name: str, changes: Changes, *, extends: bool) -> Change
         elif extends:
             program_changes[option] = texts
         else:
-            raise LaunchError(f"{name} has no word for {option}.")
+            raise LaunchError(f"{name} has no option for {option}.")
     return program_changes

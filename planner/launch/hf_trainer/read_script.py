@@ -1,12 +1,12 @@
-"""What a user's script on Hugging Face's Trainer says, with the files it is started with.
+"""Read scripts on Hugging Face's Trainer, with the files they are started with.
 
-A command line of a script, ``TrainingArguments`` in YAML or JSON, ``ds_config.json`` and
-accelerate's YAML say one thing together, whichever of them is there.
+The command line of a script, ``TrainingArguments`` in YAML or JSON, ``ds_config.json`` and
+accelerate's YAML are read together, whichever are there.
 
-LLaMA-Factory and ms-swift start it with options of their own, whose words and defaults are theirs.
+LLaMA-Factory and ms-swift start the Trainer with options and defaults of their own.
 Source: modelscope/ms-swift 3.9, ``swift/llm/argument`` (``train_args.py``, ``tuner_args.py``,
 ``base_args``) and ``swift/llm/ds_config``; 4 calls ``train_type`` ``tuner_type``, 2 ``sft_type``.
-So does ``mlx_lm.lora`` on Apple silicon: ml-explore/mlx-lm at 0304b28, ``mlx_lm/lora.py``
+``mlx_lm.lora`` on Apple silicon: ml-explore/mlx-lm at 0304b28, ``mlx_lm/lora.py``
 (``CONFIG_DEFAULTS``: 4 sequences of 2,048 tokens, 1,000 steps, the last 16 layers, rank 8).
 """
 
@@ -73,14 +73,14 @@ _NO_FILE = ("false", "none", "null", "")
 _TYPES = {"bfloat16": "--bf16", "bf16": "--bf16", "float16": "--fp16", "fp16": "--fp16"}
 _TOTAL_BATCH = 16
 SWIFT = OptionAliasTable.load("ms-swift")
-"""Its words for the Trainer's and TRL's, and for files of DeepSpeed."""
+"""ms-swift's options with those of the Trainer, TRL and DeepSpeed that they stand for."""
 
 
 _FILE = re.compile(r"(?:^|/)swift/cli/(sft|pt|rlhf)\.py$")
 
 
 def _as_swift(words: Sequence[str]) -> list[str]:
-    """The words with its command in place of the file of that command, which launchers start."""
+    """The words with ``swift sft`` in place of the path ``swift/cli/sft.py``."""
     for index, word in enumerate(words[:3]):
         if file := _FILE.search(word):
             return [_PROGRAM, file[1], *words[index + 1 :]]
@@ -88,7 +88,7 @@ def _as_swift(words: Sequence[str]) -> list[str]:
 
 
 def starts_swift(words: Sequence[str]) -> bool:
-    """Whether a command trains by it.
+    """Whether a command trains with ms-swift.
 
     >>> starts_swift(["swift", "sft"]), starts_swift(["swift", "infer"])
     (True, False)
@@ -97,14 +97,14 @@ def starts_swift(words: Sequence[str]) -> bool:
 
 
 def swift_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
-    """Put its options as the Trainer's into the script's; what is its default, by term, with why.
+    """Translate ms-swift's options to the Trainer's, in place; return reasons of defaults by term.
 
     Raises SpecError if it trains something that is not predicted.
     """
     script, reasons = sources.script, dict[str, str]()
     translate_options(sources, SWIFT)
     _kind(sources, name, reasons)
-    if data := sources.text("--dataset"):  # further ones follow it
+    if data := sources.text("--dataset"):  # further data sets follow it
         script["--dataset"] = script["--dataset"].with_value(" ".join([data, *sources.words[2:]]))
     if modules := sources.text("--lora_target_modules"):
         script["--lora_target_modules"] = implied_option("--lora_target_modules", modules)
@@ -128,7 +128,7 @@ def swift_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
             "no NPROC_PER_NODE: ms-swift spreads layers over the GPUs of a process"
         )
     _batch(sources, reasons)
-    # Sequences that ranks share are padded to a multiple of them (``swift/sequence_parallel``).
+    # Split sequences are padded to a multiple of the ranks (``swift/sequence_parallel``).
     length, ranks = map(
         parse_positive_int, map(sources.text, ("--max_length", "--sequence_parallel_size"))
     )
@@ -141,7 +141,10 @@ def swift_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
 
 
 def _kind(sources: OptionSources, name: str, reasons: dict[str, str]) -> None:
-    """What is trained: adapters, unless it says otherwise; ``swift pt`` trains all."""
+    """Set the fine-tuning type: adapters by default; ``swift pt`` trains all weights.
+
+    Raises SpecError if the type is not predicted.
+    """
     script = sources.script
     kind = next((text for option in _KINDS if (text := sources.text(option))), None)
     if kind is None:
@@ -154,12 +157,12 @@ def _kind(sources: OptionSources, name: str, reasons: dict[str, str]) -> None:
             f"{name}: ms-swift's lisa_activated_layers is not predicted, as it trains a few layers "
             "at a time: leave it out to have all of them predicted."
         )
-    # LLaMA-Factory's word, which the Trainer's reader knows.
+    # LLaMA-Factory's option, which the Trainer's reader knows.
     script["--finetuning_type"] = implied_option("--finetuning_type", kind)
 
 
 def _batch(sources: OptionSources, reasons: dict[str, str]) -> None:
-    """A micro-batch of 1, and as many of them as make 16 samples, where neither is given."""
+    """Set gradient accumulation to the default, 16 samples a step."""
     script = sources.script
     micro = sources.text("--per_device_train_batch_size")
     gpus = 1 if "--device_map" in script else total_gpus(sources.worlds[0])
@@ -173,7 +176,7 @@ def _batch(sources: OptionSources, reasons: dict[str, str]) -> None:
 
 
 def _in_parts(settings: LaunchSettings, chunk_tokens: int | None) -> LaunchSettings:
-    """The answers with a loss of so many tokens at once, which ranks of a sequence alone take.
+    """The settings with a chunked loss of ``chunk_tokens`` tokens, used by sequence parallelism.
 
     Source: modelscope/ms-swift at 3602360, ``swift/trainers/utils.py``.
     """
@@ -236,7 +239,11 @@ def is_trainer_document(values: Mapping[str, object]) -> bool:
 
 
 def trainer_answers(reading: OptionReader) -> LaunchSettings:
-    """What a file says in the words of the table of terms; see the module."""
+    """Settings of a script or document, by term; see the module.
+
+    Raises LaunchError if options contradict each other.
+    Raises SpecError if it trains something that is not predicted.
+    """
     sources = OptionSources(name=reading.command.name)
     gather(reading.command, sources)
     sources.words = _as_swift(sources.words)
@@ -309,7 +316,7 @@ def _of_program(
 
 
 def _of_script(sources: OptionSources, script: KnownScript) -> LaunchSettings:
-    """What a program whose words a table says means, with the sizes of its model."""
+    """Settings of a program with a dialect table, with the sizes of its model."""
     dialect = OptionAliasTable.load(script.dialect)
     settings = _of_program(
         sources, dialect, lambda options, _: in_trainer_words(options, dialect), script.length
@@ -327,9 +334,9 @@ def _of_script(sources: OptionSources, script: KnownScript) -> LaunchSettings:
 def answers_of(
     sources: OptionSources, is_supervised: bool, is_sharded_elsewhere: bool = False
 ) -> LaunchSettings:
-    """The answers of what was gathered; ``is_supervised`` if TRL's defaults hold.
+    """Settings of the gathered options; ``is_supervised`` if TRL's defaults hold.
 
-    ``is_sharded_elsewhere`` where what is sharded may stand in none of these files.
+    ``is_sharded_elsewhere`` if none of these files may set the sharding.
     Raises LaunchError if the options contradict each other.
     """
     options = TrainerOptions(
@@ -356,18 +363,18 @@ def answers_of(
 
 
 def _is_supervised(sources: OptionSources) -> bool:
-    """Whether it is TRL's script, whose defaults are others."""
+    """Whether the script is TRL's, which has other defaults."""
     words = sources.words[:3]
     if any(word.endswith(("trl", "sft.py")) or _SCRIPTS in word for word in words):
         return True
     options = {"--max_length", "--use_peft", "--packing"}
-    # Arguments alone with TRL's of a data set on the hub.
+    # A document without a command, with TRL's option of a data set on the hub.
     options |= set() if words else {"--dataset_name"}
     return bool(options & set(sources.script))
 
 
 def _meanings(table: str, options: Mapping[str, ParsedOption]) -> dict[str, ParameterReading]:
-    """What the options tell; those that are null or ``auto`` are as if they were not there."""
+    """The options as a table reads them; null and ``auto`` count as missing."""
     texts = {name.removeprefix("--"): text_of(option) for name, option in options.items()}
     readable = {
         name: text for name, text in texts.items() if text not in (None, "auto", "", "null")
@@ -376,18 +383,18 @@ def _meanings(table: str, options: Mapping[str, ParsedOption]) -> dict[str, Para
 
 
 def _spelled(option: str) -> str:
-    """An argument as the script's parser names it: both kinds of hyphens are the same there."""
+    """An option as the script's parser names it: hyphens and underscores are the same there."""
     return "--" + option.lstrip("-").replace("-", "_")
 
 
 def gather(command: ParsedCommand, sources: OptionSources) -> None:
-    """Put the options of a command or document, and of its files, where they belong."""
+    """Add the options of a command or document, and of its files, to the sources they are of."""
     options = {**{option.option: option for option in command.unknown}, **command.options}
     sources.worlds.append(command.resources)
     if is_document("accelerate", options):
         for option in options.values():
             section, dot, key = option.option.partition(".")
-            prefix = _PREFIXES.get(section, "") if dot else ""  # keys may lack the section's
+            prefix = _PREFIXES.get(section, "") if dot else ""  # keys may lack the section's prefix
             full_key = key if key.startswith(prefix) else prefix + key
             sources.put(sources.accelerate, f"{section}{dot}{full_key}", option)
     elif is_document("deepspeed", options):
@@ -404,7 +411,7 @@ def gather(command: ParsedCommand, sources: OptionSources) -> None:
 
 
 def _beside(command: ParsedCommand, sources: OptionSources) -> None:
-    """A file that a command names: also the keys of FSDP alone, which no script has."""
+    """Add the options of a file that a command names, keys of FSDP's own file included."""
     options = {**{option.option: option for option in command.unknown}, **command.options}
     if set(options) & {"reshard_after_forward", "activation_checkpointing", "cpu_offload"}:
         for name, option in options.items():
@@ -414,7 +421,7 @@ def _beside(command: ParsedCommand, sources: OptionSources) -> None:
 
 
 def _argument(name: str, option: ParsedOption, sources: OptionSources) -> None:
-    """An argument of a script or of ``accelerate launch``, which share a command."""
+    """Add an option of a script or of ``accelerate launch``, which share a command."""
     spelled_name = _spelled(name)
     bare_name = spelled_name.removeprefix("--")
     if name.startswith(SECTION):
@@ -436,13 +443,13 @@ def _argument(name: str, option: ParsedOption, sources: OptionSources) -> None:
 
 
 MLX = OptionAliasTable.load("mlx-lm")
-"""Its words for the Trainer's."""
+"""mlx_lm's options with those of the Trainer that they stand for."""
 _GPU = "apple-m2ultra-76c-192gb"
 _LAYERS = 16
 
 
 def mlx_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
-    """Put its options as the Trainer's into the script's; what is its default, by term, with why.
+    """Translate mlx_lm's options to the Trainer's, in place; return reasons of defaults by term.
 
     Raises SpecError if it trains something that is not predicted.
     """
@@ -473,7 +480,7 @@ def mlx_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
 
 
 def on_apple(settings: LaunchSettings, sources: OptionSources) -> LaunchSettings:
-    """The answers as they are of one chip of Apple, the largest where none is named."""
+    """The settings for one chip of Apple: the one in the file, else the largest."""
     values = {**settings.values, "framework": "MLX"}
     defaults = dict(settings.defaults)
     if sources.worlds[0].gpu is None:
@@ -484,8 +491,7 @@ def on_apple(settings: LaunchSettings, sources: OptionSources) -> LaunchSettings
     if layers is None or parse_positive_int(layers):
         notes = (
             *notes,
-            f"mlx_lm trains the last {parse_positive_int(layers) or _LAYERS} layers: time and "
-            "memory are "
-            "predicted of all (num_layers: -1), which take more.",
+            f"mlx_lm trains the last {parse_positive_int(layers) or _LAYERS} layers. Time and "
+            "memory are predicted for all (num_layers: -1), which need more.",
         )
     return replace(settings, values=values, defaults=defaults, notes=notes)

@@ -77,10 +77,8 @@ def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
     config = document.options if document is not None else _shipped().get(config_option.single)
     if config is None and "model._component_" not in options:
         raise LaunchError(
-            f"{command.name}:{command.line}: --config {config_option.single} is no "
-            "configuration that "
-            "torchtune ships and that is predicted, and no file of that name stands beside: put "
-            "it there."
+            f"{command.name}:{command.line}: --config {config_option.single} is no configuration "
+            "of torchtune that planner predicts, and no file in this folder: put it there."
         )
     return {**(config or {}), **options}
 
@@ -93,9 +91,8 @@ def _refuse(reading: OptionReader, recipe: str) -> None:
         unsupported = "model.use_dora"
     if unsupported:
         raise LaunchError(
-            f"{reading.place}: torchtune's {unsupported} is not predicted, as it trains or "
-            "keeps other "
-            "parameters: the recipes of full, LoRA and QLoRA fine-tuning and of DPO are."
+            f"{reading.place}: torchtune's {unsupported} is not predicted, as it trains or keeps "
+            "other parameters. Recipes of full, LoRA and QLoRA fine-tuning and of DPO are."
         )
 
 

@@ -52,15 +52,16 @@ def make_reader_target(
     merge_config_files: Callable[[ParsedCommand], Mapping[str, ParsedOption]],
     spelled: Spelled = strip_dashes,
 ) -> LaunchTarget:
-    """The target of a program whose files are read alone.
+    """The target of a read-only training program.
 
     Parameters
     ----------
-    name : of the target and of its table
-    add_unlisted_settings : puts what no row of the table tells, and returns the sizes of a model
-        that has no name; raises `LaunchError` or `SpecError` of what is not predicted
-    merge_config_files : all options of a command or document, those of the file that it names
-        among them, as the table has them
+    name : name of the target and of its table
+    add_unlisted_settings : adds settings that no row of the table has, and returns the sizes of a
+        model without a name; raises `LaunchError` or `SpecError` if something is not predicted
+    merge_config_files : returns the options of a command or document with those of the file it
+        names, by their names in the table
+    spelled : turns the name of an option into its name in the table
     """
     table = OptionTable.load(name)
 
@@ -91,15 +92,15 @@ def make_update_reader(
     models: Sequence[str],
     sections: tuple[str, ...],
 ) -> Callable[[OptionReader], LaunchSettings]:
-    """What reads the update of a program that trains on generated answers.
+    """A reader of the policy's update of a program that trains on rollouts.
 
     Parameters
     ----------
-    name : of the target and of its table
-    add_unlisted_settings : puts what no row of the table tells; raises `LaunchError` of what
-        cannot be
-    models : options of which the first that says something names the model
-    sections : how options of the program begin that nothing reads
+    name : name of the target and of its table
+    add_unlisted_settings : adds settings that no row of the table has; raises `LaunchError` if
+        they are impossible
+    models : options that may name the model; the first that is set counts
+    sections : prefixes of the program's options that are not read
     """
     table, title = OptionTable.load(name), tool_row(name)["title"]
 
@@ -117,12 +118,12 @@ def make_update_reader(
 def ranks_of(
     reading: OptionReader, settings: SettingsBuilder, num_gpus: int | None = None, **sizes: int
 ) -> int | None:
-    """The GPUs of the job, if it tells them, and how many ranks share its batch.
+    """Set the GPUs of the job; return its data-parallel ranks, None if the GPUs are open.
 
-    ``num_gpus`` is their number where its own options say it, ``sizes`` what a copy of the model is
-    split over.
+    ``num_gpus`` is the number in the program's own options, ``sizes`` are the degrees that split
+    a copy of the model.
 
-    Raises `LaunchError`: they do not divide the GPUs.
+    Raises `LaunchError`: the degrees do not divide the GPUs.
     """
     num_gpus = num_gpus or total_gpus(reading.command.resources)
     require_split(reading, num_gpus, **sizes)
@@ -131,9 +132,7 @@ def ranks_of(
 
 
 def put_batch(settings: SettingsBuilder, ranks: int | None, accumulation_steps: int | None) -> None:
-    """The batch of a step: micro-batches of every rank, of ``accumulation_steps`` one after the
-    other.
-    """
+    """Set the global batch: micro-batch size x accumulation steps x data-parallel ranks."""
     micro_batch = settings.values.get("micro_batch_size")
     if ranks is not None and micro_batch is not None:
         settings.values["global_batch_size"] = int(micro_batch) * (accumulation_steps or 1) * ranks
@@ -224,16 +223,16 @@ def note_updates(
     if generated and generated > batch and generated % batch == 0:
         updates = generated // batch
         settings.notes.append(
-            f"A step of {program} is {updates} such updates, after one generation."
+            f"A step of {program} has {updates} such updates, after one generation."
         )
 
 
 def put_token_budget(
     settings: SettingsBuilder, tokens: int, sequences_per_rank: int | None
 ) -> None:
-    """Micro-batches of so many tokens: the most sequences of full length that they hold.
+    """Set the micro-batch to the most full-length sequences within a token budget.
 
-    They divide a rank's ``sequences_per_rank`` of the sequences, where that is known.
+    Its size divides ``sequences_per_rank``, if that is known.
     """
     max_sequences = max(tokens // int(settings.values["sequence_length"]), 1)
     sizes = (
