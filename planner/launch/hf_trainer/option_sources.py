@@ -46,7 +46,7 @@ class OptionSources:
         self.spelled.setdefault(name.removeprefix("--"), option.option)
 
     def text(self, option: str) -> str | None:
-            """The text of an option of the script, None if it is missing."""
+        """The text of an option of the script, None if it is missing."""
         parsed = self.script.get(option)
         return None if parsed is None else text_of(parsed)
 
@@ -315,9 +315,7 @@ def derive_objective(options: TrainerOptions, settings: SettingsBuilder, name: s
         objective = TrainingObjective.ORPO
     if word == "grpo" and not _weight_of_divergence(options):
         objective = TrainingObjective.DAPO
-        settings.notes.append(
-            "No beta above 0: GRPO then has no reference model, like DAPO."
-        )
+        settings.notes.append("No beta above 0: GRPO then has no reference model, like DAPO.")
     settings.values["training_objective"] = str(objective)
     if options.is_on("--precompute_ref_log_probs") and objective.has_reference:
         settings.values["precompute_ref_log_probs"] = True

@@ -290,8 +290,9 @@ def _of_program(
     translate: Callable[[OptionSources, str], dict[str, str]],
     length_option: str,
 ) -> LaunchSettings:
-    """What a program with defaults of its own means; ``length_option`` is its word for the
-    longest, empty where every sequence is full.
+    """Settings of a program with options and defaults of its own.
+
+    ``length_option`` is its option of the longest sequence, empty where every sequence is full.
     """
     keys = frozenset(sources.spelled.values())
     defaults = translate(sources, sources.name)
