@@ -10,15 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import pairwise
 
-from planner.base.records import record
 from planner.documents.shell.edits import Changes, ParsedOption, implied_option
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
 from planner.launch.import_launch import require_counts
-from planner.launch.launchers.job_resources import parse_gpu_name
 from planner.launch.model_shape import model_named, shape_of
 from planner.launch.option_table import (
     FLAG,
@@ -30,7 +27,6 @@ from planner.launch.option_table import (
     Quantities,
     Words,
     parse_parameters,
-    shipped_rows,
 )
 from planner.launch.parsed_launch import LaunchSettings, OptionReader, ParsedCommand, total_gpus
 from planner.launch.serving_reader import find_model_by_name
@@ -48,89 +44,12 @@ from planner.launch.target import (
 )
 from planner.launch.targets import megatron_lm
 from planner.launch.targets.megatron_arguments import read_megatron_arguments, without_experts
+from planner.launch.targets.megatron_bridge_recipes import Recipe, choose_recipe, model_of_recipe
 from planner.launch.targets.megatron_shape import is_hybrid, shape_words, strange_parts
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
 
 _RECIPES_SCRIPTS = ("run_script.py", "setup_experiment.py", "custom_setup_experiment.py")
-_MODEL, _GPU, _FORMAT, _GPUS, _TASK = (
-    ("--model_recipe_name", "-mr"),
-    ("--gpu", "-g"),
-    ("--compute_dtype", "-c"),
-    ("--num_gpus", "-ng"),
-    ("--task",),
-)
-_NAME = re.compile(r"(?P<kind>.+)_(?P<gpus>\d+)gpu_(?P<rest>.+)")
-# Models with the smallest GPU count of a recipe as default: _DEFAULT_GPU_COUNT_OVERRIDES.
-_FEWEST = ("llama3_8b", "qwen3_30b_a3b")
-
-
-@record(kw_only=True)
-class Recipe:
-    """Options of a performance recipe for ``gpus`` GPUs; ``num_gpus`` and ``gpu`` of the job."""
-
-    name: str
-    options: Mapping[str, ParsedOption]
-    gpus: int
-    num_gpus: int | None
-    gpu: str | None
-
-
-@cache
-def _shipped() -> Mapping[tuple[str, str], Mapping[int, Mapping[str, str]]]:
-    """Recipes by model and task, by GPU and number format, then by number of GPUs."""
-    recipes: dict[tuple[str, str], dict[int, Mapping[str, str]]] = {}
-    for row in shipped_rows("models/megatron-bridge.csv"):
-        if (name := _NAME.fullmatch(row["recipe"])) is not None:
-            recipes.setdefault((name["kind"], name["rest"]), {})[int(name["gpus"])] = row
-    return recipes
-
-
-def _model_of(options: Mapping[str, ParsedOption]) -> str | None:
-    """The model that options of a performance script name, those of earlier releases included."""
-    if (name := _told(options, *_MODEL)) is not None:
-        return name
-    family, size = _told(options, "--model_name", "-m"), _told(options, "--model_size", "-s")
-    return f"{family}_{size}" if family and size else None
-
-
-def _recipe_of(options: Mapping[str, ParsedOption], gpu: str | None) -> Recipe | None:
-    """The recipe that options choose; ``gpu`` counts where they name none.
-
-    None where they are of another program, or no recipe has their model, GPU and format.
-    """
-    model, gpu_option = _model_of(options), _told(options, *_GPU)
-    gpu_name = gpu_option or (gpu or "").partition("-")[0]
-    if model is None or not gpu_name:
-        return None
-    count = _told(options, *_GPUS) or ""
-    task = _told(options, *_TASK) or "pretrain"
-    precision = _told(options, *_FORMAT) or "bf16"
-    if precision == "fp8":
-        precision += _told(options, "--fp8_recipe") or "cs"
-    recipes = _shipped().get((f"{model}_{task}", f"{gpu_name}_{precision.replace('_', '')}"))
-    if recipes is None:
-        return None
-    num_gpus = int(count) if count.isdecimal() and int(count) else None
-    default_gpus = min(recipes) if model.startswith(_FEWEST) else max(recipes)
-    gpus = num_gpus if num_gpus is not None and num_gpus in recipes else default_gpus
-    row = recipes[gpus]
-    texts = {key: text for key, text in row.items() if text and key != "recipe"}
-    return Recipe(
-        name=row["recipe"],
-        options={key: implied_option(key, text) for key, text in texts.items()},
-        gpus=gpus,
-        num_gpus=num_gpus,
-        gpu=parse_gpu_name(gpu_name) if gpu_option else None,
-    )
-
-
-def _told(options: Mapping[str, ParsedOption], *names: str) -> str | None:
-    """The first value of several options, in lower case; None where none is set."""
-    texts = (options[name].single for name in names if name in options)
-    return next((text.lower() for text in texts if text), None)
-
-
 PROGRAM = "bridge_train.py"
 SHAPE = "shape"
 """Argument of the program in place of a model on Hugging Face: the overrides set the shape."""
@@ -192,7 +111,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
             **{key: implied_option(key, text) for key, text in _NEMO_LLAMA.items()},
             **options,
         }
-    recipe = _recipe_of(options, command.resources.gpu)
+    recipe = choose_recipe(options, command.resources.gpu)
     merged = (
         options if recipe is None else _by_recipe(options, recipe, total_gpus(command.resources))
     )
@@ -493,7 +412,7 @@ def _model(reading: OptionReader, options: Mapping[str, ParsedOption]) -> tuple[
         if program.endswith(PROGRAM) and argument != SHAPE:
             return argument, ""
     names = ("--recipe", "--model", "--factory", "-m", f"{_PRIMUS}model")
-    model_name = _model_of(options) or next(
+    model_name = model_of_recipe(options) or next(
         (_text(options[name]) for name in names if _text(options.get(name))), None
     )
     if model_name is None:
