@@ -25,12 +25,12 @@ def derive_parallelism(options: TrainerOptions, settings: SettingsBuilder) -> No
 
     Raises LaunchError if the degrees do not match the GPUs.
     """
-    total = parse_int(options.world.num_gpus) or options.number("accelerate", "num_gpus")
-    total = total or next(
+    total_processes = parse_int(options.world.num_gpus) or options.number("accelerate", "num_gpus")
+    total_processes = total_processes or next(
         (workers for name in _WORKERS if (workers := parse_positive_int(options.texts.get(name)))),
         None,
     )
-    num_gpus = total or total_gpus(options.world)
+    num_gpus = total_processes or total_gpus(options.world)
     has_resources = any(
         (options.world.num_nodes, options.world.gpus_per_node, options.world.num_gpus)
     )
@@ -39,7 +39,7 @@ def derive_parallelism(options: TrainerOptions, settings: SettingsBuilder) -> No
         and not has_resources
         and "train_batch_size" not in options.texts
     )
-    if total is None and is_single_process:
+    if total_processes is None and is_single_process:
         num_gpus = 1
         settings.defaults["num_gpus"] = "python without a launcher starts one process"
     tensor_parallel = options.number("accelerate", "tensor_parallel")
@@ -323,10 +323,10 @@ def _states_away(options: TrainerOptions, legacy: list[str], is_fsdp: bool) -> s
         or options.of("accelerate", f"deepspeed_{'weights' if name == 'param' else name}")
         for name in ("optimizer", "param")
     }
-    away = {name for name, where in device.items() if where in ("cpu", "nvme")}
+    offloaded = {name for name, where in device.items() if where in ("cpu", "nvme")}
     drives = "_nvme" if "nvme" in device.values() else ""
-    if "param" in away:
+    if "param" in offloaded:
         return "optimizer_weights" + drives
-    if "optimizer" in away or options.texts.get("zero_optimization.cpu_offload") == "true":
+    if "optimizer" in offloaded or options.texts.get("zero_optimization.cpu_offload") == "true":
         return "optimizer" + drives
     return "none"

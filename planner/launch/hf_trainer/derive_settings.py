@@ -237,31 +237,31 @@ def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
 
 
 def _adapter(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    kind = options.of("script", "adapter") or "none"
+    adapter = options.of("script", "adapter") or "none"
     four_bits = options.is_on(*_QLORA_FLAGS) or "4" in map(options.texts.get, _BITS)
     is_factory = options.texts.get("--finetuning_type") == "lora"
-    if kind == "none" and (options.is_on(*_LORA_FLAGS) or is_factory):
-        kind = "lora"
-    if kind == "none" and not options.is_supervised:
+    if adapter == "none" and (options.is_on(*_LORA_FLAGS) or is_factory):
+        adapter = "lora"
+    if adapter == "none" and not options.is_supervised:
         rank = options.number("script", "lora_rank")
-        kind = "lora" if rank else "none"
+        adapter = "lora" if rank else "none"
     stored_match = _FEW_BITS.search(str(settings.values.get("model", "")))
-    if stored_match and kind == "lora":
+    if stored_match and adapter == "lora":
         four_bits = True
         settings.notes.append(
             f"The weights are stored in 4 bits, as {stored_match[1]} in its name says."
         )
-    if four_bits and (kind != "none" or not options.is_supervised):
-        kind = "qlora"
+    if four_bits and (adapter != "none" or not options.is_supervised):
+        adapter = "qlora"
     eight_bits = options.is_on(*_IN_8_BITS) or "8" in map(options.texts.get, _BITS)
-    if eight_bits and kind == "lora":
-        kind = "qlora"
+    if eight_bits and adapter == "lora":
+        adapter = "qlora"
         settings.values["quantization_bits"] = 8
-    elif eight_bits and kind == "none":
+    elif eight_bits and adapter == "none":
         settings.notes.append("Weights in 8 bits are frozen: all trained weights have 16 bits.")
     # Transformers leaves out modules of multi-token prediction.
-    settings.values |= {"adapter": kind, "mtp_num_layers": 0}
-    if kind == "none":
+    settings.values |= {"adapter": adapter, "mtp_num_layers": 0}
+    if adapter == "none":
         return
     if options.is_on("--use_dora"):
         settings.notes.append(
@@ -275,13 +275,13 @@ def _adapter(options: TrainerOptions, settings: SettingsBuilder) -> None:
                 f"{saved_modules} alone is not predicted: embedding and logits are counted."
             )
     double_quantization = options.of("script", "double_quantization")
-    is_4_bit = kind == "qlora" and not eight_bits
+    is_4_bit = adapter == "qlora" and not eight_bits
     if is_4_bit and double_quantization == "false":
         settings.values["double_quantization"] = False
     elif is_4_bit and double_quantization is None and options.is_supervised:
         reason = "no --use_bnb_nested_quant: TRL leaves the scales in 32 bits"
         settings.assume("double_quantization", False, reason)
-    if kind == "qlora" and options.is_supervised:
+    if adapter == "qlora" and options.is_supervised:
         # TRL's trainers convert them to bf16 from 0.26 on, and Adam's moments are as wide:
         # huggingface/trl, trainer/sft_trainer.py and the other trainers.
         reason = "TRL from 0.26 on keeps adapters of 4-bit weights in 16 bits"
@@ -363,10 +363,10 @@ def _samples(options: TrainerOptions, settings: SettingsBuilder) -> None:
             len(datasets) if cap_option == _CAPS[0] else 1
         )
         if cap_option and not all(sample_counts) and split_match is None:
-            why = (
+            cap_note = (
                 f"{cap_option.strip('-')} is the most that is taken: time and cost are upper limits"
             )
-            settings.defaults["num_samples"] = f"{why}, --samples gives the number"
+            settings.defaults["num_samples"] = f"{cap_note}, --samples gives the number"
     elif not options.has_script or (
         settings.values.get("training_objective") == TrainingObjective.PRETRAIN
     ):

@@ -102,15 +102,15 @@ def factory_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str
 
 
 def _refuse(sources: OptionSources, name: str) -> None:
-    kind = sources.text("--finetuning_type")
+    finetuning_type = sources.text("--finetuning_type")
     off_texts = (None, "false", "null", "none")
     unpredicted = next(
         (key for key in _UNPREDICTED if sources.text(f"--{key}") not in off_texts), None
     )
-    if kind in (None, "lora", "full") and unpredicted is None:
+    if finetuning_type in (None, "lora", "full") and unpredicted is None:
         return
     training = (
-        f"finetuning_type: {kind}"
+        f"finetuning_type: {finetuning_type}"
         if unpredicted is None
         else f"{unpredicted}: {sources.text(f'--{unpredicted}')}"
     )
@@ -167,10 +167,11 @@ def v1_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
 
     Raises SpecError if it trains something that is not predicted.
     """
-    kind, script = sources.text("--peft_config.name"), sources.script
-    if kind not in (None, "lora", "null"):
+    adapter, script = sources.text("--peft_config.name"), sources.script
+    if adapter not in (None, "lora", "null"):
         raise SpecError(
-            f"{name}: LLaMA-Factory's peft_config of {kind} is not predicted, as it trains other "
+            f"{name}: LLaMA-Factory's peft_config of {adapter} is not predicted, as it "
+            "trains other "
             "parameters: lora, and no peft_config, are."
         )
     # The command names the stage, else the name of the file, else a preference loss.

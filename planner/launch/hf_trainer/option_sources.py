@@ -93,16 +93,18 @@ def translate_options(sources: OptionSources, dialect: OptionAliasTable) -> None
     for option, parsed in program_options.items():
         if parsed is None:
             continue
-        for target_option, word in dialect.into(option, sources.text(f"--{option}")):
+        for target_option, replacement in dialect.into(option, sources.text(f"--{option}")):
             if not target_option.startswith("--"):
                 translated = implied_option(
-                    target_option, (text_of(parsed) or "") if word is None else word, parsed.line
+                    target_option,
+                    (text_of(parsed) or "") if replacement is None else replacement,
+                    parsed.line,
                 )
                 sources.deepspeed.setdefault(target_option, translated)
-            elif word is None:
+            elif replacement is None:
                 sources.script.setdefault(target_option, parsed)
             else:
-                sources.script[target_option] = parsed.with_value(word)
+                sources.script[target_option] = parsed.with_value(replacement)
 
 
 _OF_DEEPSPEED = ("--deepspeed", "--deepspeed_config_file", "deepspeed_config.deepspeed_config_file")

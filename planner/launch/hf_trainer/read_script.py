@@ -146,19 +146,19 @@ def _kind(sources: OptionSources, name: str, reasons: dict[str, str]) -> None:
     Raises SpecError if the type is not predicted.
     """
     script = sources.script
-    kind = next((text for option in _KINDS if (text := sources.text(option))), None)
-    if kind is None:
+    finetuning_type = next((text for option in _KINDS if (text := sources.text(option))), None)
+    if finetuning_type is None:
         trains_all = "pt" in sources.words[1:2]
-        kind = "full" if trains_all else "lora"
+        finetuning_type = "full" if trains_all else "lora"
         reasons["adapter"] = f"no train_type: ms-swift trains {'all' if trains_all else 'adapters'}"
-    refuse_unknown_training(kind, name)
+    refuse_unknown_training(finetuning_type, name)
     if parse_positive_int(sources.text("--lisa_activated_layers")):
         raise SpecError(
             f"{name}: ms-swift's lisa_activated_layers is not predicted, as it trains a few layers "
             "at a time: leave it out to have all of them predicted."
         )
     # LLaMA-Factory's option, which the Trainer's reader knows.
-    script["--finetuning_type"] = implied_option("--finetuning_type", kind)
+    script["--finetuning_type"] = implied_option("--finetuning_type", finetuning_type)
 
 
 def _batch(sources: OptionSources, reasons: dict[str, str]) -> None:
@@ -454,14 +454,15 @@ def mlx_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
 
     Raises SpecError if it trains something that is not predicted.
     """
-    script, kind = sources.script, sources.text("--fine_tune_type") or "lora"
-    if kind not in ("lora", "full"):
+    script, finetuning_type = sources.script, sources.text("--fine_tune_type") or "lora"
+    if finetuning_type not in ("lora", "full"):
         raise SpecError(
-            f"{name}: mlx_lm's fine_tune_type {kind} is not predicted: lora and full are."
+            f"{name}: mlx_lm's fine_tune_type {finetuning_type} is not predicted: lora and "
+            "full are."
         )
     translate_options(sources, MLX)
     reasons = apply_program_defaults(sources, MLX)
-    if kind == "lora":
+    if finetuning_type == "lora":
         script["--use_lora"] = implied_option("--use_lora", "true")
         keys = sources.text("--lora_parameters.keys")
         reasons |= (

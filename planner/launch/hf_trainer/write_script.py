@@ -237,16 +237,16 @@ def script_quantities(job: LaunchJob) -> Quantities:
 
 def unnamed_optimizer(job: LaunchJob) -> str | None:
     """An optimizer or a format of its states that is neither the default nor has a name."""
-    kind, states = job["optimizer"], job["optimizer_state_precision"]
-    if (kind, states) == ("adam", "framework") or optimizer_name(job):
+    optimizer, states = job["optimizer"], job["optimizer_state_precision"]
+    if (optimizer, states) == ("adam", "framework") or optimizer_name(job):
         return None
-    return str(kind) if states == "framework" else f"{kind} with states in {states}"
+    return str(optimizer) if states == "framework" else f"{optimizer} with states in {states}"
 
 
 def optimizer_name(job: LaunchJob) -> str | None:
     """The name of the optimizer in Transformers' ``optim``; None where it is the default."""
-    kind, states = job["optimizer"], job["optimizer_state_precision"]
-    return transformers_name(kind, states, paged=job["paged_optimizer"])
+    optimizer, states = job["optimizer"], job["optimizer_state_precision"]
+    return transformers_name(optimizer, states, paged=job["paged_optimizer"])
 
 
 def script_settings(job: LaunchJob, **quantities: Quantity | None) -> OptionTexts:
@@ -256,22 +256,22 @@ def script_settings(job: LaunchJob, **quantities: Quantity | None) -> OptionText
 
 
 def script_arguments(
-    job: LaunchJob, settings: OptionTexts, *more: CommandWords
+    job: LaunchJob, settings: OptionTexts, *further_arguments: CommandWords
 ) -> tuple[CommandWords, ...]:
     """Arguments of the script: program, model, variables of the user, and options."""
     keys = [setting for setting in settings.options if setting.option.startswith(SECTION)]
     options = [setting for setting in settings.options if setting not in keys]
     option_words = []
-    for each in options:
-        text = each.text
-        texts = () if text is None else text.split() if each.option in _LISTS else (text,)
-        option_words.append(CommandWords(words=(f"--{each.option}", *texts), note=each.note))
+    for option in options:
+        text = option.text
+        texts = () if text is None else text.split() if option.option in _LISTS else (text,)
+        option_words.append(CommandWords(words=(f"--{option.option}", *texts), note=option.note))
     return (
         *_program(job),
         CommandWords(words=("--output_dir", OUTPUT)),
         CommandWords(words=("--learning_rate", RATE)),
         *option_words,
-        *more,
+        *further_arguments,
         CommandWords(words=("--logging_steps", "1")),
     )
 

@@ -46,7 +46,7 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
     """
     options = reading.command.options
     kinds = {option.single for name, option in options.items() if name.startswith(_OF_TABLE)}
-    unsupported = next((kind for kind in _UNREAD if kind in kinds), "")
+    unsupported = next((layer_kind for layer_kind in _UNREAD if layer_kind in kinds), "")
     if (reading.number("moe_num_experts") or 1) > 1:
         unsupported = "moe_num_experts"
     if unsupported:
@@ -63,8 +63,8 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
     device = (reading.text("zero_optimization.offload_optimizer.device") or "none").lower()
     offloads = flag(reading, "zero_optimization.cpu_offload") or device in ("cpu", "nvme")
     values["offload"] = "optimizer" if offloads else "none"
-    kind = (reading.text("optimizer.type") or "adam").lower()
-    settings.put_optimizer(kind)
+    optimizer = (reading.text("optimizer.type") or "adam").lower()
+    settings.put_optimizer(optimizer)
     _batch(reading, settings)
     if set(options) >= _SHAPE:
         return _shape(reading, settings)

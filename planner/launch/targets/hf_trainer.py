@@ -180,7 +180,7 @@ def by_deepspeed(job: LaunchJob) -> Quantities:
 
 def deepspeed_file(settings: OptionTexts) -> LaunchOutputFile:
     """The file ``ds_config.json`` with the options of the table."""
-    document = nested({each.option: each.text for each in settings.options})
+    document = nested({option.option: option.text for option in settings.options})
     return json_file(DEEPSPEED_FILE, document, "what DeepSpeed shards")
 
 
@@ -412,12 +412,12 @@ def _merge_config_files(command: ParsedCommand) -> ParsedCommand:
     sources = OptionSources(name=command.name)
     gather(command, sources)
     parsed_names = {gpu_option.option for gpu_option in sources.script.values()}
-    others = {
+    unparsed = {
         name: option
         for name, option in command.options.items()
         if option.option not in parsed_names
     }
-    command = replace(command, options={**others, **sources.script})
+    command = replace(command, options={**unparsed, **sources.script})
     gpu_option, server_gpus = (
         command.resources.num_gpus,
         _of_server(OptionReader(command=command, meanings={})),

@@ -116,7 +116,9 @@ def _shape(reading: OptionReader) -> Words:
     """Sizes of an MPT model."""
     hidden, heads = reading.number("model.d_model"), reading.number("model.n_heads")
     ratio = reading.amount("model.expansion_ratio") or 4
-    positions = next((kind for kind, key in _POSITIONS.items() if flag(reading, key)), "learned")
+    positions = next(
+        (position for position, key in _POSITIONS.items() if flag(reading, key)), "learned"
+    )
     return {
         "num_hidden_layers": reading.number("model.n_layers"),
         "hidden_size": hidden,

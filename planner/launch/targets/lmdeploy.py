@@ -62,7 +62,7 @@ def _batch(server: ServerSettings, model: ModelSpec | None, ranks: int) -> None:
         return
     gpu = find_gpu_by_name(server.reading.command.resources.gpu)
     name = _UNKNOWN if gpu is None else gpu.name.lower()
-    max_requests = next((number for kind, number in _MOST.items() if kind in name), None)
+    max_requests = next((number for gpu_name, number in _MOST.items() if gpu_name in name), None)
     if max_requests is not None:
         reason = f"--max-batch-size is {max_requests:,} by default on {name.split('-')[0].upper()}"
         server.assume("concurrency", max_requests * ranks, reason)

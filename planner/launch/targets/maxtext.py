@@ -285,21 +285,26 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     Raises LaunchError if the axes of its mesh do not fill its GPUs.
     """
     resources = reading.command.resources
-    total, gpus_per_node = total_gpus(reading.command.resources), parse_int(resources.gpus_per_node)
+    launched_gpus, gpus_per_node = (
+        total_gpus(reading.command.resources),
+        parse_int(resources.gpus_per_node),
+    )
     num_nodes = parse_int(resources.num_nodes) or (
-        total // gpus_per_node if total and gpus_per_node else None
+        launched_gpus // gpus_per_node if launched_gpus and gpus_per_node else None
     )
 
     def integer(key: str) -> int | None:
         text = reading.text(key) or ""
         return int(text) if text.removeprefix("-").isdecimal() else None
 
-    if total and num_nodes is None and gpus_per_node is None:
+    if launched_gpus and num_nodes is None and gpus_per_node is None:
         # One slice of TPUs has all chips of the ici axes; GPU nodes have eight GPUs.
         across = prod(max(integer(f"dcn_{name}_parallelism") or 1, 1) for name in AXES)
         is_gpu = "gpu" in (reading.text("hardware") or "")
-        num_nodes = across if across > 1 or not is_gpu else total // gcd(total, _NODE)
-        gpus_per_node = total // num_nodes if total % num_nodes == 0 else None
+        num_nodes = (
+            across if across > 1 or not is_gpu else launched_gpus // gcd(launched_gpus, _NODE)
+        )
+        gpus_per_node = launched_gpus // num_nodes if launched_gpus % num_nodes == 0 else None
     try:
         mesh = mesh_of(integer, num_nodes, gpus_per_node)
     except LaunchError as error:
@@ -308,7 +313,7 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
             "" if requested is None else f" With --gpus {requested} the axes must be changed, too."
         )
         raise LaunchError(f"{reading.place}: {error}{hint}") from error
-    num_gpus = mesh.num_gpus or total
+    num_gpus = mesh.num_gpus or launched_gpus
     sizes, settings = mesh.sizes, option_texts(reading, "MaxText")
     values = {"precision": "bf16", **settings.values, **remat_of(reading)}
     for axis in ("context", "expert", "pipeline"):

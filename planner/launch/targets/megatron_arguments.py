@@ -224,15 +224,15 @@ def _dispatcher(reading: OptionReader, framework: str, settings: SettingsBuilder
         specified = _USUAL_DISPATCHER
         settings.defaults["token_dispatcher"] = f"{specified}, Megatron-LM's default"
     # alltoall_seq of older releases sends the same bytes.
-    word = (specified or default).removesuffix("_seq")
-    return None if word == default else word
+    dispatcher = (specified or default).removesuffix("_seq")
+    return None if dispatcher == default else dispatcher
 
 
 def _recomputation(reading: OptionReader, chunks: int) -> dict[str, Quantity | None]:
     """The recomputed modules, and the recomputed layers of a pipeline stage."""
-    kind = reading.value("recompute")
+    recompute = reading.value("recompute")
     values: dict[str, Quantity | None] = {"recompute_modules": None, "recompute_num_layers": None}
-    if kind == "selective":
+    if recompute == "selective":
         modules = set((reading.value("recompute_modules") or "core_attn").split()) & {*MODULES}
         if modules and modules <= {"mlp", "moe"}:
             return {**values, "recompute": "feed_forward"}
@@ -243,7 +243,7 @@ def _recomputation(reading: OptionReader, chunks: int) -> dict[str, Quantity | N
             else {**values, "recompute_modules": modules_word}
         )
     layers = reading.number("--recompute-num-layers")
-    if kind == "full" and layers and reading.value("recompute_method") == "block":
+    if recompute == "full" and layers and reading.value("recompute_method") == "block":
         values["recompute_num_layers"] = layers * chunks
     return values
 

@@ -187,24 +187,26 @@ def _by_recipe(
     """
     set_keys = {_key(name) for name in options}
     recipe_options = {
-        name: each for name, each in recipe.options.items() if _key(name) not in set_keys
+        name: option for name, option in recipe.options.items() if _key(name) not in set_keys
     }
     if set_keys & {_STAGES, f"virtual_{_STAGES}"}:
         recipe_options.pop(f"model.{_LAYOUT}", None)
-    if "1" in [each.single for name, each in options.items() if _key(name) == _STAGES]:
+    if "1" in [option.single for name, option in options.items() if _key(name) == _STAGES]:
         recipe_options.pop(f"model.virtual_{_STAGES}", None)  # one stage has no chunks
-    batch, total = recipe_options.get(_BATCH), recipe.num_gpus or num_gpus
-    if batch is not None and total and total != recipe.gpus:
-        scaled = max(int(batch.single or 1) * total // recipe.gpus, 1)
+    batch, job_gpus = recipe_options.get(_BATCH), recipe.num_gpus or num_gpus
+    if batch is not None and job_gpus and job_gpus != recipe.gpus:
+        scaled = max(int(batch.single or 1) * job_gpus // recipe.gpus, 1)
         recipe_options[_BATCH] = implied_option(_BATCH, str(scaled))
     switches = [
-        each.single for name, each in {**recipe_options, **options}.items() if _key(name) == _FSDP
+        option.single
+        for name, option in {**recipe_options, **options}.items()
+        if _key(name) == _FSDP
     ]
     if "true" in [(text or "").lower() for text in switches[-1:]]:
         recipe_options[_SHARDING] = implied_option(_SHARDING, "optim_grads_params")
     splits = (
-        each.single
-        for name, each in {**recipe_options, **options}.items()
+        option.single
+        for name, option in {**recipe_options, **options}.items()
         if _key(name) == _TENSORS
     )
     if "sequence_parallel" not in set_keys and next(splits, None) not in (None, "1"):
@@ -258,7 +260,7 @@ def _completed(
     if is_described and not any(name.endswith("_dropout") for name in options):
         values["dropout"] = "false"
     switched_off = {
-        name for name, each in options.items() if (_text(each) or "").lower() == "false"
+        name for name, option in options.items() if (_text(option) or "").lower() == "false"
     }
     if not any(
         "distributed_optimizer" in name or ("fsdp" in name and name not in switched_off)
@@ -276,7 +278,7 @@ def _completed(
         settings,
         values=values,
         shape=None if model is not None else settings.shape,
-        used_options=frozenset(name for name, each in options.items() if _is_used(name, each)),
+        used_options=frozenset(name for name, option in options.items() if _is_used(name, option)),
         ignored_options=frozenset(name for name in _OF_PRIMUS if name in options),
         unread=_of_megatron(options),
         defaults={name: text for name, text in defaults.items() if name in values},
@@ -407,7 +409,9 @@ def _text(option: ParsedOption | None) -> str | None:
 
 def _model(reading: OptionReader, options: Mapping[str, ParsedOption]) -> tuple[str | None, str]:
     """The model that an entry point or a recipe names, and a note on it."""
-    words = [text for each in reading.command.positional for text in each.texts if text]
+    words = [
+        text for word_option in reading.command.positional for text in word_option.texts if text
+    ]
     for program, argument in pairwise(words):
         if program.endswith(PROGRAM) and argument != SHAPE:
             return argument, ""
@@ -426,7 +430,7 @@ def _model(reading: OptionReader, options: Mapping[str, ParsedOption]) -> tuple[
 
 def _adapter(options: Mapping[str, ParsedOption]) -> dict[str, str]:
     """The adapter with its rank and matrices; empty where the file trains all weights."""
-    peft_options = {name: each for name, each in options.items() if name.startswith("peft.")}
+    peft_options = {name: option for name, option in options.items() if name.startswith("peft.")}
     mode = _text(options.get("--mode")) or _text(options.get("model.peft.peft_scheme"))
     if re.search(r"_(?:peft|lora)(?:_|$)", _text(options.get("--recipe")) or ""):
         mode = "lora"
@@ -463,8 +467,8 @@ def _quantities(job: LaunchJob) -> Quantities:
     split = shared.get("pipeline_layout") is not None
     names_gradients = job["main_grads_precision"] != "framework"
     wire = job.profile.states.gradient_on_wire
-    usual = "flex" if execution.deduplicated_dispatch or merged else "alltoall"
-    dispatcher = (megatron_lm.dispatcher(job) or usual) if has_experts else None
+    default_dispatcher = "flex" if execution.deduplicated_dispatch or merged else "alltoall"
+    dispatcher = (megatron_lm.dispatcher(job) or default_dispatcher) if has_experts else None
     is_fused = job["loss_kernel"] == "fused" or job.profile.memory.per_logit <= _FUSED_LOSS
     return {
         **(_SPLIT if not split else {}),

@@ -224,8 +224,10 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         meaning="folder of a checkout of deepspeedai/Megatron-DeepSpeed",
         suffix=f"/{_PROGRAM}",
     )
-    flags = [each for each in settings.options if each.option.startswith("--")]
-    document = nested({each.option: each.text for each in settings.options if each not in flags})
+    flags = [option for option in settings.options if option.option.startswith("--")]
+    document = nested(
+        {option.option: option.text for option in settings.options if option not in flags}
+    )
     arguments = (
         CommandWords(words=(path,)),
         *map(CommandWords.of, flags),

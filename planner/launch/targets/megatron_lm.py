@@ -83,8 +83,8 @@ def core_words(job: LaunchJob) -> Words:
 
 def dispatcher(job: LaunchJob) -> str | None:
     """The token dispatcher that the plan sets; None where it is the framework's default."""
-    named = str(job["token_dispatcher"])
-    return None if named == "auto" else named
+    token_dispatcher = str(job["token_dispatcher"])
+    return None if token_dispatcher == "auto" else token_dispatcher
 
 
 def save_interval(job: LaunchJob) -> int:
@@ -95,8 +95,8 @@ def save_interval(job: LaunchJob) -> int:
 
 def recompute_words(job: LaunchJob) -> Words:
     """Method, layers and modules of activation recomputation."""
-    kind, layers = job["recompute"], int(job["recompute_num_layers"] or 0)
-    if kind == "full":
+    recompute, layers = job["recompute"], int(job["recompute_num_layers"] or 0)
+    if recompute == "full":
         chunks = max(int(job["virtual_pipeline"]), 1)
         layers_per_chunk = max(layers // chunks, 1) if layers else 1
         method = "block" if layers else "uniform"
@@ -105,7 +105,7 @@ def recompute_words(job: LaunchJob) -> Words:
             "recompute_num_layers": layers_per_chunk,
             "recompute_modules": None,
         }
-    modules = " ".join(_modules(job, kind)) or None
+    modules = " ".join(_modules(job, recompute)) or None
     return {"recompute_modules": modules, "recompute_num_layers": None}
 
 
@@ -116,8 +116,8 @@ def _modules(job: LaunchJob, kind: str) -> list[str]:
         return ["mlp"] * dense + ["moe"] * bool(job.model.num_experts)
     if kind != "selective":
         return []
-    if (named := str(job["recompute_modules"])) != "none":
-        return named.split("+")
+    if (module_words := str(job["recompute_modules"])) != "none":
+        return module_words.split("+")
     if not job["flash_attention"] or not (
         job.model.num_experts and bool(job.profile.execution.selective_outputs)
     ):

@@ -107,9 +107,9 @@ def _pattern(model: ModelSpec, pipeline: int, virtual: int) -> str:
         forward = "" if group.feed_forward is None else "E" if group.num_experts else "-"
         symbols.append(attention + forward)
     layers = [symbols[kind] for kind in layer_kinds(model.layer_groups)]
-    rest = iter(layers)
+    remaining = iter(layers)
     sizes = chunk_split(model, pipeline, virtual)
-    return "|".join("".join(islice(rest, size)) for size in sizes)
+    return "|".join("".join(islice(remaining, size)) for size in sizes)
 
 
 def _state_words(state: AttentionSpec | None) -> Words:
@@ -270,18 +270,21 @@ def strange_parts(model: ModelSpec, tool: str = "Megatron-LM") -> tuple[Paramete
         ),
         "a norm of the embedding": model.embedding_norm,
         "a bias of the logits": model.logits_bias,
-        "sparse attention": any(each.index_topk for each in model.attentions),
+        "sparse attention": any(attention.index_topk for attention in model.attentions),
         "several residual streams": model.stream_width > model.hidden_size,
         "attention residuals": model.residual_sources > 0,
         "embeddings of each layer": model.per_layer_inputs > 0,
-        "layers that share a cache": any(each.shares_cache for each in model.attentions),
+        "layers that share a cache": any(attention.shares_cache for attention in model.attentions),
         "decay per channel": any(
-            each.linear_gate_rank or each.linear_channel_decay for each in model.attentions
+            attention.linear_gate_rank or attention.linear_channel_decay
+            for attention in model.attentions
         ),
         "a gate of latent attention": any(
-            each.attn_output_gate and each.kv_lora_rank for each in model.attentions
+            attention.attn_output_gate and attention.kv_lora_rank for attention in model.attentions
         ),
-        "norm weights of each head": any(each.qk_norm_per_head for each in model.attentions),
+        "norm weights of each head": any(
+            attention.qk_norm_per_head for attention in model.attentions
+        ),
         "biases of some matrices alone": any(
             group.attention is not None
             and group.feed_forward is not None

@@ -175,14 +175,14 @@ def _read_training(
     ``defaults``.
     """
     values: dict[str, str] = {}
-    if word := _text(options, "rlhf_type"):
-        values["training_objective"] = str(objective_of_word(word, name))
+    if objective := _text(options, "rlhf_type"):
+        values["training_objective"] = str(objective_of_word(objective, name))
     elif action == "sft":
         values["training_objective"] = "sft"
     kinds = (_text(options, option) for option in _ADAPTER_OPTIONS)
-    kind = next(filter(None, kinds), "full")
-    refuse_unknown_training(kind, name)
-    if kind == "full":
+    adapter = next(filter(None, kinds), "full")
+    refuse_unknown_training(adapter, name)
+    if adapter == "full":
         return {**values, "adapter": "none"}
     rank = _text(options, "lora_rank")
     if rank is None:

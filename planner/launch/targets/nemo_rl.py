@@ -241,8 +241,8 @@ def _on_megatron(reading: OptionReader, settings: SettingsBuilder) -> None:
     offloads = flag(reading, f"{_MEGATRON}optimizer.optimizer_cpu_offload")
     values["offload"] = "optimizer" if offloads else "none"
     recomputes = flag(reading, f"{_MEGATRON}activation_checkpointing")
-    kind = option_text(reading, f"{_MEGATRON}recompute_granularity") or "full"
-    values["recompute"] = kind if recomputes else "none"
+    granularity = option_text(reading, f"{_MEGATRON}recompute_granularity") or "full"
+    values["recompute"] = granularity if recomputes else "none"
 
 
 def _gpus(reading: OptionReader, settings: SettingsBuilder) -> None:
@@ -254,18 +254,18 @@ def _gpus(reading: OptionReader, settings: SettingsBuilder) -> None:
     if gpus_per_node is None:
         settings.mark_missing("num_gpus")
         return
-    total = gpus_per_node * (num_nodes or 1)
+    num_gpus = gpus_per_node * (num_nodes or 1)
     if not flag(reading, "policy.generation.colocated.enabled", default=True):
         section = "policy.generation.colocated.resources."
         rollout_gpus = number(reading, f"{section}gpus_per_node") or gpus_per_node
         rollout_gpus *= number(reading, f"{section}num_nodes") or 1
-        if rollout_gpus < total:
+        if rollout_gpus < num_gpus:
             settings.notes.append(
-                f"{rollout_gpus} of {total} GPUs only generate: {total - rollout_gpus} train."
+                f"{rollout_gpus} of {num_gpus} GPUs only generate: {num_gpus - rollout_gpus} train."
             )
-            total -= rollout_gpus
-    values["num_gpus"] = total
-    _token_budget(reading, settings, total // require_ranks(reading, settings, total))
+            num_gpus -= rollout_gpus
+    values["num_gpus"] = num_gpus
+    _token_budget(reading, settings, num_gpus // require_ranks(reading, settings, num_gpus))
 
 
 def _token_budget(reading: OptionReader, settings: SettingsBuilder, copies: int) -> None:

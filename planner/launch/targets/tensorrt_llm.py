@@ -63,8 +63,8 @@ def matches_command(words: Sequence[str]) -> bool:
     if _BENCH in names:
         return bool({*_MEASURES} & {*words})
     if "trtllm-serve" in names:
-        rest = list(words[names.index("trtllm-serve") + 1 :])
-        return bool(rest) and not rest[0].startswith("disaggregated")
+        arguments = list(words[names.index("trtllm-serve") + 1 :])
+        return bool(arguments) and not arguments[0].startswith("disaggregated")
     return _MODULE in names and (names[0] in ("-m", _MODULE) or names[0].startswith("python"))
 
 

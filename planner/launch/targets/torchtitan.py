@@ -459,13 +459,13 @@ def _batch(
 
 def _precision(options: _Options, name: str, function: ConfigFunction) -> str:
     precision = function.precision
-    for suffix, kind in _KINDS:
+    for suffix, format_name in _KINDS:
         if name.endswith(f"_{suffix}"):
-            precision = kind
+            precision = format_name
     converters = (options.text("model.converters") or "").lower()
-    for word, kind in _KINDS:
+    for word, format_name in _KINDS:
         if word in converters:
-            precision = kind
+            precision = format_name
     if (options.text("float8.enable_float8_linear") or "").lower() == "true":
         precision = "fp8"
     return precision

@@ -236,16 +236,16 @@ def _on_megatron(reading: OptionReader, settings: SettingsBuilder) -> None:
     values["zero_stage"] = 1 if is_sharded else 0
     offload_option = f"{_ACTOR}optim.override_optimizer_config.optimizer_cpu_offload"
     values["offload"] = "optimizer" if flag(reading, offload_option) else "none"
-    kind = option_text(reading, f"{_OVERRIDES}recompute_granularity")
+    granularity = option_text(reading, f"{_OVERRIDES}recompute_granularity")
     layers = number(reading, f"{_OVERRIDES}recompute_num_layers")
-    values["recompute"] = kind if kind in ("full", "selective") else "none"
+    values["recompute"] = granularity if granularity in ("full", "selective") else "none"
     if (
-        kind == "full"
+        granularity == "full"
         and layers
         and option_text(reading, f"{_OVERRIDES}recompute_method") == "block"
     ):
         values["recompute_num_layers"] = layers * int(values.get("virtual_pipeline", 1))
-    if kind is None:
+    if granularity is None:
         settings.defaults["recompute"] = "none: verl sets no recompute_granularity"
 
 
@@ -473,8 +473,8 @@ def _program(job: LaunchJob) -> tuple[str, str]:
             "--no-reference-model."
         )
     module, stem = _PLACED[str(job["placement"])]
-    kind = "megatron_trainer" if job.profile.name == "verl Megatron" else "trainer"
-    return module, f"{stem}_{kind}"
+    config_suffix = "megatron_trainer" if job.profile.name == "verl Megatron" else "trainer"
+    return module, f"{stem}_{config_suffix}"
 
 
 def _quantities(job: LaunchJob) -> Quantities:

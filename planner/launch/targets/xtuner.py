@@ -80,8 +80,8 @@ def _name(option: str) -> str:
     >>> _name("--fsdp-config.cpu-offload")
     'fsdp_cfg.cpu_offload'
     """
-    head, dot, rest = option.removeprefix("--").replace("-", "_").partition(".")
-    return _SPELLED.get(head, head) + dot + rest
+    head, dot, key = option.removeprefix("--").replace("-", "_").partition(".")
+    return _SPELLED.get(head, head) + dot + key
 
 
 def _model(reading: OptionReader, settings: SettingsBuilder) -> Words | None:
@@ -206,17 +206,17 @@ def configured(calls: Sequence[Call], name: str) -> Iterator[tuple[int, Mapping[
     """
     for call in calls:
         if call.ends(*_OF_ANSWERS):
-            kind = call.name.rpartition(".")[2]
+            class_name = call.name.rpartition(".")[2]
             raise LaunchError(
-                f"{name}: line {call.line}: XTuner's {kind} trains on rollouts, which is not "
+                f"{name}: line {call.line}: XTuner's {class_name} trains on rollouts, which is not "
                 "predicted, only TrainerConfig. Describe the training step without --from, "
                 "with --objective grpo."
             )
         if call.ends(_TRAINER) and {*call.keywords} >= _NEEDED:
             functions = (call.name for call in calls if "TokenizeF" in call.name)
-            kind = next(functions, "").rpartition(".")[2].lower()
+            class_name = next(functions, "").rpartition(".")[2].lower()
             parts = {key.replace("text_config.", ""): part for key, part in call.parts.items()}
-            yield call.line, {"tokenize_fn": kind or None, **parts}
+            yield call.line, {"tokenize_fn": class_name or None, **parts}
 
 
 def _loaded(model_call: Call) -> Mapping[str, Value]:
