@@ -66,10 +66,9 @@ def derive_parallelism(options: TrainerOptions, settings: SettingsBuilder) -> No
         if num_gpus is not None and num_gpus != required_gpus:
             raise LaunchError(
                 f"parallelism_config splits {required_gpus} GPUs (copies {replicas} x shards "
-                f"{shards} x "
-                f"tensor {tensor_parallel} x context {context_parallel} x experts "
-                f"{separate_experts}), but {num_gpus} are started: "
-                "change one of them."
+                f"{shards} "
+                f"x tensor {tensor_parallel} x context {context_parallel} x experts "
+                f"{separate_experts}), but {num_gpus} are started: change one of them."
             )
         num_gpus = required_gpus
     if options.texts.get("fsdp_config.fsdp_sharding_strategy") in ("HYBRID_SHARD", "4"):
@@ -187,9 +186,9 @@ def _completed(
     """
     if micro_batch and steps and micro_batch * steps * ranks != global_batch:
         raise LaunchError(
-            f"train_batch_size {global_batch} is not micro-batch {micro_batch} x accumulation "
-            f"{steps} x "
-            f"{ranks} ranks = {micro_batch * steps * ranks}: DeepSpeed refuses that."
+            f"train_batch_size {global_batch} is not micro-batch {micro_batch} x "
+            f"accumulation {steps} "
+            f"x {ranks} ranks = {micro_batch * steps * ranks}: DeepSpeed refuses that."
         )
     if global_batch % ranks:
         raise LaunchError(f"train_batch_size {global_batch} cannot be split over {ranks} ranks.")

@@ -170,9 +170,8 @@ def v1_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
     adapter, script = sources.text("--peft_config.name"), sources.script
     if adapter not in (None, "lora", "null"):
         raise SpecError(
-            f"{name}: LLaMA-Factory's peft_config of {adapter} is not predicted, as it "
-            "trains other "
-            "parameters: lora, and no peft_config, are."
+            f"{name}: LLaMA-Factory's peft_config of {adapter} is not predicted, as it trains "
+            "other parameters. lora, and no peft_config, are."
         )
     # The command names the stage, else the name of the file, else a preference loss.
     words = [*sources.words[1:2], *re.split(r"[^a-z0-9]+", name.lower())]

@@ -51,9 +51,8 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
         unsupported = "moe_num_experts"
     if unsupported:
         raise LaunchError(
-            f"{reading.place}: {unsupported}: of GPT-NeoX the layers of attention and a "
-            "dense block "
-            "alone are read: describe the run without --from."
+            f"{reading.place}: {unsupported}: only GPT-NeoX's layers of attention and a dense "
+            "block are read. Describe the run without --from."
         )
     values = settings.values
     values["flash_attention"] = "flash" in kinds
@@ -115,9 +114,8 @@ def _shape(reading: OptionReader, settings: SettingsBuilder) -> Words:
     multiple *= number("model_parallel_size") or 1
     vocab_size = ceil_div(vocabulary, multiple) * multiple
     settings.notes.append(
-        f"The file does not give its vocabulary: {vocab_size:,} tokens, those of {tokenizer} "
-        "padded to "
-        f"multiples of {multiple}."
+        f"The file does not set its vocabulary: planner assumes {vocab_size:,} tokens, those of "
+        f"{tokenizer} padded to multiples of {multiple}."
     )
     has_bias = flag(reading, "use_bias_in_attn_linear", default=True)
     is_layer_norm = (reading.text("norm") or "layernorm").lower() == "layernorm"

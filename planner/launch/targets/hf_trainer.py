@@ -534,9 +534,8 @@ def _put_placement(
         return
     if _SERVER.search(reading.command.text) is None:
         settings.notes.append(
-            f"It does not say how many GPUs its server has: one engine of {server_gpus} is "
-            "taken; --gpus "
-            "with --set train_gpus says it."
+            "The GPUs of its server are not set: planner assumes one engine of "
+            f"{server_gpus}. Set --gpus with --set train_gpus."
         )
     put_split(settings, Placement.SEPARATE, train_gpus, server_gpus)
 

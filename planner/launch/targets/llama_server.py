@@ -61,9 +61,8 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
         server.values["max_model_len"] = tokens_per_slot or None
         hint = "" if reading.command.benchmark_load else "; give --input-tokens and --output-tokens"
         server.notes.append(
-            f"The slots share {context:,} tokens of context: {tokens_per_slot:,} for prompt "
-            "and answer of "
-            f"each{hint}."
+            f"The slots share {context:,} tokens of context: {tokens_per_slot:,} for prompt and "
+            f"answer of each{hint}."
         )
     draft_tokens = parse_size(reading.value("drafts"))
     if draft_tokens and (reading.has("--spec-draft-model") or reading.has("--model-draft")):

@@ -55,8 +55,8 @@ def axes_of(job: LaunchJob) -> dict[str, int]:
     if data_parallel % expert_parallel:
         raise LaunchError(
             "MaxText splits experts over data-parallel GPUs: expert_parallel "
-            f"{expert_parallel} does not "
-            f"divide data_parallel {data_parallel}. Plan another expert_parallel."
+            f"{expert_parallel} does "
+            f"not divide data_parallel {data_parallel}. Plan another expert_parallel."
         )
     shards, zero_stage = data_parallel // expert_parallel, int(job["zero_stage"])
     copies = (
@@ -132,9 +132,8 @@ def _filled(
     if not open_axes:
         if available is not None and product != available:
             raise LaunchError(
-                f"The {kind} axes have {product} places, but the file starts {available}: "
-                "their product "
-                "must be equal."
+                f"The {kind} axes have {product} places, but the file starts {available}: their "
+                "product must be equal."
             )
         return sizes, True
     if len(open_axes) > 1:
@@ -471,9 +470,8 @@ def _batch_words(job: LaunchJob) -> Words:
     in_pipeline = num_stages > 1
     if in_pipeline and steps % num_stages:
         raise LaunchError(
-            f"A pipeline of MaxText takes micro-batches in multiples of its {num_stages} "
-            "stages, not "
-            f"{steps}: plan another --global-batch-size or pipeline_parallel."
+            f"A pipeline of MaxText takes micro-batches in multiples of its {num_stages} stages, "
+            f"not {steps}: plan another --global-batch-size or pipeline_parallel."
         )
     accumulation_steps = 1 if in_pipeline else steps
     sequences = int(job["global_batch_size"]) // accumulation_steps

@@ -104,9 +104,8 @@ def _shape(reading: OptionReader) -> Words | None:
     unsupported = [name for name in sizes if name.startswith(("moe_", "d_state", "is_starcoder"))]
     if unsupported:
         raise LaunchError(
-            f"{reading.place}: {_MODEL}{unsupported[0]}: nanotron's models with experts or "
-            "states and "
-            "its Starcoder are not read: give the model with --model and leave model_config out."
+            f"{reading.place}: {_MODEL}{unsupported[0]}: nanotron's models with experts or states "
+            "and its Starcoder are not read. Set --model and leave model_config out."
         )
 
     def number(name: str, default: int) -> int:

@@ -103,9 +103,8 @@ def _refuse(reading: OptionReader) -> None:
         unsupported = "model of sizes in the file (model.config)"
     if unsupported:
         raise LaunchError(
-            f"{reading.place}: NeMo AutoModel's {unsupported} is not predicted: recipes that "
-            "fine-tune or "
-            "pretrain one model, as it is published, are."
+            f"{reading.place}: NeMo AutoModel's {unsupported} is not predicted, only recipes that "
+            "fine-tune or pretrain one published model."
         )
 
 
@@ -227,9 +226,9 @@ def _batch(reading: OptionReader, settings: SettingsBuilder) -> None:
             )
         if num_stages > 1 and batch > smallest_batch:
             settings.notes.append(
-                f"Its pipeline fills and drains {batch // smallest_batch} times a step, for "
-                "each local "
-                "batch: predicted is once."
+                f"Its pipeline fills and drains {batch // smallest_batch} times a step, once "
+                "for each "
+                "local batch. The prediction has it once a step."
             )
     if num_stages > 1:
         keys = [f"{section}pp_microbatch_size" for section in _PIPELINES]
