@@ -65,9 +65,9 @@ def derive_parallelism(options: TrainerOptions, settings: SettingsBuilder) -> No
         required_gpus = replicas * shards * tensor_parallel * context_parallel * separate_experts
         if num_gpus is not None and num_gpus != required_gpus:
             raise LaunchError(
-                f"parallelism_config splits {required_gpus} GPUs (copies {replicas} x shards "
-                f"{shards} "
-                f"x tensor {tensor_parallel} x context {context_parallel} x experts "
+                f"parallelism_config splits {required_gpus} GPUs (copies {replicas} x "
+                f"shards {shards} x tensor {tensor_parallel} x context {context_parallel} "
+                "x experts "
                 f"{separate_experts}), but {num_gpus} are started: change one of them."
             )
         num_gpus = required_gpus
@@ -187,8 +187,8 @@ def _completed(
     if micro_batch and steps and micro_batch * steps * ranks != global_batch:
         raise LaunchError(
             f"train_batch_size {global_batch} is not micro-batch {micro_batch} x "
-            f"accumulation {steps} "
-            f"x {ranks} ranks = {micro_batch * steps * ranks}: DeepSpeed refuses that."
+            f"accumulation {steps} x {ranks} ranks = {micro_batch * steps * ranks}: DeepSpeed "
+            "refuses that."
         )
     if global_batch % ranks:
         raise LaunchError(f"train_batch_size {global_batch} cannot be split over {ranks} ranks.")

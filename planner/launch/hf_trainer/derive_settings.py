@@ -119,9 +119,8 @@ def derive_precision(options: TrainerOptions, settings: SettingsBuilder) -> None
         precision = "tf32"
     if precision in ("fp32", "tf32"):
         settings.notes.append(
-            f"It computes in {precision}, as neither --bf16 nor --fp16 is set; --set "
-            "precision=bf16 "
-            "shows what that would change."
+            f"It computes in {precision}, as neither --bf16 nor --fp16 is set; "
+            "--set precision=bf16 shows what that would change."
         )
     if precision is not None:
         settings.values["precision"] = precision
@@ -385,8 +384,7 @@ def _optimizer(options: TrainerOptions, settings: SettingsBuilder, file_name: st
     if parse_optimizer(name) is None and _OTHER_STATES.search(name):
         raise SpecError(
             f"{file_name}: the optimizer {name} keeps neither the states nor the gradients "
-            "of Adam, "
-            "and is not predicted: name another one to have the rest predicted."
+            "of Adam, and is not predicted: name another one to have the rest predicted."
         )
     settings.put_optimizer(name)
     if not is_paged(name):

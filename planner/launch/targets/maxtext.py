@@ -54,9 +54,9 @@ def axes_of(job: LaunchJob) -> dict[str, int]:
     expert_parallel, data_parallel = int(job["expert_parallel"]), int(job["data_parallel"])
     if data_parallel % expert_parallel:
         raise LaunchError(
-            "MaxText splits experts over data-parallel GPUs: expert_parallel "
-            f"{expert_parallel} does "
-            f"not divide data_parallel {data_parallel}. Plan another expert_parallel."
+            "MaxText splits experts over data-parallel GPUs: "
+            f"expert_parallel {expert_parallel} does not divide data_parallel "
+            f"{data_parallel}. Plan another expert_parallel."
         )
     shards, zero_stage = data_parallel // expert_parallel, int(job["zero_stage"])
     copies = (

@@ -226,9 +226,8 @@ def _batch(reading: OptionReader, settings: SettingsBuilder) -> None:
             )
         if num_stages > 1 and batch > smallest_batch:
             settings.notes.append(
-                f"Its pipeline fills and drains {batch // smallest_batch} times a step, once "
-                "for each "
-                "local batch. The prediction has it once a step."
+                f"Its pipeline fills and drains {batch // smallest_batch} times a step, "
+                "once for each local batch. The prediction has it once a step."
             )
     if num_stages > 1:
         keys = [f"{section}pp_microbatch_size" for section in _PIPELINES]

@@ -464,7 +464,7 @@ def _program(job: LaunchJob) -> tuple[str, str]:
     if job["placement"] not in _PLACED:
         raise LaunchError(
             "verl runs a synchronous trainer and engine only on the same GPUs: --set "
-            "placement=colocated, or one_step_off or async for separate GPUs."
+            "placement=colocated, or placement=one_step_off or async for separate GPUs."
         )
     if job["algorithm"] == Algorithm.DAPO and (has_separate_gpus(job) or job["partial_rollout"]):
         raise LaunchError(

@@ -177,7 +177,7 @@ def test_other_wrappers_are_read_back(tmp_path: Path, wrapper: str) -> None:
             {"algorithm": "dapo"},
             "partial_rollout=false",
         ),
-        ("verl", {"weight_sync": "store"}, {}, "hands weights over by ipc"),
+        ("verl", {"weight_sync": "store"}, {}, "transfers weights by ipc"),
         ("verl", {}, {"critic": True}, "--algorithm ppo"),
         (
             "verl",

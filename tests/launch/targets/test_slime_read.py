@@ -141,7 +141,7 @@ def test_the_update_alone(tmp_path: Path) -> None:
     names = ("training_objective", "sequence_length", "global_batch_size", "micro_batch_size")
     assert told(found, *names) == ["dapo", "9216", "128", "2"]
     assert told(found, "framework") == ["Megatron-LM"]
-    assert "A step of slime is 2 such updates" in " ".join(found.notes)
+    assert "A step of slime has 2 such updates" in " ".join(found.notes)
 
 
 def test_the_step_is_predicted(tmp_path: Path) -> None:
