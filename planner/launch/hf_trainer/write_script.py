@@ -66,13 +66,13 @@ def fsdp_words(job: LaunchJob) -> Words:
         "fsdp_wrap": "TRANSFORMER_BASED_WRAP",
         "fsdp_state": "SHARDED_STATE_DICT",
         "fsdp_offload": True if Offload[job["offload"].upper()].of_weights else None,
-        "fsdp_recompute": repeats_inside(job, sharded=True) or None,
+        "fsdp_recompute": repeats_inside(job, is_sharded=True) or None,
     }
 
 
-def repeats_inside(job: LaunchJob, *, sharded: bool) -> bool:
+def repeats_inside(job: LaunchJob, *, is_sharded: bool) -> bool:
     """Whether FSDP recomputes layers in its own units; the script's option would gather twice."""
-    return sharded and job["recompute"] == "full" and not job["recompute_num_layers"]
+    return is_sharded and job["recompute"] == "full" and not job["recompute_num_layers"]
 
 
 def require_even_copies(job: LaunchJob) -> None:

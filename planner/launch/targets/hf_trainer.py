@@ -92,7 +92,7 @@ def _of_script(job: LaunchJob) -> Quantities:
 def _by_trainer(job: LaunchJob) -> Quantities:
     """Quantities of a script with FSDP."""
     zero_stage, offload = int(job["zero_stage"]), job["offload"]
-    is_sharded, recomputes_inside = zero_stage >= 2, repeats_inside(job, sharded=zero_stage >= 2)
+    is_sharded, recomputes_inside = zero_stage >= 2, repeats_inside(job, is_sharded=zero_stage >= 2)
     return {
         **script_quantities(job),
         "offload": None if offload == "activations" and not is_supervised(job) else offload,
@@ -326,7 +326,7 @@ def _accelerate_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     distributed_type = _kind(job)
     is_fsdp, recomputes_inside = (
         distributed_type == "FSDP",
-        repeats_inside(job, sharded=distributed_type == "FSDP"),
+        repeats_inside(job, is_sharded=distributed_type == "FSDP"),
     )
     is_set_by_accelerate = job["precision"] in ("fp8", *_UNKNOWN)
     script = script_settings(

@@ -160,6 +160,6 @@ TARGET = reader_of_steps(
         ),
     ),
     profiles=("prime-rl",),
-    put=_put_step,
-    whole=with_unknown_options,
+    add_step_settings=_put_step,
+    complete_command=with_unknown_options,
 )

@@ -62,24 +62,24 @@ _FULL_STEP_HINT = (
 def reader_of_steps(
     target: LaunchTarget,
     profiles: tuple[str, ...],
-    put: Callable[[OptionReader, LaunchSettings, SettingsBuilder], None],
-    whole: Callable[[ParsedCommand], ParsedCommand],
+    add_step_settings: Callable[[OptionReader, LaunchSettings, SettingsBuilder], None],
+    complete_command: Callable[[ParsedCommand], ParsedCommand],
     table: str = "",
     draft: Callable[[LaunchJob, OptionTexts], LaunchDraft] | None = None,
-    **written: Any,
+    **hooks: Any,
 ) -> LaunchTarget:
     """The target with a ``step`` that reads its files as whole steps, and writes them with a draft.
 
     Parameters
     ----------
-    put : adds settings that no row of the table has, from the settings of the update
-    whole : the command with the options of the files it names
+    add_step_settings : adds settings that no row of the table has, from the settings of the update
+    complete_command : the command with the options of the files it names
     table : the option table of the step, if its name is not ``<target>-step``
     draft : writes the step; without it, steps are only read
-    written : further hooks of `LaunchTarget`
+    hooks : further hooks of `LaunchTarget`
     """
 
-    def of_update(reading: OptionReader) -> LaunchSettings:
+    def read_update(reading: OptionReader) -> LaunchSettings:
         update = target.answers(reading)
         return (
             replace(update, notes=(*update.notes, _FULL_STEP_HINT))
@@ -87,12 +87,12 @@ def reader_of_steps(
             else update
         )
 
-    def answers(reading: OptionReader) -> LaunchSettings:
+    def read_step(reading: OptionReader) -> LaunchSettings:
         update = target.answers(reading)
         if not _generates(update):
             return update
         settings = _around(reading, update, target)
-        put(reading, update, settings)
+        add_step_settings(reading, update, settings)
         _complete(settings)
         names = step.table.options | step.table.used
         used = {option.option for name, option in reading.command.options.items() if name in names}
@@ -107,13 +107,13 @@ def reader_of_steps(
         words=table or f"{target.name}-step",
         workloads=("rl",),
         profiles=profiles,
-        answers=answers,
-        complete=whole,
-        **written,
+        answers=read_step,
+        complete=complete_command,
+        **hooks,
     )
     if draft is not None:
         step = replace(step, draft=require_all_expressed(step, draft))
-    return replace(target, answers=of_update, step=step)
+    return replace(target, answers=read_update, step=step)
 
 
 def _generates(update: LaunchSettings) -> bool:

@@ -225,6 +225,6 @@ def _split_of(reading: OptionReader, placement: Placement) -> tuple[int, int]:
 TARGET = reader_of_steps(
     LaunchTarget.of("slime", answers=read_settings),
     profiles=("slime",),
-    put=_put_step,
-    whole=with_unknown_options,
+    add_step_settings=_put_step,
+    complete_command=with_unknown_options,
 )

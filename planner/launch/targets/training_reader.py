@@ -65,7 +65,7 @@ def make_reader_target(
     """
     table = OptionTable.load(name)
 
-    def answers(reading: OptionReader) -> LaunchSettings:
+    def read_settings(reading: OptionReader) -> LaunchSettings:
         options = without_null_keys(merge_config_files(reading.command), table)
         command = replace(reading.command, options=options, unknown=())
         inner, tool = OptionReader.of(command, table), tool_row(name)
@@ -83,7 +83,7 @@ def make_reader_target(
             shape=shape, used_options=used, ignored_options=ignored - used, unread=unread
         )
 
-    return LaunchTarget.of(name, answers=answers)
+    return LaunchTarget.of(name, answers=read_settings)
 
 
 def make_update_reader(
@@ -104,7 +104,7 @@ def make_update_reader(
     """
     table, title = OptionTable.load(name), tool_row(name)["title"]
 
-    def answers(reading: OptionReader) -> LaunchSettings:
+    def read_settings(reading: OptionReader) -> LaunchSettings:
         reading = replace(reading, command=with_unknown_options(reading.command))
         settings = option_texts(reading, title)
         put_plain(settings)
@@ -112,7 +112,7 @@ def make_update_reader(
         add_unlisted_settings(reading, settings)
         return settings.build(used_options=table.used, **unread_of_sections(reading, sections))
 
-    return answers
+    return read_settings
 
 
 def ranks_of(
