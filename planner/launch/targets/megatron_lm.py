@@ -1,4 +1,8 @@
-"""Megatron-LM: ``pretrain_gpt.py`` and its arguments."""
+"""Megatron-LM: ``pretrain_gpt.py`` and its arguments.
+
+`megatron_arguments` reads these arguments, `megatron_shape` the sizes of the model among them,
+`megatron_swift` commands of ms-swift that train with Megatron-LM.
+"""
 
 from __future__ import annotations
 
