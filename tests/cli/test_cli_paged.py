@@ -49,4 +49,4 @@ def test_deepspeed_flattens_states_and_pages_none(planner, tmp_path: Path) -> No
     (tmp_path / "lf.yaml").write_text(text)
     asked = ("--from", str(tmp_path / "lf.yaml"), "--gpu", "h100-sxm", "--gpus", "8")
     out = re.sub(r"\s+", " ", planner("estimate", *asked).out)
-    assert "The states of paged_adamw_8bit are predicted to stay where they are, unpaged." in out
+    assert "The states of paged_adamw_8bit are predicted without paging." in out

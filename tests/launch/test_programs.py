@@ -362,5 +362,5 @@ def test_why_a_program_beside_a_script_is_not_read_is_told(
 def test_a_configuration_of_xtuner_for_answers_is_refused(tmp_path: Path) -> None:
     text = "from xtuner.v1.train import RLColocateTrainerConfig\nRLColocateTrainerConfig(seed=1)"
 
-    with pytest.raises(LaunchError, match="trains on answers that it generates"):
+    with pytest.raises(LaunchError, match="trains on rollouts"):
         _read(tmp_path, text)

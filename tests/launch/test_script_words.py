@@ -37,5 +37,5 @@ def test_a_change_is_in_the_words_of_the_program(
 
 
 def test_what_a_program_has_no_word_for_is_not_written() -> None:
-    with pytest.raises(LaunchError, match="alpaca-lora has no word for gradient_checkpointing"):
+    with pytest.raises(LaunchError, match="alpaca-lora has no option for gradient_checkpointing"):
         in_words_of_program("alpaca-lora", KEPT, extends=False)

@@ -1,4 +1,4 @@
-"""The answers that options of Trainer, DeepSpeed and accelerate give together."""
+"""Derive settings from the combined options of the Trainer, DeepSpeed and accelerate."""
 
 from __future__ import annotations
 
@@ -15,10 +15,17 @@ from planner.base.training_aliases import (
     nearest_adapter_targets,
     parse_optimizer,
 )
-from planner.errors import LaunchError, PlannerError, SpecError
+from planner.errors import SpecError
+from planner.launch.hf_trainer.derive_parallelism import (
+    derive_batch,
+    derive_buckets,
+    derive_parallelism,
+    derive_sharding,
+    distributed_type_of,
+    uses_fsdp,
+)
 from planner.launch.hf_trainer.option_sources import (
     OBJECTIVE_OPTIONS,
-    ZERO_STAGE,
     TrainerOptions,
     derive_objective,
     of_generation,
@@ -26,9 +33,9 @@ from planner.launch.hf_trainer.option_sources import (
     rollout_length,
 )
 from planner.launch.option_table import OptionTable
-from planner.launch.parsed_launch import LaunchSettings, SettingsBuilder, parse_int, total_gpus
+from planner.launch.parsed_launch import LaunchSettings, SettingsBuilder
 from planner.question.parse_values import FEWEST_TOKENS
-from planner.question.terms import terms_about, terms_of
+from planner.question.terms import terms_about
 from planner.specs.catalogue import Catalogue
 from planner.workloads.training_question import UNKNOWN_TOKENS
 
@@ -41,7 +48,7 @@ IMAGE_OPTIONS = (*_FREEZES, *_FREEZE_OPTIONS)
 
 
 def derive_images(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Whether the tower is frozen: as it is said, else as both do where a file is about images."""
+    """Set whether the vision tower is frozen; with options of images that is the default."""
     option = next((name for name in _FREEZES if name in options.texts), None)
     if option is not None:
         settings.values["freeze_vision_tower"] = options.is_on(option)
@@ -54,270 +61,11 @@ def derive_images(options: TrainerOptions, settings: SettingsBuilder) -> None:
         settings.notes.append(ADAPTED_TOWER)
 
 
-# Accelerate's words for layers over the GPUs of one process, which the Trainer refuses in several.
-_SPREAD = ("auto", "balanced", "balanced_low_0", "sequential")
-ADAPTED_TOWER = "Adapters of the vision tower are not predicted: it is taken as frozen."
-_BATCH = 8
-_UNSPECIFIED_BATCH = "not given: one sequence"
-
-
-# Of Ray, as LLaMA-Factory and axolotl, and as ms-swift call them.
-_WORKERS = ("--ray_num_workers", "--device_groups.nproc_per_node")
-
-
-def derive_parallelism(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """GPUs, and the degrees that split model and sequence over them."""
-    total = parse_int(options.world.num_gpus) or options.number("accelerate", "num_gpus")
-    total = total or next(
-        (n for name in _WORKERS if (n := parse_positive_int(options.texts.get(name)))), None
-    )
-    gpus = total or total_gpus(options.world)
-    told = any((options.world.num_nodes, options.world.gpus_per_node, options.world.num_gpus))
-    is_alone = options.world.is_one_process and not told and "train_batch_size" not in options.texts
-    if total is None and is_alone:
-        gpus = 1
-        settings.defaults["num_gpus"] = "python without a launcher starts one process"
-    tp = options.number("accelerate", "tensor_parallel")
-    tp = tp or options.number("deepspeed", "tensor_parallel") or 1
-    cp = options.number("accelerate", "context_parallel") or 1
-    by_heads = cp > 1 and options.of("accelerate", "head_exchange") == "deepspeed"
-    heads = options.number("accelerate", "head_ranks")
-    for source in ("script", "deepspeed"):
-        heads = heads or options.number(source, "context_parallel")
-    if (heads or 1) > 1:
-        cp, by_heads = heads or 1, True
-    settings.values |= {"tensor_parallel": tp, "context_parallel": cp}
-    if by_heads:
-        settings.values["cp_comm_type"] = "a2a"
-    # Beside heads copies and shards are DeepSpeed's data-parallel ranks, whatever they are called.
-    replicas = (not by_heads and options.number("accelerate", "data_parallel_replicas")) or 1
-    shards = options.number("accelerate", "shard_size")
-    # Axolotl deals experts to ranks beside the shards, of which there is one if nothing is said.
-    apart = parse_positive_int(options.texts.get("--expert_parallel_size")) or 1
-    if apart > 1:
-        shards = shards or 1
-    if shards and (apart > 1 or options.of("accelerate", "fsdp_version") == "2"):
-        needed = replicas * shards * tp * cp * apart
-        if gpus is not None and gpus != needed:
-            raise LaunchError(
-                f"parallelism_config splits {needed} GPUs (copies {replicas} x shards {shards} x "
-                f"tensor {tp} x context {cp} x experts {apart}), but {gpus} are started: "
-                "change one of them."
-            )
-        gpus = needed
-    if options.texts.get("fsdp_config.fsdp_sharding_strategy") in ("HYBRID_SHARD", "4"):
-        replicas = parse_int(options.world.num_nodes) or replicas
-    settings.values["data_parallel_replicas"] = replicas
-    inside = options.number("deepspeed", "expert_parallel") or parse_positive_int(
-        options.texts.get("--ep_size")
-    )
-    settings.values["expert_parallel"] = inside or apart
-    if gpus is not None:
-        settings.values["num_gpus"] = gpus
-        if options.texts.get("--device_map") in _SPREAD and gpus > 1 == tp * cp:
-            settings.values |= {"layer_split": True, "pipeline_parallel": gpus}
-
-
-def derive_batch(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Micro-batch, accumulation and global batch, as far as the files tell them."""
-    micro = _one_of(options, "micro_batch_size", "train_micro_batch_size_per_gpu")
-    steps = _one_of(options, "gradient_accumulation_steps", "gradient_accumulation_steps")
-    steps = steps or options.number("accelerate", "deepspeed_accumulation")
-    total = options.number("deepspeed", "train_batch_size")
-    tp, cp = settings.values["tensor_parallel"], settings.values["context_parallel"]
-    stages = settings.values.get("pipeline_parallel", 1)
-    # DeepSpeed counts ranks that split tensors as data parallel ones.
-    by_deepspeed = options.of("deepspeed", "tensor_parallel") is not None
-    counted = tp if by_deepspeed else 1
-    gpus = settings.values.get("num_gpus")
-    hidden = options.is_hidden("--per_device_train_batch_size", "train_micro_batch_size_per_gpu")
-    if gpus is None and total and micro and steps and total % (micro * steps) == 0:
-        gpus = settings.values["num_gpus"] = total // (micro * steps) * cp * (tp // counted)
-    if gpus is None:
-        settings.mark_missing("num_gpus")
-    elif gpus % (tp * cp):
-        raise LaunchError(f"{gpus} GPUs cannot be split by {tp} x {cp}: change one of them.")
-    ranks = None if gpus is None else gpus // (tp * cp * stages)
-    if total and ranks:
-        micro, steps = _completed(total, counted * ranks, micro, steps)
-    is_told = micro is not None
-    if micro is None and options.has_script and not hidden:
-        micro = _BATCH
-        settings.assume("micro_batch_size", micro, "no batch given: 8 is the Trainer's")
-    elif micro is None:
-        micro = 1
-        settings.assume("micro_batch_size", micro, _UNSPECIFIED_BATCH)
-    else:
-        settings.values["micro_batch_size"] = micro
-    is_counted = not options.is_hidden(
-        "--gradient_accumulation_steps", "gradient_accumulation_steps"
-    )
-    if total:
-        settings.values["global_batch_size"] = total // counted
-    elif ranks:
-        settings.values["global_batch_size"] = micro * (steps or 1) * ranks
-        if not is_counted:
-            settings.defaults["global_batch_size"] = "no gradient accumulation given"
-        elif hidden or not (is_told or options.has_script):
-            settings.defaults["global_batch_size"] = "with these micro-batches"
-    if gpus is None and "global_batch_size" not in settings.values:
-        settings.notes.append(
-            f"A step has {micro} x {steps or 1} sequences for each data-parallel GPU."
-        )
-
-
-def _one_of(options: TrainerOptions, parameter: str, key: str) -> int | None:
-    """The script's number and that of DeepSpeed's file, which must agree."""
-    of_script = options.number("script", parameter)
-    of_file = options.number("deepspeed", parameter)
-    if of_script and of_file and of_script != of_file:
-        raise LaunchError(
-            f"{key} is {of_file} in DeepSpeed's file, but --"
-            f"{'per_device_train_batch_size' if parameter == 'micro_batch_size' else parameter} "
-            f'is {of_script}: the Trainer refuses that. Write "auto" in the file, or the same.'
-        )
-    return of_file or of_script
-
-
-def _completed(
-    total: int, ranks: int, micro: int | None, steps: int | None
-) -> tuple[int | None, int | None]:
-    """Micro-batch and accumulation with the one that is missing worked out from the batch."""
-    if micro and steps and micro * steps * ranks != total:
-        raise LaunchError(
-            f"train_batch_size {total} is not micro-batch {micro} x accumulation {steps} x "
-            f"{ranks} ranks = {micro * steps * ranks}: DeepSpeed refuses that."
-        )
-    if total % ranks:
-        raise LaunchError(f"train_batch_size {total} cannot be split over {ranks} ranks.")
-    if micro is None and steps is not None and total % (ranks * steps) == 0:
-        micro = total // (ranks * steps)
-    elif micro is None and steps is None:
-        micro = total // ranks
-    return micro, steps
-
-
-_WEIGHTS = 3
-# Of DeepSpeed's runtime/zero/config.py.
-_LIVE, _PREFETCHED = 1_000_000_000, 50_000_000
-
-
-def derive_sharding(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """What is sharded and what is offloaded."""
-    stage = options.of("deepspeed", "zero_stage") or options.of("accelerate", "deepspeed_stage")
-    sharded = options.of("script", "sharded_weights") or options.of("accelerate", "sharded_weights")
-    legacy = (options.texts.get("--fsdp") or "").replace(",", " ").split()
-    is_fsdp = _is_fsdp(options)
-    if options.has_deepspeed or _kind(options) == "DEEPSPEED":
-        level = parse_positive_int(stage) or 0
-        if stage is None and (absent := options.absent_file()):
-            level = _named_stage(absent, settings)
-        elif stage is None and options.is_hidden("--deepspeed", "--deepspeed_config"):
-            level, reason = 2, "the text does not name DeepSpeed's file"
-            settings.assume("zero_stage", level, f"{reason}: stage 2 is taken")
-            settings.fallbacks["zero_stage"] = _WEIGHTS, f"{reason}; with stage 2 it does not fit"
-    elif is_fsdp:
-        level = 2 if sharded == "false" or "shard_grad_op" in legacy else 3
-    else:
-        level = 0
-    gpus = settings.values.get("num_gpus")
-    split = settings.values["tensor_parallel"] * settings.values.get("pipeline_parallel", 1)
-    if level and gpus is not None and gpus == split:
-        settings.notes.append(f"With one rank nothing is sharded: stage {level} has no effect.")
-        level = 0
-    is_open = not (options.has_deepspeed or is_fsdp or _kind(options)) and options.takes_sharding
-    if is_open and options.has_script and gpus != split:
-        reason = "no file sets the sharding of the states"
-        settings.assume("zero_stage", level, f"{reason}: none")
-        settings.fallbacks["zero_stage"] = _WEIGHTS, f"{reason}; unsharded they do not fit"
-    settings.values["zero_stage"] = level
-    if level == _WEIGHTS and options.of("accelerate", "deepspeed_init") == "false":
-        settings.values["zero3_init"] = "false"
-    settings.values["offload"] = _states_away(options, legacy, is_fsdp)
-    of_file = options.texts.get("activation_checkpointing.cpu_checkpointing")
-    activations = of_file == "true" or options.of("script", "offload") == "activations"
-    if activations and not (away := settings.values["offload"]).endswith("nvme"):
-        settings.values["offload"] = "activations" if away == "none" else f"{away}_activations"
-    if (hpz := options.number("deepspeed", "hpz")) and hpz > 1:
-        settings.notes.append(
-            f"hpz keeps a second copy of the weights over each {hpz} ranks: its memory and its "
-            "faster gathers are not predicted."
-        )
-
-
-_PARAMETERS = "parameters"
-
-
-def derive_buckets(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """What DeepSpeed's file says of what lies on a GPU at once; ``auto`` is of the hidden size.
-
-    Gradients and states of adapters are smaller than any bucket or sub-group.
-    """
-    if not options.has_deepspeed or not settings.values["zero_stage"]:
-        return
-    if settings.values["adapter"] != "none":
-        return
-    for name in (n for n, one in terms_of("train", "parameter").items() if one.unit == _PARAMETERS):
-        told = options.of("deepspeed", name)
-        if number := 1 if told == "0" else parse_positive_int(told):
-            settings.values[name] = number
-    model = settings.values.get("model")
-    if options.texts.get("zero_optimization.reduce_bucket_size") == "auto" and model is not None:
-        with suppress(PlannerError):
-            hidden = Catalogue(None).load_model(model).hidden_size
-            settings.assume("reduce_bucket_size", hidden**2, "auto is the hidden size squared")
-    if reuse := options.number("deepspeed", "reuse_distance"):
-        ahead = options.number("deepspeed", "prefetched") or _PREFETCHED
-        most = settings.values.get("stage3_max_live_parameters", _LIVE)
-        if reuse + ahead < most:
-            settings.values["stage3_max_live_parameters"] = reuse + ahead
-
-
-def _named_stage(file: str, settings: SettingsBuilder) -> int:
-    """The stage that the name of a file says which is not here."""
-    name = file.rpartition("/")[2].lower()
-    match = ZERO_STAGE.search(name)
-    if match is None:
-        settings.mark_missing("zero_stage")
-        return 0
-    settings.defaults["zero_stage"] = f"{file} not found: stage {match[1]}, from its name"
-    if "offload" in name:
-        settings.notes.append(f"{file} not found: its offloading is not known.")
-    return int(match[1])
-
-
-def _kind(options: TrainerOptions) -> str:
-    return (options.of("accelerate", "kind") or "").upper()
-
-
-def _is_fsdp(options: TrainerOptions) -> bool:
-    # A bare --fsdp, whose text is None, says it too.
-    text = options.texts.get("--fsdp", "false")
-    return _kind(options) == "FSDP" or text not in ("", "false", "False")
-
-
-def _states_away(options: TrainerOptions, legacy: list[str], is_fsdp: bool) -> str:
-    """What of optimizer states and weights is not on the GPUs."""
-    if is_fsdp:
-        weights = options.of("script", "offload") == "optimizer_weights" or "offload" in legacy
-        if weights or options.of("accelerate", "fsdp_offload") == "true":
-            return "optimizer_weights"
-    device = {
-        name: options.texts.get(f"zero_optimization.offload_{name}.device")
-        or options.of("accelerate", f"deepspeed_{'weights' if name == 'param' else name}")
-        for name in ("optimizer", "param")
-    }
-    away = {name for name, where in device.items() if where in ("cpu", "nvme")}
-    drives = "_nvme" if "nvme" in device.values() else ""
-    if "param" in away:
-        return "optimizer_weights" + drives
-    if "optimizer" in away or options.texts.get("zero_optimization.cpu_offload") == "true":
-        return "optimizer" + drives
-    return "none"
+ADAPTED_TOWER = "Adapters of the vision tower are not predicted: planner assumes it frozen."
 
 
 def derive_kernels(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Recomputation and the kernels of attention."""
+    """Set recomputation, attention and other kernels."""
     inside = options.of("script", "sharded_recompute") or options.of("accelerate", "fsdp_recompute")
     if options.has_deepspeed and any(name.startswith("fsdp_config.") for name in options.texts):
         settings.notes.append("With DeepSpeed the keys of fsdp_config have no effect.")
@@ -329,65 +77,65 @@ def derive_kernels(options: TrainerOptions, settings: SettingsBuilder) -> None:
         reason = "no --gradient_checkpointing: TRL's default is true"
         settings.assume("recompute", "full", reason)
     elif recompute is None:
-        settings.assume("recompute", "none", "no --gradient_checkpointing: every layer keeps all")
+        settings.assume("recompute", "none", "no --gradient_checkpointing")
     else:
         settings.values["recompute"] = recompute
     flash = options.script.get("flash_attention")
     settings.values["flash_attention"] = "true" if flash is None else flash.value
     for name in terms_about("kernel_choice"):
-        if (told := options.of("script", name)) is not None:
-            settings.values[name] = told
+        if (text := options.of("script", name)) is not None:
+            settings.values[name] = text
 
 
 def derive_precision(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """The format of the products: DeepSpeed's file, the script, then accelerate's file."""
-    if options.is_on("--fp8"):  # axolotl's and LLaMA-Factory's, of what a flag of 16 bits leaves
+    """Set the precision of products: from DeepSpeed's file, the script, then accelerate's file."""
+    if options.is_on("--fp8"):  # of axolotl and LLaMA-Factory
         settings.values["precision"] = "fp8"
         return
-    told = options.of("deepspeed", "precision") if options.has_deepspeed else None
-    told = told or options.of("script", "precision")
+    precision = options.of("deepspeed", "precision") if options.has_deepspeed else None
+    precision = precision or options.of("script", "precision")
     is_chat = (
         "zero_optimization.stage" in options.texts and options.texts.get("--deepspeed") == "true"
     )
-    if not told and is_chat:
-        told = options.texts.get("--dtype") or "fp16"  # DeepSpeed-Chat has one option of it
-    by_launcher = options.of("accelerate", "precision_type")
-    if told in (None, "fp32") and by_launcher not in (None, "no"):
-        told = by_launcher
-    if told is None and options.is_supervised:
-        told = "bf16"
+    if not precision and is_chat:
+        precision = options.texts.get("--dtype") or "fp16"  # DeepSpeed-Chat has one option of it
+    launcher_precision = options.of("accelerate", "precision_type")
+    if precision in (None, "fp32") and launcher_precision not in (None, "no"):
+        precision = launcher_precision
+    if precision is None and options.is_supervised:
+        precision = "bf16"
         settings.defaults["precision"] = "no --bf16 or --fp16: TRL's default is bf16"
-    elif told is None and options.has_script and options.starts_elsewhere:
+    elif precision is None and options.has_script and options.starts_elsewhere:
         reason = "no --bf16 or --fp16, and accelerate's file, which may set it, not found"
         settings.assume("precision", "bf16", f"{reason}: bf16 is taken")
         return
-    elif told is None and options.is_hidden("--deepspeed", "--deepspeed_config"):
+    elif precision is None and options.is_hidden("--deepspeed", "--deepspeed_config"):
         reason = "the text does not name DeepSpeed's file, which may say it"
         settings.assume("precision", "bf16", f"{reason}: bf16 is taken")
         return
-    elif told is None and options.has_script and not options.is_hidden("--bf16", "--fp16"):
-        told = "fp32"
-    if told == "fp32" and options.is_on("--tf32"):
-        told = "tf32"
-    if told in ("fp32", "tf32"):
+    elif precision is None and options.has_script and not options.is_hidden("--bf16", "--fp16"):
+        precision = "fp32"
+    if precision == "fp32" and options.is_on("--tf32"):
+        precision = "tf32"
+    if precision in ("fp32", "tf32"):
         settings.notes.append(
-            f"It computes in {told}, as nothing says --bf16 or --fp16; --set precision=bf16 shows "
-            "what that would change."
+            f"It computes in {precision}, as neither --bf16 nor --fp16 is set; "
+            "--set precision=bf16 shows what that would change."
         )
-    if told is not None:
-        settings.values["precision"] = told
+    if precision is not None:
+        settings.values["precision"] = precision
 
 
 def derive_framework(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """The profile whose predictions are nearest."""
-    adapter = settings.values["adapter"] != "none"
-    if adapter:
-        name = "HF Trainer FSDP" if _is_fsdp(options) else "HF Trainer"
+    """Set the framework with the nearest profile."""
+    is_adapted = settings.values["adapter"] != "none"
+    if is_adapted:
+        name = "HF Trainer FSDP" if uses_fsdp(options) else "HF Trainer"
         if options.is_on("--use_unsloth"):
             name = "Unsloth"
-        elif options.of("script", "fused_kernels") == "true" and not _is_fsdp(options):
+        elif options.of("script", "fused_kernels") == "true" and not uses_fsdp(options):
             name = "HF Trainer Triton"
-    elif options.has_deepspeed or _kind(options) == "DEEPSPEED":
+    elif options.has_deepspeed or distributed_type_of(options) == "DEEPSPEED":
         name = "DeepSpeed"
     elif _by_launcher(options):
         name = "FSDP compiled"
@@ -409,8 +157,8 @@ def _by_launcher(options: TrainerOptions) -> bool:
 
 _TRL_LENGTH = 1024
 UNPACKED = (
-    "Without packing sequences are shorter than {option}: steps are faster and smaller than "
-    "predicted, and hold fewer tokens."
+    "Without packing, sequences are shorter than {option}: steps are faster and smaller than "
+    "predicted, and have fewer tokens."
 )
 _EPOCHS = 3
 _PART = re.compile(r"\[:(\d+)\]$")
@@ -425,7 +173,7 @@ _OFF = ("false", "auto", "null", "none", "no", "NO")
 _BITS = ("--bits", "--quantization_bit", "--quant_bit")
 _MODELS = ("--model_name_or_path", "--model_name", "--base_model", "--model", "--config_name",
            "--model_id", "--model_path", "--pretrained_model_name_or_path")  # fmt: skip
-# Checkpoints whose weights are stored in few bits say so in their names.
+# Names of checkpoints with weights in few bits.
 _FEW_BITS = re.compile(r"(?i)(?<![a-z0-9])(gptq|awq|hqq|aqlm|(?:bnb-)?4bit|int4|nf4)(?![a-z0-9])")
 
 _CAPS = ("--max_samples", "--max_train_samples")
@@ -442,95 +190,99 @@ _USED = (
 
 
 def derive_settings(options: TrainerOptions, name: str = "") -> LaunchSettings:
-    """The answers of a script and the files beside it; ``name`` is that of the file.
+    """Settings of a script and its files; ``name`` is the file's, for messages.
 
     Raises LaunchError if batch sizes or GPUs contradict each other.
     Raises SpecError if what it trains is not predicted.
     """
-    found = SettingsBuilder()
+    settings = SettingsBuilder()
     model = next((options.texts[option] for option in _MODELS if options.texts.get(option)), None)
     if model:
-        found.values["model"] = model
+        settings.values["model"] = model
     else:
-        found.mark_missing("model")
-    derive_objective(options, found, name)
-    _adapter(options, found)
-    derive_images(options, found)
-    derive_parallelism(options, found)
-    derive_batch(options, found)
-    _length(options, found)
-    derive_sharding(options, found)
-    derive_buckets(options, found)
-    derive_kernels(options, found)
-    derive_precision(options, found)
-    derive_framework(options, found)
-    _optimizer(options, found, name)
-    _add_notes(options, found)
-    told = {
+        settings.mark_missing("model")
+    derive_objective(options, settings, name)
+    _adapter(options, settings)
+    derive_images(options, settings)
+    derive_parallelism(options, settings)
+    derive_batch(options, settings)
+    _length(options, settings)
+    derive_sharding(options, settings)
+    derive_buckets(options, settings)
+    derive_kernels(options, settings)
+    derive_precision(options, settings)
+    derive_framework(options, settings)
+    _optimizer(options, settings, name)
+    _add_notes(options, settings)
+    used_names = {
         option
         for source in (options.script, options.deepspeed, options.accelerate)
         for meaning in source.values()
         for option in meaning.options
     }
-    told |= {name.removeprefix("--") for name in _USED}
-    # What is switched off, or left to others, says that it has no part in it.
-    known = (OptionTable.load(name).options for name in ("transformers", "deepspeed", "accelerate"))
-    off = {name.removeprefix("--") for name, text in options.texts.items() if text in _OFF}
-    told |= off & frozenset().union(*known)
-    used = frozenset(options.spelled[name] for name in told if name in options.spelled)
-    objective = found.values.get("training_objective")
+    used_names |= {name.removeprefix("--") for name in _USED}
+    # An option that is switched off, or left to another file, counts as used.
+    table_options = (
+        OptionTable.load(name).options for name in ("transformers", "deepspeed", "accelerate")
+    )
+    switched_off = {name.removeprefix("--") for name, text in options.texts.items() if text in _OFF}
+    used_names |= switched_off & frozenset().union(*table_options)
+    used = frozenset(options.spelled[name] for name in used_names if name in options.spelled)
+    objective = settings.values.get("training_objective")
     on_rollouts = objective is not None and TrainingObjective(objective).needs_rollouts
-    return found.build(
+    return settings.build(
         used_options=used, ignored_options=of_generation(options) if on_rollouts else frozenset()
     )
 
 
 def _adapter(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    kind = options.of("script", "adapter") or "none"
+    adapter = options.of("script", "adapter") or "none"
     four_bits = options.is_on(*_QLORA_FLAGS) or "4" in map(options.texts.get, _BITS)
     is_factory = options.texts.get("--finetuning_type") == "lora"
-    if kind == "none" and (options.is_on(*_LORA_FLAGS) or is_factory):
-        kind = "lora"
-    if kind == "none" and not options.is_supervised:
+    if adapter == "none" and (options.is_on(*_LORA_FLAGS) or is_factory):
+        adapter = "lora"
+    if adapter == "none" and not options.is_supervised:
         rank = options.number("script", "lora_rank")
-        kind = "lora" if rank else "none"
-    stored = _FEW_BITS.search(str(settings.values.get("model", "")))
-    if stored and kind == "lora":
+        adapter = "lora" if rank else "none"
+    stored_match = _FEW_BITS.search(str(settings.values.get("model", "")))
+    if stored_match and adapter == "lora":
         four_bits = True
-        settings.notes.append(f"The weights are stored in 4 bits, as {stored[1]} in its name says.")
-    if four_bits and (kind != "none" or not options.is_supervised):
-        kind = "qlora"
+        settings.notes.append(
+            f"The weights are stored in 4 bits, as {stored_match[1]} in its name says."
+        )
+    if four_bits and (adapter != "none" or not options.is_supervised):
+        adapter = "qlora"
     eight_bits = options.is_on(*_IN_8_BITS) or "8" in map(options.texts.get, _BITS)
-    if eight_bits and kind == "lora":
-        kind = "qlora"
+    if eight_bits and adapter == "lora":
+        adapter = "qlora"
         settings.values["quantization_bits"] = 8
-    elif eight_bits and kind == "none":
-        settings.notes.append("Weights in 8 bits are frozen: all that are trained are of 16 bits.")
+    elif eight_bits and adapter == "none":
+        settings.notes.append("Weights in 8 bits are frozen: all trained weights have 16 bits.")
     # Transformers leaves out modules of multi-token prediction.
-    settings.values |= {"adapter": kind, "mtp_num_layers": 0}
-    if kind == "none":
+    settings.values |= {"adapter": adapter, "mtp_num_layers": 0}
+    if adapter == "none":
         return
     if options.is_on("--use_dora"):
         settings.notes.append(
-            "DoRA is predicted as LoRA: the norms of W + BA, which each forward pass works out of "
-            "every adapted matrix, and its magnitudes are not in it, so that steps take longer."
+            "DoRA is predicted as LoRA, without the norms of W + BA in each forward pass and its "
+            "magnitudes: steps take longer."
         )
-    if saved := options.of("script", "saved_modules"):
+    if saved_modules := options.of("script", "saved_modules"):
         settings.values["modules_to_save"] = "embeddings"
-        if is_one_end(saved):
+        if is_one_end(saved_modules):
             settings.notes.append(
-                f"{saved} alone is not predicted: embedding and logits are counted."
+                f"{saved_modules} alone is not predicted: embedding and logits are counted."
             )
-    scales = options.of("script", "double_quantization")
-    in_four = kind == "qlora" and not eight_bits
-    if in_four and scales == "false":
+    double_quantization = options.of("script", "double_quantization")
+    is_4_bit = adapter == "qlora" and not eight_bits
+    if is_4_bit and double_quantization == "false":
         settings.values["double_quantization"] = False
-    elif in_four and scales is None and options.is_supervised:
+    elif is_4_bit and double_quantization is None and options.is_supervised:
         reason = "no --use_bnb_nested_quant: TRL leaves the scales in 32 bits"
         settings.assume("double_quantization", False, reason)
-    if kind == "qlora" and options.is_supervised:
-        # TRL's trainers turn them to bf16 from 0.26 on, and Adam's moments are as wide: in
-        # huggingface/trl, trainer/sft_trainer.py and those beside it.
+    if adapter == "qlora" and options.is_supervised:
+        # TRL's trainers convert them to bf16 from 0.26 on, and Adam's moments are as wide:
+        # huggingface/trl, trainer/sft_trainer.py and the other trainers.
         reason = "TRL from 0.26 on keeps adapters of 4-bit weights in 16 bits"
         for name in ("main_params_precision", "optimizer_state_precision"):
             settings.assume(name, "bf16", reason)
@@ -574,68 +326,72 @@ def _length(options: TrainerOptions, settings: SettingsBuilder) -> None:
     )
     length = settings.values.get("sequence_length")
     if steps and batch and length:
-        each = TrainingObjective(objective).sequences_per_sample if objective else 1
-        settings.values["total_tokens"] = max(steps * batch * length * each, FEWEST_TOKENS)
+        sequences_per_sample = TrainingObjective(objective).sequences_per_sample if objective else 1
+        settings.values["total_tokens"] = max(
+            steps * batch * length * sequences_per_sample, FEWEST_TOKENS
+        )
     else:
         _samples(options, settings)
 
 
 def _samples(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Samples of all data sets and how often they are trained, as far as the file tells them.
+    """Set samples and epochs as far as the file determines them, else a default of tokens.
 
-    LLaMA-Factory's ``max_samples`` is the most of each data set (0.9, data/loader.py takes
-    ``min(max_samples, len(dataset))``), ``max_train_samples`` of Transformers' examples of all.
-    ms-swift draws as many of a data set as stand behind ``#`` (swift/llm/dataset/loader.py).
+    LLaMA-Factory's ``max_samples`` bounds each data set (0.9, data/loader.py takes
+    ``min(max_samples, len(dataset))``), ``max_train_samples`` of Transformers' examples all of
+    them. ms-swift draws the number after ``#`` of a data set (swift/llm/dataset/loader.py).
     """
     epochs = options.texts.get("--num_train_epochs")
-    part = _PART.search(options.texts.get("--dataset_train_split") or "")
-    data = re.split(r"[,\s]+", options.texts.get("--dataset") or "")
-    drawn = [_DRAWN.search(name) for name in data]
-    each = parse_positive_int(part[1] if part else None)
-    if all(drawn):
-        each = sum(int(number[1]) for number in drawn if number)
-        data = data[:1]
-    cap = next((name for name in _CAPS if parse_positive_int(options.texts.get(name))), "")
-    if each is None and cap:
-        each = parse_positive_int(options.texts[cap])
+    split_match = _PART.search(options.texts.get("--dataset_train_split") or "")
+    datasets = re.split(r"[,\s]+", options.texts.get("--dataset") or "")
+    sample_counts = [_DRAWN.search(name) for name in datasets]
+    num_samples = parse_positive_int(split_match[1] if split_match else None)
+    if all(sample_counts):
+        num_samples = sum(int(number[1]) for number in sample_counts if number)
+        datasets = datasets[:1]
+    cap_option = next((name for name in _CAPS if parse_positive_int(options.texts.get(name))), "")
+    if num_samples is None and cap_option:
+        num_samples = parse_positive_int(options.texts[cap_option])
     with suppress(ValueError):
         if float(epochs or 0) > 0:
             settings.values["epochs"] = float(epochs or 0)
-    if "epochs" not in settings.values and each is not None:
+    if "epochs" not in settings.values and num_samples is not None:
         settings.assume("epochs", _EPOCHS, f"no num_train_epochs: {_EPOCHS} are the Trainer's")
-    if each is not None:
-        settings.values["num_samples"] = each * (len(data) if cap == _CAPS[0] else 1)
-        if cap and not all(drawn) and part is None:
-            why = f"{cap.strip('-')} is the most that is taken: time and cost are upper limits"
-            settings.defaults["num_samples"] = f"{why}, --samples gives the number"
+    if num_samples is not None:
+        settings.values["num_samples"] = num_samples * (
+            len(datasets) if cap_option == _CAPS[0] else 1
+        )
+        if cap_option and not all(sample_counts) and split_match is None:
+            cap_note = (
+                f"{cap_option.strip('-')} is the most that is taken: time and cost are upper limits"
+            )
+            settings.defaults["num_samples"] = f"{cap_note}, --samples gives the number"
     elif not options.has_script or (
         settings.values.get("training_objective") == TrainingObjective.PRETRAIN
     ):
-        # Weights that are trained on are not trained on all that they were once trained on.
-        reason = "its samples are not in the file: time and cost are for a billion tokens"
+        # Fine-tuning does not repeat the tokens of pretraining.
+        reason = "the file does not set its samples: time and cost are for a billion tokens"
         settings.assume("total_tokens", UNKNOWN_TOKENS, reason)
 
 
 _OTHER_STATES = re.compile("galore|apollo|lomo|badam|adam_mini")
 
 
-def _optimizer(options: TrainerOptions, settings: SettingsBuilder, file: str) -> None:
+def _optimizer(options: TrainerOptions, settings: SettingsBuilder, file_name: str) -> None:
     name = options.of("script", "optimizer_name")
     if name is None:
         return
     if parse_optimizer(name) is None and _OTHER_STATES.search(name):
         raise SpecError(
-            f"{file}: the optimizer {name} keeps neither the states nor the gradients of Adam, and "
-            "is not predicted: name another one to have the rest predicted."
+            f"{file_name}: the optimizer {name} keeps neither the states nor the gradients "
+            "of Adam, and is not predicted: name another one to have the rest predicted."
         )
     settings.put_optimizer(name)
     if not is_paged(name):
         return
     framework = Catalogue(None).load_framework(str(settings.values["framework"])).spec
     if not framework.paged_optimizer or settings.values.get("offload", "none") != "none":
-        settings.notes.append(
-            f"The states of {name} are predicted to stay where they are, unpaged."
-        )
+        settings.notes.append(f"The states of {name} are predicted without paging.")
         del settings.values["paged_optimizer"]
 
 
@@ -648,11 +404,11 @@ def _add_notes(options: TrainerOptions, settings: SettingsBuilder) -> None:
         settings.notes.append(f"DeepSpeed ignores unknown keys: {names} has no effect.")
     if (task := options.texts.get("--task_type")) in _HEADS:
         settings.notes.append(
-            f"task_type {task} has a head of few numbers: the logits of the vocabulary that are "
-            "predicted are not in it, so that it takes less time and memory."
+            f"task_type {task} has a small head. The prediction includes logits of the vocabulary, "
+            "so that the run takes less time and memory."
         )
     if "auto" in options.texts.values() and not options.has_script:
         names = ", ".join(name for name, text in options.texts.items() if text == "auto")
         settings.notes.append(
-            f'"auto" is set by the script\'s arguments, which are not given: {names}.'
+            f'"auto" is set by the script\'s arguments, which are missing: {names}.'
         )

@@ -1,10 +1,9 @@
-"""What LLaMA-Factory trains, in the words of the Trainer.
+"""Translate options of LLaMA-Factory to those of the Trainer.
 
 Sources: hiyouga/LLaMA-Factory at ff6d4d1, ``src/llamafactory/hparams`` (``finetuning_args.py``,
 ``model_args.py``, ``data_args.py``, ``training_args.py``) and ``model/model_utils``
-(``checkpointing.py``): every layer is repeated unless ``disable_gradient_checkpointing`` says
-otherwise. Its v1
-(``USE_V1=1``) has a trainer and words of its own: ``src/llamafactory/v1/config``,
+(``checkpointing.py``): every layer is recomputed unless ``disable_gradient_checkpointing`` is set.
+Its v1 (``USE_V1=1``) has a trainer and options of its own: ``src/llamafactory/v1/config``,
 ``core/base_trainer.py`` and ``core/model_engine.py``, which trains whole models in fp32 weights.
 """
 
@@ -45,9 +44,9 @@ _UNPREDICTED = (
 )
 _OFFLOADED_INPUTS = ("--use_unsloth", "--use_unsloth_gc")
 LLAMA_FACTORY = OptionAliasTable.load("llama-factory")
-"""Its words for the Trainer's and TRL's, and for Megatron's."""
+"""LLaMA-Factory's options with those of the Trainer, TRL and Megatron that they stand for."""
 V1 = OptionAliasTable.load("llama-factory-v1")
-"""Those of its v1."""
+"""The same for LLaMA-Factory's v1."""
 _V1_COMMANDS = ("train", "sft", "dpo", "rm")
 
 
@@ -61,7 +60,7 @@ def is_llama_factory_document(values: Mapping[str, object]) -> bool:
 
 
 def is_llama_factory(sources: OptionSources) -> bool:
-    """Whether what was gathered is its own."""
+    """Whether the gathered options are LLaMA-Factory's."""
     if any(word.rpartition("/")[2] in _FACTORY for word in sources.words[:1]):
         return True
     stage = sources.script.get("--stage")
@@ -70,7 +69,7 @@ def is_llama_factory(sources: OptionSources) -> bool:
 
 
 def factory_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
-    """Put its keys as the Trainer's into the script's; what is its default, by term, with why.
+    """Translate its keys to the Trainer's, in place; return reasons of defaults by term.
 
     Raises SpecError if it trains something that is not predicted.
     """
@@ -80,16 +79,18 @@ def factory_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str
     for option in ("--lora_target", "--lora_modules_to_save"):
         if modules := sources.text(option):
             script[option] = script[option].with_value(" ".join(modules.replace(",", " ").split()))
-    # The Trainer's own key of it is overruled: prepare_model_for_training reads this alone.
+    # The Trainer's key has no effect: prepare_model_for_training reads only this option.
     script.pop("--gradient_checkpointing", None)
-    if disabled := script.get("--disable_gradient_checkpointing"):
+    if disable_option := script.get("--disable_gradient_checkpointing"):
         is_off = sources.text("--disable_gradient_checkpointing") == "true"
-        script["--gradient_checkpointing"] = disabled.with_value(str(not is_off).lower())
-    # Unsloth's own loader and adapters always repeat layers (model_utils/unsloth.py).
+        script["--gradient_checkpointing"] = disable_option.with_value(str(not is_off).lower())
+    # Unsloth's own loader and adapters always recompute layers (model_utils/unsloth.py).
     if sources.text("--use_unsloth") == "true":
         script["--gradient_checkpointing"] = script["--use_unsloth"]
-    if by := next((one for one in _OFFLOADED_INPUTS if sources.text(one) == "true"), None):
-        script["--activation_offloading"] = script[by]
+    if offload_option := next(
+        (name for name in _OFFLOADED_INPUTS if sources.text(name) == "true"), None
+    ):
+        script["--activation_offloading"] = script[offload_option]
     if sources.text("--pure_bf16") == "true":
         script["--bf16"] = script["--pure_bf16"]
         script.setdefault("--dtype", script["--pure_bf16"].with_value("bfloat16"))
@@ -101,78 +102,100 @@ def factory_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str
 
 
 def _refuse(sources: OptionSources, name: str) -> None:
-    kind = sources.text("--finetuning_type")
-    off = (None, "false", "null", "none")
-    named = next((key for key in _UNPREDICTED if sources.text(f"--{key}") not in off), None)
-    if kind in (None, "lora", "full") and named is None:
+    finetuning_type = sources.text("--finetuning_type")
+    off_texts = (None, "false", "null", "none")
+    unpredicted = next(
+        (key for key in _UNPREDICTED if sources.text(f"--{key}") not in off_texts), None
+    )
+    if finetuning_type in (None, "lora", "full") and unpredicted is None:
         return
-    what = f"finetuning_type: {kind}" if named is None else f"{named}: {sources.text(f'--{named}')}"
+    training = (
+        f"finetuning_type: {finetuning_type}"
+        if unpredicted is None
+        else f"{unpredicted}: {sources.text(f'--{unpredicted}')}"
+    )
     raise SpecError(
-        f"{name}: LLaMA-Factory's {what} is not predicted, as it trains or keeps other "
+        f"{name}: LLaMA-Factory's {training} is not predicted, as it trains or keeps other "
         "parameters: finetuning_type lora and full are."
     )
 
 
-def on_megatron(answers: LaunchSettings, sources: OptionSources) -> LaunchSettings:
-    """The answers as its adapter of Megatron-Core splits the model, where the file has its words.
+def on_megatron(settings: LaunchSettings, sources: OptionSources) -> LaunchSettings:
+    """The settings with the parallelism of Megatron-Core, if the file has options of it.
 
-    Both of its adapters, Megatron Bridge and ``mcore_adapter``, take batches in the Trainer's.
+    Both backends, Megatron Bridge and ``mcore_adapter``, take the Trainer's batch options.
     """
-    own = {name for name in LLAMA_FACTORY.of("is").values() if "-" in name.removeprefix("--")}
-    options = {one: text_of(given) for one, given in sources.script.items() if "-" in one[2:]}
-    if not own & set(options):
-        return answers
+    megatron_names = {
+        name for name in LLAMA_FACTORY.of("is").values() if "-" in name.removeprefix("--")
+    }
+    options = {name: text_of(option) for name, option in sources.script.items() if "-" in name[2:]}
+    if not megatron_names & set(options):
+        return settings
     table = OptionTable.load("megatron-lm")
-    told = parse_parameters({one.parameter: one for one in table.read(options).values()})
-    sizes = {name: parse_positive_int(str(told.get(name))) or 1 for name in _SPLITS}
-    values = {**answers.values, **told, **sizes, "zero_stage": told.get("zero_stage", "0")}
+    megatron_values = parse_parameters(
+        {meaning.parameter: meaning for meaning in table.read(options).values()}
+    )
+    sizes = {name: parse_positive_int(str(megatron_values.get(name))) or 1 for name in _SPLITS}
+    values = {
+        **settings.values,
+        **megatron_values,
+        **sizes,
+        "zero_stage": megatron_values.get("zero_stage", "0"),
+    }
     is_adapted = values["adapter"] != "none"
     values["framework"] = "Megatron-Bridge" if is_adapted else "Megatron-LM"
     values.pop("reduce_bucket_size", None)
-    gpus, micro = parse_positive_int(str(values.get("num_gpus"))), values["micro_batch_size"]
+    num_gpus, micro_batch = (
+        parse_positive_int(str(values.get("num_gpus"))),
+        values["micro_batch_size"],
+    )
     steps = parse_positive_int(sources.text("--gradient_accumulation_steps")) or 1
     ranks = math.prod(sizes[name] for name in terms_about("model_parallel", "train"))
-    if gpus is not None and gpus % ranks == 0:
-        values["global_batch_size"] = micro * steps * (gpus // ranks)
+    if num_gpus is not None and num_gpus % ranks == 0:
+        values["global_batch_size"] = micro_batch * steps * (num_gpus // ranks)
     defaults = {
-        name: why for name, why in answers.defaults.items() if name not in ("recompute", *told)
+        name: reason
+        for name, reason in settings.defaults.items()
+        if name not in ("recompute", *megatron_values)
     }
-    note = "Its keys of Megatron are read as those of Megatron-LM, as USE_MCA=1 starts it."
-    return replace(answers, values=values, defaults=defaults, notes=(*answers.notes, note))
+    note = "Its keys of Megatron are read as Megatron-LM's, as with USE_MCA=1."
+    return replace(settings, values=values, defaults=defaults, notes=(*settings.notes, note))
 
 
 def v1_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
-    """Put the keys of its v1 as the Trainer's into the script's, as `factory_in_trainer_words`.
+    """Translate the keys of its v1 to the Trainer's, as `factory_in_trainer_words`.
 
     Raises SpecError if it trains something that is not predicted.
     """
-    kind, script = sources.text("--peft_config.name"), sources.script
-    if kind not in (None, "lora", "null"):
+    adapter, script = sources.text("--peft_config.name"), sources.script
+    if adapter not in (None, "lora", "null"):
         raise SpecError(
-            f"{name}: LLaMA-Factory's peft_config of {kind} is not predicted, as it trains other "
-            "parameters: lora, and no peft_config, are."
+            f"{name}: LLaMA-Factory's peft_config of {adapter} is not predicted, as it trains "
+            "other parameters. lora, and no peft_config, are."
         )
-    # Its command says what is trained, or else the name of the file, or a loss of pairs.
+    # The command names the stage, else the name of the file, else a preference loss.
     words = [*sources.words[1:2], *re.split(r"[^a-z0-9]+", name.lower())]
-    named = (word for word in words if word in _V1_COMMANDS[1:])
-    stage = next(named, "dpo" if "--pref_loss" in script else "sft")
+    stages = (word for word in words if word in _V1_COMMANDS[1:])
+    stage = next(stages, "dpo" if "--pref_loss" in script else "sft")
     script.setdefault("--stage", implied_option("--stage", stage))
     translate_options(sources, V1)
     if (sources.text("--dist_config.name") or "").startswith("fsdp"):
-        keeps = sources.text("--dist_config.reshard_after_forward") == "false"
-        away = sources.text("--dist_config.offload_params") == "true"
-        how = f"{'shard_grad_op' if keeps else 'full_shard'}{' offload' if away else ''}"
-        script["--fsdp"] = script["--dist_config.name"].with_value(how)
-    replicas = "parallelism_config.parallelism_config_dp_replicate_size"
-    if given := script.get("--mp_replicate_size"):
-        sources.put(sources.accelerate, replicas, given)
-    micro = parse_positive_int(sources.text("--micro_batch_size")) or 1
-    gpus, batch = (
+        keeps_weights = sources.text("--dist_config.reshard_after_forward") == "false"
+        offloads = sources.text("--dist_config.offload_params") == "true"
+        fsdp_words = (
+            f"{'shard_grad_op' if keeps_weights else 'full_shard'}{' offload' if offloads else ''}"
+        )
+        script["--fsdp"] = script["--dist_config.name"].with_value(fsdp_words)
+    replicas_key = "parallelism_config.parallelism_config_dp_replicate_size"
+    if replicate_option := script.get("--mp_replicate_size"):
+        sources.put(sources.accelerate, replicas_key, replicate_option)
+    micro_batch = parse_positive_int(sources.text("--micro_batch_size")) or 1
+    num_gpus, batch = (
         total_gpus(sources.worlds[0]),
         parse_positive_int(sources.text("--global_batch_size")),
     )
-    if gpus and batch:
-        ranks = max(gpus // (parse_positive_int(sources.text("--cp_size")) or 1), 1)
-        steps = str(math.ceil(batch / (micro * ranks)))
+    if num_gpus and batch:
+        ranks = max(num_gpus // (parse_positive_int(sources.text("--cp_size")) or 1), 1)
+        steps = str(math.ceil(batch / (micro_batch * ranks)))
         script["--gradient_accumulation_steps"] = script["--global_batch_size"].with_value(steps)
     return apply_program_defaults(sources, V1)

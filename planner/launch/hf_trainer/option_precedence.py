@@ -1,9 +1,9 @@
-"""Where a change of a training on Hugging Face's Trainer must stand to be honoured.
+"""Which file a change of a training on Hugging Face's Trainer must go to, to take effect.
 
-The Trainer reads its own arguments, DeepSpeed its JSON, accelerate its YAML: with DeepSpeed no key
-of ``fsdp_config`` counts, and numbers that both files have must agree (Transformers 5.23,
-``integrations/deepspeed.py``, ``trainer_config_process``). ms-swift 3.9 names files of DeepSpeed
-by words (``swift/llm/ds_config``).
+The Trainer reads its own arguments, DeepSpeed its JSON, accelerate its YAML. With DeepSpeed no key
+of ``fsdp_config`` counts, and numbers in both files must agree (Transformers 5.23,
+``integrations/deepspeed.py``, ``trainer_config_process``). ms-swift 3.9 has short names for files
+of DeepSpeed (``swift/llm/ds_config``).
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _REPEATS, _REPEATS_INSIDE = "gradient_checkpointing", f"{SECTION}activation_chec
 _BY_LAUNCHER = f"{SECTION}fsdp_activation_checkpointing"
 _STAGE, _MOVED = "zero_optimization.stage", "zero_optimization.offload_"
 _MICRO, _STEPS = "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
-# Of DeepSpeed's file, and the script's option that must agree.
+# Keys of DeepSpeed's file with the script's option that must agree.
 _NUMBERS = {"train_batch_size": "", _MICRO: "per_device_train_batch_size", _STEPS: _STEPS}
 _IN_DEEPSPEED = {
     f"{SECTION}reshard_after_forward": _STAGE,
     f"{SECTION}cpu_offload": f"{_MOVED}param.device",
 }
 _WORD = re.compile(r"zero([0-3])(_offload)?")
-# Words of --fsdp before Transformers 5.
+# Values of --fsdp before Transformers 5.
 _FULL_SHARD_WORDS, _PART = "full_shard", "shard_grad_op"
 _SPLITS = ("dp_replicate", "tp", "cp")
 _DEGREES = "parallelism_config.parallelism_config_"
-# FSDP1 has copies on each node or none.
+# FSDP1 has a replica on each node, or none.
 _STRATEGY, _COPIED, _WHOLLY = (
     f"{SECTION}fsdp_sharding_strategy",
     ("HYBRID_SHARD", "4"),
@@ -43,57 +43,68 @@ _STRATEGY, _COPIED, _WHOLLY = (
 
 
 def split_by_precedence(command: ParsedCommand, changes: Changes) -> tuple[Changes, Changes]:
-    """What of a change stands in the file itself, and what in those that it names.
+    """A change split into options of the file itself, and options of the files it names.
 
-    Raises LaunchError if what starts DeepSpeed honours none of it.
+    Raises LaunchError if the change has no effect with DeepSpeed.
     """
     if is_document("deepspeed", command.options) or is_document("accelerate", command.options):
         return _of_launcher(command, changes)
-    own, beside = dict(changes), _Texts()
+    file_changes, sibling_changes = dict(changes), _Texts()
     has_deepspeed = (
         _of(command, "deepspeed") is not None or _named(command, "deepspeed") is not None
     )
     if has_deepspeed:
-        own = _without_fsdp(own, beside)
-    elif _REPEATS_INSIDE in own and not any(name.startswith(SECTION) for name in command.options):
-        own[_REPEATS] = (str(own.pop(_REPEATS_INSIDE) is not None).lower(),)
-    elif own.get(_REPEATS_INSIDE, ()) is None:
-        own[_REPEATS] = ("false",)  # else TRL repeats them all the same
-    own = _in_deepspeed(command, own, beside)
-    if "zero_stage" in command.options and own.get(_REPEATS) == ("false",):
-        own[_REPEATS] = None  # DeepSpeed-Chat's is a bare flag
-    legacy, keeps = _of(command, "fsdp"), own.get(f"{SECTION}reshard_after_forward") == ("false",)
-    if keeps and legacy is not None and _FULL_SHARD_WORDS in (legacy.joined or ""):
-        del own[f"{SECTION}reshard_after_forward"]
-        own[legacy.option] = tuple(
-            text.replace(_FULL_SHARD_WORDS, _PART) for text in legacy.texts if text
+        file_changes = _without_fsdp(file_changes, sibling_changes)
+    elif _REPEATS_INSIDE in file_changes and not any(
+        name.startswith(SECTION) for name in command.options
+    ):
+        file_changes[_REPEATS] = (str(file_changes.pop(_REPEATS_INSIDE) is not None).lower(),)
+    elif file_changes.get(_REPEATS_INSIDE, ()) is None:
+        file_changes[_REPEATS] = ("false",)  # otherwise TRL still recomputes them
+    file_changes = _in_deepspeed(command, file_changes, sibling_changes)
+    if "zero_stage" in command.options and file_changes.get(_REPEATS) == ("false",):
+        file_changes[_REPEATS] = None  # a bare flag in DeepSpeed-Chat
+    fsdp_option, keeps_weights = (
+        _of(command, "fsdp"),
+        file_changes.get(f"{SECTION}reshard_after_forward") == ("false",),
+    )
+    if (
+        keeps_weights
+        and fsdp_option is not None
+        and _FULL_SHARD_WORDS in (fsdp_option.joined or "")
+    ):
+        del file_changes[f"{SECTION}reshard_after_forward"]
+        file_changes[fsdp_option.option] = tuple(
+            text.replace(_FULL_SHARD_WORDS, _PART) for text in fsdp_option.texts if text
         )
-    of_launcher = (
+    launcher_names = (
         name
-        for name in [*own]
+        for name in [*file_changes]
         if "." in name and (not name.startswith(SECTION) or name.startswith(f"{SECTION}fsdp_"))
     )
-    for name in of_launcher:
-        flat = f"--{name.rpartition('.')[2]}"
-        if flat in command.options:
-            own[flat] = own.pop(name)
+    for name in launcher_names:
+        flag_name = f"--{name.rpartition('.')[2]}"
+        if flag_name in command.options:
+            file_changes[flag_name] = file_changes.pop(name)
         else:
-            beside[name] = own.pop(name)
-    if beside.get(_BY_LAUNCHER) == ("true",):
-        own.pop(_REPEATS, None)  # not both
+            sibling_changes[name] = file_changes.pop(name)
+    if sibling_changes.get(_BY_LAUNCHER) == ("true",):
+        file_changes.pop(_REPEATS, None)  # not both
     launcher = _named(command, "accelerate")
-    _require_splits({**own, **beside}, launcher)
-    beside = _in_strategy(beside, launcher)
-    every = (*command.unknown, *command.options.values())
-    texts = {one.option.lstrip("-"): one.single or "" for one in every}
+    _require_splits({**file_changes, **sibling_changes}, launcher)
+    sibling_changes = _in_strategy(sibling_changes, launcher)
+    options = (*command.unknown, *command.options.values())
+    texts = {option.option.lstrip("-"): option.single or "" for option in options}
     if is_document("llama-factory-v1", texts):
-        return in_words_of_program("llama-factory-v1", own, extends=False), beside
+        return in_words_of_program("llama-factory-v1", file_changes, extends=False), sibling_changes
     if is_llama_factory_document(texts):
-        return in_words_of_program("llama-factory", own, extends=True), beside
-    words = [text for one in command.positional if (text := one.single)]
+        return in_words_of_program("llama-factory", file_changes, extends=True), sibling_changes
+    words = [text for argument in command.positional if (text := argument.single)]
     if script := script_of(words, texts):
-        return in_words_of_program(script.dialect, own, extends=script.extends), beside
-    return own, beside
+        return in_words_of_program(
+            script.dialect, file_changes, extends=script.extends
+        ), sibling_changes
+    return file_changes, sibling_changes
 
 
 def _of(command: ParsedCommand, name: str) -> ParsedOption | None:
@@ -106,80 +117,104 @@ def _named(command: ParsedCommand, target: str) -> ParsedCommand | None:
 
 
 def _of_launcher(command: ParsedCommand, changes: Changes) -> tuple[Changes, Changes]:
-    """A file of DeepSpeed or accelerate alone: the script's options stand in none."""
-    kept = {
+    """Split a change of a file of DeepSpeed or accelerate into its keys and the script's
+    options.
+    """
+    launcher_changes = {
         name: texts
         for name, texts in changes.items()
         if "." in name or name in _NUMBERS or name in command.options
     }
-    of_script = {name: texts for name, texts in changes.items() if name not in kept}
-    told = {name: command.options[name].single for name in _NUMBERS if name in command.options}
+    script_changes = {
+        name: texts for name, texts in changes.items() if name not in launcher_changes
+    }
+    file_texts = {
+        name: command.options[name].single for name in _NUMBERS if name in command.options
+    }
     for name, option in _NUMBERS.items():
-        if name in kept and told.get(name, "auto") == "auto" and "auto" in told.values():
-            texts = kept.pop(name)  # the script says it
-            of_script |= {option: texts} if option else {}
-        elif name in kept and option != name:
-            of_script.pop(option, None)
-    if _BY_LAUNCHER in kept:
-        of_script.pop(_REPEATS, None)
-    _require_splits(kept, command)
-    return _in_strategy(kept, command), of_script
+        if (
+            name in launcher_changes
+            and file_texts.get(name, "auto") == "auto"
+            and "auto" in file_texts.values()
+        ):
+            texts = launcher_changes.pop(name)  # the script sets it
+            script_changes |= {option: texts} if option else {}
+        elif name in launcher_changes and option != name:
+            script_changes.pop(option, None)
+    if _BY_LAUNCHER in launcher_changes:
+        script_changes.pop(_REPEATS, None)
+    _require_splits(launcher_changes, command)
+    return _in_strategy(launcher_changes, command), script_changes
 
 
 def _in_strategy(changes: _Texts, launcher: ParsedCommand | None) -> _Texts:
-    """A change to no copies in the word of FSDP1, where accelerate's file has that."""
-    given = None if launcher is None else launcher.options.get(_STRATEGY)
-    if given is None or given.single not in _COPIED:
+    """A change to one replica as FSDP1's strategy, if accelerate's file sets that."""
+    strategy = None if launcher is None else launcher.options.get(_STRATEGY)
+    if strategy is None or strategy.single not in _COPIED:
         return changes
     if changes.get(f"{_DEGREES}dp_replicate_size") != ("1",):
         return changes
     sizes = [f"{_DEGREES}dp_{name}_size" for name in ("replicate", "shard")]
-    kept = {name: texts for name, texts in changes.items() if name not in sizes}
-    return {**kept, _STRATEGY: (_WHOLLY,)}
+    remaining = {name: texts for name, texts in changes.items() if name not in sizes}
+    return {**remaining, _STRATEGY: (_WHOLLY,)}
 
 
-def _without_fsdp(own: _Texts, beside: _Texts) -> _Texts:
-    if _REPEATS_INSIDE in own:
-        own[_REPEATS] = (str(own.pop(_REPEATS_INSIDE) is not None).lower(),)
-    for name in [name for name in own if name.startswith("fsdp")]:
-        texts = own.pop(name)
+def _without_fsdp(file_changes: _Texts, sibling_changes: _Texts) -> _Texts:
+    if _REPEATS_INSIDE in file_changes:
+        file_changes[_REPEATS] = (str(file_changes.pop(_REPEATS_INSIDE) is not None).lower(),)
+    for name in [name for name in file_changes if name.startswith("fsdp")]:
+        texts = file_changes.pop(name)
         if key := _IN_DEEPSPEED.get(name):
             stage = "3" if texts == ("true",) else "2" if texts else "0"
-            moved = None if texts is None else ("cpu",)
-            beside[key] = moved if key.endswith("device") else (stage,)
-    return own
+            device = None if texts is None else ("cpu",)
+            sibling_changes[key] = device if key.endswith("device") else (stage,)
+    return file_changes
 
 
-def _in_deepspeed(command: ParsedCommand, own: _Texts, beside: _Texts) -> _Texts:
-    """Move to DeepSpeed's file what it alone says, and what it says, too."""
+def _in_deepspeed(command: ParsedCommand, file_changes: _Texts, sibling_changes: _Texts) -> _Texts:
+    """Move changes to DeepSpeed's file if only that sets them, or if it sets them, too."""
     file = _named(command, "deepspeed")
     for name, option in _NUMBERS.items():
-        texts = own.get(option, own.get(name)) if option else own.get(name)
-        told = None if file is None else file.options.get(name)
+        texts = (
+            file_changes.get(option, file_changes.get(name)) if option else file_changes.get(name)
+        )
+        file_option = None if file is None else file.options.get(name)
         if name != option:
-            own.pop(name, None)
-        if texts is not None and told is not None and (told.single or "auto") != "auto":
-            beside[name] = texts
-    for name in [name for name in own if name.startswith(("zero_optimization.", "tensor_par"))]:
-        beside[name] = own.pop(name)
+            file_changes.pop(name, None)
+        if (
+            texts is not None
+            and file_option is not None
+            and (file_option.single or "auto") != "auto"
+        ):
+            sibling_changes[name] = texts
+    for name in [
+        name for name in file_changes if name.startswith(("zero_optimization.", "tensor_par"))
+    ]:
+        sibling_changes[name] = file_changes.pop(name)
     if "zero_stage" in command.options:  # DeepSpeed-Chat's
-        own.pop("zero_stage", None)
-        if stage := beside.pop(_STAGE, None):
-            own["zero_stage"] = stage
-    word = _of(command, "deepspeed")
-    named = None if word is None else _WORD.fullmatch(word.single or "")
-    if word is not None and named is not None:
-        (level,) = beside.pop(_STAGE, None) or (named[1],)
-        moves = [beside.pop(name) is not None for name in [*beside] if name.startswith(_MOVED)]
-        away = "_offload" if (any(moves) if moves else named[2]) else ""
-        if (text := f"zero{level}{away}") != word.single:
-            own[word.option] = (text,)
-    return own
+        file_changes.pop("zero_stage", None)
+        if stage := sibling_changes.pop(_STAGE, None):
+            file_changes["zero_stage"] = stage
+    deepspeed_option = _of(command, "deepspeed")
+    word_match = (
+        None if deepspeed_option is None else _WORD.fullmatch(deepspeed_option.single or "")
+    )
+    if deepspeed_option is not None and word_match is not None:
+        (level,) = sibling_changes.pop(_STAGE, None) or (word_match[1],)
+        offloads = [
+            sibling_changes.pop(name) is not None
+            for name in [*sibling_changes]
+            if name.startswith(_MOVED)
+        ]
+        suffix = "_offload" if (any(offloads) if offloads else word_match[2]) else ""
+        if (text := f"zero{level}{suffix}") != deepspeed_option.single:
+            file_changes[deepspeed_option.option] = (text,)
+    return file_changes
 
 
 def _require_splits(changes: Changes, launcher: ParsedCommand | None) -> None:
-    kind = None if launcher is None else launcher.options.get("distributed_type")
-    if kind is None or (kind.single or "").upper() != "DEEPSPEED":
+    distributed_type = None if launcher is None else launcher.options.get("distributed_type")
+    if distributed_type is None or (distributed_type.single or "").upper() != "DEEPSPEED":
         return
     keys = (f"{_DEGREES}{name}_size" for name in _SPLITS)
     if any((changes.get(key) or ("1",)) != ("1",) for key in keys):

@@ -1,4 +1,4 @@
-"""What options of scripts and of files beside them say, of programs that a table knows, too.
+"""Gather the options of scripts and their files, and translate those of programs with a dialect.
 
 Sources: artidoro/qlora at 7f4e95a, ``qlora.py``; tloen/alpaca-lora at 8bb8579, ``finetune.py``;
 huggingface/autotrain-advanced at b5c98fb, ``trainers/clm/params.py``, ``utils.py``,
@@ -26,9 +26,9 @@ from planner.launch.parsed_launch import JobResources, SettingsBuilder, total_gp
 
 @dataclass(kw_only=True)
 class OptionSources:
-    """Options by where they stand; texts of flags are ``true``, of what is not told None.
+    """Options by source. The text of a flag is ``true``, that of an unreadable value None.
 
-    ``name`` is that of the file.
+    ``name`` is the name of the file.
     """
 
     script: dict[str, ParsedOption] = field(default_factory=dict)
@@ -40,69 +40,71 @@ class OptionSources:
     words: list[str] = field(default_factory=list)
     name: str = ""
 
-    def put(self, place: dict[str, ParsedOption], name: str, option: ParsedOption) -> None:
+    def put(self, section: dict[str, ParsedOption], name: str, option: ParsedOption) -> None:
         """Note an option of one of the places; the first of a name counts."""
-        place.setdefault(name, option)
+        section.setdefault(name, option)
         self.spelled.setdefault(name.removeprefix("--"), option.option)
 
     def text(self, option: str) -> str | None:
-        """The text of an option of the script, None of one that is not there."""
-        given = self.script.get(option)
-        return None if given is None else text_of(given)
+        """The text of an option of the script, None if it is missing."""
+        parsed = self.script.get(option)
+        return None if parsed is None else text_of(parsed)
 
 
 def text_of(option: ParsedOption) -> str | None:
-    """The value as the tables have it; several are joined by blanks, None is not told."""
+    """The value as the tables have it; several are joined by blanks. None if it is unreadable."""
     text = option.joined if option.texts else "true"
     return text.lower() if text and text.lower() in ("true", "false") else text
 
 
 def apply_program_defaults(sources: OptionSources, dialect: OptionAliasTable) -> dict[str, str]:
-    """Put what a program does where nothing is said; the reasons, by term."""
-    script, told = sources.script, dict[str, str]()
+    """Add the program's defaults to the script's options; return their reasons by term."""
+    script, reasons = sources.script, dict[str, str]()
     for row in dialect.defaults:
-        kind, *words = row.text.split() or [""]
-        is_open = row.into not in script
-        if kind == "unless":
-            is_open = not {row.into, *words} & set(script)
-        elif kind == "if":
-            is_open = is_open and words[0] in script
-            is_open = is_open and words[1:] in ([], [sources.text(words[0])])
-        if is_open:
+        condition, *words = row.text.split() or [""]
+        applies = row.into not in script
+        if condition == "unless":
+            applies = not {row.into, *words} & set(script)
+        elif condition == "if":
+            applies = applies and words[0] in script
+            applies = applies and words[1:] in ([], [sources.text(words[0])])
+        if applies:
             script[row.into] = implied_option(row.into, row.word)
-            told[row.term] = row.note
-    return told
+            reasons[row.term] = row.note
+    return reasons
 
 
 def keep_loaded_weights(sources: OptionSources, program: str) -> dict[str, str]:
-    """Train whole models in the bf16 they are loaded in, where a program does; why, by term.
+    """Set bf16 weights if a program trains all weights as loaded; return the reason by term.
 
-    ``weights.csv`` has what each program does with trained weights, with its source.
+    ``weights.csv`` has the format of trained weights in each program, with its source.
     """
     row = next(row for row in shipped_rows("hf_trainer/weights.csv") if row["program"] == program)
-    is_whole = sources.text("--finetuning_type") in (None, "full")
-    if row["weights"] != "loaded" or not is_whole or {*row["unless"].split()} & {*sources.script}:
+    trains_all = sources.text("--finetuning_type") in (None, "full")
+    if row["weights"] != "loaded" or not trains_all or {*row["unless"].split()} & {*sources.script}:
         return {}
     sources.script["--dtype"] = implied_option("--dtype", "bfloat16")
     return {"framework": f"{program} trains whole models in the bf16 that they are loaded in"}
 
 
 def translate_options(sources: OptionSources, dialect: OptionAliasTable) -> None:
-    """Put a program's own options into the script's as the other program calls them."""
-    own = {option: sources.script.get(f"--{option}") for option in dialect.options}
-    for option, given in own.items():
-        if given is None:
+    """Translate a program's options to those of the Trainer and DeepSpeed, in place."""
+    program_options = {option: sources.script.get(f"--{option}") for option in dialect.options}
+    for option, parsed in program_options.items():
+        if parsed is None:
             continue
-        for into, word in dialect.into(option, sources.text(f"--{option}")):
-            if not into.startswith("--"):
-                place = implied_option(
-                    into, (text_of(given) or "") if word is None else word, given.line
+        for target_option, replacement in dialect.into(option, sources.text(f"--{option}")):
+            if not target_option.startswith("--"):
+                translated = implied_option(
+                    target_option,
+                    (text_of(parsed) or "") if replacement is None else replacement,
+                    parsed.line,
                 )
-                sources.deepspeed.setdefault(into, place)
-            elif word is None:
-                sources.script.setdefault(into, given)
+                sources.deepspeed.setdefault(target_option, translated)
+            elif replacement is None:
+                sources.script.setdefault(target_option, parsed)
             else:
-                sources.script[into] = given.with_value(word)
+                sources.script[target_option] = parsed.with_value(replacement)
 
 
 _OF_DEEPSPEED = ("--deepspeed", "--deepspeed_config_file", "deepspeed_config.deepspeed_config_file")
@@ -110,11 +112,11 @@ _OF_DEEPSPEED = ("--deepspeed", "--deepspeed_config_file", "deepspeed_config.dee
 
 @record(kw_only=True)
 class TrainerOptions:
-    """What the tables made of each source; see `planner.launch.hf_trainer.read_script`.
+    """Options of each source as its table reads them, and their texts.
 
-    ``texts`` are all options by name, None where text alone does not tell the value; ``spelled``
-    is how the file has them. ``words``: the program and what stands beside its options.
-    ``takes_sharding``: the user's own configuration of accelerate may say what is sharded.
+    ``texts`` are all options by name, None for an unreadable value; ``spelled`` are their names in
+    the file. ``words`` are the program and its positional arguments. ``takes_sharding``: the
+    user's own configuration of accelerate may set the sharding.
     """
 
     script: Mapping[str, ParameterReading]
@@ -132,41 +134,41 @@ class TrainerOptions:
     takes_sharding: bool = False
 
     def of(self, source: str, parameter: str) -> str | None:
-        """What one source says of a parameter; None where none of its options is there."""
+        """The value of a parameter in one source; None where none of its options is set."""
         meaning = getattr(self, source).get(parameter)
         return meaning.value if meaning is not None and meaning.options else None
 
     def number(self, source: str, parameter: str) -> int | None:
-        """The same as a whole number."""
+        """The value of a parameter in one source as a positive integer, else None."""
         return parse_positive_int(self.of(source, parameter))
 
     @property
     def starts_elsewhere(self) -> bool:
-        """Whether what launches it stands in a file that is not here, its precision with it."""
-        named = any(self.texts.get(name) for name in _FILES)
-        return not self.words or (named and "mixed_precision" not in self.texts)
+        """Whether a missing file sets how it is launched, and its precision."""
+        has_launcher_file = any(self.texts.get(name) for name in _FILES)
+        return not self.words or (has_launcher_file and "mixed_precision" not in self.texts)
 
     def absent_file(self) -> str | None:
-        """DeepSpeed's file where one is named, ``deepspeed_zero2`` of xtuner too, and not here."""
+        """DeepSpeed's file, or xtuner's ``deepspeed_zero2``, that is named but missing."""
         name = next(filter(None, map(self.texts.get, _OF_DEEPSPEED)), "")
         is_here = any("." in key or key == "train_batch_size" for key in self.deepspeed_keys)
         is_file = name.endswith((".json", ".conf")) or name.startswith("deepspeed_zero")
         return name if is_file and not is_here else None
 
     def is_on(self, *options: str) -> bool:
-        """Whether one of some flags is there and not false."""
+        """Whether one of the flags is set and not false."""
         return any(
             option in self.texts and self.texts[option] not in ("false", "0", "None", "none")
             for option in options
         )
 
     def is_hidden(self, *options: str) -> bool:
-        """Whether one of some options is there with a value that text alone does not tell."""
+        """Whether one of the options has an unreadable value."""
         return any(option in self.texts and self.texts[option] is None for option in options)
 
 
 def parse_positive_int(text: str | None) -> int | None:
-    """A whole number of at least one; None where it is none.
+    """The text as an integer of at least 1; None if it is none.
 
     >>> parse_positive_int("2_048"), parse_positive_int("auto"), parse_positive_int(None)
     (2048, None, None)
@@ -182,18 +184,18 @@ _SUPERVISED = ("sft", "pt")
 _PREFERENCES = ("dpo", "ipo", "orpo", "simpo", "cpo", "kto", "rm", "reward")
 _ON_ROLLOUTS = ("grpo", "rloo", "gspo", "gdpo", "dapo", "ppo")
 DISTILLED = "gkd"
-"""Training on a teacher's distribution, on answers that are given or generated."""
-TEACHER = "The student is predicted alone: its teacher's weights and forward passes are not in it."
+"""ms-swift's name of distillation: training on a teacher's distribution."""
+TEACHER = "Only the student is predicted, without its teacher's weights and forward passes."
 _NAMED = (*_SUPERVISED, *_PREFERENCES, *_ON_ROLLOUTS, *WITH_ROLLOUTS)
 _STARTERS = ("trl", "swift")
 _LAUNCHER = ("accelerate", "launch")
 _FILES = ("--config_file", "--accelerate_config")
 ZERO_STAGE = re.compile(r"(?:zero|stage|(?<![a-z0-9])(?:ds[_-]?)?z|(?<![a-z0-9])s)[_-]?([0-3])")
-"""The stage that the name of a file says."""
+"""The ZeRO stage in the name of a file."""
 _STAGE = "deepspeed_config.zero_stage"
 _KINDS = {"fsdp": "FSDP", "multi_gpu": "MULTI_GPU", "single_gpu": "NO", "ddp": "MULTI_GPU"}
 _DECIDING = ("distributed_type", "deepspeed_config", "fsdp_config", "parallelism_config")
-# LLaMA-Factory's, ms-swift's and axolotl's.
+# Options of the objective in LLaMA-Factory, ms-swift and axolotl.
 _OPTIONS = ("--rlhf_type", "--rl", "--stage")
 _UNSAID = (None, "", "null", "none", "false")
 _LOSSES = ("--pref_loss", "--loss_type")
@@ -213,11 +215,10 @@ OBJECTIVE_OPTIONS = (
 
 
 def takes_sharding(sources: OptionSources) -> bool:
-    """Whether the user's own configuration of accelerate decides how states are sharded.
+    """Whether the user's own configuration of accelerate decides the sharding of states.
 
-    That is where ``accelerate launch`` and ``trl`` are given neither a file nor options of one
-    (accelerate 1.15, commands/launch.py reads its default file then), and of a document of
-    arguments alone, which does not say what starts it.
+    It does for ``accelerate launch`` and ``trl`` without a file or options of one: accelerate
+    1.15, commands/launch.py then reads its default file. It may for a document without a command.
     """
     if any(name.partition(".")[0] in _DECIDING for name in sources.accelerate):
         return False
@@ -226,52 +227,60 @@ def takes_sharding(sources: OptionSources) -> bool:
 
 
 def sharded_by_name(sources: OptionSources) -> str:
-    """Put what the name of accelerate's file says where that is not here; why, or nothing.
+    """Set the sharding in the name of a missing file of accelerate; return the reason, or "".
 
-    TRL ships files that are called so: in huggingface/trl 0.19, ``docs/source/clis.md``. Arguments
-    alone may be called after the file that they are started with, as LLaMA-Factory's
-    ``examples/ascend`` are.
+    TRL ships files with such names: huggingface/trl 0.19, ``docs/source/clis.md``. A document
+    without a command may have the name, too, as LLaMA-Factory's ``examples/ascend``.
     """
-    given = next((text for name in _FILES if (text := sources.text(name))), None)
-    is_open = not sources.words and not {"--deepspeed", "--fsdp"} & {*sources.script}
-    if given is None and is_open and "fsdp" in sources.name.lower() and takes_sharding(sources):
+    file_option = next((text for name in _FILES if (text := sources.text(name))), None)
+    is_bare_document = not sources.words and not {"--deepspeed", "--fsdp"} & {*sources.script}
+    if (
+        file_option is None
+        and is_bare_document
+        and "fsdp" in sources.name.lower()
+        and takes_sharding(sources)
+    ):
         sources.accelerate["distributed_type"] = implied_option("distributed_type", "FSDP")
-        return f"{sources.name} is called after FSDP"
-    if given is None or not takes_sharding(sources):
+        return f"FSDP from the name {sources.name}"
+    if file_option is None or not takes_sharding(sources):
         return ""
-    name = given.rpartition("/")[2].lower()
+    name = file_option.rpartition("/")[2].lower()
     stage = ZERO_STAGE.search(name)
-    kind = next((kind for word, kind in _KINDS.items() if word in name), "DEEPSPEED")
-    if stage is None and kind == "DEEPSPEED":
+    distributed_type = next(
+        (distributed_type for word, distributed_type in _KINDS.items() if word in name), "DEEPSPEED"
+    )
+    if stage is None and distributed_type == "DEEPSPEED":
         return ""
-    sources.accelerate["distributed_type"] = implied_option("distributed_type", kind)
+    sources.accelerate["distributed_type"] = implied_option("distributed_type", distributed_type)
     if stage is not None:
         sources.accelerate[_STAGE] = implied_option(_STAGE, stage[1])
-    return f"{given} not found: taken from its name"
+    return f"{file_option} not found: taken from its name"
 
 
 def named_by_program(words: Sequence[str]) -> str | None:
-    """What the name of a program says it trains; None where it says nothing.
+    """The objective in the name of a program; None if it has none.
 
     >>> named_by_program(["trl", "dpo"]), named_by_program(["examples/train_rm.py"])
     ('dpo', 'rm')
     """
-    own = words[len(_LAUNCHER) :] if tuple(words[: len(_LAUNCHER)]) == _LAUNCHER else words
-    first, *others = [word.rpartition("/")[2].lower() for word in own[:2]] or [""]
-    if first in _STARTERS and others:
-        first = others[0]
-    parts = re.split(r"[^a-z0-9]+", first)
+    command_words = (
+        words[len(_LAUNCHER) :] if tuple(words[: len(_LAUNCHER)]) == _LAUNCHER else words
+    )
+    program, *arguments = [word.rpartition("/")[2].lower() for word in command_words[:2]] or [""]
+    if program in _STARTERS and arguments:
+        program = arguments[0]
+    parts = re.split(r"[^a-z0-9]+", program)
     return next((part for part in parts if part in _NAMED), None)
 
 
-# Names of programs that do not say what they train.
+# Names of programs without an objective.
 _UNTELLING = ("main.py", "train.py", "finetune.py", "run.py")
 
 
 def named_by_folder(words: Sequence[str], folders: Sequence[str]) -> str | None:
-    """The pairs that the folder of a file says are trained on, where its program says nothing.
+    """The preference objective in the folder of a file, if the program's name has none.
 
-    As folders of ``DeepSpeed-Chat/training`` are called.
+    Folders of ``DeepSpeed-Chat/training`` have such names.
 
     >>> named_by_folder(["main.py"], ["step2_dpo_finetuning", "training_scripts", "llama2"])
     'dpo'
@@ -282,17 +291,17 @@ def named_by_folder(words: Sequence[str], folders: Sequence[str]) -> str | None:
     return next((part for part in reversed(parts) if part in _PREFERENCES), None)
 
 
-# Options of weights that were trained before.
+# Options of pretrained weights.
 _CHECKPOINTS = {"--model_name_or_path", "--base_model", "--model_id", "--model_name"}
 
 
 def derive_objective(options: TrainerOptions, settings: SettingsBuilder, name: str) -> None:
-    """The objective of the file ``name``, and whether its reference model is asked before training.
+    """Set the objective, and whether reference log-probabilities are computed before training.
 
-    Raises SpecError if it trains on answers that are generated in each step.
+    Raises SpecError if the objective trains on rollouts and is not predicted.
     """
     words = [text for option in _OPTIONS if (text := options.texts.get(option)) and text in _NAMED]
-    # What others call it is told as unknown, not taken for what stands beside it.
+    # An unknown objective is refused, not replaced by another option's.
     words += [text for option in _OPTIONS[:2] if (text := options.texts.get(option)) not in _UNSAID]
     word = next(iter(words), None) or named_by_program(options.words)
     if options.is_on("--reward_model"):
@@ -308,25 +317,23 @@ def derive_objective(options: TrainerOptions, settings: SettingsBuilder, name: s
         objective = TrainingObjective.ORPO
     if word == "grpo" and not _weight_of_divergence(options):
         objective = TrainingObjective.DAPO
-        settings.notes.append(
-            "No beta above 0: GRPO has no reference model then, as DAPO has none."
-        )
+        settings.notes.append("No beta above 0: GRPO then has no reference model, like DAPO.")
     settings.values["training_objective"] = str(objective)
     if options.is_on("--precompute_ref_log_probs") and objective.has_reference:
         settings.values["precompute_ref_log_probs"] = True
 
 
-# Options of TRL's configurations of pairs and of rollouts that its SFTConfig has not.
+# Options of TRL's preference and rollout configurations that its SFTConfig lacks.
 _OF_PAIRS = ("--beta", "--max_prompt_length", "--pref_beta", "--rpo_alpha")
 _OF_ANSWERS = ("--num_generations", "--max_completion_length", "--vllm_server_host", "--use_vllm")
 _TITLES = ("--output_dir", "--hub_model_id", "--run_name")
 
 
 def _word_of_keys(options: TrainerOptions, name: str) -> str | None:
-    """What a file trains that no program's name tells: by options that only such training has.
+    """The objective that a file's options imply; None where they imply none.
 
-    Which loss of pairs stands in what it calls its results, as in recipes of
-    huggingface/alignment-handbook; else DPO, which most are.
+    Names of output folders have the preference loss, as in recipes of
+    huggingface/alignment-handbook; the default is DPO.
     """
     if any(option in options.texts for option in _OF_ANSWERS):
         return "grpo"
@@ -338,7 +345,7 @@ def _word_of_keys(options: TrainerOptions, name: str) -> str | None:
 
 
 def _weight_of_divergence(options: TrainerOptions) -> float:
-    """What the divergence from a reference model weighs: 0 where the program says nothing."""
+    """Coefficient of the KL divergence from the reference model, 0 by default."""
     try:
         return float(options.texts.get("--beta") or 0)
     except ValueError:
@@ -346,7 +353,7 @@ def _weight_of_divergence(options: TrainerOptions) -> float:
 
 
 def of_generation(options: TrainerOptions) -> frozenset[str]:
-    """Options of how answers are generated and rewarded, which the training step does not read."""
+    """Options of generation and rewards, which do not affect the training step."""
     return frozenset(
         spelled
         for name, spelled in options.spelled.items()
@@ -355,44 +362,46 @@ def of_generation(options: TrainerOptions) -> frozenset[str]:
 
 
 def rollout_length(options: TrainerOptions, settings: SettingsBuilder) -> None:
-    """Tokens of a prompt and its answer at their most: what the update trains on."""
-    prompt = parse_positive_int(options.texts.get("--max_prompt_length")) or options.number(
+    """Set the sequence length of the update: most tokens of a prompt with its answer."""
+    prompt_length = parse_positive_int(options.texts.get("--max_prompt_length")) or options.number(
         "script", "trl_length"
     )
-    answer = next(
+    answer_length = next(
         (n for name in _ANSWERS if (n := parse_positive_int(options.texts.get(name)))), None
     )
-    told = [
+    defaults_used = [
         f"{default} of {name}, TRL's"
-        for name, default, number in zip(
-            _OF_ROLLOUTS, _OF_ROLLOUTS.values(), (prompt, answer), strict=True
+        for name, default, tokens in zip(
+            _OF_ROLLOUTS, _OF_ROLLOUTS.values(), (prompt_length, answer_length), strict=True
         )
-        if number is None
+        if tokens is None
     ]
-    usual_prompt, usual_answer = _OF_ROLLOUTS.values()
-    length = (prompt or usual_prompt) + (answer or usual_answer)
-    if told:
-        settings.assume("sequence_length", length, f"prompt and answer, with {' and '.join(told)}")
+    default_prompt, default_answer = _OF_ROLLOUTS.values()
+    length = (prompt_length or default_prompt) + (answer_length or default_answer)
+    if defaults_used:
+        settings.assume(
+            "sequence_length", length, f"prompt and answer, with {' and '.join(defaults_used)}"
+        )
     else:
         settings.values["sequence_length"] = length
 
 
 def refuse_unknown_training(kind: str, name: str) -> None:
-    """Refuse what ms-swift trains in the file ``name`` if it is neither adapters nor all weights.
+    """Refuse a training kind of ms-swift in the file ``name`` that is neither lora nor full.
 
-    Raises `SpecError`: it is something else.
+    Raises `SpecError`: it is another kind.
     """
     if kind not in ("lora", "full"):
         raise SpecError(
             f"{name}: ms-swift's train_type {kind} is not predicted, as it trains or keeps other "
-            "parameters: lora and full are."
+            "parameters. lora and full are."
         )
 
 
 def objective_of_word(word: str, name: str) -> TrainingObjective:
-    """The objective that a word of the file ``name`` means.
+    """The objective of a word in the file ``name``.
 
-    Raises `SpecError`: it is none, or trains on answers that are generated in each step.
+    Raises `SpecError`: it is unknown, or trains on rollouts and is not predicted.
     """
     try:
         return parse_objective(word)
@@ -402,11 +411,11 @@ def objective_of_word(word: str, name: str) -> TrainingObjective:
 
 @record(kw_only=True)
 class KnownScript:
-    """A program by the options that tell it, all of them, and its file where one is given.
+    """A program that is recognized by its options, all of ``keys``, and by its file name if set.
 
-    ``length`` is its word for the longest sequence, ``kinds`` how the text of the option ``kind``
-    begins where it trains what is predicted, ``extends`` whether it takes the Trainer's own
-    options, too, ``framework`` what it is built on where that is not the Trainer.
+    ``length`` is its option of the longest sequence. ``kinds`` are prefixes of the values of the
+    option ``kind`` that are predicted. ``extends``: it takes the Trainer's options, too.
+    ``framework`` is its profile, if that is not the Trainer's.
     """
 
     dialect: str
@@ -419,10 +428,14 @@ class KnownScript:
     framework: str
 
     def is_of(self, words: Sequence[str], values: Mapping[str, object]) -> bool:
-        """Whether a command, or a document, which has no words, is its own."""
-        named = not self.file or any(word.rpartition("/")[2] == self.file for word in words[:3])
+        """Whether a command, or a document without words, is of this program."""
+        has_file_name = not self.file or any(
+            word.rpartition("/")[2] == self.file for word in words[:3]
+        )
         kind = str(values.get(self.kind) or "")
-        return named and self.keys <= set(values) and (not kind or kind.startswith(self.kinds))
+        return (
+            has_file_name and self.keys <= set(values) and (not kind or kind.startswith(self.kinds))
+        )
 
 
 _LLAMA = {"tie_word_embeddings": False, "position_embedding": "rotary", "gated": True}
@@ -430,7 +443,7 @@ _LLAMA = {"tie_word_embeddings": False, "position_embedding": "rotary", "gated":
 
 @cache
 def scripts() -> tuple[KnownScript, ...]:
-    """Those of ``dialects/scripts.csv``, in the order in which they are asked."""
+    """The programs of ``dialects/scripts.csv``, in order of precedence."""
     return tuple(
         KnownScript(
             keys=frozenset(row["keys"].split()),
@@ -443,62 +456,68 @@ def scripts() -> tuple[KnownScript, ...]:
 
 
 def script_of(words: Sequence[str], values: Mapping[str, object]) -> KnownScript | None:
-    """The program whose own a command or a document is, by its options and their texts.
+    """The program of a command or a document, by its options and their texts; None if unknown.
 
     >>> script_of(["finetune.py"], {"base_model": "llama-7b"}).dialect
     'alpaca-lora'
     >>> script_of([], {"task": "image-classification", "base_model": "vit"})
     """
-    return next((each for each in scripts() if each.is_of(words, values)), None)
+    return next((script for script in scripts() if script.is_of(words, values)), None)
 
 
 def in_trainer_words(sources: OptionSources, dialect: OptionAliasTable) -> dict[str, str]:
-    """Put a program's options as the Trainer's into the script's; what is its default, by term."""
+    """Translate a program's options to the Trainer's, in place; return reasons of defaults."""
     script = sources.script
     translate_options(sources, dialect)
-    told = apply_program_defaults(sources, dialect)
+    reasons = apply_program_defaults(sources, dialect)
     for row in dialect.rows:
         numbers = [parse_positive_int(sources.text(f"--{option}")) for option in row.option.split()]
         if row.role == "sum":
             script[row.into] = implied_option(row.into, str(sum(number or 0 for number in numbers)))
         elif row.role == "batch" and row.into not in script and (samples := numbers[0]):
-            micro = parse_positive_int(sources.text("--per_device_train_batch_size")) or 1
+            micro_batch = parse_positive_int(sources.text("--per_device_train_batch_size")) or 1
             ranks = total_gpus(sources.worlds[0]) or 1
-            script[row.into] = implied_option(row.into, str(math.ceil(samples / (micro * ranks))))
-    return told
+            script[row.into] = implied_option(
+                row.into, str(math.ceil(samples / (micro_batch * ranks)))
+            )
+    return reasons
 
 
 def shape_of(sources: OptionSources, dialect: OptionAliasTable) -> dict[str, object] | None:
-    """The sizes of a model like Llama that a program is told in place of a name; None of others."""
+    """Sizes of a model like Llama that the options set; None if the dialect has no sizes."""
     rows = [row for row in dialect.rows if row.role == "shape"]
     sizes = {row.into: parse_positive_int(sources.text(f"--{row.option}")) for row in rows}
     return {**_LLAMA, **{name: size for name, size in sizes.items() if size}} if rows else None
 
 
 def in_words_of_program(name: str, changes: Changes, *, extends: bool) -> Changes:
-    """A change in the Trainer's words in those of a program, whose dialect has this name.
+    """A change of the Trainer's options translated to those of the program of a dialect.
 
     Raises LaunchError if it has no option for one of them, and does not take the Trainer's own.
     """
-    own: dict[str, tuple[str, ...] | None] = {}
+    program_changes: dict[str, tuple[str, ...] | None] = {}
     rows = OptionAliasTable.load(name).rows
     for option, texts in changes.items():
-        of_it = [row for row in rows if row.into == f"--{option}"]
-        if any(row.role == "batch" for row in of_it):
-            continue  # the program works it out of all samples of a step
-        ways = [
+        matching_rows = [row for row in rows if row.into == f"--{option}"]
+        if any(row.role == "batch" for row in matching_rows):
+            continue  # the program computes it from all samples of a step
+        writable_rows = [
             row
-            for row in sorted(of_it, key=lambda row: row.role != "written")
+            for row in sorted(matching_rows, key=lambda row: row.role != "written")
             if row.role in ("written", "is", "word")
             if not row.text or texts is None or row.word == texts[0]
         ]
-        # Of several words for the same text none is sure.
-        is_sure = len(ways) == 1 or texts is None or (bool(ways) and not ways[0].text)
-        row = next(iter(ways), None) if is_sure else None
+        # Several values for the same text are ambiguous.
+        is_unambiguous = (
+            len(writable_rows) == 1
+            or texts is None
+            or (bool(writable_rows) and not writable_rows[0].text)
+        )
+        row = next(iter(writable_rows), None) if is_unambiguous else None
         if row is not None:
-            own[row.option] = (row.text,) if row.text and texts else texts
+            program_changes[row.option] = (row.text,) if row.text and texts else texts
         elif extends:
-            own[option] = texts
+            program_changes[option] = texts
         else:
-            raise LaunchError(f"{name} has no word for {option}.")
-    return own
+            raise LaunchError(f"{name} has no option for {option}.")
+    return program_changes

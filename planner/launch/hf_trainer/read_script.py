@@ -1,12 +1,12 @@
-"""What a user's script on Hugging Face's Trainer says, with the files it is started with.
+"""Read scripts on Hugging Face's Trainer, with the files they are started with.
 
-A command line of a script, ``TrainingArguments`` in YAML or JSON, ``ds_config.json`` and
-accelerate's YAML say one thing together, whichever of them is there.
+The command line of a script, ``TrainingArguments`` in YAML or JSON, ``ds_config.json`` and
+accelerate's YAML are read together, whichever are there.
 
-LLaMA-Factory and ms-swift start it with options of their own, whose words and defaults are theirs.
+LLaMA-Factory and ms-swift start the Trainer with options and defaults of their own.
 Source: modelscope/ms-swift 3.9, ``swift/llm/argument`` (``train_args.py``, ``tuner_args.py``,
 ``base_args``) and ``swift/llm/ds_config``; 4 calls ``train_type`` ``tuner_type``, 2 ``sft_type``.
-So does ``mlx_lm.lora`` on Apple silicon: ml-explore/mlx-lm at 0304b28, ``mlx_lm/lora.py``
+``mlx_lm.lora`` on Apple silicon: ml-explore/mlx-lm at 0304b28, ``mlx_lm/lora.py``
 (``CONFIG_DEFAULTS``: 4 sequences of 2,048 tokens, 1,000 steps, the last 16 layers, rank 8).
 """
 
@@ -73,22 +73,22 @@ _NO_FILE = ("false", "none", "null", "")
 _TYPES = {"bfloat16": "--bf16", "bf16": "--bf16", "float16": "--fp16", "fp16": "--fp16"}
 _TOTAL_BATCH = 16
 SWIFT = OptionAliasTable.load("ms-swift")
-"""Its words for the Trainer's and TRL's, and for files of DeepSpeed."""
+"""ms-swift's options with those of the Trainer, TRL and DeepSpeed that they stand for."""
 
 
 _FILE = re.compile(r"(?:^|/)swift/cli/(sft|pt|rlhf)\.py$")
 
 
 def _as_swift(words: Sequence[str]) -> list[str]:
-    """The words with its command in place of the file of that command, which launchers start."""
-    for at, word in enumerate(words[:3]):
+    """The words with ``swift sft`` in place of the path ``swift/cli/sft.py``."""
+    for index, word in enumerate(words[:3]):
         if file := _FILE.search(word):
-            return [_PROGRAM, file[1], *words[at + 1 :]]
+            return [_PROGRAM, file[1], *words[index + 1 :]]
     return [*words]
 
 
 def starts_swift(words: Sequence[str]) -> bool:
-    """Whether a command trains by it.
+    """Whether a command trains with ms-swift.
 
     >>> starts_swift(["swift", "sft"]), starts_swift(["swift", "infer"])
     (True, False)
@@ -97,69 +97,72 @@ def starts_swift(words: Sequence[str]) -> bool:
 
 
 def swift_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
-    """Put its options as the Trainer's into the script's; what is its default, by term, with why.
+    """Translate ms-swift's options to the Trainer's, in place; return reasons of defaults by term.
 
     Raises SpecError if it trains something that is not predicted.
     """
-    script, told = sources.script, dict[str, str]()
+    script, reasons = sources.script, dict[str, str]()
     translate_options(sources, SWIFT)
-    _kind(sources, name, told)
-    if data := sources.text("--dataset"):  # further ones follow it
+    _kind(sources, name, reasons)
+    if data := sources.text("--dataset"):  # further data sets follow it
         script["--dataset"] = script["--dataset"].with_value(" ".join([data, *sources.words[2:]]))
     if modules := sources.text("--lora_target_modules"):
         script["--lora_target_modules"] = implied_option("--lora_target_modules", modules)
-    kind = sources.text("--torch_dtype") or sources.text("--dtype") or ""
+    dtype = sources.text("--torch_dtype") or sources.text("--dtype") or ""
     if not {"--bf16", "--fp16"} & set(script):
-        option = _TYPES.get(kind, "--bf16")
+        option = _TYPES.get(dtype, "--bf16")
         script[option] = implied_option(option, "true")
-        if not kind:
-            told["precision"] = "no torch_dtype: ms-swift computes in the checkpoint's bf16"
+        if not dtype:
+            reasons["precision"] = "no torch_dtype: ms-swift computes in the checkpoint's bf16"
     if sources.text("--quant_bits") or sources.text("--quantization_bit"):
         bits = sources.text("--quant_bits") or sources.text("--quantization_bit") or ""
         script["--quantization_bit"] = implied_option("--quantization_bit", bits)
     if sources.text("--tuner_backend") == "unsloth":
         for option in ("--use_unsloth", "--gradient_checkpointing", "--activation_offloading"):
             script[option] = implied_option(option, "true")
-    told |= apply_program_defaults(sources, SWIFT) | keep_loaded_weights(sources, "ms-swift")
-    shards = (sources.text("--deepspeed") or "") not in _NO_FILE
-    if sources.worlds[0].is_one_process and not shards and "--use_unsloth" not in script:
+    reasons |= apply_program_defaults(sources, SWIFT) | keep_loaded_weights(sources, "ms-swift")
+    uses_deepspeed = (sources.text("--deepspeed") or "") not in _NO_FILE
+    if sources.worlds[0].is_one_process and not uses_deepspeed and "--use_unsloth" not in script:
         script.setdefault("--device_map", implied_option("--device_map", "auto"))
-        told["layer_split"] = (
+        reasons["layer_split"] = (
             "no NPROC_PER_NODE: ms-swift spreads layers over the GPUs of a process"
         )
-    _batch(sources, told)
-    # Sequences that ranks share are padded to a multiple of them (``swift/sequence_parallel``).
-    length, count = map(
+    _batch(sources, reasons)
+    # Split sequences are padded to a multiple of the ranks (``swift/sequence_parallel``).
+    length, ranks = map(
         parse_positive_int, map(sources.text, ("--max_length", "--sequence_parallel_size"))
     )
-    if length and count and length % count:
-        longer = str(math.ceil(length / count) * count)
-        script["--max_length"] = script["--max_length"].with_value(longer)
+    if length and ranks and length % ranks:
+        padded_length = str(math.ceil(length / ranks) * ranks)
+        script["--max_length"] = script["--max_length"].with_value(padded_length)
     if (sources.text("--deepspeed") or "") in _NO_FILE:
         script.pop("--deepspeed", None)
-    return told
+    return reasons
 
 
 def _kind(sources: OptionSources, name: str, reasons: dict[str, str]) -> None:
-    """What is trained: adapters, unless it says otherwise; ``swift pt`` trains all."""
+    """Set the fine-tuning type: adapters by default; ``swift pt`` trains all weights.
+
+    Raises SpecError if the type is not predicted.
+    """
     script = sources.script
-    kind = next((text for option in _KINDS if (text := sources.text(option))), None)
-    if kind is None:
-        is_whole = "pt" in sources.words[1:2]
-        kind = "full" if is_whole else "lora"
-        reasons["adapter"] = f"no train_type: ms-swift trains {'all' if is_whole else 'adapters'}"
-    refuse_unknown_training(kind, name)
+    finetuning_type = next((text for option in _KINDS if (text := sources.text(option))), None)
+    if finetuning_type is None:
+        trains_all = "pt" in sources.words[1:2]
+        finetuning_type = "full" if trains_all else "lora"
+        reasons["adapter"] = f"no train_type: ms-swift trains {'all' if trains_all else 'adapters'}"
+    refuse_unknown_training(finetuning_type, name)
     if parse_positive_int(sources.text("--lisa_activated_layers")):
         raise SpecError(
             f"{name}: ms-swift's lisa_activated_layers is not predicted, as it trains a few layers "
             "at a time: leave it out to have all of them predicted."
         )
-    # LLaMA-Factory's word, which the Trainer's reader knows.
-    script["--finetuning_type"] = implied_option("--finetuning_type", kind)
+    # LLaMA-Factory's option, which the Trainer's reader knows.
+    script["--finetuning_type"] = implied_option("--finetuning_type", finetuning_type)
 
 
 def _batch(sources: OptionSources, reasons: dict[str, str]) -> None:
-    """A micro-batch of 1, and as many of them as make 16 samples, where neither is given."""
+    """Set gradient accumulation to the default, 16 samples a step."""
     script = sources.script
     micro = sources.text("--per_device_train_batch_size")
     gpus = 1 if "--device_map" in script else total_gpus(sources.worlds[0])
@@ -172,17 +175,17 @@ def _batch(sources: OptionSources, reasons: dict[str, str]) -> None:
         )
 
 
-def _in_parts(answers: LaunchSettings, tokens: int | None) -> LaunchSettings:
-    """The answers with a loss of so many tokens at once, which ranks of a sequence alone take.
+def _in_parts(settings: LaunchSettings, chunk_tokens: int | None) -> LaunchSettings:
+    """The settings with a chunked loss of ``chunk_tokens`` tokens, used by sequence parallelism.
 
     Source: modelscope/ms-swift at 3602360, ``swift/trainers/utils.py``.
     """
-    values = answers.values
+    values = settings.values
     ranks, length = values["context_parallel"], values.get("sequence_length")
-    if tokens is None or ranks == 1 or length is None:
-        return answers
-    parts = math.ceil(values["micro_batch_size"] * length / ranks / tokens)
-    return replace(answers, values={**values, "loss_kernel": "chunked", "loss_chunks": parts})
+    if chunk_tokens is None or ranks == 1 or length is None:
+        return settings
+    chunks = math.ceil(values["micro_batch_size"] * length / ranks / chunk_tokens)
+    return replace(settings, values={**values, "loss_kernel": "chunked", "loss_chunks": chunks})
 
 
 _TRAINER_MARKERS = (
@@ -216,8 +219,8 @@ def starts_trainer(words: Sequence[str]) -> bool:
         return False
     if words and words[0] == "trl" and named_by_program(words):
         return True
-    own = (word.partition("=") for word in words if word.startswith("--"))
-    if words and script_of(words, {_spelled(name)[2:]: text for name, _, text in own}):
+    options = (word.partition("=") for word in words if word.startswith("--"))
+    if words and script_of(words, {_spelled(name)[2:]: text for name, _, text in options}):
         return True
     if any(word.endswith(_PROGRAMS) or _SCRIPTS in word for word in words[:3]):
         return True
@@ -226,46 +229,56 @@ def starts_trainer(words: Sequence[str]) -> bool:
 
 def is_trainer_document(values: Mapping[str, object]) -> bool:
     """Whether a document has ``TrainingArguments``, as TRL's YAML does."""
-    own = is_llama_factory_document(values) or is_document("llama-factory-v1", values)
-    own = own or is_document("mlx-lm", values) or script_of([], values) is not None
-    if "per_device_train_batch_size" in values or own:
+    is_of_program = is_llama_factory_document(values) or is_document("llama-factory-v1", values)
+    is_of_program = (
+        is_of_program or is_document("mlx-lm", values) or script_of([], values) is not None
+    )
+    if "per_device_train_batch_size" in values or is_of_program:
         return True
     return "model_name_or_path" in values and bool(_ARGUMENTS & set(values))
 
 
 def trainer_answers(reading: OptionReader) -> LaunchSettings:
-    """What a file says in the words of the table of terms; see the module."""
+    """Settings of a script or document, by term; see the module.
+
+    Raises LaunchError if options contradict each other.
+    Raises SpecError if it trains something that is not predicted.
+    """
     sources = OptionSources(name=reading.command.name)
     gather(reading.command, sources)
     sources.words = _as_swift(sources.words)
     if is_command("ms-swift", sources.words) or (
         not sources.words and {*_KINDS} & {*sources.script}
     ):
-        told = _of_program(sources, SWIFT, swift_in_trainer_words, "--max_length")
-        return _in_parts(told, parse_int(reading.command.environment.get("CELOSS_PARALLEL_SIZE")))
+        settings = _of_program(sources, SWIFT, swift_in_trainer_words, "--max_length")
+        return _in_parts(
+            settings, parse_int(reading.command.environment.get("CELOSS_PARALLEL_SIZE"))
+        )
     keys = {name.removeprefix("--"): "" for name in sources.script}
     if is_command("mlx-lm", sources.words) or is_document("mlx-lm", keys):
-        told = _of_program(sources, MLX, mlx_in_trainer_words, "max_seq_length")
-        return on_apple(told, sources)
+        settings = _of_program(sources, MLX, mlx_in_trainer_words, "max_seq_length")
+        return on_apple(settings, sources)
     if is_document("llama-factory-v1", keys):
         return _of_program(sources, V1, v1_in_trainer_words, "cutoff_len")
-    pairs = named_by_folder(sources.words, reading.command.search_folders)
-    if pairs and not {*OBJECTIVE_OPTIONS} & {*sources.script}:
-        sources.script["--rl"] = implied_option("--rl", pairs)
+    preference = named_by_folder(sources.words, reading.command.search_folders)
+    if preference and not {*OBJECTIVE_OPTIONS} & {*sources.script}:
+        sources.script["--rl"] = implied_option("--rl", preference)
     texts = {name.removeprefix("--"): sources.text(name) for name in sources.script}
     if script := script_of(sources.words, texts):
         return _of_script(sources, script)
-    by_name = sharded_by_name(sources)
+    sharding_reason = sharded_by_name(sources)
     if is_llama_factory(sources):
-        told = _of_program(sources, LLAMA_FACTORY, factory_in_trainer_words, "cutoff_len")
-        answers = on_megatron(told, sources)
+        settings = _of_program(sources, LLAMA_FACTORY, factory_in_trainer_words, "cutoff_len")
+        answers = on_megatron(settings, sources)
     else:
         answers = answers_of(sources, _is_supervised(sources), takes_sharding(sources))
-        asks_gpu = any(word in reading.command.text for word in (*IS_BF16, "FastLanguageModel"))
-        otherwise = {**answers.fallbacks, **(_ON_OLDER if asks_gpu else {})}
-        answers = replace(answers, fallbacks=otherwise)
-    named = {"zero_stage": by_name} if by_name else {}
-    return replace(answers, defaults={**answers.defaults, **named})
+        depends_on_gpu = any(
+            word in reading.command.text for word in (*IS_BF16, "FastLanguageModel")
+        )
+        fallbacks = {**answers.fallbacks, **(_ON_OLDER if depends_on_gpu else {})}
+        answers = replace(answers, fallbacks=fallbacks)
+    sharding_default = {"zero_stage": sharding_reason} if sharding_reason else {}
+    return replace(answers, defaults={**answers.defaults, **sharding_default})
 
 
 _ON_OLDER = {"precision": ("fp16", "the program asks whether the GPU has bf16, which it lacks")}
@@ -274,65 +287,67 @@ _ON_OLDER = {"precision": ("fp16", "the program asks whether the GPU has bf16, w
 def _of_program(
     sources: OptionSources,
     dialect: OptionAliasTable,
-    in_trainer_words: Callable[[OptionSources, str], dict[str, str]],
-    length: str,
+    translate: Callable[[OptionSources, str], dict[str, str]],
+    length_option: str,
 ) -> LaunchSettings:
-    """What a program with defaults of its own means; ``length`` is its word for the longest, empty
-    where every sequence is full.
+    """Settings of a program with options and defaults of its own.
+
+    ``length_option`` is its option of the longest sequence, empty where every sequence is full.
     """
     keys = frozenset(sources.spelled.values())
-    defaults = in_trainer_words(sources, sources.name)
-    answers = answers_of(sources, is_supervised=False)
-    told = {name: why for name, why in defaults.items() if name in answers.values}
-    notes = answers.notes
+    defaults = translate(sources, sources.name)
+    settings = answers_of(sources, is_supervised=False)
+    reasons = {name: reason for name, reason in defaults.items() if name in settings.values}
+    notes = settings.notes
     packing = sources.script.get("--packing")
-    if length and (packing is None or text_of(packing) != "true"):
-        notes = (*notes, UNPACKED.format(option=length))
-    known = dialect.names("used") | {*dialect.options}, dialect.names("ignored")
+    if length_option and (packing is None or text_of(packing) != "true"):
+        notes = (*notes, UNPACKED.format(option=length_option))
+    names_by_role = dialect.names("used") | {*dialect.options}, dialect.names("ignored")
     used, ignored = (
-        {key for key in keys if key.lstrip("-").replace("-", "_") in names} for names in known
+        {key for key in keys if key.lstrip("-").replace("-", "_") in role_names}
+        for role_names in names_by_role
     )
     return replace(
-        answers,
-        defaults={**answers.defaults, **told},
+        settings,
+        defaults={**settings.defaults, **reasons},
         notes=notes,
-        used_options=answers.used_options | used,
-        ignored_options=answers.ignored_options | ignored,
+        used_options=settings.used_options | used,
+        ignored_options=settings.ignored_options | ignored,
     )
 
 
 def _of_script(sources: OptionSources, script: KnownScript) -> LaunchSettings:
-    """What a program whose words a table says means, with the sizes of its model."""
+    """Settings of a program with a dialect table, with the sizes of its model."""
     dialect = OptionAliasTable.load(script.dialect)
-    answers = _of_program(
-        sources, dialect, lambda given, _: in_trainer_words(given, dialect), script.length
+    settings = _of_program(
+        sources, dialect, lambda options, _: in_trainer_words(options, dialect), script.length
     )
     if script.framework:
-        answers = replace(answers, values={**answers.values, "framework": script.framework})
+        settings = replace(settings, values={**settings.values, "framework": script.framework})
     shape = shape_of(sources, dialect)
     if shape is None:
-        return answers
+        return settings
     return replace(
-        answers, shape=shape, missing=tuple(name for name in answers.missing if name != "model")
+        settings, shape=shape, missing=tuple(name for name in settings.missing if name != "model")
     )
 
 
 def answers_of(
     sources: OptionSources, is_supervised: bool, is_sharded_elsewhere: bool = False
 ) -> LaunchSettings:
-    """The answers of what was gathered; ``is_supervised`` if TRL's defaults hold.
+    """Settings of the gathered options; ``is_supervised`` if TRL's defaults hold.
 
-    ``is_sharded_elsewhere`` where what is sharded may stand in none of these files.
+    ``is_sharded_elsewhere`` if none of these files may set the sharding.
     Raises LaunchError if the options contradict each other.
     """
-    said = TrainerOptions(
+    options = TrainerOptions(
         script=_meanings("transformers", sources.script),
         deepspeed=_meanings("deepspeed", sources.deepspeed),
         accelerate=_meanings("accelerate", sources.accelerate),
         texts={
-            name: text_of(given)
-            for group in (sources.script, sources.deepspeed, sources.accelerate)
-            for name, given in group.items()
+            name: text_of(option)
+            for section in (sources.script, sources.deepspeed, sources.accelerate)
+            for name, option in section.items()
         },
         has_deepspeed=bool(sources.deepspeed)
         or bool({"--deepspeed", "--deepspeed_config"} & {*sources.script}),
@@ -340,114 +355,119 @@ def answers_of(
         has_script=bool(sources.script),
         is_supervised=is_supervised,
         world=sources.worlds[0],
-        unknown=tuple(given.option for given in sources.unknown),
+        unknown=tuple(option.option for option in sources.unknown),
         spelled=sources.spelled,
         words=tuple(sources.words),
         takes_sharding=is_sharded_elsewhere,
     )
-    return derive_settings(said, sources.name)
+    return derive_settings(options, sources.name)
 
 
 def _is_supervised(sources: OptionSources) -> bool:
-    """Whether it is TRL's script, whose defaults are others."""
+    """Whether the script is TRL's, which has other defaults."""
     words = sources.words[:3]
     if any(word.endswith(("trl", "sft.py")) or _SCRIPTS in word for word in words):
         return True
     options = {"--max_length", "--use_peft", "--packing"}
-    # Arguments alone with TRL's of a data set on the hub.
+    # A document without a command, with TRL's option of a data set on the hub.
     options |= set() if words else {"--dataset_name"}
     return bool(options & set(sources.script))
 
 
 def _meanings(table: str, options: Mapping[str, ParsedOption]) -> dict[str, ParameterReading]:
-    """What the options tell; those that are null or ``auto`` are as if they were not there."""
+    """The options as a table reads them; null and ``auto`` count as missing."""
     texts = {name.removeprefix("--"): text_of(option) for name, option in options.items()}
-    told = {name: text for name, text in texts.items() if text not in (None, "auto", "", "null")}
-    return OptionTable.load(table).read(told)
+    readable = {
+        name: text for name, text in texts.items() if text not in (None, "auto", "", "null")
+    }
+    return OptionTable.load(table).read(readable)
 
 
 def _spelled(option: str) -> str:
-    """An argument as the script's parser names it: both kinds of hyphens are the same there."""
+    """An option as the script's parser names it: hyphens and underscores are the same there."""
     return "--" + option.lstrip("-").replace("-", "_")
 
 
 def gather(command: ParsedCommand, sources: OptionSources) -> None:
-    """Put the options of a command or document, and of its files, where they belong."""
-    given = {**{each.option: each for each in command.unknown}, **command.options}
+    """Add the options of a command or document, and of its files, to the sources they are of."""
+    options = {**{option.option: option for option in command.unknown}, **command.options}
     sources.worlds.append(command.resources)
-    if is_document("accelerate", given):
-        for each in given.values():
-            section, dot, key = each.option.partition(".")
-            prefix = _PREFIXES.get(section, "") if dot else ""  # keys may lack the section's
-            own = key if key.startswith(prefix) else prefix + key
-            sources.put(sources.accelerate, f"{section}{dot}{own}", each)
-    elif is_document("deepspeed", given):
-        for name, each in given.items():
-            sources.put(sources.deepspeed, name, each)
+    if is_document("accelerate", options):
+        for option in options.values():
+            section, dot, key = option.option.partition(".")
+            prefix = _PREFIXES.get(section, "") if dot else ""  # keys may lack the section's prefix
+            full_key = key if key.startswith(prefix) else prefix + key
+            sources.put(sources.accelerate, f"{section}{dot}{full_key}", option)
+    elif is_document("deepspeed", options):
+        for name, option in options.items():
+            sources.put(sources.deepspeed, name, option)
         sources.unknown += command.unknown
     else:
-        sources.words += [text for each in command.positional if (text := text_of(each))]
-        for name, each in given.items():
-            _argument(name, each, sources)
+        sources.words += [text for option in command.positional if (text := text_of(option))]
+        for name, option in options.items():
+            _argument(name, option, sources)
     for file in command.files.values():
         if file.options or file.unknown:
             _beside(file, sources)
 
 
 def _beside(command: ParsedCommand, sources: OptionSources) -> None:
-    """A file that a command names: also the keys of FSDP alone, which no script has."""
-    given = {**{each.option: each for each in command.unknown}, **command.options}
-    if set(given) & {"reshard_after_forward", "activation_checkpointing", "cpu_offload"}:
-        for name, each in given.items():
-            sources.put(sources.script, SECTION + name.removeprefix("fsdp_"), each)
+    """Add the options of a file that a command names, keys of FSDP's own file included."""
+    options = {**{option.option: option for option in command.unknown}, **command.options}
+    if set(options) & {"reshard_after_forward", "activation_checkpointing", "cpu_offload"}:
+        for name, option in options.items():
+            sources.put(sources.script, SECTION + name.removeprefix("fsdp_"), option)
         return
     gather(command, sources)
 
 
-def _argument(name: str, given: ParsedOption, sources: OptionSources) -> None:
-    """An argument of a script or of ``accelerate launch``, which share a command."""
-    option = _spelled(name)
-    plain = option.removeprefix("--")
+def _argument(name: str, option: ParsedOption, sources: OptionSources) -> None:
+    """Add an option of a script or of ``accelerate launch``, which share a command."""
+    spelled_name = _spelled(name)
+    bare_name = spelled_name.removeprefix("--")
     if name.startswith(SECTION):
         key = name.removeprefix(SECTION).removeprefix("fsdp_")
-        sources.put(sources.script, SECTION + key, given)
-    elif option in _ACCELERATE_FLAGS:
-        kind = given.with_value(_ACCELERATE_FLAGS[option])
-        sources.put(sources.accelerate, "distributed_type", kind)
-    elif into := option_aliases("accelerate launch").get(option):
-        sources.put(sources.accelerate, into, given)
-    elif option == "--zero_stage":
-        sources.put(sources.deepspeed, "zero_optimization.stage", given)
-    elif plain.startswith("fsdp_") and plain != "fsdp_config":
-        sources.put(sources.accelerate, f"fsdp_config.{plain}", given)
-    elif plain.startswith("parallelism_config_"):
-        sources.put(sources.accelerate, f"parallelism_config.{plain}", given)
+        sources.put(sources.script, SECTION + key, option)
+    elif spelled_name in _ACCELERATE_FLAGS:
+        distributed_type = option.with_value(_ACCELERATE_FLAGS[spelled_name])
+        sources.put(sources.accelerate, "distributed_type", distributed_type)
+    elif target_option := option_aliases("accelerate launch").get(spelled_name):
+        sources.put(sources.accelerate, target_option, option)
+    elif spelled_name == "--zero_stage":
+        sources.put(sources.deepspeed, "zero_optimization.stage", option)
+    elif bare_name.startswith("fsdp_") and bare_name != "fsdp_config":
+        sources.put(sources.accelerate, f"fsdp_config.{bare_name}", option)
+    elif bare_name.startswith("parallelism_config_"):
+        sources.put(sources.accelerate, f"parallelism_config.{bare_name}", option)
     else:
-        sources.put(sources.script, option, given)
+        sources.put(sources.script, spelled_name, option)
 
 
 MLX = OptionAliasTable.load("mlx-lm")
-"""Its words for the Trainer's."""
+"""mlx_lm's options with those of the Trainer that they stand for."""
 _GPU = "apple-m2ultra-76c-192gb"
 _LAYERS = 16
 
 
 def mlx_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
-    """Put its options as the Trainer's into the script's; what is its default, by term, with why.
+    """Translate mlx_lm's options to the Trainer's, in place; return reasons of defaults by term.
 
     Raises SpecError if it trains something that is not predicted.
     """
-    script, kind = sources.script, sources.text("--fine_tune_type") or "lora"
-    if kind not in ("lora", "full"):
+    script, finetuning_type = sources.script, sources.text("--fine_tune_type") or "lora"
+    if finetuning_type not in ("lora", "full"):
         raise SpecError(
-            f"{name}: mlx_lm's fine_tune_type {kind} is not predicted: lora and full are."
+            f"{name}: mlx_lm's fine_tune_type {finetuning_type} is not predicted: lora and "
+            "full are."
         )
     translate_options(sources, MLX)
-    told = apply_program_defaults(sources, MLX)
-    if kind == "lora":
+    reasons = apply_program_defaults(sources, MLX)
+    if finetuning_type == "lora":
         script["--use_lora"] = implied_option("--use_lora", "true")
         keys = sources.text("--lora_parameters.keys")
-        told |= {} if keys else {"lora_targets": "no keys: mlx_lm adapts every matrix of a layer"}
+        reasons |= (
+            {} if keys else {"lora_targets": "no keys: mlx_lm adapts every matrix of a layer"}
+        )
         modules = " ".join(key.rpartition(".")[2] for key in (keys or "all-linear").split())
         script["--lora_target_modules"] = implied_option("--lora_target_modules", modules)
         if "4bit" in (sources.text("--model") or "").lower():
@@ -458,23 +478,22 @@ def mlx_in_trainer_words(sources: OptionSources, name: str) -> dict[str, str]:
     sources.worlds[0] = JobResources(
         num_gpus=implied_option("mlx_lm", "1"), gpu=sources.worlds[0].gpu
     )
-    return told
+    return reasons
 
 
-def on_apple(answers: LaunchSettings, sources: OptionSources) -> LaunchSettings:
-    """The answers as they are of one chip of Apple, the largest where none is named."""
-    values = {**answers.values, "framework": "MLX"}
-    defaults = dict(answers.defaults)
+def on_apple(settings: LaunchSettings, sources: OptionSources) -> LaunchSettings:
+    """The settings for one chip of Apple: the one in the file, else the largest."""
+    values = {**settings.values, "framework": "MLX"}
+    defaults = dict(settings.defaults)
     if sources.worlds[0].gpu is None:
         values["gpu"] = _GPU
         defaults["gpu"] = "mlx_lm runs on Apple silicon, and no chip is named"
     layers = sources.text("--num_layers")
-    notes = answers.notes
+    notes = settings.notes
     if layers is None or parse_positive_int(layers):
         notes = (
             *notes,
-            f"mlx_lm trains the last {parse_positive_int(layers) or _LAYERS} layers: time and "
-            "memory are "
-            "predicted of all (num_layers: -1), which take more.",
+            f"mlx_lm trains the last {parse_positive_int(layers) or _LAYERS} layers. Time and "
+            "memory are predicted for all (num_layers: -1), which need more.",
         )
-    return replace(answers, values=values, defaults=defaults, notes=notes)
+    return replace(settings, values=values, defaults=defaults, notes=notes)

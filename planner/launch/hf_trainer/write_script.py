@@ -1,4 +1,4 @@
-"""What launch files of scripts on Hugging Face's Trainer share: batches, adapters, arguments."""
+"""Write scripts on Hugging Face's Trainer: batches, adapters, arguments, files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RATE = ShellVariable(name="LEARNING_RATE", meaning="learning rate")
 _MODEL = ShellVariable(name="MODEL_PATH", meaning="folder of the model's weights and config.json")
 _TOKENIZER = ShellVariable(name="TOKENIZER", meaning="ORG/NAME or folder of the tokenizer")
 _RUN_CLM = ShellVariable(name="RUN_CLM", meaning="path of run_clm.py of transformers' examples")
-# Embedding and logits in most models of Transformers.
+# Names of embedding and logits in most models of Transformers.
 _ENDS = ("embed_tokens", "lm_head")
 _LISTS = ("lora_target_modules", "lora_modules_to_save")
 
@@ -59,43 +59,43 @@ _NAMES = {
 
 
 def fsdp_words(job: LaunchJob) -> Words:
-    """What files of FSDP2 say alike; layers are repeated in its own units, if at all."""
+    """Quantities that all files of FSDP2 share; layers are recomputed in FSDP's own units."""
     return {
         "fsdp_version": 2,
         "sharded_weights": job["zero_stage"] == 3,
         "fsdp_wrap": "TRANSFORMER_BASED_WRAP",
         "fsdp_state": "SHARDED_STATE_DICT",
         "fsdp_offload": True if Offload[job["offload"].upper()].of_weights else None,
-        "fsdp_recompute": repeats_inside(job, sharded=True) or None,
+        "fsdp_recompute": repeats_inside(job, is_sharded=True) or None,
     }
 
 
-def repeats_inside(job: LaunchJob, *, sharded: bool) -> bool:
-    """FSDP repeats layers in its own units: the script's option would gather them twice."""
-    return sharded and job["recompute"] == "full" and not job["recompute_num_layers"]
+def repeats_inside(job: LaunchJob, *, is_sharded: bool) -> bool:
+    """Whether FSDP recomputes layers in its own units; the script's option would gather twice."""
+    return is_sharded and job["recompute"] == "full" and not job["recompute_num_layers"]
 
 
 def require_even_copies(job: LaunchJob) -> None:
-    """Refuse copies of what is sharded that share a rank of data.
+    """Refuse replicas that do not divide the data-parallel ranks.
 
-    Raises `LaunchError`: they do not divide the data-parallel ranks.
+    Raises `LaunchError`: they do not divide them.
     """
     copies, ranks = int(job["data_parallel_replicas"]), job.data_parallel
     if ranks % copies:
         raise LaunchError(
             f"{copies} copies of the shards (data_parallel_replicas) do not divide {ranks} "
-            "data-parallel ranks: FSDP2 deals whole ranks of data to each copy."
+            "data-parallel ranks: FSDP2 gives each copy the same number of ranks."
         )
 
 
 def moved_activations(job: LaunchJob) -> str | None:
-    """The word of the script's option that moves activations to the host, where one is needed."""
-    moves = "activations" in job["offload"] and is_supervised(job)
-    return "activations" if moves else None
+    """``activations`` if an option of TRL's script offloads activations to the host, else None."""
+    offloads = "activations" in job["offload"] and is_supervised(job)
+    return "activations" if offloads else None
 
 
 def is_supervised(job: LaunchJob) -> bool:
-    """Whether TRL's script starts it; else ``run_clm.py`` does, from a ``config.json``.
+    """Whether TRL's script trains the model; else ``run_clm.py`` does, from a ``config.json``.
 
     A model without a public name has no weights to start from, unless an adapter is trained.
     """
@@ -108,56 +108,61 @@ def has_adapter(job: LaunchJob) -> bool:
 
 
 def lora_modules(job: LaunchJob) -> tuple[str, ...]:
-    """The matrices that have an adapter, by their names in Transformers."""
+    """Names in Transformers of the matrices that have an adapter."""
     targets = parse_adapter_targets(str(job["lora_targets"]))
     attention = job.model.layer_groups[-1].attention
-    ends, others, forward = _NAMES.get(family_of(job.model) or "", _USUAL)
+    query_value, other_attention, feed_forward = _NAMES.get(family_of(job.model) or "", _USUAL)
     if attention is not None and attention.kind is AttentionKind.LATENT:
-        ends, others = ("q_b_proj" if attention.q_lora_rank else "q_proj", "kv_b_proj"), ("o_proj",)
+        query_value, other_attention = (
+            ("q_b_proj" if attention.q_lora_rank else "q_proj", "kv_b_proj"),
+            ("o_proj",),
+        )
     if targets == "query_value":
-        return ends
+        return query_value
     if targets != "all_linear":
-        return (*ends, *others)
+        return (*query_value, *other_attention)
     if not job.model.num_experts or _adapts_experts(job):
-        return (*ends, *others, *forward)
+        return (*query_value, *other_attention, *feed_forward)
     if names_shared_experts(job):
-        return (*ends, *others, *(f"shared_expert.{name}" for name in forward))
-    return (*ends, *others)
+        return (*query_value, *other_attention, *(f"shared_expert.{name}" for name in feed_forward))
+    return (*query_value, *other_attention)
 
 
 _EIGHT = 8
 
 
 def adapter_quantities(job: LaunchJob) -> Words:
-    """What scripts of peft are told of low-rank adapters; nothing without one."""
+    """Quantities of peft's low-rank adapters; None for each without an adapter."""
     names = ("lora_rank", "lora_modules", "saved_modules", "double_quantization")
     if job["lora_rank"] is None or not has_adapter(job):
         return dict.fromkeys(names)
-    saves = job["modules_to_save"] == "embeddings"
-    in_eight = job["quantization_bits"] == _EIGHT
+    saves_embeddings = job["modules_to_save"] == "embeddings"
+    is_8_bit = job["quantization_bits"] == _EIGHT
     return {
-        **({"adapter": "lora", "quantization_bits": _EIGHT} if in_eight else {}),
+        **({"adapter": "lora", "quantization_bits": _EIGHT} if is_8_bit else {}),
         "lora_rank": job["lora_rank"],
         "lora_modules": " ".join(lora_modules(job)),
-        "saved_modules": " ".join(_ENDS) if saves else None,
+        "saved_modules": " ".join(_ENDS) if saves_embeddings else None,
         "double_quantization": (
             job["double_quantization"] is not False
-            if job["adapter"] == "qlora" and not in_eight
+            if job["adapter"] == "qlora" and not is_8_bit
             else None
         ),
     }
 
 
 def fill_quantities(job: LaunchJob) -> Words:
-    """How samples fill sequences: several in each, or as they are padded."""
+    """Quantities of packing or padding of sequences."""
     padding = job["padding"] or "packed"
     return {"packing": True} if padding == "packed" else {"padding": padding}
 
 
 def _adapts_experts(job: LaunchJob) -> bool:
-    """Whether routed experts have adapters: PEFT gives them some where their matrices are named."""
-    given = job["expert_adapters"]
-    return given == "each" or (given is None and names_feed_forward(str(job["lora_targets"])))
+    """Whether routed experts have adapters; by default if feed-forward matrices are named."""
+    expert_adapters = job["expert_adapters"]
+    return expert_adapters == "each" or (
+        expert_adapters is None and names_feed_forward(str(job["lora_targets"]))
+    )
 
 
 def names_shared_experts(job: LaunchJob) -> bool:
@@ -166,19 +171,26 @@ def names_shared_experts(job: LaunchJob) -> bool:
 
 
 def adapter_remarks(job: LaunchJob) -> tuple[ParameterNote, ...]:
-    """That matrices beside routed experts cannot be named without these."""
-    of_all = has_adapter(job) and parse_adapter_targets(str(job["lora_targets"])) == "all_linear"
-    if not of_all or not job.model.num_experts or names_shared_experts(job) or _adapts_experts(job):
+    """A note if peft cannot adapt all linear layers without routed experts."""
+    adapts_all = (
+        has_adapter(job) and parse_adapter_targets(str(job["lora_targets"])) == "all_linear"
+    )
+    if (
+        not adapts_all
+        or not job.model.num_experts
+        or names_shared_experts(job)
+        or _adapts_experts(job)
+    ):
         return ()
     note = (
-        "peft 0.21.2 gives routed experts adapters, too, where it is told matrices of "
-        "feed-forwards; the file names those of attention alone"
+        "peft 0.21.2 also adapts routed experts if feed-forward matrices are named; "
+        "the file names only those of attention"
     )
     return (ParameterNote(parameter="lora_targets", value="all_linear", note=note),)
 
 
 def narrow_remarks(job: LaunchJob) -> tuple[ParameterNote, ...]:
-    """That TRL's script turns adapters of 4-bit weights to 16 bits, which the plan did not."""
+    """A note if TRL's script converts adapters of 4-bit weights to 16 bits, unlike the plan."""
     if job["adapter"] != "qlora" or not is_supervised(job):
         return ()
     if job["main_params_precision"] not in (None, "framework", "fp32"):
@@ -188,22 +200,22 @@ def narrow_remarks(job: LaunchJob) -> tuple[ParameterNote, ...]:
 
 
 def script_quantities(job: LaunchJob) -> Quantities:
-    """What the script is told: not how the job is split, which its launcher or a file tells."""
-    supervised, length = is_supervised(job), job["sequence_length"]
-    narrow = "float16" if job["precision"] == "fp16" else "bfloat16"
-    is_narrow = job.profile.name.endswith("bf16")
+    """Quantities of the script, without parallelism, which its launcher or a file sets."""
+    is_trl, sequence_length = is_supervised(job), job["sequence_length"]
+    bf16_or_fp16 = "float16" if job["precision"] == "fp16" else "bfloat16"
+    has_16_bit_weights = job.profile.name.endswith("bf16")
     return {
         "micro_batch_size": job["micro_batch_size"],
         "gradient_accumulation_steps": job.accumulation_steps,
-        "trl_length": length if supervised else None,
-        **(fill_quantities(job) if supervised else {}),
-        "block_length": None if supervised else length,
+        "trl_length": sequence_length if is_trl else None,
+        **(fill_quantities(job) if is_trl else {}),
+        "block_length": None if is_trl else sequence_length,
         "training_steps": job.training_steps,
         "precision": job["precision"],
-        # Where the framework is no DeepSpeed, which keeps others beside them.
-        "weights_type": narrow if has_adapter(job) or is_narrow else "float32",
-        "flash_attention": job["flash_attention"] if supervised else None,
-        "attention_kernel": job["attention_kernel"] if supervised else None,
+        # DeepSpeed keeps further weights in other formats.
+        "weights_type": bf16_or_fp16 if has_adapter(job) or has_16_bit_weights else "float32",
+        "flash_attention": job["flash_attention"] if is_trl else None,
+        "attention_kernel": job["attention_kernel"] if is_trl else None,
         "expert_compute": job["expert_compute"],
         "torch_compile": job["torch_compile"],
         "loss_kernel": job["loss_kernel"],
@@ -225,41 +237,41 @@ def script_quantities(job: LaunchJob) -> Quantities:
 
 def unnamed_optimizer(job: LaunchJob) -> str | None:
     """An optimizer or a format of its states that is neither the default nor has a name."""
-    kind, states = job["optimizer"], job["optimizer_state_precision"]
-    if (kind, states) == ("adam", "framework") or optimizer_name(job):
+    optimizer, states = job["optimizer"], job["optimizer_state_precision"]
+    if (optimizer, states) == ("adam", "framework") or optimizer_name(job):
         return None
-    return str(kind) if states == "framework" else f"{kind} with states in {states}"
+    return str(optimizer) if states == "framework" else f"{optimizer} with states in {states}"
 
 
 def optimizer_name(job: LaunchJob) -> str | None:
-    """What Transformers' ``optim`` calls the optimizer of a plan; None where it is the default."""
-    kind, states = job["optimizer"], job["optimizer_state_precision"]
-    return transformers_name(kind, states, paged=job["paged_optimizer"])
+    """The name of the optimizer in Transformers' ``optim``; None where it is the default."""
+    optimizer, states = job["optimizer"], job["optimizer_state_precision"]
+    return transformers_name(optimizer, states, paged=job["paged_optimizer"])
 
 
 def script_settings(job: LaunchJob, **quantities: Quantity | None) -> OptionTexts:
-    """The script's arguments; ``quantities`` replace those of the job, None says nothing."""
+    """The script's options; ``quantities`` replace those of the job, None writes no option."""
     table = OptionTable.load("transformers")
     return table.written(job.option_values({**script_quantities(job), **quantities}))
 
 
 def script_arguments(
-    job: LaunchJob, settings: OptionTexts, *more: CommandWords
+    job: LaunchJob, settings: OptionTexts, *further_arguments: CommandWords
 ) -> tuple[CommandWords, ...]:
-    """The words of the script: program, model, what the user must say, and the options."""
+    """Arguments of the script: program, model, variables of the user, and options."""
     keys = [setting for setting in settings.options if setting.option.startswith(SECTION)]
     options = [setting for setting in settings.options if setting not in keys]
-    listed = []
-    for each in options:
-        text = each.text
-        texts = () if text is None else text.split() if each.option in _LISTS else (text,)
-        listed.append(CommandWords(words=(f"--{each.option}", *texts), note=each.note))
+    option_words = []
+    for option in options:
+        text = option.text
+        texts = () if text is None else text.split() if option.option in _LISTS else (text,)
+        option_words.append(CommandWords(words=(f"--{option.option}", *texts), note=option.note))
     return (
         *_program(job),
         CommandWords(words=("--output_dir", OUTPUT)),
         CommandWords(words=("--learning_rate", RATE)),
-        *listed,
-        *more,
+        *option_words,
+        *further_arguments,
         CommandWords(words=("--logging_steps", "1")),
     )
 
@@ -283,7 +295,7 @@ def _program(job: LaunchJob) -> tuple[CommandWords, ...]:
 
 
 def adapter_notes(job: LaunchJob) -> tuple[str, ...]:
-    """What is otherwise of the adapters than the plan has it."""
+    """Notes on how the adapters differ from the plan's."""
     if not has_adapter(job) or family_of(job.model) not in ("gpt2", "bloom", "gpt_neox"):
         return ()
     return (
@@ -293,26 +305,26 @@ def adapter_notes(job: LaunchJob) -> tuple[str, ...]:
 
 
 def script_remarks(job: LaunchJob) -> tuple[tuple[ParameterNote, ...], tuple[ParameterNote, ...]]:
-    """What the script cannot say beside its table, and what it leaves to the user."""
+    """Notes on parameters that the script cannot express, and on options left to the user."""
     remarks = [*adapter_remarks(job), *narrow_remarks(job)]
     if not is_supervised(job):
         if not job["flash_attention"]:
-            note = "run_clm.py has no option of it: PyTorch's fused attention runs"
+            note = "run_clm.py has no option for it: PyTorch's fused attention runs"
             remarks.append(ParameterNote(parameter="flash_attention", value="false", note=note))
         if job["offload"] == "activations":
-            note = "run_clm.py has no option of it"
+            note = "run_clm.py has no option for it"
             remarks.append(ParameterNote(parameter="offload", value="activations", note=note))
     return tuple(remarks), LEFT
 
 
 def script_files(job: LaunchJob) -> tuple[LaunchOutputFile, ...]:
-    """``config.json`` of a model that has no public name."""
+    """``config.json`` of a model without a public name; empty for others."""
     config = None if is_supervised(job) else config_json(job.model)
     return () if config is None else (json_file(CONFIG_FILE, config, "the model's shape"),)
 
 
 def json_file(name: str, values: Mapping[str, object], meaning: str) -> LaunchOutputFile:
-    """A document of JSON."""
+    """A JSON file of the values."""
     text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
     return LaunchOutputFile(name=name, text=text, meaning=meaning)
 
@@ -320,28 +332,28 @@ def json_file(name: str, values: Mapping[str, object], meaning: str) -> LaunchOu
 def nested(
     settings: Mapping[str, str | None], value: Callable[[str | None], Quantity] | None = None
 ) -> dict[str, object]:
-    """Options of dotted names as the document that has them; texts become numbers and flags."""
+    """Options of dotted names as a nested document; texts become numbers and booleans."""
     document: dict[str, object] = {}
-    inside: dict[str, dict[str, str | None]] = {}
+    sections: dict[str, dict[str, str | None]] = {}
     for option, text in settings.items():
         section, dot, key = option.partition(".")
         document.setdefault(section, None if dot else (value or typed)(text))
         if dot:
-            inside.setdefault(section, {})[key] = text
-    return document | {section: nested(keys, value) for section, keys in inside.items()}
+            sections.setdefault(section, {})[key] = text
+    return document | {section: nested(keys, value) for section, keys in sections.items()}
 
 
 def typed(text: str | None) -> Quantity:
-    """The value that a text is in JSON or YAML.
+    """The JSON or YAML value of a text: integer, float, boolean or text.
 
     >>> typed("8"), typed("1.0"), typed("true"), typed("cpu"), typed(None)
     (8, 1.0, True, 'cpu', True)
     """
     if text is None or text in ("true", "false"):
         return text != "false"
-    for kind in (int, float):
+    for number_type in (int, float):
         try:
-            return kind(text)
+            return number_type(text)
         except ValueError:
             continue
     return text

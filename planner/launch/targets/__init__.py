@@ -1,4 +1,4 @@
-"""The tools that plans are started with: a module for each, or for several that are alike."""
+"""Launch targets: a module for each tool that starts plans, or for several similar tools."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from planner.launch.removed import refuse_removed_name
 from planner.launch.target import LaunchTarget
 
 _TOGETHER = {**dict.fromkeys(("transformers", "deepspeed", "accelerate"), "hf_trainer")}
-"""The modules of tools that are alike."""
+"""Modules shared by several tools."""
 
 
 @cache
 def targets() -> dict[str, LaunchTarget]:
-    """All targets by name: what plans are written for."""
-    found = {name: _of_module(name) for name in TARGETS}
-    # Of programs whose updates are read alone the whole step is written.
-    steps = {name: found[name].step for name in TARGETS if name in READ_ONLY_TOOLS}
-    return {name: steps.get(name) or found[name] for name in TARGETS}
+    """All targets by name: the tools that launch files are written for."""
+    all_targets = {name: _of_module(name) for name in TARGETS}
+    # Some programs have read-only updates, but their whole steps can be written.
+    steps = {name: all_targets[name].step for name in TARGETS if name in READ_ONLY_TOOLS}
+    return {name: steps.get(name) or all_targets[name] for name in TARGETS}
 
 
 @cache
 def readers() -> dict[str, LaunchTarget]:
-    """All programs by name whose files are read: targets, and those that are read alone."""
+    """All programs by name whose files can be read: targets and read-only tools."""
     return {**targets(), **{name: _of_module(name) for name in READ_ONLY_TOOLS}}
 
 
 def _of_module(name: str) -> LaunchTarget:
     module = import_module(f"{__name__}.{_TOGETHER.get(name, name).replace('-', '_')}")
-    own: tuple[LaunchTarget, ...] = getattr(module, "TARGETS", None) or (module.TARGET,)
-    return next(target for target in own if target.name == name)
+    module_targets: tuple[LaunchTarget, ...] = getattr(module, "TARGETS", None) or (module.TARGET,)
+    return next(target for target in module_targets if target.name == name)
 
 
 def target_of(name: str) -> LaunchTarget:
-    """A target by its name or an alias.
+    """The target of a name or an alias.
 
-    Raises LaunchError if there is none of that name, or no longer.
+    Raises LaunchError if the name is unknown or was removed.
     """
-    word = name.strip().lower().replace("_", "-").replace(" ", "-")
+    key = name.strip().lower().replace("_", "-").replace(" ", "-")
     for target in targets().values():
-        if word == target.name or word in target.aliases:
+        if key == target.name or key in target.aliases:
             return target
-    known = list(targets())
-    refuse_removed_name(word, name, f"Choose one of: {', '.join(known)}.")
+    names = list(targets())
+    refuse_removed_name(key, name, f"Choose one of: {', '.join(names)}.")
     raise LaunchError(
-        f"{name} is not a launch target.{did_you_mean(word, known)} There are: {', '.join(known)}."
+        f"{name} is not a launch target.{did_you_mean(key, names)} There are: {', '.join(names)}."
     )

@@ -1,4 +1,4 @@
-"""Axolotl: its YAML, with DeepSpeed's file where that shards."""
+"""Axolotl: its YAML, with DeepSpeed's file if DeepSpeed shards."""
 
 from __future__ import annotations
 
@@ -55,72 +55,75 @@ _DIALECT = OptionAliasTable.load("axolotl")
 
 
 def axolotl_answers(reading: OptionReader) -> LaunchSettings:
-    """What a YAML of axolotl says, with the files that it names.
+    """Settings of a YAML of axolotl, with the files that it names.
 
     Raises LaunchError if its values contradict each other.
     Raises SpecError if it trains something that is not predicted.
     """
-    found = reading.command
-    sources = OptionSources(name=found.name)
-    sources.worlds.append(found.resources)
-    documents = [found, *(file for file in found.files.values() if "base_model" in file.options)]
+    command = reading.command
+    sources = OptionSources(name=command.name)
+    sources.worlds.append(command.resources)
+    documents = [
+        command,
+        *(file for file in command.files.values() if "base_model" in file.options),
+    ]
     for document in documents:
         _translate(document, sources)
-    for file in found.files.values():
+    for file in command.files.values():
         if file not in documents:
             gather(file, sources)
-    parts = text_of_key(documents, _UNFROZEN) or ""
-    # All of the language model, and what stands at its ends, beside a tower that is frozen.
-    is_language = _LANGUAGE in parts and not _LAYERS.search(parts)
-    trains = next((key for key in _PARTS if text_of_key(documents, key) not in _NOTHING), None)
-    if trains is not None and not (trains == _UNFROZEN and is_language):
+    unfrozen = text_of_key(documents, _UNFROZEN) or ""
+    # All of the language model with embedding and logits; the vision tower is frozen.
+    trains_language_model = _LANGUAGE in unfrozen and not _LAYERS.search(unfrozen)
+    partial_key = next((key for key in _PARTS if text_of_key(documents, key) not in _NOTHING), None)
+    if partial_key is not None and not (partial_key == _UNFROZEN and trains_language_model):
         raise SpecError(
-            f"{found.name}: axolotl's {trains} is not predicted, as it trains a part of the "
-            "parameters: all of them, and adapters, are."
+            f"{command.name}: axolotl's {partial_key} is not predicted, as it trains a part of the "
+            "parameters. Training all of them, or adapters, is."
         )
-    # Adapters of parameters that are no modules, as those of fused experts, beside the others'.
-    if given := sources.script.get("--lora_target_parameters"):
-        modules = f"{sources.text('--lora_target_modules') or ''} {text_of(given) or ''}"
-        sources.script["--lora_target_modules"] = given.with_value(modules.strip())
+    # Further adapters of parameters that are no modules, such as fused experts.
+    if parameter_option := sources.script.get("--lora_target_parameters"):
+        modules = f"{sources.text('--lora_target_modules') or ''} {text_of(parameter_option) or ''}"
+        sources.script["--lora_target_modules"] = parameter_option.with_value(modules.strip())
     defaults = apply_program_defaults(sources, _DIALECT)
     if sources.text("--bf16") == "true":
         keep_loaded_weights(sources, "axolotl")
-    answers = answers_of(sources, is_supervised=False)
-    values = dict(answers.values)
+    settings = answers_of(sources, is_supervised=False)
+    values = dict(settings.values)
     if text_of_key(documents, "gradient_checkpointing") in ("offload", "offload_disk"):
         values["offload"] = "activations"
-    if is_language:
+    if trains_language_model:
         values["freeze_vision_tower"] = True
     values |= _loss(documents, values)
     if text_of_key(documents, "torch_compile") in ("true", "auto"):
         values["torch_compile"] = "true"
-    told = {name: reason for name, reason in defaults.items() if name in values}
-    notes = list(answers.notes)
+    reasons = {name: reason for name, reason in defaults.items() if name in values}
+    notes = list(settings.notes)
     if text_of_key(documents, "selective_checkpointing") not in (None, "false"):
-        notes.append("selective_checkpointing is not predicted: recomputation is taken as given.")
+        notes.append("selective_checkpointing is not predicted, only the other recomputation keys.")
     if any(key.startswith("qat.") for document in documents for key in document.options):
         notes.append(
-            "qat: rounding of weights and inputs in each pass is not predicted, steps will take "
+            "qat: rounding of weights and inputs in each pass is not predicted. Steps will take "
             "longer."
         )
-    names = {name for document in documents for name in document.options}
+    keys = {name for document in documents for name in document.options}
     return replace(
-        answers,
+        settings,
         values=values,
-        defaults={**answers.defaults, **told},
-        ignored_options=answers.ignored_options | (names & _DIALECT.names("ignored")),
+        defaults={**settings.defaults, **reasons},
+        ignored_options=settings.ignored_options | (keys & _DIALECT.names("ignored")),
         notes=tuple(notes),
     )
 
 
-# Keys that name what is trained in place of all parameters.
+# Keys that train a part of the parameters.
 _UNFROZEN, _LANGUAGE = "unfrozen_parameters", "language_model"
 _PARTS = (_UNFROZEN, "lisa_n_layers")
 _LAYERS = re.compile("layers|blocks")
 _NOTHING = (None, "", "null", "0")
 
 
-# Keys that say it, in this order where there are several.
+# Keys of loss kernels; the first that is set counts.
 _LOSSES = {
     "cut_cross_entropy": "linear",
     "liger_fused_linear_cross_entropy": "linear",
@@ -130,21 +133,21 @@ _LOSSES = {
 
 
 _CUT = "CutCrossEntropyPlugin"
-"""The plugin whose ``cut_cross_entropy`` is on unless it is switched off."""
+"""The plugin that enables ``cut_cross_entropy`` unless the file switches it off."""
 
 
 def _loss(documents: list[ParsedCommand], values: Mapping[str, object]) -> Words:
-    """How the loss is computed: kernels of adapters say nothing of it."""
-    named = [word for key, word in _LOSSES.items() if text_of_key(documents, key) == "true"]
+    """The loss kernel and its chunks; kernels of adapters do not set it."""
+    kernels = [kernel for key, kernel in _LOSSES.items() if text_of_key(documents, key) == "true"]
     if _CUT in (text_of_key(documents, "plugins") or "") and (
         text_of_key(documents, "cut_cross_entropy") != "false"
     ):
-        named = [_LOSSES["cut_cross_entropy"]]
-    if not named:
+        kernels = [_LOSSES["cut_cross_entropy"]]
+    if not kernels:
         return {"loss_kernel": "auto"} if "loss_kernel" in values else {}
-    loss: Words = {"loss_kernel": named[0]}
+    loss: Words = {"loss_kernel": kernels[0]}
     chunks = text_of_key(documents, "chunked_cross_entropy_num_chunks") or ""
-    if named[0] == "chunked" and chunks.isdecimal():
+    if kernels[0] == "chunked" and chunks.isdecimal():
         loss["loss_chunks"] = int(chunks)
     return loss
 
@@ -164,10 +167,10 @@ def _translate(document: ParsedCommand, sources: OptionSources) -> None:
         text = text_of(option)
         if not option.texts or text in ("null", ""):
             continue
-        for into, word in _DIALECT.into(name, text):
-            place = sources.script if into.startswith("--") else sources.accelerate
-            put = option if word is None else option.with_value(word)
-            sources.put(place, into, put)
+        for target_option, word in _DIALECT.into(name, text):
+            section = sources.script if target_option.startswith("--") else sources.accelerate
+            translated = option if word is None else option.with_value(word)
+            sources.put(section, target_option, translated)
     if any(name.startswith("fsdp_config.") for name in document.options):
         sources.put(
             sources.accelerate, "distributed_type", implied_option("distributed_type", "FSDP")
@@ -194,8 +197,8 @@ def _has_file(job: LaunchJob) -> bool:
     """Whether DeepSpeed shards or offloads."""
     if job.profile.name in _BY_FSDP:
         return False
-    is_away = job["offload"].startswith("optimizer")
-    return bool(job["zero_stage"]) or is_away or job.profile.name == "DeepSpeed"
+    offloads = job["offload"].startswith("optimizer")
+    return bool(job["zero_stage"]) or offloads or job.profile.name == "DeepSpeed"
 
 
 def _quantities(job: LaunchJob) -> Quantities:
@@ -228,50 +231,50 @@ def _fsdp(job: LaunchJob) -> Words:
 
 
 def _unexpressed(job: LaunchJob) -> tuple[ParameterNote, ...]:
-    found = list(adapter_remarks(job))
+    notes = list(adapter_remarks(job))
     if job.profile.name in _BY_FSDP and job["offload"] == "optimizer":
         note = "FSDP offloads weights with the optimizer; DeepSpeed separates them"
-        found.append(ParameterNote(parameter="offload", value="optimizer", note=note))
+        notes.append(ParameterNote(parameter="offload", value="optimizer", note=note))
     if job["zero_stage"] == 1 and _is_by_fsdp(job):
         note = "FSDP shards gradients with the optimizer states"
-        found.append(ParameterNote(parameter="zero_stage", value="1", note=note))
-    return tuple(found)
+        notes.append(ParameterNote(parameter="zero_stage", value="1", note=note))
+    return tuple(notes)
 
 
 _IN_32_BITS = "HF Trainer FSDP"
 
 
 def _narrowed(request: Request) -> Request:
-    """Without the profile that keeps trained weights in 32 bits, where all weights are trained."""
-    several = request.framework
-    if request.adapter not in (None, "none") or not isinstance(several, tuple):
+    """The request without the profile of 32-bit weights if all weights are trained."""
+    frameworks = request.framework
+    if request.adapter not in (None, "none") or not isinstance(frameworks, tuple):
         return request
-    return replace(request, framework=tuple(name for name in several if name != _IN_32_BITS))
+    return replace(request, framework=tuple(name for name in frameworks if name != _IN_32_BITS))
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     if job.profile.name == _IN_32_BITS and not has_adapter(job):
         raise LaunchError(
-            "Axolotl keeps trained weights in 16 bits, the plan in 32: search with "
+            "Axolotl keeps trained weights in 16 bits, but the plan in 32: search with "
             "--framework 'HF Trainer bf16' or DeepSpeed, or choose the target accelerate."
         )
-    options = {each.option: each.text for each in settings.options}
+    options = {option.option: option.text for option in settings.options}
     document = nested(options)
     for name in ("lora_target_modules", "lora_modules_to_save"):
         if modules := options.get(name):
             document[name] = modules.split()
     document["datasets"] = [{"path": _DATASET, "type": "chat_template"}]
-    notes = {each.option: each.note for each in settings.options if each.note}
+    notes = {option.option: option.note for option in settings.options if option.note}
     text = yaml_text(document, notes | {"datasets": _DATASET_NOTE})
     files = [LaunchOutputFile(name=CONFIG, text=text, meaning="what axolotl trains, and how")]
     if _has_file(job):
         table = OptionTable.load("deepspeed")
-        # The Trainer takes a batch of another product than its own, which counts every GPU, for a
-        # mistake; how GPUs are split stands in axolotl's own keys.
-        split = [name for name in table.parameters if name.endswith("_parallel")]
-        own = dict.fromkeys(("train_batch_size", *split))
-        said = {**plan_words(job, table), **by_deepspeed(job), **own}
-        files.append(deepspeed_file(table.written(said)))
+        # The Trainer refuses a train_batch_size unlike its own product, which counts every GPU.
+        # Parallel degrees are in axolotl's own keys.
+        degrees = [name for name in table.parameters if name.endswith("_parallel")]
+        omitted = dict.fromkeys(("train_batch_size", *degrees))
+        table_values = {**plan_words(job, table), **by_deepspeed(job), **omitted}
+        files.append(deepspeed_file(table.written(table_values)))
     arguments = (
         CommandWords(words=("-m", "axolotl.cli.train", CONFIG)),
         CommandWords(words=("--learning-rate", RATE)),

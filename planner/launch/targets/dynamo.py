@@ -44,10 +44,7 @@ from planner.launch.write_launch import heading
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """Refused: workers say what they do in the words of vLLM, SGLang or TensorRT-LLM.
-
-    Raises `LaunchError`: always.
-    """
+    """Raise LaunchError: only workers with a command of vLLM, SGLang or TensorRT-LLM are read."""
     raise LaunchError(
         f"{reading.command.name}: no worker of the graph has a command of dynamo.vllm, "
         "dynamo.sglang or dynamo.trtllm."
@@ -64,35 +61,35 @@ _TYPES = {AGGREGATED: "worker", PREFILL_POOL: "prefill", "decode": "decode"}
 
 def _vllm_words(server: ServerCommand, model: str) -> list[str]:
     pool = server.worker.name
-    words = ["--model", model, *_flat(vllm.command_options(server), "--kv-transfer-config")]
+    arguments = ["--model", model, *_flat(vllm.command_options(server), "--kv-transfer-config")]
     if pool != AGGREGATED:
-        words += ["--disaggregation-mode", pool, "--kv-transfer-config", _TRANSFER]
-    return words
+        arguments += ["--disaggregation-mode", pool, "--kv-transfer-config", _TRANSFER]
+    return arguments
 
 
 def _sglang_words(server: ServerCommand, model: str) -> list[str]:
-    named = ["--model-path", model, "--served-model-name", model, "--host", "0.0.0.0"]
-    return [*named, *_flat(sglang.command_options(server))]
+    arguments = ["--model-path", model, "--served-model-name", model, "--host", "0.0.0.0"]
+    return [*arguments, *_flat(sglang.command_options(server))]
 
 
 def _trtllm_words(server: ServerCommand, model: str) -> list[str]:
-    words = ["--model-path", model, "--served-model-name", model]
-    named, more = option_aliases("dynamo.trtllm"), dict[str, str | None]()
+    arguments = ["--model-path", model, "--served-model-name", model]
+    renamed, yaml_options = option_aliases("dynamo.trtllm"), dict[str, str | None]()
     for setting in server.settings.options:
-        if setting.option in named:
-            words += [named[setting.option], *([setting.text] if setting.text else [])]
+        if setting.option in renamed:
+            arguments += [renamed[setting.option], *([setting.text] if setting.text else [])]
         elif setting.option == "--kv_cache_dtype":
-            more["kv_cache_config.dtype"] = setting.text
+            yaml_options["kv_cache_config.dtype"] = setting.text
         elif setting.option == "--enable_chunked_prefill":
-            more["enable_chunked_prefill"] = "true"
+            yaml_options["enable_chunked_prefill"] = "true"
     if server.worker.name != AGGREGATED:
-        words += ["--disaggregation-mode", server.worker.name]
-    document = json.dumps(tensorrt_llm.document(server, more), separators=(",", ":"))
-    return [*words, "--override-engine-args", document]
+        arguments += ["--disaggregation-mode", server.worker.name]
+    document = json.dumps(tensorrt_llm.document(server, yaml_options), separators=(",", ":"))
+    return [*arguments, "--override-engine-args", document]
 
 
 def _flat(arguments: list[CommandWords], left_out: str = "") -> list[str]:
-    """Words of options; a variable is a word that the user replaces."""
+    """The options as words; a variable becomes a placeholder that the user replaces."""
     return [
         word if isinstance(word, str) else word.name
         for argument in arguments
@@ -103,7 +100,7 @@ def _flat(arguments: list[CommandWords], left_out: str = "") -> list[str]:
 
 @record(kw_only=True)
 class _DynamoEngine:
-    """How Dynamo runs an engine: its module, its name and image there, its options as words."""
+    """An engine in Dynamo: its target module, its name and image there, its options as words."""
 
     module: Any
     framework: str
@@ -122,7 +119,7 @@ _REGISTRY = "nvcr.io/nvidia/ai-dynamo/"
 
 
 def _component(server: ServerCommand, engine: _DynamoEngine) -> dict[str, object]:
-    """A kind of workers in the graph."""
+    """The component of one kind of workers in the graph."""
     worker = server.worker
     model = server.model if isinstance(server.model, str) else server.model.name
     container = {
@@ -133,12 +130,12 @@ def _component(server: ServerCommand, engine: _DynamoEngine) -> dict[str, object
         "envFrom": [{"secretRef": {"name": "hf-token-secret"}}],
         "resources": {"limits": {"nvidia.com/gpu": str(worker.gpus_per_node)}},
     }
-    nodes = {"multinode": {"nodeCount": worker.num_nodes}} if worker.num_nodes > 1 else {}
+    multinode = {"multinode": {"nodeCount": worker.num_nodes}} if worker.num_nodes > 1 else {}
     return {
         "name": worker.name,
         "type": _TYPES[worker.name],
         "replicas": worker.copies,
-        **nodes,
+        **multinode,
         "podTemplate": {"spec": {"containers": [container]}},
     }
 
@@ -164,39 +161,39 @@ def _graph(
 
 def _name(job: LaunchJob) -> str:
     """A name of Kubernetes: small letters, digits and hyphens."""
-    plain = re.sub(r"[^a-z0-9]+", "-", job.model.name.lower())[:40].strip("-")
-    return plain if plain[:1].isalpha() else f"model-{plain}".strip("-")
+    slug = re.sub(r"[^a-z0-9]+", "-", job.model.name.lower())[:40].strip("-")
+    return slug if slug[:1].isalpha() else f"model-{slug}".strip("-")
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     engine = _ENGINES[job.profile.name]
 
     def quantities(worker: ServerGroup) -> Quantities:
-        """The operator tells the nodes of a worker each other's addresses."""
+        """Quantities of the engine without nodes: the operator connects them."""
         return {**engine.module.worker_quantities(worker), "num_nodes": None}
 
     servers = servers_of(job, OptionTable.load(engine.module.NAME), quantities, model_word)
     unset = [server.model for server in servers if isinstance(server.model, ShellVariable)]
     texts = (option.text for server in servers for option in server.settings.options)
     if any(text in _DRAFT_METHODS for text in texts):
-        drafts = draft_word(servers[0].worker.job)
-        unset += [drafts] if isinstance(drafts, ShellVariable) else []
+        draft_model = draft_word(servers[0].worker.job)
+        unset += [draft_model] if isinstance(draft_model, ShellVariable) else []
     port = f"kubectl port-forward svc/{_name(job)}-frontend 8000:8000"
     notes = [f"`{port}` lets the benchmark reach the frontend."]
-    asked = {word.name: word for word in unset}.values()
-    notes += [f"Replace {word.name} in the graph: {word.meaning}." for word in asked]
-    # The frontend speaks the interface of OpenAI, whatever the engine.
-    measured = benchmark(NAME, job, servers[-1].model)
-    draft = draft_of(servers, (), benchmark=measured)
-    # The engine's own table says the rest of what cannot be said.
+    placeholders = {word.name: word for word in unset}.values()
+    notes += [f"Replace {word.name} in the graph: {word.meaning}." for word in placeholders]
+    # The frontend has OpenAI's API, whatever the engine.
+    benchmark_process = benchmark(NAME, job, servers[-1].model)
+    draft = draft_of(servers, (), benchmark=benchmark_process)
+    # The engine's own table has further parameters without an option.
     draft = replace(
         draft,
         unexpressed=(*servers[-1].settings.unexpressed, *draft.unexpressed),
         notes=(*draft.notes, *notes),
     )
     start = f"kubectl apply -f {_GRAPH}"
-    head = heading(TARGET, job, replace(draft, left=settings.left), [], [start])
-    text = "".join(f"{line}\n" for line in head) + yaml_text(_graph(job, servers, engine))
+    header = heading(TARGET, job, replace(draft, left=settings.left), [], [start])
+    text = "".join(f"{line}\n" for line in header) + yaml_text(_graph(job, servers, engine))
     graph = LaunchOutputFile(
         name=_GRAPH,
         text=text,

@@ -1,4 +1,4 @@
-"""GPT-NeoX: ``deepy.py train.py FILES`` and its YAML, which are read and not written.
+"""GPT-NeoX: ``deepy.py train.py FILES`` and its YAML, read-only.
 
 Source: EleutherAI/gpt-neox at ea7aefd, ``megatron/neox_arguments`` (``arguments.py``,
 ``neox_args.py``), ``megatron/model/transformer.py`` (``ParallelMLP``) and
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from planner.base.units import ceil_div
 from planner.documents.shell.edits import ParsedOption
 from planner.errors import LaunchError
 from planner.launch.option_table import Words
@@ -39,16 +40,19 @@ _OF_TABLE = "attention_config"
 
 
 def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> Words | None:
-    """What no row tells of a configuration, or of a command with those that it names."""
+    """Set what no row of the table has; return the sizes of the model.
+
+    Raises LaunchError if the model has experts or layers other than attention.
+    """
     options = reading.command.options
     kinds = {option.single for name, option in options.items() if name.startswith(_OF_TABLE)}
-    strange = next((kind for kind in _UNREAD if kind in kinds), "")
+    unsupported = next((layer_kind for layer_kind in _UNREAD if layer_kind in kinds), "")
     if (reading.number("moe_num_experts") or 1) > 1:
-        strange = "moe_num_experts"
-    if strange:
+        unsupported = "moe_num_experts"
+    if unsupported:
         raise LaunchError(
-            f"{reading.place}: {strange}: of GPT-NeoX the layers of attention and a dense block "
-            "alone are read: describe the run without --from."
+            f"{reading.place}: {unsupported}: only GPT-NeoX's layers of attention and a dense "
+            "block are read. Describe the run without --from."
         )
     values = settings.values
     values["flash_attention"] = "flash" in kinds
@@ -56,10 +60,10 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
     rates = map(reading.amount, ("attention_dropout", "hidden_dropout"))
     values["dropout"] = any((rate or 0) > 0 for rate in rates)
     device = (reading.text("zero_optimization.offload_optimizer.device") or "none").lower()
-    is_away = flag(reading, "zero_optimization.cpu_offload") or device in ("cpu", "nvme")
-    values["offload"] = "optimizer" if is_away else "none"
-    kind = (reading.text("optimizer.type") or "adam").lower()
-    settings.put_optimizer(kind)
+    offloads = flag(reading, "zero_optimization.cpu_offload") or device in ("cpu", "nvme")
+    values["offload"] = "optimizer" if offloads else "none"
+    optimizer = (reading.text("optimizer.type") or "adam").lower()
+    settings.put_optimizer(optimizer)
     _batch(reading, settings)
     if set(options) >= _SHAPE:
         return _shape(reading, settings)
@@ -72,61 +76,64 @@ def _spelled(option: str) -> str:
 
 
 def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
-    every = (*(file.options for file in command.files.values()), command.options)
-    return {_spelled(name): given for one in every for name, given in one.items()}
+    sources = (*(file.options for file in command.files.values()), command.options)
+    return {_spelled(name): option for source in sources for name, option in source.items()}
 
 
 def _batch(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """GPUs, and the samples of a step."""
+    """Set the GPUs, and the samples of a step and of a micro-batch."""
     values = settings.values
     sizes = {name: int(values[f"{name}_parallel"]) for name in ("tensor", "pipeline")}
-    total = total_gpus(reading.command.resources) or reading.number("global_num_gpus")
-    ranks = ranks_of(reading, settings, total, **sizes)
-    whole, steps = reading.number("train_batch_size"), reading.number("gradient_accumulation_steps")
-    if ranks is None and whole is None:
+    num_gpus = total_gpus(reading.command.resources) or reading.number("global_num_gpus")
+    ranks = ranks_of(reading, settings, num_gpus, **sizes)
+    batch, accumulation_steps = (
+        reading.number("train_batch_size"),
+        reading.number("gradient_accumulation_steps"),
+    )
+    if ranks is None and batch is None:
         settings.mark_missing("global_batch_size")
-    if ranks is not None and whole is not None:
-        values.setdefault("micro_batch_size", max(whole // (ranks * (steps or 1)), 1))
+    if ranks is not None and batch is not None:
+        values.setdefault("micro_batch_size", max(batch // (ranks * (accumulation_steps or 1)), 1))
     if ranks is not None and "micro_batch_size" not in values:
         settings.mark_missing("micro_batch_size")
-    put_batch(settings, ranks, steps)
-    settings.set("global_batch_size", whole)
+    put_batch(settings, ranks, accumulation_steps)
+    settings.set("global_batch_size", batch)
     put_tokens(settings, reading.number("train_iters"))
 
 
 def _shape(reading: OptionReader, settings: SettingsBuilder) -> Words:
     number = reading.number
-    hidden, heads = number("hidden_size") or 0, number("num_attention_heads") or 1
-    gated = (reading.text("activation") or "gelu").lower() in _GATED
-    width = number("intermediate_size") or 4 * hidden
-    if gated:  # ParallelMLP keeps the parameters of a block that is not gated
-        width = -(-(int(width * 2 / 3) // 2) // _MULTIPLE) * _MULTIPLE
+    hidden_size, heads = number("hidden_size") or 0, number("num_attention_heads") or 1
+    is_gated = (reading.text("activation") or "gelu").lower() in _GATED
+    intermediate_size = number("intermediate_size") or 4 * hidden_size
+    if is_gated:  # ParallelMLP keeps the parameters of a block that is not gated
+        intermediate_size = ceil_div(int(intermediate_size * 2 / 3) // 2, _MULTIPLE) * _MULTIPLE
     tokenizer = reading.text("tokenizer_type") or _USUAL_TOKENIZER
     vocabulary = _VOCABULARIES.get(tokenizer.lower(), _VOCABULARIES["gpt2bpetokenizer"])
     multiple = number("make_vocab_size_divisible_by") or _PADDED
     multiple *= number("model_parallel_size") or 1
-    padded = -(-vocabulary // multiple) * multiple
+    vocab_size = ceil_div(vocabulary, multiple) * multiple
     settings.notes.append(
-        f"The file does not give its vocabulary: {padded:,} tokens, those of {tokenizer} padded to "
-        f"multiples of {multiple}."
+        f"The file does not set its vocabulary: planner assumes {vocab_size:,} tokens, those of "
+        f"{tokenizer} padded to multiples of {multiple}."
     )
-    biases = flag(reading, "use_bias_in_attn_linear", default=True)
-    is_plain = (reading.text("norm") or "layernorm").lower() == "layernorm"
-    position = (reading.text("pos_emb") or "learned").lower()
+    has_bias = flag(reading, "use_bias_in_attn_linear", default=True)
+    is_layer_norm = (reading.text("norm") or "layernorm").lower() == "layernorm"
+    position_embedding = (reading.text("pos_emb") or "learned").lower()
     return {
         "num_hidden_layers": number("num_layers"),
-        "hidden_size": hidden,
-        "intermediate_size": width,
-        "gated": gated,
+        "hidden_size": hidden_size,
+        "intermediate_size": intermediate_size,
+        "gated": is_gated,
         "num_attention_heads": heads,
         "num_key_value_heads": number("num_kv_heads") or heads,
-        "vocab_size": padded,
+        "vocab_size": vocab_size,
         "max_position_embeddings": number("max_position_embeddings") or number("seq_length"),
         "tie_word_embeddings": not flag(reading, "no_weight_tying"),
-        "position_embedding": _POSITIONS.get(position, "none"),
-        "norm_bias": is_plain and flag(reading, "use_bias_in_norms", default=True),
-        "qkv_bias": biases,
-        "output_bias": biases,
+        "position_embedding": _POSITIONS.get(position_embedding, "none"),
+        "norm_bias": is_layer_norm and flag(reading, "use_bias_in_norms", default=True),
+        "qkv_bias": has_bias,
+        "output_bias": has_bias,
         "mlp_bias": flag(reading, "use_bias_in_mlp", default=True),
     }
 

@@ -1,11 +1,11 @@
-"""Scripts on Hugging Face's Trainer: by themselves with FSDP, with DeepSpeed, or by accelerate.
+"""Scripts on Hugging Face's Trainer: with FSDP, with DeepSpeed, or started by accelerate.
 
-Whole steps of TRL's GRPO and RLOO and of ms-swift's, around the update of the Trainer's reader.
+Also reads whole reinforcement-learning steps of TRL's and ms-swift's GRPO and RLOO.
 
 Source: huggingface/trl at f2cd577, ``trl/trainer/grpo_config.py``, ``rloo_config.py`` (names,
-defaults, what a generation is), ``grpo_trainer.py`` (places of its engine, log-probabilities) and
+defaults, size of a generation), ``grpo_trainer.py`` (slots of its engine, log-probabilities) and
 ``scripts/vllm_serve.py``; modelscope/ms-swift, ``swift/rlhf_trainers/args_mixin.py`` and
-``swift/arguments/rlhf_args.py``, whose trainer is TRL's and whose words differ where said.
+``swift/arguments/rlhf_args.py``, which extends TRL's trainer.
 """
 
 from __future__ import annotations
@@ -85,42 +85,48 @@ from planner.question.terms import glossary
 
 
 def _of_script(job: LaunchJob) -> Quantities:
-    """What the script is told that DeepSpeed or accelerate starts."""
+    """Quantities of a script that DeepSpeed or accelerate starts."""
     return {**script_quantities(job), "offload": moved_activations(job)}
 
 
 def _by_trainer(job: LaunchJob) -> Quantities:
-    """What the script is told, and how FSDP shards."""
-    stage, offload = int(job["zero_stage"]), job["offload"]
-    sharded, inside = stage >= 2, repeats_inside(job, sharded=stage >= 2)
+    """Quantities of a script with FSDP."""
+    zero_stage, offload = int(job["zero_stage"]), job["offload"]
+    is_sharded, recomputes_inside = zero_stage >= 2, repeats_inside(job, is_sharded=zero_stage >= 2)
     return {
         **script_quantities(job),
         "offload": None if offload == "activations" and not is_supervised(job) else offload,
-        "sharded": True if sharded else None,
-        "sharded_weights": stage == 3 if sharded else None,
-        "sharded_recompute": True if inside else None,
-        "recompute": "none" if inside else job["recompute"],
-        "quantized_storage": "bfloat16" if sharded and job["adapter"] == "qlora" else None,
+        "sharded": True if is_sharded else None,
+        "sharded_weights": zero_stage == 3 if is_sharded else None,
+        "sharded_recompute": True if recomputes_inside else None,
+        "recompute": "none" if recomputes_inside else job["recompute"],
+        "quantized_storage": "bfloat16" if is_sharded and job["adapter"] == "qlora" else None,
     }
 
 
 def _trainer_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
-    keys = {each.option: each.text for each in settings.options if each.option.startswith(SECTION)}
+    keys = {
+        option.option: option.text
+        for option in settings.options
+        if option.option.startswith(SECTION)
+    }
     files = list(script_files(job))
-    more = []
+    fsdp_arguments = []
     if keys:
-        document = nested({"version": "2", **{k.removeprefix(SECTION): v for k, v in keys.items()}})
+        document = nested(
+            {"version": "2", **{key.removeprefix(SECTION): text for key, text in keys.items()}}
+        )
         files.append(json_file(FSDP_FILE, document, "how FSDP shards"))
-        more.append(CommandWords(words=("--fsdp_config", FSDP_FILE)))
+        fsdp_arguments.append(CommandWords(words=("--fsdp_config", FSDP_FILE)))
     unexpressed, left = script_remarks(job)
     notes: tuple[str, ...] = ()
     if has_adapter(job):
-        told = "peft adds the adapters with TRL's default lora_alpha and lora_dropout."
-        notes = (told, *adapter_notes(job))
+        note = "peft adds the adapters with TRL's default lora_alpha and lora_dropout."
+        notes = (note, *adapter_notes(job))
     return training_draft(
         job,
         "transformers",
-        script_arguments(job, settings, *more),
+        script_arguments(job, settings, *fsdp_arguments),
         files=tuple(files),
         unexpressed=unexpressed,
         left=left,
@@ -140,9 +146,11 @@ TRANSFORMERS = LaunchTarget.of(
 
 
 def _beside_script(job: LaunchJob, target: str) -> Words:
-    """Nothing of what the script's own options say and a file of the target does not."""
-    own = {row.parameter for row in OptionTable.load(target).rows if row.role is OptionRole.IS}
-    return dict.fromkeys(script_quantities(job).keys() - {"layer_split", *own})
+    """None for each parameter that the script's options set and the target's file cannot."""
+    expressed = {
+        row.parameter for row in OptionTable.load(target).rows if row.role is OptionRole.IS
+    }
+    return dict.fromkeys(script_quantities(job).keys() - {"layer_split", *expressed})
 
 
 DEEPSPEED_FILE = "ds_config.json"
@@ -150,32 +158,36 @@ _WRITTEN = ("bf16", "fp16", "fp32")
 
 
 def by_deepspeed(job: LaunchJob) -> Quantities:
-    """What the table turns into keys of ``ds_config.json``."""
-    stage = int(job["zero_stage"])
-    steps, micro, tp = job.accumulation_steps, job["micro_batch_size"], job["tensor_parallel"]
+    """Quantities of ``ds_config.json``."""
+    zero_stage = int(job["zero_stage"])
+    accumulation_steps, micro_batch, tensor_parallel = (
+        job.accumulation_steps,
+        job["micro_batch_size"],
+        job["tensor_parallel"],
+    )
     return {
         **_beside_script(job, "deepspeed"),
-        "gradient_accumulation_steps": steps,
-        # Its parser counts the ranks that split tensors as data parallel ones.
-        "train_batch_size": micro * steps * job.data_parallel * tp,
+        "gradient_accumulation_steps": accumulation_steps,
+        # Its parser counts tensor-parallel ranks as data-parallel ones.
+        "train_batch_size": micro_batch * accumulation_steps * job.data_parallel * tensor_parallel,
         "precision_kept": True if job["precision"] not in _WRITTEN else None,
-        "overlap": stage > 0,
-        "contiguous": stage > 0,
-        "gather_on_save": stage == 3,
+        "overlap": zero_stage > 0,
+        "contiguous": zero_stage > 0,
+        "gather_on_save": zero_stage == 3,
         "offload": None if job["offload"] == "activations" else job["offload"],
     }
 
 
 def deepspeed_file(settings: OptionTexts) -> LaunchOutputFile:
-    """``ds_config.json`` of the options of the table."""
-    document = nested({each.option: each.text for each in settings.options})
+    """The file ``ds_config.json`` with the options of the table."""
+    document = nested({option.option: option.text for option in settings.options})
     return json_file(DEEPSPEED_FILE, document, "what DeepSpeed shards")
 
 
 def _deepspeed_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     script = script_settings(
         job,
-        # What the file cannot say is told once.
+        # The script sets what the file cannot.
         precision=job["precision"] if job["precision"] in _WRITTEN else "bf16",
         offload=moved_activations(job),
         quantized_storage=(
@@ -197,9 +209,9 @@ def _deepspeed_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
 def _starts_deepspeed(words: Sequence[str]) -> bool:
     names = {word.partition("=")[0] for word in words}
     is_configured = bool(names & {"--deepspeed", "--deepspeed_config", "--zero_stage"})
-    # Programs that leave batches to DeepSpeed's file.
-    tunes = {"--model_name", "--num_train_epochs"} <= names
-    return is_configured and (tunes or starts_trainer(words))
+    # Programs with batch sizes in DeepSpeed's file.
+    is_deepspeed_chat = {"--model_name", "--num_train_epochs"} <= names
+    return is_configured and (is_deepspeed_chat or starts_trainer(words))
 
 
 DEEPSPEED = LaunchTarget.of(
@@ -216,37 +228,41 @@ DEEPSPEED = LaunchTarget.of(
 _ACCELERATE_FILE = "accelerate.yaml"
 _BY_FSDP = ("HF Trainer FSDP", "FSDP", "FSDP compiled", "FSDP bf16", "HF Trainer bf16")
 _UNKNOWN = ("fp4", "int8", "tf32")
-# Its mixed_precision where that is not the precision's own word.
+# accelerate's mixed_precision where its name differs from the precision's.
 _PRECISIONS = {"fp4": "bf16", "int8": "bf16", "tf32": "no", "fp32": "no"}
 
 
 def _kind(job: LaunchJob) -> str:
-    is_whole = not job["zero_stage"] and not job["offload"].startswith("optimizer")
-    if is_whole and (job.profile.name != "DeepSpeed" or job.num_gpus == 1):
+    is_unsharded = not job["zero_stage"] and not job["offload"].startswith("optimizer")
+    if is_unsharded and (job.profile.name != "DeepSpeed" or job.num_gpus == 1):
         return "NO" if job.num_gpus == 1 else "MULTI_GPU"
     return "FSDP" if job.profile.name in _BY_FSDP else "DEEPSPEED"
 
 
 def _by_accelerate(job: LaunchJob) -> Quantities:
-    kind, precision, is_usual = _kind(job), job["precision"], job["torch_compile"] == "auto"
-    # FSDP and DeepSpeed are told each in their way.
-    own = {*_fsdp(job), "zero3_init"}
+    distributed_type, precision, is_default = (
+        _kind(job),
+        job["precision"],
+        job["torch_compile"] == "auto",
+    )
+    # FSDP and DeepSpeed have keys of their own.
+    sharding_names = {*_fsdp(job), "zero3_init"}
     quantities = {
-        **dict.fromkeys(own),
+        **dict.fromkeys(sharding_names),
         **_beside_script(job, "accelerate"),
-        "kind": kind,
+        "kind": distributed_type,
         "num_nodes": job.num_nodes,
         "precision": precision if precision in _UNKNOWN else None,
         "precision_type": _PRECISIONS.get(precision, precision),
-        "cp_comm_type": job["cp_comm_type"] if kind == "FSDP" else None,
+        "cp_comm_type": job["cp_comm_type"] if distributed_type == "FSDP" else None,
         "fp8_backend": "te" if precision == "fp8" else None,
         "fp8_format": "HYBRID" if precision == "fp8" else None,
-        # It is accelerate that compiles the model where the profile is of compiled models.
-        "compiled": "inductor" if is_usual and job.profile.compilation.default else None,
+        # accelerate compiles the model if the profile is one of compiled models.
+        "compiled": "inductor" if is_default and job.profile.compilation.default else None,
     }
-    if kind == "FSDP":
+    if distributed_type == "FSDP":
         return quantities | _fsdp(job)
-    if kind == "DEEPSPEED":
+    if distributed_type == "DEEPSPEED":
         return quantities | _deepspeed(job)
     return quantities
 
@@ -271,15 +287,15 @@ def _fsdp(job: LaunchJob) -> Words:
 
 
 def _deepspeed(job: LaunchJob) -> Words:
-    stage, offload = int(job["zero_stage"]), Offload[job["offload"].upper()]
-    where = "nvme" if offload.to_drives else "cpu"
+    zero_stage, offload = int(job["zero_stage"]), Offload[job["offload"].upper()]
+    device = "nvme" if offload.to_drives else "cpu"
     return {
-        "deepspeed_stage": stage,
+        "deepspeed_stage": zero_stage,
         "deepspeed_accumulation": job.accumulation_steps,
-        "deepspeed_optimizer": where if offload.of_states else "none",
-        "deepspeed_weights": where if offload.of_weights else "none",
-        "deepspeed_init": stage == 3 and job["zero3_init"],
-        "deepspeed_save": True if stage == 3 else None,
+        "deepspeed_optimizer": device if offload.of_states else "none",
+        "deepspeed_weights": device if offload.of_weights else "none",
+        "deepspeed_init": zero_stage == 3 and job["zero3_init"],
+        "deepspeed_save": True if zero_stage == 3 else None,
         **(_by_heads(job) if _trades_heads(job) else {}),
     }
 
@@ -289,7 +305,7 @@ def _trades_heads(job: LaunchJob) -> bool:
 
 
 def _by_heads(job: LaunchJob) -> Words:
-    """DeepSpeed's Ulysses; the sizes come to all GPUs [1]_.
+    """Quantities of DeepSpeed's Ulysses; the product of the sizes is the number of GPUs [1]_.
 
     References
     ----------
@@ -307,25 +323,37 @@ def _by_heads(job: LaunchJob) -> Words:
 
 def _accelerate_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     require_even_copies(job)
-    kind = _kind(job)
-    is_fsdp, inside = kind == "FSDP", repeats_inside(job, sharded=kind == "FSDP")
-    elsewhere = job["precision"] in ("fp8", *_UNKNOWN)
+    distributed_type = _kind(job)
+    is_fsdp, recomputes_inside = (
+        distributed_type == "FSDP",
+        repeats_inside(job, is_sharded=distributed_type == "FSDP"),
+    )
+    is_set_by_accelerate = job["precision"] in ("fp8", *_UNKNOWN)
     script = script_settings(
         job,
-        precision=None if elsewhere else job["precision"],
+        precision=None if is_set_by_accelerate else job["precision"],
         precision_elsewhere=True if job["precision"] == "fp8" else None,
         precision_kept=True if job["precision"] in ("fp4", "int8") else None,
-        recompute="none" if inside else job["recompute"],
+        recompute="none" if recomputes_inside else job["recompute"],
         offload=moved_activations(job),
         quantized_storage="bfloat16" if is_fsdp and job["adapter"] == "qlora" else None,
     )
     unexpressed, left = script_remarks(job)
-    note = f"accelerate's YAML has it for FSDP2, not for {kind}; choose the target deepspeed"
-    said = {"context_parallel"} if kind == "DEEPSPEED" and _trades_heads(job) else set()
-    unsplit = [name for name in _UNSPLIT if job[name] > 1 and not is_fsdp and name not in said]
-    remarks = (ParameterNote(parameter=name, value=str(job[name]), note=note) for name in unsplit)
-    notes = {each.option: each.note for each in settings.options if each.note}
-    text = yaml_text(nested({each.option: each.text for each in settings.options}), notes)
+    note = (
+        f"accelerate's YAML has it for FSDP2, not for {distributed_type}; choose the "
+        "target deepspeed"
+    )
+    expressed = (
+        {"context_parallel"} if distributed_type == "DEEPSPEED" and _trades_heads(job) else set()
+    )
+    unexpressed_names = [
+        name for name in _UNSPLIT if job[name] > 1 and not is_fsdp and name not in expressed
+    ]
+    notes_on_split = (
+        ParameterNote(parameter=name, value=str(job[name]), note=note) for name in unexpressed_names
+    )
+    notes = {option.option: option.note for option in settings.options if option.note}
+    text = yaml_text(nested({option.option: option.text for option in settings.options}), notes)
     config = LaunchOutputFile(
         name=_ACCELERATE_FILE, text=text, meaning="how accelerate starts and shards"
     )
@@ -336,7 +364,7 @@ def _accelerate_draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         launcher="accelerate",
         launcher_arguments=(CommandWords(words=("--config_file", _ACCELERATE_FILE)),),
         files=(config, *script_files(job)),
-        unexpressed=(*script.unexpressed, *unexpressed, *remarks),
+        unexpressed=(*script.unexpressed, *unexpressed, *notes_on_split),
         left=left,
         notes=adapter_notes(job),
     )
@@ -354,9 +382,9 @@ ACCELERATE = LaunchTarget.of(
 
 _DEGREE = "--vllm_tensor_parallel_size"
 _GENERATIONS, _SAMPLES = "--num_generations", {True: 2, False: 8}
-"""Answers to a prompt where nobody says so: of RLOO, of GRPO."""
+"""Default answers to a prompt: of RLOO, of GRPO."""
 _SHARE = {True: 0.9, False: 0.3}
-"""Of a GPU's memory: of ms-swift's engine, of TRL's."""
+"""Default share of GPU memory: of ms-swift's engine, of TRL's."""
 _SWIFT_PLACES = 256
 _MICRO = 8
 _SERVERS = ("--vllm_server_host", "--vllm_server_base_url")
@@ -367,49 +395,56 @@ _SPLITS = re.compile(r"--(?:vllm[-_])?(?:tensor|data)[-_]parallel[-_]size[\s=]+(
 
 
 def step_of(target: LaunchTarget) -> LaunchTarget:
-    """A target of the Trainer with what reads its files as whole steps, and writes none."""
-    alone = LaunchTarget.of(target.name, answers=target.answers)
-    made = reader_of_steps(alone, ("TRL",), _put_step, _merge_config_files, table="trl-step")
-    return replace(target, answers=made.answers, step=made.step)
+    """A target of the Trainer that also reads whole reinforcement-learning steps."""
+    update_target = LaunchTarget.of(target.name, answers=target.answers)
+    step_target = reader_of_steps(
+        update_target, ("TRL",), _put_step, _merge_config_files, table="trl-step"
+    )
+    return replace(target, answers=step_target.answers, step=step_target.step)
 
 
 def _merge_config_files(command: ParsedCommand) -> ParsedCommand:
-    """With options of a script as its parser spells them, and those of the files that it names.
+    """The command with options as the script's parser spells them, and those of its files.
 
-    GPUs that a user says to have are those of its server, too.
+    The number of GPUs that a user sets includes those of a generation server.
     """
     command = with_unknown_options(command)
     sources = OptionSources(name=command.name)
     gather(command, sources)
-    spelled = {given.option for given in sources.script.values()}
-    others = {
-        name: option for name, option in command.options.items() if option.option not in spelled
+    parsed_names = {gpu_option.option for gpu_option in sources.script.values()}
+    unparsed = {
+        name: option
+        for name, option in command.options.items()
+        if option.option not in parsed_names
     }
-    command = replace(command, options={**others, **sources.script})
-    given, gpus = command.resources.num_gpus, _of_server(OptionReader(command=command, meanings={}))
-    total = parse_int(given) or 0
-    if given and gpus and not given.line and total > gpus:
-        option = implied_option(given.option, str(total - gpus), given.line)
+    command = replace(command, options={**unparsed, **sources.script})
+    gpu_option, server_gpus = (
+        command.resources.num_gpus,
+        _of_server(OptionReader(command=command, meanings={})),
+    )
+    num_gpus = parse_int(gpu_option) or 0
+    if gpu_option and server_gpus and not gpu_option.line and num_gpus > server_gpus:
+        option = implied_option(gpu_option.option, str(num_gpus - server_gpus), gpu_option.line)
         command = replace(command, resources=replace(command.resources, num_gpus=option))
     return command
 
 
 def _of_server(reading: OptionReader) -> int | None:
-    """GPUs of the server that generates; None where none does."""
+    """GPUs of the server that generates; None where there is none."""
     mode = option_text(reading, "--vllm_mode")
     if mode != "server" and (mode or not any(map(reading.has, _SERVERS))):
         return None
-    served = _SERVER.search(reading.command.text)
-    if served is None:
+    match = _SERVER.search(reading.command.text)
+    if match is None:
         return number(reading, _DEGREE) or 1
-    return prod(int(size) for size in _SPLITS.findall(served["words"]))
+    return prod(int(size) for size in _SPLITS.findall(match["words"]))
 
 
 def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder) -> None:
-    """What of a whole step is no row of the table: answers, lengths, who runs where."""
+    """Set samples, lengths and placement of a step, which no row of the table has."""
     values = settings.values
     values["framework"] = "TRL"
-    words = [word_option.single or "" for word_option in reading.command.positional]
+    words = [argument.single or "" for argument in reading.command.positional]
     is_swift = starts_swift(words)
     if is_swift:
         settings.notes.append(
@@ -421,15 +456,17 @@ def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsB
         values["algorithm"] = str(Algorithm.RLOO)
     _put_answers(reading, update, settings)
     length = int(update.values["sequence_length"])
-    answer = number(reading, "--max_completion_length") or _ANSWER
-    put_lengths(settings, length, answer, number(reading, "--max_prompt_length"))
-    micro = int(update.values.get("micro_batch_size") or _MICRO)
-    values["micro_batch_tokens"] = micro * (int(values["input_tokens"]) + values["output_cap"])
+    max_answer = number(reading, "--max_completion_length") or _ANSWER
+    put_lengths(settings, length, max_answer, number(reading, "--max_prompt_length"))
+    micro_batch = int(update.values.get("micro_batch_size") or _MICRO)
+    values["micro_batch_tokens"] = micro_batch * (
+        int(values["input_tokens"]) + values["output_cap"]
+    )
     values["engine"] = "vllm"
     if not flag(reading, "--use_vllm", *_SERVERS):
         settings.notes.append(
-            "It generates by Transformers (no use_vllm), which takes several times as long as an "
-            "engine: predicted as with vLLM."
+            "It generates with Transformers (no use_vllm), which takes several times as long as "
+            "an engine. It is predicted as with vLLM."
         )
     settings.assume(
         "rollout_gpu_memory", _SHARE[is_swift], f"{_SHARE[is_swift]} of a GPU is the program's"
@@ -443,57 +480,64 @@ _ANSWER = 512
 
 
 def _put_answers(reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder) -> None:
-    """How many prompts a generation answers, in answers of which ranks and micro-batches share.
+    """Set the prompts of a step and the samples per prompt.
 
-    A generation is of as many micro-batches of each rank as an optimizer step, unless it is said
-    to be of others; where it is of fewer, a step is several generations.
+    By default a generation has as many micro-batches of each rank as an optimizer step. With
+    fewer, a step has several generations.
     """
     values = settings.values
     is_rloo = values.get("algorithm") == Algorithm.RLOO
-    samples = number(reading, _GENERATIONS) or _SAMPLES[is_rloo and not reading.has("--rlhf_type")]
-    values["samples_per_prompt"] = samples
+    samples_per_prompt = (
+        number(reading, _GENERATIONS) or _SAMPLES[is_rloo and not reading.has("--rlhf_type")]
+    )
+    values["samples_per_prompt"] = samples_per_prompt
     if not reading.has(_GENERATIONS):
-        settings.defaults["samples_per_prompt"] = f"{samples} are the program's"
+        settings.defaults["samples_per_prompt"] = f"{samples_per_prompt} are the program's"
     batch = update.values.get("global_batch_size")
     if batch is None or has_unknown_value(reading, _GENERATIONS):
         settings.mark_missing("num_gpus" if batch is None else "prompts_per_step")
         return
-    accumulated = number(reading, "--gradient_accumulation_steps") or 1
-    steps = number(reading, "--steps_per_generation") or accumulated
-    generated = number(reading, "--generation_batch_size") or int(batch) * steps // accumulated
-    answers = max(generated, int(batch))
-    values["prompts_per_step"] = max(answers // samples, 1)
-    if values["prompts_per_step"] * samples != answers:
+    accumulation_steps = number(reading, "--gradient_accumulation_steps") or 1
+    steps_per_generation = number(reading, "--steps_per_generation") or accumulation_steps
+    answers_per_generation = (
+        number(reading, "--generation_batch_size")
+        or int(batch) * steps_per_generation // accumulation_steps
+    )
+    answers_per_step = max(answers_per_generation, int(batch))
+    values["prompts_per_step"] = max(answers_per_step // samples_per_prompt, 1)
+    if values["prompts_per_step"] * samples_per_prompt != answers_per_step:
         settings.notes.append(
-            f"{answers:,} answers of a step are no whole groups of {samples}: "
+            f"{answers_per_step:,} answers of a step are no whole groups of {samples_per_prompt}: "
             f"{values['prompts_per_step']:,} prompts are taken."
         )
-        values["global_batch_size"] = min(int(batch), values["prompts_per_step"] * samples)
-    if answers > batch:
+        values["global_batch_size"] = min(
+            int(batch), values["prompts_per_step"] * samples_per_prompt
+        )
+    if answers_per_step > batch:
         settings.notes.append(
-            f"A generation is trained in {answers // int(batch)} optimizer steps."
+            f"A generation is trained in {answers_per_step // int(batch)} optimizer steps."
         )
 
 
 def _put_placement(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
-    """Where trainer and engine run: on the same GPUs, or the engine as a server."""
-    train, gpus = update.values.get("num_gpus"), _of_server(reading)
-    if gpus is None:
+    """Set the placement: on the same GPUs, or the engine as a server."""
+    train_gpus, server_gpus = update.values.get("num_gpus"), _of_server(reading)
+    if server_gpus is None:
         for name, options in (
             ("offload_train", ("--offload_model", "--offload_optimizer")),
             ("offload_rollout", ("--vllm_enable_sleep_mode", "--sleep_level")),
         ):
             settings.values[name] = any(flag(reading, option) for option in options)
-        put_split(settings, Placement.COLOCATED, train, 0)
+        put_split(settings, Placement.COLOCATED, train_gpus, 0)
         return
     if _SERVER.search(reading.command.text) is None:
         settings.notes.append(
-            f"It does not say how many GPUs its server has: one engine of {gpus} is taken; --gpus "
-            "with --set train_gpus says it."
+            "The GPUs of its server are not set: planner assumes one engine of "
+            f"{server_gpus}. Set --gpus with --set train_gpus."
         )
-    put_split(settings, Placement.SEPARATE, train, gpus)
+    put_split(settings, Placement.SEPARATE, train_gpus, server_gpus)
 
 
 TARGETS = tuple(step_of(target) for target in (TRANSFORMERS, DEEPSPEED, ACCELERATE))

@@ -25,7 +25,7 @@ from planner.specs.quantization import GGUF_BITS, checkpoint_of, gguf_word
 _SINGLE_REQUEST_TOOLS = ("llama-cli", "llama-bench", "llama-batched-bench")
 _BATCH = 2048
 _TABLE = OptionTable.load("llama-server")
-# Types in names of GGUF files that are none of its own.
+# Weight types in names of GGUF files that are not GGUF's own.
 _OTHERS = {
     "mxfp4": "mxfp4", "mxfp4_moe": "mxfp4", "bf16": "w16a16", "f16": "w16a16", "fp16": "w16a16",
     "f32": "w16a16",
@@ -36,76 +36,78 @@ _PARTS = re.compile(r"-0*\d+-of-0*\d+$")
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """The batch that a command has slots for."""
-    told = ServerSettings(reading=with_variables(reading, TARGET, option_aliases("llama.cpp")))
-    reading = told.reading
-    told.values["engine"] = "llama.cpp"
-    _put_model(told)
-    _put_gpus(told)
-    told.values.update(attention_data_parallel=1, expert_parallel=1, kv_offload=0.0)
-    told.copy("kv_cache")
-    told_slots = (parse_size(reading.value("concurrency")), parse_size(reading.text(ONGOING)))
-    words = [one.single or "" for one in reading.command.positional[:1]]
+    """Settings of the server that a command starts; its batch is the number of slots."""
+    server = ServerSettings(reading=with_variables(reading, TARGET, option_aliases("llama.cpp")))
+    reading = server.reading
+    server.values["engine"] = "llama.cpp"
+    _put_model(server)
+    _put_gpus(server)
+    server.values.update(attention_data_parallel=1, expert_parallel=1, kv_offload=0.0)
+    server.copy("kv_cache")
+    slot_limits = (parse_size(reading.value("concurrency")), parse_size(reading.text(ONGOING)))
+    words = [argument.single or "" for argument in reading.command.positional[:1]]
     program = "".join(words).rpartition("/")[2]
-    if slots := min(filter(None, told_slots), default=0):
-        told.values["concurrency"] = slots
+    if slots := min(filter(None, slot_limits), default=0):
+        server.values["concurrency"] = slots
     elif program in _SINGLE_REQUEST_TOOLS:
-        told.assume("concurrency", 1, f"{program} computes one request at a time")
+        server.assume("concurrency", 1, f"{program} computes one request at a time")
     else:
-        told.assume("concurrency", *_TABLE.default("concurrency", None, 0.0))
-    _put_step(told)
-    _put_layers(told)
+        server.assume("concurrency", *_TABLE.default("concurrency", None, 0.0))
+    _put_step(server)
+    _put_layers(server)
     context = parse_size(reading.value("context_size"))
     if context:
-        each = context // max(int(told.values["concurrency"]), 1)
-        told.values["max_model_len"] = each or None
-        give = "" if reading.command.benchmark_load else "; give --input-tokens and --output-tokens"
-        told.notes.append(
-            f"The slots share {context:,} tokens of context: {each:,} for prompt and answer of "
-            f"each{give}."
+        tokens_per_slot = context // max(int(server.values["concurrency"]), 1)
+        server.values["max_model_len"] = tokens_per_slot or None
+        hint = "" if reading.command.benchmark_load else "; give --input-tokens and --output-tokens"
+        server.notes.append(
+            f"The slots share {context:,} tokens of context: {tokens_per_slot:,} for prompt and "
+            f"answer of each{hint}."
         )
-    drafts = parse_size(reading.value("drafts"))
-    if drafts and (reading.has("--spec-draft-model") or reading.has("--model-draft")):
-        told.values["draft_tokens"] = drafts
-    told.notes.append("llama.cpp is predicted for a batch of its slots, not for a stream.")
-    return told.of_workload("inference")
+    draft_tokens = parse_size(reading.value("drafts"))
+    if draft_tokens and (reading.has("--spec-draft-model") or reading.has("--model-draft")):
+        server.values["draft_tokens"] = draft_tokens
+    server.notes.append("llama.cpp is predicted for a batch of its slots, not for a stream.")
+    return server.of_workload("inference")
 
 
 def _put_model(server: ServerSettings) -> None:
-    """Model and type of weights as the file's name tells them."""
+    """Set the model and the weight type that the file's name has."""
     reading = server.reading
     name = reading.text("--model") or reading.text("--hf-file") or reading.text("--hf-repo")
     if not name:
         return
     repository, _, tag = name.partition(":") if not reading.text("--model") else (name, "", "")
-    last = repository.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".gguf")
-    stem = _PARTS.sub("", last)
+    file_name = repository.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".gguf")
+    stem = _PARTS.sub("", file_name)
     match = _TYPE.search(stem)
-    kind = tag or (match[1] if match else "")
+    weight_type = tag or (match[1] if match else "")
     stem = stem[: match.start()] if match else stem
     stem = re.sub(r"(?i)[-_.](gguf|ud|imat|i1)$", "", stem)
     stem = re.sub(r"(?i)[-_.](ud|imat|i1)$", "", stem)
     server.values["model"] = checkpoint_of(stem).model or stem
-    word = _OTHERS.get(kind.lower()) or gguf_word(kind.lower())
-    if word is None:
+    quantization = _OTHERS.get(weight_type.lower()) or gguf_word(weight_type.lower())
+    if quantization is None:
         server.assume("quantization", "w4a16", "4 bit; the file's name does not give the type")
         server.assume("expert_quantization", "w4a16", "as the other matrices")
         return
-    is_exact = kind.lower() in (*_OTHERS, word)
-    why = f"the file's name has {kind}" + ("" if is_exact else ", whose nearest type this is")
-    server.assume("quantization", word, why)
-    server.assume("expert_quantization", word, why)
+    is_exact = weight_type.lower() in (*_OTHERS, quantization)
+    reason = f"the file's name has {weight_type}" + (
+        "" if is_exact else ", whose nearest type this is"
+    )
+    server.assume("quantization", quantization, reason)
+    server.assume("expert_quantization", quantization, reason)
 
 
 def _put_gpus(server: ServerSettings) -> None:
-    """Visible devices split the matrices or the layers."""
+    """Set the GPUs, which split either matrices or layers."""
     reading = server.reading
     split = reading.value("split") or "layer"
-    number = 1 if split == "none" else _devices(reading)
-    server.values["tensor_parallel"] = number if number and split in ("row", "tensor") else 1
-    server.values["pipeline_parallel"] = number if number and split == "layer" else 1
-    if number:
-        server.values["num_gpus"] = number
+    num_gpus = 1 if split == "none" else _devices(reading)
+    server.values["tensor_parallel"] = num_gpus if num_gpus and split in ("row", "tensor") else 1
+    server.values["pipeline_parallel"] = num_gpus if num_gpus and split == "layer" else 1
+    if num_gpus:
+        server.values["num_gpus"] = num_gpus
 
 
 def _devices(reading: OptionReader) -> int | None:
@@ -115,59 +117,65 @@ def _devices(reading: OptionReader) -> int | None:
     visible = reading.command.environment.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.texts and visible.texts[0]:
         return len(visible.texts[0].split(","))
-    world = reading.command.resources
-    given = world.num_gpus or world.gpus_per_node
-    return parse_size(given.texts[0]) if given is not None and given.texts else None
+    resources = reading.command.resources
+    gpus = resources.num_gpus or resources.gpus_per_node
+    return parse_size(gpus.texts[0]) if gpus is not None and gpus.texts else None
 
 
 def _put_step(server: ServerSettings) -> None:
     reading = server.reading
-    step, batch = (
+    step_tokens, batch = (
         parse_size(reading.text("--ubatch-size")),
         parse_size(reading.text("--batch-size")),
     )
-    if step is None:
-        step, why = _TABLE.default("max_num_batched_tokens", None, 0.0)
-        server.assume("max_num_batched_tokens", min(step, batch or step), why)
+    if step_tokens is None:
+        step_tokens, reason = _TABLE.default("max_num_batched_tokens", None, 0.0)
+        server.assume("max_num_batched_tokens", min(step_tokens, batch or step_tokens), reason)
     else:
-        server.values["max_num_batched_tokens"] = min(step, batch or _BATCH)
+        server.values["max_num_batched_tokens"] = min(step_tokens, batch or _BATCH)
 
 
 def _put_layers(server: ServerSettings) -> None:
-    """Whole layers in host memory as a share of the weights, where the model is known."""
+    """Set the share of weights in host memory, by layers, if the model is known."""
     reading = server.reading
     model = find_model_by_name(str(server.values.get("model") or ""))
-    number = parse_size(reading.value("layers_on_gpu"))
+    gpu_layers = parse_size(reading.value("layers_on_gpu"))
     server.values["weight_offload"] = 0.0
-    if number is not None and model is not None:
+    if gpu_layers is not None and model is not None:
         layers = model.num_hidden_layers + 1
-        server.values["weight_offload"] = min(round(max(1 - number / layers, 0.0), 4), 0.99)
-    elif number is not None and number < 99:
-        server.notes.append(f"{number} layers are on the GPU: give --set weight_offload=SHARE.")
+        server.values["weight_offload"] = min(round(max(1 - gpu_layers / layers, 0.0), 4), 0.99)
+    elif gpu_layers is not None and gpu_layers < 99:
+        server.notes.append(f"{gpu_layers} layers are on the GPU: give --set weight_offload=SHARE.")
     _put_experts(server, model)
 
 
 def _put_experts(server: ServerSettings, model: ModelSpec | None) -> None:
-    """Experts in host memory as a share of the weights: of all layers, or of some."""
+    """Set the share of weights in host memory by experts: of all layers, or of some."""
     reading = server.reading
-    places = reading.text("--override-tensor")
-    if not (reading.has("--cpu-moe") or reading.has("--n-cpu-moe") or places is not None):
+    overrides = reading.text("--override-tensor")
+    if not (reading.has("--cpu-moe") or reading.has("--n-cpu-moe") or overrides is not None):
         return
-    layers = parse_size(reading.text("--n-cpu-moe"))
-    is_told = places is None or _ALL_EXPERTS.fullmatch(places) is not None
-    if model is None or not model.num_experts or not is_told:
+    host_layers = parse_size(reading.text("--n-cpu-moe"))
+    moves_all_experts = overrides is None or _ALL_EXPERTS.fullmatch(overrides) is not None
+    if model is None or not model.num_experts or not moves_all_experts:
         server.notes.append(
             "Experts are kept in host memory: give their share of the weights with --set "
             "weight_offload=SHARE."
         )
         return
-    number = sum(group.num_hidden_layers for group in model.layer_groups if group.num_experts)
-    part = 1.0 if layers is None or reading.has("--cpu-moe") else min(layers / number, 1)
-    server.put_experts_on_host(model, part, "llama.cpp")
+    expert_layers = sum(
+        group.num_hidden_layers for group in model.layer_groups if group.num_experts
+    )
+    host_share = (
+        1.0
+        if host_layers is None or reading.has("--cpu-moe")
+        else min(host_layers / expert_layers, 1)
+    )
+    server.put_experts_on_host(model, host_share, "llama.cpp")
 
 
 NAME = "llama-server"
-# A type of GGUF files for each type of weights.
+# The GGUF type of each weight type.
 _FILES = {"w16a16": "F16", "w8a16": "Q8_0", "w4a16": "Q4_K_M", "mxfp4": "MXFP4"} | {
     code.word: code.name for code in GGUF_BITS
 }
@@ -181,15 +189,18 @@ def _worker_quantities(worker: ServerGroup) -> Quantities:
     slots = int(worker.values["concurrency"])
     if slots > _MOST_SLOTS:
         raise LaunchError(
-            f"llama.cpp serves {_MOST_SLOTS} requests at once at most (LLAMA_MAX_SEQ), the plan "
-            f"{slots}: plan with --set concurrency={_MOST_SLOTS} or less."
+            f"llama.cpp serves at most {_MOST_SLOTS} concurrent requests (LLAMA_MAX_SEQ), the plan "
+            f"has {slots}: plan with --set concurrency={_MOST_SLOTS} or less."
         )
-    words = {str(values["quantization"])}
+    types = {str(values["quantization"])}
     if job.model.num_experts:
-        words.add(str(values["expert_quantization"]))
-    lacking = sorted(words - set(_FILES))
+        types.add(str(values["expert_quantization"]))
+    missing_types = sorted(types - set(_FILES))
     # The output layer counts as one.
-    layers, share = job.model.num_hidden_layers + 1, float(worker.values["weight_offload"])
+    layers, offloaded_share = (
+        job.model.num_hidden_layers + 1,
+        float(worker.values["weight_offload"]),
+    )
     return {
         **values,
         "concurrency": slots,
@@ -197,10 +208,12 @@ def _worker_quantities(worker: ServerGroup) -> Quantities:
         "both_splits": f"{tp} x {pp}" if tp > 1 and pp > 1 else None,
         "context_size": slots * longest_request(job),
         "max_num_batched_tokens": int(worker.values["max_num_batched_tokens"]),
-        "no_such_file": ", ".join(lacking) or None,
+        "no_such_file": ", ".join(missing_types) or None,
         "flash_attention": True,
-        "layers_on_gpu": max(layers - round(share * layers), 0) if share else _ALL,
-        "weight_offload": share,
+        "layers_on_gpu": max(layers - round(offloaded_share * layers), 0)
+        if offloaded_share
+        else _ALL,
+        "weight_offload": offloaded_share,
         "kv_offload": worker.values["kv_offload"],
         "drafts": values["draft_tokens"],
         "adapters": values["lora_rank"],
@@ -208,8 +221,10 @@ def _worker_quantities(worker: ServerGroup) -> Quantities:
 
 
 def _model(worker: ServerGroup, _: str | None) -> ShellVariable:
-    kind = _FILES.get(str(worker.values["quantization"]), "any type")
-    return ShellVariable(name="MODEL", meaning=f"GGUF file of {worker.job.model.name} in {kind}")
+    file_type = _FILES.get(str(worker.values["quantization"]), "any type")
+    return ShellVariable(
+        name="MODEL", meaning=f"GGUF file of {worker.job.model.name} in {file_type}"
+    )
 
 
 def _process(server: ServerCommand) -> Process:
@@ -221,12 +236,13 @@ def _process(server: ServerCommand) -> Process:
         *map(CommandWords.of, server.settings.options),
     ]
     if job["draft_tokens"]:
-        spec = named_draft(job)  # GGUF files have no names that are known
+        draft_spec = named_draft(job)  # GGUF files have no names that are known
         meaning = (
-            f"GGUF file of {'the model that' if spec is None else f'{spec.name}, which'} drafts"
+            "GGUF file of "
+            f"{'the model that' if draft_spec is None else f'{draft_spec.name}, which'} drafts"
         )
-        drafts = ShellVariable(name=DRAFT_MODEL, meaning=meaning)
-        arguments.append(CommandWords(words=("--spec-draft-model", drafts)))
+        draft_model = ShellVariable(name=DRAFT_MODEL, meaning=meaning)
+        arguments.append(CommandWords(words=("--spec-draft-model", draft_model)))
     if not job["prefix_cache_hit_rate"] and not job["shared_prefix_tokens"]:
         note = "the plan has no prefix caching"
         arguments.append(CommandWords(words=("--no-cache-prompt",), note=note))
@@ -241,7 +257,7 @@ TARGET = LaunchTarget.of(
         _worker_quantities,
         _process,
         model=_model,
-        # GGUF files are none for a benchmark.
+        # A benchmark cannot take the tokenizer from a GGUF file.
         tokenizer=lambda job: (
             job.hub_name
             or ShellVariable(

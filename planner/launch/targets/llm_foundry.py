@@ -1,4 +1,4 @@
-"""LLM Foundry: ``composer train.py FILE`` and its YAML, which are read and not written.
+"""LLM Foundry: ``composer train.py FILE`` and its YAML, read-only.
 
 Source: mosaicml/llm-foundry at 0.22, ``llmfoundry/command_utils/train.py``,
 ``llmfoundry/models/mpt/configuration_mpt.py`` (sizes that a file leaves out) and
@@ -33,10 +33,10 @@ _POSITIONS = {"alibi": "model.attn_config.alibi", "rotary": "model.attn_config.r
 
 
 def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> Words | None:
-    """What no row tells of a configuration, or of a command with the one that it names."""
+    """Set what no row of the table has; return the sizes of an MPT model."""
     values = settings.values
-    is_tuned = option_text(reading, "train_loader.name") == "finetuning"
-    values |= {"adapter": "none", "training_objective": "sft" if is_tuned else "pretrain"}
+    is_fine_tuning = option_text(reading, "train_loader.name") == "finetuning"
+    values |= {"adapter": "none", "training_objective": "sft" if is_fine_tuning else "pretrain"}
     if "lora_rank" in values:
         values |= {"adapter": "lora", "framework": "HF Trainer FSDP"}
         if reading.has("model.peft_config.target_modules"):
@@ -51,51 +51,57 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
         values["model"] = model
     elif reading.number("model.d_model"):
         shape = _shape(reading)
-    elif _beside(reading.command) is None and (absent := _called(reading)):
-        values |= {"model": absent, "zero_stage": 3}
-        why = f"the configuration of {absent} not found: those of LLM Foundry shard everything"
-        settings.defaults["zero_stage"] = why
+    elif _beside(reading.command) is None and (model_of_name := _called(reading)):
+        values |= {"model": model_of_name, "zero_stage": 3}
+        reason = (
+            f"the configuration of {model_of_name} not found: those of LLM Foundry shard everything"
+        )
+        settings.defaults["zero_stage"] = reason
     else:
         settings.mark_missing("model")
     _duration(reading, settings)
-    if is_tuned and not reading.has("train_loader.dataset.packing_ratio"):
+    if is_fine_tuning and not reading.has("train_loader.dataset.packing_ratio"):
         settings.notes.append(UNPACKED.format(option="max_seq_len"))
     return shape
 
 
 def _beside(command: ParsedCommand) -> ParsedCommand | None:
-    """The configuration that a command names."""
-    named = (command.files.get(one.single or "") for one in command.positional)
-    return next((one for one in named if one is not None), None)
+    """The configuration that a command names; None if it is missing."""
+    files = (command.files.get(file.single or "") for file in command.positional)
+    return next((file for file in files if file is not None), None)
 
 
 def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
-    """All options, ``${variables.max_seq_len}`` as OmegaConf puts it in."""
-    beside = _beside(command)
-    options = {**(beside.options if beside else {}), **with_unknown_options(command).options}
+    """All options of a command and its configuration, with ``${...}`` references resolved."""
+    config = _beside(command)
+    options = {**(config.options if config else {}), **with_unknown_options(command).options}
     return {name: _followed(option, options) for name, option in options.items()}
 
 
 def _called(reading: OptionReader) -> str | None:
-    """The model that the name of a configuration that is not here is that of."""
-    names = (word_option.single or "" for word_option in reading.command.positional)
+    """The model in the name of a missing configuration; None if there is none."""
+    names = (argument.single or "" for argument in reading.command.positional)
     stems = (PurePath(name).stem for name in names if name.endswith((".yaml", ".yml")))
     return next((model for stem in stems if (model := model_named(stem))), None)
 
 
 def _followed(option: ParsedOption, options: Mapping[str, ParsedOption]) -> ParsedOption:
-    """The value that ``${variables.max_seq_len}`` stands for, as OmegaConf puts it in."""
-    place = _INTERPOLATED.fullmatch(option.single or "")
-    named = options.get(place[1]) if place is not None else None
-    return option if named is None else replace(option, texts=named.texts, spans=named.spans)
+    """The option with the value of its reference, such as ``${variables.max_seq_len}``."""
+    match = _INTERPOLATED.fullmatch(option.single or "")
+    referenced = options.get(match[1]) if match is not None else None
+    return (
+        option
+        if referenced is None
+        else replace(option, texts=referenced.texts, spans=referenced.spans)
+    )
 
 
 def _duration(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Tokens of the run, or how often its samples are trained."""
-    part = _DURATION.match(option_text(reading, "max_duration") or "")
-    if part is None:
+    """Set the tokens or the epochs of the run."""
+    match = _DURATION.match(option_text(reading, "max_duration") or "")
+    if match is None:
         return
-    amount, unit = int(part[1]), part[2]
+    amount, unit = int(match[1]), match[2]
     length = reading.number("max_seq_len")
     batch = reading.number("global_train_batch_size")
     if unit == "ep":
@@ -107,10 +113,12 @@ def _duration(reading: OptionReader, settings: SettingsBuilder) -> None:
 
 
 def _shape(reading: OptionReader) -> Words:
-    """The sizes of an MPT."""
+    """Sizes of an MPT model."""
     hidden, heads = reading.number("model.d_model"), reading.number("model.n_heads")
     ratio = reading.amount("model.expansion_ratio") or 4
-    positions = next((kind for kind, key in _POSITIONS.items() if flag(reading, key)), "learned")
+    positions = next(
+        (position for position, key in _POSITIONS.items() if flag(reading, key)), "learned"
+    )
     return {
         "num_hidden_layers": reading.number("model.n_layers"),
         "hidden_size": hidden,

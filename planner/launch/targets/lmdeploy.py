@@ -1,4 +1,4 @@
-"""LMDeploy: ``lmdeploy serve api_server`` and its options, which are read alone.
+"""LMDeploy: ``lmdeploy serve api_server`` and its options, read-only.
 
 Defaults are those of lmdeploy/cli/utils.py, lmdeploy/utils.py (`get_max_batch_size`) and, for
 ranks of the attention, lmdeploy/pytorch/config.py (`DistConfig`) of InternLM/lmdeploy 0.16.0.
@@ -26,43 +26,46 @@ _UNKNOWN = "h100"
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """The server that a command starts."""
-    told = read_server(reading, _ENGINE, AGGREGATED)
-    values = told.values
+    """Settings of the server that a command starts."""
+    server = read_server(reading, _ENGINE, AGGREGATED)
+    values = server.values
     values["max_num_seqs"] = int(values["concurrency"]) // int(values["attention_data_parallel"])
     if reading.text("--backend") == "pytorch":
-        told.notes.append("The PyTorch engine is predicted as TurboMind is.")
-    return told.of_pool(AGGREGATED)
+        server.notes.append("The PyTorch engine is predicted as TurboMind is.")
+    return server.of_pool(AGGREGATED)
 
 
 def _layout(server: ServerSettings, _: ModelSpec | None) -> int:
-    """Attention ranks are inside the GPUs of a server, unless there are more of them."""
-    tp, ranks = server.count("tensor_parallel"), server.count("attention_data_parallel")
-    experts = server.count("expert_parallel")
-    world = experts if experts > 1 and ranks > 1 else tp
-    copies = 1
-    if world % ranks:
-        copies, ranks = ranks, 1
+    """Set the parallelism; return the attention ranks, which share a server if they divide it."""
+    tensor_parallel, ranks = (
+        server.count("tensor_parallel"),
+        server.count("attention_data_parallel"),
+    )
+    expert_parallel = server.count("expert_parallel")
+    server_gpus = expert_parallel if expert_parallel > 1 and ranks > 1 else tensor_parallel
+    num_servers = 1
+    if server_gpus % ranks:
+        num_servers, ranks = ranks, 1
     server.values.update(
-        tensor_parallel=world // ranks,
+        tensor_parallel=server_gpus // ranks,
         pipeline_parallel=1,
         attention_data_parallel=ranks,
-        expert_parallel=experts,
+        expert_parallel=expert_parallel,
     )
-    server.put_gpus(world * copies)
+    server.put_gpus(server_gpus * num_servers)
     return ranks
 
 
 def _batch(server: ServerSettings, model: ModelSpec | None, ranks: int) -> None:
-    """The requests of a step that follow from the GPU."""
+    """Set the default batch of the GPU."""
     if server.reading.value("max_num_seqs") is not None:
         return
     gpu = find_gpu_by_name(server.reading.command.resources.gpu)
     name = _UNKNOWN if gpu is None else gpu.name.lower()
-    most = next((number for kind, number in _MOST.items() if kind in name), None)
-    if most is not None:
-        why = f"--max-batch-size is {most:,} by default on {name.split('-')[0].upper()}"
-        server.assume("concurrency", most * ranks, why)
+    max_requests = next((number for gpu_name, number in _MOST.items() if gpu_name in name), None)
+    if max_requests is not None:
+        reason = f"--max-batch-size is {max_requests:,} by default on {name.split('-')[0].upper()}"
+        server.assume("concurrency", max_requests * ranks, reason)
 
 
 def _drafts(reading: OptionReader) -> DraftSettings | None:

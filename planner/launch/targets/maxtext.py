@@ -41,56 +41,58 @@ from planner.launch.targets import megatron_lm
 from planner.specs.model import ModelSpec
 
 AXES = ("tensor", "tensor_sequence", "context", "expert", "fsdp", "data", "pipeline")
-"""Those that exchange most come first: they stand within a node."""
+"""Mesh axes, those with the most communication first: they are placed within a node."""
 _REST = -1
 
 
 def axes_of(job: LaunchJob) -> dict[str, int]:
-    """The GPUs of each axis within and across nodes.
+    """GPUs of each mesh axis within and across nodes.
 
-    Raises LaunchError if experts are not split over data-parallel GPUs, copies are not of whole
+    Raises LaunchError if experts do not divide the data-parallel GPUs, copies do not divide the
     shards, or the axes do not fill whole nodes.
     """
-    expert, data = int(job["expert_parallel"]), int(job["data_parallel"])
-    if data % expert:
+    expert_parallel, data_parallel = int(job["expert_parallel"]), int(job["data_parallel"])
+    if data_parallel % expert_parallel:
         raise LaunchError(
-            f"MaxText splits experts over data-parallel GPUs: expert_parallel {expert} does not "
-            f"divide data_parallel {data}. Plan another expert_parallel."
+            "MaxText splits experts over data-parallel GPUs: "
+            f"expert_parallel {expert_parallel} does not divide data_parallel "
+            f"{data_parallel}. Plan another expert_parallel."
         )
-    shards, stage = data // expert, int(job["zero_stage"])
-    copies = int(job["data_parallel_replicas"] or 1) if stage > 2 else shards  # ZeRO-3 alone
+    shards, zero_stage = data_parallel // expert_parallel, int(job["zero_stage"])
+    copies = (
+        int(job["data_parallel_replicas"] or 1) if zero_stage > 2 else shards
+    )  # only with ZeRO-3
     if shards % copies:
         raise LaunchError(
-            f"MaxText copies what its fsdp axes shard: data_parallel_replicas {copies} does not "
-            f"divide {shards} data-parallel GPUs that share all but experts. Plan another "
-            "data_parallel_replicas."
+            f"MaxText replicates its fsdp axes: data_parallel_replicas {copies} does not divide "
+            f"the {shards} data-parallel GPUs of each expert. Plan another data_parallel_replicas."
         )
-    tensor = int(job["tensor_parallel"])
+    tensor_parallel = int(job["tensor_parallel"])
     sizes = {
-        "tensor": 1 if job["sequence_parallel"] else tensor,
-        "tensor_sequence": tensor if job["sequence_parallel"] else 1,
+        "tensor": 1 if job["sequence_parallel"] else tensor_parallel,
+        "tensor_sequence": tensor_parallel if job["sequence_parallel"] else 1,
         "context": int(job["context_parallel"]),
-        "expert": expert,
+        "expert": expert_parallel,
         "fsdp": shards // copies,
         "data": copies,
         "pipeline": int(job["pipeline_parallel"]),
     }
-    left, found = job.gpus_per_node, dict[str, int]()
+    remaining, axes = job.gpus_per_node, dict[str, int]()
     for name in AXES:
-        within = gcd(sizes[name], left)
-        left //= within
-        found |= {f"within_{name}": within, f"across_{name}": sizes[name] // within}
-    if left > 1:
+        within = gcd(sizes[name], remaining)
+        remaining //= within
+        axes |= {f"within_{name}": within, f"across_{name}": sizes[name] // within}
+    if remaining > 1:
         raise LaunchError(
             f"The axes of MaxText's mesh cannot fill nodes of {job.gpus_per_node} GPUs with "
             f"{', '.join(f'{name} {size}' for name, size in sizes.items() if size > 1)}."
         )
-    return found
+    return axes
 
 
 @record(kw_only=True)
 class Mesh:
-    """The GPUs of each axis as a file tells them; ``num_gpus`` None where it does not."""
+    """GPUs of each mesh axis in a file; ``num_gpus`` is None where the file leaves it open."""
 
     sizes: Mapping[str, int]
     num_gpus: int | None
@@ -102,60 +104,65 @@ class Mesh:
 
 
 def mesh_of(
-    number: Callable[[str], int | None], nodes: int | None, gpus_per_node: int | None
+    number: Callable[[str], int | None], num_nodes: int | None, gpus_per_node: int | None
 ) -> Mesh:
-    """The mesh of a file's keys; an axis of -1 takes what the others leave.
+    """The mesh of a file's keys; an axis of -1 takes the remaining GPUs.
 
     Raises `LaunchError`: axes do not fill the GPUs, or two of them take the rest.
     """
     within = _filled("ici", number, gpus_per_node, "fsdp")
-    across = _filled("dcn", number, nodes, "data")
+    across = _filled("dcn", number, num_nodes, "data")
     sizes = {name: within[0][name] * across[0][name] for name in AXES}
-    is_told = within[1] and across[1]
-    return Mesh(sizes=sizes, num_gpus=prod(sizes.values()) if is_told else None)
+    is_determined = within[1] and across[1]
+    return Mesh(sizes=sizes, num_gpus=prod(sizes.values()) if is_determined else None)
 
 
 def _filled(
-    kind: str, number: Callable[[str], int | None], places: int | None, rest: str
+    kind: str, number: Callable[[str], int | None], available: int | None, rest_axis: str
 ) -> tuple[dict[str, int], bool]:
-    """The sizes of the axes of one kind, and whether they are known."""
+    """Sizes of the axes of one kind, ``ici`` or ``dcn``, and whether they are known.
+
+    Raises LaunchError if they do not fill the available GPUs, or two axes are -1.
+    """
     keys = {name: f"{kind}_{name}_parallelism" for name in AXES}
-    defaults = {name: _REST if name == rest else 1 for name in AXES}
+    defaults = {name: _REST if name == rest_axis else 1 for name in AXES}
     sizes = {name: number(key) or defaults[name] for name, key in keys.items()}
     open_axes = [name for name, size in sizes.items() if size == _REST]
-    told = prod(size for size in sizes.values() if size != _REST)
+    product = prod(size for size in sizes.values() if size != _REST)
     if not open_axes:
-        if places is not None and told != places:
+        if available is not None and product != available:
             raise LaunchError(
-                f"The {kind} axes have {told} places, but the file starts {places}: their product "
-                "must be equal."
+                f"The {kind} axes have {product} places, but the file starts {available}: their "
+                "product must be equal."
             )
         return sizes, True
     if len(open_axes) > 1:
-        raise LaunchError(f"{' and '.join(keys[n] for n in open_axes)} are -1: one may be.")
-    if places is not None and places % told:
-        raise LaunchError(f"The {kind} axes have {told} places, which do not divide {places}.")
-    is_known = places is not None
-    sizes[open_axes[0]] = places // told if places is not None else 1
-    return sizes, is_known
+        raise LaunchError(f"{' and '.join(keys[axis] for axis in open_axes)} are -1: one may be.")
+    if available is not None and available % product:
+        raise LaunchError(
+            f"The {kind} axes have {product} places, which do not divide {available}."
+        )
+    is_determined = available is not None
+    sizes[open_axes[0]] = available // product if available is not None else 1
+    return sizes, is_determined
 
 
 _ROWS = shipped_rows("models/maxtext.csv")
-# Where no rule of spelling leads from one name to the other.
+# Models by names of MaxText that no rule of spelling connects.
 _OTHERWISE = {row["name"]: row["model"] for row in _ROWS if row["model"]}
 
 
 def maxtext_name(model: ModelSpec) -> str | None:
-    """What MaxText calls a model; None where it ships no configuration of it."""
-    known = _squeezed(model.name)
+    """MaxText's name of a model; None where it ships no configuration of it."""
+    squeezed = _squeezed(model.name)
     for name in (row["name"] for row in _ROWS if row["is_shipped"] == "true"):
-        if known in (_squeezed(name), _squeezed(_OTHERWISE.get(name, ""))):
+        if squeezed in (_squeezed(name), _squeezed(_OTHERWISE.get(name, ""))):
             return name
     return None
 
 
 def model_of_maxtext(name: str) -> str | None:
-    """The model that planner knows by a name of MaxText, or by the file of a configuration."""
+    """The model of a name of MaxText or of a configuration file; None if it is unknown."""
     stem = name.rpartition("/")[2].removesuffix(".yml").removesuffix(".yaml")
     if stem in ("base", "default", ""):
         return None
@@ -196,28 +203,28 @@ _OF_NONE = ("none", "")
 
 
 def policy_words(job: LaunchJob) -> Words:
-    """The policy of a plan, and the place of each tensor where no policy has its name."""
+    """The remat policy of a plan, or ``custom`` with the place of each tensor."""
     recompute = str(job["recompute"])
-    saved, moved = (_set(job[name]) for name in ("saved_tensors", "offloaded_tensors"))
+    saved, offloaded = (_set(job[name]) for name in ("saved_tensors", "offloaded_tensors"))
     if "activations" in str(job["offload"]):
-        kept = saved if recompute == "full" else _set(KeptTensors.meant(_NEAREST[recompute]))
-        saved, moved = frozenset(), kept | {LAYER_INPUT}
+        computed = saved if recompute == "full" else _set(KeptTensors.meant(_NEAREST[recompute]))
+        saved, offloaded = frozenset(), computed | {LAYER_INPUT}
     elif recompute != "full":
         return {"remat_policy": _NEAREST[recompute]}
     for policy in ("full", *_NAMED):
-        if not moved and saved - {LAYER_INPUT} == _set(KeptTensors.meant(policy)):
+        if not offloaded and saved - {LAYER_INPUT} == _set(KeptTensors.meant(policy)):
             return {"remat_policy": policy}
     for policy in _OFFLOADED:
-        if not saved and moved == _set(KeptTensors.meant(policy)):
+        if not saved and offloaded == _set(KeptTensors.meant(policy)):
             return {"remat_policy": policy}
-    placed: Words = {"remat_policy": "custom"}
-    for names, place in ((saved, "device"), (moved, "offload")):
-        placed |= {f"place_{key}": place for name in names for key in _KEYS[name]}
-    return placed
+    quantities: Words = {"remat_policy": "custom"}
+    for names, place in ((saved, "device"), (offloaded, "offload")):
+        quantities |= {f"place_{key}": place for name in names for key in _KEYS[name]}
+    return quantities
 
 
 def remat_of(reading: OptionReader) -> dict[str, str]:
-    """What a file says of it, in the words of the table of terms; nothing said is ``full``.
+    """Recomputation, saved and offloaded tensors of a file's remat policy; ``full`` by default.
 
     Raises LaunchError if there is no such policy, or no such place of a tensor.
     """
@@ -230,10 +237,10 @@ def remat_of(reading: OptionReader) -> dict[str, str]:
         places = {key: (reading.text(key) or "").lower() for key in KEYS}
         for key, place in places.items():
             if place not in ("", "device", "offload", "remat"):
-                told = f"{key} is device, offload or remat, not {place}."
-                raise LaunchError(f"{reading.place}: {told}")
-        # The tensors of which all that a file places stands there.
-        saved, moved = (
+                problem = f"{key} is device, offload or remat, not {place}."
+                raise LaunchError(f"{reading.place}: {problem}")
+        # A tensor counts if all of its parts that the file places are in that place.
+        saved, offloaded = (
             frozenset(
                 name
                 for name in TENSORS
@@ -241,29 +248,29 @@ def remat_of(reading: OptionReader) -> dict[str, str]:
             )
             for place in ("device", "offload")
         )
-        return _told(saved - moved - {LAYER_INPUT}, moved)
-    # Quantized operands are kept beside these tensors.
-    plain = policy.replace("_with_context_and_quantization", "_with_context")
-    plain = plain.replace("_with_quantization", "")
-    if plain not in (*_NAMED, *_OFFLOADED, *_OLD):
-        known = ", ".join(("full", *_NAMED, *_OFFLOADED, "custom"))
-        raise LaunchError(f"{reading.place}: remat_policy {policy} is not one of {known}.")
-    tensors = _set(KeptTensors.meant(plain))
-    return _told(frozenset(), tensors) if plain in _OFFLOADED else _told(tensors, frozenset())
+        return _told(saved - offloaded - {LAYER_INPUT}, offloaded)
+    # Policies with quantization also save quantized operands.
+    base_policy = policy.replace("_with_context_and_quantization", "_with_context")
+    base_policy = base_policy.replace("_with_quantization", "")
+    if base_policy not in (*_NAMED, *_OFFLOADED, *_OLD):
+        policies = ", ".join(("full", *_NAMED, *_OFFLOADED, "custom"))
+        raise LaunchError(f"{reading.place}: remat_policy {policy} is not one of {policies}.")
+    tensors = _set(KeptTensors.meant(base_policy))
+    return _told(frozenset(), tensors) if base_policy in _OFFLOADED else _told(tensors, frozenset())
 
 
-def _told(saved: Iterable[str], moved: Iterable[str]) -> dict[str, str]:
-    words = {"saved_tensors": _word(saved), "offloaded_tensors": _word(moved)}
-    return {"recompute": "full", **{name: word for name, word in words.items() if word}}
+def _told(saved: Iterable[str], offloaded: Iterable[str]) -> dict[str, str]:
+    values = {"saved_tensors": _word(saved), "offloaded_tensors": _word(offloaded)}
+    return {"recompute": "full", **{name: text for name, text in values.items() if text}}
 
 
-def _set(word: object) -> frozenset[str]:
-    return frozenset(str(word).split("+")) - {"none"}
+def _set(text: object) -> frozenset[str]:
+    return frozenset(str(text).split("+")) - {"none"}
 
 
 def _word(names: Iterable[str]) -> str:
-    found = set(names)
-    return "+".join(name for name in TENSORS if name in found)
+    present = set(names)
+    return "+".join(name for name in TENSORS if name in present)
 
 
 _BATCH_DEFAULT = 12.0
@@ -272,38 +279,47 @@ _NODE = 8
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """What such a command or configuration says.
+    """Settings of a command or configuration of MaxText.
 
     Raises LaunchError if the axes of its mesh do not fill its GPUs.
     """
-    world = reading.command.resources
-    total, each = total_gpus(reading.command.resources), parse_int(world.gpus_per_node)
-    nodes = parse_int(world.num_nodes) or (total // each if total and each else None)
+    resources = reading.command.resources
+    launched_gpus, gpus_per_node = (
+        total_gpus(reading.command.resources),
+        parse_int(resources.gpus_per_node),
+    )
+    num_nodes = parse_int(resources.num_nodes) or (
+        launched_gpus // gpus_per_node if launched_gpus and gpus_per_node else None
+    )
 
     def integer(key: str) -> int | None:
         text = reading.text(key) or ""
         return int(text) if text.removeprefix("-").isdecimal() else None
 
-    if total and nodes is None and each is None:
-        # One slice of TPUs has all chips of the axes within; of GPUs a node of eight.
+    if launched_gpus and num_nodes is None and gpus_per_node is None:
+        # One slice of TPUs has all chips of the ici axes; GPU nodes have eight GPUs.
         across = prod(max(integer(f"dcn_{name}_parallelism") or 1, 1) for name in AXES)
         is_gpu = "gpu" in (reading.text("hardware") or "")
-        nodes = across if across > 1 or not is_gpu else total // gcd(total, _NODE)
-        each = total // nodes if total % nodes == 0 else None
+        num_nodes = (
+            across if across > 1 or not is_gpu else launched_gpus // gcd(launched_gpus, _NODE)
+        )
+        gpus_per_node = launched_gpus // num_nodes if launched_gpus % num_nodes == 0 else None
     try:
-        mesh = mesh_of(integer, nodes, each)
+        mesh = mesh_of(integer, num_nodes, gpus_per_node)
     except LaunchError as error:
-        wanted = world.requested_gpus
-        on = "" if wanted is None else f" With --gpus {wanted} the axes must be changed, too."
-        raise LaunchError(f"{reading.place}: {error}{on}") from error
-    num_gpus = mesh.num_gpus or total
-    sizes, found = mesh.sizes, option_texts(reading, "MaxText")
-    values = {"precision": "bf16", **found.values, **remat_of(reading)}
+        requested = resources.requested_gpus
+        hint = (
+            "" if requested is None else f" With --gpus {requested} the axes must be changed, too."
+        )
+        raise LaunchError(f"{reading.place}: {error}{hint}") from error
+    num_gpus = mesh.num_gpus or launched_gpus
+    sizes, settings = mesh.sizes, option_texts(reading, "MaxText")
+    values = {"precision": "bf16", **settings.values, **remat_of(reading)}
     for axis in ("context", "expert", "pipeline"):
         values[f"{axis}_parallel"] = sizes[axis]
     values["tensor_parallel"] = sizes["tensor"] * sizes["tensor_sequence"]
     values["sequence_parallel"] = str(sizes["tensor_sequence"] > 1).lower()
-    if sizes["fsdp"] > 1:  # copies are of what fsdp axes shard
+    if sizes["fsdp"] > 1:  # the data axis replicates the fsdp axes
         values |= {"zero_stage": 3, "data_parallel_replicas": sizes["data"]}
     else:
         is_sharded = reading.value("sharded_optimizer") == "true"
@@ -311,22 +327,22 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
     chunks = max(reading.number("num_pipeline_repeats") or 1, 1)
     values["virtual_pipeline"] = chunks if num_gpus and sizes["pipeline"] > 1 else None
     if num_gpus is not None:
-        values |= {"num_gpus": num_gpus, **_batch(reading, mesh, num_gpus, found.defaults)}
+        values |= {"num_gpus": num_gpus, **_batch(reading, mesh, num_gpus, settings.defaults)}
     values["dropout"] = str(_float(reading, "dropout_rate", 0.0) > 0).lower()
     if values.get("adapter", "none") == "none":
         values["lora_rank"] = None
-    values = found.values = {name: value for name, value in values.items() if value is not None}
+    values = settings.values = {name: value for name, value in values.items() if value is not None}
     model, shape = _model(reading)
     if model is not None:
         values["model"] = model
     (values["framework"],) = TARGET.nearest
-    found.missing += [] if num_gpus is not None else ["num_gpus", "global_batch_size"]
-    found.missing += ["model"] * (model is None and shape is None)
-    named = [each.option for each in reading.command.unknown]
-    return found.build(
+    settings.missing += [] if num_gpus is not None else ["num_gpus", "global_batch_size"]
+    settings.missing += ["model"] * (model is None and shape is None)
+    unknown_options = [gpus_per_node.option for gpus_per_node in reading.command.unknown]
+    return settings.build(
         shape=shape if model is None else None,
         used_options=frozenset(
-            name for name in named if name.strip("\"'").endswith("/configs/base.yml")
+            name for name in unknown_options if name.strip("\"'").endswith("/configs/base.yml")
         ),
     )
 
@@ -334,39 +350,39 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
 def _batch(
     reading: OptionReader, mesh: Mesh, num_gpus: int, defaults: dict[str, str]
 ) -> dict[str, int]:
-    each = _float(reading, "per_device_batch_size", _BATCH_DEFAULT)
+    per_device = _float(reading, "per_device_batch_size", _BATCH_DEFAULT)
     if not reading.has("per_device_batch_size"):
         defaults["global_batch_size"] = f"{_BATCH_DEFAULT:g} sequences of a GPU, as MaxText does"
-    accumulated = reading.number("gradient_accumulation_steps") or 1
-    stages = mesh.sizes["pipeline"]
-    cut = reading.number("num_pipeline_microbatches") or 0
-    pieces = (cut if cut > 0 else stages) if stages > 1 else 1
-    sequences = int(each * num_gpus)
+    accumulation_steps = reading.number("gradient_accumulation_steps") or 1
+    num_stages = mesh.sizes["pipeline"]
+    microbatches = reading.number("num_pipeline_microbatches") or 0
+    num_microbatches = (microbatches if microbatches > 0 else num_stages) if num_stages > 1 else 1
+    sequences = int(per_device * num_gpus)
     return {
-        "global_batch_size": sequences * accumulated,
-        "micro_batch_size": max(sequences // (mesh.data * pieces), 1),
+        "global_batch_size": sequences * accumulation_steps,
+        "micro_batch_size": max(sequences // (mesh.data * num_microbatches), 1),
     }
 
 
 def _float(reading: OptionReader, key: str, default: float) -> float:
-    told = reading.amount(key)
-    number = default if told is None else told
+    amount = reading.amount(key)
+    number = default if amount is None else amount
     if not 0 <= number < _LARGEST:
         raise LaunchError(f"{reading.place}: {key} is {number:g}: give a number of at least 0.")
     return number
 
 
 def _model(reading: OptionReader) -> tuple[str | None, Words | None]:
-    """The model that is named, else the sizes that are given."""
-    named = reading.text("model_name")
-    # The end of a path tells the model, even where its beginning is not known.
+    """The model that the file names, else the sizes that it sets."""
+    model_name = reading.text("model_name")
+    # The end of a path names the model, even if its beginning is unknown.
     words = [
-        (text or each.option).strip("\"'")
-        for each in (*reading.command.positional, *reading.command.unknown)
-        for text in each.texts or (None,)
+        (text or option.option).strip("\"'")
+        for option in (*reading.command.positional, *reading.command.unknown)
+        for text in option.texts or (None,)
     ]
     files = [word for word in words if word.endswith((".yml", ".yaml"))]
-    for name in (named, reading.text("base_config"), *files, reading.command.name):
+    for name in (model_name, reading.text("base_config"), *files, reading.command.name):
         model = model_of_maxtext(name) if name else None
         if model is not None:
             return model, None
@@ -419,46 +435,52 @@ def _quantities(job: LaunchJob) -> Quantities:
 
 
 def _model_words(job: LaunchJob) -> Words:
-    """The model by the name that MaxText ships it under, else its sizes."""
+    """The model's name in MaxText, else its sizes.
+
+    Raises LaunchError if MaxText has no keys for such a model.
+    """
     name = maxtext_name(job.model)
     if name is not None:
         return {"model_name": name}
     shape = shape_of(job.model)
-    lacking = [word for word in ("kv_lora_rank", "shared_intermediate_size", "num_dense_layers",
+    unsupported = [size for size in ("kv_lora_rank", "shared_intermediate_size", "num_dense_layers",
                                  "moe_latent_size", "sinks", "sliding_window")
-               if shape[word]]  # fmt: skip
-    if lacking or not shape["gated"] or shape["position_embedding"] != "rotary":
+               if shape[size]]  # fmt: skip
+    if unsupported or not shape["gated"] or shape["position_embedding"] != "rotary":
         raise LaunchError(
-            f"MaxText ships no {job.model.name}, and its sizes alone do not describe it: "
+            f"MaxText ships no {job.model.name}, and its keys cannot describe it: "
             "choose a model that it ships, or another target."
         )
-    experts = bool(shape["num_experts"])
+    has_experts = bool(shape["num_experts"])
     return {
         **shape,
         "key_value_heads": shape["num_key_value_heads"],
         "intermediate_size": shape["intermediate_size"] or shape["moe_intermediate_size"],
-        "decoder_block": "mixtral" if experts else "llama2",
+        "decoder_block": "mixtral" if has_experts else "llama2",
         "num_experts": shape["num_experts"],
     }
 
 
 def _batch_words(job: LaunchJob) -> Words:
-    """Sequences of a GPU in a step, and how they are cut into micro-batches."""
-    stages, steps = int(job["pipeline_parallel"]), int(job["gradient_accumulation_steps"])
-    in_pipeline = stages > 1
-    if in_pipeline and steps % stages:
+    """Sequences of a GPU in a step, and their micro-batches.
+
+    Raises LaunchError if the micro-batches are no multiple of the pipeline stages.
+    """
+    num_stages, steps = int(job["pipeline_parallel"]), int(job["gradient_accumulation_steps"])
+    in_pipeline = num_stages > 1
+    if in_pipeline and steps % num_stages:
         raise LaunchError(
-            f"A pipeline of MaxText takes micro-batches in multiples of its {stages} stages, not "
-            f"{steps}: plan another --global-batch-size or pipeline_parallel."
+            f"A pipeline of MaxText takes micro-batches in multiples of its {num_stages} stages, "
+            f"not {steps}: plan another --global-batch-size or pipeline_parallel."
         )
-    accumulated = 1 if in_pipeline else steps
-    sequences = int(job["global_batch_size"]) // accumulated
-    each = sequences / job.num_gpus
-    while int(each * job.num_gpus) < sequences:  # MaxText rounds down
-        each = math.nextafter(each, math.inf)
+    accumulation_steps = 1 if in_pipeline else steps
+    sequences = int(job["global_batch_size"]) // accumulation_steps
+    per_device = sequences / job.num_gpus
+    while int(per_device * job.num_gpus) < sequences:  # MaxText rounds down
+        per_device = math.nextafter(per_device, math.inf)
     return {
-        "per_device_batch": each,
-        "gradient_accumulation_steps": accumulated,
+        "per_device_batch": per_device,
+        "gradient_accumulation_steps": accumulation_steps,
         "pipeline_microbatches": steps if in_pipeline else None,
         "stage_layers": _chunk(job) if in_pipeline else None,
         "virtual_pipeline": job["virtual_pipeline"] if in_pipeline else None,
@@ -505,19 +527,19 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
 
 
 def _command(job: LaunchJob, module: str) -> list[CommandWords]:
-    """The program; on several nodes JAX is told where they meet."""
+    """The program; on several nodes with the coordinator's address for JAX."""
     program = CommandWords(words=("python3", "-m", module))
     if job.num_nodes == 1:
         return [program]
-    meeting = (
-        ShellVariable(name=each.name, meaning=each.meaning, prefix=f"{name}=")
-        for name, each in (
+    rendezvous = (
+        ShellVariable(name=variable.name, meaning=variable.meaning, prefix=f"{name}=")
+        for name, variable in (
             ("JAX_COORDINATOR_IP", MASTER_ADDR),
             ("NNODES", NUM_NODES),
             ("NODE_RANK", NODE_RANK),
         )
     )
-    return [CommandWords(words=("env", f"JAX_COORDINATOR_PORT={_PORT}", *meeting)), program]
+    return [CommandWords(words=("env", f"JAX_COORDINATOR_PORT={_PORT}", *rendezvous)), program]
 
 
 def _user_arguments(job: LaunchJob) -> list[CommandWords]:
@@ -532,20 +554,20 @@ def _user_arguments(job: LaunchJob) -> list[CommandWords]:
 
 
 def _strange(job: LaunchJob) -> tuple[ParameterNote, ...]:
-    sharded: tuple[ParameterNote, ...] = ()
+    sharding_notes: tuple[ParameterNote, ...] = ()
     axes = axes_of(job)
     if job["zero_stage"] == 3 and axes["within_fsdp"] * axes["across_fsdp"] == 1:
-        note = "other axes take all data-parallel GPUs: none is left to shard the weights over"
-        sharded = (ParameterNote(parameter="zero_stage", value="3", note=note),)
+        note = "other axes take all data-parallel GPUs: none is left to shard the weights"
+        sharding_notes = (ParameterNote(parameter="zero_stage", value="3", note=note),)
     if maxtext_name(job.model) is not None:
-        return sharded
+        return sharding_notes
     shape = shape_of(job.model)
-    found = [what for name, what in (("qkv_bias", "biases of queries, keys and values"),
+    parts = [part for name, part in (("qkv_bias", "biases of queries, keys and values"),
                                      ("norm_bias", "LayerNorm"), ("mlp_bias", "biases"))
              if shape[name]]  # fmt: skip
-    note = "no key of MaxText says it of this decoder"
-    remarks = (ParameterNote(parameter="model", value=what, note=note) for what in found)
-    return (*sharded, *remarks)
+    note = "MaxText has no key for it with this decoder"
+    notes = (ParameterNote(parameter="model", value=part, note=note) for part in parts)
+    return (*sharding_notes, *notes)
 
 
 TARGET = LaunchTarget.of("maxtext", quantities=_quantities, draft=_draft, answers=read_settings)

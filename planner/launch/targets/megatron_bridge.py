@@ -10,15 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import pairwise
 
-from planner.base.records import record
 from planner.documents.shell.edits import Changes, ParsedOption, implied_option
 from planner.errors import LaunchError
 from planner.launch.benchmark import training_draft
 from planner.launch.import_launch import require_counts
-from planner.launch.launchers.job_resources import parse_gpu_name
 from planner.launch.model_shape import model_named, shape_of
 from planner.launch.option_table import (
     FLAG,
@@ -30,7 +27,6 @@ from planner.launch.option_table import (
     Quantities,
     Words,
     parse_parameters,
-    shipped_rows,
 )
 from planner.launch.parsed_launch import LaunchSettings, OptionReader, ParsedCommand, total_gpus
 from planner.launch.serving_reader import find_model_by_name
@@ -47,97 +43,21 @@ from planner.launch.target import (
     overrides,
 )
 from planner.launch.targets import megatron_lm
-from planner.launch.targets.megatron_reader import read_megatron, without_experts
+from planner.launch.targets.megatron_arguments import read_megatron_arguments, without_experts
+from planner.launch.targets.megatron_bridge_recipes import Recipe, choose_recipe, model_of_recipe
 from planner.launch.targets.megatron_shape import is_hybrid, shape_words, strange_parts
 from planner.question.request import Request
 from planner.specs.catalogue import Catalogue
 
 _RECIPES_SCRIPTS = ("run_script.py", "setup_experiment.py", "custom_setup_experiment.py")
-_MODEL, _GPU, _FORMAT, _GPUS, _TASK = (
-    ("--model_recipe_name", "-mr"),
-    ("--gpu", "-g"),
-    ("--compute_dtype", "-c"),
-    ("--num_gpus", "-ng"),
-    ("--task",),
-)
-_NAME = re.compile(r"(?P<kind>.+)_(?P<gpus>\d+)gpu_(?P<rest>.+)")
-# Of several numbers of GPUs the largest, but for these: _DEFAULT_GPU_COUNT_OVERRIDES.
-_FEWEST = ("llama3_8b", "qwen3_30b_a3b")
-
-
-@record(kw_only=True)
-class Recipe:
-    """Values of a recipe by option; the GPUs that it is for, and those of the job, if told."""
-
-    name: str
-    options: Mapping[str, ParsedOption]
-    gpus: int
-    num_gpus: int | None
-    gpu: str | None
-
-
-@cache
-def _shipped() -> Mapping[tuple[str, str], Mapping[int, Mapping[str, str]]]:
-    """The recipes by model and task, GPU and format, then by number of GPUs."""
-    found: dict[tuple[str, str], dict[int, Mapping[str, str]]] = {}
-    for row in shipped_rows("models/megatron-bridge.csv"):
-        if (name := _NAME.fullmatch(row["recipe"])) is not None:
-            found.setdefault((name["kind"], name["rest"]), {})[int(name["gpus"])] = row
-    return found
-
-
-def _model_of(options: Mapping[str, ParsedOption]) -> str | None:
-    """The model of a performance script, in its earlier options too."""
-    if (name := _told(options, *_MODEL)) is not None:
-        return name
-    family, size = _told(options, "--model_name", "-m"), _told(options, "--model_size", "-s")
-    return f"{family}_{size}" if family and size else None
-
-
-def _recipe_of(options: Mapping[str, ParsedOption], gpu: str | None) -> Recipe | None:
-    """The recipe that options choose, for a GPU that is known otherwise where they tell none.
-
-    None where they are of another program, or no recipe is of what they name.
-    """
-    model, kind = _model_of(options), _told(options, *_GPU)
-    word = kind or (gpu or "").partition("-")[0]
-    if model is None or not word:
-        return None
-    count = _told(options, *_GPUS) or ""
-    task = _told(options, *_TASK) or "pretrain"
-    precision = _told(options, *_FORMAT) or "bf16"
-    if precision == "fp8":
-        precision += _told(options, "--fp8_recipe") or "cs"
-    known = _shipped().get((f"{model}_{task}", f"{word}_{precision.replace('_', '')}"))
-    if known is None:
-        return None
-    num_gpus = int(count) if count.isdecimal() and int(count) else None
-    usual = min(known) if model.startswith(_FEWEST) else max(known)
-    gpus = num_gpus if num_gpus is not None and num_gpus in known else usual
-    row = known[gpus]
-    texts = {key: text for key, text in row.items() if text and key != "recipe"}
-    return Recipe(
-        name=row["recipe"],
-        options={key: implied_option(key, text) for key, text in texts.items()},
-        gpus=gpus,
-        num_gpus=num_gpus,
-        gpu=parse_gpu_name(word) if kind else None,
-    )
-
-
-def _told(options: Mapping[str, ParsedOption], *names: str) -> str | None:
-    texts = (options[name].single for name in names if name in options)
-    return next((text.lower() for text in texts if text), None)
-
-
 PROGRAM = "bridge_train.py"
 SHAPE = "shape"
-"""In place of a model of Hugging Face: the overrides tell the shape."""
+"""Argument of the program in place of a model on Hugging Face: the overrides set the shape."""
 _PROGRAMS = (PROGRAM, "run_recipe.py", "run_pretrain.py", "run_finetune.py", *_RECIPES_SCRIPTS)
 _STARTER = "train.sh"
 _NEMO_PROGRAM = re.compile(r"megatron_(gpt|llama)_pretraining\.py")
 """Of examples/nlp/language_modeling of NeMo, with keys of their YAML as overrides."""
-# conf/megatron_llama_config.yaml beside them in NVIDIA/NeMo 1.23.
+# conf/megatron_llama_config.yaml in the same folder of NVIDIA/NeMo 1.23.
 _NEMO_LLAMA = {
     "model.activation": "fast-swiglu",
     "model.bias": "false",
@@ -176,53 +96,62 @@ def matches_command(words: Sequence[str]) -> bool:
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """What such a command or document says.
+    """Settings of a command or document of Megatron-Bridge, NeMo or Primus.
 
-    Raises LaunchError if it contradicts itself, or the number of GPUs.
+    Raises LaunchError if its options contradict each other, or the number of GPUs.
     """
-    found = reading.command
-    every = (*found.options.values(), *found.unknown)
-    own = {each.option: _with_defaults(each) for each in every}
-    words = [text or "" for each in found.positional for text in each.texts]
+    command = reading.command
+    file_options = (*command.options.values(), *command.unknown)
+    options = {
+        gpus_per_node.option: _with_defaults(gpus_per_node) for gpus_per_node in file_options
+    }
+    words = [text or "" for gpus_per_node in command.positional for text in gpus_per_node.texts]
     if any(word.endswith("megatron_llama_pretraining.py") for word in words):
-        own = {**{key: implied_option(key, text) for key, text in _NEMO_LLAMA.items()}, **own}
-    recipe = _recipe_of(own, found.resources.gpu)
-    given = own if recipe is None else _by_recipe(own, recipe, total_gpus(found.resources))
+        options = {
+            **{key: implied_option(key, text) for key, text in _NEMO_LLAMA.items()},
+            **options,
+        }
+    recipe = choose_recipe(options, command.resources.gpu)
+    merged = (
+        options if recipe is None else _by_recipe(options, recipe, total_gpus(command.resources))
+    )
     table = OptionTable.load("megatron-lm")
-    translated = _translated(given, {row.option for row in table.rows if row.text == FLAG})
-    if f"--{_LAYOUT.replace('_', '-')}" in translated:
-        translated.pop("--num-virtual-stages-per-pipeline-rank", None)  # a layout says it, too
-    world = found.resources
+    arguments = _translated(merged, {row.option for row in table.rows if row.text == FLAG})
+    if f"--{_LAYOUT.replace('_', '-')}" in arguments:
+        arguments.pop("--num-virtual-stages-per-pipeline-rank", None)  # a layout sets it
+    resources = command.resources
     nodes = (
-        given.get("trainer.num_nodes")
-        or given.get("--num_nodes")
-        or given.get("--nodes")
-        or world.num_nodes
+        merged.get("trainer.num_nodes")
+        or merged.get("--num_nodes")
+        or merged.get("--nodes")
+        or resources.num_nodes
     )
-    each = (
-        given.get("trainer.devices")
-        or given.get("--gpus_per_node")
-        or given.get("--gpus-per-node")
-        or world.gpus_per_node
+    gpus_per_node = (
+        merged.get("trainer.devices")
+        or merged.get("--gpus_per_node")
+        or merged.get("--gpus-per-node")
+        or resources.gpus_per_node
     )
-    total = world.num_gpus or given.get("--num_gpus") or given.get("-ng")
-    world = replace(world, num_nodes=nodes, gpus_per_node=each, num_gpus=total)
-    inner = OptionReader.of(replace(found, options=translated, resources=world), table)
+    num_gpus = resources.num_gpus or merged.get("--num_gpus") or merged.get("-ng")
+    resources = replace(resources, num_nodes=nodes, gpus_per_node=gpus_per_node, num_gpus=num_gpus)
+    inner = OptionReader.of(replace(command, options=arguments, resources=resources), table)
     require_counts(inner)
-    framework = "NeMo" if any(name.startswith("trainer.") for name in given) else "Megatron-Bridge"
-    read = read_megatron(inner, framework)
-    model, how = _model(reading, given)
-    values = {**read.values, **_own(reading, inner)}
-    known = find_model_by_name(model)
-    if known is not None and not known.num_experts:
+    framework = "NeMo" if any(name.startswith("trainer.") for name in merged) else "Megatron-Bridge"
+    settings = read_megatron_arguments(inner, framework)
+    model, model_note = _model(reading, merged)
+    values = {**settings.values, **_own(reading, inner)}
+    model_spec = find_model_by_name(model)
+    if model_spec is not None and not model_spec.num_experts:
         values = without_experts(values)
     if recipe is not None and recipe.gpu is not None:
         values["gpu"] = recipe.gpu
-    told = (
-        f"{recipe.name} of its performance recipes says what the file does not." if recipe else how
+    note = (
+        f"{recipe.name} of its performance recipes sets what the file does not."
+        if recipe
+        else model_note
     )
-    completed = _completed(replace(read, values=values), given, model, told)
-    return replace(completed, required=_of_unknown_recipe(given, recipe, translated, table))
+    completed = _completed(replace(settings, values=values), merged, model, note)
+    return replace(completed, required=_of_unknown_recipe(merged, recipe, arguments, table))
 
 
 _RECIPE_OPTIONS = (
@@ -239,58 +168,73 @@ def _of_unknown_recipe(
     translated: Collection[str],
     table: OptionTable,
 ) -> dict[str, str]:
-    """What a recipe decides that is not known, unless the file sets it, with the reason."""
+    """Terms that only an unknown recipe sets, each with the reason why it is required."""
     name = _text(options.get("--recipe"))
     if recipe is not None or name is None:
         return {}
-    why = f"the recipe {name} is not known, and the file does not set what it decides"
-    missing = [option for option in _RECIPE_OPTIONS if option not in translated]
-    return {row.parameter: why for row in table.rows if row.option in missing}
+    reason = f"the recipe {name} is not known, and the file does not set what it decides"
+    unset_options = [option for option in _RECIPE_OPTIONS if option not in translated]
+    return {row.parameter: reason for row in table.rows if row.option in unset_options}
 
 
 def _by_recipe(
-    own: Mapping[str, ParsedOption], recipe: Recipe, num_gpus: int | None
+    options: Mapping[str, ParsedOption], recipe: Recipe, num_gpus: int | None
 ) -> dict[str, ParsedOption]:
-    """Options with those of a recipe that they leave as they are.
+    """Options of the file over those of a recipe.
 
-    A batch grows with the GPUs, sequences are split where tensors are, and a layout of layers is
-    of its own stages.
+    A batch grows with the GPUs. Sequences are split where tensors are. A layout of the recipe
+    counts for the recipe's number of stages only.
     """
-    said = {_key(name) for name in own}
-    base = {name: each for name, each in recipe.options.items() if _key(name) not in said}
-    if said & {_STAGES, f"virtual_{_STAGES}"}:
-        base.pop(f"model.{_LAYOUT}", None)
-    if "1" in [each.single for name, each in own.items() if _key(name) == _STAGES]:
-        base.pop(f"model.virtual_{_STAGES}", None)  # one stage has no chunks
-    batch, total = base.get(_BATCH), recipe.num_gpus or num_gpus
-    if batch is not None and total and total != recipe.gpus:
-        scaled = max(int(batch.single or 1) * total // recipe.gpus, 1)
-        base[_BATCH] = implied_option(_BATCH, str(scaled))
-    switches = [each.single for name, each in {**base, **own}.items() if _key(name) == _FSDP]
+    set_keys = {_key(name) for name in options}
+    recipe_options = {
+        name: option for name, option in recipe.options.items() if _key(name) not in set_keys
+    }
+    if set_keys & {_STAGES, f"virtual_{_STAGES}"}:
+        recipe_options.pop(f"model.{_LAYOUT}", None)
+    if "1" in [option.single for name, option in options.items() if _key(name) == _STAGES]:
+        recipe_options.pop(f"model.virtual_{_STAGES}", None)  # one stage has no chunks
+    batch, job_gpus = recipe_options.get(_BATCH), recipe.num_gpus or num_gpus
+    if batch is not None and job_gpus and job_gpus != recipe.gpus:
+        scaled = max(int(batch.single or 1) * job_gpus // recipe.gpus, 1)
+        recipe_options[_BATCH] = implied_option(_BATCH, str(scaled))
+    switches = [
+        option.single
+        for name, option in {**recipe_options, **options}.items()
+        if _key(name) == _FSDP
+    ]
     if "true" in [(text or "").lower() for text in switches[-1:]]:
-        base[_SHARDING] = implied_option(_SHARDING, "optim_grads_params")
-    splits = (each.single for name, each in {**base, **own}.items() if _key(name) == _TENSORS)
-    if "sequence_parallel" not in said and next(splits, None) not in (None, "1"):
-        base["model.sequence_parallel"] = implied_option("model.sequence_parallel", "true")
-    return {**base, **own}
+        recipe_options[_SHARDING] = implied_option(_SHARDING, "optim_grads_params")
+    splits = (
+        option.single
+        for name, option in {**recipe_options, **options}.items()
+        if _key(name) == _TENSORS
+    )
+    if "sequence_parallel" not in set_keys and next(splits, None) not in (None, "1"):
+        recipe_options["model.sequence_parallel"] = implied_option(
+            "model.sequence_parallel", "true"
+        )
+    return {**recipe_options, **options}
 
 
 def _own(reading: OptionReader, inner: OptionReader) -> dict[str, str]:
-    """What rows of its own tell in words of ours, by more options than arguments of Megatron do."""
-    worded = {row.parameter for row in OptionTable.load("megatron-bridge").rows if row.value}
+    """Parameters whose rows for Megatron-Bridge read more options than those for Megatron-LM."""
+    translated_parameters = {
+        row.parameter for row in OptionTable.load("megatron-bridge").rows if row.value
+    }
 
-    def options(name: str) -> int:
+    def count_options(name: str) -> int:
         return len(inner.meanings[name].options) if name in inner.meanings else 0
 
     return {
         name: value
         for name, value in parse_parameters(reading.meanings).items()
-        if name in worded and len(reading.meanings[name].options) > options(name)
+        if name in translated_parameters
+        and len(reading.meanings[name].options) > count_options(name)
     }
 
 
 def _with_defaults(option: ParsedOption) -> ParsedOption:
-    """With what Primus takes for variables that nobody sets: ``${PRIMUS_TP:1}``."""
+    """The option with Primus's defaults in place of variables: ``${PRIMUS_TP:1}`` becomes 1."""
     texts = tuple(text and _DEFAULT.sub(lambda m: m["default"], text) for text in option.texts)
     pairs = zip(option.texts, texts, option.spans, strict=True) if option.spans else ()
     spans = tuple(span if before == after else None for before, after, span in pairs)
@@ -298,52 +242,58 @@ def _with_defaults(option: ParsedOption) -> ParsedOption:
 
 
 def _completed(
-    read: LaunchSettings, options: Mapping[str, ParsedOption], model: str | None, how: str
+    settings: LaunchSettings,
+    options: Mapping[str, ParsedOption],
+    model: str | None,
+    recipe_note: str,
 ) -> LaunchSettings:
-    """With what these files say otherwise than arguments of Megatron-LM."""
-    values, notes, defaults = dict(read.values), list(read.notes), dict(read.defaults)
+    """Settings completed by keys that Megatron-LM has no argument for: model, adapter, defaults."""
+    values, notes, defaults = dict(settings.values), list(settings.notes), dict(settings.defaults)
     values |= _adapter(options)
-    asked = [name for name in read.missing if name != "model"]
+    missing = [name for name in settings.missing if name != "model"]
     if model is not None:
         values["model"] = model
-    elif read.shape is None:
-        asked.append("model")
-    # Descriptions on Hugging Face and recipes train without it where nothing else is said.
-    is_described = model is not None or read.shape is None
+    elif settings.shape is None:
+        missing.append("model")
+    # Models of Hugging Face and recipes train without dropout by default.
+    is_described = model is not None or settings.shape is None
     if is_described and not any(name.endswith("_dropout") for name in options):
         values["dropout"] = "false"
-    off = {name for name, each in options.items() if (_text(each) or "").lower() == "false"}
+    switched_off = {
+        name for name, option in options.items() if (_text(option) or "").lower() == "false"
+    }
     if not any(
-        "distributed_optimizer" in name or ("fsdp" in name and name not in off) for name in options
+        "distributed_optimizer" in name or ("fsdp" in name and name not in switched_off)
+        for name in options
     ):
         values["zero_stage"] = "1"
         defaults["zero_stage"] = "1, as recipes do"
-    if how:
-        notes.append(how)
-        # Recipes of models with experts set it: most leave each expert whole.
+    if recipe_note:
+        notes.append(recipe_note)
+        # Recipes of models with experts set it: most do not split an expert.
         if defaults.pop("expert_tensor_parallel", None):
             del values["expert_tensor_parallel"]
     notes = [note for note in notes if "--bf16" not in note and "vocabulary" not in note]
     return replace(
-        read,
+        settings,
         values=values,
-        shape=None if model is not None else read.shape,
-        used_options=frozenset(name for name, each in options.items() if _is_used(name, each)),
+        shape=None if model is not None else settings.shape,
+        used_options=frozenset(name for name, option in options.items() if _is_used(name, option)),
         ignored_options=frozenset(name for name in _OF_PRIMUS if name in options),
         unread=_of_megatron(options),
         defaults={name: text for name, text in defaults.items() if name in values},
-        missing=tuple(asked),
+        missing=tuple(missing),
         notes=tuple(notes),
     )
 
 
 def _of_megatron(options: Mapping[str, ParsedOption]) -> frozenset[str]:
-    """Keys of Primus that are arguments of Megatron-LM in its spelling."""
+    """Keys of Primus that are arguments of Megatron-LM."""
     keys = [name for name in options if name.startswith(_PRIMUS)]
     if not keys:
         return frozenset()
-    known = ParserOptions.of(_ARGUMENTS, OptionTable.load("megatron-lm"))
-    return frozenset(name for name in keys if known.find(_dashed(_key(name))) is not None)
+    accepted = ParserOptions.of(_ARGUMENTS, OptionTable.load("megatron-lm"))
+    return frozenset(name for name in keys if accepted.find(_dashed(_key(name))) is not None)
 
 
 _USED = re.compile(
@@ -353,7 +303,7 @@ _USED = re.compile(
 
 
 def _is_used(name: str, option: ParsedOption) -> bool:
-    """Whether the prediction depends on a key: keys of Primus are arguments of Megatron-LM."""
+    """Whether the prediction depends on a key."""
     options = OptionTable.load("megatron-lm").options
     if name.startswith(_PRIMUS) and _dashed(_key(name)) in options:
         return True
@@ -361,20 +311,23 @@ def _is_used(name: str, option: ParsedOption) -> bool:
 
 
 def _translated(options: Mapping[str, ParsedOption], flags: set[str]) -> dict[str, ParsedOption]:
-    """The arguments of Megatron-LM that the keys stand for."""
-    found: dict[str, ParsedOption] = {}
-    for name, each in options.items():
+    """The arguments of Megatron-LM that stand for the keys."""
+    arguments: dict[str, ParsedOption] = {}
+    for name, parsed in options.items():
         key = _key(name)
-        for option, texts in _arguments(key, _text(each), flags):
-            spans = each.spans if len(each.spans) == len(texts) else (None,) * len(texts)
-            found[option] = replace(each, option=option, texts=texts, spans=spans)
-    switch = next((_text(each) for name, each in options.items() if _key(name) == "fp8"), None)
-    if (switch or "").lower() in ("false", *_NOTHING[1:]):
-        found.pop("--fp8-format", None)  # formats are told there whether they are used or not
-    return found
+        for option, texts in _arguments(key, _text(parsed), flags):
+            spans = parsed.spans if len(parsed.spans) == len(texts) else (None,) * len(texts)
+            arguments[option] = replace(parsed, option=option, texts=texts, spans=spans)
+    fp8_text = next(
+        (_text(parsed) for name, parsed in options.items() if _key(name) == "fp8"), None
+    )
+    if (fp8_text or "").lower() in ("false", *_NOTHING[1:]):
+        arguments.pop("--fp8-format", None)  # recipes set the format even where FP8 is off
+    return arguments
 
 
 def _key(name: str) -> str:
+    """A key without its sections, in its current spelling."""
     key = name.removeprefix(f"{_PRIMUS}overrides.")
     key = _SHORT.get(key, key.removeprefix("--"))
     for section in _SECTIONS:
@@ -388,21 +341,21 @@ _Texts = tuple[str | None, ...]
 
 
 def _arguments(key: str, text: str | None, flags: set[str]) -> list[tuple[str, _Texts]]:
-    """The arguments that a key with this text stands for."""
+    """The arguments of Megatron-LM for a key with this text."""
     if text is None:
         return [(_RENAMED.get(key, _dashed(key)), (None,))]
-    plain = _ENVIRONMENT.sub(r"\1", text.strip().strip("\"'"))
-    if plain.lower() in _NOTHING:
+    unquoted = _ENVIRONMENT.sub(r"\1", text.strip().strip("\"'"))
+    if unquoted.lower() in _NOTHING:
         return []
     if key in _SPECIAL:
-        return _SPECIAL[key](plain)
+        return _SPECIAL[key](unquoted)
     if key in _DIALECT.names("word"):
-        words = _DIALECT.into(key, plain.lower())
-        return [(into, (word,) if word else ()) for into, word in words]
+        words = _DIALECT.into(key, unquoted.lower())
+        return [(option_name, (word,) if word else ()) for option_name, word in words]
     option = _RENAMED.get(key, _dashed(key))
     if option in flags:
-        return [(option, ())] if plain.lower() in ("true", "1") else []
-    return [(option, (plain,))]
+        return [(option, ())] if unquoted.lower() in ("true", "1") else []
+    return [(option, (unquoted,))]
 
 
 def _dashed(key: str) -> str:
@@ -450,50 +403,57 @@ _SPECIAL: Mapping[str, Callable[[str], list[tuple[str, _Texts]]]] = {
 
 
 def _text(option: ParsedOption | None) -> str | None:
-    """The value of a key; of a list its items with blanks between."""
+    """The value of a key; items of a list are joined by blanks."""
     return None if option is None else option.joined
 
 
 def _model(reading: OptionReader, options: Mapping[str, ParsedOption]) -> tuple[str | None, str]:
-    """The model that an entry point or a recipe names, and what to say of it."""
-    words = [text for each in reading.command.positional for text in each.texts if text]
-    for before, after in pairwise(words):
-        if before.endswith(PROGRAM) and after != SHAPE:
-            return after, ""
+    """The model that an entry point or a recipe names, and a note on it."""
+    words = [
+        text for word_option in reading.command.positional for text in word_option.texts if text
+    ]
+    for program, argument in pairwise(words):
+        if program.endswith(PROGRAM) and argument != SHAPE:
+            return argument, ""
     names = ("--recipe", "--model", "--factory", "-m", f"{_PRIMUS}model")
-    named = _model_of(options) or next(
+    model_name = model_of_recipe(options) or next(
         (_text(options[name]) for name in names if _text(options.get(name))), None
     )
-    if named is None:
+    if model_name is None:
         return None, ""
-    model = model_named(_ENVIRONMENT.sub(r"\1", named))
+    model = model_named(_ENVIRONMENT.sub(r"\1", model_name))
     if model is None:
-        return None, f"{named} names no model that planner knows."
-    told = "what the file does not set, the recipe does: it is not known here"
-    return model, f"{named}: {told}."
+        return None, f"planner does not know the model {model_name}."
+    note = "the recipe sets what the file does not, and planner does not know the recipe"
+    return model, f"{model_name}: {note}."
 
 
 def _adapter(options: Mapping[str, ParsedOption]) -> dict[str, str]:
-    found = {name: each for name, each in options.items() if name.startswith("peft.")}
+    """The adapter with its rank and matrices; empty where the file trains all weights."""
+    peft_options = {name: option for name, option in options.items() if name.startswith("peft.")}
     mode = _text(options.get("--mode")) or _text(options.get("model.peft.peft_scheme"))
     if re.search(r"_(?:peft|lora)(?:_|$)", _text(options.get("--recipe")) or ""):
         mode = "lora"
-    if not found and mode not in ("lora", "dora"):
+    if not peft_options and mode not in ("lora", "dora"):
         return {}
     rank = _text(options.get("peft.dim")) or _text(
         options.get("model.peft.lora_tuning.adapter_dim")
     )
     modules = _text(options.get("peft.target_modules")) or "linear_fc1 linear_proj"
-    widest = [name for module, name in _TARGETS.items() if module in modules]
+    target_names = [name for module, name in _TARGETS.items() if module in modules]
     values = {"adapter": "lora", "lora_rank": rank or "32"}
-    if "all_linear" in widest[-1:] and _text(options.get("peft.share_expert_adapters")) == "false":
+    if (
+        "all_linear" in target_names[-1:]
+        and _text(options.get("peft.share_expert_adapters")) == "false"
+    ):
         values["expert_adapters"] = "each"
-    return {**values, **({"lora_targets": widest[-1]} if widest else {})}
+    return {**values, **({"lora_targets": target_names[-1]} if target_names else {})}
 
 
 _NARROW = 2
-_FUSED_LOSS = 4  # bytes per logit
 """Bytes of a gradient that is exchanged in 16 bit."""
+_FUSED_LOSS = 4
+"""Bytes per logit with a fused loss."""
 _UNSAVED = "checkpoint.save=null"
 _SPLIT = {"embedding_in_split": False, "loss_in_split": False}
 
@@ -507,8 +467,8 @@ def _quantities(job: LaunchJob) -> Quantities:
     split = shared.get("pipeline_layout") is not None
     names_gradients = job["main_grads_precision"] != "framework"
     wire = job.profile.states.gradient_on_wire
-    usual = "flex" if execution.deduplicated_dispatch or merged else "alltoall"
-    dispatcher = (megatron_lm.dispatcher(job) or usual) if has_experts else None
+    default_dispatcher = "flex" if execution.deduplicated_dispatch or merged else "alltoall"
+    dispatcher = (megatron_lm.dispatcher(job) or default_dispatcher) if has_experts else None
     is_fused = job["loss_kernel"] == "fused" or job.profile.memory.per_logit <= _FUSED_LOSS
     return {
         **(_SPLIT if not split else {}),
@@ -534,15 +494,18 @@ def _quantities(job: LaunchJob) -> Quantities:
 
 
 def shape_overrides(job: LaunchJob) -> Words:
-    """A model's shape in the words of a provider."""
+    """Overrides that set a model's shape.
+
+    Raises LaunchError if the model has latent attention.
+    """
     shape = shape_words(job.model, int(job["tensor_parallel"]))
     if shape["latent_attention"]:
         raise LaunchError(
             f"{job.model.name} is not on Hugging Face, and Megatron-Bridge's GPT has no latent "
             "attention: give the model by its ORG/NAME, or choose megatron-lm."
         )
-    plain = shape_of(job.model)
-    dense, layers = plain["num_dense_layers"], plain["num_hidden_layers"]
+    model_shape = shape_of(job.model)
+    dense, layers = model_shape["num_dense_layers"], model_shape["num_hidden_layers"]
     kinds = ["0"] * dense + ["1"] * (layers - dense)
     return {
         **shape,
@@ -552,7 +515,7 @@ def shape_overrides(job: LaunchJob) -> Words:
 
 
 def _narrowed(request: Request) -> Request:
-    """One stage, where the model has layers of several kinds."""
+    """The request with one pipeline stage where the model has layers of several kinds."""
     names = (request.model,) if isinstance(request.model, str) else tuple(request.model or ())
     catalogue = Catalogue(request.specs)
     if not any(is_hybrid(catalogue.load_model(str(name))) for name in names):
@@ -563,14 +526,14 @@ def _narrowed(request: Request) -> Request:
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     if is_hybrid(job.model) and job["pipeline_parallel"] > 1:
         raise LaunchError(
-            f"{job.model.name}: a pipeline of layers of several kinds is split by its recipe alone "
-            "in Megatron-Bridge: plan pipeline_parallel 1, or choose megatron-lm."
+            f"{job.model.name}: in Megatron-Bridge only a recipe can split layers of several kinds "
+            "into stages: plan pipeline_parallel 1, or choose megatron-lm."
         )
     model, is_adapted = job.hub_name or SHAPE, job["adapter"] not in (None, "none")
-    found = dict(megatron_lm.environment_of(job))
+    environment = dict(megatron_lm.environment_of(job))
     if job.profile.name == "Megatron-Bridge":
-        # The prediction has next to no slivers between segments.
-        found["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+        # The prediction assumes next to no fragmentation between segments.
+        environment["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
     values: dict[str, Value] = {
         "version": TARGET.version,
         "shape": SHAPE,
@@ -586,7 +549,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
             *overrides(settings),
             *_user_arguments(job, is_adapted),
         ),
-        environment=found,
+        environment=environment,
         more=(_UNSAVED,),
         files=(LaunchOutputFile(name=PROGRAM, text=program, meaning="what the overrides change"),),
         unexpressed=(
@@ -599,7 +562,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
 
 def _user_arguments(job: LaunchJob, is_adapted: bool) -> list[CommandWords]:
     tokenizer = "ORG/NAME or folder of the tokenizer on Hugging Face"
-    found = [
+    arguments = [
         override("tokenizer.tokenizer_model", "TOKENIZER_MODEL", tokenizer, job.hub_name),
         override("optimizer.lr", "LEARNING_RATE", "the highest learning rate, such as 1.5e-4"),
         override("checkpoint.save", "CHECKPOINT_PATH", "folder of the checkpoints"),
@@ -610,45 +573,45 @@ def _user_arguments(job: LaunchJob, is_adapted: bool) -> list[CommandWords]:
         name = "PRETRAINED_CHECKPOINT"
         folder = "folder with training.jsonl, validation.jsonl and, if there is one, test.jsonl"
         return [
-            *found,
+            *arguments,
             override("checkpoint.pretrained_checkpoint", name, meaning),
             override("dataset.dataset_root", "DATA_PATH", folder),
         ]
     meaning = "prefix of the data set that preprocess_data.py of Megatron-LM made"
-    return [*found, override("dataset.data_path", "DATA_PATH", meaning)]
+    return [*arguments, override("dataset.data_path", "DATA_PATH", meaning)]
 
 
 def _left(job: LaunchJob) -> tuple[ParameterNote, ...]:
-    found = []
+    notes = []
     if job.profile.name == "Megatron-Bridge":
         note = "predicted with one CUDA graph of the whole iteration, which not every model allows"
-        found.append(ParameterNote(parameter="model.cuda_graph_impl", value="", note=note))
+        notes.append(ParameterNote(parameter="model.cuda_graph_impl", value="", note=note))
     if job.hub_name is not None:
         note = f"its shape is taken from config.json of {job.hub_name}"
-        found.append(ParameterNote(parameter="model", value="", note=note))
-    return tuple(found)
+        notes.append(ParameterNote(parameter="model", value="", note=note))
+    return tuple(notes)
 
 
 def _honoured(command: ParsedCommand, changes: Changes) -> tuple[Changes, Changes]:
-    """Changes by the keys that the file has; Primus takes arguments of Megatron-LM alone.
+    """Changes by the keys that the file has; new keys of Primus are arguments of Megatron-LM.
 
-    Raises LaunchError if primus has no argument for one of them.
+    Raises LaunchError if Primus has no argument for one of them.
     """
-    said = {_key(name): name for name in command.options}
+    keys_in_file = {_key(name): name for name in command.options}
     is_of_primus = any(name.startswith(_PRIMUS) for name in command.options)
-    known = ParserOptions.of(_ARGUMENTS, OptionTable.load("megatron-lm"))
-    own: dict[str, tuple[str, ...] | None] = {}
+    accepted = ParserOptions.of(_ARGUMENTS, OptionTable.load("megatron-lm"))
+    file_changes: dict[str, tuple[str, ...] | None] = {}
     for name, texts in changes.items():
         key = _key(name)
-        argument = known.find(_RENAMED.get(key, _dashed(key)))
-        if is_of_primus and key not in said:
+        argument = accepted.find(_RENAMED.get(key, _dashed(key)))
+        if is_of_primus and key not in keys_in_file:
             if argument is None:
                 raise LaunchError(f"Primus has no argument for {name}.")
             words = argument.name.removeprefix("--").replace("-", "_")
-            own[f"{_PRIMUS}overrides.{words}"] = texts
+            file_changes[f"{_PRIMUS}overrides.{words}"] = texts
         else:
-            own[said.get(key, name)] = texts
-    return own, {}
+            file_changes[keys_in_file.get(key, name)] = texts
+    return file_changes, {}
 
 
 TARGET = LaunchTarget.of(

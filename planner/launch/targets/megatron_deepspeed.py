@@ -19,7 +19,7 @@ from planner.launch.option_table import (
 from planner.launch.parsed_launch import LaunchSettings, OptionReader, ParsedCommand, parse_int
 from planner.launch.target import CommandWords, LaunchDraft, LaunchJob, LaunchTarget, ShellVariable
 from planner.launch.targets import megatron_lm
-from planner.launch.targets.megatron_reader import is_deepspeed, read_megatron
+from planner.launch.targets.megatron_arguments import is_deepspeed, read_megatron_arguments
 from planner.launch.targets.megatron_shape import shape_words, strange_parts
 
 _PROGRAMS = ("pretrain_gpt.py", "finetune_llama.py", "pretrain_llama.py")
@@ -36,37 +36,37 @@ def matches_command(words: Sequence[str]) -> bool:
     False
     """
     is_program = any(word.rpartition("/")[2] in _PROGRAMS for word in words[:3])
-    # A checkpoint of Hugging Face is none of a program whose options tell sizes.
+    # With a checkpoint of Hugging Face the options do not set the model's sizes.
     return is_program and is_deepspeed(words) and "--model_name" not in words
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """What such a command says.
+    """Settings of a command of Megatron-DeepSpeed and its ``ds_config.json``.
 
-    Raises LaunchError if it contradicts itself, or the number of GPUs.
+    Raises LaunchError if its options contradict each other, or the number of GPUs.
     """
-    found = reading.command
-    config = _config(found)
-    options = _translated(found, config)
-    inner = OptionReader.of(replace(found, options=options), OptionTable.load("megatron-lm"))
-    read = read_megatron(inner, "Megatron-DeepSpeed")
-    own, notes = OptionTable.load("megatron-deepspeed"), list(read.notes)
-    values = {name: value for name, value in read.values.items() if own.can_say(name, value)}
-    values["zero_stage"], told = _zero(reading, config, str(values["precision"]))
+    command = reading.command
+    config = _config(command)
+    options = _translated(command, config)
+    inner = OptionReader.of(replace(command, options=options), OptionTable.load("megatron-lm"))
+    settings = read_megatron_arguments(inner, "Megatron-DeepSpeed")
+    table, notes = OptionTable.load("megatron-deepspeed"), list(settings.notes)
+    values = {name: value for name, value in settings.values.items() if table.can_say(name, value)}
+    values["zero_stage"], zero_notes = _zero(reading, config, str(values["precision"]))
     values["flash_attention"] = str("--use-flash-attn" in options).lower()
     if kernel := reading.value("attention_kernel"):
         values["attention_kernel"] = kernel
     values["offload"] = _offload(reading, config)
     if str(values.get("context_parallel", 1)) != "1":
         values["cp_comm_type"] = "a2a"  # --ds-sequence-parallel-size
-    defaults = {name: text for name, text in read.defaults.items() if name not in _DECIDED}
+    defaults = {name: text for name, text in settings.defaults.items() if name not in _DECIDED}
     return replace(
-        read,
+        settings,
         values=values,
         defaults=defaults,
-        used_options=read.used_options
-        | ((_DIALECT.names("is") | _DIALECT.names("used")) & frozenset(found.options)),
-        notes=(*notes, *told),
+        used_options=settings.used_options
+        | ((_DIALECT.names("is") | _DIALECT.names("used")) & frozenset(command.options)),
+        notes=(*notes, *zero_notes),
     )
 
 
@@ -74,9 +74,9 @@ _DECIDED = ("zero_stage", "flash_attention")
 
 
 def _config(command: ParsedCommand) -> Mapping[str, ParsedOption]:
-    """The keys of its ``ds_config.json``; none where that is not there."""
-    given = command.options.get("--deepspeed_config") or command.options.get("--deepspeed-config")
-    text = given.texts[0] if given is not None and given.texts else None
+    """Options of ``ds_config.json`` by key; empty where the file is missing."""
+    option = command.options.get("--deepspeed_config") or command.options.get("--deepspeed-config")
+    text = option.texts[0] if option is not None and option.texts else None
     document = command.files.get(text) if text is not None else None
     return {} if document is None else document.options
 
@@ -84,12 +84,12 @@ def _config(command: ParsedCommand) -> Mapping[str, ParsedOption]:
 def _translated(
     command: ParsedCommand, config: Mapping[str, ParsedOption]
 ) -> dict[str, ParsedOption]:
-    """Arguments as Megatron-LM spells them; those of the configuration where nothing else is."""
+    """Options in the spelling of Megatron-LM; those of the configuration fill gaps."""
     options: dict[str, ParsedOption] = {}
     renamed = _DIALECT.of("is")
-    for each in (*command.options.values(), *command.unknown):
-        name = renamed.get(each.option, each.option)
-        options[name] = replace(each, option=name)
+    for option in (*command.options.values(), *command.unknown):
+        name = renamed.get(option.option, option.option)
+        options[name] = replace(option, option=name)
     for key, name in _DIALECT.of("config").items():
         if key in config and name not in options:
             options[name] = replace(config[key], option=name)
@@ -99,23 +99,27 @@ def _translated(
             options[f"--{precision}"] = _flag(f"--{precision}")
     for name in ("--fp8-hybrid", "--fp8-e4m3"):
         if name in options:
-            named = replace(options[name], option="--fp8-format")
-            options["--fp8-format"] = named.with_value(name.removeprefix("--fp8-"))
+            format_option = replace(options[name], option="--fp8-format")
+            options["--fp8-format"] = format_option.with_value(name.removeprefix("--fp8-"))
     groups = options.get("--num-key-value-heads")
     if groups is not None:
         options["--num-query-groups"] = replace(groups, option="--num-query-groups")
         options["--group-query-attention"] = _flag("--group-query-attention")
     _correct(options)
     layers = parse_int(options.get("--num-layers"))
-    every = parse_int(options.get("--expert-interval")) or _EVERY  # second one has experts
-    if "--num-experts" in options and layers and every > 1:
+    expert_interval = (
+        parse_int(options.get("--expert-interval")) or _EVERY
+    )  # second one has experts
+    if "--num-experts" in options and layers and expert_interval > 1:
         name = "--moe-layer-freq"
-        options[name] = implied_option(name, f"([0]*{every - 1}+[1]*1)*{layers // every}")
+        options[name] = implied_option(
+            name, f"([0]*{expert_interval - 1}+[1]*1)*{layers // expert_interval}"
+        )
     return options
 
 
 def _correct(options: dict[str, ParsedOption]) -> None:
-    """Where the same name means something else."""
+    """Correct options whose name means something else than in Megatron-LM, in place."""
     experts = parse_int(options.get("--num-experts"))
     if experts is not None and experts < _FEWEST_EXPERTS:
         del options["--num-experts"]
@@ -150,17 +154,17 @@ def _is_true(option: ParsedOption | None) -> bool:
 def _zero(
     reading: OptionReader, config: Mapping[str, ParsedOption], precision: str
 ) -> tuple[str, tuple[str, ...]]:
-    """The stage, and what is to be said of it: the configuration decides over the argument."""
-    told = _text(config.get("zero_optimization.stage")) or _text(
+    """The ZeRO stage and notes on it; the configuration overrides the argument."""
+    stage_text = _text(config.get("zero_optimization.stage")) or _text(
         reading.command.options.get("--zero-stage")
     )
     notes: tuple[str, ...] = ()
-    if told.isdecimal():
-        stage = told
+    if stage_text.isdecimal():
+        stage = stage_text
     else:
         stage, notes = "1", ("ZeRO stage unknown: 1 is assumed.",)
     if stage == "0" and precision == "bf16" and reading.has("--deepspeed"):
-        note = "Stage 0 with bf16: DeepSpeed's BF16_Optimizer shards as ZeRO 1, which is taken."
+        note = "Stage 0 with bf16: predicted as ZeRO 1, as DeepSpeed's BF16_Optimizer shards."
         return "1", (*notes, note)
     return stage, notes
 
@@ -186,7 +190,7 @@ _LACKING = {
     "num_dense_layers": "dense layers before those with experts",
     "moe_latent_size": "a latent width of experts",
 }
-"""Words of a shape without which the model would be another one."""
+"""Sizes of a shape that Megatron-DeepSpeed cannot express: it refuses such models."""
 _UNSAID = {
     "qk_norm": "norms of queries and keys",
     "sliding_window": "a sliding window",
@@ -198,19 +202,19 @@ _UNSAID = {
 
 def _quantities(job: LaunchJob) -> Quantities:
     shape = shape_words(job.model, int(job["tensor_parallel"]))
-    for name, what in _LACKING.items():
+    for name, part in _LACKING.items():
         if shape[name]:
             raise LaunchError(
-                f"Megatron-DeepSpeed has no argument for {what}, which {job.model.name} has: "
+                f"Megatron-DeepSpeed has no argument for {part}, which {job.model.name} has: "
                 "choose megatron-lm or megatron-bridge."
             )
-    precise = job["precision"] == "bf16" and int(job["zero_stage"]) <= 1
+    has_fp32_gradients = job["precision"] == "bf16" and int(job["zero_stage"]) <= 1
     return {
         **shape,
         **megatron_lm.run_words(job),
         "cp_comm_type": job["cp_comm_type"] if job["context_parallel"] > 1 else None,
         "expert_interval": 1 if job.model.num_experts else None,
-        "wide_gradients": precise,
+        "wide_gradients": has_fp32_gradients,
     }
 
 
@@ -220,15 +224,17 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         meaning="folder of a checkout of deepspeedai/Megatron-DeepSpeed",
         suffix=f"/{_PROGRAM}",
     )
-    flags = [each for each in settings.options if each.option.startswith("--")]
-    document = nested({each.option: each.text for each in settings.options if each not in flags})
+    flags = [option for option in settings.options if option.option.startswith("--")]
+    document = nested(
+        {option.option: option.text for option in settings.options if option not in flags}
+    )
     arguments = (
         CommandWords(words=(path,)),
         *map(CommandWords.of, flags),
         CommandWords(words=("--data-impl", "mmap")),
         *megatron_lm.user_arguments(job),
     )
-    note = "DeepSpeed deals the layers evenly to the stages, and the first ones get what is over"
+    note = "DeepSpeed splits the layers evenly, and the first stages get the remaining ones"
     split = ParameterNote(parameter="--split of the pipeline", value="", note=note)
     return training_draft(
         job,
@@ -243,18 +249,18 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
 
 def _unsaid(job: LaunchJob) -> tuple[ParameterNote, ...]:
     shape = shape_words(job.model, 1)
-    sharded = ParameterNote(
+    zero_note = ParameterNote(
         parameter="zero_stage",
         value="0",
-        note="in bf16 DeepSpeed's optimizer shards its states all the same, as stage 1 does",
+        note="in bf16 DeepSpeed's optimizer shards its states as stage 1 does",
     )
     is_sharded = int(job["zero_stage"]) == 0 and job["precision"] == "bf16"
-    found = [what for name, what in _UNSAID.items() if shape[name]]
+    parts = [part for name, part in _UNSAID.items() if shape[name]]
     if shape["qkv_bias"]:
-        found.append("biases of queries, keys and values alone")
+        parts.append("biases of queries, keys and values alone")
     note = "Megatron-DeepSpeed has no argument for it"
-    remarks = [ParameterNote(parameter="model", value=what, note=note) for what in found]
-    return (*remarks, *([sharded] if is_sharded else []))
+    remarks = [ParameterNote(parameter="model", value=part, note=note) for part in parts]
+    return (*remarks, *([zero_note] if is_sharded else []))
 
 
 TARGET = LaunchTarget.of(

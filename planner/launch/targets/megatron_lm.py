@@ -1,4 +1,8 @@
-"""Megatron-LM: ``pretrain_gpt.py`` and its arguments."""
+"""Megatron-LM: ``pretrain_gpt.py`` and its arguments.
+
+`megatron_arguments` reads these arguments, `megatron_shape` the sizes of the model among them,
+`megatron_swift` commands of ms-swift that train with Megatron-LM.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,9 @@ from collections.abc import Sequence
 
 from planner.launch.benchmark import training_draft
 from planner.launch.option_table import OptionTexts, ParameterNote, Quantities, Words, is_command
+from planner.launch.parsed_launch import LaunchSettings, OptionReader
 from planner.launch.target import CommandWords, LaunchDraft, LaunchJob, LaunchTarget, ShellVariable
-from planner.launch.targets.megatron_reader import is_deepspeed, is_swift_document, read_settings
+from planner.launch.targets.megatron_arguments import is_deepspeed, read_megatron_arguments
 from planner.launch.targets.megatron_shape import (
     PROGRAM,
     hybrid_words,
@@ -17,17 +22,23 @@ from planner.launch.targets.megatron_shape import (
     split_words,
     strange_parts,
 )
+from planner.launch.targets.megatron_swift import (
+    is_swift_command,
+    is_swift_document,
+    read_swift_arguments,
+    with_document_options,
+)
 
 _PROGRAMS = ("pretrain_gpt.py", PROGRAM, "pretrain_mamba.py", "train_gpt.py")
-# Forks and patches call theirs otherwise.
+# Names of the program in forks and patches.
 _PATCHED = re.compile(r"pretrain_(?!vlm|bert|t5|retro|ict|vision|vit)\w+\.py")
 _SEVERAL = ("--recompute-modules", "--offload-modules")
-"""Options whose values are words of their own."""
+"""Options with several values, each a word of its own."""
 _DROPOUT = 0.1
 
 
 def _quantities(job: LaunchJob) -> Quantities:
-    """What the table turns into arguments: parameters of the plan and what follows from them."""
+    """Quantities of the option table: parameters of the plan and values derived from them."""
     tensor = int(job["tensor_parallel"])
     if is_hybrid(job.model):
         chunks = int(job["pipeline_parallel"]), int(job["virtual_pipeline"])
@@ -36,18 +47,18 @@ def _quantities(job: LaunchJob) -> Quantities:
 
 
 def backend_words(job: LaunchJob) -> Words:
-    """The kernel of attention where naming one would exclude the only one that fits.
+    """The attention backend "auto" for latent attention, whose kernel Megatron-LM must choose.
 
     FlashAttention 2 refuses values of another width than keys, as latent attention has them.
     """
-    is_latent = any(each.kv_lora_rank for each in job.model.attentions)
+    is_latent = any(attention.kv_lora_rank for attention in job.model.attentions)
     if not (is_latent and job["flash_attention"]) or job["attention_kernel"] != "auto":
         return {}
     return {"flash_attention": None, "latent_backend": "auto"}
 
 
 def run_words(job: LaunchJob) -> Words:
-    """Those of the run that all versions and forks have: all but the model's shape."""
+    """Quantities of the run that all versions and forks take: all but the model's shape."""
     return {
         "max_positions": max(int(job["sequence_length"]), job.model.max_position_embeddings or 0),
         "train_iterations": job.training_steps,
@@ -61,7 +72,7 @@ def run_words(job: LaunchJob) -> Words:
 
 
 def core_words(job: LaunchJob) -> Words:
-    """Those of the run in Megatron-Core: the split of the layers, experts and what is repeated."""
+    """Quantities of the run in Megatron-Core: with pipeline split, experts and recomputation."""
     has_experts = bool(job.model.num_experts)
     tensor, split = int(job["tensor_parallel"]), int(job["expert_tensor_parallel"])
     return {
@@ -75,28 +86,30 @@ def core_words(job: LaunchJob) -> Words:
 
 
 def dispatcher(job: LaunchJob) -> str | None:
-    """The plan's own way of tokens to experts; None where it is the framework's."""
-    named = str(job["token_dispatcher"])
-    return None if named == "auto" else named
+    """The token dispatcher that the plan sets; None where it is the framework's default."""
+    token_dispatcher = str(job["token_dispatcher"])
+    return None if token_dispatcher == "auto" else token_dispatcher
 
 
 def save_interval(job: LaunchJob) -> int:
-    """Steps between checkpoints, as goodput was predicted."""
+    """Steps between checkpoints: the interval that the prediction of goodput assumes."""
     interval, step = job.row.get("checkpoint_interval_s"), job.row.get("step_time_s")
     return max(round(interval / step), 1) if interval and step else 1000
 
 
 def recompute_words(job: LaunchJob) -> Words:
-    """How, and of how many layers, activations are computed again."""
-    kind, layers = job["recompute"], int(job["recompute_num_layers"] or 0)
-    if kind == "full":
+    """Method, layers and modules of activation recomputation."""
+    recompute, layers = job["recompute"], int(job["recompute_num_layers"] or 0)
+    if recompute == "full":
         chunks = max(int(job["virtual_pipeline"]), 1)
-        each = max(layers // chunks, 1) if layers else 1
+        layers_per_chunk = max(layers // chunks, 1) if layers else 1
         method = "block" if layers else "uniform"
         return {
-            "recompute_method": method, "recompute_num_layers": each, "recompute_modules": None,
-        }  # fmt: skip
-    modules = " ".join(_modules(job, kind)) or None
+            "recompute_method": method,
+            "recompute_num_layers": layers_per_chunk,
+            "recompute_modules": None,
+        }
+    modules = " ".join(_modules(job, recompute)) or None
     return {"recompute_modules": modules, "recompute_num_layers": None}
 
 
@@ -107,18 +120,18 @@ def _modules(job: LaunchJob, kind: str) -> list[str]:
         return ["mlp"] * dense + ["moe"] * bool(job.model.num_experts)
     if kind != "selective":
         return []
-    if (named := str(job["recompute_modules"])) != "none":
-        return named.split("+")
+    if (module_words := str(job["recompute_modules"])) != "none":
+        return module_words.split("+")
     if not job["flash_attention"] or not (
         job.model.num_experts and bool(job.profile.execution.selective_outputs)
     ):
         return ["core_attn"]
-    is_latent = any(each.kv_lora_rank for each in job.model.attentions)
+    is_latent = any(attention.kv_lora_rank for attention in job.model.attentions)
     return ["layernorm", "moe_act", *(["mla_up_proj"] if is_latent else [])]
 
 
 def overlap_words(job: LaunchJob) -> dict[str, bool]:
-    """What the prediction has beside the computation."""
+    """Communication that the prediction overlaps with computation."""
     overlap, ranks = job.profile.overlap, int(job["data_parallel"] * job["context_parallel"])
     gradients = ranks > 1 and overlap.data_parallel > 0
     sharded = int(job["zero_stage"]) > 0
@@ -129,18 +142,18 @@ def overlap_words(job: LaunchJob) -> dict[str, bool]:
     }
 
 
-def recipe_of(job: LaunchJob, usual: str) -> str | None:
-    """The scaling of products in 8 bits: that of the plan, else of the GPU; None without them."""
+def recipe_of(job: LaunchJob, default: str) -> str | None:
+    """The FP8 recipe: that of the plan, else the default of the GPU; None without FP8."""
     if job["precision"] != "fp8":
         return None
     if job["fp8_recipe"] != "auto":
         return str(job["fp8_recipe"])
-    return "mxfp8" if job.gpu.architecture == "blackwell" else usual
+    return "mxfp8" if job.gpu.architecture == "blackwell" else default
 
 
 def precision_words(job: LaunchJob) -> Words:
-    """Format and scaling of products in 8 bit, as kernels of the GPU take them."""
-    # Delayed scaling cannot repeat norms and activation functions of experts.
+    """FP8 format and recipe that kernels of the GPU take; empty without FP8."""
+    # Delayed scaling cannot recompute norms and activation functions of experts.
     repeats = job["recompute"] == "selective" and bool(job.model.num_experts)
     recipe = recipe_of(job, "tensorwise" if repeats else "delayed")
     if recipe is None:
@@ -151,25 +164,25 @@ def precision_words(job: LaunchJob) -> Words:
 def _offloaded(job: LaunchJob) -> str | None:
     if "activations" not in job["offload"]:
         return None
-    experts = job.model.num_experts and job["recompute"] != "feed_forward"
-    return "qkv_linear core_attn attn_proj" + (" expert_fc1 moe_act" if experts else "")
+    has_experts = job.model.num_experts and job["recompute"] != "feed_forward"
+    return "qkv_linear core_attn attn_proj" + (" expert_fc1 moe_act" if has_experts else "")
 
 
 def words_of(settings: OptionTexts) -> list[CommandWords]:
-    """Options of the table as arguments; those with several values get a word for each."""
-    found = []
+    """Options of the table as arguments; an option with several values has a word for each."""
+    arguments = []
     for setting in settings.options:
         argument = CommandWords.of(setting)
         if setting.option in _SEVERAL and setting.text:
             argument = CommandWords(
                 words=(setting.option, *setting.text.split()), note=setting.note
             )
-        found.append(argument)
-    return found
+        arguments.append(argument)
+    return arguments
 
 
 def user_arguments(job: LaunchJob) -> list[CommandWords]:
-    """What only the user knows."""
+    """Arguments whose values only the user knows."""
     tokenizer = ShellVariable(
         name="TOKENIZER_MODEL",
         meaning="ORG/NAME or folder of the tokenizer on Hugging Face",
@@ -192,15 +205,15 @@ def user_arguments(job: LaunchJob) -> list[CommandWords]:
 
 
 def environment_of(job: LaunchJob) -> dict[str, str]:
-    """What the plan assumes of a process's environment."""
-    found = {}
+    """Environment variables that the plan assumes."""
+    environment = {}
     is_split = job["tensor_parallel"] > 1 or job["context_parallel"] > 1
     if is_split and int(job["zero_stage"]) <= 1:
-        found["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
+        environment["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
     if "activations" in job["offload"]:
         # Transformer Engine from 2.10 on would offload weights too.
-        found["NVTE_CPU_OFFLOAD_V1"] = "1"
-    return found
+        environment["NVTE_CPU_OFFLOAD_V1"] = "1"
+    return environment
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
@@ -220,7 +233,7 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
 
 
 def left_of(job: LaunchJob) -> tuple[ParameterNote, ...]:
-    """What the plan does not say and Megatron-Core decides."""
+    """Notes on options that the plan leaves to the user: the router of experts."""
     if not job.model.num_experts:
         return ()
     fullest = float(job["expert_imbalance"] or 1)
@@ -238,7 +251,7 @@ def left_of(job: LaunchJob) -> tuple[ParameterNote, ...]:
 
 
 def uneven_blocks(job: LaunchJob) -> tuple[ParameterNote, ...]:
-    """Layers to repeat that chunks cannot share equally."""
+    """A note if the chunks of a stage cannot share the recomputed layers equally."""
     layers, chunks = int(job["recompute_num_layers"] or 0), int(job["virtual_pipeline"])
     if not layers or layers % chunks == 0:
         return ()
@@ -246,7 +259,20 @@ def uneven_blocks(job: LaunchJob) -> tuple[ParameterNote, ...]:
     return (ParameterNote(parameter="recompute_num_layers", value=str(layers), note=note),)
 
 
-def _starts(words: Sequence[str]) -> bool:
+def read_settings(reading: OptionReader) -> LaunchSettings:
+    """Settings of a command of Megatron-LM, or of ms-swift that trains with it.
+
+    Raises LaunchError if options contradict each other, or the number of GPUs.
+    Raises SpecError if it trains something that is not predicted.
+    """
+    command = with_document_options(reading.command)
+    if is_swift_command(command):
+        return read_swift_arguments(reading.command, command)
+    return read_megatron_arguments(reading, "Megatron-LM")
+
+
+def matches_command(words: Sequence[str]) -> bool:
+    """Whether words start Megatron-LM, one of its forks, or ms-swift with it."""
     names = [word.rpartition("/")[2] for word in words[:3]]
     if is_command("megatron-swift", words):
         return True
@@ -259,6 +285,6 @@ TARGET = LaunchTarget.of(
     quantities=_quantities,
     draft=_draft,
     answers=read_settings,
-    starts=_starts,
+    starts=matches_command,
     is_of=is_swift_document,
 )

@@ -1,4 +1,4 @@
-"""A model's shape as the arguments of Megatron-Core say it, and back."""
+"""Write a model's shape as arguments of Megatron-Core, and read it from them."""
 
 from __future__ import annotations
 
@@ -39,23 +39,25 @@ def is_hybrid(model: ModelSpec) -> bool:
 
 
 def hybrid_words(model: ModelSpec, tensor: int, pipeline: int, virtual: int) -> Words:
-    """What the rows of the table take for such a model; its pattern holds the pipeline's split.
+    """Quantities of the option table for a hybrid model; its pattern has the pipeline split.
 
     Raises LaunchError if layers of one kind differ among themselves, or it has modules of
     multi-token prediction.
     """
     if model.mtp_num_layers:
         raise LaunchError(
-            f"{model.name}: the pattern of its modules of multi-token prediction is not in the "
-            "plan: plan it with --mtp-num-layers 0."
+            f"{model.name}: the plan has no pattern of its modules of multi-token prediction: "
+            "plan it with --mtp-num-layers 0."
         )
     dense = _only(model, (ff for ff in model.feed_forwards if not ff.num_experts))
     experts = _only(model, (ff for ff in model.feed_forwards if ff.num_experts))
-    full = _only(model, (each for each in model.attentions if not each.has_state))
-    state = _only(model, (each for each in model.attentions if each.has_state))
+    standard = _only(
+        model, (attention for attention in model.attentions if not attention.has_state)
+    )
+    state = _only(model, (attention for attention in model.attentions if attention.has_state))
     attention = (
-        full
-        if full or not state
+        standard
+        if standard or not state
         else AttentionSpec(
             num_attention_heads=state.num_attention_heads,
             num_key_value_heads=state.num_key_value_heads,
@@ -84,13 +86,13 @@ def hybrid_words(model: ModelSpec, tensor: int, pipeline: int, virtual: int) -> 
     }
 
 
-def _only(model: ModelSpec, found: Iterator[Block]) -> Block | None:
-    several = list(dict.fromkeys(found))
-    if len(several) > 1:
+def _only(model: ModelSpec, blocks: Iterator[Block]) -> Block | None:
+    distinct = list(dict.fromkeys(blocks))
+    if len(distinct) > 1:
         raise LaunchError(
-            f"{model.name}: blocks of one kind differ, which no argument of Megatron-LM says."
+            f"{model.name}: blocks of one kind differ, and Megatron-LM has no argument for that."
         )
-    return several[0] if several else None
+    return distinct[0] if distinct else None
 
 
 def _pattern(model: ModelSpec, pipeline: int, virtual: int) -> str:
@@ -105,9 +107,9 @@ def _pattern(model: ModelSpec, pipeline: int, virtual: int) -> str:
         forward = "" if group.feed_forward is None else "E" if group.num_experts else "-"
         symbols.append(attention + forward)
     layers = [symbols[kind] for kind in layer_kinds(model.layer_groups)]
-    rest = iter(layers)
+    remaining = iter(layers)
     sizes = chunk_split(model, pipeline, virtual)
-    return "|".join("".join(islice(rest, size)) for size in sizes)
+    return "|".join("".join(islice(remaining, size)) for size in sizes)
 
 
 def _state_words(state: AttentionSpec | None) -> Words:
@@ -124,26 +126,26 @@ def _state_words(state: AttentionSpec | None) -> Words:
 
 
 def split_words(job: LaunchJob) -> Words:
-    """The split that was priced: nothing where it is even, else the two ends or a layout."""
+    """The pipeline split of the plan: nothing where it is even, else the two ends or a layout."""
     pp, vp = int(job["pipeline_parallel"]), int(job["virtual_pipeline"])
     sizes = chunk_split(job.model, pp, vp, job["pipeline_layout"] or "")
-    later = job.model.mtp_num_layers
-    if pp == 1 or (len(set(sizes)) == 1 and not later):
+    mtp_layers = job.model.mtp_num_layers
+    if pp == 1 or (len(set(sizes)) == 1 and not mtp_layers):
         return {"virtual_pipeline": vp}
-    most = max(sizes)
-    # Of two chunks none is inside; the larger of the ends is then what an even share is.
-    if not later and set(sizes[1:-1]) <= {most} and min(sizes[0], sizes[-1]) >= most - 1:
-        ends = {"embedding_in_split": sizes[0] < most, "loss_in_split": sizes[-1] < most}
+    largest = max(sizes)
+    # Two chunks are both ends; the larger one is then the even share.
+    if not mtp_layers and set(sizes[1:-1]) <= {largest} and min(sizes[0], sizes[-1]) >= largest - 1:
+        ends = {"embedding_in_split": sizes[0] < largest, "loss_in_split": sizes[-1] < largest}
         return {"virtual_pipeline": vp, **ends}
-    # The layout tells the chunks too, and Megatron-Core refuses to be told twice.
-    return {"virtual_pipeline": None, "pipeline_layout": layout_of(sizes, later)}
+    # The layout sets the chunks, too, and Megatron-Core refuses both options.
+    return {"virtual_pipeline": None, "pipeline_layout": layout_of(sizes, mtp_layers)}
 
 
-def layout_of(sizes: list[int], later: int = 0) -> str:
-    """The layout of chunks with so many layers, the ``later`` last of multi-token prediction.
+def layout_of(sizes: list[int], mtp_layers: int = 0) -> str:
+    """The pipeline layout of chunks of ``sizes`` layers, the last of multi-token prediction.
 
-    Megatron-Core counts them apart from ``--num-layers`` and wants all of them in one chunk, behind
-    which only chunks without layers may follow [1]_.
+    Megatron-Core does not count these in ``--num-layers`` and needs all of them in one chunk;
+    only chunks without layers may follow it [1]_.
     Raises LaunchError if the layers of multi-token prediction are in several chunks.
 
     >>> layout_of([3, 4, 4, 2])
@@ -157,32 +159,32 @@ def layout_of(sizes: list[int], later: int = 0) -> str:
        ``validate_layer_layout``.
     """
     chunks = ["t" * size for size in sizes]
-    last_with_layers = max(number for number, size in enumerate(sizes) if size)
-    before = sizes[last_with_layers] - later
-    if before < 0:
+    last_with_layers = max(chunk for chunk, size in enumerate(sizes) if size)
+    decoder_layers = sizes[last_with_layers] - mtp_layers
+    if decoder_layers < 0:
         raise LaunchError(
-            f"The {later} layers of multi-token prediction are in several chunks of the pipeline, "
-            "and Megatron-Core needs them in one: plan fewer pipeline stages or chunks, or "
-            "--mtp-num-layers 0."
+            f"The {mtp_layers} layers of multi-token prediction are in several chunks of the "
+            "pipeline, and Megatron-Core needs them in one: plan fewer pipeline stages or chunks, "
+            "or --mtp-num-layers 0."
         )
-    chunks[last_with_layers] = "t" * before + "m" * later
+    chunks[last_with_layers] = "t" * decoder_layers + "m" * mtp_layers
     first, *inner, last = (
-        re.sub(r"(.)\1+", lambda found: f"{found[1]}*{len(found[0])}", chunk) for chunk in chunks
+        re.sub(r"(.)\1+", lambda match: f"{match[1]}*{len(match[0])}", chunk) for chunk in chunks
     )
     parts = [f"E{first}|"]
-    for chunk, same in groupby(inner):
-        number = len(list(same))
-        parts.append(f"({chunk}|)*{number}" if number > 1 else f"{chunk}|")
+    for chunk, run in groupby(inner):
+        repeats = len(list(run))
+        parts.append(f"({chunk}|)*{repeats}" if repeats > 1 else f"{chunk}|")
     return "".join(parts) + last + "L"
 
 
 def stages_of(layout: str) -> list[str]:
-    """The chunks that a layout deals layers to.
+    """The chunks of a pipeline layout, a letter for each layer.
 
     >>> stages_of("Et*3|(tt|)*2,m|L")
     ['Ettt', 'tt', 'tt', 'm', 'L']
 
-    Raises `LaunchError`: it is none, or longer than any model.
+    Raises `LaunchError`: it is no layout, or longer than any model.
     """
     try:
         return chunks_of(layout)
@@ -191,9 +193,9 @@ def stages_of(layout: str) -> list[str]:
 
 
 def parse_layout(reading: OptionReader, values: Quantities, layers: int | None) -> str | None:
-    """The layout that options tell, or that of the layers of the first and of the last stage.
+    """The pipeline layout of the file, or the one of its layers in the first and last stage.
 
-    None where a pipeline is split as it would be without them.
+    None where the file sets neither.
     """
     layout = reading.text("--pipeline-model-parallel-layout")
     if layout:
@@ -201,15 +203,18 @@ def parse_layout(reading: OptionReader, values: Quantities, layers: int | None) 
     ends = [reading.number(f"--decoder-{end}-pipeline-num-layers") for end in ("first", "last")]
     stages = int(values.get("pipeline_parallel") or 1)
     chunks = int(values.get("virtual_pipeline") or 1)
-    told = [end for end in ends if end is not None]
-    if not told or not layers or stages <= len(told):
+    specified = [end for end in ends if end is not None]
+    if not specified or not layers or stages <= len(specified):
         return None
-    inner, left = divmod(layers - sum(told), stages - len(told))
-    if left or any(number % chunks for number in (inner, *told)):
+    inner, remainder = divmod(layers - sum(specified), stages - len(specified))
+    if remainder or any(number % chunks for number in (inner, *specified)):
         return None
-    held = [inner] * stages
-    held[0], held[-1] = ends[0] or held[0], ends[1] or held[-1]
-    return layout_of([number // chunks for _ in range(chunks) for number in held])
+    layers_by_stage = [inner] * stages
+    layers_by_stage[0], layers_by_stage[-1] = (
+        ends[0] or layers_by_stage[0],
+        ends[1] or layers_by_stage[-1],
+    )
+    return layout_of([number // chunks for _ in range(chunks) for number in layers_by_stage])
 
 
 _DEFAULT_MULTIPLE = 128
@@ -221,22 +226,24 @@ _TRUE = "true"
 
 
 def shape_words(model: ModelSpec, tensor_parallel: int) -> Words:
-    """What the rows of the table take for a model's shape; None says nothing.
+    """Quantities of the option table for a model's shape; None writes no option.
 
     Raises LaunchError if its layers differ in more than dense layers before those with experts.
     """
     shape = shape_of(model)
     is_latent, has_experts = bool(shape["kv_lora_rank"]), bool(shape["num_experts"])
-    heads, keys = shape["num_attention_heads"], shape["num_key_value_heads"]
+    heads, kv_heads = shape["num_attention_heads"], shape["num_key_value_heads"]
     dense, layers = shape["num_dense_layers"], shape["num_hidden_layers"]
     window, biases = shape["sliding_window"], (shape["output_bias"], shape["mlp_bias"])
     multiples = [2**power for power in range(_DEFAULT_MULTIPLE.bit_length())]
-    fitting = [each for each in multiples if model.vocab_size % (each * tensor_parallel) == 0]
+    fitting = [
+        multiple for multiple in multiples if model.vocab_size % (multiple * tensor_parallel) == 0
+    ]
     return {
         **shape,
         "ffn_hidden_size": shape["intermediate_size"] or shape["moe_intermediate_size"],
-        "num_key_value_heads": keys if keys != heads and not is_latent else None,
-        "grouped_queries": keys != heads and not is_latent,
+        "num_key_value_heads": kv_heads if kv_heads != heads and not is_latent else None,
+        "grouped_queries": kv_heads != heads and not is_latent,
         "latent_attention": is_latent,
         "qk_norm": shape["qk_norm"] or is_latent,
         "norm": "LayerNorm" if shape["norm_bias"] else "RMSNorm",
@@ -247,15 +254,15 @@ def shape_words(model: ModelSpec, tensor_parallel: int) -> Words:
         "has_experts": has_experts,
         "moe_layer_freq": f"([0]*{dense}+[1]*{layers - dense})" if has_experts and dense else None,
         "shared_expert_gate": bool(shape["shared_expert_gate"]),
-        # That of a linear layer is among the biases of all of them.
+        # With biases in all linear layers, the router has one without an option.
         "router_bias": bool(shape["router_bias"]) and has_experts and not all(biases),
     }
 
 
 def strange_parts(model: ModelSpec, tool: str = "Megatron-LM") -> tuple[ParameterNote, ...]:
-    """What a model has and no argument says: the model that starts differs there."""
-    found = {
-        "norms beside those before attention and feed-forward": any(
+    """Notes on parts of a model that no argument of the tool sets: the started model lacks them."""
+    parts = {
+        "more norms than those before attention and feed-forward": any(
             group.norms_per_layer > group.num_blocks for group in model.layer_groups
         ),
         "attention and feed-forward side by side": any(
@@ -263,18 +270,21 @@ def strange_parts(model: ModelSpec, tool: str = "Megatron-LM") -> tuple[Paramete
         ),
         "a norm of the embedding": model.embedding_norm,
         "a bias of the logits": model.logits_bias,
-        "sparse attention": any(each.index_topk for each in model.attentions),
+        "sparse attention": any(attention.index_topk for attention in model.attentions),
         "several residual streams": model.stream_width > model.hidden_size,
         "attention residuals": model.residual_sources > 0,
         "embeddings of each layer": model.per_layer_inputs > 0,
-        "layers that share a cache": any(each.shares_cache for each in model.attentions),
+        "layers that share a cache": any(attention.shares_cache for attention in model.attentions),
         "decay per channel": any(
-            each.linear_gate_rank or each.linear_channel_decay for each in model.attentions
+            attention.linear_gate_rank or attention.linear_channel_decay
+            for attention in model.attentions
         ),
         "a gate of latent attention": any(
-            each.attn_output_gate and each.kv_lora_rank for each in model.attentions
+            attention.attn_output_gate and attention.kv_lora_rank for attention in model.attentions
         ),
-        "norm weights of each head": any(each.qk_norm_per_head for each in model.attentions),
+        "norm weights of each head": any(
+            attention.qk_norm_per_head for attention in model.attentions
+        ),
         "biases of some matrices alone": any(
             group.attention is not None
             and group.feed_forward is not None
@@ -284,51 +294,51 @@ def strange_parts(model: ModelSpec, tool: str = "Megatron-LM") -> tuple[Paramete
     }
     return tuple(
         ParameterNote(parameter="model", value=part, note=f"{tool} has no argument for it")
-        for part, is_there in found.items()
-        if is_there
+        for part, is_present in parts.items()
+        if is_present
     )
 
 
 def expert_layers(text: str, num_layers: int) -> list[bool] | None:
-    """Which layers have experts, by ``--moe-layer-freq``; None where the text tells no pattern.
+    """Whether each layer has experts, by ``--moe-layer-freq``; None if the text is no pattern.
 
     >>> expert_layers("([0]*1+[1]*3)", 4), expert_layers("2", 4)
     ([False, True, True, True], [True, False, True, False])
     """
-    plain = text.strip().strip("\"'")
-    if plain.isdecimal() and int(plain) > 0:
-        return [layer % int(plain) == 0 for layer in range(num_layers)]
-    inner = plain.removeprefix("(")
-    body, _, times = inner.rpartition(")") if plain.startswith("(") else (inner, "", "")
+    unquoted = text.strip().strip("\"'")
+    if unquoted.isdecimal() and int(unquoted) > 0:
+        return [layer % int(unquoted) == 0 for layer in range(num_layers)]
+    inner = unquoted.removeprefix("(")
+    body, _, suffix = inner.rpartition(")") if unquoted.startswith("(") else (inner, "", "")
     layers: list[bool] = []
     for part in body.split("+"):
-        each = _FREQUENCY.fullmatch(part.strip())
-        if each is None:
+        part_match = _FREQUENCY.fullmatch(part.strip())
+        if part_match is None:
             return None
-        digits = [digit == "1" for digit in each[1] if digit in "01"]
-        layers += digits * min(int(each[2] or 1), _MOST_LAYERS)
-    repeated = times.strip().removeprefix("*")
-    if repeated and not repeated.isdecimal():
+        digits = [digit == "1" for digit in part_match[1] if digit in "01"]
+        layers += digits * min(int(part_match[2] or 1), _MOST_LAYERS)
+    repeats = suffix.strip().removeprefix("*")
+    if repeats and not repeats.isdecimal():
         return None
-    return (layers * min(int(repeated or 1), _MOST_LAYERS))[:_MOST_LAYERS]
+    return (layers * min(int(repeats or 1), _MOST_LAYERS))[:_MOST_LAYERS]
 
 
 def layers_of(reading: OptionReader) -> int | None:
-    """Layers of the model."""
+    """Layers of the model; None where the command does not set them."""
     return reading.number("--num-layers") or reading.number("--encoder-num-layers")
 
 
 def shape_read(reading: OptionReader, prefix: str = "--") -> tuple[Words, list[str]]:
-    """The shape that arguments of Megatron tell, and what of it is not certain."""
+    """The model's shape that arguments of Megatron-LM set, and notes on its uncertain parts."""
     number, value = reading.number, reading.value
     notes: list[str] = []
     layers = layers_of(reading)
     hidden, heads = number("--hidden-size"), number("--num-attention-heads")
     gated = value("gated") == _TRUE
     width = hidden and (int(4 * hidden * 2 / 3) // 64 * 64 if gated else 4 * hidden)
-    every = not reading.has("--disable-bias-linear")
-    qkv = every or reading.has("--add-qkv-bias")
-    text = (reading.text("--window-size") or "").strip("()").split(",")[0].strip()
+    has_biases = not reading.has("--disable-bias-linear")
+    qkv = has_biases or reading.has("--add-qkv-bias")
+    window_text = (reading.text("--window-size") or "").strip("()").split(",")[0].strip()
     shape: Words = {
         "num_hidden_layers": layers,
         "hidden_size": hidden,
@@ -341,9 +351,9 @@ def shape_read(reading: OptionReader, prefix: str = "--") -> tuple[Words, list[s
         "max_position_embeddings": number("--max-position-embeddings") or number("--seq-length"),
         "norm_bias": value("norm") != "RMSNorm",
         "qkv_bias": qkv,
-        "output_bias": every,
-        "mlp_bias": every,
-        "sliding_window": (int(text) + 1 if text.isdecimal() else None),
+        "output_bias": has_biases,
+        "mlp_bias": has_biases,
+        "sliding_window": (int(window_text) + 1 if window_text.isdecimal() else None),
         "window_skip": number("--window-attn-skip-freq"),
         "attn_output_gate": reading.has("--attention-output-gate"),
         "sinks": value("sinks") == _TRUE,
@@ -354,13 +364,13 @@ def shape_read(reading: OptionReader, prefix: str = "--") -> tuple[Words, list[s
 
 
 def _vocabulary(reading: OptionReader) -> int | None:
-    told = reading.number("--vocab-size") or reading.number("--padded-vocab-size")
-    if told:
-        return told
+    specified = reading.number("--vocab-size") or reading.number("--padded-vocab-size")
+    if specified:
+        return specified
     tokenizer = reading.text("--tokenizer-type") or ""
     name = reading.text("--tokenizer-model") or reading.text("--tokenizer-name-or-path")
     if name and tokenizer not in _VOCABULARIES:
-        try:  # that of the shipped model whose tokenizer it is
+        try:  # the vocabulary of the shipped model with this tokenizer
             return Catalogue(None).load_model(name).vocab_size if "/" in name else None
         except (SpecError, OSError):
             return None
@@ -381,11 +391,11 @@ def _attention(reading: OptionReader, hidden: int | None, heads: int | None) -> 
             "v_head_dim": number("--v-head-dim") or 128,
         }
     groups = number("--num-query-groups") or 1
-    size = number("--kv-channels") or (hidden // heads if hidden and heads else None)
+    head_dim = number("--kv-channels") or (hidden // heads if hidden and heads else None)
     is_grouped = reading.has("--group-query-attention")
     return {
         "num_key_value_heads": groups if is_grouped else heads,
-        "head_dim": size,
+        "head_dim": head_dim,
         "qk_norm": reading.has("--qk-layernorm"),
     }
 
@@ -394,15 +404,17 @@ def _experts(reading: OptionReader, shape: Words, layers: int, notes: list[str])
     number = reading.number
     if not number("--num-experts"):
         return {}
-    told = reading.text("--moe-layer-freq")
-    pattern = expert_layers(told, layers) if told else None
+    frequency = reading.text("--moe-layer-freq")
+    pattern = expert_layers(frequency, layers) if frequency else None
     dense = pattern.index(True) if pattern and True in pattern else 0
     if pattern and not all(pattern[dense:]):
-        notes.append("Layers with experts alternate with dense ones (--moe-layer-freq): taken as")
-        notes[-1] += f" {sum(pattern)} of them after {layers - sum(pattern)} dense ones."
+        notes.append("Layers with experts alternate with dense ones (--moe-layer-freq): planner")
+        notes[-1] += f" assumes {sum(pattern)} of them after {layers - sum(pattern)} dense ones."
         dense = layers - sum(pattern)
-    elif told and pattern is None:
-        notes.append(f"--moe-layer-freq {told} is not followed: all layers are taken with experts.")
+    elif frequency and pattern is None:
+        notes.append(
+            f"--moe-layer-freq {frequency} is not read: planner assumes experts in all layers."
+        )
     return {
         "num_experts": number("--num-experts"),
         "num_experts_per_tok": number("--moe-router-topk") or 2,

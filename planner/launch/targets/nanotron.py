@@ -1,4 +1,4 @@
-"""nanotron, Hugging Face's small trainer: its YAML, which is read alone.
+"""nanotron, Hugging Face's small trainer: its YAML, read-only.
 
 Source: huggingface/nanotron at 2411b02, ``src/nanotron/config`` (``config.py``,
 ``parallelism_config.py``, ``models_config.py``), ``parallel/context.py`` and ``helpers.py``.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
+from planner.base.units import ceil_div
 from planner.documents.shell.edits import ParsedOption
 from planner.errors import LaunchError
 from planner.launch.option_table import Words
@@ -23,8 +24,8 @@ from planner.launch.targets.training_reader import (
 _MODEL = "model.model_config."
 _NOTHING = ("", "null", "none", "~")
 _ALL_AT_ONCE = (
-    "pp_engine afab runs all forward passes before the backward passes: its first stage keeps the "
-    "activations of all micro-batches of a step, of 1f1b (which is predicted) those of {stages}."
+    "pp_engine afab runs all forward passes before the backward passes. Its first stage keeps the "
+    "activations of all micro-batches of a step; 1f1b, which is predicted, those of {stages}."
 )
 _WITHOUT_COPY = (
     "accumulate_grad_in_fp32 false: nanotron then updates the 16-bit weights themselves. Memory is "
@@ -33,7 +34,10 @@ _WITHOUT_COPY = (
 
 
 def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> Words | None:
-    """What no row tells of a configuration, or of a command with the one that it names."""
+    """Set what no row of the table has; return the sizes of the model.
+
+    Raises LaunchError if experts are split, or the model is of an unsupported kind.
+    """
     values = settings.values
     if int(values.get("expert_parallel") or 1) > 1:
         raise LaunchError(
@@ -56,53 +60,58 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
 
 
 def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
-    """The configuration that a command names."""
-    named = command.options.get("--config-file")
-    document = command.files.get((named and named.single) or "")
+    """Options of the configuration that a command names, with those of the command."""
+    config_option = command.options.get("--config-file")
+    document = command.files.get((config_option and config_option.single) or "")
     return {**(document.options if document else {}), **command.options}
 
 
 def _put_batch_and_gpus(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """GPUs of the launcher, else of the layout, and the batch of a step."""
+    """Set the GPUs, of the launcher or else of the layout, and the batch of a step."""
     sizes = {
-        word: int(settings.values.get(f"{name}_parallel") or 1)
-        for word, name in (("tp", "tensor"), ("pp", "pipeline"), ("cp", "context"))
+        degree: int(settings.values.get(f"{name}_parallel") or 1)
+        for degree, name in (("tp", "tensor"), ("pp", "pipeline"), ("cp", "context"))
     }
-    copies = reading.number("parallelism.dp")
-    total = total_gpus(reading.command.resources) or (copies and copies * prod(sizes.values()))
-    ranks = ranks_of(reading, settings, total, **sizes)
+    data_parallel = reading.number("parallelism.dp")
+    num_gpus = total_gpus(reading.command.resources) or (
+        data_parallel and data_parallel * prod(sizes.values())
+    )
+    ranks = ranks_of(reading, settings, num_gpus, **sizes)
     if ranks is None:
         settings.mark_missing("global_batch_size")
         return
-    steps = reading.number("tokens.batch_accumulation_per_replica") or 0
-    if steps:
-        put_batch(settings, ranks, steps)
+    accumulation_steps = reading.number("tokens.batch_accumulation_per_replica") or 0
+    if accumulation_steps:
+        put_batch(settings, ranks, accumulation_steps)
     engine = (reading.text("parallelism.pp_engine") or "").lower()
-    if engine in (*_NOTHING, "afab") and steps > sizes["pp"] > 1:
+    if engine in (*_NOTHING, "afab") and accumulation_steps > sizes["pp"] > 1:
         settings.notes.append(_ALL_AT_ONCE.format(stages=sizes["pp"]))
 
 
 def _shape(reading: OptionReader) -> Words | None:
-    """The sizes of the model; None where the file has none."""
+    """Sizes of the model; None where the file has none.
+
+    Raises LaunchError if the model has experts or states.
+    """
     texts = {
         name.removeprefix(_MODEL): (reading.text(name) or "").lower()
         for name in reading.command.options
         if name.startswith(_MODEL)
     }
-    told = {name: text for name, text in texts.items() if text not in _NOTHING}
-    if "hidden_size" not in told or "num_hidden_layers" not in told:
+    sizes = {name: text for name, text in texts.items() if text not in _NOTHING}
+    if "hidden_size" not in sizes or "num_hidden_layers" not in sizes:
         return None
-    strange = [name for name in told if name.startswith(("moe_", "d_state", "is_starcoder"))]
-    if strange:
+    unsupported = [name for name in sizes if name.startswith(("moe_", "d_state", "is_starcoder"))]
+    if unsupported:
         raise LaunchError(
-            f"{reading.place}: {_MODEL}{strange[0]}: nanotron's models with experts or states and "
-            "its Starcoder are not read: give the model with --model and leave model_config out."
+            f"{reading.place}: {_MODEL}{unsupported[0]}: nanotron's models with experts or states "
+            "and its Starcoder are not read. Set --model and leave model_config out."
         )
 
     def number(name: str, default: int) -> int:
         return reading.number(_MODEL + name) or default
 
-    heads = number("num_attention_heads", 32)
+    num_heads = number("num_attention_heads", 32)
     vocabulary = number("vocab_size", 32000)
     multiple = reading.number("model.make_vocab_size_divisible_by") or 1
     multiple *= reading.number("parallelism.tp") or 1
@@ -110,12 +119,12 @@ def _shape(reading: OptionReader) -> Words | None:
         "num_hidden_layers": number("num_hidden_layers", 32),
         "hidden_size": number("hidden_size", 4096),
         "intermediate_size": number("intermediate_size", 11008),
-        "num_attention_heads": heads,
-        "num_key_value_heads": number("num_key_value_heads", heads),
-        "vocab_size": -(-vocabulary // multiple) * multiple,
+        "num_attention_heads": num_heads,
+        "num_key_value_heads": number("num_key_value_heads", num_heads),
+        "vocab_size": ceil_div(vocabulary, multiple) * multiple,
         "max_position_embeddings": number("max_position_embeddings", 2048),
-        "tie_word_embeddings": told.get("tie_word_embeddings") == "true",
-        "qkv_bias": told.get("attention_bias") == "true",
+        "tie_word_embeddings": sizes.get("tie_word_embeddings") == "true",
+        "qkv_bias": sizes.get("attention_bias") == "true",
         "sliding_window": reading.number(f"{_MODEL}sliding_window_size"),
         "gated": True,
         "position_embedding": "rotary",

@@ -1,4 +1,4 @@
-"""NeMo AutoModel: the YAML of a recipe, which ``automodel`` or ``torchrun`` starts; read alone.
+"""NeMo AutoModel: the YAML of a recipe that ``automodel`` or ``torchrun`` starts, read-only.
 
 Source: NVIDIA-NeMo/Automodel at 36044ad, ``nemo_automodel/recipes/_dist_utils.py``,
 ``components/distributed`` (``config.py``, ``mesh_utils.py``, ``pipelining``, ``parallelizer.py``),
@@ -47,12 +47,15 @@ _RESHARDS = ("distributed.reshard_after_forward", "distributed.moe.reshard_after
 _BATCHES = ("micro_batch_size", "global_batch_size")
 _GPUS_PER_NODE = 8
 _OF_GB200 = 4
-# Layers that may lack in equal chunks: embedding and logits stand for as many.
+# Layers that equal chunks may lack: embedding and logits count as that many.
 _EMPTY = 3
 
 
 def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """What no row tells of a configuration, or of a command with its own overrides of one."""
+    """Set what no row of the table has.
+
+    Raises LaunchError if the recipe trains something that is not predicted.
+    """
     _refuse(reading)
     for split in SPLITS:
         settings.values.setdefault(split, 1)
@@ -64,38 +67,44 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
 
 
 def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
-    """The configuration that a command names, with the overrides of the command."""
-    own: dict[str, ParsedOption] = {strip_dashes(each.option): each for each in command.unknown}
-    own |= command.options
-    options = [own[name] for name in ("--config", "-c", "c", "config") if name in own]
-    if not command.positional and not options:
-        return own
-    words = [one.single for one in (*options, *command.positional)]
-    named = [word for word in words if word and word.endswith((".yaml", ".yml"))]
-    document = next((command.files[name] for name in named if name in command.files), None)
+    """Options of the configuration that a command names, with the overrides of the command.
+
+    Raises LaunchError if that file is missing.
+    """
+    options: dict[str, ParsedOption] = {
+        strip_dashes(option.option): option for option in command.unknown
+    }
+    options |= command.options
+    config_options = [
+        options[name] for name in ("--config", "-c", "c", "config") if name in options
+    ]
+    if not command.positional and not config_options:
+        return options
+    texts = [option.single for option in (*config_options, *command.positional)]
+    config_names = [word for word in texts if word and word.endswith((".yaml", ".yml"))]
+    document = next((command.files[name] for name in config_names if name in command.files), None)
     if document is None:
-        name = named[0] if named else "its YAML"
+        name = config_names[0] if config_names else "its YAML"
         raise LaunchError(
-            f"{command.name}:{command.line}: {name} says what NeMo AutoModel trains and is "
-            "not beside "
-            "it: put it there, or give that file with --from."
+            f"{command.name}:{command.line}: {name} sets what NeMo AutoModel trains and is not in "
+            "this folder. Put it there, or use that file with --from."
         )
-    return {**document.options, **own}
+    return {**document.options, **options}
 
 
 def _refuse(reading: OptionReader) -> None:
     recipe = option_text(reading, "recipe", "recipe._target_")
     names = (name for name in reading.command.options if name.startswith(_UNSUPPORTED_TRAINING))
-    what = next((name for name in names if flag(reading, name)), "")
-    if recipe and not any(one.lower() in recipe for one in _RECIPES):
-        what = f"recipe {reading.text('recipe') or reading.text('recipe._target_')}"
-    own, model = number(reading, "model.config.num_hidden_layers"), _model(reading)
-    if own and (model is None or _layers(model) not in (own, None)):
-        what = "model of sizes in the file (model.config)"
-    if what:
+    unsupported = next((name for name in names if flag(reading, name)), "")
+    if recipe and not any(supported.lower() in recipe for supported in _RECIPES):
+        unsupported = f"recipe {reading.text('recipe') or reading.text('recipe._target_')}"
+    num_layers, model = number(reading, "model.config.num_hidden_layers"), _model(reading)
+    if num_layers and (model is None or _layers(model) not in (num_layers, None)):
+        unsupported = "model of sizes in the file (model.config)"
+    if unsupported:
         raise LaunchError(
-            f"{reading.place}: NeMo AutoModel's {what} is not predicted: recipes that fine-tune or "
-            "pretrain one model, as it is published, are."
+            f"{reading.place}: NeMo AutoModel's {unsupported} is not predicted, only recipes that "
+            "fine-tune or pretrain one published model."
         )
 
 
@@ -106,7 +115,7 @@ def _model(reading: OptionReader) -> str | None:
 
 
 def _layers(model: str) -> int | None:
-    """Layers of the model; None where it is not known."""
+    """Layers of the model; None where the model is unknown."""
     try:
         return load_model(model).num_hidden_layers
     except PlannerError:
@@ -114,27 +123,29 @@ def _layers(model: str) -> int | None:
 
 
 def _adapter(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """What is trained, and the matrices that have an adapter."""
+    """Set the trained weights: vision tower, and an adapter with its rank and matrices."""
     values = settings.values
     if option_text(reading, "recipe", "recipe._target_") and _RECIPES[1].lower() in str(
         option_text(reading, "recipe", "recipe._target_")
     ):
-        frozen = flag(reading, "freeze_config.freeze_vision_tower", default=True)
-        values["freeze_vision_tower"] = frozen
+        is_frozen = flag(reading, "freeze_config.freeze_vision_tower", default=True)
+        values["freeze_vision_tower"] = is_frozen
     if not any(name.startswith("peft.") for name in reading.command.options):
         return
     values["adapter"] = "qlora" if flag(reading, "quantization.load_in_4bit") else "lora"
     settings.assume("lora_rank", 8, "no peft.dim: 8 is NeMo AutoModel's")
-    given = reading.command.options.get("peft.target_modules")
-    modules = [text.rpartition(".")[2] for text in given.texts if text] if given else []
+    target_modules = reading.command.options.get("peft.target_modules")
+    modules = (
+        [text.rpartition(".")[2] for text in target_modules.texts if text] if target_modules else []
+    )
     is_all = not modules or {*modules} & {"*_proj", "*"}
     values["lora_targets"] = "all_linear" if is_all else ",".join(modules)
-    # Its own modules of experts are no linear layers: only a name that matches all reaches them.
+    # Modules of experts are no linear layers: only a pattern that matches all covers them.
     values["expert_adapters"] = "each" if "*" in modules else "none"
 
 
 def _states(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """How states are sharded, kept and updated, and what is computed again."""
+    """Set the ZeRO stage, recomputation, offloading, the loss kernel and the optimizer."""
     values = settings.values
     strategy = option_text(reading, "distributed.strategy", "distributed._target_") or ""
     if "ddp" in strategy:
@@ -142,16 +153,16 @@ def _states(reading: OptionReader, settings: SettingsBuilder) -> None:
     elif "megatron" in strategy or strategy == "mfsdp":
         stage = number(reading, "distributed.zero_dp_strategy") or 3
     else:
-        is_apart = int(values["expert_parallel"]) > 1 or int(values["pipeline_parallel"]) > 1
+        is_model_split = int(values["expert_parallel"]) > 1 or int(values["pipeline_parallel"]) > 1
         keys = _RESHARDS if int(values["expert_parallel"]) > 1 else _RESHARDS[:1]
-        stage = 3 if flag(reading, *keys, default=not is_apart) else 2
+        stage = 3 if flag(reading, *keys, default=not is_model_split) else 2
     values["zero_stage"] = stage
-    repeats = option_text(reading, *_REPEATS) or "false"
-    values["recompute"] = {"true": "full", "false": "none"}.get(repeats, repeats)
-    away = [
+    recompute = option_text(reading, *_REPEATS) or "false"
+    values["recompute"] = {"true": "full", "false": "none"}.get(recompute, recompute)
+    offload_options = [
         name for name in reading.command.options if name.startswith("distributed.offload_policy")
     ]
-    values["offload"] = "optimizer_weights" if option_text(reading, *away) else "none"
+    values["offload"] = "optimizer_weights" if option_text(reading, *offload_options) else "none"
     if values.get("precision") != "fp8":
         values.pop("fp8_recipe", None)
     loss = option_text(reading, "loss_fn._target_") or ""
@@ -162,58 +173,66 @@ def _states(reading: OptionReader, settings: SettingsBuilder) -> None:
 
 
 def _gpus(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """GPUs of the launcher, of the layout, or those on which its authors run the file."""
+    """Set the GPUs of the launcher, else of the layout, else those that its authors use."""
     values = settings.values
     sizes = {split: int(values[split]) for split in MODEL_SPLITS}
-    total = total_gpus(reading.command.resources) or number(reading, "--nproc-per-node")
-    require_split(reading, total, **sizes)
-    copies = number(reading, "distributed.dp_size")
-    name, _, each = (option_text(reading, "skypilot.accelerators") or "").partition(":")
+    num_gpus = total_gpus(reading.command.resources) or number(reading, "--nproc-per-node")
+    require_split(reading, num_gpus, **sizes)
+    data_parallel = number(reading, "distributed.dp_size")
+    name, _, accelerators = (option_text(reading, "skypilot.accelerators") or "").partition(":")
     if name and (gpu := parse_gpu_name(name)):
         values["gpu"] = gpu
-    if total is None and name:
-        total = (int(each) if each.isdecimal() else 1) * (
+    if num_gpus is None and name:
+        num_gpus = (int(accelerators) if accelerators.isdecimal() else 1) * (
             number(reading, "skypilot.num_nodes") or 1
         )
-    if total is None and copies:
-        total = copies * prod(sizes.values())
-    nodes = number(reading, "benchmark.num_nodes", "ci.nodes")
-    if total is None and nodes:
+    if num_gpus is None and data_parallel:
+        num_gpus = data_parallel * prod(sizes.values())
+    num_nodes = number(reading, "benchmark.num_nodes", "ci.nodes")
+    if num_gpus is None and num_nodes:
         is_gb200 = "gb200" in (option_text(reading, "ci.cluster_tag") or "")
-        each_node = number(reading, "ci.nproc_per_node") or (
+        gpus_per_node = number(reading, "ci.nproc_per_node") or (
             _OF_GB200 if is_gb200 else _GPUS_PER_NODE
         )
-        ranks, rest = divmod(nodes * each_node, prod(sizes.values()))
-        local, batch = (int(values.get(name) or 1) for name in _BATCHES)
-        if not rest and not batch % (local * ranks):
-            total = nodes * each_node
-            settings.defaults["num_gpus"] = f"{nodes} x {each_node}, on which its authors run it"
-    if total is None:
+        ranks, remainder = divmod(num_nodes * gpus_per_node, prod(sizes.values()))
+        micro_batch, batch = (int(values.get(name) or 1) for name in _BATCHES)
+        if not remainder and not batch % (micro_batch * ranks):
+            num_gpus = num_nodes * gpus_per_node
+            settings.defaults["num_gpus"] = (
+                f"{num_nodes} x {gpus_per_node}, on which its authors run it"
+            )
+    if num_gpus is None:
         settings.mark_missing("num_gpus")
-    settings.set("num_gpus", total)
+    settings.set("num_gpus", num_gpus)
 
 
 def _batch(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Sequences of a micro-batch and of a step, their tokens, and chunks of layers of a stage."""
+    """Set the sequences of a micro-batch, their tokens, and the chunks of a pipeline stage.
+
+    Raises LaunchError if the global batch is no multiple of the local batches.
+    """
     values = settings.values
-    stages, total = int(values["pipeline_parallel"]), values.get("num_gpus")
-    local, batch = (int(values.get(name) or 0) for name in _BATCHES)
-    if total and local:
-        step = local * int(total) // prod(int(values[split]) for split in MODEL_SPLITS)
-        if batch % step:
+    num_stages, num_gpus = int(values["pipeline_parallel"]), values.get("num_gpus")
+    micro_batch, batch = (int(values.get(name) or 0) for name in _BATCHES)
+    if num_gpus and micro_batch:
+        smallest_batch = (
+            micro_batch * int(num_gpus) // prod(int(values[split]) for split in MODEL_SPLITS)
+        )
+        if batch % smallest_batch:
             raise LaunchError(
                 f"{reading.place}: global_batch_size {batch} is not a multiple of local_batch_size "
-                f"{local} x data-parallel ranks = {step}: NeMo AutoModel refuses that."
+                f"{micro_batch} x data-parallel ranks = {smallest_batch}: NeMo AutoModel "
+                "refuses that."
             )
-        if stages > 1 and batch > step:
+        if num_stages > 1 and batch > smallest_batch:
             settings.notes.append(
-                f"Its pipeline fills and drains {batch // step} times a step, for each local "
-                "batch: predicted is once."
+                f"Its pipeline fills and drains {batch // smallest_batch} times a step, "
+                "once for each local batch. The prediction has it once a step."
             )
-    if stages > 1:
+    if num_stages > 1:
         keys = [f"{section}pp_microbatch_size" for section in _PIPELINES]
         values["micro_batch_size"] = number(reading, *keys) or 1
-        _chunks(reading, settings, stages)
+        _chunks(reading, settings, num_stages)
     length = number(reading, *_LENGTHS)
     settings.set("sequence_length", length)
     if length is None:
@@ -225,30 +244,33 @@ def _batch(reading: OptionReader, settings: SettingsBuilder) -> None:
     put_tokens(settings, number(reading, "step_scheduler.max_steps"))
 
 
-def _chunks(reading: OptionReader, settings: SettingsBuilder, stages: int) -> None:
-    """Chunks of layers of a stage, as its schedule interleaves them; theirs may be unequal."""
+def _chunks(reading: OptionReader, settings: SettingsBuilder, num_stages: int) -> None:
+    """Set the chunks of a pipeline stage; unequal chunks are predicted as equal ones."""
     schedule, rounding = (
         option_text(reading, *(section + name for section in _PIPELINES)) or ""
         for name in ("pp_schedule", "round_virtual_stages_to_pp_multiple")
     )
     if schedule in ("", "1f1b", "gpipe"):
         return
-    each = number(reading, *(f"{section}layers_per_stage" for section in _PIPELINES))
+    layers_per_stage = number(reading, *(f"{section}layers_per_stage" for section in _PIPELINES))
     chunks, model = 2, settings.values.get("model")
-    layers = _layers(model) if each and model else None
-    if each and layers:
-        parts = math.ceil(layers / each) / stages
-        chunks = max(math.floor(parts) if rounding == "down" else math.ceil(parts), 1)
-    settings.values["virtual_pipeline"] = chunks
-    if layers and layers % (stages * chunks):
-        near = min(
-            (chunks, chunks + 1, max(chunks - 1, 1)),
-            key=lambda one: (-layers % (stages * one) > _EMPTY, abs(one - chunks)),
+    layers = _layers(model) if layers_per_stage and model else None
+    if layers_per_stage and layers:
+        chunks_per_stage = math.ceil(layers / layers_per_stage) / num_stages
+        chunks = max(
+            math.floor(chunks_per_stage) if rounding == "down" else math.ceil(chunks_per_stage), 1
         )
-        settings.values["virtual_pipeline"] = near
+    settings.values["virtual_pipeline"] = chunks
+    if layers and layers % (num_stages * chunks):
+        nearest = min(
+            (chunks, chunks + 1, max(chunks - 1, 1)),
+            key=lambda count: (-layers % (num_stages * count) > _EMPTY, abs(count - chunks)),
+        )
+        settings.values["virtual_pipeline"] = nearest
         settings.notes.append(
-            f"Its {layers} layers are dealt unevenly to {stages * chunks} chunks: "
-            f"{stages * near} equal ones are predicted, with embedding and logits in the last."
+            f"Its {layers} layers are dealt unevenly to {num_stages * chunks} chunks: "
+            f"{num_stages * nearest} equal ones are predicted, with embedding and logits in "
+            "the last."
         )
 
 

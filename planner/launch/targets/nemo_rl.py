@@ -1,8 +1,8 @@
-"""NeMo-RL: the training step of a run, from its YAML and those that ``defaults`` names beside it.
+"""NeMo-RL: the training step of a run, from its YAML and the files that ``defaults`` names.
 
-Source: NVIDIA-NeMo/RL, ``examples/configs/grpo_math_1B.yaml`` (00294d9) for what a file leaves to
-the one that it begins from, which is taken where that is not beside it; ``nemo_rl/utils/config.py``
-(7ea279a) for ``add``, ``mul``, ``div`` and ``max`` beside OmegaConf's ``${section.key}``.
+Source: NVIDIA-NeMo/RL, ``examples/configs/grpo_math_1B.yaml`` (00294d9) for defaults where the file
+of ``defaults`` is missing; ``nemo_rl/utils/config.py`` (7ea279a) for ``add``, ``mul``, ``div`` and
+``max``, which extend OmegaConf's ``${section.key}``.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _PROGRAM = re.compile(r"run_(vlm_)?(grpo|sft|dpo|rm|ppo|distillation)\w*\.py")
 _OTHERS = ("sft", "dpo", "rm")
 _DTENSOR, _MEGATRON = "policy.dtensor_cfg.", "policy.megatron_cfg."
 _BY_TOKENS = {"policy.sequence_packing": True, "policy.dynamic_batching": False}
-"""Whether grpo_math_1B.yaml has them."""
+"""Sections that batch by tokens, and whether grpo_math_1B.yaml enables them."""
 _ALGORITHMS = ("grpo.", "ppo.", "distillation.", "sft.", "dpo.", "rm.")
 _CHANGED = (*_ALGORITHMS, "policy.", "cluster.")
 _SECTIONS = (
@@ -85,7 +85,7 @@ def matches_command(words: Sequence[str]) -> bool:
 
 
 def matches_document(values: Mapping[str, object]) -> bool:
-    """Whether a document is a configuration of NeMo-RL, or what one changes of another.
+    """Whether a document is a configuration of NeMo-RL, or changes one that ``defaults`` names.
 
     >>> matches_document({"policy.model_name": "Qwen/Qwen2.5-1.5B", "cluster.num_nodes": 1})
     True
@@ -98,97 +98,100 @@ def matches_document(values: Mapping[str, object]) -> bool:
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """What the update of the policy is; see the module.
+    """Settings of the policy's update.
 
-    Raises LaunchError if the GPUs cannot be split as it says.
+    Raises LaunchError if the file's split of the model does not divide its GPUs.
     """
-    file, absent = _merge_config_files(reading.command)
-    reading = replace(reading, command=file)
-    found = option_texts(reading, "NeMo-RL")
-    values = found.values
+    command, missing_files = _merge_config_files(reading.command)
+    reading = replace(reading, command=command)
+    settings = option_texts(reading, "NeMo-RL")
+    values = settings.values
     precision = "fp8" if flag(reading, "policy.megatron_cfg.fp8_cfg.enabled") else "bf16"
-    put_plain(found, precision)
+    put_plain(settings, precision)
     model = reading.text("policy.model_name") or ""
-    found.require("model", None if model.lower() in NOTHING else model)
-    if absent:
-        names = " and ".join(absent)
-        found.notes.append(f"{names} not found: the values of grpo_math_1B.yaml are used.")
+    settings.require("model", None if model.lower() in NOTHING else model)
+    if missing_files:
+        names = " and ".join(missing_files)
+        settings.notes.append(f"{names} not found: the values of grpo_math_1B.yaml are used.")
     is_megatron = flag(reading, f"{_MEGATRON}enabled")
-    (_on_megatron if is_megatron else _on_dtensor)(reading, found)
+    (_on_megatron if is_megatron else _on_dtensor)(reading, settings)
     length = number(reading, "policy.max_total_sequence_length")
     batch = number(reading, "policy.train_global_batch_size")
-    micro = number(reading, "policy.train_micro_batch_size")
-    for term, told_value, usual in (
+    micro_batch = number(reading, "policy.train_micro_batch_size")
+    for term, size, default in (
         ("sequence_length", length, 512),
         ("global_batch_size", batch, 512),
-        ("micro_batch_size", micro, 4),
+        ("micro_batch_size", micro_batch, 4),
     ):
-        found.set(term, told_value)
-        found.assume(term, usual, f"{usual} is that of grpo_math_1B.yaml")
-    _gpus(reading, found)
-    if "num_gpus" in values:  # with packing it counts the tokens of so many sequences
+        settings.set(term, size)
+        settings.assume(term, default, f"{default} is the default of grpo_math_1B.yaml")
+    _gpus(reading, settings)
+    if "num_gpus" in values:  # with packing, this many sequences set the tokens
         ranks = int(values["num_gpus"]) // prod(int(values[name]) for name in MODEL_SPLITS)
-        most = max(int(values["global_batch_size"]) // max(ranks, 1), 1)
-        values["micro_batch_size"] = min(int(values["micro_batch_size"]), most)
-    other = next((name for name in _OTHERS if _has_section(reading, name)), None)
-    if other is not None:
-        values["training_objective"] = other
+        max_micro_batch = max(int(values["global_batch_size"]) // max(ranks, 1), 1)
+        values["micro_batch_size"] = min(int(values["micro_batch_size"]), max_micro_batch)
+    objective = next((name for name in _OTHERS if _has_section(reading, name)), None)
+    if objective is not None:
+        values["training_objective"] = objective
     elif _has_section(reading, "distillation"):
         values["training_objective"] = str(TrainingObjective.SFT)
-        found.notes.append(TEACHER)
+        settings.notes.append(TEACHER)
     else:
         penalty = reading.amount("loss_fn.reference_policy_kl_penalty")
-        skips = flag(reading, *(f"{one}{_SKIPS}" for one in _ALGORITHMS[:2]))
-        has_reference = not skips and (penalty is None or penalty > 0)
-        put_objective(found, has_reference, has_critic=_has_section(reading, "ppo"))
-        _updates(reading, found)
+        skips_reference = flag(reading, *(f"{algorithm}{_SKIPS}" for algorithm in _ALGORITHMS[:2]))
+        has_reference = not skips_reference and (penalty is None or penalty > 0)
+        put_objective(settings, has_reference, has_critic=_has_section(reading, "ppo"))
+        _updates(reading, settings)
     used = TARGET.table.used
-    return found.build(used_options=used, **unread_of_sections(reading, _SECTIONS, used))
+    return settings.build(used_options=used, **unread_of_sections(reading, _SECTIONS, used))
 
 
 _SKIPS = "skip_reference_policy_logprobs_calculation"
 
 
 def _merge_config_files(command: ParsedCommand) -> tuple[ParsedCommand, list[str]]:
-    """With the configuration that a command names, and those that they begin from.
+    """The command with the options of its configuration and the ones that this extends.
 
-    Also the names of those that are not here.
+    Also returns the names of missing files.
     """
-    absent: list[str] = []
+    missing_files: list[str] = []
     command = with_unknown_options(command)
-    options = _inherited(command, absent)
+    options = _inherited(command, missing_files)
 
     def value(key: str) -> str | None:
         return None if key not in options else options[key].single
 
     for key, option in options.items():
-        if (text := option.single) and (told := interpolated(text, value)) not in (None, text):
-            options[key] = replace(option, texts=(told,))
-    return replace(command, options=options), absent
+        if (text := option.single) and (resolved := interpolated(text, value)) not in (None, text):
+            options[key] = replace(option, texts=(resolved,))
+    return replace(command, options=options), missing_files
 
 
-def _inherited(command: ParsedCommand, absent: list[str]) -> dict[str, ParsedOption]:
-    """The options of a document over those that it begins from, the last of which is used.
+def _inherited(command: ParsedCommand, missing_files: list[str]) -> dict[str, ParsedOption]:
+    """The options of a document over those of the files it extends, of which the last wins.
 
-    A section with ``_override_`` (``nemo_rl/utils/config.py``), and null, replace the whole one.
+    A section with ``_override_`` (``nemo_rl/utils/config.py``), or null, replaces all its keys.
+    Adds the names of missing files to ``missing_files``.
     """
     options: dict[str, ParsedOption] = {}
     for key in ("defaults", "--config"):
-        given = command.options.get(key)
-        for name in filter(None, () if given is None else given.texts):
+        base = command.options.get(key)
+        for name in filter(None, () if base is None else base.texts):
             if name in command.files:
-                options |= _inherited(command.files[name], absent)
+                options |= _inherited(command.files[name], missing_files)
             else:
-                absent.append(name)
-    ends = "._override_"
-    over = tuple(
-        name.removesuffix(ends[1:]) if name.endswith(ends) else f"{name}."
+                missing_files.append(name)
+    marker = "._override_"
+    overridden = tuple(
+        name.removesuffix(marker[1:]) if name.endswith(marker) else f"{name}."
         for name in command.options
     )
-    kept = {
-        name: option for name, option in options.items() if not (over and name.startswith(over))
+    inherited = {
+        name: option
+        for name, option in options.items()
+        if not (overridden and name.startswith(overridden))
     }
-    return {**kept, **command.options}
+    return {**inherited, **command.options}
 
 
 def _has_section(reading: OptionReader, name: str) -> bool:
@@ -196,23 +199,23 @@ def _has_section(reading: OptionReader, name: str) -> bool:
 
 
 def _on_dtensor(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Sharded by FSDP2, which also splits tensors and sequences."""
+    """Set the parallelism of the DTensor backend: FSDP2 with tensor and context parallelism."""
     values = settings.values
     if flag(reading, f"{_DTENSOR}lora_cfg.enabled"):
         rank = number(reading, f"{_DTENSOR}lora_cfg.dim") or _RANK
         is_all = flag(reading, f"{_DTENSOR}lora_cfg.match_all_linear", default=True)
-        named = [] if is_all else [f"{_DTENSOR}lora_cfg.target_modules"]
-        put_lora(reading, settings, rank, *named)
+        target_options = [] if is_all else [f"{_DTENSOR}lora_cfg.target_modules"]
+        put_lora(reading, settings, rank, *target_options)
     values["tensor_parallel"] = number(reading, f"{_DTENSOR}tensor_parallel_size") or 1
     values["context_parallel"] = number(reading, f"{_DTENSOR}context_parallel_size") or 1
     values["pipeline_parallel"] = 1
-    if experts := number(reading, f"{_DTENSOR}expert_parallel_size"):
-        values["expert_parallel"] = experts
+    if expert_parallel := number(reading, f"{_DTENSOR}expert_parallel_size"):
+        values["expert_parallel"] = expert_parallel
     values["framework"] = fsdp_profile(values)
     values["zero_stage"] = 3
     values["sequence_parallel"] = flag(reading, f"{_DTENSOR}sequence_parallel")
-    is_away = flag(reading, f"{_DTENSOR}cpu_offload")
-    values["offload"] = "optimizer_weights" if is_away else "none"
+    offloads = flag(reading, f"{_DTENSOR}cpu_offload")
+    values["offload"] = "optimizer_weights" if offloads else "none"
     values["recompute"] = "full" if flag(reading, f"{_DTENSOR}activation_checkpointing") else "none"
 
 
@@ -220,7 +223,7 @@ _RANK = 8
 
 
 def _on_megatron(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Tensors, stages, sequences and experts split by Megatron-Core."""
+    """Set the parallelism of the Megatron-Core backend."""
     values = settings.values
     values["framework"] = "Megatron-Bridge"
     if flag(reading, f"{_MEGATRON}peft.enabled"):
@@ -233,82 +236,89 @@ def _on_megatron(reading: OptionReader, settings: SettingsBuilder) -> None:
     else:
         values.setdefault("expert_tensor_parallel", 1)
     values["sequence_parallel"] = flag(reading, f"{_MEGATRON}sequence_parallel")
-    sharded = flag(reading, f"{_MEGATRON}optimizer.use_distributed_optimizer", default=True)
-    values["zero_stage"] = 1 if sharded else 0
-    is_away = flag(reading, f"{_MEGATRON}optimizer.optimizer_cpu_offload")
-    values["offload"] = "optimizer" if is_away else "none"
-    repeats = flag(reading, f"{_MEGATRON}activation_checkpointing")
-    kind = option_text(reading, f"{_MEGATRON}recompute_granularity") or "full"
-    values["recompute"] = kind if repeats else "none"
+    is_sharded = flag(reading, f"{_MEGATRON}optimizer.use_distributed_optimizer", default=True)
+    values["zero_stage"] = 1 if is_sharded else 0
+    offloads = flag(reading, f"{_MEGATRON}optimizer.optimizer_cpu_offload")
+    values["offload"] = "optimizer" if offloads else "none"
+    recomputes = flag(reading, f"{_MEGATRON}activation_checkpointing")
+    granularity = option_text(reading, f"{_MEGATRON}recompute_granularity") or "full"
+    values["recompute"] = granularity if recomputes else "none"
 
 
 def _gpus(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Those of the cluster that train: all, or but for those that generate alone."""
+    """Set the GPUs that train: those of the cluster without GPUs that only generate."""
     values = settings.values
-    each, nodes = (number(reading, f"cluster.{name}") for name in ("gpus_per_node", "num_nodes"))
-    if each is None:
+    gpus_per_node, num_nodes = (
+        number(reading, f"cluster.{name}") for name in ("gpus_per_node", "num_nodes")
+    )
+    if gpus_per_node is None:
         settings.mark_missing("num_gpus")
         return
-    total = each * (nodes or 1)
+    num_gpus = gpus_per_node * (num_nodes or 1)
     if not flag(reading, "policy.generation.colocated.enabled", default=True):
-        resources = "policy.generation.colocated.resources."
-        apart = number(reading, f"{resources}gpus_per_node") or each
-        apart *= number(reading, f"{resources}num_nodes") or 1
-        if apart < total:
-            settings.notes.append(f"Of {total} GPUs {apart} generate alone: {total - apart} train.")
-            total -= apart
-    values["num_gpus"] = total
-    _token_budget(reading, settings, total // require_ranks(reading, settings, total))
+        section = "policy.generation.colocated.resources."
+        rollout_gpus = number(reading, f"{section}gpus_per_node") or gpus_per_node
+        rollout_gpus *= number(reading, f"{section}num_nodes") or 1
+        if rollout_gpus < num_gpus:
+            settings.notes.append(
+                f"{rollout_gpus} of {num_gpus} GPUs only generate: {num_gpus - rollout_gpus} train."
+            )
+            num_gpus -= rollout_gpus
+    values["num_gpus"] = num_gpus
+    _token_budget(reading, settings, num_gpus // require_ranks(reading, settings, num_gpus))
 
 
 def _token_budget(reading: OptionReader, settings: SettingsBuilder, copies: int) -> None:
-    """Tokens of a micro-batch where sequences are packed, or batched by their lengths."""
-    for way, usual in _BY_TOKENS.items():
-        tokens = number(reading, f"{way}.train_mb_tokens")
-        if tokens and flag(reading, f"{way}.enabled", default=usual):
+    """Set the tokens of a micro-batch if sequences are packed or batched by their lengths."""
+    for section, default in _BY_TOKENS.items():
+        tokens = number(reading, f"{section}.train_mb_tokens")
+        if tokens and flag(reading, f"{section}.enabled", default=default):
             batch = int(settings.values["global_batch_size"])
             put_token_budget(settings, tokens, None if batch % copies else batch // copies)
 
 
 def _updates(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """How many updates a step of its own is, and tokens of all of them."""
+    """Note how many updates one step of NeMo-RL has."""
     sections = _ALGORITHMS[:3]
     prompts = number(reading, *(f"{section}num_prompts_per_step" for section in sections))
-    each = number(reading, *(f"{section}num_generations_per_prompt" for section in sections))
+    samples_per_prompt = number(
+        reading, *(f"{section}num_generations_per_prompt" for section in sections)
+    )
     batch = settings.values["global_batch_size"]
-    note_updates(settings, "NeMo-RL", (prompts or 0) * (each or 0), int(batch))
+    note_updates(settings, "NeMo-RL", (prompts or 0) * (samples_per_prompt or 0), int(batch))
 
 
 _GENERATION = "policy.generation."
 _ASYNC = ("grpo.async_grpo.", "ppo.async_ppo.")
 _CONTROLLED, _SAMPLER, _ORDERED = "async_rl.", "async_rl.sampler.", "in_order"
-"""Of its single controller, whose weights change while answers are generated."""
+"""Options of its single controller, which changes weights during generation."""
 
 
 def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder) -> None:
-    """What of a whole step is no row of the table: lengths, micro-batches, who runs where."""
+    """Set lengths, micro-batches and placement of a step, which no row of the table has."""
     values = settings.values
     is_megatron = flag(reading, f"{_MEGATRON}enabled")
     values["framework"] = "NeMo-RL" if is_megatron else "NeMo-RL DTensor"
-    divides = flag(reading, "grpo.normalize_rewards", default=True)
-    values["algorithm"] = str(Algorithm.GRPO if divides else Algorithm.RLOO)
+    normalizes_rewards = flag(reading, "grpo.normalize_rewards", default=True)
+    values["algorithm"] = str(Algorithm.GRPO if normalizes_rewards else Algorithm.RLOO)
     if flag(reading, "grpo.use_dynamic_sampling"):
         put_redrawn(settings)
     if _has_section(reading, "ppo"):
         values["algorithm"] = str(Algorithm.PPO)
     length = int(update.values["sequence_length"])
-    prompt = number(reading, "data.max_input_seq_length")
-    is_own = prompt is not None and prompt < length  # the recipe has that of the whole sequence
+    prompt_length = number(reading, "data.max_input_seq_length")
+    # The recipe sets it to the length of the whole sequence.
+    bounds_prompt = prompt_length is not None and prompt_length < length
     put_lengths(
         settings,
         length,
         number(reading, f"{_GENERATION}max_new_tokens"),
-        prompt if is_own else None,
+        prompt_length if bounds_prompt else None,
     )
     values["micro_batch_tokens"] = (number(reading, "policy.train_micro_batch_size") or 4) * length
-    for way, usual in _BY_TOKENS.items():
-        tokens = number(reading, f"{way}.train_mb_tokens")
-        if tokens and flag(reading, f"{way}.enabled", default=usual):
+    for section, default in _BY_TOKENS.items():
+        tokens = number(reading, f"{section}.train_mb_tokens")
+        if tokens and flag(reading, f"{section}.enabled", default=default):
             values["micro_batch_tokens"] = tokens
     steps = number(reading, "grpo.max_num_steps")
     settings.set("max_steps", None if steps == _UNBOUND else steps)
@@ -322,44 +332,51 @@ _UNBOUND = 1_000_000
 def _put_placement(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
-    """Where trainer and engine run, and how old the weights of answers may be."""
+    """Set the placement of trainer and engine, and the staleness of weights."""
     values = settings.values
     if values.get("engine") == "sglang":
         share = reading.amount(f"{_GENERATION}sglang_cfg.mem_fraction_static")
         settings.set("rollout_gpu_memory", share)
-    is_apart = not flag(reading, f"{_GENERATION}colocated.enabled", default=True)
-    age = number(reading, *(f"{one}max_trajectory_age_steps" for one in _ASYNC)) or 1
-    goes_on = flag(reading, *(f"{one}in_flight_weight_updates" for one in _ASYNC))
-    streams = any(flag(reading, f"{one}enabled") for one in _ASYNC)
+    is_separate = not flag(reading, f"{_GENERATION}colocated.enabled", default=True)
+    age = number(reading, *(f"{section}max_trajectory_age_steps" for section in _ASYNC)) or 1
+    is_partial = flag(reading, *(f"{section}in_flight_weight_updates" for section in _ASYNC))
+    is_async = any(flag(reading, f"{section}enabled") for section in _ASYNC)
     if any(name.startswith(_CONTROLLED) for name in reading.command.options):
-        ordered = (option_text(reading, f"{_SAMPLER}name") or _ORDERED) == _ORDERED
-        window = "max_lookahead_versions" if ordered else "max_staleness_versions"
-        lead = reading.number(f"{_SAMPLER}{window}")
-        age = 1 if lead is None else lead
-        streams = goes_on = age > 0
-    apart = Placement.ASYNC if streams else Placement.SEPARATE
-    if streams:
-        values |= {"staleness": age, "partial_rollout": goes_on}
-    train = update.values.get("num_gpus")
-    each, nodes = (number(reading, f"cluster.{name}") for name in ("gpus_per_node", "num_nodes"))
-    rollout = (each or 0) * (nodes or 1) - int(train or 0)
-    put_split(settings, apart if is_apart else Placement.COLOCATED, train, rollout)
+        is_ordered = (option_text(reading, f"{_SAMPLER}name") or _ORDERED) == _ORDERED
+        window = "max_lookahead_versions" if is_ordered else "max_staleness_versions"
+        versions_ahead = reading.number(f"{_SAMPLER}{window}")
+        age = 1 if versions_ahead is None else versions_ahead
+        is_async = is_partial = age > 0
+    separate_placement = Placement.ASYNC if is_async else Placement.SEPARATE
+    if is_async:
+        values |= {"staleness": age, "partial_rollout": is_partial}
+    train_gpus = update.values.get("num_gpus")
+    gpus_per_node, num_nodes = (
+        number(reading, f"cluster.{name}") for name in ("gpus_per_node", "num_nodes")
+    )
+    rollout_gpus = (gpus_per_node or 0) * (num_nodes or 1) - int(train_gpus or 0)
+    put_split(
+        settings,
+        separate_placement if is_separate else Placement.COLOCATED,
+        train_gpus,
+        rollout_gpus,
+    )
 
 
 CONFIG = "grpo.yaml"
 _CHECKOUT, _FOLDER = "NEMO_RL", "/opt/nemo-rl"
-"""Where its containers have it."""
+"""The folder of the checkout in NeMo-RL's containers."""
 _EXAMPLES = f"${{oc.env:{_CHECKOUT},{_FOLDER}}}/examples"
 _DIVERGENCE = 0.01
 """``reference_policy_kl_penalty`` of grpo_math_1B.yaml."""
 
 
 def _quantities(job: LaunchJob) -> Quantities:
-    """What its words need that the plan has otherwise.
+    """Quantities of NeMo-RL's option table.
 
-    Raises LaunchError if it cannot be told so.
+    Raises LaunchError if NeMo-RL cannot start such a step.
     """
-    words = step_words(job)
+    quantities = step_words(job)
     if not str(job["engine"]).startswith("vllm"):
         raise LaunchError(
             f"NeMo-RL with {job['engine']} is read and not written: leave --engine out for vLLM."
@@ -369,8 +386,8 @@ def _quantities(job: LaunchJob) -> Quantities:
             "NeMo-RL's PPO, with a critic that has layouts of its own, is read and not written: "
             "--algorithm grpo, rloo or dapo."
         )
-    streams = bool(words["streams"])
-    if streams and job["algorithm"] == Algorithm.DAPO:
+    is_async = bool(quantities["streams"])
+    if is_async and job["algorithm"] == Algorithm.DAPO:
         raise LaunchError(
             "NeMo-RL draws no prompts again (dapo) in asynchronous steps: --set "
             "placement=colocated, or --algorithm grpo --no-reference-model."
@@ -381,14 +398,19 @@ def _quantities(job: LaunchJob) -> Quantities:
             "NeMo-RL computes old log-probabilities where a step has several updates: leave "
             f"--no-old-logprob out, or give --global-batch-size {samples}."
         )
-    nodes, each = words.get("rollout_nodes"), words.get("rollout_each")
-    if nodes is not None and job.num_nodes > 1 and each != job.gpus_per_node:
-        near = max(round(int(job["train_gpus"]) / job.gpus_per_node), 1) * job.gpus_per_node
-        raise LaunchError(
-            f"NeMo-RL splits several nodes by whole ones alone: nearest: --set train_gpus={near}."
-        )
+    rollout_nodes, rollout_gpus_per_node = (
+        quantities.get("rollout_nodes"),
+        quantities.get("rollout_each"),
+    )
+    if (
+        rollout_nodes is not None
+        and job.num_nodes > 1
+        and rollout_gpus_per_node != job.gpus_per_node
+    ):
+        nearest = max(round(int(job["train_gpus"]) / job.gpus_per_node), 1) * job.gpus_per_node
+        raise LaunchError(f"NeMo-RL splits only whole nodes; nearest: --set train_gpus={nearest}.")
     is_megatron = job.profile.name == "NeMo-RL"
-    words |= {
+    quantities |= {
         **({} if is_megatron else words_of_fsdp(job, "nemo-rl", _MEGATRON)),
         "recipe": f"{_EXAMPLES}/configs/grpo_math_1B{'_megatron' if is_megatron else ''}.yaml",
         "has_megatron": is_megatron,
@@ -396,17 +418,17 @@ def _quantities(job: LaunchJob) -> Quantities:
         "prompt_file": f"{_EXAMPLES}/prompts/cot.txt",
         "model_path": job.hub_name or "MODEL",
         "divergence": _DIVERGENCE if job["reference_model"] else 0,
-        "corrects": streams or job["rollout_quantization"] == "fp8",
+        "corrects": is_async or job["rollout_quantization"] == "fp8",
         "longest_prompt": job["input_tokens"],
-        "streams": streams,
-        **({} if streams else {"partial_rollout": None}),
+        "streams": is_async,
+        **({} if is_async else {"partial_rollout": None}),
     }
-    return words
+    return quantities
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
-    options = {each.option: each.text for each in settings.options}
-    notes = {each.option: each.note for each in settings.options if each.note}
+    options = {option.option: option.text for option in settings.options}
+    notes = {option.option: option.note for option in settings.options if option.note}
     text = yaml_text(nested(options), notes)
     checkout = ShellVariable(name=_CHECKOUT, meaning="the checkout of NeMo-RL 0.7", default=_FOLDER)
     arguments = (
@@ -423,7 +445,7 @@ _LEFT = (
     ParameterNote(
         parameter="data",
         value="",
-        note=f"those of the recipe: yours go into data and env of {CONFIG}",
+        note=f"the data of the recipe: set yours in data and env of {CONFIG}",
     ),
     ParameterNote(
         parameter="learning rate",
@@ -438,14 +460,17 @@ _DTENSOR_PROFILE = "NeMo-RL DTensor"
 
 
 def _narrowed(request: Request) -> Request:
-    """Experts are split by Megatron-Core alone: the recipe of DTensor has no key for it."""
-    catalogue, several = Catalogue(request.specs), request.framework
+    """The request without expert parallelism of DTensor: only Megatron-Core has a key for it."""
+    catalogue, frameworks = Catalogue(request.specs), request.framework
     names = (request.model,) if isinstance(request.model, str) else request.model
-    if several is None or not any(catalogue.load_model(name).num_experts for name in names):
+    if frameworks is None or not any(catalogue.load_model(name).num_experts for name in names):
         return request
-    if isinstance(several, tuple):
-        return replace(request, framework=tuple(one for one in several if one != _DTENSOR_PROFILE))
-    if catalogue.load_framework(several).spec.name != _DTENSOR_PROFILE:
+    if isinstance(frameworks, tuple):
+        return replace(
+            request,
+            framework=tuple(framework for framework in frameworks if framework != _DTENSOR_PROFILE),
+        )
+    if catalogue.load_framework(frameworks).spec.name != _DTENSOR_PROFILE:
         return request
     return replace(request, settings={"expert_parallel": 1, **request.settings})
 
@@ -460,8 +485,8 @@ TARGET = reader_of_steps(
         narrowed=_narrowed,
     ),
     profiles=("NeMo-RL", "NeMo-RL DTensor"),
-    put=_put_step,
-    whole=lambda found: _merge_config_files(found)[0],
+    add_step_settings=_put_step,
+    complete_command=lambda command: _merge_config_files(command)[0],
     version="NeMo-RL 0.7",
     quantities=_quantities,
     draft=_draft,
@@ -481,32 +506,33 @@ _MOST = 32
 
 
 def interpolated(text: str, value: Callable[[str], str | None]) -> str | None:
-    """The text with what it refers to in place; None where that is not told.
+    """The text with its references resolved; None where one has no value.
 
-    ``value`` is what a key has, None of one that is not there.
+    ``value`` returns the text of a key, None if it is not set.
 
     >>> interpolated("${mul:${a.b}, 16}", {"a.b": "64"}.get)
     '1024'
     >>> interpolated("${oc.env:HOME}", {}.get)
     """
     for _ in range(_MOST):
-        place = _INNERMOST.search(text)
-        if place is None:
+        match = _INNERMOST.search(text)
+        if match is None:
             return text
-        inside = _told(place[1].strip(), value)
-        if inside is None:
+        resolved = _told(match[1].strip(), value)
+        if resolved is None:
             return None
-        text = text[: place.start()] + inside + text[place.end() :]
+        text = text[: match.start()] + resolved + text[match.end() :]
     return None
 
 
-def _told(inside: str, value: Callable[[str], str | None]) -> str | None:
-    called = _CALLED.fullmatch(inside)
-    if called is None:
-        return value(inside)
-    resolver = _RESOLVERS.get(called[1])
+def _told(expression: str, value: Callable[[str], str | None]) -> str | None:
+    """The value of one reference: a key, or a resolver with two numbers; None if unknown."""
+    call = _CALLED.fullmatch(expression)
+    if call is None:
+        return value(expression)
+    resolver = _RESOLVERS.get(call[1])
     try:
-        number = None if resolver is None else resolver(float(called[2]), float(called[3]))
+        number = None if resolver is None else resolver(float(call[2]), float(call[3]))
     except (ValueError, ZeroDivisionError):
         return None
     if number is None:

@@ -1,4 +1,4 @@
-"""Ollama: what it runs and its Modelfiles, read alone, as the llama.cpp that it starts.
+"""Ollama: its commands and Modelfiles, read-only, as the llama.cpp that it starts.
 
 Options and defaults are those of docs/modelfile.mdx, docs/faq.mdx, envconfig/config.go and
 server/sched.go of ollama/ollama at fb30760; models and types of weights of names without a tag are
@@ -39,19 +39,23 @@ _BY_VARIABLE = {"f16": "f16", "fp16": "f16", "q8_0": "q8_0", "q4_0": "q4_0"}
 
 
 def with_models(commands: Sequence[ParsedCommand]) -> list[ParsedCommand]:
-    """Without servers of Ollama where other commands say what these load."""
-    servers = [one for one in commands if one.target == NAME and _words(one)[1:2] == ["serve"]]
-    loads = any(one.target == NAME and one not in servers for one in commands)
-    return [one for one in commands if not (loads and one in servers)]
+    """The commands without servers of Ollama if other commands name the models."""
+    servers = [
+        command
+        for command in commands
+        if command.target == NAME and _words(command)[1:2] == ["serve"]
+    ]
+    loads_model = any(command.target == NAME and command not in servers for command in commands)
+    return [command for command in commands if not (loads_model and command in servers)]
 
 
 def _words(command: ParsedCommand) -> list[str]:
-    return [word_option.single or "" for word_option in command.positional]
+    return [argument.single or "" for argument in command.positional]
 
 
 def modelfile_of(text: str, name: str) -> ParsedCommand | None:
-    """The instructions of a Modelfile; None of a text that is none."""
-    is_called = name.lower().rsplit("/", 1)[-1].startswith("modelfile") or (
+    """The instructions of a Modelfile as a command; None if the text is no Modelfile."""
+    has_modelfile_name = name.lower().rsplit("/", 1)[-1].startswith("modelfile") or (
         name.lower().endswith(".modelfile")
     )
     options: dict[str, ParsedOption] = {}
@@ -62,8 +66,8 @@ def modelfile_of(text: str, name: str) -> ParsedCommand | None:
             options[option] = implied_option(option, match["text"].strip("\"'"), line)
     lines = (line.strip() for line in text.split("\n"))
     first = next((line for line in lines if line and not line.startswith("#")), "")
-    begins = bool(_INSTRUCTION.match(first)) and bool(_OF_MODELFILES.search(text))
-    if "FROM" not in options or not (is_called or begins):
+    has_instructions = bool(_INSTRUCTION.match(first)) and bool(_OF_MODELFILES.search(text))
+    if "FROM" not in options or not (has_modelfile_name or has_instructions):
         return None
     return ParsedCommand(
         target=NAME, name=name, text=text, line=options["FROM"].line, options=options
@@ -71,17 +75,17 @@ def modelfile_of(text: str, name: str) -> ParsedCommand | None:
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """The model that is loaded, for as many requests as run at once."""
-    found = reading.command
-    file = found.files.get(reading.text("-f") or "")
-    options = {**(file.options if file else {}), **found.options}
-    texts = {name: given.single or "" for name, given in options.items()}
-    words = _words(found)
+    """Settings of the loaded model, with the number of concurrent requests."""
+    command = reading.command
+    modelfile = command.files.get(reading.text("-f") or "")
+    options = {**(modelfile.options if modelfile else {}), **command.options}
+    texts = {name: server_options.single or "" for name, server_options in options.items()}
+    words = _words(command)
     name = texts.get("FROM") or (words[2] if words[1:2] in (["run"], ["pull"]) else "")
-    parallel = parse_size(_variable(found, "OLLAMA_NUM_PARALLEL")) or 1
-    context = parse_size(texts.get("num_ctx") or _variable(found, "OLLAMA_CONTEXT_LENGTH"))
-    cache = _BY_VARIABLE.get((_variable(found, "OLLAMA_KV_CACHE_TYPE") or "").lower())
-    said: dict[str, str | None] = {
+    parallel = parse_size(_variable(command, "OLLAMA_NUM_PARALLEL")) or 1
+    context = parse_size(texts.get("num_ctx") or _variable(command, "OLLAMA_CONTEXT_LENGTH"))
+    cache = _BY_VARIABLE.get((_variable(command, "OLLAMA_KV_CACHE_TYPE") or "").lower())
+    server_texts: dict[str, str | None] = {
         "--parallel": str(parallel),
         "--ctx-size": str(parallel * context) if context else None,
         "--ubatch-size": texts.get("num_batch"),
@@ -90,75 +94,87 @@ def read_settings(reading: OptionReader) -> LaunchSettings:
         "--cache-type-v": cache,
         **_weights(name),
     }
-    given = {option: implied_option(option, text) for option, text in said.items() if text}
-    if ONGOING in found.options:
-        given[ONGOING] = found.options[ONGOING]
-    spreads = _variable(found, "OLLAMA_SCHED_SPREAD") in _SPREAD
-    is_told = found.resources.num_gpus is not None and found.resources.num_gpus.line == 0
-    world = found.resources if spreads or is_told else JobResources(gpu=found.resources.gpu)
-    environment = found.environment if spreads else {}
-    inner = replace(found, options=given, resources=world, environment=environment)
-    told = llama_server.read_settings(OptionReader.of(inner, OptionTable.load(llama_server.NAME)))
-    return _as_ollama(told, name, _variable(found, "OLLAMA_NUM_PARALLEL") is None)
+    server_options = {
+        option: implied_option(option, text) for option, text in server_texts.items() if text
+    }
+    if ONGOING in command.options:
+        server_options[ONGOING] = command.options[ONGOING]
+    uses_all_gpus = _variable(command, "OLLAMA_SCHED_SPREAD") in _SPREAD
+    is_set_by_user = command.resources.num_gpus is not None and command.resources.num_gpus.line == 0
+    resources = (
+        command.resources
+        if uses_all_gpus or is_set_by_user
+        else JobResources(gpu=command.resources.gpu)
+    )
+    environment = command.environment if uses_all_gpus else {}
+    inner = replace(command, options=server_options, resources=resources, environment=environment)
+    server_settings = llama_server.read_settings(
+        OptionReader.of(inner, OptionTable.load(llama_server.NAME))
+    )
+    return _as_ollama(server_settings, name, _variable(command, "OLLAMA_NUM_PARALLEL") is None)
 
 
-def _as_ollama(settings: LaunchSettings, name: str, is_alone: bool) -> LaunchSettings:
+def _as_ollama(settings: LaunchSettings, name: str, is_default_parallel: bool) -> LaunchSettings:
     values, notes = dict(settings.values), [*settings.notes]
     if not find_model_by_name(str(values.get("model") or "")):
         values.pop("model", None)
-        notes += [f"The model is not known from the name {name}."] if name else []
+        notes += [f"planner does not know the model {name}."] if name else []
     if not values.get("num_gpus"):
-        notes.append("One GPU is taken where the model fits on it, else all there are.")
+        notes.append("Ollama uses one GPU if the model fits on it, else all GPUs.")
     defaults = dict(settings.defaults)
-    kind = str(values.get("quantization"))
-    if kind not in name.lower():
-        usual = f"{kind} is usual in its library"
-        defaults |= {term: usual for term in defaults if term.endswith("quantization")}
-    if is_alone:
+    quantization = str(values.get("quantization"))
+    if quantization not in name.lower():
+        reason = f"{quantization} is the default of its library"
+        defaults |= {term: reason for term in defaults if term.endswith("quantization")}
+    if is_default_parallel:
         defaults["concurrency"] = "OLLAMA_NUM_PARALLEL is 1 by default"
-    asked = () if "model" in values else ("model",)
+    missing = () if "model" in values else ("model",)
     used = frozenset({*settings.used_options, "FROM", "num_ctx", "num_batch", "num_gpu", "-f"})
     return replace(
         settings,
         values=values,
         notes=tuple(notes),
         defaults=defaults,
-        missing=asked,
+        missing=missing,
         used_options=used,
     )
 
 
 def _weights(name: str) -> Mapping[str, str]:
-    """The model of a name in the words of llama.cpp: a file, or a repository with a type."""
+    """The model of a name as options of llama.cpp: a file, or a repository with a type."""
     if name.lower().endswith(".gguf"):
         return {"--model": name}
-    plain = _HUB.sub("", name)
-    if plain != name:
-        return {"--hf-repo": plain if ":" in plain else f"{plain}:{_USUAL}"}
+    repository = _HUB.sub("", name)
+    if repository != name:
+        return {"--hf-repo": repository if ":" in repository else f"{repository}:{_USUAL}"}
     base, _, tag = name.rpartition("/")[2].partition(":")
-    kind, size = _TYPE.search(tag), _TAG.match(tag)
+    type_match, size_match = _TYPE.search(tag), _TAG.match(tag)
     rows = {(row["name"], row["tag"]): row for row in shipped_rows("launchers/ollama.csv")}
-    usual = rows.get((base, ""))
-    own = rows.get((base, size["size"])) if size else usual
-    if own is None and size and (known := checkpoint_of(f"{base}-{size['size']}").model):
-        model = known
+    default = rows.get((base, ""))
+    tagged = rows.get((base, size_match["size"])) if size_match else default
+    if (
+        tagged is None
+        and size_match
+        and (checkpoint_model := checkpoint_of(f"{base}-{size_match['size']}").model)
+    ):
+        model = checkpoint_model
     else:
-        chosen = own or usual
-        model = base if chosen is None else chosen["model"]
-    type_of = kind[1] if kind else (own or usual or {}).get("quantization")
-    type_of = type_of or (usual or {}).get("quantization") or _USUAL
-    return {"--hf-repo": f"{model}:{type_of}"} if base else {}
+        library_row = tagged or default
+        model = base if library_row is None else library_row["model"]
+    weight_type = type_match[1] if type_match else (tagged or default or {}).get("quantization")
+    weight_type = weight_type or (default or {}).get("quantization") or _USUAL
+    return {"--hf-repo": f"{model}:{weight_type}"} if base else {}
 
 
 def _variable(command: ParsedCommand, name: str) -> str | None:
-    """A variable of the server: in the environment of the command, else as the text sets it."""
-    own = command.environment.get(name)
-    if own is not None and re.fullmatch(r"[\w.]+", own.single or ""):
-        return own.single
+    """The value of a server variable: from the command's environment, else from the text."""
+    option = command.environment.get(name)
+    if option is not None and re.fullmatch(r"[\w.]+", option.single or ""):
+        return option.single
     value = rf"\b{name}[\"']?\s*[=:]\s*[\"']?(?:\$\{{\w+:?-)?([\w.]+)"
     in_list = rf"name:\s*[\"']?{name}[\"']?\s+value:\s*[\"']?([\w.]+)"
-    set_by = re.search(value, command.text) or re.search(in_list, command.text)
-    return None if set_by is None else set_by[1]
+    match = re.search(value, command.text) or re.search(in_list, command.text)
+    return None if match is None else match[1]
 
 
 TARGET = LaunchTarget.of("ollama", answers=read_settings)

@@ -1,4 +1,4 @@
-"""OpenRLHF: the training step of its command-line programs, on rollouts or on given answers.
+"""OpenRLHF: the training step of its command-line programs, on rollouts or on a data set.
 
 Source: OpenRLHF/OpenRLHF 021d1b0, ``openrlhf/cli/train_ppo_ray.py``, whose options got dots in
 0.10 (``--actor.num_nodes`` for ``--actor_num_nodes``); both are read.
@@ -60,7 +60,7 @@ def matches_command(words: Sequence[str]) -> bool:
 
 
 def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """What the update of the policy is; see the module."""
+    """Set what no row of the table has for the policy's update, or for fine-tuning."""
     values = settings.values
     rank = number(reading, "--lora_rank", "--ds.lora.rank")
     if rank:
@@ -73,21 +73,21 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
     if values["context_parallel"] > 1:
         values["cp_comm_type"] = "p2p"
     values["pipeline_parallel"] = 1
-    zero = next((n for o in _ZERO if (n := reading.number(o)) is not None), None)
+    zero = next((stage for option in _ZERO if (stage := reading.number(option)) is not None), None)
     settings.set("zero_stage", zero)
     settings.assume("zero_stage", 2, "2 is OpenRLHF's --zero_stage")
     values["offload"] = "optimizer" if flag(reading, *_AWAY) else "none"
     values["recompute"] = "full" if flag(reading, *_REPEATS) else "none"
-    word = _word(reading)
-    if word in _OBJECTIVES:
-        values["training_objective"] = _OBJECTIVES[word]
+    program = _word(reading)
+    if program in _OBJECTIVES:
+        values["training_objective"] = _OBJECTIVES[program]
         settings.set("sequence_length", number(reading, "--max_len", "--data.max_len"))
         settings.assume("sequence_length", 2048, "no --max_len: 2,048 tokens are OpenRLHF's")
-        gpus = total_gpus(reading.command.resources)
+        num_gpus = total_gpus(reading.command.resources)
     else:
         _on_rollouts(reading, settings)
-        gpus = (number(reading, *_NODES) or 1) * (number(reading, *_EACH) or _NODE)
-    _batch(reading, settings, gpus)
+        num_gpus = (number(reading, *_NODES) or 1) * (number(reading, *_EACH) or _NODE)
+    _batch(reading, settings, num_gpus)
 
 
 _MODELS = ("--pretrain", "--actor.model_name_or_path", "--model.model_name_or_path")
@@ -116,50 +116,50 @@ _SAMPLES = ("--n_samples_per_prompt", "--rollout.n_samples_per_prompt")
 
 
 def _word(reading: OptionReader) -> str:
-    """What the name of the program trains."""
-    words = [
-        text for word_option in reading.command.positional for text in word_option.texts if text
-    ]
+    """The name of the program without its module prefix: ``sft``, ``dpo``, ``ppo_ray``."""
+    words = [text for argument in reading.command.positional for text in argument.texts if text]
     words += filter(None, [reading.text("--module")])  # as launchers call it
     module = next((word for word in words if word.startswith(_MODULE)), "")
     return module.removeprefix(_MODULE)
 
 
 def _on_rollouts(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Prompts with their answers at their most, and whether a reference model reads them."""
-    longest = number(reading, "--max_len", "--data.max_len")
-    prompt, answer = number(reading, *_PROMPT), number(reading, *_ANSWER)
-    if longest and prompt is None:
-        settings.values["sequence_length"] = longest
+    """Set the longest sequence, and the objective by whether there is a reference model."""
+    max_length = number(reading, "--max_len", "--data.max_len")
+    prompt_length, answer_length = number(reading, *_PROMPT), number(reading, *_ANSWER)
+    if max_length and prompt_length is None:
+        settings.values["sequence_length"] = max_length
     else:
-        settings.values["sequence_length"] = (prompt or 1024) + (answer or 1024)
-        if prompt is None or answer is None:
-            why = "prompts and answers of 1,024 tokens are OpenRLHF's"
-            settings.defaults["sequence_length"] = why
-    weights = [one for one in map(reading.amount, _DIVERGENCE) if one is not None]
+        settings.values["sequence_length"] = (prompt_length or 1024) + (answer_length or 1024)
+        if prompt_length is None or answer_length is None:
+            reason = "prompts and answers of 1,024 tokens are OpenRLHF's"
+            settings.defaults["sequence_length"] = reason
+    penalties = [penalty for penalty in map(reading.amount, _DIVERGENCE) if penalty is not None]
     has_critic = (option_text(reading, *_ESTIMATOR) or "gae") == "gae"
-    put_objective(settings, not weights or weights[0] > 0, has_critic=has_critic)
+    put_objective(settings, not penalties or penalties[0] > 0, has_critic=has_critic)
     generated = (number(reading, *_GENERATED) or 1024) * (number(reading, *_SAMPLES) or 1)
     note_updates(settings, "OpenRLHF", generated, number(reading, *_GLOBAL_BATCH_OPTIONS) or 128)
 
 
-def _batch(reading: OptionReader, settings: SettingsBuilder, gpus: int | None) -> None:
-    """Sequences of an update, and of a micro-batch on each rank."""
+def _batch(reading: OptionReader, settings: SettingsBuilder, num_gpus: int | None) -> None:
+    """Set the GPUs, and the sequences of an update and of a micro-batch."""
     values = settings.values
     sizes = {name: int(values[name]) for name in ("tensor_parallel", "context_parallel")}
-    require_split(reading, gpus, **sizes)
-    if gpus is None:
+    require_split(reading, num_gpus, **sizes)
+    if num_gpus is None:
         settings.mark_missing("num_gpus")
     else:
-        values["num_gpus"] = gpus
+        values["num_gpus"] = num_gpus
     settings.set("global_batch_size", number(reading, *_GLOBAL_BATCH_OPTIONS))
     settings.assume("global_batch_size", 128, "128 is OpenRLHF's --train_batch_size")
     batch = int(values["global_batch_size"])
-    copies = gpus // (sizes["tensor_parallel"] * sizes["context_parallel"]) if gpus else None
+    copies = (
+        num_gpus // (sizes["tensor_parallel"] * sizes["context_parallel"]) if num_gpus else None
+    )
     if flag(reading, *_DYNAMIC):
         budget = (number(reading, *_BUDGET) or _MICRO_TOKENS) * prod(sizes.values())
-        share = batch // copies if copies and batch % copies == 0 else None
-        put_token_budget(settings, budget, share)
+        batch_per_copy = batch // copies if copies and batch % copies == 0 else None
+        put_token_budget(settings, budget, batch_per_copy)
         return
     settings.set("micro_batch_size", number(reading, *_MICRO))
     settings.assume("micro_batch_size", 4, "4 is OpenRLHF's --micro_train_batch_size")
@@ -175,14 +175,14 @@ _FILTERS = ("--dynamic_filtering", "--algo.dynamic_filtering_enable")
 
 
 def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder) -> None:
-    """What of a whole step is no row of the table: lengths, micro-batches, who runs where."""
+    """Set lengths, micro-batches and placement of a step, which no row of the table has."""
     values = settings.values
     values["framework"] = "OpenRLHF"
     length = int(update.values["sequence_length"])
-    answer, prompt = number(reading, *_ANSWER), number(reading, *_PROMPT)
-    if prompt is None and answer is not None and answer < length:
-        prompt = length - answer
-    put_lengths(settings, length, answer, prompt)
+    answer_length, prompt_length = number(reading, *_ANSWER), number(reading, *_PROMPT)
+    if prompt_length is None and answer_length is not None and answer_length < length:
+        prompt_length = length - answer_length
+    put_lengths(settings, length, answer_length, prompt_length)
     prompts = number(reading, "--data.max_samples")
     if prompts is not None and "prompts_per_step" in values:
         episodes = number(reading, "--train.num_episodes") or 1
@@ -202,7 +202,7 @@ def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsB
 def _put_placement(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
-    """Where trainer and engines run; asynchronous engines are never on the trainer's GPUs."""
+    """Set the placement; asynchronous engines are never on the trainer's GPUs."""
     values = settings.values
     placement = Placement.COLOCATED if flag(reading, *_COLOCATED) else Placement.SEPARATE
     if flag(reading, *_STREAMS):
@@ -212,43 +212,43 @@ def _put_placement(
     if values["reference_model"] and not any(
         flag(reading, option) for option in _COLOCATION_OPTIONS
     ):
-        settings.notes.append("Its reference model has GPUs of its own: it is taken to be beside.")
-    engines = number(reading, *_ENGINES)
-    if engines is None and placement is not Placement.COLOCATED:
-        settings.notes.append("It says no --vllm.num_engines: one is taken.")
-    rollout = (engines or 1) * int(values.get("rollout_tensor_parallel", 1))
-    put_split(settings, placement, update.values.get("num_gpus"), rollout)
+        settings.notes.append("The reference model has GPUs of its own, which are not counted.")
+    num_engines = number(reading, *_ENGINES)
+    if num_engines is None and placement is not Placement.COLOCATED:
+        settings.notes.append("--vllm.num_engines is not set: planner assumes 1.")
+    rollout_gpus = (num_engines or 1) * int(values.get("rollout_tensor_parallel", 1))
+    put_split(settings, placement, update.values.get("num_gpus"), rollout_gpus)
 
 
 _WEIGHT = 0.01
-"""``--algo.kl.init_coef`` where nobody sets it."""
+"""The default of ``--algo.kl.init_coef``."""
 
 
 def _quantities(job: LaunchJob) -> Quantities:
-    """What its words need that the plan has otherwise.
+    """Quantities of OpenRLHF's option table.
 
-    Raises LaunchError if it cannot be told so.
+    Raises LaunchError if OpenRLHF cannot start such a step.
     """
-    words = step_words(job)
-    apart, is_ppo = has_separate_gpus(job), job["algorithm"] == Algorithm.PPO
-    if is_ppo and apart:
+    quantities = step_words(job)
+    is_separate, is_ppo = has_separate_gpus(job), job["algorithm"] == Algorithm.PPO
+    if is_ppo and is_separate:
         raise LaunchError(
-            "OpenRLHF's critic has GPUs of its own where the engine has: --set "
+            "OpenRLHF's critic has separate GPUs if the engine has: --set "
             "placement=colocated, or an --algorithm without a critic."
         )
-    nodes, each = words["train_nodes"], words["train_each"]
-    shares = bool(job["reference_model"])
-    return words | {
+    train_nodes, gpus_per_node = quantities["train_nodes"], quantities["train_each"]
+    has_reference = bool(job["reference_model"])
+    return quantities | {
         "token_budget": per_rank(
-            words["token_budget"], job["context_parallel"], job["tensor_parallel"]
+            quantities["token_budget"], job["context_parallel"], job["tensor_parallel"]
         ),
-        "divergence": _WEIGHT if shares else 0,
+        "divergence": _WEIGHT if has_reference else 0,
         "num_prompts": int(job["prompts_per_step"]) * int(job["max_steps"]),
-        "shares_reference": shares and apart,
-        "reference_nodes": nodes if shares else None,
-        "reference_each": each if shares else None,
-        "critic_nodes": nodes if is_ppo else None,
-        "critic_each": each if is_ppo else None,
+        "shares_reference": has_reference and is_separate,
+        "reference_nodes": train_nodes if has_reference else None,
+        "reference_each": gpus_per_node if has_reference else None,
+        "critic_nodes": train_nodes if is_ppo else None,
+        "critic_each": gpus_per_node if is_ppo else None,
         "num_engines": int(job["rollout_gpus"]) // int(job["rollout_tensor_parallel"]),
     }
 
@@ -264,17 +264,15 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         CommandWords(words=("--reward.remote_url", _REWARDS)),
         CommandWords(words=("--ckpt.output_dir", OUTPUT)),
     )
-    some = STEPS * int(job["prompts_per_step"])
-    more = ("--data.max_samples", str(some))
-    return step_draft(job, "openrlhf", arguments, more, left=_LEFT)
+    benchmark_prompts = STEPS * int(job["prompts_per_step"])
+    benchmark_words = ("--data.max_samples", str(benchmark_prompts))
+    return step_draft(job, "openrlhf", arguments, benchmark_words, left=_LEFT)
 
 
 _PROMPTS = ShellVariable(
     name="PROMPTS", meaning="prompts to train on: a name on Hugging Face or a file"
 )
-_REWARDS = ShellVariable(
-    name="REWARDS", meaning="what judges: a .py file with reward_func, or a URL"
-)
+_REWARDS = ShellVariable(name="REWARDS", meaning="rewards: a .py file with reward_func, or a URL")
 _LEFT = (
     ParameterNote(
         parameter="learning rate",
@@ -291,8 +289,8 @@ TARGET = reader_of_steps(
         starts=matches_command,
     ),
     profiles=("OpenRLHF",),
-    put=_put_step,
-    whole=with_unknown_options,
+    add_step_settings=_put_step,
+    complete_command=with_unknown_options,
     version="OpenRLHF 0.11",
     quantities=_quantities,
     draft=_draft,

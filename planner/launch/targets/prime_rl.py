@@ -1,13 +1,14 @@
-"""prime-rl: the TOML of its ``rl`` command: trainer, orchestrator and engine beside each other.
+"""prime-rl: the TOML of its ``rl`` command, with trainer, orchestrator and engine.
 
 Source: PrimeIntellect-ai/prime-rl at 559b447, ``packages/prime-rl-configs/src/prime_rl/configs``
-(``rl.py``, ``trainer.py``, ``orchestrator.py``, ``inference.py``); older words beside them are
-those of its first releases: ``inference.parallel.tp``, ``rollouts_per_example``, lists of GPUs.
+(``rl.py``, ``trainer.py``, ``orchestrator.py``, ``inference.py``), and the keys of its first
+releases: ``inference.parallel.tp``, ``rollouts_per_example``, lists of GPUs.
 """
 
 from __future__ import annotations
 
 from planner.base.software_enums import Placement
+from planner.base.units import ceil_div
 from planner.launch.parsed_launch import (
     LaunchSettings,
     OptionReader,
@@ -40,12 +41,12 @@ _OTHERS = (
 )
 _STALE = ("max_async_level", "orchestrator.max_async_level", "orchestrator.max_off_policy_steps")
 _IN_FLIGHT = 1024
-"""``max_inflight``: answers of all engines at once."""
+"""Default of ``max_inflight``: concurrent answers of all engines."""
 _MODELS = ("model.name", f"{_MODEL}name")
 
 
 def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """What the update of the policy is; see the module."""
+    """Set what no row of the table has for the policy's update."""
     values = settings.values
     if f"{_MODEL}lora.rank" in reading.command.options or reading.has("trainer.model.lora"):
         rank = number(reading, f"{_MODEL}lora.rank") or _RANK
@@ -63,17 +64,17 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
     values["recompute"] = "selective" if mode == "selective" else "full"
     if not any(name.startswith(f"{_MODEL}ac.") for name in reading.command.options):
         settings.defaults["recompute"] = "full: prime-rl's default"
-    is_away = flag(reading, f"{_MODEL}fsdp_cpu_offload")
-    away = "optimizer_weights" if is_away else "optimizer"
-    values["offload"] = away if flag(reading, *_AWAY, default=True) else "none"
+    offloads_weights = flag(reading, f"{_MODEL}fsdp_cpu_offload")
+    offload = "optimizer_weights" if offloads_weights else "optimizer"
+    values["offload"] = offload if flag(reading, *_AWAY, default=True) else "none"
     if not any(map(reading.has, _AWAY)):
         settings.defaults["offload"] = "optimizer: prime-rl's default"
     length = number(reading, *_LENGTHS) or _LENGTH
     values |= {"sequence_length": length, "micro_batch_size": 1}
     values["global_batch_size"] = number(reading, "orchestrator.batch_size") or _BATCH
-    settings.require("num_gpus", gpus := _gpus(reading, "train"))
-    if gpus is not None:
-        require_ranks(reading, settings, gpus)
+    settings.require("num_gpus", train_gpus := _gpus(reading, "train"))
+    if train_gpus is not None:
+        require_ranks(reading, settings, train_gpus)
     if steps := number(reading, "max_steps", "orchestrator.max_steps"):
         values["total_tokens"] = steps * int(values["global_batch_size"]) * length
     put_objective(settings, has_reference=False)
@@ -84,64 +85,69 @@ _RANK = 16
 
 
 def _gpus(reading: OptionReader, side: str) -> int | None:
-    """GPUs that train, or ``infer``: of nodes, of a node, or as a list of their numbers.
+    """GPUs of a side, ``train`` or ``infer``: set by nodes, by number, or by a list of GPUs.
 
-    None where nothing tells of them.
+    None where the file does not set them.
     """
-    nodes = number(reading, f"deployment.num_{side}_nodes")
-    if nodes is not None:
-        return nodes * (number(reading, "deployment.gpus_per_node") or _NODE)
+    num_nodes = number(reading, f"deployment.num_{side}_nodes")
+    if num_nodes is not None:
+        return num_nodes * (number(reading, "deployment.gpus_per_node") or _NODE)
     if option_text(reading, "deployment.type") == "multi_node":
         return None if side == "train" else _apart(reading)
     name = "trainer_gpu_ids" if side == "train" else "inference_gpu_ids"
-    listed = reading.command.options.get(name)
-    usual = 1 if listed is None else len(listed.texts)
-    return number(reading, f"deployment.num_{side}_gpus") or usual
+    gpu_list = reading.command.options.get(name)
+    default = 1 if gpu_list is None else len(gpu_list.texts)
+    return number(reading, f"deployment.num_{side}_gpus") or default
 
 
 def _apart(reading: OptionReader) -> int | None:
-    """GPUs of engines that are told of by themselves, prompts and answers with nodes each."""
+    """GPUs of disaggregated engines, with nodes for prefill and for decode; None for others."""
     if option_text(reading, f"{_SERVED}type") != "disaggregated":
         return None
-    nodes = 0
-    for part in ("prefill", "decode"):
-        each = number(reading, f"{_SERVED}{part}_nodes_per_replica") or 1
-        nodes += each * (number(reading, f"{_SERVED}num_{part}_replicas") or 1)
+    num_nodes = 0
+    for stage in ("prefill", "decode"):
+        nodes_per_replica = number(reading, f"{_SERVED}{stage}_nodes_per_replica") or 1
+        num_nodes += nodes_per_replica * (number(reading, f"{_SERVED}num_{stage}_replicas") or 1)
     replicas = number(reading, "deployment.num_infer_replicas") or 1
-    return replicas * nodes * (number(reading, "deployment.gpus_per_node") or _NODE)
+    return replicas * num_nodes * (number(reading, "deployment.gpus_per_node") or _NODE)
 
 
 _SERVED = "inference.deployment."
 
 
 def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder) -> None:
-    """What of a whole step is no row of the table: lengths, packs, who runs where."""
+    """Set lengths, packs and placement of a step, which no row of the table has."""
     values = settings.values
     values["old_logprob"] = False
-    batch, each = int(update.values["global_batch_size"]), int(values["samples_per_prompt"])
-    values["prompts_per_step"] = max(batch // each, 1)
+    global_batch_size, samples_per_prompt = (
+        int(update.values["global_batch_size"]),
+        int(values["samples_per_prompt"]),
+    )
+    values["prompts_per_step"] = max(global_batch_size // samples_per_prompt, 1)
     length = int(update.values["sequence_length"])
-    asked = (
+    answer_options = (
         "orchestrator.train.sampling.max_completion_tokens",
         "orchestrator.sampling.max_tokens",
     )
-    put_lengths(settings, length, number(reading, *asked))
+    put_lengths(settings, length, number(reading, *answer_options))
     values["micro_batch_tokens"] = max(number(reading, *_PACKS) or length, length)
-    train, rollout = _gpus(reading, "train"), _gpus(reading, "infer")
-    told_steps = (reading.number(name) for name in _STALE)
-    stale = next((steps for steps in told_steps if steps is not None), _OFF_POLICY)
-    values |= {"staleness": stale, "partial_rollout": stale > 0}
-    if rollout and not any(map(reading.has, _STALE[:2])):  # which had no bound of it
-        flying = number(reading, "orchestrator.concurrency.max_inflight") or _IN_FLIGHT
-        engines = max(rollout // int(values.get("rollout_tensor_parallel", 1)), 1)
-        most = -(-flying // engines)
-        values["max_num_seqs"] = min(int(values.get("max_num_seqs", most)), most)
-    put_split(settings, Placement.ASYNC, train if rollout else None, rollout or 0)
-    stored = checkpoint_of(reading.text(f"{_ENGINE}model") or "").quantization or ""
-    if stored.startswith("fp8"):
+    train_gpus, rollout_gpus = _gpus(reading, "train"), _gpus(reading, "infer")
+    limits = (reading.number(name) for name in _STALE)
+    staleness = next((steps for steps in limits if steps is not None), _OFF_POLICY)
+    values |= {"staleness": staleness, "partial_rollout": staleness > 0}
+    if rollout_gpus and not any(map(reading.has, _STALE[:2])):  # only later releases bound it
+        max_in_flight = number(reading, "orchestrator.concurrency.max_inflight") or _IN_FLIGHT
+        engines = max(rollout_gpus // int(values.get("rollout_tensor_parallel", 1)), 1)
+        max_per_engine = ceil_div(max_in_flight, engines)
+        values["max_num_seqs"] = min(
+            int(values.get("max_num_seqs", max_per_engine)), max_per_engine
+        )
+    put_split(settings, Placement.ASYNC, train_gpus if rollout_gpus else None, rollout_gpus or 0)
+    quantization = checkpoint_of(reading.text(f"{_ENGINE}model") or "").quantization or ""
+    if quantization.startswith("fp8"):
         values["rollout_quantization"] = "fp8"
     if option_text(reading, f"{_SERVED}type") == "disaggregated":
-        settings.notes.append("Engines of prompts and of answers apart are predicted as one kind.")
+        settings.notes.append("Separate prefill and decode engines are predicted as one kind.")
     if flag(reading, f"{_ENGINE}enable_expert_parallel"):
         values["rollout_expert_parallel"] = values.get("rollout_tensor_parallel", 1)
 
@@ -154,6 +160,6 @@ TARGET = reader_of_steps(
         ),
     ),
     profiles=("prime-rl",),
-    put=_put_step,
-    whole=with_unknown_options,
+    add_step_settings=_put_step,
+    complete_command=with_unknown_options,
 )

@@ -1,9 +1,9 @@
-"""The whole step of a program that trains on generated answers, read and written.
+"""Read and write whole reinforcement-learning steps of programs that train on rollouts.
 
-Rows of its table ``options/<program>-step.csv`` say what names an option of the step has; what is
-here is alike for all programs. Reading is around that of the update: what it keeps, lengths, who
-trains beside the policy. Written, both sides are one job of Ray, which ``ray symmetric-run`` starts
-on every node (Ray's user guide of SLURM, from 2.49 on); the program runs on the first.
+The table ``options/<program>-step.csv`` has the options of a program; this module has what all
+programs share. A reader extends the one of the policy's update with lengths, placement and further
+models. A written step is one job of Ray: ``ray symmetric-run`` starts it on every node (Ray's user
+guide of SLURM, from 2.49 on), and the program runs on the first.
 """
 
 from __future__ import annotations
@@ -44,36 +44,42 @@ from planner.launch.target import (
 from planner.question.terms import terms_of
 
 OF_MEAN = 4
-"""A cap over the mean of answers, as `--output-cap` is where nobody gives one."""
+"""Longest answer over the mean answer: the default of `--output-cap`."""
 _MOST_PROMPT, _OF_LENGTH = 1024, 8
-"""Tokens of a prompt, and a sequence over its prompt, where an option bounds sequences alone."""
+"""Most tokens of a prompt, and sequence length over prompt length, if only sequences are
+bounded.
+"""
 _MICRO_BATCH = "micro_batch_size"
-"""Of the update alone: a step packs answers into micro-batches of tokens."""
+"""A parameter of the update only: a step packs answers into micro-batches of tokens."""
 
 
 _ON_ANSWERS = (TrainingObjective.GRPO, TrainingObjective.DAPO)
 _FULL_STEP_HINT = (
-    "--workload rl predicts the whole step: generation, passes, update, transfer of weights."
+    "--workload rl predicts the whole step: generation, passes, update and weight transfer."
 )
 
 
 def reader_of_steps(
     target: LaunchTarget,
     profiles: tuple[str, ...],
-    put: Callable[[OptionReader, LaunchSettings, SettingsBuilder], None],
-    whole: Callable[[ParsedCommand], ParsedCommand],
+    add_step_settings: Callable[[OptionReader, LaunchSettings, SettingsBuilder], None],
+    complete_command: Callable[[ParsedCommand], ParsedCommand],
     table: str = "",
     draft: Callable[[LaunchJob, OptionTexts], LaunchDraft] | None = None,
-    **written: Any,
+    **hooks: Any,
 ) -> LaunchTarget:
-    """The target with what reads its files as whole steps, and writes them where it has a draft.
+    """The target with a ``step`` that reads its files as whole steps, and writes them with a draft.
 
-    ``put`` adds what no row of the table tells, given the answers of the update; ``table`` is the
-    name of that table where it is not the target's own; ``draft`` and ``written`` are those of
-    `Target`.
+    Parameters
+    ----------
+    add_step_settings : adds settings that no row of the table has, from the settings of the update
+    complete_command : the command with the options of the files it names
+    table : the option table of the step, if its name is not ``<target>-step``
+    draft : writes the step; without it, steps are only read
+    hooks : further hooks of `LaunchTarget`
     """
 
-    def of_update(reading: OptionReader) -> LaunchSettings:
+    def read_update(reading: OptionReader) -> LaunchSettings:
         update = target.answers(reading)
         return (
             replace(update, notes=(*update.notes, _FULL_STEP_HINT))
@@ -81,16 +87,16 @@ def reader_of_steps(
             else update
         )
 
-    def answers(reading: OptionReader) -> LaunchSettings:
+    def read_step(reading: OptionReader) -> LaunchSettings:
         update = target.answers(reading)
         if not _generates(update):
             return update
-        found = _around(reading, update, target)
-        put(reading, update, found)
-        _complete(found)
+        settings = _around(reading, update, target)
+        add_step_settings(reading, update, settings)
+        _complete(settings)
         names = step.table.options | step.table.used
         used = {option.option for name, option in reading.command.options.items() if name in names}
-        return found.build(
+        return settings.build(
             "rl",
             used_options=update.used_options | used,
             unread=update.unread | update.ignored_options,
@@ -101,46 +107,50 @@ def reader_of_steps(
         words=table or f"{target.name}-step",
         workloads=("rl",),
         profiles=profiles,
-        answers=answers,
-        complete=whole,
-        **written,
+        answers=read_step,
+        complete=complete_command,
+        **hooks,
     )
     if draft is not None:
         step = replace(step, draft=require_all_expressed(step, draft))
-    return replace(target, answers=of_update, step=step)
+    return replace(target, answers=read_update, step=step)
 
 
 def _generates(update: LaunchSettings) -> bool:
-    """Whether it trains on answers that it generates."""
+    """Whether the program trains on answers that it generates."""
     return update.values.get("training_objective") in _ON_ANSWERS
 
 
 def _around(reading: OptionReader, update: LaunchSettings, target: LaunchTarget) -> SettingsBuilder:
-    """What rows tell of the step, over what of the update is of a step too."""
-    known = terms_of("rl", "parameter", "question").keys() - {_MICRO_BATCH, "framework"}
-    found = option_texts(reading, target.title, "rl")
-    kept = {name: value for name, value in update.values.items() if name in known}
-    found.values = {**kept, **found.values}
-    if found.values["adapter"] == "none":
+    """Settings of the step: those of the update that a step has, too, and those of its table."""
+    step_terms = terms_of("rl", "parameter", "question").keys() - {_MICRO_BATCH, "framework"}
+    settings = option_texts(reading, target.title, "rl")
+    update_values = {name: value for name, value in update.values.items() if name in step_terms}
+    settings.values = {**update_values, **settings.values}
+    if settings.values["adapter"] == "none":
         for name in ("adapter", "adapter_sync"):
-            found.values.pop(name, None)
-    found.defaults = {
-        **{name: why for name, why in update.defaults.items() if name in kept},
-        **found.defaults,
+            settings.values.pop(name, None)
+    settings.defaults = {
+        **{name: reason for name, reason in update.defaults.items() if name in update_values},
+        **settings.defaults,
     }
-    found.missing = [name for name in update.missing if name in known]
-    found.fallbacks = {name: one for name, one in update.fallbacks.items() if name in kept}
-    found.values["reference_model"] = update.values["training_objective"] == TrainingObjective.GRPO
-    return found
+    settings.missing = [name for name in update.missing if name in step_terms]
+    settings.fallbacks = {
+        name: fallback for name, fallback in update.fallbacks.items() if name in update_values
+    }
+    settings.values["reference_model"] = (
+        update.values["training_objective"] == TrainingObjective.GRPO
+    )
+    return settings
 
 
 def _complete(settings: SettingsBuilder) -> None:
-    """Lengths that no file tells, and who is there beside the policy."""
+    """Set the mean answer length and the critic; drop offloading if placements are separate."""
     values = settings.values
     if "output_cap" in values:
-        mean = max(int(values["output_cap"]) // OF_MEAN, 1)
-        told = f"{mean:,}, a quarter of the longest: files do not tell the mean"
-        settings.assume("output_tokens", mean, told)
+        mean_length = max(int(values["output_cap"]) // OF_MEAN, 1)
+        reason = f"{mean_length:,}, a quarter of the longest: files do not set the mean"
+        settings.assume("output_tokens", mean_length, reason)
     values["critic"] = values.get("algorithm") == Algorithm.PPO
     if values.get("placement", Placement.COLOCATED.word) != Placement.COLOCATED.word:
         for name in ("offload_train", "offload_rollout"):
@@ -149,48 +159,58 @@ def _complete(settings: SettingsBuilder) -> None:
 
 
 def put_redrawn(settings: SettingsBuilder) -> None:
-    """Prompts that are drawn again, as DAPO does it; no option tells how many."""
+    """Set DAPO's dynamic sampling, with a note that no option has its share of flat groups."""
     settings.values["algorithm"] = str(Algorithm.DAPO)
-    settings.notes.append("How many prompts are drawn again is no option: --flat-groups says it.")
+    settings.notes.append("No option sets the share of resampled prompts: use --flat-groups.")
 
 
 def put_lengths(
-    settings: SettingsBuilder, length: int, answer: int | None, prompt: int | None = None
+    settings: SettingsBuilder,
+    sequence_length: int,
+    max_answer: int | None,
+    prompt_length: int | None = None,
 ) -> None:
-    """Prompts, and answers at their most, within sequences of a length."""
-    if prompt is None:
-        prompt = max(min(length // _OF_LENGTH, _MOST_PROMPT), 1)
-        why = f"an eighth of a sequence, {_MOST_PROMPT:,} at most: no option tells it"
-        settings.assume("input_tokens", prompt, f"{prompt:,}, {why}")
-    settings.values["input_tokens"] = prompt
-    most = max(length - prompt, 1)
-    settings.values["output_cap"] = min(answer or most, most)
+    """Set the tokens of a prompt and of the longest answer, within a sequence length."""
+    if prompt_length is None:
+        prompt_length = max(min(sequence_length // _OF_LENGTH, _MOST_PROMPT), 1)
+        reason = f"an eighth of a sequence, {_MOST_PROMPT:,} at most: no option sets it"
+        settings.assume("input_tokens", prompt_length, f"{prompt_length:,}, {reason}")
+    settings.values["input_tokens"] = prompt_length
+    longest_answer = max(sequence_length - prompt_length, 1)
+    settings.values["output_cap"] = min(max_answer or longest_answer, longest_answer)
 
 
-def put_sequences(settings: SettingsBuilder, size: int, length: int, is_packed: bool) -> None:
-    """Micro-batches of so many sequences: at their mean where packed, of the longest at least."""
-    mean = int(settings.values["input_tokens"]) + int(settings.values["output_cap"]) // OF_MEAN
-    each = mean if is_packed and size > 1 else length
-    settings.values["micro_batch_tokens"] = max(size * each, length)
-    if each != length:
+def put_sequences(
+    settings: SettingsBuilder, num_sequences: int, length: int, is_packed: bool
+) -> None:
+    """Set the tokens of a micro-batch of ``num_sequences``: of mean length if they are packed."""
+    mean_length = (
+        int(settings.values["input_tokens"]) + int(settings.values["output_cap"]) // OF_MEAN
+    )
+    tokens_per_sequence = mean_length if is_packed and num_sequences > 1 else length
+    settings.values["micro_batch_tokens"] = max(num_sequences * tokens_per_sequence, length)
+    if tokens_per_sequence != length:
         settings.notes.append(
-            f"Padding is removed: {size} sequences of a micro-batch are taken at {mean:,} tokens."
+            f"Padding is removed: planner assumes {mean_length:,} tokens for each of the "
+            f"{num_sequences} sequences of a micro-batch."
         )
 
 
 def put_split(
-    settings: SettingsBuilder, placement: Placement, train: int | None, rollout: int
+    settings: SettingsBuilder, placement: Placement, train_gpus: int | None, rollout_gpus: int
 ) -> None:
-    """Where both sides run, on so many GPUs each; ``rollout`` is not read of colocated ones."""
+    """Set the placement and the GPUs of both sides; ``rollout_gpus`` does not count if
+    colocated.
+    """
     values = settings.values
     values["placement"] = placement.word
     if placement is Placement.COLOCATED:
         return
-    if train is None:
+    if train_gpus is None:
         values.pop("num_gpus", None)
         settings.mark_missing("num_gpus")
         return
-    values |= {"train_gpus": train, "num_gpus": train + rollout}
+    values |= {"train_gpus": train_gpus, "num_gpus": train_gpus + rollout_gpus}
 
 
 MODEL = ShellVariable(name="MODEL", meaning="the model: ORG/NAME on Hugging Face, or a folder")
@@ -200,118 +220,123 @@ OUTPUT = ShellVariable(
 
 
 def has_separate_gpus(job: LaunchJob) -> bool:
-    """Whether trainer and engine have GPUs of their own."""
+    """Whether trainer and engine run on separate GPUs."""
     return bool(job["placement"] != Placement.COLOCATED.word)
 
 
 _OLDER = ("staleness", "partial_rollout")
-"""Of asynchronous steps: the other placements say it themselves."""
+"""Parameters of asynchronous steps: the other placements imply them."""
 
 
 def step_words(job: LaunchJob) -> Words:
-    """What all programs are told alike, of a plan.
+    """Quantities of a step that all programs share.
 
-    Raises LaunchError if its programs cannot be told so.
+    Raises LaunchError if no program can start such a step.
     """
     if job["adapter"] not in (None, "none"):
         raise LaunchError(
             f"adapter {job['adapter']} is not written for steps of reinforcement learning: write "
-            "the plan without --adapter, and add the program's own words for it."
+            "the plan without --adapter, and add the program's options for it."
         )
-    rollouts, apart = job.profile.rollouts, has_separate_gpus(job)
-    own = rollouts.separate_sync if apart else rollouts.colocated_sync
-    if job["weight_sync"] not in ("auto", own):
+    rollouts, is_separate = job.profile.rollouts, has_separate_gpus(job)
+    default_sync = rollouts.separate_sync if is_separate else rollouts.colocated_sync
+    if job["weight_sync"] not in ("auto", default_sync):
         raise LaunchError(
-            f"weight_sync {job['weight_sync']} is not written: {job.profile.name} hands weights "
-            f"over by {own} where the placement is {job['placement']}: leave it out."
+            f"weight_sync {job['weight_sync']} is not written: {job.profile.name} transfers "
+            f"weights by {default_sync} with placement {job['placement']}. Leave it out."
         )
     if job["critic"] != (job["algorithm"] == Algorithm.PPO):
         raise LaunchError(
-            f"{job['algorithm']} with critic {word_of(job['critic'])} is not written: a critic is "
-            "there with --algorithm ppo, and with no other."
+            f"{job['algorithm']} with critic {word_of(job['critic'])} is not written: only "
+            "--algorithm ppo has a critic."
         )
     longest = job["input_tokens"] + job["output_cap"]
     streams = job["placement"] == Placement.ASYNC.word
-    nodes, each = _nodes(job, job["train_gpus"] or job["num_gpus"])
+    train_nodes, train_gpus_per_node = _nodes(job, job["train_gpus"] or job["num_gpus"])
     return {
         "model_path": job.hub_name,
         "longest": longest,
         "token_budget": job["micro_batch_tokens"] or max(rollouts.micro_batch_tokens, longest),
         "rollout_gpu_memory": job["rollout_gpu_memory"]
-        or (rollouts.separate_memory if apart else rollouts.colocated_memory),
+        or (rollouts.separate_memory if is_separate else rollouts.colocated_memory),
         "weight_sync": None,
-        "colocated": not apart,
+        "colocated": not is_separate,
         "streams": streams,
         **{name: job[name] if streams else None for name in _OLDER},
         "num_nodes": job.num_nodes,
         "node_size": job.gpus_per_node,
-        "train_nodes": nodes,
-        "train_each": each,
-        **(_rollout_gpus(job) if apart else {}),
+        "train_nodes": train_nodes,
+        "train_each": train_gpus_per_node,
+        **(_rollout_gpus(job) if is_separate else {}),
     }
 
 
 def _rollout_gpus(job: LaunchJob) -> Words:
-    """The GPUs that generate; what colocated sides tell of each other says nothing."""
-    nodes, each = _nodes(job, job["rollout_gpus"])
+    """Quantities of the GPUs that generate; offloading between the sides does not apply."""
+    nodes, gpus_per_node = _nodes(job, job["rollout_gpus"])
     return {
         "rollout_nodes": nodes,
-        "rollout_each": each,
+        "rollout_each": gpus_per_node,
         "offload_train": None,
         "offload_rollout": None,
     }
 
 
 def _nodes(job: LaunchJob, gpus: int) -> tuple[int, int]:
-    """Nodes of a side, and its GPUs on each.
+    """Nodes of a side, and its GPUs on each node.
 
-    Raises LaunchError if the sides have neither whole nodes nor as many GPUs on each.
+    Raises LaunchError if the sides have neither full nodes nor equal GPUs on each node.
     """
-    node, sides = job.gpus_per_node, (job["train_gpus"], job["rollout_gpus"])
-    if all(side % node == 0 for side in sides):
-        return gpus // node, node
+    gpus_per_node, sides = job.gpus_per_node, (job["train_gpus"], job["rollout_gpus"])
+    if all(side % gpus_per_node == 0 for side in sides):
+        return gpus // gpus_per_node, gpus_per_node
     if all(side % job.num_nodes == 0 for side in sides):
         return job.num_nodes, gpus // job.num_nodes
-    near = max(round(sides[0] / node), 1) * node
+    nearest = max(round(sides[0] / gpus_per_node), 1) * gpus_per_node
     raise LaunchError(
         f"{sides[0]} GPUs that train and {sides[1]} that generate are neither whole nodes of "
-        f"{node} nor as many on each of {job.num_nodes}: nearest: --set train_gpus={near}."
+        f"{gpus_per_node} nor as many on each of {job.num_nodes}: nearest: --set "
+        f"train_gpus={nearest}."
     )
 
 
-def per_rank(budget: object, *degrees: object) -> int:
-    """A budget of tokens as programs count it that have one for each rank of a sequence."""
-    return ceil(int(str(budget)) / prod(int(str(degree)) for degree in degrees))
+def per_rank(token_budget: object, *degrees: object) -> int:
+    """Token budget of one rank, if ``degrees`` ranks share a sequence."""
+    return ceil(int(str(token_budget)) / prod(int(str(degree)) for degree in degrees))
 
 
 OF_FSDP = " of FSDP"
-"""How rows are called of what FSDP is told in words of its own."""
+"""Suffix of the parameter in rows with FSDP's own options."""
 
 
-def words_of_fsdp(job: LaunchJob, target: str, others: str) -> Words:
-    """The parameters that rows of a target's step call `OF_FSDP`, as the plan has them.
-
-    Nothing is said of them, nor of any other, by options that begin with ``others``.
-    """
+def words_of_fsdp(job: LaunchJob, target: str, excluded_prefix: str) -> Words:
+    """Quantities of rows with FSDP's own options; options with ``excluded_prefix`` are off."""
     table = OptionTable.load(f"{target}-step")
-    own = {name: name.removesuffix(OF_FSDP) for name in table.parameters if OF_FSDP in name}
-    found: Words = {row.parameter: None for row in table.rows if row.option.startswith(others)}
-    return found | dict.fromkeys(own.values()) | {name: job[plain] for name, plain in own.items()}
+    parameters = {name: name.removesuffix(OF_FSDP) for name in table.parameters if OF_FSDP in name}
+    quantities: Words = {
+        row.parameter: None for row in table.rows if row.option.startswith(excluded_prefix)
+    }
+    return (
+        quantities
+        | dict.fromkeys(parameters.values())
+        | {name: job[parameter] for name, parameter in parameters.items()}
+    )
 
 
 def require_all_expressed(
     target: LaunchTarget, draft: Callable[[LaunchJob, OptionTexts], LaunchDraft]
 ) -> Callable[[LaunchJob, OptionTexts], LaunchDraft]:
-    """The draft, which refuses a plan of which the target's table cannot say a parameter.
+    """The draft function, after a check that the target's table can express every parameter.
 
-    Answers that no option has, as the mean length, are told in the file.
+    The file has answers that no option sets, such as the mean length, as comments.
     """
 
     def drafted(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
-        said = job.option_values(target.table_input(job))
-        if wrong := [*_unsaid(target.table, said)]:
+        table_values = job.option_values(target.table_input(job))
+        if unexpressed := [*_unsaid(target.table, table_values)]:
             raise LaunchError(
-                f"{target.title} cannot start this plan: {'; '.join(wrong)}. Change it with --set."
+                f"{target.title} cannot start this plan: {'; '.join(unexpressed)}. Change it "
+                "with --set."
             )
         return draft(job, settings)
 
@@ -321,40 +346,44 @@ def require_all_expressed(
 _SELF_SUFFICIENT_ROLES = (OptionRole.USUAL, OptionRole.OMITTED, OptionRole.DERIVED)
 
 
-def _unsaid(table: OptionTable, said: Quantities) -> Iterator[str]:
-    """The values that no option says, each with the values that one does.
+def _unsaid(table: OptionTable, table_values: Quantities) -> Iterator[str]:
+    """Values that no option of the table can set, each with the values that one can.
 
-    What is off needs no option, unless the table tells what its program does without one.
+    A value that is off needs no option, unless the table has the program's default.
     """
     answers = terms_of("rl", "question")
     for name in table.parameters:
-        value, rows = said.get(name), table.rows_of(name, *OptionRole)
+        value, rows = table_values.get(name), table.rows_of(name, *OptionRole)
         if value is None:
             continue
         notes = [row.note for row in rows if row.role is OptionRole.NONE and row.is_of(value)]
-        if notes and name in answers:  # which the file tells
+        if notes and name in answers:  # the file has it as a comment
             continue
-        ways = [
+        option_rows = [
             row
             for row in rows
             if row.role not in (OptionRole.NONE, OptionRole.LEFT, OptionRole.READS)
         ]
-        is_free = not value and not any(row.role in _SELF_SUFFICIENT_ROLES for row in rows)
-        if notes or not (is_free or not ways or any(row.is_of(value) for row in ways)):
-            has = " and ".join(dict.fromkeys(row.value for row in ways))
-            yield f"{name} {word_of(value)} ({notes[0] if notes else f'it has {has}'})"
+        needs_no_option = not value and not any(row.role in _SELF_SUFFICIENT_ROLES for row in rows)
+        if notes or not (
+            needs_no_option or not option_rows or any(row.is_of(value) for row in option_rows)
+        ):
+            available = " and ".join(dict.fromkeys(row.value for row in option_rows))
+            yield f"{name} {word_of(value)} ({notes[0] if notes else f'it has {available}'})"
 
 
 def step_draft(
     job: LaunchJob,
     target: str,
     arguments: Sequence[CommandWords],
-    more: Sequence[str] = (),
+    benchmark_words: Sequence[str] = (),
     files: tuple[LaunchOutputFile, ...] = (),
     left: tuple[ParameterNote, ...] = (),
 ) -> LaunchDraft:
-    """The one job of Ray that trains and generates, and what measures some of its steps.
+    """The draft of a Ray job that trains and generates, with a benchmark of some of its steps.
 
-    ``more`` are words of the measurement.
+    ``benchmark_words`` are further arguments of the benchmark.
     """
-    return training_draft(job, target, arguments, launcher="ray", more=more, files=files, left=left)
+    return training_draft(
+        job, target, arguments, launcher="ray", more=benchmark_words, files=files, left=left
+    )

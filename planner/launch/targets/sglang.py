@@ -56,49 +56,53 @@ def matches_document(values: Mapping[str, object]) -> bool:
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """The deployment that a command starts."""
+    """Settings of the deployment that a command starts."""
     reading = with_config(reading, _ENGINE)
     pool = reading.value("pool") or AGGREGATED
-    told = read_server(reading, _ENGINE, pool)
-    kept = reading.number("--kt-num-gpu-experts")  # KTransformers: of each layer, on the GPUs
-    model = find_model_by_name(str(told.values.get("model") or ""))
-    if kept is not None and model is not None and (experts := model.num_experts):
-        told.put_experts_on_host(model, max(1 - kept / experts, 0), "KTransformers")
-    return told.of_pool(pool)
+    server = read_server(reading, _ENGINE, pool)
+    gpu_experts = reading.number(
+        "--kt-num-gpu-experts"
+    )  # KTransformers: of each layer, on the GPUs
+    model = find_model_by_name(str(server.values.get("model") or ""))
+    if gpu_experts is not None and model is not None and (experts := model.num_experts):
+        server.put_experts_on_host(model, max(1 - gpu_experts / experts, 0), "KTransformers")
+    return server.of_pool(pool)
 
 
 def _layout(server: ServerSettings, _: ModelSpec | None) -> int:
-    """Attention ranks are inside the tensor-parallel group; one server may have whole copies."""
-    stage, pp = server.count("stage_gpus"), server.count("pipeline_parallel")
-    ranks, copies = server.count("attention_data_parallel"), server.count("server_copies")
+    """Set the parallelism; return the attention ranks, which are in the tensor-parallel group."""
+    stage_gpus, num_stages = server.count("stage_gpus"), server.count("pipeline_parallel")
+    ranks, server_copies = server.count("attention_data_parallel"), server.count("server_copies")
     if server.reading.has("--enable-dp-attention") and ranks == 1:
-        ranks, copies = copies, 1
+        ranks, server_copies = server_copies, 1
     # A dispatcher of tokens sets the size (`server_args.py`, 0.5.23, `_handle_a2a_moe`).
-    named = server.reading.text("--moe-a2a-backend") not in (None, "none")
-    dispatched = named or server.reading.value("spread_experts")
+    has_dispatcher = server.reading.text("--moe-a2a-backend") not in (None, "none")
+    spreads_experts = has_dispatcher or server.reading.value("spread_experts")
     server.values.update(
-        tensor_parallel=max(stage // ranks, 1),
-        pipeline_parallel=pp,
+        tensor_parallel=max(stage_gpus // ranks, 1),
+        pipeline_parallel=num_stages,
         attention_data_parallel=ranks,
-        expert_parallel=stage if dispatched else server.count("expert_parallel"),
+        expert_parallel=stage_gpus if spreads_experts else server.count("expert_parallel"),
     )
-    server.put_gpus(stage * pp * copies)
-    if ranks > stage or stage % ranks:
-        server.notes.append(f"--tp-size {stage} is not a multiple of its {ranks} attention ranks.")
+    server.put_gpus(stage_gpus * num_stages * server_copies)
+    if ranks > stage_gpus or stage_gpus % ranks:
+        server.notes.append(
+            f"--tp-size {stage_gpus} is not a multiple of its {ranks} attention ranks."
+        )
     return ranks
 
 
 def _drafts(reading: OptionReader) -> DraftSettings | None:
-    """Tokens that are verified in a step count the one before the drafted ones."""
+    """The drafting of a command; verified tokens include the one before the drafted tokens."""
     method = reading.text("--speculative-algorithm") or ""
     if not reading.has("--speculative-algorithm"):
         return None
-    verified = parse_size(reading.text("--speculative-num-draft-tokens"))
+    verified_tokens = parse_size(reading.text("--speculative-num-draft-tokens"))
     steps = parse_size(reading.text("--speculative-num-steps"))
-    width = parse_size(reading.text("--speculative-eagle-topk")) or 1
-    is_tree = bool(verified and steps and width > 1 and verified > steps + 1)
+    tree_width = parse_size(reading.text("--speculative-eagle-topk")) or 1
+    is_tree = bool(verified_tokens and steps and tree_width > 1 and verified_tokens > steps + 1)
     return DraftSettings(
-        number=verified - 1 if verified and (is_tree or not steps) else steps or 3,
+        number=verified_tokens - 1 if verified_tokens and (is_tree or not steps) else steps or 3,
         steps=steps if is_tree else None,
         method=method,
         path=reading.text("--speculative-draft-model-path") or "",
@@ -121,49 +125,55 @@ _WIDTHS = (1, 2, 4, 8)
 _MOST_PREFILL_TOKENS = 16384
 _ROUTER_NOTE = "sglang_router (pip install sglang-router) spreads the requests"
 _HEAD = ShellVariable(name=MASTER_ADDR.name, meaning=MASTER_ADDR.meaning, suffix=":20000")
-# Each prefill worker of a node meets the others at a port of its own, counted from here.
+# First port of the prefill workers on a node; each has its own.
 _FIRST_PORT = 5000
 _BOOTSTRAP = ShellVariable(name=COPY.name, meaning=COPY.meaning, times=1, plus=_FIRST_PORT)
 
 
 def worker_quantities(worker: ServerGroup) -> Quantities:
-    """What SGLang's table says of a worker."""
-    tokens, drafts = worker.max_num_batched_tokens, worker.drafts
-    offloaded, on_host = worker.offloaded_gib, worker.cache_on_host_gib
-    steps = drafts and int(worker.job["draft_steps"] or drafts)
-    decodes = worker.name == DECODE_POOL
-    # Branches of a tree of so many tokens and steps.
-    wide = [each for each in _WIDTHS if steps and drafts and each * steps >= drafts]
-    width = None if steps is None else next(iter(wide), _WIDTHS[-1])
-    is_rounded = offloaded is not None and offloaded % 1
+    """Quantities of SGLang's option table for a worker."""
+    tokens, draft_tokens = worker.max_num_batched_tokens, worker.drafts
+    offloaded_gib, host_cache_gib = worker.offloaded_gib, worker.cache_on_host_gib
+    draft_steps = draft_tokens and int(worker.job["draft_steps"] or draft_tokens)
+    is_decode = worker.name == DECODE_POOL
+    # Branches of a tree with these tokens and steps.
+    widths = [
+        candidate
+        for candidate in _WIDTHS
+        if draft_steps and draft_tokens and candidate * draft_steps >= draft_tokens
+    ]
+    tree_width = None if draft_steps is None else next(iter(widths), _WIDTHS[-1])
+    is_rounded = offloaded_gib is not None and offloaded_gib % 1
     return {
         **common_quantities(worker),
         **with_online(worker, _ONLINE),
         "stage_gpus": worker.stage_gpus,
         "server_seqs": worker.max_num_seqs * worker.ranks,
-        "server_step_tokens": None if decodes else tokens * worker.ranks,
-        "most_prefill_tokens": tokens if tokens > _MOST_PREFILL_TOKENS and not decodes else None,
-        "max_num_batched_tokens": worker.values["max_num_batched_tokens"] if decodes else None,
+        "server_step_tokens": None if is_decode else tokens * worker.ranks,
+        "most_prefill_tokens": tokens if tokens > _MOST_PREFILL_TOKENS and not is_decode else None,
+        "max_num_batched_tokens": worker.values["max_num_batched_tokens"] if is_decode else None,
         "gpu_memory_utilization": worker.static_share,
-        "offloaded_whole_gib": None if offloaded is None else math.ceil(offloaded),
+        "offloaded_whole_gib": None if offloaded_gib is None else math.ceil(offloaded_gib),
         "weight_offload": worker.values["weight_offload"] if is_rounded else None,
-        "cache_on_host_gb": None if on_host is None else math.ceil(on_host * GIB / 1e9),
-        "verified_tokens": None if drafts is None else drafts + 1,
-        "draft_steps": steps,
-        "tree_width": width,
+        "cache_on_host_gb": None
+        if host_cache_gib is None
+        else math.ceil(host_cache_gib * GIB / 1e9),
+        "verified_tokens": None if draft_tokens is None else draft_tokens + 1,
+        "draft_steps": draft_steps,
+        "tree_width": tree_width,
     }
 
 
 def command_options(server: ServerCommand) -> list[CommandWords]:
-    """The engine's options of a server, without where it listens and its nodes."""
+    """The engine's options of a server, without address and nodes."""
     arguments = [CommandWords.of(setting) for setting in server.settings.options]
     if any(argument.words[1:] == ("STANDALONE",) for argument in arguments):
-        named = draft_word(server.worker.job)
-        arguments.append(CommandWords(words=("--speculative-draft-model-path", named)))
+        draft_model = draft_word(server.worker.job)
+        arguments.append(CommandWords(words=("--speculative-draft-model-path", draft_model)))
     job = server.worker.job
     options = ("--speculative-algorithm", "--speculative-draft-model-path")
-    heads = method_arguments(job, *options, upper=True)
-    return [*arguments, *heads, *target_modules(job, says_all=True)]
+    method_words = method_arguments(job, *options, upper=True)
+    return [*arguments, *method_words, *target_modules(job, says_all=True)]
 
 
 def _process(server: ServerCommand) -> Process:
@@ -184,13 +194,13 @@ def _process(server: ServerCommand) -> Process:
 
 
 def _router(servers: tuple[ServerCommand, ...]) -> list[Process]:
-    words = ("python3", "-m", "sglang_router.launch_router"), ("--policy", "round_robin")
+    commands = ("python3", "-m", "sglang_router.launch_router"), ("--policy", "round_robin")
     pools = [
         CommandWords(words=("--prefill", url, str(_FIRST_PORT + copy)))
         for copy, url in enumerate(urls(servers[0].worker))
     ]
     pools += [CommandWords(words=("--decode", url)) for url in urls(servers[-1].worker)]
-    program = [CommandWords(words=each) for each in words]
+    program = [CommandWords(words=words) for words in commands]
     return router(servers, program, "--pd-disaggregation", pools, _ROUTER_NOTE)
 
 

@@ -1,4 +1,4 @@
-"""slime: a step on rollouts, from the arguments of its ``train.py`` and ``train_async.py``.
+"""slime: a training step on rollouts, from the arguments of ``train.py`` and ``train_async.py``.
 
 Source: THUDM/slime at 624b824, ``slime/utils/arguments.py`` (options, and what follows from them),
 ``slime/backends/megatron_utils/arguments.py`` (what it sets of Megatron-LM's), and
@@ -22,7 +22,7 @@ from planner.launch.parsed_launch import (
     with_unknown_options,
 )
 from planner.launch.target import LaunchTarget
-from planner.launch.targets.megatron_reader import read_megatron
+from planner.launch.targets.megatron_arguments import read_megatron_arguments
 from planner.launch.targets.rl_reader_writer import (
     put_lengths,
     put_redrawn,
@@ -39,89 +39,95 @@ from planner.specs.quantization import checkpoint_of
 
 _MODEL = "--hf-checkpoint"
 _SET = {"--bf16": "true", "--use-distributed-optimizer": "true", "--micro-batch-size": "1"}
-"""What it sets of Megatron-LM where nobody does."""
+"""Defaults of slime for options of Megatron-LM."""
 _NODE = 8
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """What the update of the policy is; see the module.
+    """Settings of the policy's update.
 
-    Raises LaunchError if the GPUs cannot be split as it says.
+    Raises LaunchError if the command's split of the model does not divide its GPUs.
     """
-    whole = with_unknown_options(reading.command)
-    options = {name: implied_option(name, text) for name, text in _SET.items()} | {**whole.options}
+    command = with_unknown_options(reading.command)
+    options = {name: implied_option(name, text) for name, text in _SET.items()} | {
+        **command.options
+    }
     if "--fp16" in options:
         del options["--bf16"]
-    gpus = whole.resources.requested_gpus or _actor_gpus(replace(reading, command=whole))
-    world = JobResources(num_gpus=implied_option("num_gpus", str(gpus)), gpu=whole.resources.gpu)
+    num_gpus = command.resources.requested_gpus or _actor_gpus(replace(reading, command=command))
+    resources = JobResources(
+        num_gpus=implied_option("num_gpus", str(num_gpus)), gpu=command.resources.gpu
+    )
     reading = OptionReader.of(
-        replace(whole, options=options, resources=world), OptionTable.load("slime")
+        replace(command, options=options, resources=resources), OptionTable.load("slime")
     )
-    read = read_megatron(reading, "Megatron-LM")
-    asked = [name for name in read.missing if name not in ("model", "global_batch_size")]
-    found = SettingsBuilder(
-        values={**read.values, "adapter": "none"},
-        defaults={**read.defaults},
-        missing=[name for name in asked if name != "sequence_length"],
-        notes=[*read.notes],
+    megatron = read_megatron_arguments(reading, "Megatron-LM")
+    missing = [name for name in megatron.missing if name not in ("model", "global_batch_size")]
+    settings = SettingsBuilder(
+        values={**megatron.values, "adapter": "none"},
+        defaults={**megatron.defaults},
+        missing=[name for name in missing if name != "sequence_length"],
+        notes=[*megatron.notes],
     )
-    found.require("model", reading.text(_MODEL))
-    used = TARGET.table.used | TARGET.table.options | read.used_options
+    settings.require("model", reading.text(_MODEL))
+    used = TARGET.table.used | TARGET.table.options | megatron.used_options
     unread = unread_of_sections(reading, ("--",), used)
     if reading.text("--loss-type") == "sft_loss":
-        found.values["training_objective"] = "sft"
-        found.require("sequence_length", number(reading, "--seq-length"))
-        return found.build(used_options=used, **unread)
-    _on_rollouts(reading, found)
-    return found.build(used_options=used, **unread)
+        settings.values["training_objective"] = "sft"
+        settings.require("sequence_length", number(reading, "--seq-length"))
+        return settings.build(used_options=used, **unread)
+    _on_rollouts(reading, settings)
+    return settings.build(used_options=used, **unread)
 
 
 def _actor_gpus(reading: OptionReader) -> int:
-    """GPUs that train, as options say: one node by default."""
+    """GPUs that train; one node by default."""
     nodes = number(reading, "--actor-num-nodes") or 1
     return nodes * (number(reading, "--actor-num-gpus-per-node") or _NODE)
 
 
 def _on_rollouts(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Sequences of an update, each at its most, and how many are a micro-batch."""
+    """Set the sequences of an update, their longest length, and those of a micro-batch."""
     values = settings.values
-    values.pop("total_tokens", None)  # a rollout is no iteration of Megatron's
-    length = _longest(reading)
-    settings.require("sequence_length", length)
-    generated = _generated(reading)
-    batch, times = number(reading, "--global-batch-size"), number(reading, _TIMES) or 1
-    if batch is None and generated:
-        batch = max(generated // times, 1)
+    values.pop("total_tokens", None)  # a rollout is not one iteration of Megatron-LM
+    max_length = _longest(reading)
+    settings.require("sequence_length", max_length)
+    answers_per_step = _generated(reading)
+    batch, updates = number(reading, "--global-batch-size"), number(reading, _TIMES) or 1
+    if batch is None and answers_per_step:
+        batch = max(answers_per_step // updates, 1)
     settings.require("global_batch_size", batch)
     if batch:
-        note_updates(settings, "slime", generated, batch)
-    if length and batch and (budget := _budget(reading, settings)):
+        note_updates(settings, "slime", answers_per_step, batch)
+    if max_length and batch and (budget := _budget(reading, settings)):
         sizes = (int(values.get(f"{name}_parallel", 1)) for name in ("tensor", "pipeline"))
         ranks = int(values.get("context_parallel", 1))
         for size in sizes:
             ranks *= size
         copies = max(int(values["num_gpus"]) // ranks, 1)
         put_token_budget(settings, budget, None if batch % copies else batch // copies)
-    penalty = reading.amount("--kl-coef") or 0.0
+    kl_coefficient = reading.amount("--kl-coef") or 0.0
     has_critic = reading.text("--advantage-estimator") == "ppo"
-    put_objective(settings, reading.has("--use-kl-loss") or penalty > 0, has_critic=has_critic)
+    put_objective(
+        settings, reading.has("--use-kl-loss") or kl_coefficient > 0, has_critic=has_critic
+    )
 
 
 _TIMES = "--num-steps-per-rollout"
 
 
 def _generated(reading: OptionReader) -> int | None:
-    """Answers of a step."""
+    """Generated answers of a step; None where the command does not set its prompts."""
     prompts = number(reading, "--rollout-batch-size")
     return prompts and prompts * (number(reading, "--n-samples-per-prompt") or 1)
 
 
 def _longest(reading: OptionReader) -> int | None:
-    """Tokens of a prompt and its answer at their most."""
-    whole, answer = number(reading, _CONTEXT), number(reading, _ANSWER)
-    if whole or answer is None:
-        return whole
-    return answer + (number(reading, _PROMPT) or max(answer // _OF_ANSWER, 1))
+    """Most tokens of a prompt with its answer; None where no option bounds them."""
+    context, max_answer = number(reading, _CONTEXT), number(reading, _ANSWER)
+    if context or max_answer is None:
+        return context
+    return max_answer + (number(reading, _PROMPT) or max(max_answer // _OF_ANSWER, 1))
 
 
 _CONTEXT, _PROMPT, _ANSWER = (
@@ -130,11 +136,11 @@ _CONTEXT, _PROMPT, _ANSWER = (
     "--rollout-max-response-len",
 )
 _OF_ANSWER = 8
-"""Longest answer over a prompt, where no option bounds prompts."""
+"""Longest answer over the prompt length, if no option bounds prompts."""
 
 
 def _budget(reading: OptionReader, settings: SettingsBuilder) -> int | None:
-    """Tokens of a micro-batch of all ranks of a sequence; None where sequences are counted."""
+    """Tokens of a micro-batch over context-parallel ranks; None if it is set in sequences."""
     tokens = number(reading, "--max-tokens-per-gpu")
     if tokens is None or not reading.has("--use-dynamic-batch-size"):
         return None
@@ -142,7 +148,7 @@ def _budget(reading: OptionReader, settings: SettingsBuilder) -> int | None:
 
 
 def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder) -> None:
-    """What of a whole step is no row of the table: lengths, micro-batches, who runs where."""
+    """Set lengths, micro-batches and placement of a step, which no row of the table has."""
     values = settings.values
     values["framework"] = "slime"
     values["old_logprob"] = not reading.has("--use-rollout-logprobs")
@@ -155,12 +161,12 @@ def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsB
         put_lengths(settings, int(length), number(reading, _ANSWER), number(reading, _PROMPT))
         longest = int(values["input_tokens"]) + int(values["output_cap"])
         budget = _budget(reading, settings)
-        counted = int(update.values["micro_batch_size"]) * longest
-        values["micro_batch_tokens"] = max(budget or counted, longest)
+        micro_batch_tokens = int(update.values["micro_batch_size"]) * longest
+        values["micro_batch_tokens"] = max(budget or micro_batch_tokens, longest)
         if budget and budget < longest:
             settings.notes.append(
-                f"--max-tokens-per-gpu is below the longest sequence, {longest:,} tokens, which is "
-                "then a micro-batch of its own: micro-batches are taken to hold it."
+                f"--max-tokens-per-gpu is below the longest sequence, {longest:,} tokens. planner "
+                "assumes micro-batches of that length."
             )
     if (checkpoint_of(reading.text(_MODEL) or "").quantization or "").startswith("fp8"):
         values["rollout_quantization"] = "fp8"
@@ -170,12 +176,12 @@ def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsB
 def _put_placement(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
-    """Where trainer and engines run.
+    """Set the placement of trainer and engines, and the staleness of weights.
 
-    ``train_async.py`` generates the answers of the next step while this one is trained.
+    ``train_async.py`` generates the answers of the next step while this one trains.
     """
     values = settings.values
-    words = [word_option.single or "" for word_option in reading.command.positional]
+    words = [argument.single or "" for argument in reading.command.positional]
     placement = Placement.SEPARATE
     if reading.has("--colocate"):
         placement = Placement.COLOCATED
@@ -185,41 +191,40 @@ def _put_placement(
         placement, values["staleness"] = Placement.ASYNC, 1
     elif any(word.endswith("train_async.py") for word in words):
         placement, values["staleness"] = Placement.ONE_STEP_OFF, 1
-    train, rollout = _split_of(reading, placement)
+    train_gpus, rollout_gpus = _split_of(reading, placement)
     values["partial_rollout"] = reading.has("--partial-rollout") and placement in (
         Placement.COLOCATED,
         Placement.ASYNC,
     )
-    put_split(settings, placement, train if rollout else None, rollout)
+    put_split(settings, placement, train_gpus if rollout_gpus else None, rollout_gpus)
 
 
 def _split_of(reading: OptionReader, placement: Placement) -> tuple[int, int]:
-    """GPUs that train and that generate; 0 of the latter where nothing says how many.
+    """GPUs that train and GPUs that generate; 0 of the latter if the command does not set them.
 
-    Raises LaunchError if the GPUs that the user names cannot be split like those of the file.
+    Raises LaunchError if the GPUs that the user sets cannot be split like those of the file.
     """
-    train, rollout = _actor_gpus(reading), number(reading, "--rollout-num-gpus") or 0
-    total = reading.command.resources.requested_gpus
-    if total is None or placement is Placement.COLOCATED:
-        return train, rollout
-    if rollout and total % (train + rollout) == 0:
-        times = total // (train + rollout)
-        return train * times, rollout * times
-    if not rollout and total > train:
-        return train, total - train
-    own = f"{train} train and {rollout or 'others'} generate"
-    raise LaunchError(
-        f"{reading.place}: of the GPUs of the file {own}, and {total} cannot be split so: give "
-        f"--gpus {2 * (train + rollout)}, or another multiple."
-        if rollout
-        else f"{reading.place}: of the GPUs of the file {own}, and of {total} none is left: give "
-        f"more than --gpus {train}."
-    )
+    train_gpus, rollout_gpus = _actor_gpus(reading), number(reading, "--rollout-num-gpus") or 0
+    num_gpus = reading.command.resources.requested_gpus
+    if num_gpus is None or placement is Placement.COLOCATED:
+        return train_gpus, rollout_gpus
+    if rollout_gpus and num_gpus % (train_gpus + rollout_gpus) == 0:
+        multiple = num_gpus // (train_gpus + rollout_gpus)
+        return train_gpus * multiple, rollout_gpus * multiple
+    if not rollout_gpus and num_gpus > train_gpus:
+        return train_gpus, num_gpus - train_gpus
+    split = f"{train_gpus} train and {rollout_gpus or 'others'} generate"
+    if rollout_gpus:
+        gpus = 2 * (train_gpus + rollout_gpus)
+        advice = f"cannot be split so: give --gpus {gpus}, or another multiple."
+    else:
+        advice = f"leave none to generate: give more than --gpus {train_gpus}."
+    raise LaunchError(f"{reading.place}: of the GPUs of the file {split}, and {num_gpus} {advice}")
 
 
 TARGET = reader_of_steps(
     LaunchTarget.of("slime", answers=read_settings),
     profiles=("slime",),
-    put=_put_step,
-    whole=with_unknown_options,
+    add_step_settings=_put_step,
+    complete_command=with_unknown_options,
 )

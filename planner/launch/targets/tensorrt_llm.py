@@ -58,90 +58,102 @@ _CONFIG_FILE_OPTIONS = ("--config", "--extra_llm_api_options", "--extra-engine-a
 
 
 def matches_command(words: Sequence[str]) -> bool:
-    """Whether a command starts a server of TensorRT-LLM, or measures the engine."""
+    """Whether a command starts a server of TensorRT-LLM, or benchmarks the engine."""
     names = [word.rsplit("/", 1)[-1] for word in words[:4]]
     if _BENCH in names:
         return bool({*_MEASURES} & {*words})
     if "trtllm-serve" in names:
-        rest = list(words[names.index("trtllm-serve") + 1 :])
-        return bool(rest) and not rest[0].startswith("disaggregated")
+        arguments = list(words[names.index("trtllm-serve") + 1 :])
+        return bool(arguments) and not arguments[0].startswith("disaggregated")
     return _MODULE in names and (names[0] in ("-m", _MODULE) or names[0].startswith("python"))
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """The deployment that a command starts, or that a document of two pools describes."""
+    """Settings of the deployment that a command starts, or a document with two pools describes."""
     if {*_POOLS} <= {name.split(".")[0] for name in reading.command.options}:
         return _pools(reading)
     pool = reading.value("pool") or AGGREGATED
-    given = reading.command.options
-    if _is_bench(reading.command, *_MEASURES) and "-m" in given and "--model" not in given:
-        reading = _of(reading, {**given, "--model": given["-m"]})
-    told = read_server(_with_files(reading), _ENGINE, pool)
+    options = reading.command.options
+    if _is_bench(reading.command, *_MEASURES) and "-m" in options and "--model" not in options:
+        reading = _of(reading, {**options, "--model": options["-m"]})
+    server = read_server(_with_files(reading), _ENGINE, pool)
     if _is_bench(reading.command, "latency"):
-        told.values["concurrency"] = 1  # low_latency.py sets the batch to it
-    return told.of_pool(pool)
+        server.values["concurrency"] = 1  # low_latency.py sets the batch to it
+    return server.of_pool(pool)
 
 
 def _is_bench(command: ParsedCommand, *commands: str) -> bool:
-    words = {(word_option.single or "").rsplit("/", 1)[-1] for word_option in command.positional}
+    words = {(argument.single or "").rsplit("/", 1)[-1] for argument in command.positional}
     return _BENCH in words and bool({*commands} & words)
 
 
 def _honoured(command: ParsedCommand, changes: Changes) -> tuple[Changes, Changes]:
-    """What of a change the parser of a command knows; the rest stands in the YAML beside it."""
+    """A change split into options that the command accepts, and keys of its YAML file."""
     if not _is_bench(command, *_MEASURES[:2]):
         return changes, {}
-    named = option_aliases("trtllm-bench")
-    own = {named[name]: texts for name, texts in changes.items() if name in named}
-    gone = {name: None for name, texts in changes.items() if texts is None and name not in own}
-    beside = {*changes} - {*named, *gone}
-    return {**gone, **own}, {name: changes[name] for name in changes if name in beside}
+    bench_options = option_aliases("trtllm-bench")
+    command_changes = {
+        bench_options[name]: texts for name, texts in changes.items() if name in bench_options
+    }
+    removed = {
+        name: None
+        for name, texts in changes.items()
+        if texts is None and name not in command_changes
+    }
+    file_changes = {*changes} - {*bench_options, *removed}
+    return {**removed, **command_changes}, {
+        name: changes[name] for name in changes if name in file_changes
+    }
 
 
 def _pools(reading: OptionReader) -> LaunchSettings:
-    """Both pools of one document."""
+    """Settings of a document with a prefill and a decode pool."""
     options = reading.command.options
-    common = {name: given for name, given in options.items() if name.split(".")[0] not in _POOLS}
-    found: list[LaunchSettings] = []
+    common = {name: option for name, option in options.items() if name.split(".")[0] not in _POOLS}
+    pools: list[LaunchSettings] = []
     for name, pool in _POOLS.items():
-        own = {
-            option.removeprefix(f"{name}."): given
-            for option, given in options.items()
+        pool_options = {
+            option.removeprefix(f"{name}."): parsed
+            for option, parsed in options.items()
             if option.startswith(f"{name}.")
         }
-        count = own.get("num_instances")
+        count = pool_options.get("num_instances")
         instances = 1 if count is None else parse_size(count.single) or 1
-        settings = read_server(_of(reading, {**common, **own}), _ENGINE, pool).of_pool(pool)
-        copies = "prefill_replicas" if pool == PREFILL_POOL else "replicas"
-        values = {**settings.values, copies: instances}
+        settings = read_server(_of(reading, {**common, **pool_options}), _ENGINE, pool).of_pool(
+            pool
+        )
+        replicas_term = "prefill_replicas" if pool == PREFILL_POOL else "replicas"
+        values = {**settings.values, replicas_term: instances}
         values["num_gpus"] = int(settings.values["num_gpus"]) * instances
-        found.append(replace(settings, values=values))
-    first, second = found
-    num_gpus = first.values["num_gpus"] + second.values["num_gpus"]
+        pools.append(replace(settings, values=values))
+    prefill, decode = pools
+    num_gpus = prefill.values["num_gpus"] + decode.values["num_gpus"]
     return replace(
-        second,
-        values={**first.values, **second.values, "num_gpus": num_gpus},
+        decode,
+        values={**prefill.values, **decode.values, "num_gpus": num_gpus},
         used_options=frozenset(options),
-        defaults={**first.defaults, **second.defaults},
+        defaults={**prefill.defaults, **decode.defaults},
     )
 
 
 def _layout(server: ServerSettings, _: ModelSpec | None) -> int:
-    stage, pp = server.count("stage_gpus"), server.count("pipeline_parallel")
-    ranks = stage if server.reading.value("splits_requests") == "true" else 1
+    stage_gpus, num_stages = server.count("stage_gpus"), server.count("pipeline_parallel")
+    ranks = stage_gpus if server.reading.value("splits_requests") == "true" else 1
     server.values.update(
-        tensor_parallel=stage // ranks,
-        pipeline_parallel=pp,
+        tensor_parallel=stage_gpus // ranks,
+        pipeline_parallel=num_stages,
         attention_data_parallel=ranks,
         expert_parallel=server.count("expert_parallel"),
     )
-    server.put_gpus(stage * pp)
+    server.put_gpus(stage_gpus * num_stages)
     return ranks
 
 
 def _drafts(reading: OptionReader) -> DraftSettings | None:
-    number = parse_size(reading.value("mtp_tokens")) or parse_size(reading.value("draft_tokens"))
-    return DraftSettings(number=number) if number else None
+    num_tokens = parse_size(reading.value("mtp_tokens")) or parse_size(
+        reading.value("draft_tokens")
+    )
+    return DraftSettings(number=num_tokens) if num_tokens else None
 
 
 _ENGINE = EngineReader(
@@ -159,20 +171,20 @@ _ENGINE = EngineReader(
 
 
 def _with_files(reading: OptionReader) -> OptionReader:
-    """The options with those of the YAML that the command reads, which go before them."""
-    beside = next(
+    """The reading with keys of the command's YAML, which go before its options."""
+    file_name = next(
         (reading.text(option) for option in _CONFIG_FILE_OPTIONS if reading.text(option)), None
     )
     files = reading.command.files
-    found = files.get(beside or "") or files.get((beside or "").removeprefix("./"))
-    given = reading.command.options.get(_OVERRIDE)
+    config = files.get(file_name or "") or files.get((file_name or "").removeprefix("./"))
+    override = reading.command.options.get(_OVERRIDE)
     values = json_table(reading.text(_OVERRIDE))
     document = {
-        **({} if found is None else found.options),
+        **({} if config is None else config.options),
         **{
-            name: replace(given, option=name, texts=(plain_text(value),))
+            name: replace(override, option=name, texts=(plain_text(value),))
             for name, value in flattened(values)
-            if given is not None
+            if override is not None
         },
     }
     # The table reads keys of documents before options of the command, as the engine does.
@@ -181,11 +193,11 @@ def _with_files(reading: OptionReader) -> OptionReader:
 
 def _of(reading: OptionReader, options: Mapping[str, ParsedOption]) -> OptionReader:
     texts = {name: option.single for name, option in options.items()}
-    lowered = {
+    normalized = {
         name: text.lower() if text in ("True", "False") else text for name, text in texts.items()
     }
-    found = replace(reading.command, options=dict(options))
-    return OptionReader(command=found, meanings=_TABLE.read(lowered))
+    command = replace(reading.command, options=dict(options))
+    return OptionReader(command=command, meanings=_TABLE.read(normalized))
 
 
 _ROUTER_NOTE = "trtllm-serve disaggregated takes the requests of both pools"
@@ -196,41 +208,45 @@ _SCRIPT = (
 
 
 def worker_quantities(worker: ServerGroup) -> Quantities:
-    """What TensorRT-LLM's table says of a worker."""
+    """Quantities of TensorRT-LLM's option table for a worker."""
     values = common_quantities(worker)
-    drafts, on_host = worker.drafts, worker.cache_on_host_gib
-    splits = worker.ranks > 1 and worker.ranks == worker.stage_gpus
+    draft_tokens, host_cache_gib = worker.drafts, worker.cache_on_host_gib
+    splits_requests = worker.ranks > 1 and worker.ranks == worker.stage_gpus
     uses_modules = values["draft_method"] == "mtp"
     return {
         **values,
         **with_online(worker, {}),
         "stage_gpus": worker.stage_gpus,
-        "splits_requests": splits,
-        "attention_data_parallel": worker.ranks if worker.ranks > 1 and not splits else None,
-        "max_num_seqs": worker.max_num_seqs if splits else int(worker.values["concurrency"]),
+        "splits_requests": splits_requests,
+        "attention_data_parallel": worker.ranks
+        if worker.ranks > 1 and not splits_requests
+        else None,
+        "max_num_seqs": worker.max_num_seqs
+        if splits_requests
+        else int(worker.values["concurrency"]),
         "chunked_prefill": bool(worker.job.profile.scheduler.chunked_prefill),
         "gpu_memory_utilization": worker.free_share,
         "weight_offload": worker.values["weight_offload"],
-        "host_cache_bytes": None if on_host is None else round(on_host * GIB),
-        "mtp_tokens": drafts if uses_modules else None,
-        "draft_tokens": None if uses_modules else drafts,
+        "host_cache_bytes": None if host_cache_gib is None else round(host_cache_gib * GIB),
+        "mtp_tokens": draft_tokens if uses_modules else None,
+        "draft_tokens": None if uses_modules else draft_tokens,
     }
 
 
 def document(
-    server: ServerCommand, more: Mapping[str, str | None] | None = None
+    server: ServerCommand, extra: Mapping[str, str | None] | None = None
 ) -> dict[str, object]:
-    """What stands in the YAML of a server: the options that are keys, and ``more``."""
-    found = {
+    """The YAML of a server: the options that are keys, and ``extra``."""
+    options = {
         setting.option: setting.text
         for setting in server.settings.options
         if not setting.option.startswith("--")
-    } | dict(more or {})
-    if "speculative_config.max_draft_len" in found:
-        drafts = draft_word(server.worker.job)
-        named = drafts if isinstance(drafts, str) else drafts.name
-        found["speculative_config.speculative_model"] = named
-    return nested(found, _value)
+    } | dict(extra or {})
+    if "speculative_config.max_draft_len" in options:
+        draft_model = draft_word(server.worker.job)
+        draft_name = draft_model if isinstance(draft_model, str) else draft_model.name
+        options["speculative_config.speculative_model"] = draft_name
+    return nested(options, _value)
 
 
 def _value(text: str | None) -> Quantity:
@@ -271,8 +287,8 @@ def _router(servers: tuple[ServerCommand, ...]) -> list[Process]:
         return []
     lines: list[str | ShellVariable] = ["hostname: 0.0.0.0", "port: 8000", "backend: pytorch"]
     for server in servers:
-        kind = "context" if server.worker.name == PREFILL_POOL else "generation"
-        lines += [f"{kind}_servers:", f"  num_instances: {server.worker.copies}", "  urls:"]
+        section = "context" if server.worker.name == PREFILL_POOL else "generation"
+        lines += [f"{section}_servers:", f"  num_instances: {server.worker.copies}", "  urls:"]
         lines += _addresses(server)
     arguments = (
         CommandWords(
@@ -297,15 +313,17 @@ def _addresses(server: ServerCommand) -> list[ShellVariable]:
 
 
 def _asked(servers: tuple[ServerCommand, ...]) -> tuple[ParameterNote, ...]:
-    """The word of the YAML that the user replaces, where no name of the draft is known."""
-    word = draft_word(servers[0].worker.job)
-    if isinstance(word, str) or not any(word.name in str(document(server)) for server in servers):
+    """A note on the placeholder in the YAML that the user replaces by the draft model."""
+    draft_model = draft_word(servers[0].worker.job)
+    if isinstance(draft_model, str) or not any(
+        draft_model.name in str(document(server)) for server in servers
+    ):
         return ()
     return (
         ParameterNote(
             parameter="speculative_config.speculative_model",
             value="",
-            note=f"{word.meaning}: replace {word.name} in the YAML",
+            note=f"{draft_model.meaning}: replace {draft_model.name} in the YAML",
         ),
     )
 

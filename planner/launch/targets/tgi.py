@@ -1,4 +1,4 @@
-"""Text Generation Inference, whose launcher's options are read alone.
+"""Text Generation Inference: its launcher's options, read-only.
 
 Defaults are those of launcher/src/main.rs and docs/source/reference/launcher.md of
 huggingface/text-generation-inference.
@@ -25,72 +25,76 @@ from planner.launch.target import LaunchTarget
 from planner.specs.model import ModelSpec
 
 NAME = "tgi"
-# What the profile takes of a GPU whose memory the launcher may see whole.
+# Share of GPU memory in the profile, if the launcher may use all of it.
 _SHARE = 0.9
 _FIRST, _SECOND, _THIRD = (1,), (2,), (3,)
 _LONGEST = {_FIRST: 2048, _SECOND: 4096}
 _MORE = 50
-# TFLOP/s of 16 bit that the launcher takes of each card that it knows.
+# 16-bit TFLOP/s that the launcher assumes for the cards it knows.
 _CARDS = {"rtx4090": 82, "t4": 65, "l4-": 121, "l40-": 181, "l40s": 363, "a10g": 125, "a40": 149,
           "h100-sxm-80gb": 900, "h100-nvl": 900, "a100-sxm": 312, "a100-pcie-80gb": 312,
           "h200": 989}  # fmt: skip
 _FEWEST, _WIGGLE_ROOM = 100, 0.95
 _AS_COMPUTED = (
-    "--max-batch-prefill-tokens is by default from 3.0 on what these cards compute in a second"
+    "from 3.0 on --max-batch-prefill-tokens defaults to what these cards compute in a second"
 )
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """The server that a command starts."""
+    """Settings of the server that a command starts."""
     reading = with_variables(reading, TGI, variables(TGI))
-    told = read_server(reading, _TGI, AGGREGATED)
-    told.values["max_num_seqs"] = told.values["concurrency"]
-    put_share(told)
+    server = read_server(reading, _TGI, AGGREGATED)
+    server.values["max_num_seqs"] = server.values["concurrency"]
+    put_share(server)
     if reading.text("--quantize") == "exl2":
-        told.notes.append(
-            "exl2 has weights of any number of bits, which only the checkpoint has: give "
-            "--set quantization=TYPE."
+        server.notes.append(
+            "exl2 has weights of any number of bits, and only the checkpoint has that number: "
+            "use --set quantization=TYPE."
         )
-    return told.of_pool(AGGREGATED)
+    return server.of_pool(AGGREGATED)
 
 
 def put_share(server: ServerSettings) -> None:
-    """The share of the memory that is used, where the shards may not see it whole."""
+    """Set the share of GPU memory if --cuda-memory-fraction limits the shards."""
     share = parse_float(server.reading.value("memory_fraction"))
     if share is not None and share < 1:
-        why = f"{_SHARE:g} of the {share:g} that --cuda-memory-fraction leaves"
-        server.assume("gpu_memory_utilization", round(_SHARE * share, 4), why)
+        reason = f"{_SHARE:g} of the {share:g} that --cuda-memory-fraction leaves"
+        server.assume("gpu_memory_utilization", round(_SHARE * share, 4), reason)
 
 
 def variables(target: LaunchTarget) -> Mapping[str, str]:
-    """Options by their variables: MODEL_ID is --model-id."""
+    """Options by environment variable: MODEL_ID is --model-id."""
     return {name.lstrip("-").replace("-", "_").upper(): name for name in target.options.options}
 
 
 def with_variables(
     reading: OptionReader, target: LaunchTarget, options: Mapping[str, str]
 ) -> OptionReader:
-    """The reading with what variables of the environment say in place of ``options``."""
-    found = reading.command
-    given = {
-        name: replace(value, option=name)
+    """The reading with environment variables as defaults of ``options``."""
+    command = reading.command
+    variable_options = {
+        name: replace(variable_option, option=name)
         for variable, name in options.items()
-        if (value := found.environment.get(variable)) and value.texts and value.texts[0]
+        if (variable_option := command.environment.get(variable))
+        and variable_option.texts
+        and variable_option.texts[0]
     }
-    return OptionReader.of(replace(found, options={**given, **found.options}), target.table)
+    return OptionReader.of(
+        replace(command, options={**variable_options, **command.options}), target.table
+    )
 
 
 def layout(server: ServerSettings, _: ModelSpec | None) -> int:
-    """Shards are tensor-parallel; without their number all GPUs named to the container."""
+    """Set tensor parallelism to the shards: by default all GPUs of the container."""
     reading = server.reading
     server.values.update(pipeline_parallel=1, attention_data_parallel=1, expert_parallel=1)
     shards = parse_size(reading.value("tensor_parallel"))
     if shards is None and not reading.has("--num-shard"):
-        named = parse_int(reading.command.resources.gpus_per_node)
-        is_one = reading.text("--sharded") == "false" or named is None
-        shards = 1 if is_one or named is None else named
-        why = "one shard" if is_one else "a shard for each GPU that is named"
-        server.assume("tensor_parallel", shards, f"{why}, without --num-shard")
+        visible_gpus = parse_int(reading.command.resources.gpus_per_node)
+        is_single_shard = reading.text("--sharded") == "false" or visible_gpus is None
+        shards = 1 if is_single_shard or visible_gpus is None else visible_gpus
+        reason = "one shard" if is_single_shard else "a shard for each GPU that is named"
+        server.assume("tensor_parallel", shards, f"{reason}, without --num-shard")
     else:
         server.values["tensor_parallel"] = shards = shards or 1
     server.put_gpus(shards)
@@ -98,67 +102,98 @@ def layout(server: ServerSettings, _: ModelSpec | None) -> int:
 
 
 def _batch(server: ServerSettings, model: ModelSpec | None, _: int) -> None:
-    """The tokens of a prefill where the command gives none: before 3 they follow the prompt, from
-    then on what the card computes in a second."""
+    """Set the default tokens of a prefill: before 3.0 the longest prompt, from 3.0 on what the
+    card computes in a second."""
     reading, version = server.reading, version_of(NAME, server.reading.command)
     if reading.value("max_num_batched_tokens") is not None:
         return
     longest = parse_size(reading.value("longest_prompt"))
     if version is not None and version.parts < _THIRD:
         if version.parts >= _SECOND and longest:
-            why = f"--max-batch-prefill-tokens is the longest prompt and {_MORE} by default in 2.x"
-            server.assume("max_num_batched_tokens", longest + _MORE, why)
+            reason = (
+                f"--max-batch-prefill-tokens is the longest prompt and {_MORE} by default in 2.x"
+            )
+            server.assume("max_num_batched_tokens", longest + _MORE, reason)
     elif model is not None and (tokens := _prefill_tokens(server, model)):
         server.assume("max_num_batched_tokens", tokens, _AS_COMPUTED)
 
 
 def _prefill_tokens(server: ServerSettings, model: ModelSpec) -> int | None:
-    """The prompt tokens of a step that the launcher chooses for a card that it knows.
+    """Prompt tokens of a step that the launcher chooses for a card it knows.
 
-    What the shards compute in a second by that of a token, if they have room for their 16-bit
-    weights for so many; None where the launcher keeps its default.
+    FLOP/s of the shards over FLOPs of a token, limited by memory beside the 16-bit weights. None
+    where the launcher keeps its default.
     """
-    kind, gib = default_gpu(server)
-    tera = next((own for name, own in _CARDS.items() if (kind or "").startswith(name)), None)
-    (attention, *more), (dense, *other) = model.attentions, model.feed_forwards
-    if tera is None or more or other or dense.num_experts or model.vision_tower is not None:
+    gpu_name, gib = default_gpu(server)
+    teraflops = next(
+        (
+            card_teraflops
+            for name, card_teraflops in _CARDS.items()
+            if (gpu_name or "").startswith(name)
+        ),
+        None,
+    )
+    (attention, *other_attentions), (dense, *other_feed_forwards) = (
+        model.attentions,
+        model.feed_forwards,
+    )
+    if (
+        teraflops is None
+        or other_attentions
+        or other_feed_forwards
+        or dense.num_experts
+        or model.vision_tower is not None
+    ):
         return None
-    h, shards = model.hidden_size, int(server.values["tensor_parallel"])
-    heads, groups = attention.num_attention_heads, attention.num_key_value_heads
-    width, layers = attention.head_dim, model.num_hidden_layers
-    inner = dense.intermediate_size
-    of_layer = 2 * width * h * (3 * heads + 2 * groups) + 6 * h * inner
-    tokens = int(shards * tera * 1e12 // (layers * of_layer))
+    hidden_size, shards = model.hidden_size, int(server.values["tensor_parallel"])
+    heads, kv_heads = attention.num_attention_heads, attention.num_key_value_heads
+    head_dim, layers = attention.head_dim, model.num_hidden_layers
+    intermediate_size = dense.intermediate_size
+    flops_per_layer = (
+        2 * head_dim * hidden_size * (3 * heads + 2 * kv_heads)
+        + 6 * hidden_size * intermediate_size
+    )
+    tokens = int(shards * teraflops * 1e12 // (layers * flops_per_layer))
     if tokens <= _FEWEST:
         return None
-    weights = layers * (3 * inner * h + (heads + 2 * groups) * width + heads * width * h)
-    weights = 2 * (weights + 2 * h * model.vocab_size)
+    weight_bytes = layers * (
+        3 * intermediate_size * hidden_size
+        + (heads + 2 * kv_heads) * head_dim
+        + heads * head_dim * hidden_size
+    )
+    weight_bytes = 2 * (weight_bytes + 2 * hidden_size * model.vocab_size)
     share = parse_float(server.reading.value("memory_fraction")) or 1.0
-    room = gib * GIB * shards * share * _WIGGLE_ROOM - weights
-    of_token = 4 * groups * width * layers + 6 * (inner + inner // 2)
-    is_plain = server.values["quantization"] == "w16a16" or server.reading.has("--quantize")
-    if room >= 0 and is_plain:  # of a checkpoint that is quantized the launcher does not know it
-        tokens = min(tokens, int(room // of_token))
+    free_bytes = gib * GIB * shards * share * _WIGGLE_ROOM - weight_bytes
+    bytes_per_token = 4 * kv_heads * head_dim * layers + 6 * (
+        intermediate_size + intermediate_size // 2
+    )
+    is_unquantized = server.values["quantization"] == "w16a16" or server.reading.has("--quantize")
+    if (
+        free_bytes >= 0 and is_unquantized
+    ):  # the launcher does not see that a checkpoint is quantized
+        tokens = min(tokens, int(free_bytes // bytes_per_token))
     return min(tokens, model.max_position_embeddings or tokens)
 
 
 def _longest(server: ServerSettings, model: ModelSpec | None) -> None:
-    """The longest request; from 3 on what fits, up to the model's positions."""
-    given = parse_size(server.reading.value("max_model_len"))
-    if given is not None:
-        server.values["max_model_len"] = given
+    """Set the longest request; from 3.0 on what fits, up to the model's positions."""
+    max_model_len = parse_size(server.reading.value("max_model_len"))
+    if max_model_len is not None:
+        server.values["max_model_len"] = max_model_len
         return
     version = version_of(NAME, server.reading.command)
     if version is None or version.parts >= _THIRD:
         return
-    most = _LONGEST[_SECOND if version.parts >= _SECOND else _FIRST]
-    server.assume("max_model_len", most, f"--max-total-tokens is {most:,} by default before 3.0")
+    max_length = _LONGEST[_SECOND if version.parts >= _SECOND else _FIRST]
+    server.assume(
+        "max_model_len", max_length, f"--max-total-tokens is {max_length:,} by default before 3.0"
+    )
 
 
 def drafts(reading: OptionReader) -> DraftSettings | None:
-    """Tokens that are drafted by n-grams of the prompt."""
-    number = parse_size(reading.value("draft_tokens"))
-    return DraftSettings(number=number, method="ngram") if number else None
+    """Drafting by n-grams of the prompt; None where the command sets none."""
+    num_tokens = parse_size(reading.value("draft_tokens"))
+    return DraftSettings(number=num_tokens, method="ngram") if num_tokens else None
 
 
 _TGI = EngineReader(

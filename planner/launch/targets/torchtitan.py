@@ -57,7 +57,7 @@ SUFFIXES = {"fp8": "_float8", "fp4": "_nvfp4"}
 
 @record(kw_only=True)
 class ShippedModel:
-    """A model of torchtitan 0.3.0; ``config`` is its function in 16 bits, empty without one."""
+    """A model that torchtitan 0.3.0 ships; ``config`` is its bf16 function, empty without one."""
 
     module: str
     flavor: str
@@ -67,7 +67,7 @@ class ShippedModel:
 
 @record(kw_only=True)
 class ConfigFunction:
-    """What a shipped configuration function sets where no override does."""
+    """Defaults of a shipped configuration function."""
 
     local_batch: int
     sequence_length: int
@@ -93,78 +93,82 @@ FUNCTIONS = {
     for row in _ROWS
     if row["function"]
 }
-"""By name."""
+"""Configuration functions by name."""
 
 
 def shipped(model: ModelSpec) -> ShippedModel | None:
-    """The shipped model of the same sizes."""
-    plain = without_modules(model)
-    for one in SHIPPED:
-        spec = load_model(one.model)
-        same = ("hidden_size", "vocab_size", "layer_groups", "tie_word_embeddings")
-        if all(getattr(spec, name) == getattr(plain, name) for name in same):
-            return one
+    """The shipped model of the same sizes; None if torchtitan ships none."""
+    without_mtp = without_modules(model)
+    for shipped_model in SHIPPED:
+        spec = load_model(shipped_model.model)
+        compared = ("hidden_size", "vocab_size", "layer_groups", "tie_word_embeddings")
+        if all(getattr(spec, name) == getattr(without_mtp, name) for name in compared):
+            return shipped_model
     return None
 
 
 def function_of(job: LaunchJob) -> str:
-    """What the plan's own function is called: the model, and the precision as torchtitan does."""
-    words = "".join(c if c.isalnum() else "_" for c in job.model.name.lower()).strip("_")
+    """Name of the plan's own configuration function: the model and a suffix of the precision."""
+    words = "".join(
+        character if character.isalnum() else "_" for character in job.model.name.lower()
+    ).strip("_")
     name = words if words[:1].isalpha() else f"model_{words}"
     return name + SUFFIXES.get(job["precision"], "")
 
 
-def custom_config_module(job: LaunchJob, parts: list[list[str]] | None) -> str:
-    """The module that has the plan's function; ``parts`` are the modules of each stage.
+def custom_config_module(job: LaunchJob, stage_modules: list[list[str]] | None) -> str:
+    """Text of the module with the plan's function; ``stage_modules`` are the modules of each stage.
 
     Raises LaunchError if torchtitan has no model whose sizes could be those of the plan.
     """
-    found = shipped(job.model)
-    module = "llama3" if found is None else found.module
+    shipped_model = shipped(job.model)
+    module = "llama3" if shipped_model is None else shipped_model.module
     converters = _converters(job)
-    joined = "".join(f"\n        {each}," for each in converters)
+    converter_lines = "".join(f"\n        {converter}," for converter in converters)
     values: dict[str, Value] = {
         "module": module,
         "base": _BASES[module],
         "function": function_of(job),
-        "flavor": "" if found is None else found.flavor,
-        "sizes": _sizes_of(job.model) if found is None else (),
-        "quantizers": ", ".join(sorted({each.partition(".")[0] for each in converters})),
-        "converters": f"[{joined}\n    ]" if converters else "[]",
-        "stages": [f"{part!r}," for part in parts or ()],
+        "flavor": "" if shipped_model is None else shipped_model.flavor,
+        "sizes": _sizes_of(job.model) if shipped_model is None else (),
+        "quantizers": ", ".join(sorted({converter.partition(".")[0] for converter in converters})),
+        "converters": f"[{converter_lines}\n    ]" if converters else "[]",
+        "stages": [f"{modules!r}," for modules in stage_modules or ()],
     }
     return filled("torchtitan_config.txt", values, blank_lines=2)
 
 
 def _converters(job: LaunchJob) -> list[str]:
-    """What makes matrix products of 8 or 4 bits."""
+    """Converters that quantize matrix products to 8 or 4 bits."""
     has_experts = bool(job.model.num_experts)
-    compiled = "model_compile_enabled=True"
+    compile_argument = "model_compile_enabled=True"
     if job["precision"] == "fp4":
-        return [f'NVFP4LinearConverter.Config(fqns=["layers"], {compiled})']
+        return [f'NVFP4LinearConverter.Config(fqns=["layers"], {compile_argument})']
     recipe = recipe_of(job, "tensorwise")
     if recipe is None:
         return []
     if recipe == "mxfp8":
-        linear = f"MXFP8LinearConverter.Config({compiled})"
-        experts = f"MXFP8GroupedExpertsConverter.Config({compiled})"
+        linear = f"MXFP8LinearConverter.Config({compile_argument})"
+        grouped_experts = f"MXFP8GroupedExpertsConverter.Config({compile_argument})"
     else:
-        kept = '["lm_head", "router.gate"]' if has_experts else '["lm_head"]'
-        linear = f"Float8LinearConverter.Config(filter_fqns={kept}, {compiled})"
-        experts = f"Float8GroupedExpertsConverter.Config({compiled})"
-    return [linear, experts] if has_experts else [linear]
+        excluded = '["lm_head", "router.gate"]' if has_experts else '["lm_head"]'
+        linear = f"Float8LinearConverter.Config(filter_fqns={excluded}, {compile_argument})"
+        grouped_experts = f"Float8GroupedExpertsConverter.Config({compile_argument})"
+    return [linear, grouped_experts] if has_experts else [linear]
 
 
 def _sizes_of(model: ModelSpec) -> list[str]:
-    """The constants of a function that builds a model of the shape of Llama's, of other sizes."""
+    """Constants of a function that builds a model like Llama of other sizes.
+
+    Raises LaunchError if the model is not like Llama.
+    """
     config = config_json(model) or {}
     attention = model.layer_groups[0].attention
-    plain = config.get("model_type") == "llama" and not config["attention_bias"]
-    if not plain or attention is None or attention.kind is not AttentionKind.STANDARD:
+    is_llama = config.get("model_type") == "llama" and not config["attention_bias"]
+    if not is_llama or attention is None or attention.kind is not AttentionKind.STANDARD:
         raise LaunchError(
-            f"{model.name}: torchtitan 0.3.0 ships no model of its kind; it has Llama 3, Qwen3, "
-            "DeepSeek-V3 and gpt-oss, and sizes of Llama's kind can be written: choose another "
-            "target."
+            f"{model.name}: torchtitan 0.3.0 ships no model of its kind. It has Llama 3, Qwen3, "
+            "DeepSeek-V3, gpt-oss, and models like Llama of other sizes: choose another target."
         )
     heads, hidden = attention.num_attention_heads, model.hidden_size
     if attention.head_dim * heads != hidden:
@@ -185,10 +189,10 @@ def _sizes_of(model: ModelSpec) -> list[str]:
     return [f"{name} = {value!r}" for name, value in values.items()]
 
 
-# Keys of earlier versions, and what they are called now.
+# Keys of earlier versions with their current names.
 _OLDER = OptionAliasTable.load("torchtitan").of("is")
 _SUBCOMMAND = "activation-checkpoint:"
-# Its script, the variables that it hands on, and the processes that it starts without one.
+# torchtitan's script, the variables that it passes on, and its default number of processes.
 _SCRIPT = "run_train.sh"
 _VARIABLES = {"MODULE": "module", "CONFIG": "config", "CONFIG_FILE": "job.config_file"}
 _USUAL_PROCESSES = 8
@@ -199,13 +203,13 @@ _MODES = ("none", "selective", "full")
 _KINDS = (("float8", "fp8"), ("fp8", "fp8"), ("mxfp8", "fp8"), ("nvfp4", "fp4"))
 
 
-# Those of TrainingConfig and ParallelismConfig themselves.
+# Defaults of TrainingConfig and ParallelismConfig.
 _DEFAULT_FUNCTION = ConfigFunction(local_batch=8, sequence_length=2048, recompute="selective")
 
 
 @dataclass(kw_only=True)
 class _Options:
-    """Overrides by their dotted names without hyphens, those of a TOML file behind them."""
+    """Overrides by dotted names without hyphens; they go before keys of a TOML file."""
 
     options: dict[str, ParsedOption] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
@@ -214,11 +218,11 @@ class _Options:
     subcommand: str | None = None
 
     def text(self, name: str) -> str | None:
-        given = self.options.get(name)
-        if given is None or None in given.texts:
+        option = self.options.get(name)
+        if option is None or None in option.texts:
             return None
-        self.used.add(given.option)
-        return " ".join(text for text in given.texts if text is not None) or "true"
+        self.used.add(option.option)
+        return " ".join(text for text in option.texts if text is not None) or "true"
 
     def number(self, name: str) -> int | None:
         """A whole number, of any sign."""
@@ -229,77 +233,84 @@ class _Options:
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """What the overrides say; see `planner.launch.parsed_launch`.
+    """Settings of a command, a TOML file or a configuration function of torchtitan.
 
-    Raises LaunchError if the GPUs cannot be split as it says.
+    Raises LaunchError if the file's split of the model does not divide its GPUs.
     """
     options = _options(reading.command)
     if options.is_script and not {*_VARIABLES.values()} & {*options.options}:
         raise LaunchError(
-            f"{reading.place}: {_SCRIPT} is read as torchtitan's, which is told its model by "
-            "CONFIG=... in front of it: give that, or the file itself."
+            f"{reading.place}: {_SCRIPT} is read as torchtitan's. It needs its model in "
+            "CONFIG=... before the command: set that, or read the configuration file itself."
         )
-    # A function, a TOML file, or the flavor that one says.
+    # The name of a function or a TOML file, or a flavor in one.
     name = options.text("config") or options.text("job.config_file") or ""
     name = name.rpartition("/")[2].removesuffix(".toml")
-    # What a file says itself leaves the rest to torchtitan, not to a shipped function.
-    describes = options.text("function") or options.text("model.flavor")
-    is_whole = not options.text("config") and describes is not None
-    if is_whole:
+    # A file with a model of its own has torchtitan's defaults, not those of a shipped function.
+    custom_name = options.text("function") or options.text("model.flavor")
+    is_self_contained = not options.text("config") and custom_name is not None
+    if is_self_contained:
         name = _flavor(options)
-    function = _DEFAULT_FUNCTION if is_whole else FUNCTIONS.get(name, _DEFAULT_FUNCTION)
-    found = option_texts(reading, "torchtitan")
-    values, notes = found.values, found.notes
+    function = _DEFAULT_FUNCTION if is_self_contained else FUNCTIONS.get(name, _DEFAULT_FUNCTION)
+    settings = option_texts(reading, "torchtitan")
+    values, notes = settings.values, settings.notes
     values["framework"] = "torchtitan"
-    is_own = options.text("model.changed") is not None
+    changes_model = options.text("model.changed") is not None
     is_flavored = options.text("model.flavor") is not None
-    model = None if is_own else _model(options, _flavor(options) if is_flavored else name)
-    found.set("model", model)
-    _sizes(options, name, function, found)
-    _states(options, function, found)
-    gpus = _split(reading, options, found)
-    found.missing += ["model"] * (model is None) + ["num_gpus"] * (gpus is None)
-    _batch(options, function, gpus, found)
+    model = None if changes_model else _model(options, _flavor(options) if is_flavored else name)
+    settings.set("model", model)
+    _sizes(options, name, function, settings)
+    _states(options, function, settings)
+    num_gpus = _split(reading, options, settings)
+    settings.missing += ["model"] * (model is None) + ["num_gpus"] * (num_gpus is None)
+    _batch(options, function, num_gpus, settings)
     values["precision"] = _precision(options, options.text("function") or name, function)
-    _parts_of_model(reading, options, found)
+    _parts_of_model(reading, options, settings)
     if model is None and _is_looped(options, function):
-        found.mark_missing("virtual_pipeline")
+        settings.mark_missing("virtual_pipeline")
     elif model is not None and values["pipeline_parallel"] > 1:
         values["virtual_pipeline"] = _chunks(options, values["pipeline_parallel"], function, model)
     if options.is_older:
         notes.append("torchtitan 0.3.0 reads no TOML: it takes --module, --config and overrides.")
-    told = options.text("compile.enable")
-    compiles = not is_whole and name in _COMPILED
-    if told is not None:
-        compiles = told.lower() != "false" and "model" in (
+    compile_text = options.text("compile.enable")
+    is_compiled = not is_self_contained and name in _COMPILED
+    if compile_text is not None:
+        is_compiled = compile_text.lower() != "false" and "model" in (
             options.text("compile.components") or "model"
         )
-    values["torch_compile"] = "auto" if compiles else "false"
-    if told is None and not compiles:
-        found.defaults["torch_compile"] = f"{name or 'torchtitan'} enables no --compile.enable"
+    values["torch_compile"] = "auto" if is_compiled else "false"
+    if compile_text is None and not is_compiled:
+        settings.defaults["torch_compile"] = f"{name or 'torchtitan'} enables no --compile.enable"
     steps = options.number("training.steps")
     if steps and "global_batch_size" in values:
         values["total_tokens"] = steps * values["global_batch_size"] * values["sequence_length"]
-    return found.build(used_options=frozenset(options.used))
+    return settings.build(used_options=frozenset(options.used))
 
 
 def _flavor(options: _Options) -> str:
-    """A model as its function is called: ``llama3_8b``."""
+    """The model as in the name of its function: ``llama3_8b``."""
     flavor = (options.text("model.flavor") or "").lower()
     if module := options.text("model.name"):
         return f"{module}_{flavor}".lower()
-    # Of a function for a model of its own folder: its name begins as the folder's.
-    named = (options.text("config") or options.text("function") or "").lower()
+    # The name of a function begins with the folder of its model.
+    function_name = (options.text("config") or options.text("function") or "").lower()
     if not flavor:
-        return named
-    module = next((one.module for one in SHIPPED if named.startswith(f"{one.module}_")), "")
-    return f"{module}_{flavor}" if module else named
+        return function_name
+    module = next(
+        (
+            shipped_model.module
+            for shipped_model in SHIPPED
+            if function_name.startswith(f"{shipped_model.module}_")
+        ),
+        "",
+    )
+    return f"{module}_{flavor}" if module else function_name
 
 
 def _sizes(
     options: _Options, name: str, function: ConfigFunction, settings: SettingsBuilder
 ) -> None:
-    """Degrees of parallelism and tokens of a sequence."""
+    """Set the degrees of parallelism and the sequence length."""
     for term, key, default in (
         ("tensor_parallel", "parallelism.tensor_parallel_degree", function.tensor_parallel),
         ("context_parallel", "parallelism.context_parallel_degree", 1),
@@ -314,20 +325,26 @@ def _sizes(
 def _options(command: ParsedCommand) -> _Options:
     options = _Options()
     for document in (command, *command.files.values()):
-        every = {**{each.option: each for each in document.unknown}, **document.options}
-        words = [*every, *(str(each.texts[0]) for each in document.positional if each.texts)]
+        parsed_options = {
+            **{unparsed.option: unparsed for unparsed in document.unknown},
+            **document.options,
+        }
+        words = [
+            *parsed_options,
+            *(str(unparsed.texts[0]) for unparsed in document.positional if unparsed.texts),
+        ]
         for word in words:
             if word.startswith(_SUBCOMMAND):
                 options.subcommand = word.removeprefix(_SUBCOMMAND)
                 options.used.add(word)
-        for option, given in every.items():
+        for option, parsed in parsed_options.items():
             is_command = option.startswith("-")
             name = option.lstrip("-").replace("-", "_") if is_command else option
             if _KEY.fullmatch(option):
                 options.is_older = True
-            options.options.setdefault(_OLDER.get(name, name), given)
-    first = next((word_option.single or "" for word_option in command.positional), "")
-    options.is_script = first.rpartition("/")[2] == _SCRIPT
+            options.options.setdefault(_OLDER.get(name, name), parsed)
+    program = next((word_option.single or "" for word_option in command.positional), "")
+    options.is_script = program.rpartition("/")[2] == _SCRIPT
     if options.is_script:
         for variable, name in _VARIABLES.items():
             if variable in command.environment:
@@ -336,111 +353,133 @@ def _options(command: ParsedCommand) -> _Options:
 
 
 def _model(options: _Options, name: str) -> str | None:
-    plain = name
+    base_name = name
     for suffix, _ in _KINDS:
-        plain = plain.removesuffix(f"_{suffix}")
-    for one in SHIPPED:
-        flavor = one.flavor.lower().replace("-", "_").replace(".", "_")
-        if plain.lower().replace("-", "_").replace(".", "_") == f"{one.module}_{flavor}":
-            return one.model
-    named = model_named(plain) if plain else None
+        base_name = base_name.removesuffix(f"_{suffix}")
+    for shipped_model in SHIPPED:
+        flavor = shipped_model.flavor.lower().replace("-", "_").replace(".", "_")
+        if (
+            base_name.lower().replace("-", "_").replace(".", "_")
+            == f"{shipped_model.module}_{flavor}"
+        ):
+            return shipped_model.model
+    model = model_named(base_name) if base_name else None
     assets = options.text("hf_assets_path")
-    return named or (model_named(assets.rstrip("/").rpartition("/")[2]) if assets else None)
+    return model or (model_named(assets.rstrip("/").rpartition("/")[2]) if assets else None)
 
 
 def _states(options: _Options, function: ConfigFunction, settings: SettingsBuilder) -> None:
     values = settings.values
     reshard = options.text("parallelism.fsdp_reshard_after_forward") or "default"
-    keeps = reshard == "never" or (reshard == "default" and values["pipeline_parallel"] > 1)
-    split = values["tensor_parallel"] > 1
-    off = options.text("parallelism.no_enable_sequence_parallel") is not None
-    off = off or (options.text("parallelism.enable_sequence_parallel") or "").lower() == "false"
-    is_away = (options.text("training.enable_cpu_offload") or "false").lower() == "true"
+    keeps_weights = reshard == "never" or (reshard == "default" and values["pipeline_parallel"] > 1)
+    is_tensor_split = values["tensor_parallel"] > 1
+    is_switched_off = options.text("parallelism.no_enable_sequence_parallel") is not None
+    is_switched_off = (
+        is_switched_off
+        or (options.text("parallelism.enable_sequence_parallel") or "").lower() == "false"
+    )
+    offloads = (options.text("training.enable_cpu_offload") or "false").lower() == "true"
     recompute = options.subcommand or options.text("activation_checkpoint.mode")
     settings.set("recompute", recompute if recompute in _MODES else None)
-    usual = function.recompute
-    settings.assume("recompute", usual, f"{usual} is that of the configuration")
-    values["zero_stage"] = 2 if keeps else 3
-    values["sequence_parallel"] = split and not off
-    values["offload"] = "optimizer_weights" if is_away else "none"
+    default = function.recompute
+    settings.assume("recompute", default, f"{default} is that of the configuration")
+    values["zero_stage"] = 2 if keeps_weights else 3
+    values["sequence_parallel"] = is_tensor_split and not is_switched_off
+    values["offload"] = "optimizer_weights" if offloads else "none"
     values["flash_attention"] = True
 
 
 def _split(reading: OptionReader, options: _Options, settings: SettingsBuilder) -> int | None:
-    """GPUs, and over how many of them a copy is sharded."""
+    """Set the GPUs, the ZeRO stage and the replicas; return the GPUs, None if they are open.
+
+    Raises LaunchError if shards and replicas do not fit the GPUs.
+    """
     values = settings.values
     copies = options.number("parallelism.data_parallel_replicate_degree") or 1
     shards = options.number("parallelism.data_parallel_shard_degree") or -1
-    one = values["tensor_parallel"] * values["context_parallel"] * values["pipeline_parallel"]
-    gpus = total_gpus(reading.command.resources)
-    if gpus is None and options.is_script:
-        gpus = parse_int(reading.command.environment.get("NGPU"))
-    if gpus is None and shards > 0:
-        gpus = copies * shards * one
-    if gpus is None and options.is_script:
-        gpus = _USUAL_PROCESSES
-        settings.defaults["num_gpus"] = f"{gpus} are the processes that {_SCRIPT} starts"
-    if gpus is not None and (gpus % (one * copies) or 0 < shards != gpus // (one * copies)):
-        words = f"{copies} copies x {'the rest' if shards < 0 else shards} shards x {one}"
+    gpus_per_shard = (
+        values["tensor_parallel"] * values["context_parallel"] * values["pipeline_parallel"]
+    )
+    num_gpus = total_gpus(reading.command.resources)
+    if num_gpus is None and options.is_script:
+        num_gpus = parse_int(reading.command.environment.get("NGPU"))
+    if num_gpus is None and shards > 0:
+        num_gpus = copies * shards * gpus_per_shard
+    if num_gpus is None and options.is_script:
+        num_gpus = _USUAL_PROCESSES
+        settings.defaults["num_gpus"] = f"{num_gpus} are the processes that {_SCRIPT} starts"
+    if num_gpus is not None and (
+        num_gpus % (gpus_per_shard * copies) or 0 < shards != num_gpus // (gpus_per_shard * copies)
+    ):
+        split = (
+            f"{copies} copies x {'the rest' if shards < 0 else shards} shards x {gpus_per_shard}"
+        )
         raise LaunchError(
-            f"{reading.place}: {gpus} GPUs are not {words} GPUs of a "
+            f"{reading.place}: {num_gpus} GPUs are not {split} GPUs of a "
             "shard (tensor x context x pipeline): change one of them."
         )
-    sharding = shards if shards > 0 or gpus is None else gpus // (one * copies)
+    sharding = shards if shards > 0 or num_gpus is None else num_gpus // (gpus_per_shard * copies)
     if sharding == 1 and values["context_parallel"] == 1:
-        # Copies alone: nothing is sharded.
+        # Only copies: nothing is sharded.
         values |= {"zero_stage": 0, "data_parallel_replicas": 1}
     else:
         values["data_parallel_replicas"] = copies
-    if gpus is not None:
-        values["num_gpus"] = gpus
-    return gpus
+    if num_gpus is not None:
+        values["num_gpus"] = num_gpus
+    return num_gpus
 
 
 def _batch(
-    options: _Options, function: ConfigFunction, gpus: int | None, settings: SettingsBuilder
+    options: _Options, function: ConfigFunction, num_gpus: int | None, settings: SettingsBuilder
 ) -> None:
     values = settings.values
-    pp, length = values["pipeline_parallel"], values["sequence_length"]
-    local = options.number("training.local_batch_size")
-    micro = options.number("parallelism.pipeline_parallel_microbatch_size") or 1
-    total = options.number("training.global_batch_size")
+    num_stages, length = values["pipeline_parallel"], values["sequence_length"]
+    local_batch = options.number("training.local_batch_size")
+    micro_batch = options.number("parallelism.pipeline_parallel_microbatch_size") or 1
+    global_batch = options.number("training.global_batch_size")
     if tokens := options.number("training.num_tokens_per_microbatch_per_dp_rank"):
-        micro = max(tokens // length, 1)
-        local = micro * ((options.number("parallelism.num_pp_microbatches") or 1) if pp > 1 else 1)
+        micro_batch = max(tokens // length, 1)
+        local_batch = micro_batch * (
+            (options.number("parallelism.num_pp_microbatches") or 1) if num_stages > 1 else 1
+        )
     if (tokens := options.number("training.num_tokens_per_train_step") or 0) > 0:
-        total = max(tokens // length, 1)
-    if local is None:
-        local = function.local_batch
-        settings.defaults["micro_batch_size"] = f"local batch {local} is that of the configuration"
-    values["micro_batch_size"] = micro if pp > 1 else local
-    if total is not None and total > 0:
-        values["global_batch_size"] = total
-    elif gpus is not None:
-        one = values["tensor_parallel"] * values["context_parallel"] * pp
-        values["global_batch_size"] = local * gpus // one
+        global_batch = max(tokens // length, 1)
+    if local_batch is None:
+        local_batch = function.local_batch
+        settings.defaults["micro_batch_size"] = (
+            f"local batch {local_batch} is that of the configuration"
+        )
+    values["micro_batch_size"] = micro_batch if num_stages > 1 else local_batch
+    if global_batch is not None and global_batch > 0:
+        values["global_batch_size"] = global_batch
+    elif num_gpus is not None:
+        gpus_per_copy = values["tensor_parallel"] * values["context_parallel"] * num_stages
+        values["global_batch_size"] = local_batch * num_gpus // gpus_per_copy
 
 
 def _precision(options: _Options, name: str, function: ConfigFunction) -> str:
     precision = function.precision
-    for suffix, kind in _KINDS:
+    for suffix, format_name in _KINDS:
         if name.endswith(f"_{suffix}"):
-            precision = kind
+            precision = format_name
     converters = (options.text("model.converters") or "").lower()
-    for word, kind in _KINDS:
+    for word, format_name in _KINDS:
         if word in converters:
-            precision = kind
+            precision = format_name
     if (options.text("float8.enable_float8_linear") or "").lower() == "true":
         precision = "fp8"
     return precision
 
 
 def _parts_of_model(reading: OptionReader, options: _Options, settings: SettingsBuilder) -> None:
-    """What a function adds to the model, and the optimizer that it takes."""
+    """Set the layers of multi-token prediction and the optimizer.
+
+    Raises LaunchError if the model has LoRA adapters.
+    """
     if "lora" in (options.text("model.converters") or "").lower():
         raise LaunchError(
-            f"{reading.place}: torchtitan's LoRA converter is not predicted: configurations that "
-            "train all weights are."
+            f"{reading.place}: torchtitan's LoRA converter is not predicted, only configurations "
+            "that train all weights."
         )
     settings.set("mtp_num_layers", options.number("model.mtp"))
     if name := options.text("optimizer.name"):
@@ -454,18 +493,18 @@ def _is_looped(options: _Options, function: ConfigFunction) -> bool:
 
 
 def _chunks(options: _Options, stages: int, function: ConfigFunction, model: str) -> int:
-    """Stages of each rank."""
-    each = options.number("parallelism.pipeline_parallel_layers_per_stage")
-    if each is None:
+    """Pipeline stages of each rank."""
+    layers_per_stage = options.number("parallelism.pipeline_parallel_layers_per_stage")
+    if layers_per_stage is None:
         return 2 if _is_looped(options, function) else 1
     try:
         layers = load_model(model).num_hidden_layers
     except PlannerError:
         return 1
     for end in ("first", "last"):
-        less = options.number(f"parallelism.pipeline_parallel_{end}_stage_less_layers")
-        layers += 1 if less is None else less
-    return max(math.ceil(layers / each) // stages, 1)
+        weight = options.number(f"parallelism.pipeline_parallel_{end}_stage_less_layers")
+        layers += 1 if weight is None else weight
+    return max(math.ceil(layers / layers_per_stage) // stages, 1)
 
 
 _ASSETS = ShellVariable(
@@ -479,20 +518,23 @@ _OUTPUT = ShellVariable(
 
 def _quantities(job: LaunchJob) -> Quantities:
     dp, copies = job.data_parallel, _copies(job)
-    pp, micro = int(job["pipeline_parallel"]), int(job["micro_batch_size"])
+    pp, micro_batch = int(job["pipeline_parallel"]), int(job["micro_batch_size"])
     precision = job["precision"]
     schedule = "Interleaved1F1B" if job["virtual_pipeline"] > 1 else "1F1B"
-    found = shipped(job.model)
-    has_own = _needs_custom_config(job)
+    shipped_model = shipped(job.model)
+    has_custom_config = _needs_custom_config(job)
     return {
-        "module": MODULE if has_own or found is None else found.module,
-        "config": function_of(job) if has_own or found is None else found.config,
-        # The plan's own function has a split that has no words.
+        "module": MODULE if has_custom_config or shipped_model is None else shipped_model.module,
+        "config": function_of(job)
+        if has_custom_config or shipped_model is None
+        else shipped_model.config,
+        # A split that no option expresses is in the plan's own function.
         **({"schedule": schedule, **(_split_words(job) or {})} if pp > 1 else {}),
         "replicas": copies,
         "shards": dp // copies,
-        "local_batch": micro * (job["global_batch_size"] // (micro * dp) if pp > 1 else 1),
-        "micro_in_pipeline": micro if pp > 1 else None,
+        "local_batch": micro_batch
+        * (job["global_batch_size"] // (micro_batch * dp) if pp > 1 else 1),
+        "micro_in_pipeline": micro_batch if pp > 1 else None,
         "training_steps": job.training_steps,
         "precision_in_16": True if precision not in ("bf16", "tf32", "fp32") else None,
         "sequence_parallel": job["sequence_parallel"] if job["tensor_parallel"] > 1 else None,
@@ -502,63 +544,69 @@ def _quantities(job: LaunchJob) -> Quantities:
 
 
 def _needs_custom_config(job: LaunchJob) -> bool:
-    """Whether overrides of a shipped function cannot say the plan."""
-    found = shipped(job.model)
-    is_plain = job["precision"] not in ("fp8", "fp4") and found is not None and found.config
-    return not is_plain or _parts(job) is not None
+    """Whether the plan needs its own configuration function, as overrides cannot express it."""
+    shipped_model = shipped(job.model)
+    is_expressible = (
+        job["precision"] not in ("fp8", "fp4")
+        and shipped_model is not None
+        and shipped_model.config
+    )
+    return not is_expressible or _parts(job) is not None
 
 
 def _stage_sizes(job: LaunchJob) -> list[int]:
-    """Layers of each stage as torchtitan counts stages: chunks of ours."""
+    """Layers of each of torchtitan's stages: the chunks of the plan."""
     pp, vp = int(job["pipeline_parallel"]), int(job["virtual_pipeline"])
     return chunk_split(without_modules(job.model), pp, vp)
 
 
 def _split_words(job: LaunchJob) -> dict[str, int] | None:
-    """The options whose split is the one that was priced; None where none is."""
+    """Options that split the layers as planned; None where no option does."""
     sizes = _stage_sizes(job)
     layers, stages = sum(sizes), len(sizes)
     for first, last in ((0, 0), (1, 1), (1, 0), (0, 1)):
-        each = math.ceil((layers + first + last) / stages)
-        is_counted = math.ceil((layers + first + last) / each) == stages
+        layers_per_stage = math.ceil((layers + first + last) / stages)
+        is_counted = math.ceil((layers + first + last) / layers_per_stage) == stages
         if is_counted and split_layers(layers, stages, first, last) == sizes:
-            return {"layers_per_stage": each, "first_less": first, "last_less": last}
+            return {"layers_per_stage": layers_per_stage, "first_less": first, "last_less": last}
     return None
 
 
 def split_layers(layers: int, stages: int, first: int, last: int) -> list[int]:
-    """Layers of each stage as torchtitan deals them; empty where it refuses to.
+    """Layers of each stage in torchtitan's split; empty where it refuses to split.
 
     >>> split_layers(10, 4, 1, 1)
     [2, 3, 3, 2]
     """
-    least, more = divmod(layers + first + last, stages)
-    if least < max(first, last, 1):
+    minimum, num_larger = divmod(layers + first + last, stages)
+    if minimum < max(first, last, 1):
         return []
-    sizes = [least + (stage < more) for stage in range(stages)]
+    sizes = [minimum + (stage < num_larger) for stage in range(stages)]
     sizes[0] -= first
     sizes[-1] -= last
     return sizes
 
 
 def _parts(job: LaunchJob) -> list[list[str]] | None:
-    """The modules of each stage, where no option says the split that was priced."""
+    """Modules of each stage; None where options can express the split."""
     if job["pipeline_parallel"] == 1 or _split_words(job) is not None:
         return None
     layers = count()
-    parts = [[f"layers.{next(layers)}" for _ in range(size)] for size in _stage_sizes(job)]
-    parts[0].insert(0, "tok_embeddings")
-    parts[-1] += ["norm", "lm_head"]
-    return parts
+    modules = [[f"layers.{next(layers)}" for _ in range(size)] for size in _stage_sizes(job)]
+    modules[0].insert(0, "tok_embeddings")
+    modules[-1] += ["norm", "lm_head"]
+    return modules
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
     require_even_copies(job)
     _require_experts(job)
-    own = custom_config_module(job, _parts(job)) if _needs_custom_config(job) else ""
-    files = (LaunchOutputFile(name=f"{MODULE}.py", text=own, meaning="the model's configuration"),)
-    options = [each for each in settings.options if not each.option.startswith(_SUBCOMMAND)]
-    last = [each for each in settings.options if each.option.startswith(_SUBCOMMAND)]
+    module = custom_config_module(job, _parts(job)) if _needs_custom_config(job) else ""
+    files = (
+        LaunchOutputFile(name=f"{MODULE}.py", text=module, meaning="the model's configuration"),
+    )
+    options = [option for option in settings.options if not option.option.startswith(_SUBCOMMAND)]
+    subcommands = [option for option in settings.options if option.option.startswith(_SUBCOMMAND)]
     arguments = (
         CommandWords(words=("-m", "torchtitan.train")),
         *map(CommandWords.of, options),
@@ -568,23 +616,23 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         CommandWords(words=("--metrics.log_freq", "1")),
         CommandWords(words=("--checkpoint.enable",)),
         # A subcommand of the parser: nothing may follow it.
-        *map(CommandWords.of, last),
+        *map(CommandWords.of, subcommands),
     )
     note = "ranks that split sequences always share the shards of the weights"
-    shared = ParameterNote(parameter="zero_stage", value="0", note=note)
+    sharding_note = ParameterNote(parameter="zero_stage", value="0", note=note)
     is_shared = not job["zero_stage"] and job["context_parallel"] > 1
     return training_draft(
         job,
         "torchtitan",
         arguments,
-        num_last=len(last),
-        files=files if own else (),
-        unexpressed=(shared,) if is_shared else (),
+        num_last=len(subcommands),
+        files=files if module else (),
+        unexpressed=(sharding_note,) if is_shared else (),
     )
 
 
 def _require_experts(job: LaunchJob) -> None:
-    """Experts are dealt over the ranks that share what is sharded, tensors and sequences."""
+    """Raise LaunchError if the experts do not divide the GPUs of a copy and a stage."""
     shards = job.data_parallel // _copies(job)
     ranks = shards * job["context_parallel"] * job["tensor_parallel"]
     if ranks % job["expert_parallel"]:

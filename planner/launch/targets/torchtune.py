@@ -1,8 +1,8 @@
-"""torchtune: ``tune run RECIPE --config NAME`` and its YAML, which are read and not written.
+"""torchtune: ``tune run RECIPE --config NAME`` and its YAML, read-only.
 
 Source: pytorch/torchtune at bd2a0fc, ``torchtune/_cli/run.py``, ``torchtune/_recipe_registry.py``,
-``recipes/*.py`` and ``torchtune/models``; ``models/torchtune.csv`` has what ``recipes/configs``
-says of what is predicted, by the name that ``--config`` takes.
+``recipes/*.py`` and ``torchtune/models``; ``models/torchtune.csv`` has the options of
+``recipes/configs`` that affect predictions, by the name that ``--config`` takes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FORMATS = {"bf16": "bf16", "bfloat16": "bf16", "fp32": "fp32", "float32": "fp32
 
 @cache
 def _shipped() -> Mapping[str, Mapping[str, ParsedOption]]:
-    """What the configurations that torchtune ships say, by name."""
+    """Options of the configurations that torchtune ships, by name."""
     return {
         row["config"]: {
             key: implied_option(key, text) for key, text in row.items() if text and key != "config"
@@ -49,8 +49,11 @@ def _shipped() -> Mapping[str, Mapping[str, ParsedOption]]:
 
 
 def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """What no row tells of a configuration, or of a command with its own overrides of one."""
-    recipe = next((each.single or "" for each in reading.command.positional), "")
+    """Set what no row of the table has.
+
+    Raises LaunchError if the recipe trains something that is not predicted.
+    """
+    recipe = next((argument.single or "" for argument in reading.command.positional), "")
     _refuse(reading, recipe)
     settings.values["framework"] = "torchtune"
     _model(reading, settings)
@@ -62,50 +65,52 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
 
 
 def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
-    """The configuration that a command names, with the overrides of the command."""
-    own = with_unknown_options(command).options
-    given = own.get("--config")
-    if given is None or given.single is None:
-        return own
-    document = command.files.get(given.single)
-    known = document.options if document is not None else _shipped().get(given.single)
-    if known is None and "model._component_" not in own:
+    """Options of the configuration that a command names, with the overrides of the command.
+
+    Raises LaunchError if that file is missing and torchtune ships none of that name.
+    """
+    options = with_unknown_options(command).options
+    config_option = options.get("--config")
+    if config_option is None or config_option.single is None:
+        return options
+    document = command.files.get(config_option.single)
+    config = document.options if document is not None else _shipped().get(config_option.single)
+    if config is None and "model._component_" not in options:
         raise LaunchError(
-            f"{command.name}:{command.line}: --config {given.single} is no configuration that "
-            "torchtune ships and that is predicted, and no file of that name stands beside: put "
-            "it there."
+            f"{command.name}:{command.line}: --config {config_option.single} is no configuration "
+            "of torchtune that planner predicts, and no file in this folder: put it there."
         )
-    return {**(known or {}), **own}
+    return {**(config or {}), **options}
 
 
 def _refuse(reading: OptionReader, recipe: str) -> None:
-    name = next((key for key in _UNREAD_KEYS if reading.has(key)), "")
-    if not name and recipe.startswith(_UNREAD):
-        name = recipe
-    if not name and flag(reading, "model.use_dora"):
-        name = "model.use_dora"
-    if name:
+    unsupported = next((key for key in _UNREAD_KEYS if reading.has(key)), "")
+    if not unsupported and recipe.startswith(_UNREAD):
+        unsupported = recipe
+    if not unsupported and flag(reading, "model.use_dora"):
+        unsupported = "model.use_dora"
+    if unsupported:
         raise LaunchError(
-            f"{reading.place}: torchtune's {name} is not predicted, as it trains or keeps other "
-            "parameters: the recipes of full, LoRA and QLoRA fine-tuning and of DPO are."
+            f"{reading.place}: torchtune's {unsupported} is not predicted, as it trains or keeps "
+            "other parameters. Recipes of full, LoRA and QLoRA fine-tuning and of DPO are."
         )
 
 
 def _model(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """The model, and which of its weights are trained."""
+    """Set the model and its adapter."""
     values = settings.values
     component = (reading.text("model._component_") or "").rpartition(".")[2]
-    kind = _ADAPTED.match(component)
+    adapter_match = _ADAPTED.match(component)
     model = next(filter(None, map(model_named, _spelled(component))), None)
     settings.require("model", model)
-    if kind is None:
+    if adapter_match is None:
         values.pop("lora_rank", None)
         return
-    is_quantized = kind[1].startswith("q") or flag(reading, "model.quantize_base")
+    is_quantized = adapter_match[1].startswith("q") or flag(reading, "model.quantize_base")
     values["adapter"] = "qlora" if is_quantized else "lora"
     settings.assume("lora_rank", _RANK, f"no model.lora_rank: {_RANK} is torchtune's")
-    given = reading.command.options.get("model.lora_attn_modules")
-    words = re.findall(r"\w+", (given.joined or "") if given else "")
+    lora_modules = reading.command.options.get("model.lora_attn_modules")
+    words = re.findall(r"\w+", (lora_modules.joined or "") if lora_modules else "")
     targets = [_ATTENTION[word] for word in words if word in _ATTENTION]
     targets += _FORWARD if flag(reading, "model.apply_lora_to_mlp") else ()
     if targets:
@@ -115,38 +120,44 @@ def _model(reading: OptionReader, settings: SettingsBuilder) -> None:
 
 
 def _spelled(component: str) -> Iterator[str]:
-    """What planner may call a builder: ``lora_llama3_1_8b``, ``qwen2_5_0_5b``, ``qwen2_1_5b``.
+    """Candidate model names of a builder: ``lora_llama3_1_8b``, ``qwen2_5_0_5b``, ``qwen2_1_5b``.
 
     >>> "qwen2-1.5b" in [*_spelled("qwen2_1_5b")]
     True
     """
-    plain = _ADAPTED.sub("", component)
-    for end in ("_instruct", "_base"):
-        plain = plain.removesuffix(end)
-    # Of each underscore between digits either reading is tried, the one of the size first.
-    sized = re.sub(r"_(\d+)_(\d+b)$", r"-\1.\2", plain)
+    base_name = _ADAPTED.sub("", component)
+    for suffix in ("_instruct", "_base"):
+        base_name = base_name.removesuffix(suffix)
+    # Each underscore between digits may be a point or a hyphen; the size is tried first.
+    sized = re.sub(r"_(\d+)_(\d+b)$", r"-\1.\2", base_name)
     for text in (sized, re.sub(r"(\d)_(\d+)(?=[_-])", r"\1.\2", sized)):
         yield text.replace("_", "-")
         yield re.sub(r"^([a-z]+)(\d)", r"\1-\2", text.replace("_", "-"))
-    text = re.sub(r"(\d)_(\d+)(?=_)", r"\1.\2", plain).replace("_", "-")
+    text = re.sub(r"(\d)_(\d+)(?=_)", r"\1.\2", base_name).replace("_", "-")
     yield text
     yield re.sub(r"^([a-z]+)(\d)", r"\1-\2", text)
 
 
 def _batch(reading: OptionReader, settings: SettingsBuilder, recipe: str) -> None:
-    """GPUs, how they share the model, and the tokens of a step."""
+    """Set the GPUs, the ZeRO stage, the batch and the sequence length."""
     values = settings.values
-    alone = (recipe or reading.command.name).removesuffix(".py").removesuffix(".yaml")
+    recipe_name = (recipe or reading.command.name).removesuffix(".py").removesuffix(".yaml")
     config = reading.text("--config") or ""
-    total = total_gpus(reading.command.resources)
-    if total is None and _ONE_GPU in f"{alone} {config}" and "distributed" not in alone:
-        total = 1
+    num_gpus = total_gpus(reading.command.resources)
+    if (
+        num_gpus is None
+        and _ONE_GPU in f"{recipe_name} {config}"
+        and "distributed" not in recipe_name
+    ):
+        num_gpus = 1
         settings.defaults["num_gpus"] = "a recipe of a single device"
-    tp, cp = (int(values[f"{name}_parallel"]) for name in ("tensor", "context"))
-    ranks = ranks_of(reading, settings, total, tp=tp, cp=cp)
+    tensor_parallel, context_parallel = (
+        int(values[f"{name}_parallel"]) for name in ("tensor", "context")
+    )
+    ranks = ranks_of(reading, settings, num_gpus, tp=tensor_parallel, cp=context_parallel)
     copies = reading.number("data_parallel_replicate_dim") or 1
-    keeps = (reading.text("fsdp_reshard_after_forward") or "true").lower() == "false"
-    values["zero_stage"] = 0 if total == 1 else 2 if keeps else 3
+    keeps_weights = (reading.text("fsdp_reshard_after_forward") or "true").lower() == "false"
+    values["zero_stage"] = 0 if num_gpus == 1 else 2 if keeps_weights else 3
     if copies > 1:
         values["data_parallel_replicas"] = copies
     if ranks is None:
@@ -165,12 +176,12 @@ def _memory(reading: OptionReader, settings: SettingsBuilder) -> None:
     values["precision"] = _FORMATS.get(dtype, dtype)
     if flag(reading, "enable_fp8_training"):
         values["precision"] = "fp8"
-    is_repeated = flag(reading, "enable_activation_checkpointing")
-    values["recompute"] = "full" if is_repeated else "none"
-    moved = [word for key, word in (("fsdp_cpu_offload", "optimizer_weights"),
+    recomputes = flag(reading, "enable_activation_checkpointing")
+    values["recompute"] = "full" if recomputes else "none"
+    offloads = [word for key, word in (("fsdp_cpu_offload", "optimizer_weights"),
                                     ("enable_activation_offloading", "activations"))
              if flag(reading, key)]  # fmt: skip
-    values["offload"] = "_".join(moved) or "none"
+    values["offload"] = "_".join(offloads) or "none"
     values["torch_compile"] = str(flag(reading, "compile")).lower()
 
 

@@ -1,4 +1,4 @@
-"""What files of programs that train say alike: GPUs, tokens, answers, splits, micro-batches."""
+"""Readers shared by training programs: GPUs, tokens, parallelism, micro-batches, adapters."""
 
 from __future__ import annotations
 
@@ -33,109 +33,113 @@ from planner.launch.target import LaunchTarget, option_texts
 from planner.question.terms import terms_about
 
 Spelled: TypeAlias = Callable[[str], str]
-"""An option of a command as the table has it."""
+"""Turns the name of an option in a command into its name in the table."""
 
 
 def strip_dashes(option: str) -> str:
-    """An option without its dashes."""
+    """The option's name without leading dashes."""
     return option.lstrip("-")
 
 
 def identity(option: str) -> str:
-    """The same."""
+    """The option's name, unchanged."""
     return option
 
 
 def make_reader_target(
     name: str,
-    tell: Callable[[OptionReader, SettingsBuilder], Words | None],
-    whole: Callable[[ParsedCommand], Mapping[str, ParsedOption]],
+    add_unlisted_settings: Callable[[OptionReader, SettingsBuilder], Words | None],
+    merge_config_files: Callable[[ParsedCommand], Mapping[str, ParsedOption]],
     spelled: Spelled = strip_dashes,
 ) -> LaunchTarget:
-    """The target of a program whose files are read alone.
+    """The target of a read-only training program.
 
     Parameters
     ----------
-    name : of the target and of its table
-    tell : puts what no row of the table tells, and returns the sizes of a model that has no name;
-        raises `LaunchError` or `SpecError` of what is not predicted
-    whole : all options of a command or document, those of the file that it names among them, as
-        the table has them
+    name : name of the target and of its table
+    add_unlisted_settings : adds settings that no row of the table has, and returns the sizes of a
+        model without a name; raises `LaunchError` or `SpecError` if something is not predicted
+    merge_config_files : returns the options of a command or document with those of the file it
+        names, by their names in the table
+    spelled : turns the name of an option into its name in the table
     """
     table = OptionTable.load(name)
 
-    def answers(reading: OptionReader) -> LaunchSettings:
-        options = without_null_keys(whole(reading.command), table)
-        found = replace(reading.command, options=options, unknown=())
-        inner, tool = OptionReader.of(found, table), tool_row(name)
-        told = option_texts(inner, tool["title"])
-        told.values["framework"] = f"{tool['profiles']}|{tool['nearest']}".strip("|").split("|")[0]
-        shape = tell(inner, told)
-        names = {*reading.command.options, *(one.option for one in reading.command.unknown)}
-        known = {spelled(one) for one in table.used | table.options}
-        used = frozenset(one for one in names if is_among(spelled(one), known))
+    def read_settings(reading: OptionReader) -> LaunchSettings:
+        options = without_null_keys(merge_config_files(reading.command), table)
+        command = replace(reading.command, options=options, unknown=())
+        inner, tool = OptionReader.of(command, table), tool_row(name)
+        settings = option_texts(inner, tool["title"])
+        settings.values["framework"] = f"{tool['profiles']}|{tool['nearest']}".strip("|").split(
+            "|"
+        )[0]
+        shape = add_unlisted_settings(inner, settings)
+        names = {*reading.command.options, *(option.option for option in reading.command.unknown)}
+        table_names = {spelled(name) for name in table.used | table.options}
+        used = frozenset(name for name in names if is_among(spelled(name), table_names))
         ignored = frozenset(name for name in names if spelled(name) in table.ignored)
         unread = frozenset(name for name in names if is_among(spelled(name), table.unread))
-        return told.build(
+        return settings.build(
             shape=shape, used_options=used, ignored_options=ignored - used, unread=unread
         )
 
-    return LaunchTarget.of(name, answers=answers)
+    return LaunchTarget.of(name, answers=read_settings)
 
 
 def make_update_reader(
     name: str,
-    tell: Callable[[OptionReader, SettingsBuilder], None],
+    add_unlisted_settings: Callable[[OptionReader, SettingsBuilder], None],
     models: Sequence[str],
     sections: tuple[str, ...],
 ) -> Callable[[OptionReader], LaunchSettings]:
-    """What reads the update of a program that trains on generated answers.
+    """A reader of the policy's update of a program that trains on rollouts.
 
     Parameters
     ----------
-    name : of the target and of its table
-    tell : puts what no row of the table tells; raises `LaunchError` of what cannot be
-    models : options of which the first that says something names the model
-    sections : how options of the program begin that nothing reads
+    name : name of the target and of its table
+    add_unlisted_settings : adds settings that no row of the table has; raises `LaunchError` if
+        they are impossible
+    models : options that may name the model; the first that is set counts
+    sections : prefixes of the program's options that are not read
     """
     table, title = OptionTable.load(name), tool_row(name)["title"]
 
-    def answers(reading: OptionReader) -> LaunchSettings:
+    def read_settings(reading: OptionReader) -> LaunchSettings:
         reading = replace(reading, command=with_unknown_options(reading.command))
-        told = option_texts(reading, title)
-        put_plain(told)
-        told.require("model", next(filter(None, map(reading.text, models)), None))
-        tell(reading, told)
-        return told.build(used_options=table.used, **unread_of_sections(reading, sections))
+        settings = option_texts(reading, title)
+        put_plain(settings)
+        settings.require("model", next(filter(None, map(reading.text, models)), None))
+        add_unlisted_settings(reading, settings)
+        return settings.build(used_options=table.used, **unread_of_sections(reading, sections))
 
-    return answers
+    return read_settings
 
 
 def ranks_of(
-    reading: OptionReader, settings: SettingsBuilder, total: int | None = None, **sizes: int
+    reading: OptionReader, settings: SettingsBuilder, num_gpus: int | None = None, **sizes: int
 ) -> int | None:
-    """The GPUs of the job, if it tells them, and how many ranks share its batch.
+    """Set the GPUs of the job; return its data-parallel ranks, None if the GPUs are open.
 
-    ``total`` is their number where its own options say it, ``sizes`` what a copy of the model is
-    split over.
+    ``num_gpus`` is the number in the program's own options, ``sizes`` are the degrees that split
+    a copy of the model.
 
-    Raises `LaunchError`: they do not divide the GPUs.
+    Raises `LaunchError`: the degrees do not divide the GPUs.
     """
-    total = total or total_gpus(reading.command.resources)
-    require_split(reading, total, **sizes)
-    settings.require("num_gpus", total)
-    return None if total is None else total // prod(sizes.values())
+    num_gpus = num_gpus or total_gpus(reading.command.resources)
+    require_split(reading, num_gpus, **sizes)
+    settings.require("num_gpus", num_gpus)
+    return None if num_gpus is None else num_gpus // prod(sizes.values())
 
 
-def put_batch(settings: SettingsBuilder, ranks: int | None, steps: int | None) -> None:
-    """The batch of a step: micro-batches of every rank, of ``steps`` one after the other."""
-    micro = settings.values.get("micro_batch_size")
-    if ranks is not None and micro is not None:
-        settings.values["global_batch_size"] = int(micro) * (steps or 1) * ranks
+def put_batch(settings: SettingsBuilder, ranks: int | None, accumulation_steps: int | None) -> None:
+    """Set the global batch: micro-batch size x accumulation steps x data-parallel ranks."""
+    micro_batch = settings.values.get("micro_batch_size")
+    if ranks is not None and micro_batch is not None:
+        settings.values["global_batch_size"] = int(micro_batch) * (accumulation_steps or 1) * ranks
 
 
 def put_tokens(settings: SettingsBuilder, steps: int | None) -> None:
-    """The tokens of so many steps, where batch and length are told."""
+    """Set the tokens of ``steps`` steps if batch and length are known."""
     batch, length = (settings.values.get(name) for name in ("global_batch_size", "sequence_length"))
     if steps and batch and length:
         settings.values["total_tokens"] = steps * int(batch) * int(length)
@@ -145,7 +149,9 @@ _DEGREES = {*terms_about("layout_size", "train"), "expert_tensor_parallel"}
 
 
 def fsdp_profile(values: Mapping[str, object]) -> str:
-    """The nearest profile of FSDP: that of plain FSDP splits no tensors, tokens or experts."""
+    """The nearest profile of FSDP; the profile FSDP has no tensor, context or expert
+    parallelism.
+    """
     if values["adapter"] != "none":
         return "HF Trainer FSDP"
     is_split = any(values.get(name, 1) != 1 for name in terms_about("collective"))
@@ -153,32 +159,35 @@ def fsdp_profile(values: Mapping[str, object]) -> str:
 
 
 def put_plain(settings: SettingsBuilder, precision: str = "bf16") -> None:
-    """What an update computes in where its file names no adapter: all weights, no other heads."""
+    """Set an update of all weights in a precision, without adapter and multi-token prediction."""
     settings.set("precision", precision)
     settings.set("mtp_num_layers", 0)
     settings.set("adapter", "none")
 
 
 def put_lora(reading: OptionReader, settings: SettingsBuilder, rank: int, *options: str) -> None:
-    """Low-rank adapters of the matrices that one of some options names, or of all of a layer."""
+    """Set low-rank adapters of the matrices in the first of ``options`` set, else of all linear."""
     settings.set("adapter", "lora")
     settings.set("lora_rank", rank)
-    given = (reading.command.options[name].texts for name in options if reading.has(name))
-    named = ",".join(_MODULE.findall(" ".join(filter(None, next(given, ())))))
-    is_all = named.lower() in NOTHING or parse_adapter_targets(named) == AdapterTargets.ALL_LINEAR
-    known = (
-        named
-        if parse_adapter_targets(named) in [*AdapterTargets]
-        else str(nearest_adapter_targets([named]))
+    target_texts = (reading.command.options[name].texts for name in options if reading.has(name))
+    target_modules = ",".join(_MODULE.findall(" ".join(filter(None, next(target_texts, ())))))
+    is_all = (
+        target_modules.lower() in NOTHING
+        or parse_adapter_targets(target_modules) == AdapterTargets.ALL_LINEAR
     )
-    settings.set("lora_targets", str(AdapterTargets.ALL_LINEAR) if is_all else known)
+    targets = (
+        target_modules
+        if parse_adapter_targets(target_modules) in [*AdapterTargets]
+        else str(nearest_adapter_targets([target_modules]))
+    )
+    settings.set("lora_targets", str(AdapterTargets.ALL_LINEAR) if is_all else targets)
 
 
 _MODULE = re.compile(r"[\w.*-]+")
 
 
 def put_megatron_split(reading: OptionReader, settings: SettingsBuilder, section: str) -> None:
-    """The degrees that Megatron-Core splits by, as a section of a file calls them as it does."""
+    """Set the parallel degrees from a section of a file with Megatron-Core's own keys."""
     for row in OptionTable.load("megatron-bridge").rows:
         key = row.option.rpartition(".")[2]
         if row.role is OptionRole.IS and row.parameter in _DEGREES and VALUE in row.text:
@@ -188,9 +197,9 @@ def put_megatron_split(reading: OptionReader, settings: SettingsBuilder, section
 
 
 def require_ranks(reading: OptionReader, settings: SettingsBuilder, num_gpus: int) -> int:
-    """GPUs of a copy of the model; their number must be a multiple of it.
+    """GPUs of a copy of the model.
 
-    Raises LaunchError if it is not.
+    Raises LaunchError if they do not divide the GPUs.
     """
     sizes = {name: int(settings.values[name]) for name in MODEL_SPLITS}
     require_split(reading, num_gpus, **sizes)
@@ -198,48 +207,54 @@ def require_ranks(reading: OptionReader, settings: SettingsBuilder, num_gpus: in
 
 
 def put_objective(settings: SettingsBuilder, has_reference: bool, has_critic: bool = False) -> None:
-    """The passes beside the update: a reference model's too, or the policy's alone."""
+    """Set the objective GRPO with a reference model, else DAPO; note a critic."""
     if has_critic:
         settings.notes.append("It also trains a critic, which is not predicted.")
     objective = TrainingObjective.GRPO if has_reference else TrainingObjective.DAPO
     settings.values["training_objective"] = str(objective)
     if not has_reference:
-        settings.notes.append(
-            "No divergence from a reference model is in it: it has none, as DAPO."
-        )
+        settings.notes.append("No reference model: predicted as DAPO, which has none.")
 
 
 def note_updates(
     settings: SettingsBuilder, program: str, generated: int | None, batch: int
 ) -> None:
-    """Say that a step trains what it generated in several updates of a batch, if it does."""
+    """Note the updates of a step if it has several."""
     if generated and generated > batch and generated % batch == 0:
-        times = generated // batch
-        settings.notes.append(f"A step of {program} is {times} such updates, after one generation.")
+        updates = generated // batch
+        settings.notes.append(
+            f"A step of {program} has {updates} such updates, after one generation."
+        )
 
 
-def put_token_budget(settings: SettingsBuilder, tokens: int, share: int | None) -> None:
-    """Micro-batches of so many tokens: the most sequences of full length that they hold.
+def put_token_budget(
+    settings: SettingsBuilder, tokens: int, sequences_per_rank: int | None
+) -> None:
+    """Set the micro-batch to the most full-length sequences within a token budget.
 
-    They divide a rank's ``share`` of the sequences, where that is known.
+    Its size divides ``sequences_per_rank``, if that is known.
     """
-    most = max(tokens // int(settings.values["sequence_length"]), 1)
-    sizes = range(1, min(most, share) + 1) if share else (most,)
-    size = max(size for size in sizes if not share or share % size == 0)
+    max_sequences = max(tokens // int(settings.values["sequence_length"]), 1)
+    sizes = (
+        range(1, min(max_sequences, sequences_per_rank) + 1)
+        if sequences_per_rank
+        else (max_sequences,)
+    )
+    size = max(size for size in sizes if not sequences_per_rank or sequences_per_rank % size == 0)
     settings.values["micro_batch_size"] = size
     settings.notes.append(
-        f"Micro-batches of up to {tokens:,} tokens: taken as {size} of full length."
+        f"Micro-batches of up to {tokens:,} tokens: planner assumes {size} of full length."
     )
 
 
 def unread_of_sections(
     reading: OptionReader, sections: tuple[str, ...], used: frozenset[str] = frozenset()
 ) -> dict[str, Any]:
-    """Options that begin so and are not used: ``ignored`` of generation and other models than the
-    policy, which the update has no part in, and ``unread``."""
+    """Unused options of sections: ``ignored_options`` of generation and of other models than the
+    policy, which do not affect the update, and ``unread``."""
     names = {name for name in reading.command.options if name.startswith(sections)} - used
-    others = frozenset(name for name in names if _OF_OTHERS.match(name))
-    return {"ignored_options": others, "unread": frozenset(names - others)}
+    generation_options = frozenset(name for name in names if _OF_OTHERS.match(name))
+    return {"ignored_options": generation_options, "unread": frozenset(names - generation_options)}
 
 
 _OF_OTHERS = re.compile(

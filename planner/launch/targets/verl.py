@@ -2,10 +2,10 @@
 
 Source: volcengine/verl 0.7, ``verl/trainer/config/_generated_ppo_trainer.yaml`` and
 ``_generated_ppo_megatron_trainer.yaml`` for defaults; ``verl/workers/actor/dp_actor.py``: budgets
-of tokens are of a rank and count its sequence-parallel ranks. Of fine-tuning on given answers
+of tokens are of a rank and count its sequence-parallel ranks. For supervised fine-tuning
 ``verl/trainer/fsdp_sft_trainer.py`` with ``config/sft_trainer.yaml``, and the later
-``sft_trainer.py`` with ``config/sft_trainer_engine.yaml``. Of whole steps
-``verl/trainer/config/rollout/rollout.yaml``, and of ``docs/advance`` one_step_off.md,
+``sft_trainer.py`` with ``config/sft_trainer_engine.yaml``. For whole steps
+``verl/trainer/config/rollout/rollout.yaml``, and in ``docs/advance`` one_step_off.md,
 fully_async.md with ``fully_async_ppo_trainer.yaml``, and the page of the V1 async trainer.
 """
 
@@ -17,6 +17,7 @@ from math import ceil
 
 from planner.base.software_enums import Placement
 from planner.base.training_aliases import Algorithm
+from planner.base.units import ceil_div
 from planner.errors import LaunchError
 from planner.launch.benchmark import STEPS
 from planner.launch.hf_trainer.derive_settings import UNPACKED
@@ -79,7 +80,7 @@ _SECTIONS = (
     *("model.", "optim.", "engine.", "engine=", "checkpoint."),  # of fine-tuning
 )
 _RECOGNIZED_BY = (f"{_MODEL}path=", f"{_ACTOR}ppo_mini_batch_size=")
-"""What others that extend its trainer are told, too."""
+"""Options that programs take which extend verl's trainer."""
 _MODELS = (f"{_MODEL}path", "model.partial_pretrain", "model.path")
 _HOST = (
     "param_offload and optimizer_offload move weights and states to the host between the phases of "
@@ -91,7 +92,7 @@ _ADAPTED = ("lora.target_modules", "target_modules")
 
 
 def matches_command(words: Sequence[str]) -> bool:
-    """Whether a command starts verl's training on rollouts, or another that is told as it is.
+    """Whether a command starts verl, or a program with the options of verl's trainer.
 
     >>> matches_command(["verl.trainer.main_ppo", "data.train_batch_size=1024"])
     True
@@ -105,16 +106,15 @@ def matches_command(words: Sequence[str]) -> bool:
 
 
 def matches_document(values: Mapping[str, object]) -> bool:
-    """Whether a document is a configuration of its training on rollouts."""
+    """Whether a document configures verl's training on rollouts."""
     return f"{_MODEL}path" in values or f"{_ACTOR}ppo_mini_batch_size" in values
 
 
 def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """What the update of the policy is; see the module."""
+    """Set what no row of the table has for the policy's update, or for fine-tuning."""
     _tell_program(reading, settings)
     if any(
-        (word_option.single or "").endswith(_SUPERVISED)
-        for word_option in reading.command.positional
+        (argument.single or "").endswith(_SUPERVISED) for argument in reading.command.positional
     ):
         _supervised(reading, settings)
         return
@@ -138,13 +138,11 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
 
 
 def _tell_program(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Say that a program is read as verl's own."""
-    words = [
-        text for word_option in reading.command.positional for text in word_option.texts if text
-    ]
+    """Add a note if another program is read as verl's."""
+    words = [text for argument in reading.command.positional for text in argument.texts if text]
     if words and not any(word.endswith((*_PROGRAMS, *_SUPERVISED)) for word in words[:3]):
         settings.notes.append(
-            f"{words[0]} is read as verl.trainer.main_ppo: what it does otherwise is not predicted."
+            f"{words[0]} is read as verl.trainer.main_ppo: its differences are not predicted."
         )
 
 
@@ -161,7 +159,10 @@ _SFT_DEFAULTS = {"length": 1024, "batch": 256, "micro": 4}
 
 
 def _supervised(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Fine-tuning on given answers, by FSDP."""
+    """Set what no row of the table has for supervised fine-tuning with FSDP.
+
+    Raises LaunchError if another engine than FSDP trains.
+    """
     values = settings.values
     if (engine := option_text(reading, "engine", "model.strategy")) and not engine.startswith(
         "fsdp"
@@ -179,10 +180,10 @@ def _supervised(reading: OptionReader, settings: SettingsBuilder) -> None:
         values[name] = size or _SFT_DEFAULTS[key]
         if size is None:
             settings.defaults[name] = f"{_SFT_DEFAULTS[key]:,} is verl's"
-    if (gpus := total_gpus(reading.command.resources)) is None:
+    if (num_gpus := total_gpus(reading.command.resources)) is None:
         settings.mark_missing("num_gpus")
     else:
-        values["num_gpus"] = gpus
+        values["num_gpus"] = num_gpus
     if epochs := number(reading, "trainer.total_epochs"):
         values["epochs"] = epochs
     settings.notes.append(UNPACKED.format(option="data.max_length"))
@@ -192,7 +193,7 @@ _MOVED = ("param_offload", "optimizer_offload", "grad_offload")
 
 
 def _on_fsdp(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Weights, gradients and states of the policy sharded by FSDP."""
+    """Set the parallelism of the FSDP backend."""
     name = "ulysses_sequence_parallel_size"
     options = {
         "ulysses": (f"{_ACTOR}{name}", f"{_FSDP}{name}"),
@@ -207,55 +208,57 @@ def _on_fsdp(reading: OptionReader, settings: SettingsBuilder) -> None:
 
 
 def _shard(
-    reading: OptionReader, settings: SettingsBuilder, options: Mapping[str, Sequence[str]]
+    reading: OptionReader, settings: SettingsBuilder, option_names: Mapping[str, Sequence[str]]
 ) -> None:
-    """All sharded by FSDP, sequences by Ulysses, as the options of each say."""
+    """Set FSDP sharding with Ulysses, offloading and recomputation, by the names of their
+    options.
+    """
     values = settings.values
     values["tensor_parallel"] = values["pipeline_parallel"] = 1
-    values["context_parallel"] = number(reading, *options["ulysses"]) or 1
+    values["context_parallel"] = number(reading, *option_names["ulysses"]) or 1
     values |= {"framework": fsdp_profile(values), "zero_stage": 3}
     if values["context_parallel"] > 1:
         values |= {"cp_comm_type": "a2a", "framework": "HF Trainer FSDP"}
-    values["offload"] = "optimizer_weights" if flag(reading, *options["offload"]) else "none"
-    if any(map(reading.has, options["repeats"])):
-        values["recompute"] = "full" if flag(reading, *options["repeats"]) else "none"
+    values["offload"] = "optimizer_weights" if flag(reading, *option_names["offload"]) else "none"
+    if any(map(reading.has, option_names["repeats"])):
+        values["recompute"] = "full" if flag(reading, *option_names["repeats"]) else "none"
     settings.assume("recompute", "full", "full: verl's default")
 
 
 def _on_megatron(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """Tensors, stages, sequences and experts split by Megatron-Core."""
+    """Set the parallelism of the Megatron-Core backend."""
     values = settings.values
     values["framework"] = "Megatron-LM" if values["adapter"] == "none" else "Megatron-Bridge"
     put_megatron_split(reading, settings, _MEGATRON)
-    splits = flag(reading, f"{_MEGATRON}sequence_parallel", default=True)
-    values["sequence_parallel"] = splits and values["tensor_parallel"] > 1
-    sharded = flag(reading, f"{_MEGATRON}use_distributed_optimizer", default=True)
-    values["zero_stage"] = 1 if sharded else 0
-    on_host = f"{_ACTOR}optim.override_optimizer_config.optimizer_cpu_offload"
-    values["offload"] = "optimizer" if flag(reading, on_host) else "none"
-    kind = option_text(reading, f"{_OVERRIDES}recompute_granularity")
+    is_sequence_split = flag(reading, f"{_MEGATRON}sequence_parallel", default=True)
+    values["sequence_parallel"] = is_sequence_split and values["tensor_parallel"] > 1
+    is_sharded = flag(reading, f"{_MEGATRON}use_distributed_optimizer", default=True)
+    values["zero_stage"] = 1 if is_sharded else 0
+    offload_option = f"{_ACTOR}optim.override_optimizer_config.optimizer_cpu_offload"
+    values["offload"] = "optimizer" if flag(reading, offload_option) else "none"
+    granularity = option_text(reading, f"{_OVERRIDES}recompute_granularity")
     layers = number(reading, f"{_OVERRIDES}recompute_num_layers")
-    values["recompute"] = kind if kind in ("full", "selective") else "none"
+    values["recompute"] = granularity if granularity in ("full", "selective") else "none"
     if (
-        kind == "full"
+        granularity == "full"
         and layers
         and option_text(reading, f"{_OVERRIDES}recompute_method") == "block"
     ):
         values["recompute_num_layers"] = layers * int(values.get("virtual_pipeline", 1))
-    if kind is None:
+    if granularity is None:
         settings.defaults["recompute"] = "none: verl sets no recompute_granularity"
 
 
 def _length(reading: OptionReader, settings: SettingsBuilder) -> int | None:
-    """Tokens of a prompt and its answer at their most; None where text does not tell them."""
+    """Set and return the most tokens of a prompt with its answer; None where a value is unknown."""
     names = ("data.max_prompt_length", "data.max_response_length")
     if has_unknown_value(reading, *names):
         settings.mark_missing("sequence_length")
         return None
-    parts = [number(reading, name) for name in names]
-    length = sum(part or _TOKENS for part in parts)
+    lengths = [number(reading, name) for name in names]
+    length = sum(part_length or _TOKENS for part_length in lengths)
     settings.values["sequence_length"] = length
-    if None in parts:
+    if None in lengths:
         settings.defaults["sequence_length"] = f"{_TOKENS} of a prompt or an answer are verl's"
     return length
 
@@ -264,53 +267,56 @@ _TOKENS, _MINI, _NODE = 512, 256, 8
 
 
 def _batch(reading: OptionReader, settings: SettingsBuilder, length: int | None) -> None:
-    """GPUs, sequences of an optimizer step, and of a micro-batch on each rank.
+    """Set the GPUs, the sequences of an optimizer step, and those of a micro-batch.
 
     ``ppo_mini_batch_size`` counts prompts, each with its ``rollout.n`` answers.
     """
     values = settings.values
-    gpus = ranks = None
+    num_gpus = model_ranks = None
     if has_unknown_value(reading, "trainer.nnodes", "trainer.n_gpus_per_node"):
         settings.mark_missing("num_gpus")
     else:
         nodes = number(reading, "trainer.nnodes") or 1
-        gpus = nodes * (number(reading, "trainer.n_gpus_per_node") or _NODE)
-        values["num_gpus"] = gpus
-        ranks = require_ranks(reading, settings, gpus)
-    mini = f"{_ACTOR}ppo_mini_batch_size"
-    if has_unknown_value(reading, mini, "actor_rollout_ref.rollout.n"):
+        num_gpus = nodes * (number(reading, "trainer.n_gpus_per_node") or _NODE)
+        values["num_gpus"] = num_gpus
+        model_ranks = require_ranks(reading, settings, num_gpus)
+    mini_batch_option = f"{_ACTOR}ppo_mini_batch_size"
+    if has_unknown_value(reading, mini_batch_option, "actor_rollout_ref.rollout.n"):
         settings.mark_missing("global_batch_size")
         return
-    prompts, answers_each = number(reading, mini), number(reading, "actor_rollout_ref.rollout.n")
-    batch = (prompts or _MINI) * (answers_each or 1)
+    mini_batch, samples_per_prompt = (
+        number(reading, mini_batch_option),
+        number(reading, "actor_rollout_ref.rollout.n"),
+    )
+    batch = (mini_batch or _MINI) * (samples_per_prompt or 1)
     values["global_batch_size"] = batch
-    if prompts is None:
+    if mini_batch is None:
         settings.defaults["global_batch_size"] = f"ppo_mini_batch_size of {_MINI} prompts is verl's"
-    copies = gpus // ranks if gpus and ranks else None
-    share = batch // copies if copies and batch % copies == 0 else None
+    copies = num_gpus // model_ranks if num_gpus and model_ranks else None
+    batch_per_copy = batch // copies if copies and batch % copies == 0 else None
     steps = number(reading, "trainer.total_training_steps")
-    generated = number(reading, "data.train_batch_size")
-    note_updates(settings, "verl", generated, prompts or _MINI)
-    if steps and generated and length:
-        values["total_tokens"] = steps * generated * (answers_each or 1) * length
+    prompts_per_step = number(reading, "data.train_batch_size")
+    note_updates(settings, "verl", prompts_per_step, mini_batch or _MINI)
+    if steps and prompts_per_step and length:
+        values["total_tokens"] = steps * prompts_per_step * (samples_per_prompt or 1) * length
     if flag(reading, f"{_ACTOR}use_dynamic_bsz") and length:
         budget = number(reading, f"{_ACTOR}ppo_max_token_len_per_gpu") or _BUDGET
-        put_token_budget(settings, budget * int(values["context_parallel"]), share)
+        put_token_budget(settings, budget * int(values["context_parallel"]), batch_per_copy)
     else:
         _told_micro_batch(reading, settings, copies)
 
 
 def _told_micro_batch(reading: OptionReader, settings: SettingsBuilder, copies: int | None) -> None:
-    """Sequences of a micro-batch on each rank; older files count those of all ranks."""
-    whole = number(reading, f"{_ACTOR}ppo_micro_batch_size")
-    micro = number(reading, f"{_ACTOR}ppo_micro_batch_size_per_gpu")
-    if micro is None and whole and copies:
-        micro = max(whole // copies, 1)
-    settings.require("micro_batch_size", micro)
+    """Set the sequences of a micro-batch on each rank; older files count those of all ranks."""
+    total_micro_batch = number(reading, f"{_ACTOR}ppo_micro_batch_size")
+    micro_batch = number(reading, f"{_ACTOR}ppo_micro_batch_size_per_gpu")
+    if micro_batch is None and total_micro_batch and copies:
+        micro_batch = max(total_micro_batch // copies, 1)
+    settings.require("micro_batch_size", micro_batch)
     if flag(reading, f"{_MODEL}use_remove_padding"):
         settings.notes.append(
-            "Padding is removed, so that micro-batches of answers below max_response_length hold "
-            "fewer tokens than predicted: use_dynamic_bsz bounds them."
+            "Padding is removed: micro-batches with answers below max_response_length have "
+            "fewer tokens than predicted. use_dynamic_bsz bounds them."
         )
 
 
@@ -320,15 +326,15 @@ _ROLLOUT = "actor_rollout_ref.rollout."
 _ASYNC = "async_training."
 _V1 = "trainer.v1."
 _AHEAD, _VERSIONS = 1, 8
-"""``num_warmup_batches``, by which prompts run ahead of what trains, and
-``max_off_policy_threshold``, above which answers are dropped, where nobody sets them."""
+"""Defaults of ``num_warmup_batches``, by which prompts run ahead of training, and of
+``max_off_policy_threshold``, above which answers are dropped."""
 _STALE, _SYNC_STEPS, _CONCURRENT = 0.1, 4, 16
-"""Of ``fully_async_ppo_trainer.yaml``: share of older answers, updates between two transfers,
-prompts of each engine at once."""
+"""Defaults of ``fully_async_ppo_trainer.yaml``: share of older answers, updates between two
+weight transfers, concurrent prompts of each engine."""
 
 
 def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder) -> None:
-    """What of a whole step is no row of the table: who runs where, and passes beside the update."""
+    """Set placement, passes and offloading of a step, which no row of the table has."""
     values = settings.values
     _tell_program(reading, settings)
     is_megatron = str(update.values["framework"]).startswith("Megatron")
@@ -336,16 +342,16 @@ def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsB
     values["old_logprob"] = not flag(reading, "algorithm.rollout_correction.bypass_mode")
     if flag(reading, "algorithm.filter_groups.enable"):
         put_redrawn(settings)
-    part = _MEGATRON if is_megatron else _FSDP
-    moved = [flag(reading, f"{part}{name}") for name in _MOVED[:2]]
-    values["offload_train"] = all(moved)
-    if any(moved) and not all(moved):
+    section = _MEGATRON if is_megatron else _FSDP
+    offload_flags = [flag(reading, f"{section}{name}") for name in _MOVED[:2]]
+    values["offload_train"] = all(offload_flags)
+    if any(offload_flags) and not all(offload_flags):
         settings.notes.append(
-            "Of weights and states it offloads one alone: both are taken to stay."
+            "The file offloads either weights or states: planner assumes that both stay."
         )
     if has_unknown_value(reading, _GENERATED):
         settings.mark_missing("prompts_per_step")
-    else:  # those that stream say 0
+    else:  # asynchronous trainers set 0
         settings.set("prompts_per_step", number(reading, _GENERATED))
         settings.assume("prompts_per_step", _PROMPTS, f"{_PROMPTS:,}, verl's default")
     _put_micro_batch(reading, update, settings)
@@ -355,25 +361,27 @@ def _put_step(reading: OptionReader, update: LaunchSettings, settings: SettingsB
 def _put_micro_batch(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
-    """Tokens of a micro-batch: a budget, or sequences."""
+    """Set the tokens of a micro-batch: a budget, or a number of sequences."""
     if flag(reading, f"{_ACTOR}use_dynamic_bsz"):
         budget = number(reading, f"{_ACTOR}ppo_max_token_len_per_gpu") or _BUDGET
         settings.values["micro_batch_tokens"] = budget * int(update.values["context_parallel"])
         return
-    size, length = (update.values.get(n) for n in ("micro_batch_size", "sequence_length"))
-    if size is not None and length is not None:
-        packs = flag(reading, f"{_MODEL}use_remove_padding", default=True)
-        put_sequences(settings, int(str(size)), int(str(length)), is_packed=packs)
+    micro_batch, sequence_length = (
+        update.values.get(n) for n in ("micro_batch_size", "sequence_length")
+    )
+    if micro_batch is not None and sequence_length is not None:
+        is_packed = flag(reading, f"{_MODEL}use_remove_padding", default=True)
+        put_sequences(
+            settings, int(str(micro_batch)), int(str(sequence_length)), is_packed=is_packed
+        )
 
 
 def _put_placement(
     reading: OptionReader, update: LaunchSettings, settings: SettingsBuilder
 ) -> None:
-    """Where trainer and engine run, and how old the weights of answers may be."""
+    """Set the placement of trainer and engine, and the staleness of weights."""
     values = settings.values
-    words = [
-        text for word_option in reading.command.positional for text in word_option.texts if text
-    ]
+    words = [text for argument in reading.command.positional for text in argument.texts if text]
     words += filter(None, [reading.text("--config-name")])
     mode = option_text(reading, f"{_V1}trainer_mode") or ""
     placement = Placement.COLOCATED
@@ -384,44 +392,46 @@ def _put_placement(
         _put_streamed(reading, settings)
     elif mode.endswith("_async"):
         placement = Placement.ASYNC if mode.startswith("separate") else Placement.COLOCATED
-        ahead = reading.number(f"{_V1}{mode}.num_warmup_batches")
-        values["staleness"] = _AHEAD if ahead is None else ahead
+        warmup_batches = reading.number(f"{_V1}{mode}.num_warmup_batches")
+        values["staleness"] = _AHEAD if warmup_batches is None else warmup_batches
         values["partial_rollout"] = values["staleness"] > 0
     elif not flag(reading, "actor_rollout_ref.hybrid_engine", default=True):
         placement = Placement.SEPARATE
     sections = ("rollout.", _ROLLOUT)
-    nodes, each = (
+    num_nodes, gpus_per_node = (
         number(reading, *(f"{section}{name}" for section in sections))
         for name in ("nnodes", "n_gpus_per_node")
     )
-    train = update.values.get("num_gpus")
-    put_split(settings, placement, train, (nodes or 1) * (each or _NODE))
+    train_gpus = update.values.get("num_gpus")
+    put_split(settings, placement, train_gpus, (num_nodes or 1) * (gpus_per_node or _NODE))
 
 
 def _put_streamed(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """A step of the fully asynchronous trainer: what it trains between two transfers of weights.
+    """Set a step of the fully asynchronous trainer: its updates between two weight transfers.
 
-    Its threshold is a share of the answers of a step, and a share of a step is a step at most.
+    The staleness threshold is a share of the answers of a step; it is rounded up to steps.
     """
     values = settings.values
-    mini = number(reading, f"{_ACTOR}ppo_mini_batch_size") or _MINI
+    mini_batch = number(reading, f"{_ACTOR}ppo_mini_batch_size") or _MINI
     batches = number(reading, f"{_ASYNC}require_batches") or 1
-    times = number(reading, f"{_ASYNC}trigger_parameter_sync_step") or _SYNC_STEPS
-    values["prompts_per_step"] = mini * batches * times
+    updates = number(reading, f"{_ASYNC}trigger_parameter_sync_step") or _SYNC_STEPS
+    values["prompts_per_step"] = mini_batch * batches * updates
     if "global_batch_size" in values:
         values["global_batch_size"] = int(values["global_batch_size"]) * batches
     settings.defaults.pop("prompts_per_step", None)
     settings.missing = [name for name in settings.missing if name != "prompts_per_step"]
-    share = reading.amount(f"{_ASYNC}staleness_threshold")
-    values["staleness"] = ceil(_STALE if share is None else share)
-    partial = flag(reading, f"{_ASYNC}partial_rollout", default=True)
-    values["partial_rollout"] = partial and values["staleness"] > 0
+    threshold = reading.amount(f"{_ASYNC}staleness_threshold")
+    values["staleness"] = ceil(_STALE if threshold is None else threshold)
+    is_partial = flag(reading, f"{_ASYNC}partial_rollout", default=True)
+    values["partial_rollout"] = is_partial and values["staleness"] > 0
     prompts = number(reading, f"{_ASYNC}concurrent_samples_per_replica") or _CONCURRENT
-    places = prompts * int(values.get("samples_per_prompt", 0))
-    if 0 < places < int(values.get("max_num_seqs", 0)):
-        values["max_num_seqs"] = places
+    max_sequences = prompts * int(values.get("samples_per_prompt", 0))
+    if 0 < max_sequences < int(values.get("max_num_seqs", 0)):
+        values["max_num_seqs"] = max_sequences
         settings.defaults.pop("max_num_seqs", None)
-        settings.notes.append(f"Each engine has {prompts} prompts at once: {places:,} answers.")
+        settings.notes.append(
+            f"Each engine has {prompts} concurrent prompts: {max_sequences:,} answers."
+        )
     values["old_logprob"] = not flag(
         reading,
         "algorithm.rollout_correction.bypass_mode",
@@ -443,50 +453,57 @@ _PLACED = {
         "fully_async_ppo",
     ),
 }
-"""Programs of verl 0.9, each with how its configurations begin, by placement."""
+"""Programs of verl 0.9 by placement, each with the prefix of its configurations."""
 
 
 def _program(job: LaunchJob) -> tuple[str, str]:
-    """The module that starts a plan, and its configuration."""
+    """The module that starts a plan, and the name of its configuration.
+
+    Raises LaunchError if verl has no such placement, or no dynamic sampling with it.
+    """
     if job["placement"] not in _PLACED:
         raise LaunchError(
-            "verl runs trainer and engine one after the other on the same GPUs alone: "
-            "--set placement=one_step_off or async has GPUs of their own, colocated the same."
+            "verl runs a synchronous trainer and engine only on the same GPUs: --set "
+            "placement=colocated, or placement=one_step_off or async for separate GPUs."
         )
     if job["algorithm"] == Algorithm.DAPO and (has_separate_gpus(job) or job["partial_rollout"]):
         raise LaunchError(
-            "verl draws prompts again (dapo) where both sides take turns on the same GPUs alone: "
+            "verl resamples prompts (dapo) only where both sides take turns on the same GPUs: "
             "--set placement=colocated with --set partial_rollout=false, or --algorithm grpo "
             "--no-reference-model."
         )
     module, stem = _PLACED[str(job["placement"])]
-    kind = "megatron_trainer" if job.profile.name == "verl Megatron" else "trainer"
-    return module, f"{stem}_{kind}"
+    config_suffix = "megatron_trainer" if job.profile.name == "verl Megatron" else "trainer"
+    return module, f"{stem}_{config_suffix}"
 
 
 def _quantities(job: LaunchJob) -> Quantities:
-    """What its words need that the plan has otherwise.
+    """Quantities of verl's option table.
 
-    Raises LaunchError if its programs cannot be told so.
+    Raises LaunchError if no program of verl can start such a step.
     """
-    words = step_words(job)
+    quantities = step_words(job)
     _, config = _program(job)
-    batch, each = int(job["global_batch_size"]), int(job["samples_per_prompt"])
-    if batch % each:
-        near = max(round(batch / each), 1) * each
+    global_batch_size, samples_per_prompt = (
+        int(job["global_batch_size"]),
+        int(job["samples_per_prompt"]),
+    )
+    if global_batch_size % samples_per_prompt:
+        nearest = max(round(global_batch_size / samples_per_prompt), 1) * samples_per_prompt
         raise LaunchError(
-            f"ppo_mini_batch_size counts prompts with their {each} answers each, which "
-            f"{batch} answers are no multiple of: nearest: --global-batch-size {near}."
+            f"ppo_mini_batch_size counts prompts with {samples_per_prompt} answers each, and "
+            f"{global_batch_size} answers are no multiple of that; nearest: "
+            f"--global-batch-size {nearest}."
         )
     is_megatron = job.profile.name == "verl Megatron"
-    budget = per_rank(words["token_budget"], job["context_parallel"])
-    steps = int(job["prompts_per_step"])
-    streams, is_ppo = bool(words["streams"]), job["algorithm"] == Algorithm.PPO
-    words |= {
+    budget = per_rank(quantities["token_budget"], job["context_parallel"])
+    prompts_per_step = int(job["prompts_per_step"])
+    is_async, is_ppo = bool(quantities["streams"]), job["algorithm"] == Algorithm.PPO
+    quantities |= {
         "strategy": "megatron" if is_megatron else "fsdp2",
         "program_config": config if has_separate_gpus(job) or is_megatron else None,
-        "train_batch": 0 if streams else steps,
-        "mini_batch": batch // each,
+        "train_batch": 0 if is_async else prompts_per_step,
+        "mini_batch": global_batch_size // samples_per_prompt,
         "filters": job["algorithm"] == Algorithm.DAPO,
         "bypass": not job["old_logprob"],
         "max_num_seqs": job["max_num_seqs"] or job.profile.rollouts.max_num_seqs,
@@ -495,43 +512,49 @@ def _quantities(job: LaunchJob) -> Quantities:
         "critic_budget": budget if is_ppo else None,
     }
     if has_separate_gpus(job):
-        words |= {"offload_rollout": False}
+        quantities |= {"offload_rollout": False}
     else:
-        words |= _colocated(job)
-    if streams:
-        words |= {
+        quantities |= _colocated(job)
+    if is_async:
+        quantities |= {
             "hybrid": "False",
             "stream_prompts": 1,
-            "updates": steps * each // batch,
-            "prompts_at_once": -(-int(str(words["max_num_seqs"])) // each),
+            "updates": prompts_per_step * samples_per_prompt // global_batch_size,
+            "prompts_at_once": ceil_div(int(str(quantities["max_num_seqs"])), samples_per_prompt),
             "partial_rollout": _flag(job["partial_rollout"]),
-            "total_prompts": steps * int(job["max_steps"]),
+            "total_prompts": prompts_per_step * int(job["max_steps"]),
         }
-    return words | (_by_megatron(job, words) if is_megatron else _by_fsdp(job, words))
+    return quantities | (
+        _by_megatron(job, quantities) if is_megatron else _by_fsdp(job, quantities)
+    )
 
 
 def _colocated(job: LaunchJob) -> Words:
-    """How both sides share GPUs: in turns, or with answers that go on with the next weights."""
+    """Quantities of a colocated step: both sides take turns, or rollouts continue over updates."""
     if not job["partial_rollout"]:
         return {"trainer_mode": "sync"}
-    ahead = int(job["staleness"])
-    most = _VERSIONS - _AHEAD + ahead
-    return {"trainer_mode": "colocate_async", "batches_ahead": ahead, "most_versions": most}
+    batches_ahead = int(job["staleness"])
+    max_versions = _VERSIONS - _AHEAD + batches_ahead
+    return {
+        "trainer_mode": "colocate_async",
+        "batches_ahead": batches_ahead,
+        "most_versions": max_versions,
+    }
 
 
 def _flag(value: object) -> str:
-    """As hydra's YAML has it."""
+    """A boolean as hydra's YAML spells it."""
     return str(bool(value))
 
 
-def _by_megatron(job: LaunchJob, words: Words) -> Words:
-    """The words of Megatron-Core.
+def _by_megatron(job: LaunchJob, common: Words) -> Words:
+    """Quantities of the Megatron-Core backend.
 
-    Raises LaunchError if a part of the layers of a chunk would be repeated.
+    Raises LaunchError if the chunks of a stage cannot share the recomputed layers equally.
     """
-    found: Words = {"sequence_parallel": _flag(job["sequence_parallel"])}
-    if "offload_train" not in words:
-        found["offload_train"] = _flag(job["offload_train"])
+    quantities: Words = {"sequence_parallel": _flag(job["sequence_parallel"])}
+    if "offload_train" not in common:
+        quantities["offload_train"] = _flag(job["offload_train"])
     layers, chunks = int(job["recompute_num_layers"]), int(job["virtual_pipeline"])
     if layers % chunks:
         raise LaunchError(
@@ -539,20 +562,20 @@ def _by_megatron(job: LaunchJob, words: Words) -> Words:
             f"nearest: --set recompute_num_layers={max(round(layers / chunks), 1) * chunks}."
         )
     if job["recompute"] == "full":
-        found["recompute_method"] = "block" if layers else "uniform"
-        found["recompute_layers"] = layers // chunks or 1
+        quantities["recompute_method"] = "block" if layers else "uniform"
+        quantities["recompute_layers"] = layers // chunks or 1
     if int(job["expert_parallel"]) == 1:
-        found |= {"expert_parallel": None, "expert_tensor_parallel": None}
-    return found
+        quantities |= {"expert_parallel": None, "expert_tensor_parallel": None}
+    return quantities
 
 
-def _by_fsdp(job: LaunchJob, words: Words) -> Words:
-    """The words of FSDP, and none of Megatron-Core's."""
-    found = words_of_fsdp(job, "verl", _MEGATRON)
+def _by_fsdp(job: LaunchJob, common: Words) -> Words:
+    """Quantities of the FSDP backend, without options of Megatron-Core."""
+    quantities = words_of_fsdp(job, "verl", _MEGATRON)
     if int(job["context_parallel"]) == 1:
-        found[f"cp_comm_type{OF_FSDP}"] = None
-    away = None if "offload_train" in words else _flag(job["offload_train"])
-    return found | {f"offload_train{OF_FSDP}": away, "packed by FSDP": True}
+        quantities[f"cp_comm_type{OF_FSDP}"] = None
+    offload = None if "offload_train" in common else _flag(job["offload_train"])
+    return quantities | {f"offload_train{OF_FSDP}": offload, "packed by FSDP": True}
 
 
 def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
@@ -571,14 +594,16 @@ def _draft(job: LaunchJob, settings: OptionTexts) -> LaunchDraft:
         override("data.val_files", "VAL_FILES", "prompts to evaluate: a parquet file"),
         override("trainer.default_local_dir", OUTPUT.name, OUTPUT.meaning, OUTPUT.default),
     )
-    some = STEPS * int(job["prompts_per_step"])
-    more = [f"rollout.total_rollout_steps={some}"] if "fully_async" in module else []
+    benchmark_prompts = STEPS * int(job["prompts_per_step"])
+    benchmark_words = (
+        [f"rollout.total_rollout_steps={benchmark_prompts}"] if "fully_async" in module else []
+    )
     left = (*([_FOLDER] if has_separate_gpus(job) else []), *_LEFT)
-    return step_draft(job, "verl", arguments, more, left=left)
+    return step_draft(job, "verl", arguments, benchmark_words, left=left)
 
 
 def _arguments(options: Iterable[OptionText]) -> list[CommandWords]:
-    """The options of hydra as two words, keys of the configuration as ``KEY=TEXT``."""
+    """Options of hydra as two words, keys of the configuration as ``KEY=TEXT``."""
     return [
         CommandWords.of(option)
         if option.option.startswith("-")
@@ -591,7 +616,7 @@ _CRITIC = {_MEGATRON: "critic.megatron.", _FSDP: "critic.fsdp."}
 
 
 def _of_critic(settings: OptionTexts) -> Iterator[OptionText]:
-    """What the critic is told as the policy is: how it is sharded."""
+    """Sharding options of the critic, copied from those of the policy."""
     for option in settings.options:
         for actor, critic in _CRITIC.items():
             if option.option.startswith(actor):
@@ -601,7 +626,7 @@ def _of_critic(settings: OptionTexts) -> Iterator[OptionText]:
 _FOLDER = ParameterNote(
     parameter="where it starts",
     value="",
-    note="in a checkout of verl 0.9: its configuration begins from verl/trainer/config there",
+    note="in a checkout of verl 0.9: its configuration extends verl/trainer/config there",
 )
 _LEFT = (
     ParameterNote(
@@ -612,7 +637,7 @@ _LEFT = (
     ParameterNote(
         parameter="rewards",
         value="",
-        note="custom_reward_function.path, or data whose data_source verl judges by itself: yours",
+        note="custom_reward_function.path, or data with a data_source that verl can score: yours",
     ),
 )
 
@@ -625,8 +650,8 @@ TARGET = reader_of_steps(
         is_of=matches_document,
     ),
     profiles=("verl", "verl Megatron"),
-    put=_put_step,
-    whole=with_unknown_options,
+    add_step_settings=_put_step,
+    complete_command=with_unknown_options,
     version="verl 0.9",
     quantities=_quantities,
     draft=_draft,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from planner.base.units import ceil_div
 from planner.launch.option_table import Quantities
 from planner.launch.parsed_launch import LaunchSettings, OptionReader, version_of
 from planner.launch.serving_reader import (
@@ -54,7 +55,7 @@ _MODULES = (
     "vllm.entrypoints.cli.main",
     "dynamo.vllm",
 )
-# Long options without their dashes, as no other tool spells them.
+# Long options without dashes, in the spelling of vLLM only.
 _OF_DOCUMENT = {
     *("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "max-num-seqs"),
     *("max-num-batched-tokens", "max-model-len", "gpu-memory-utilization", "kv-cache-dtype"),
@@ -70,70 +71,76 @@ _LONG = 32_768  # config.py of 0.6: prompts of longer models are computed in chu
 
 def matches_command(words: Sequence[str]) -> bool:
     """Whether a command starts a server of vLLM."""
-    first = [word.rsplit("/", 1)[-1] for word in words[:4]]
-    if first[:1] == ["vllm"]:
-        return first[1:2] == ["serve"] or (first[1:2] == ["bench"] and first[2:3] != ["serve"])
-    if first[:1] and first[0] in _OFFLINE[-2:]:
+    programs = [word.rsplit("/", 1)[-1] for word in words[:4]]
+    if programs[:1] == ["vllm"]:
+        return programs[1:2] == ["serve"] or (
+            programs[1:2] == ["bench"] and programs[2:3] != ["serve"]
+        )
+    if programs[:1] and programs[0] in _OFFLINE[-2:]:
         return True
-    if any(word in _MODULES for word in first) and "bench" not in words:
-        return "serve" in words or "vllm.entrypoints.cli.main" not in first
+    if any(word in _MODULES for word in programs) and "bench" not in words:
+        return "serve" in words or "vllm.entrypoints.cli.main" not in programs
     return any(word.replace("\\", "/").endswith("openai/api_server.py") for word in words[:3])
 
 
 def matches_document(values: Mapping[str, object]) -> bool:
     """Whether a document has options of ``vllm serve``, or of Triton's ``model.json`` for vLLM."""
-    names = {name.replace("_", "-") for name in values}
+    keys = {name.replace("_", "-") for name in values}
     accepted = _ENGINE.accepts
-    own = _OF_DOCUMENT & names
-    is_sure = len(own) > 1 or own & {*values, "gpu-memory-utilization"}
-    is_own = bool(is_sure) and all(accepted.find(f"--{one}") for one in names)
-    return is_own or len(_OF_DOCUMENT & {*values}) > 1
+    document_keys = _OF_DOCUMENT & keys
+    is_certain = len(document_keys) > 1 or document_keys & {*values, "gpu-memory-utilization"}
+    is_config = bool(is_certain) and all(accepted.find(f"--{key}") for key in keys)
+    return is_config or len(_OF_DOCUMENT & {*values}) > 1
 
 
 def read_settings(reading: OptionReader) -> LaunchSettings:
-    """The deployment that a command starts."""
+    """Settings of the deployment that a command starts."""
     reading = with_config(reading, _ENGINE)
-    told = read_server(reading, _ENGINE, AGGREGATED)
-    pool, values = _pool(told), told.values
+    server = read_server(reading, _ENGINE, AGGREGATED)
+    pool, values = _pool(server), server.values
     version = version_of("vllm", reading.command)
     if version is None or version.parts >= _LARGER_SHARE:  # without one it is the newest
-        why = f"--gpu-memory-utilization is {_SHARE} by default from 0.25 on"
-        told.assume("gpu_memory_utilization", _SHARE, why)
+        reason = f"--gpu-memory-utilization is {_SHARE} by default from 0.25 on"
+        server.assume("gpu_memory_utilization", _SHARE, reason)
     if pool == AGGREGATED:
-        # A rank samples as many sequences at its start as it may run at once, however few find
-        # room, and has less cache for that (`gpu_model_runner.py`, `_dummy_sampler_run`). Two pools
-        # of one plan have no number each.
+        # At its start a rank samples max_num_seqs sequences, however few fit, and has less cache
+        # for that (`gpu_model_runner.py`, `_dummy_sampler_run`). A plan with two pools has no
+        # number for each.
         values["max_num_seqs"] = values["concurrency"] // values["attention_data_parallel"]
-    return told.of_pool(pool)
+    return server.of_pool(pool)
 
 
 _PARTITION = "VLLM_PP_LAYER_PARTITION"
 
 
 def _note_stages(server: ServerSettings, stages: int) -> None:
-    """That a file deals the layers unevenly, which is predicted as if it did not."""
-    given = server.reading.command.environment.get(_PARTITION)
-    layers = [parse_size(part) or 0 for part in ((given and given.single) or "").split(",")]
-    if stages > 1 and max(layers) > -(-sum(layers) // stages):
+    """Add a note if the file splits layers unevenly: even stages are predicted."""
+    partition = server.reading.command.environment.get(_PARTITION)
+    layers = [parse_size(part) or 0 for part in ((partition and partition.single) or "").split(",")]
+    if stages > 1 and max(layers) > ceil_div(sum(layers), stages):
         server.notes.append(
             f"{_PARTITION} gives the stages {', '.join(map(str, layers))} layers; even stages are "
             f"predicted. The fullest GPU has {max(layers) * stages / sum(layers):.2f} x the "
-            "weights and cache per layer of an even stage: less room and a slower pipeline."
+            "weights and cache per layer of an even stage: less KV cache and a slower pipeline."
         )
 
 
 def _layout(server: ServerSettings, model: ModelSpec | None) -> int:
-    """Ranks of a dense model know nothing of each other."""
-    tp, pp = server.count("tensor_parallel"), server.count("pipeline_parallel")
-    dp = server.count("attention_data_parallel")
+    """Set the parallelism; return the attention ranks: those of a dense model are replicas."""
+    tensor_parallel, num_stages = server.count("tensor_parallel"), server.count("pipeline_parallel")
+    data_parallel = server.count("attention_data_parallel")
     is_dense = model is not None and not model.num_experts
-    ranks = 1 if is_dense else dp
-    server.values.update(tensor_parallel=tp, pipeline_parallel=pp, attention_data_parallel=ranks)
-    server.put_gpus(tp * pp * dp)
-    if is_dense and dp > 1:
-        server.notes.append(f"The {dp} data-parallel ranks of a dense model are replicas.")
-    put_experts(server, model, tp * dp)
-    _note_stages(server, pp)
+    ranks = 1 if is_dense else data_parallel
+    server.values.update(
+        tensor_parallel=tensor_parallel, pipeline_parallel=num_stages, attention_data_parallel=ranks
+    )
+    server.put_gpus(tensor_parallel * num_stages * data_parallel)
+    if is_dense and data_parallel > 1:
+        server.notes.append(
+            f"The {data_parallel} data-parallel ranks of a dense model are replicas."
+        )
+    put_experts(server, model, tensor_parallel * data_parallel)
+    _note_stages(server, num_stages)
     return ranks
 
 
@@ -144,47 +151,47 @@ def _is_first_engine(reading: OptionReader) -> bool:
 
 
 def _first_batch(server: ServerSettings, model: ModelSpec | None, ranks: int) -> None:
-    """What a program without a server, or the engine before 0.8, takes where no batch is given.
+    """Set the default batch of offline programs, and of the engine before 0.8.
 
-    Prompts are computed whole, unless they may be long: then in chunks.
+    Prompts are not split, unless they may be long: then in chunks.
     """
     positional = server.reading.command.positional
-    words = {
-        (text or "").rsplit("/", 1)[-1] for word_option in positional for text in word_option.texts
-    }
+    words = {(text or "").rsplit("/", 1)[-1] for argument in positional for text in argument.texts}
     if words & {*_OFFLINE} and server.reading.value("max_num_batched_tokens") is None:
-        step, why = scheduler_default_of(server, _ENGINE, "offline_batched_tokens")
-        server.assume("max_num_batched_tokens", step, why)
+        step_tokens, reason = scheduler_default_of(server, _ENGINE, "offline_batched_tokens")
+        server.assume("max_num_batched_tokens", step_tokens, reason)
     if not _is_first_engine(server.reading):
         return
-    seqs = parse_size(server.reading.value("max_num_seqs"))
-    if seqs is None:
-        seqs = 256
-        server.assume("concurrency", seqs * ranks, "--max-num-seqs is 256 by default before 0.8")
+    max_num_seqs = parse_size(server.reading.value("max_num_seqs"))
+    if max_num_seqs is None:
+        max_num_seqs = 256
+        server.assume(
+            "concurrency", max_num_seqs * ranks, "--max-num-seqs is 256 by default before 0.8"
+        )
     if parse_size(server.reading.value("max_num_batched_tokens")) is None:
-        most = parse_size(server.reading.value("max_model_len"))
-        most = most or (model.max_position_embeddings if model else None) or 0
-        tokens = max(2048, most if most <= _LONG else 0, seqs)
-        why = f"--max-num-batched-tokens is {tokens:,} by default before 0.8"
-        server.assume("max_num_batched_tokens", tokens, why)
+        max_length = parse_size(server.reading.value("max_model_len"))
+        max_length = max_length or (model.max_position_embeddings if model else None) or 0
+        tokens = max(2048, max_length if max_length <= _LONG else 0, max_num_seqs)
+        reason = f"--max-num-batched-tokens is {tokens:,} by default before 0.8"
+        server.assume("max_num_batched_tokens", tokens, reason)
 
 
 def _longest(server: ServerSettings, model: ModelSpec | None) -> None:
-    """The longest request, which vLLM has room for or does not start; -1 and auto: what fits."""
-    given = server.reading.value("max_model_len")
-    if parse_size(given):
-        server.values["max_model_len"] = parse_size(given)
-    elif given is None and model is not None and model.max_position_embeddings:
-        why = "--max-model-len is the model's positions by default"
-        server.assume("max_model_len", model.max_position_embeddings, why)
+    """Set the longest request, which vLLM needs KV cache for; -1 and auto: what fits."""
+    max_model_len = server.reading.value("max_model_len")
+    if parse_size(max_model_len):
+        server.values["max_model_len"] = parse_size(max_model_len)
+    elif max_model_len is None and model is not None and model.max_position_embeddings:
+        reason = "--max-model-len is the model's positions by default"
+        server.assume("max_model_len", model.max_position_embeddings, reason)
 
 
 def _drafts(reading: OptionReader) -> DraftSettings | None:
     config = json_table(reading.text("--speculative-config"))
     number = parse_size(reading.value("draft_tokens")) or 0
-    given = config.get("num_speculative_tokens")
-    if isinstance(given, int) and not isinstance(given, bool):
-        number = given
+    draft_tokens = config.get("num_speculative_tokens")
+    if isinstance(draft_tokens, int) and not isinstance(draft_tokens, bool):
+        number = draft_tokens
     method = config.get("method") or reading.text("--spec-method")
     path = config.get("model") or reading.text("--spec-model")
     if not number:
@@ -200,11 +207,17 @@ def _drafts(reading: OptionReader) -> DraftSettings | None:
 def _pool(server: ServerSettings) -> str:
     reading = server.reading
     config = {**json_table(reading.text("--kv-transfer-config"))}
-    given = reading.command.options.get("--kv-transfer-config")
-    if given is not None and given.full_span is not None and None in given.texts:
-        # Of a text with a port that the script counts the role is told all the same.
-        part = reading.command.text[given.full_span.start : given.full_span.end]
-        config["kv_role"] = next(iter(re.findall(r"kv_role\W+(kv_\w+)", part)), None)
+    transfer_option = reading.command.options.get("--kv-transfer-config")
+    if (
+        transfer_option is not None
+        and transfer_option.full_span is not None
+        and None in transfer_option.texts
+    ):
+        # The role is readable even if the script computes a port in the same text.
+        option_text = reading.command.text[
+            transfer_option.full_span.start : transfer_option.full_span.end
+        ]
+        config["kv_role"] = next(iter(re.findall(r"kv_role\W+(kv_\w+)", option_text)), None)
     mode = reading.text("--disaggregation-mode")
     if mode in (PREFILL_POOL, DECODE_POOL):
         return mode
@@ -214,8 +227,8 @@ def _pool(server: ServerSettings) -> str:
         return DECODE_POOL
     if config.get("kv_role") == "kv_both":
         server.notes.append(
-            "kv_role is kv_both: only the router knows whether it computes prompts or answers; it "
-            "is read as both."
+            "kv_role is kv_both: only the router knows whether it is a prefill or decode worker. "
+            "It is read as both."
         )
     return _POOLS.get(str(config.get("kv_role")), AGGREGATED)
 
@@ -247,42 +260,45 @@ _ENGINE = EngineReader(
         reading.has("--enable-prefix-caching") or not _is_first_engine(reading)
     ),
 )
-# Of all matrices, or of experts alone.
+# Online quantization, and whether it covers all matrices or only experts.
 _ONLINE = {"fp8": True, "fp8_block": True, "w8a16": False, "nvfp4": False}
 _LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-# Each copy needs some ports of its own on a node, counted from here, below those that systems
-# hand out.
+# First port of the copies on a node, below the ports that systems assign.
 _SIDE_CHANNEL = {PREFILL_POOL: 16000, DECODE_POOL: 24000}
 _PORTS_OF_COPY = 10
 _ROUTER_NOTE = "vllm-router (pip install vllm-router) spreads the requests"
 
 
 def worker_quantities(worker: ServerGroup) -> Quantities:
-    """What vLLM's table says of a worker."""
-    experts, stage = int(worker.values["expert_parallel"]), worker.stage_gpus
-    on_host, rank = worker.cache_on_host_gib, worker.lora_rank
-    rounded = next((known for known in _LORA_RANKS if known >= (rank or 0)), _LORA_RANKS[-1])
+    """Quantities of vLLM's option table for a worker."""
+    experts, stage_gpus = int(worker.values["expert_parallel"]), worker.stage_gpus
+    host_cache_gib, rank = worker.cache_on_host_gib, worker.lora_rank
+    supported_rank = next(
+        (supported for supported in _LORA_RANKS if supported >= (rank or 0)), _LORA_RANKS[-1]
+    )
     return {
         **common_quantities(worker),
         **with_online(worker, _ONLINE),
-        "expert_parallel": None if experts in (1, stage) else experts,
-        "splits_experts": experts > 1 and experts == stage,
+        "expert_parallel": None if experts in (1, stage_gpus) else experts,
+        "splits_experts": experts > 1 and experts == stage_gpus,
         "gpu_memory_utilization": worker.total_share,
-        "cache_on_host_total_gib": None if on_host is None else on_host * worker.num_gpus,
-        "lora_rank": rounded if rank else None,
-        "adapters": rank if rank and rank != rounded else None,
+        "cache_on_host_total_gib": None
+        if host_cache_gib is None
+        else host_cache_gib * worker.num_gpus,
+        "lora_rank": supported_rank if rank else None,
+        "adapters": rank if rank and rank != supported_rank else None,
     }
 
 
 def command_options(server: ServerCommand) -> list[CommandWords]:
-    """The engine's options of a server, without where it listens and its nodes."""
+    """The engine's options of a server, without address and nodes."""
     arguments = [CommandWords.of(setting) for setting in server.settings.options]
-    drafts = any(argument.words[1:] == ("draft_model",) for argument in arguments)
-    named = CommandWords(words=("--spec-model", draft_word(server.worker.job)))
+    has_draft_model = any(argument.words[1:] == ("draft_model",) for argument in arguments)
+    draft_argument = CommandWords(words=("--spec-model", draft_word(server.worker.job)))
     job = server.worker.job
-    heads = method_arguments(job, "--spec-method", "--spec-model", upper=False)
-    adapted = target_modules(job, says_all=False)
-    return [*arguments, *([named] if drafts else []), *heads, *adapted]
+    method_words = method_arguments(job, "--spec-method", "--spec-model", upper=False)
+    lora_words = target_modules(job, says_all=False)
+    return [*arguments, *([draft_argument] if has_draft_model else []), *method_words, *lora_words]
 
 
 def _process(server: ServerCommand) -> Process:

@@ -1,5 +1,5 @@
-"""XTuner 1: ``xtuner/v1/train/cli/sft.py`` and the ``TrainerConfig`` of its files, read alone; and
-configurations in Python, those of 0.x in words of Hugging Face's Trainer.
+"""XTuner 1, read-only: ``xtuner/v1/train/cli/sft.py`` and the ``TrainerConfig`` of its files; and
+configurations in Python of 0.x, translated to options of Hugging Face's Trainer.
 
 Sources: InternLM/xtuner 0.2, ``xtuner/model/sft.py`` (``SupervisedFinetune``: every layer is
 repeated unless ``use_activation_checkpointing`` is false, an adapter without ``target_modules``
@@ -34,27 +34,27 @@ from planner.specs.catalogue import load_model
 _ROWS = shipped_rows("models/xtuner.csv")
 _MODELS = {row["class"]: row["model"] for row in _ROWS}
 _NAMED = {row["name"]: row["model"] for row in _ROWS if row["name"]}
-# Options of its command that a configuration calls otherwise.
+# Options of the command with their names in a configuration.
 _SPELLED = {"fsdp_config": "fsdp_cfg", "loss_config": "loss_cfg", "pack_max_length":
             "dataloader_cfg.pack_max_length", "optim": "optim_cfg", "epoch_num": "total_epoch",
             "float8_config": "model_cfg.float8_cfg"}  # fmt: skip
-# Sizes that a file changes in a class, by what they are called here.
+# Sizes that a file may change in a class of models, with their names in planner.
 _SIZES = {"num_hidden_layers": "num_hidden_layers", "hidden_size": "hidden_size", "vocab_size":
           "vocab_size", "intermediate_size": "intermediate_size", "n_routed_experts":
           "num_experts", "moe_intermediate_size": "moe_intermediate_size"}  # fmt: skip
 _NEAREST = (
-    "Its sharding is FSDP2's with tensor, sequence and expert parallelism beside it: predicted as "
-    "torchtitan, whose is the same."
+    "XTuner shards by FSDP2 with tensor, sequence and expert parallelism: predicted as "
+    "torchtitan, which does the same."
 )
 _ULYSSES = (
-    "sp_size trades tokens for heads (Ulysses): the ring of context parallelism is predicted, as "
-    "torchtitan has it."
+    "sp_size splits attention heads (Ulysses): predicted as torchtitan's ring of context "
+    "parallelism."
 )
 _PACKED, _PACKED_BY_COMMAND = 32768, 4096
 
 
 def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> Words | None:
-    """What no row tells of a ``TrainerConfig``, or of a command."""
+    """Set what no row of the table has; return the sizes of a changed model."""
     is_command = bool(reading.command.positional)
     is_new = "pretrain" in (option_text(reading, "tokenize_fn") or "")
     settings.values |= {"adapter": "none", "training_objective": "pretrain" if is_new else "sft"}
@@ -69,51 +69,55 @@ def _add_unlisted_settings(reading: OptionReader, settings: SettingsBuilder) -> 
 
 
 def _merge_config_files(command: ParsedCommand) -> Mapping[str, ParsedOption]:
-    return {_name(option): one for option, one in with_unknown_options(command).options.items()}
+    return {
+        _name(option): parsed for option, parsed in with_unknown_options(command).options.items()
+    }
 
 
 def _name(option: str) -> str:
-    """An option of the command as a configuration calls it.
+    """The name of a command's option in a configuration.
 
     >>> _name("--fsdp-config.cpu-offload")
     'fsdp_cfg.cpu_offload'
     """
-    head, dot, rest = option.removeprefix("--").replace("-", "_").partition(".")
-    return _SPELLED.get(head, head) + dot + rest
+    head, dot, key = option.removeprefix("--").replace("-", "_").partition(".")
+    return _SPELLED.get(head, head) + dot + key
 
 
 def _model(reading: OptionReader, settings: SettingsBuilder) -> Words | None:
-    """The model by its class, of which a file may change sizes, else what is loaded."""
-    kind = reading.text("model_cfg") or ""
-    model = _MODELS.get(kind) or _NAMED.get(kind.lower().replace("_", "-"))
+    """Set the model of the class in the file, else of the loaded weights; return changed sizes."""
+    class_name = reading.text("model_cfg") or ""
+    model = _MODELS.get(class_name) or _NAMED.get(class_name.lower().replace("_", "-"))
     loaded = (reading.text(name) for name in ("load_from", "tokenizer_path"))
     if model is None:
         settings.require("model", next(filter(None, loaded), None))
         return None
-    own = with_sizes(
-        model, {word: reading.number(f"model_cfg.{key}") for key, word in _SIZES.items()}
+    shape = with_sizes(
+        model, {size: reading.number(f"model_cfg.{key}") for key, size in _SIZES.items()}
     )
-    if own is None:
+    if shape is None:
         settings.values["model"] = model
-    return own
+    return shape
 
 
 def _layout(reading: OptionReader, settings: SettingsBuilder) -> None:
-    """GPUs, and the ranks that share a batch, the weights and the experts."""
+    """Set the GPUs, the batch, the replicas and expert parallelism."""
     values = settings.values
-    tensor, tokens = (int(values[f"{name}_parallel"]) for name in ("tensor", "context"))
-    ranks = ranks_of(reading, settings, tp_size=tensor, sp_size=tokens)
+    tensor_parallel, context_parallel = (
+        int(values[f"{name}_parallel"]) for name in ("tensor", "context")
+    )
+    data_ranks = ranks_of(reading, settings, tp_size=tensor_parallel, sp_size=context_parallel)
     values["expert_parallel"] = number(reading, "fsdp_cfg.ep_size", "model_cfg.ep_size") or 1
-    if tokens > 1:
+    if context_parallel > 1:
         settings.notes.append(_ULYSSES)
-    if ranks is not None:
-        batch = ranks * int(values["micro_batch_size"])
+    if data_ranks is not None:
+        batch = data_ranks * int(values["micro_batch_size"])
         settings.assume("global_batch_size", batch, "one pack of a rank is XTuner's")
     if "global_batch_size" not in values:
         settings.mark_missing("global_batch_size")
     shards = number(reading, "fsdp_cfg.hsdp_sharding_size")
     if shards and "num_gpus" in values:
-        values["data_parallel_replicas"] = max(values["num_gpus"] // (tensor * shards), 1)
+        values["data_parallel_replicas"] = max(values["num_gpus"] // (tensor_parallel * shards), 1)
 
 
 def _memory(reading: OptionReader, settings: SettingsBuilder) -> None:
@@ -127,9 +131,11 @@ def _memory(reading: OptionReader, settings: SettingsBuilder) -> None:
         )
     offload = "optimizer" if flag(reading, "optim_cfg.swap_optimizer") else "none"
     values["offload"] = "optimizer_weights" if flag(reading, "fsdp_cfg.cpu_offload") else offload
-    eight = [name for name in reading.command.options if name.startswith("model_cfg.float8_cfg")]
-    is_eight = option_text(reading, *eight) is not None
-    values["precision"] = "fp8" if is_eight else "bf16"
+    fp8_options = [
+        name for name in reading.command.options if name.startswith("model_cfg.float8_cfg")
+    ]
+    is_fp8 = option_text(reading, *fp8_options) is not None
+    values["precision"] = "fp8" if is_fp8 else "bf16"
     compiles = flag(reading, "model_cfg.compile_cfg", "fsdp_cfg.torch_compile", default=True)
     values["torch_compile"] = "auto" if compiles else "false"
     if "muon" in (option_text(reading, "optim_cfg") or ""):
@@ -148,31 +154,44 @@ _PARTS = ("accumulative_counts", "max_epochs", "max_iters", "sampler", "pack_to_
 
 
 def trained_by_xtuner(calls: Sequence[Call], name: str) -> tuple[Mapping[str, Value], int] | None:
-    """What a configuration trains, and the line of its model; None where it is none.
+    """Options of the Trainer for a configuration of 0.x, and the line of its model.
 
+    None if the calls are no such configuration.
     Raises LaunchError if it trains something that is not predicted.
     """
-    parts = [one for one in calls if one.name == "dict"]
-    whole = next((one for one in parts if isinstance(one.keywords.get("llm"), dict)), None)
-    if whole is None or not any("accumulative_counts" in one.keywords for one in parts):
+    calls_of_dict = [call for call in calls if call.name == "dict"]
+    model_call = next(
+        (call for call in calls_of_dict if isinstance(call.keywords.get("llm"), dict)), None
+    )
+    if model_call is None or not any(
+        "accumulative_counts" in call.keywords for call in calls_of_dict
+    ):
         return None
-    unread = next((key for key in ("visual_encoder", "ref_llm", "reward_token_id")
-                   if key in whole.keywords), None)  # fmt: skip
-    if unread:
+    unsupported = next((key for key in ("visual_encoder", "ref_llm", "reward_token_id")
+                   if key in model_call.keywords), None)  # fmt: skip
+    if unsupported:
         raise LaunchError(
-            f"{name}: line {whole.line}: xtuner's model with {unread} is not predicted: "
+            f"{name}: line {model_call.line}: xtuner's model with {unsupported} is not predicted: "
             "supervised fine-tuning of a language model is."
         )
-    found: dict[str, Value] = {}
+    options: dict[str, Value] = {}
     for key in _PARTS:
-        given = next((one.keywords for one in parts if key in one.keywords), {})
-        found |= {_SAME[own]: given[own] for own in _SAME if own in given and own not in found}
-    formats = (one.keywords.get("dtype") for one in parts if "accumulative_counts" in one.keywords)
-    found["bf16" if next(formats, None) == "bfloat16" else "fp16"] = True
-    repeats = whole.keywords.get("use_activation_checkpointing")
-    found["gradient_checkpointing"] = repeats is not False
-    found |= _loaded(whole)
-    return found, whole.line
+        keywords = next((call.keywords for call in calls_of_dict if key in call.keywords), {})
+        options |= {
+            _SAME[name]: keywords[name]
+            for name in _SAME
+            if name in keywords and name not in options
+        }
+    formats = (
+        call.keywords.get("dtype")
+        for call in calls_of_dict
+        if "accumulative_counts" in call.keywords
+    )
+    options["bf16" if next(formats, None) == "bfloat16" else "fp16"] = True
+    checkpointing = model_call.keywords.get("use_activation_checkpointing")
+    options["gradient_checkpointing"] = checkpointing is not False
+    options |= _loaded(model_call)
+    return options, model_call.line
 
 
 _TRAINER, _OF_ANSWERS = "TrainerConfig", ("RLColocateTrainerConfig", "RLDisaggregatedTrainerConfig")
@@ -180,40 +199,40 @@ _NEEDED = {"model_cfg", "dataloader_cfg"}
 
 
 def configured(calls: Sequence[Call], name: str) -> Iterator[tuple[int, Mapping[str, Value]]]:
-    """What a ``TrainerConfig`` of XTuner 1 sets, by dotted names, and its line.
+    """Line and settings of each ``TrainerConfig`` of XTuner 1, by dotted names.
 
-    An object is told by its class and by what it is given.
-    Raises LaunchError if it trains on answers that it generates.
+    The text of an object is its class; its arguments have names below it.
+    Raises LaunchError if it trains on rollouts.
     """
     for call in calls:
         if call.ends(*_OF_ANSWERS):
-            kind = call.name.rpartition(".")[2]
+            class_name = call.name.rpartition(".")[2]
             raise LaunchError(
-                f"{name}: line {call.line}: XTuner's {kind} trains on answers that it generates, "
-                "which is not predicted of it: TrainerConfig is. Describe the training step "
-                "without --from, with --objective grpo."
+                f"{name}: line {call.line}: XTuner's {class_name} trains on rollouts, which is not "
+                "predicted, only TrainerConfig. Describe the training step without --from, "
+                "with --objective grpo."
             )
         if call.ends(_TRAINER) and {*call.keywords} >= _NEEDED:
-            functions = (one.name for one in calls if "TokenizeF" in one.name)
-            kind = next(functions, "").rpartition(".")[2].lower()
-            parts = {key.replace("text_config.", ""): one for key, one in call.parts.items()}
-            yield call.line, {"tokenize_fn": kind or None, **parts}
+            functions = (call.name for call in calls if "TokenizeF" in call.name)
+            class_name = next(functions, "").rpartition(".")[2].lower()
+            parts = {key.replace("text_config.", ""): part for key, part in call.parts.items()}
+            yield call.line, {"tokenize_fn": class_name or None, **parts}
 
 
-def _loaded(whole: Call) -> Mapping[str, Value]:
-    """The model that is loaded, and its adapter."""
-    loaded, lora = (_mapping(whole.keywords.get(key)) for key in ("llm", "lora"))
-    kept = _mapping(loaded.get("quantization_config"))
-    found: dict[str, Value] = {"model_name_or_path": loaded.get("pretrained_model_name_or_path")}
-    if kept.get("load_in_4bit") is True:
-        found |= {
+def _loaded(model_call: Call) -> Mapping[str, Value]:
+    """Options of the loaded model and of its adapter."""
+    loaded, lora = (_mapping(model_call.keywords.get(key)) for key in ("llm", "lora"))
+    quantization = _mapping(loaded.get("quantization_config"))
+    options: dict[str, Value] = {"model_name_or_path": loaded.get("pretrained_model_name_or_path")}
+    if quantization.get("load_in_4bit") is True:
+        options |= {
             "load_in_4bit": True,
-            "use_bnb_nested_quant": kept.get("bnb_4bit_use_double_quant"),
+            "use_bnb_nested_quant": quantization.get("bnb_4bit_use_double_quant"),
         }
     if lora:
         modules = lora.get("target_modules") or "all-linear"
-        found |= {"use_lora": True, "lora_r": lora.get("r", 8), "lora_target_modules": modules}
-    return found
+        options |= {"use_lora": True, "lora_r": lora.get("r", 8), "lora_target_modules": modules}
+    return options
 
 
 def _mapping(value: Value) -> Mapping[str, Value]:

@@ -68,5 +68,5 @@ def test_distillation_is_not_predicted(tmp_path: Path) -> None:
 def test_a_command_needs_its_file(tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text("automodel finetune llm -c gone.yaml --nproc-per-node 8")
 
-    with pytest.raises(LaunchError, match=r"gone\.yaml .* is not beside it"):
+    with pytest.raises(LaunchError, match=r"gone\.yaml .* is not in this folder"):
         read_launch(tmp_path / "run.sh")

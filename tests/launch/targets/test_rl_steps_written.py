@@ -177,7 +177,7 @@ def test_other_wrappers_are_read_back(tmp_path: Path, wrapper: str) -> None:
             {"algorithm": "dapo"},
             "partial_rollout=false",
         ),
-        ("verl", {"weight_sync": "store"}, {}, "hands weights over by ipc"),
+        ("verl", {"weight_sync": "store"}, {}, "transfers weights by ipc"),
         ("verl", {}, {"critic": True}, "--algorithm ppo"),
         (
             "verl",
@@ -212,7 +212,7 @@ def test_other_wrappers_are_read_back(tmp_path: Path, wrapper: str) -> None:
             "nemo-rl",
             {"placement": "separate", "train_gpus": 4},
             {},
-            "whole ones alone: nearest: --set train_gpus=8",
+            "splits only whole nodes; nearest: --set train_gpus=8",
         ),
         ("nemo-rl", {"placement": "async", "train_gpus": 8}, {}, "a step old at least: stal"),
         ("openrlhf", {"placement": "async"}, {}, "a step old at least: staleness=1"),

@@ -61,7 +61,7 @@ def test_a_reference_model_of_verl(tmp_path: Path, words: str, objective: str) -
 
 def test_a_step_of_verl_is_several_updates_and_its_critic_is_told(tmp_path: Path) -> None:
     notes = " ".join(read(tmp_path, _VERL).notes)
-    assert "A step of verl is 8 such updates" in notes
+    assert "A step of verl has 8 such updates" in notes
     assert "critic" in notes
     assert "critic" not in " ".join(read(tmp_path, _VERL + "algorithm.adv_estimator=grpo").notes)
 

@@ -132,7 +132,7 @@ def test_a_sequence_above_the_budget_is_a_micro_batch_of_its_own(tmp_path: Path)
     script.write_text(script.read_text().replace("-len 8192", "-len 30000"))
     found = read_launch(script, workload="rl")
     assert told(found, "output_cap", "micro_batch_tokens") == ["30000", "31024"]
-    assert "a micro-batch of its own" in " ".join(found.notes)
+    assert "planner assumes micro-batches of that length" in " ".join(found.notes)
 
 
 def test_the_update_alone(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_the_update_alone(tmp_path: Path) -> None:
     names = ("training_objective", "sequence_length", "global_batch_size", "micro_batch_size")
     assert told(found, *names) == ["dapo", "9216", "128", "2"]
     assert told(found, "framework") == ["Megatron-LM"]
-    assert "A step of slime is 2 such updates" in " ".join(found.notes)
+    assert "A step of slime has 2 such updates" in " ".join(found.notes)
 
 
 def test_the_step_is_predicted(tmp_path: Path) -> None:

@@ -1,0 +1,96 @@
+"""Performance recipes of Megatron-Bridge: their options by model, task, GPU and number format.
+
+Source: NVIDIA-NeMo/Megatron-Bridge at 067f987, ``src/megatron/bridge/perf_recipes`` and
+``scripts/performance/argument_parser.py``; ``models/megatron-bridge.csv`` has the values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+
+from planner.base.records import record
+from planner.documents.shell.edits import ParsedOption, implied_option
+from planner.launch.launchers.job_resources import parse_gpu_name
+from planner.launch.option_table import shipped_rows
+
+_MODEL_OPTIONS, _GPU_OPTIONS, _PRECISION_OPTIONS, _NUM_GPUS_OPTIONS, _TASK_OPTIONS = (
+    ("--model_recipe_name", "-mr"),
+    ("--gpu", "-g"),
+    ("--compute_dtype", "-c"),
+    ("--num_gpus", "-ng"),
+    ("--task",),
+)
+_RECIPE_NAME = re.compile(r"(?P<kind>.+)_(?P<gpus>\d+)gpu_(?P<rest>.+)")
+# Models with the smallest GPU count of a recipe as default: _DEFAULT_GPU_COUNT_OVERRIDES.
+_SMALLEST_BY_DEFAULT = ("llama3_8b", "qwen3_30b_a3b")
+
+
+@record(kw_only=True)
+class Recipe:
+    """Options of a performance recipe for ``gpus`` GPUs; ``num_gpus`` and ``gpu`` of the job."""
+
+    name: str
+    options: Mapping[str, ParsedOption]
+    gpus: int
+    num_gpus: int | None
+    gpu: str | None
+
+
+@cache
+def shipped_recipes() -> Mapping[tuple[str, str], Mapping[int, Mapping[str, str]]]:
+    """Recipes by model and task, by GPU and number format, then by number of GPUs."""
+    recipes: dict[tuple[str, str], dict[int, Mapping[str, str]]] = {}
+    for row in shipped_rows("models/megatron-bridge.csv"):
+        if (name := _RECIPE_NAME.fullmatch(row["recipe"])) is not None:
+            recipes.setdefault((name["kind"], name["rest"]), {})[int(name["gpus"])] = row
+    return recipes
+
+
+def model_of_recipe(options: Mapping[str, ParsedOption]) -> str | None:
+    """The model that options of a performance script name, those of earlier releases included."""
+    if (name := _first_text(options, *_MODEL_OPTIONS)) is not None:
+        return name
+    family, size = (
+        _first_text(options, "--model_name", "-m"),
+        _first_text(options, "--model_size", "-s"),
+    )
+    return f"{family}_{size}" if family and size else None
+
+
+def choose_recipe(options: Mapping[str, ParsedOption], gpu: str | None) -> Recipe | None:
+    """The recipe that options choose; ``gpu`` counts where they name none.
+
+    None where they are of another program, or no recipe has their model, GPU and format.
+    """
+    model, gpu_option = model_of_recipe(options), _first_text(options, *_GPU_OPTIONS)
+    gpu_name = gpu_option or (gpu or "").partition("-")[0]
+    if model is None or not gpu_name:
+        return None
+    count = _first_text(options, *_NUM_GPUS_OPTIONS) or ""
+    task = _first_text(options, *_TASK_OPTIONS) or "pretrain"
+    precision = _first_text(options, *_PRECISION_OPTIONS) or "bf16"
+    if precision == "fp8":
+        precision += _first_text(options, "--fp8_recipe") or "cs"
+    recipes = shipped_recipes().get((f"{model}_{task}", f"{gpu_name}_{precision.replace('_', '')}"))
+    if recipes is None:
+        return None
+    num_gpus = int(count) if count.isdecimal() and int(count) else None
+    default_gpus = min(recipes) if model.startswith(_SMALLEST_BY_DEFAULT) else max(recipes)
+    gpus = num_gpus if num_gpus is not None and num_gpus in recipes else default_gpus
+    row = recipes[gpus]
+    texts = {key: text for key, text in row.items() if text and key != "recipe"}
+    return Recipe(
+        name=row["recipe"],
+        options={key: implied_option(key, text) for key, text in texts.items()},
+        gpus=gpus,
+        num_gpus=num_gpus,
+        gpu=parse_gpu_name(gpu_name) if gpu_option else None,
+    )
+
+
+def _first_text(options: Mapping[str, ParsedOption], *names: str) -> str | None:
+    """The first value of several options, in lower case; None where none is set."""
+    texts = (options[name].single for name in names if name in options)
+    return next((text.lower() for text in texts if text), None)

@@ -1,0 +1,230 @@
+"""ms-swift commands and documents that train with Megatron-LM (``megatron sft``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from planner.base.enums import AdapterTargets
+from planner.base.training_aliases import ExpertAdapters, TrainingObjective, nearest_adapter_targets
+from planner.documents.shell.edits import ParsedOption, implied_option
+from planner.launch.hf_trainer.derive_settings import ADAPTED_TOWER
+from planner.launch.hf_trainer.option_sources import (
+    DISTILLED,
+    TEACHER,
+    objective_of_word,
+    refuse_unknown_training,
+)
+from planner.launch.option_table import OptionAliasTable, ParserOptions, is_command, is_document
+from planner.launch.parsed_launch import LaunchSettings, OptionReader, ParsedCommand
+from planner.launch.targets.megatron_arguments import EXPERT_SPLIT, TABLE, read_megatron_arguments
+
+_CONVERTED_SUFFIX = re.compile(r"[-_](mcore|megatron)$", re.IGNORECASE)
+_MODEL_OPTION = "--model-parallel-size"
+"""Megatron-LM's parser takes ms-swift's ``--model`` for the short form of this option."""
+_ADAPTER_OPTIONS = ("tuner_type", "train_type")
+_SECTION = "train."
+_OTHER_SECTIONS = ("rollout.", "teacher.", "ref.", "colocate_groups")
+_DIALECT = OptionAliasTable.load("megatron-swift")
+
+
+def is_swift_document(values: Mapping[str, object]) -> bool:
+    """Whether a document is one of ``megatron sft FILE``.
+
+    >>> is_swift_document({"tuner_type": "lora", "micro_batch_size": 1, "global_batch_size": 4})
+    True
+    """
+    unprefixed = {name.removeprefix(_SECTION): value for name, value in values.items()}
+    return is_document("megatron-swift", unprefixed)
+
+
+def is_swift_command(command: ParsedCommand) -> bool:
+    """Whether the command is one of ms-swift."""
+    return is_command("megatron-swift", _positional_words(command))
+
+
+def _positional_words(command: ParsedCommand) -> list[str]:
+    return [text for argument in command.positional for text in argument.texts if text]
+
+
+def with_document_options(command: ParsedCommand) -> ParsedCommand:
+    """The command with the options of the ms-swift document it names, or of the document it is.
+
+    Where Ray starts training, its options are in a section of their own. Source:
+    modelscope/ms-swift, ``swift/cli/main.py`` (``parse_yaml_args``) and ``swift/ray``.
+    """
+    words = [argument.single or "" for argument in command.positional]
+    documents = (file for file in command.files.values() if is_swift_document(file.options))
+    document = next(documents, None)
+    is_standalone = not words and is_swift_document(command.options)
+    if not (is_standalone or (document and is_command("megatron-swift", words))):
+        return command
+    accepted = ParserOptions.of(("megatron-lm-0.19.2",), TABLE)
+    options: dict[str, ParsedOption] = {}
+    unknown = [*command.unknown]
+    document_options = command.options if document is None else document.options
+    resources = command.resources
+    if num_gpus := document_options.get(f"{_SECTION}gpus"):
+        resources = replace(resources, num_gpus=num_gpus)
+    for key, parsed in document_options.items():
+        name = key.removeprefix(_SECTION)
+        option = accepted.find(f"--{name.replace('_', '-')}")
+        if option is None:
+            unknown.append(replace(parsed, option=f"--{name}"))
+        elif not option.is_flag:
+            options[option.name] = replace(parsed, option=option.name)
+        elif parsed.single == "true":
+            options[option.name] = replace(parsed, option=option.name, texts=(), spans=())
+    positional = command.positional or tuple(
+        implied_option("", word) for word in ("megatron", "sft")
+    )
+    command_options = {} if is_standalone else command.options
+    return replace(
+        command,
+        options={**options, **command_options},
+        unknown=tuple(unknown),
+        positional=positional,
+        resources=resources,
+    )
+
+
+def read_swift_arguments(written: ParsedCommand, command: ParsedCommand) -> LaunchSettings:
+    """Settings of an ms-swift command that trains with Megatron-LM.
+
+    ``written`` is the command as the file has it, ``command`` the one that
+    `with_document_options` returns for it.
+    Raises LaunchError if options contradict each other, or the number of GPUs.
+    Raises SpecError if it trains something that is not predicted.
+    """
+    action = _positional_words(command)[1]
+    megatron_command, model = _split_model_option(command)
+    reading = OptionReader.of(megatron_command, TABLE)
+    swift_options = {
+        option.option.lstrip("-").replace("-", "_"): option for option in megatron_command.unknown
+    }
+    settings = read_megatron_arguments(reading, "Megatron-LM")
+    values, defaults = dict(settings.values), dict(settings.defaults)
+    for row in _DIALECT.defaults:
+        if not reading.has(row.into):
+            values[row.term], defaults[row.term] = row.word, row.note
+    values["dropout"] = "false"
+    values |= _read_training(swift_options, action, command.name, defaults)
+    if length := _text(swift_options, "max_length"):
+        values["sequence_length"] = length
+        objective = values.get("training_objective")
+        on_rollouts = bool(objective) and TrainingObjective(str(objective)).needs_rollouts
+        if on_rollouts and length.isdecimal():  # prompts only
+            completion = _text(swift_options, "max_completion_length") or "512"
+            values["sequence_length"] = int(length) + int(completion)
+    # The folder of converted weights is called after the model.
+    folder = (reading.text("--load") or "").rstrip("/").rpartition("/")[2]
+    if model := model or _CONVERTED_SUFFIX.sub("", folder):
+        values["model"] = model
+    notes = [note for note in settings.notes if "--bf16" not in note]
+    is_adapted = values["adapter"] != "none"
+    if is_adapted:
+        values["framework"] = "Megatron-Bridge"
+        notes.append("Adapters on Megatron are predicted as Megatron-Bridge's.")
+    missing = tuple(name for name in settings.missing if name not in values)
+    if frozen := _text(swift_options, "freeze_vit"):
+        values["freeze_vision_tower"] = "true" if is_adapted else frozen
+        notes += [ADAPTED_TOWER] * (is_adapted and frozen == "false")
+    if is_adapted and str(values.get("mtp_num_layers", "0")) != "0":
+        values["mtp_num_layers"] = "0"
+        notes.append("Multi-token prediction with an adapter is not predicted.")
+    if _text(swift_options, "rlhf_type") == DISTILLED:
+        notes.append(TEACHER)
+    trains_language_model = _text(swift_options, "freeze_llm") == "false"
+    used = _all_spellings(
+        settings.used_options
+        | _option_names(swift_options, _DIALECT.names("used"))
+        | {"--load", "--model"}
+    )
+    ignored_names = {*_DIALECT.names("ignored"), *(["freeze_llm"] * trains_language_model)}
+    ignored = _all_spellings(
+        settings.ignored_options
+        | _option_names(swift_options, ignored_names)
+        | {name for name in written.options if name.startswith(_OTHER_SECTIONS)}
+    )
+    document_names = megatron_command.options if command is not written else ()
+    return replace(
+        settings,
+        values=values,
+        defaults=defaults,
+        missing=missing,
+        notes=tuple(notes),
+        used_options=used,
+        ignored_options=ignored - used,
+        unread=settings.unread | {*document_names},
+    )
+
+
+def _all_spellings(names: Collection[str]) -> frozenset[str]:
+    """Option names as commands and as documents spell them."""
+    bare = [name.lstrip("-").replace("-", "_") for name in names]
+    return frozenset((*names, *bare, *(f"{_SECTION}{name}" for name in (*bare, "gpus"))))
+
+
+def _read_training(
+    options: dict[str, ParsedOption], action: str, name: str, defaults: dict[str, str]
+) -> dict[str, str]:
+    """Training objective, and the adapter with its rank and matrices; "none" trains all weights.
+
+    Raises LaunchError or SpecError if that is not predicted. Adds the reason of a default rank to
+    ``defaults``.
+    """
+    values: dict[str, str] = {}
+    if objective := _text(options, "rlhf_type"):
+        values["training_objective"] = str(objective_of_word(objective, name))
+    elif action == "sft":
+        values["training_objective"] = "sft"
+    kinds = (_text(options, option) for option in _ADAPTER_OPTIONS)
+    adapter = next(filter(None, kinds), "full")
+    refuse_unknown_training(adapter, name)
+    if adapter == "full":
+        return {**values, "adapter": "none"}
+    rank = _text(options, "lora_rank")
+    if rank is None:
+        defaults["lora_rank"] = "no lora_rank: 8 is ms-swift's"
+    modules = (_text(options, "target_modules") or "all-linear").split()
+    targets = nearest_adapter_targets(modules)
+    values |= {"adapter": "lora", "lora_rank": rank or "8", "lora_targets": str(targets)}
+    if targets is AdapterTargets.ALL_LINEAR:
+        values["expert_adapters"] = str(ExpertAdapters.EACH)
+    return values
+
+
+def _split_model_option(command: ParsedCommand) -> tuple[ParsedCommand, str | None]:
+    """The command with the options as ms-swift's parser has them, and the model.
+
+    ms-swift does not split experts unless an option does. Its flags take a word, those of
+    Megatron-LM do not. Its ``--model`` is the short form of another option there.
+    """
+    model = command.options.get(_MODEL_OPTION)
+    off = {
+        name
+        for name, option in command.options.items()
+        if not option.texts
+        and re.search(rf"--{name[2:].replace('-', '[-_]')}[\s\\=]+false\b", command.text)
+    }
+    options = {
+        name: option
+        for name, option in command.options.items()
+        if name not in {*off, _MODEL_OPTION}
+    }
+    if EXPERT_SPLIT not in options:
+        options[EXPERT_SPLIT] = implied_option(EXPERT_SPLIT, "1", command.line)
+    return replace(command, options=options), None if model is None else model.texts[0]
+
+
+def _text(options: dict[str, ParsedOption], name: str) -> str | None:
+    """All values of an option, joined by blanks; None where it is absent or empty."""
+    option = options.get(name)
+    texts = [text for text in option.texts if text] if option is not None else []
+    return " ".join(texts) or None
+
+
+def _option_names(options: dict[str, ParsedOption], names: Collection[str]) -> set[str]:
+    """The listed options that are set, as the file spells them."""
+    return {option.option for name, option in options.items() if name in names}
