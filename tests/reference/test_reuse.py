@@ -244,7 +244,7 @@ def test_a_trace_with_blocks_is_replayed_with_its_caches(tmp_path: Path) -> None
         ({"turns": 1, "think_time": None, "tool_calls": 3}, "--tool-time"),
         ({"turns": None}, "think_time needs turns"),
         ({"input_tokens": 1500}, "at least 1,107"),
-        ({"prefix_cache_hit_rate": 0.4, "host_cache": "1GiB"}, "--host-cache keeps what"),
+        ({"prefix_cache_hit_rate": 0.4, "host_cache": "1GiB"}, "--host-cache needs prompts"),
         ({"host_cache": "100TiB"}, "host memory"),
     ],
 )
