@@ -15,7 +15,7 @@ _LEAST_SPREAD = 1e-3
 
 
 def line_wait(
-    *, number: Numeric, clients: Numeric, slots: Numeric, rate: Numeric, delay: Numeric
+    *, number: Numeric, clients: Numeric, places: Numeric, rate: Numeric, delay: Numeric
 ) -> FloatArray:
     r"""Mean seconds that N requests of C clients wait for one of R slots, freed at a rate.
 
@@ -24,8 +24,8 @@ def line_wait(
     The first R have a slot. The i-th of the C that start together waits
     :math:`d + (i - R) / \mu`, each later one for the line that it finds. Derived here, of a fluid.
     """
-    longest = np.maximum(np.asarray(clients) - slots, 0.0) / rate
-    later, before = _shares(number, clients, slots)
+    longest = np.maximum(np.asarray(clients) - places, 0.0) / rate
+    later, before = _shares(number, clients, places)
     return np.asarray(later * longest + before * (delay + longest / 2))
 
 
@@ -34,7 +34,7 @@ def line_wait_within(
     share: float,
     number: Numeric,
     clients: Numeric,
-    slots: Numeric,
+    places: Numeric,
     rate: Numeric,
     delay: Numeric,
 ) -> FloatArray:
@@ -49,8 +49,8 @@ def line_wait_within(
     L is the longest wait, l the share of later requests, b the share of requests that start
     together without a slot, x = (q - 1 + l + b) / b. Derived here.
     """
-    longest = np.maximum(np.asarray(clients) - slots, 0.0) / rate
-    later, before = _shares(number, clients, slots)
+    longest = np.maximum(np.asarray(clients) - places, 0.0) / rate
+    later, before = _shares(number, clients, places)
     with np.errstate(divide="ignore", invalid="ignore"):
         order = (share - (1 - later - before)) / before
         ramp = delay + order * longest
@@ -60,7 +60,7 @@ def line_wait_within(
 
 
 def line_wait_variance(
-    *, number: Numeric, clients: Numeric, slots: Numeric, rate: Numeric, delay: Numeric
+    *, number: Numeric, clients: Numeric, places: Numeric, rate: Numeric, delay: Numeric
 ) -> FloatArray:
     r"""Variance of the waits of `client_burst_wait` [s^2].
 
@@ -68,17 +68,17 @@ def line_wait_variance(
 
     L, l and b as in `client_burst_wait_quantile`. Derived here.
     """
-    longest = np.maximum(np.asarray(clients) - slots, 0.0) / rate
-    later, before = _shares(number, clients, slots)
+    longest = np.maximum(np.asarray(clients) - places, 0.0) / rate
+    later, before = _shares(number, clients, places)
     square = later * longest**2 + before * (delay**2 + delay * longest + longest**2 / 3)
     mean = later * longest + before * (delay + longest / 2)
     return np.asarray(np.maximum(square - mean**2, 0.0))
 
 
-def _shares(number: Numeric, clients: Numeric, slots: Numeric) -> tuple[FloatArray, FloatArray]:
+def _shares(number: Numeric, clients: Numeric, places: Numeric) -> tuple[FloatArray, FloatArray]:
     """Shares of the requests that come later, and that start together without a slot."""
     later = 1 - np.asarray(clients) / np.asarray(number)
-    return later, np.maximum(np.asarray(clients) - slots, 0.0) / np.asarray(number)
+    return later, np.maximum(np.asarray(clients) - places, 0.0) / np.asarray(number)
 
 
 def sharing_share(variation: float) -> float:

@@ -79,7 +79,7 @@ def met_step(
 ) -> FloatArray:
     r"""Mean duration of the step in which a request arrives, :math:`E[T^2] / E[T]` [s].
 
-    A step lasts d = ``decode_step`` and, if ``is_mixed``, s = ``prefill_time`` for every
+    A step lasts d = ``decode_step`` and, if ``mixes``, s = ``work`` for every
     prompt that came during the step before, :math:`\rho = \lambda s` of its length on
     average. So the lengths of steps follow one another like generations of a branching
     process, with
@@ -106,9 +106,9 @@ def met_step_variance(
     *,
     decode_step: Numeric,
     load: Numeric,
-    prefill_time: Numeric,
+    work: Numeric,
     variation: Numeric,
-    is_mixed: bool,
+    mixes: bool,
 ) -> FloatArray:
     r"""Variance of the duration of the step in which a request arrives [s^2].
 
@@ -120,10 +120,10 @@ def met_step_variance(
 
     Derived here.
     """
-    d, rho, s = decode_step, np.asarray(load), prefill_time
+    d, rho, s = decode_step, np.asarray(load), work
     second = 1 + np.square(variation)
-    mean_at_arrival = met_step(decode_step=d, load=rho, work=s, variation=variation, mixes=is_mixed)
-    if not is_mixed:
+    mean_at_arrival = met_step(decode_step=d, load=rho, work=s, variation=variation, mixes=mixes)
+    if not mixes:
         prompts = (mean_at_arrival - (1 - rho) * d) / np.maximum(rho, 1e-12)
         return np.asarray(rho * (1 - rho) * (prompts - d) ** 2 + rho * prompts**2)
     mean = d / (1 - rho)
@@ -436,7 +436,7 @@ def pools_requests(
     .. math:: N = \frac{x + \sqrt{x^2 + 4 \rho x / (1 - \rho)}}{2}, \quad
         x = \lambda (z + d) - \rho, \quad \rho = \lambda s
 
-    ``unqueued_time`` z and ``decoding`` d pass without a queue, and up to one request there is none.
+    ``unqueued_time`` z and ``decoding`` d pass without a queue. Up to one request there is none.
     Infinite where the server does not keep up. The inverse of `disaggregated_closed_loop_rate`
     (derived here).
     """

@@ -53,14 +53,14 @@ def filled_by_drift(
 
     Requests come at a ``rate`` [1/s] of a mean over windows of so many ``seconds``, which have so
     much of the mean ``requests`` r and of the mean work of ``prompts`` p and ``answers`` o [1]_. A
-    step over B of c ``slots`` takes ``fixed + slope B``, a mean answer n ``steps``, and an answer
+    step over B of c ``places`` takes ``fixed + slope B``, a mean answer n ``steps``, and an answer
     of the X requests m times as many, which new requests change. A prompt takes
-    ``lone_prompt_time``, or ``added_prompt_time`` with others; of x that come to a step at random
+    ``lone`` seconds, or ``added`` with others; of x that come to a step at random
     each takes s, the first ``prompt``:
 
     .. math:: s(x) = s_a + (s_l - s_a) \frac{1 - e^{-x}}{x}
 
-    At most ``max_prompt_time`` f seconds of prompts are in a step. The rest waits in its slots, so
+    At most ``fullest`` f seconds of prompts are in a step. The rest waits in its slots, so
     that fewer decode: Q seconds of prompts, and L if there were slots for all:
 
     .. math:: \frac{dB}{dt} = \frac{\varphi r}{s p} - \frac{B}{n m t}, \quad
