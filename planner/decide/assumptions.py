@@ -53,7 +53,7 @@ class SensitiveAssumption:
             "tried": list(self.tried),
             "does_not_fit": list(self.does_not_fit),
             "predictions": _plain(self.moved),
-            "each": {words: dict(values) for words, values in self.each.items()},
+            "each": {label: dict(values) for label, values in self.each.items()},
         }
 
     @classmethod
@@ -74,8 +74,8 @@ class SensitiveAssumption:
                 n: _known(ends) for n, ends in require_entry(table, "predictions", dict).items()
             },
             each={
-                words: {name: float(value) for name, value in values.items()}
-                for words, values in require_entry({"each": {}, **table}, "each", dict).items()
+                label: {name: float(value) for name, value in values.items()}
+                for label, values in require_entry({"each": {}, **table}, "each", dict).items()
             },
             does_not_fit=tuple(map(str, require_entry(table, "does_not_fit", list))),
         )
@@ -90,8 +90,8 @@ def sensitive_assumptions(plan: Plan, candidates: Candidates) -> list[SensitiveA
     if _code(candidates):
         return []
     chosen = EvaluatedChoice(request=plan.request, space=plan.space, candidates=candidates)
-    own = candidates.row
-    facts = (_moving(plan, fact, candidates, own) for fact in plan.workload.open_facts(chosen))
+    base_row = candidates.row
+    facts = (_moving(plan, fact, candidates, base_row) for fact in plan.workload.open_facts(chosen))
     return [fact for fact in facts if fact.moved or fact.does_not_fit]
 
 
@@ -100,7 +100,7 @@ def _moving(
 ) -> SensitiveAssumption:
     """What a fact moves, of a plan with the row ``base_row``; nothing where it moves nothing."""
     first_memory = candidates.source.num_rules + 1
-    possible = {words: judged for words, judged in fact.tried.items() if not _code(judged)}
+    possible = {label: judged for label, judged in fact.tried.items() if not _code(judged)}
     rows = [base_row, *(judged.row for judged in possible.values())]
     moved = {
         name: (min(values), max(values))
@@ -115,13 +115,13 @@ def _moving(
         tried=tuple(possible),
         moved=moved,
         each={
-            words: {name: number_or_nan(values[name]) for name in moved}
-            for words, values in zip((fact.assumed, *possible), rows, strict=True)
+            label: {name: number_or_nan(values[name]) for name in moved}
+            for label, values in zip((fact.assumed, *possible), rows, strict=True)
         }
         if moved
         else {},
         does_not_fit=tuple(
-            words for words, judged in fact.tried.items() if _code(judged) >= first_memory
+            label for label, judged in fact.tried.items() if _code(judged) >= first_memory
         ),
     )
 
@@ -148,7 +148,7 @@ def _columns(plan: Plan, row: Mapping[str, object]) -> list[str]:
 
 
 def _is_moved(values: list[float]) -> bool:
-    own, *others = values
-    if not all(map(math.isfinite, (own, *others))):
+    base, *others = values
+    if not all(map(math.isfinite, (base, *others))):
         return False
-    return any(abs(other - own) > MOVES * abs(own) for other in others)
+    return any(abs(other - base) > MOVES * abs(base) for other in others)

@@ -115,7 +115,7 @@ def gpus_that_fit(plan: Plan, evaluation: Evaluation, may_be: MayBe) -> MoreGpus
     end = min(MOST_GPUS, evaluation.source.setting.machine.cluster.max_gpus or MOST_GPUS)
     doublings = range(1, int(math.log2(max(end / number_or_nan(current["num_gpus"]), 1))) + 1)
     counts = [int(number_or_nan(current["num_gpus"])) * 2**power for power in doublings]
-    most = max(counts, default=0)
+    max_count = max(counts, default=0)
     changes: list[tuple[int, Change]] = []
     for only_layout in (True, False):
         for count in counts:
@@ -123,7 +123,7 @@ def gpus_that_fit(plan: Plan, evaluation: Evaluation, may_be: MayBe) -> MoreGpus
                 changes.insert(0, (count, change))
                 counts = [item for item in counts if item < count]
                 break
-    return MoreGpus(most=most, changes=changes)
+    return MoreGpus(most=max_count, changes=changes)
 
 
 def change_on(
@@ -200,11 +200,11 @@ def relief_values(source: Source, current: Row, may_be: MayBe) -> dict[str, list
     Those of a parameter stand in the table of terms from the one that saves least.
     """
     relief: dict[str, list[Value]] = {}
-    for name, words in remedies_of(_workload_of(source)).items():
+    for name, texts in remedies_of(_workload_of(source)).items():
         term = glossary()[name]
         if name not in current or (name == "precision" and current[name] not in ("fp32", "tf32")):
             continue
-        choices = [term.shown(term.coded(_parsed(word, term.type))) for word in words]
+        choices = [term.shown(term.coded(_parsed(text, term.type))) for text in texts]
         now: Any = current[name]
         saves_less = choices.index(now) + 1 if now in choices else 0
         if name == "offload" and saves_less:  # the host's memory may be what is too small
@@ -245,13 +245,13 @@ def unsupported(source: Source, num_gpus: float) -> list[str]:
         return []
     is_fsdp = 1 not in setting.framework.zero_stages and num_gpus > 1
     names = {"loss_kernel": setting.framework.interleaved_schedule, "paged_optimizer": is_fsdp}
-    return [name for name, lacks in names.items() if lacks]
+    return [name for name, is_unsupported in names.items() if is_unsupported]
 
 
-def _parsed(word: str, type_: str) -> Any:
+def _parsed(text: str, type_: str) -> Any:
     if type_ == "flag":
-        return word == "true"
-    return float(word) if type_ in ("count", "share", "number") else word
+        return text == "true"
+    return float(text) if type_ in ("count", "share", "number") else text
 
 
 def _on_gpus(current: Row, count: int) -> dict[str, Value]:
@@ -396,8 +396,8 @@ class _Near:
         (source,) = self.problem.sources
         row_table = candidates.configurations.rows(np.array([place]))
         room = self.plan.workload.fitting(source, row_table).get(_CAP, 1.0)
-        most = min(room, self.most_requests)
-        judged = source.judged(replace(row_table, **{_CAP: np.array([most])}))
+        max_requests = min(room, self.most_requests)
+        judged = source.judged(replace(row_table, **{_CAP: np.array([max_requests])}))
         filled = float(np.ravel(judged.value(self.problem.objectives[0].name))[0])
         return (judged, 0, filled) if filled > value else best
 
@@ -410,8 +410,8 @@ def _few(values: Sequence[Value]) -> list[Value]:
 
 def _with_fewer_requests(current: Row, base: ConfigurationTable) -> tuple[Row, ConfigurationTable]:
     """A plan whose number of requests at once is open, and its configuration with fewer ones."""
-    most = number_or_nan(current[_CAP])
-    fewer = np.unique([*(item for item in _REQUESTS if item < most), most])
+    current_requests = number_or_nan(current[_CAP])
+    fewer = np.unique([*(item for item in _REQUESTS if item < current_requests), current_requests])
     rows = base.rows(np.zeros(fewer.size, dtype=np.intp))
     return _without(current, _CAP), replace(rows, **{_CAP: fewer})
 
@@ -422,13 +422,13 @@ def _without(row: Row, parameter: str) -> Row:
 
 
 def table_near(
-    base: ConfigurationTable, values: Mapping[str, Sequence[Value]], may_be: MayBe, most: int
+    base: ConfigurationTable, values: Mapping[str, Sequence[Value]], may_be: MayBe, max_changes: int
 ) -> ConfigurationTable:
-    """All configurations that differ from each of a table in up to ``most`` of these values."""
+    """All configurations that differ from each of a table in up to ``max_changes`` of these values."""
     edits = [(name, item) for name, several in values.items() for item in several]
     edits = [(name, item) for name, item in edits if name not in FOLLOWING]
     # The last place stands for no edit, and the same edit twice is one.
-    picks = np.array([*combinations_with_replacement(range(len(edits) + 1), most)])
+    picks = np.array([*combinations_with_replacement(range(len(edits) + 1), max_changes)])
     table = base.rows(np.repeat(np.arange(base.size), len(picks)))
     picks = np.tile(picks, (base.size, 1))
     columns = {name: getattr(table, name).copy() for name, _ in edits}

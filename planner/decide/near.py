@@ -87,12 +87,13 @@ def plans_around(
 
 def with_most_requests(problem: Problem, plan: Plan, base_row: Row) -> Problem:
     """The problem of an engine that runs as many requests at once as the plan's, at most."""
-    told = plan.request.max_num_seqs
-    if told is None or plan.workload.name != "serve":
+    max_num_seqs = plan.request.max_num_seqs
+    if max_num_seqs is None or plan.workload.name != "serve":
         return problem
     at_once = int(number_or_nan(base_row["concurrency"]))
     sources = (
-        one.changed(lambda s: with_max_num_seqs(s, told, at_once)) for one in problem.sources
+        source.changed(lambda s: with_max_num_seqs(s, max_num_seqs, at_once))
+        for source in problem.sources
     )
     return replace(problem, sources=tuple(sources))
 
@@ -116,7 +117,7 @@ def wide_plan(
     for name, bound in assumed_limits(workload, ()).items():
         now = base_row.get(f"{name}_s")
         limits[name] = max(bound, now) if isinstance(now, float) and np.isfinite(now) else bound
-    asked: dict[str, object] = {
+    changed_answers: dict[str, object] = {
         plan.workload.profile_kind: profile or source.profile,
         "space": None,
         "num_gpus": num_gpus or int(number_or_nan(base_row["num_gpus"])),
@@ -125,16 +126,16 @@ def wide_plan(
         "constraints": {**limits, **request.constraints},
     }
     if workload == "train":
-        asked["global_batch_size"] = int(number_or_nan(base_row["global_batch_size"]))
+        changed_answers["global_batch_size"] = int(number_or_nan(base_row["global_batch_size"]))
     if workload == "serve":
         # A server may be started with another number of sequences, as on the largest GPUs.
-        most = None
+        max_num_seqs = None
         if request.max_num_seqs is not None and isinstance(source.setting, ServingSetting):
             defaults = source.setting.engine.scheduler.defaults
-            most = max((default.max_num_seqs for default in defaults), default=None)
-        request = request.changed(mode="aggregated", request_rate=None, max_num_seqs=most)
+            max_num_seqs = max((default.max_num_seqs for default in defaults), default=None)
+        request = request.changed(mode="aggregated", request_rate=None, max_num_seqs=max_num_seqs)
     try:
-        return make_plan(request.changed(**asked))
+        return make_plan(request.changed(**changed_answers))
     except PlannerError:
         return None
 
@@ -158,8 +159,8 @@ def free_values(wide: Plan, base_row: Row, may_be: MayBe) -> dict[str, list[Valu
     for name, term in terms_of(wide.workload.name, "parameter").items():
         if name not in base_row or name in fixed or name == "num_gpus" or term.option:
             continue
-        known = [term.shown(value) for value in source.mesh.values(name).tolist()]
-        possible = [value for value in known if may_be(name, value)]
+        shown_values = [term.shown(value) for value in source.mesh.values(name).tolist()]
+        possible = [value for value in shown_values if may_be(name, value)]
         values[name] = list(dict.fromkeys([*possible, base_row[name]]))
     return values
 
@@ -169,19 +170,19 @@ Best = dict[int, tuple[Candidates, int, float]]
 
 
 def best_by_distance(
-    problem: Problem, base_row: Row, surely: float, counts: range = CHANGES
+    problem: Problem, base_row: Row, min_fit_probability: float, counts: range = CHANGES
 ) -> Best:
-    """The best configurations of a search that fit in a share ``surely`` of runs."""
+    """The best configurations of a search that fit in a share ``min_fit_probability`` of runs."""
     best: Best = {}
     for source in problem.sources:
         for block in source.blocks(problem.objectives, problem.constraints):
             if block.candidates is None:
                 continue
-            for count, one in best_rows(
-                problem, block.candidates, base_row, surely, counts
+            for count, candidate in best_rows(
+                problem, block.candidates, base_row, min_fit_probability, counts
             ).items():
-                if count not in best or one[2] > best[count][2]:
-                    best[count] = one
+                if count not in best or candidate[2] > best[count][2]:
+                    best[count] = candidate
     return dict(sorted(best.items()))
 
 
@@ -189,25 +190,25 @@ def best_rows(
     problem: Problem,
     candidates: Candidates,
     base_row: Row,
-    surely: float,
+    min_fit_probability: float,
     counts: range = CHANGES,
     among: BoolArray | None = None,
 ) -> Best:
     """The best of some candidates, by the first objective of the problem."""
     codes = problem.codes(candidates) == 0
     feasible = np.flatnonzero((codes if among is None else codes & among).ravel())
-    chances = candidates.at(candidates.value("fit_probability"), feasible)
+    fit_probabilities = candidates.at(candidates.value("fit_probability"), feasible)
     # Where no published runs tell, what fits by the prediction counts.
-    feasible = feasible[~np.asarray(chances < surely)]
+    feasible = feasible[~np.asarray(fit_probabilities < min_fit_probability)]
     if not feasible.size:  # predictions of time cost more than those of memory
         return {}
     values = candidates.at(candidates.value(problem.objectives[0].name), feasible)
     distance = distances(candidates, base_row, feasible)
     best: Best = {}
     for count in counts:
-        at = np.flatnonzero(distance == count)
-        if at.size:
-            chosen = at[int(np.argmax(values[at]))]
+        positions = np.flatnonzero(distance == count)
+        if positions.size:
+            chosen = positions[int(np.argmax(values[positions]))]
             best[count] = (candidates, int(feasible[chosen]), float(values[chosen]))
     return best
 
@@ -239,8 +240,8 @@ def change_at(
         and name in base_row
         and base_row[name] != row.get(name, base_row[name])
     }
-    sure = source.confidence(number_or_nan(row["num_gpus"]))
-    factor = 1.0 if sure is None else min(sure.layout, FURTHEST)
+    confidence = source.confidence(number_or_nan(row["num_gpus"]))
+    factor = 1.0 if confidence is None else min(confidence.layout, FURTHEST)
     return Change(
         changed=changed,
         row=row,

@@ -153,12 +153,12 @@ class Predictor:
         if self.setting.workload.embeds:
             raise SearchSpaceError("Dynamo's mocker decodes: give --output-tokens above 0.")
         longest = longest_request(self.setting)
-        most = float(first(self.configurations.replica_step_tokens))
-        new, context = _spaced(_SHORTEST, most), _spaced(_SHORTEST, longest)
+        max_step_tokens = float(first(self.configurations.replica_step_tokens))
+        new, context = _spaced(_SHORTEST, max_step_tokens), _spaced(_SHORTEST, longest)
         held = _spaced(_SHORTEST, max(self.cache_tokens, longest))
-        zero, one = np.zeros(()), np.ones(())
+        zero, single = np.zeros(()), np.ones(())
         prompts = Batch(
-            decoding=zero, context=zero, tokens_per_sequence=one, prefill_tokens=new,
+            decoding=zero, context=zero, tokens_per_sequence=single, prefill_tokens=new,
             prompts=np.ones_like(new), prefill_keys=(new + 1) / 2, prefill_cached=zero,
         )  # fmt: skip
         lengths = np.broadcast_to(context, (held.size, context.size)).ravel()
@@ -176,9 +176,9 @@ class Predictor:
             )
 
 
-def _spaced(least: float, most: float) -> FloatArray:
+def _spaced(lower: float, upper: float) -> FloatArray:
     """Whole numbers between two, each by the same factor larger than the one before."""
-    numbers = np.geomspace(least, max(most, 2 * least), _POINTS)
+    numbers = np.geomspace(lower, max(upper, 2 * lower), _POINTS)
     return np.unique(np.round(numbers)).astype(np.float64)
 
 

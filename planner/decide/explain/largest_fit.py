@@ -72,8 +72,8 @@ class LargestFit:
             {self.name: number, **{name: value_or_none(value) for name, value in row.items()}}
             for number, row in self.rows.items()
         ]
-        told = {name: value for name, value in vars(self).items() if name != "rows"}
-        return {**told, "rows": rows}
+        fields = {name: value for name, value in vars(self).items() if name != "rows"}
+        return {**fields, "rows": rows}
 
 
 def largest_batch(plan: Plan, evaluation: Evaluation) -> LargestFit:
@@ -86,10 +86,10 @@ def largest_batch_of(
 ) -> LargestFit:
     """The same of the one configuration of a source; ``is_only``: its row and no smaller ones."""
     _check_batch(plan.workload)
-    name, most = plan.workload.batch, _MOST_BATCH
+    name, max_batch = plan.workload.batch, _MOST_BATCH
     if isinstance(configurations, TrainingConfigurations):  # a rank's share of it
         batch = first(configurations.global_batch_size)
-        most = max(int(batch // first(configurations.data_parallel)), 1)
+        max_batch = max(int(batch // first(configurations.data_parallel)), 1)
 
     def grown(numbers: FloatArray) -> tuple[Source, ConfigurationTable]:
         rows = configurations.rows(np.zeros(numbers.size, dtype=np.intp))
@@ -99,9 +99,9 @@ def largest_batch_of(
         plan,
         name,
         own=int(np.ravel(getattr(configurations, name))[0]),
-        most=most,
+        most=max_batch,
         grown=grown,
-        ends_at=_SHARE if most < _MOST_BATCH else "",
+        ends_at=_SHARE if max_batch < _MOST_BATCH else "",
         is_only=is_only,
     )
 
@@ -124,22 +124,22 @@ def largest_length(plan: Plan, evaluation: Evaluation, name: str) -> LargestFit:
     workload.
     """
     work, workload = evaluation.source.setting.workload, plan.workload
-    known = workload.longest or workload.lengths
-    if name not in known:
-        raise SearchSpaceError(f"{name} is not a length: choose {' or '.join(known)}.")
+    length_names = workload.longest or workload.lengths
+    if name not in length_names:
+        raise SearchSpaceError(f"{name} is not a length: choose {' or '.join(length_names)}.")
     if getattr(work, "mean_sample_length", 0):
         raise SearchSpaceError("Samples of given lengths have no longest sequence: leave them out.")
-    own, least = int(getattr(work, name)), 1
-    others = sum(getattr(work, other) for other in known if other != name)
+    current, least = int(getattr(work, name)), 1
+    others = sum(getattr(work, other) for other in length_names if other != name)
     if isinstance(work, RlWorkload):  # a cap, which is the mean at least
-        others, least = work.longest - own, work.output_tokens
-    model, taken = evaluation.source.setting.model, getattr(work, "max_model_len", None)
+        others, least = work.longest - current, work.output_tokens
+    model, max_model_len = evaluation.source.setting.model, getattr(work, "max_model_len", None)
     serves = plan.workload.profile_kind == "engine"
     positions = model.max_position_embeddings if serves else model.most_positions
     budget = getattr(work, "micro_batch_tokens", None)
-    bound = min(filter(None, (taken, positions, budget)), default=None)
+    bound = min(filter(None, (max_model_len, positions, budget)), default=None)
     ends_at = {
-        taken: "the longest request that the engine takes",
+        max_model_len: "the longest request that the engine takes",
         budget: "micro_batch_tokens",
         positions: "the positions of the model",
     }.get(bound, "")
@@ -157,7 +157,7 @@ def largest_length(plan: Plan, evaluation: Evaluation, name: str) -> LargestFit:
     return _largest(
         plan,
         name,
-        own=own,
+        own=current,
         most=max(int((bound or _MOST_TOKENS) - others), least),
         grown=grown,
         ends_at=ends_at if bound else "",
@@ -210,21 +210,24 @@ def _judged(plan: Plan, grown: SourceAtSize, numbers: FloatArray) -> tuple[Float
         return numbers, _codes(plan, grown, numbers)
     step = ceil_div(numbers.size, _COARSE)
     feasible = np.flatnonzero(_codes(plan, grown, numbers[::step]) == 0)
-    at = int(feasible[-1]) * step if feasible.size else 0
-    near = numbers[at : at + step + 1]
+    start = int(feasible[-1]) * step if feasible.size else 0
+    near = numbers[start : start + step + 1]
     return near, _codes(plan, grown, near)
 
 
 def _bisected(plan: Plan, grown: SourceAtSize, numbers: FloatArray) -> tuple[FloatArray, CodeArray]:
     """The last number that is feasible and the next, one after the other: more take more memory."""
     low, high = 0, numbers.size - 1
-    codes = {at: int(_codes(plan, grown, numbers[at : at + 1])[0]) for at in (low, high)}
+    codes = {
+        indices: int(_codes(plan, grown, numbers[indices : indices + 1])[0])
+        for indices in (low, high)
+    }
     while high - low > 1 and codes[low] == 0 and codes[high]:
         middle = (low + high) // 2
         codes[middle] = int(_codes(plan, grown, numbers[middle : middle + 1])[0])
         low, high = (low, middle) if codes[middle] else (middle, high)
-    at = sorted({low, high})
-    return numbers[at], np.array([codes[one] for one in at], dtype=np.int8)
+    indices = sorted({low, high})
+    return numbers[indices], np.array([codes[index] for index in indices], dtype=np.int8)
 
 
 def _codes(plan: Plan, grown: SourceAtSize, numbers: FloatArray) -> CodeArray:
@@ -246,15 +249,15 @@ def _reason(plan: Plan, code: int) -> str:
     return rules.get(name, f"it misses the limit {name}")
 
 
-def _shown(numbers: FloatArray, largest: int | None, own: int, is_only: bool) -> list[int]:
+def _shown(numbers: FloatArray, largest: int | None, current: int, is_only: bool) -> list[int]:
     """Some numbers up to the largest: about halves of it, and the plan's own, or it ``is_only``."""
     if largest is None:
         return []
     if is_only:
         return [largest]
-    known = numbers[numbers <= largest].astype(int)
-    halves = [known[np.searchsorted(known, largest / 2**power)] for power in range(_HALVES)]
-    return sorted({*map(int, halves), *({own} & set(known.tolist()))})
+    feasible = numbers[numbers <= largest].astype(int)
+    halves = [feasible[np.searchsorted(feasible, largest / 2**power)] for power in range(_HALVES)]
+    return sorted({*map(int, halves), *({current} & set(feasible.tolist()))})
 
 
 MOST_METHODS = 2_000
@@ -278,8 +281,8 @@ class Method:
     @property
     def row(self) -> Row:
         """Result columns at the largest batch; empty: nothing is feasible."""
-        found = None if self.largest is None else self.largest.row
-        return {} if found is None else found
+        row = None if self.largest is None else self.largest.row
+        return {} if row is None else row
 
 
 @record(kw_only=True)
@@ -305,13 +308,16 @@ class Methods:
         """
         values = dict.fromkeys(name for method in self.methods for name in method.values)
         results = dict.fromkeys(name for method in self.methods for name in method.row)
-        told = [name for name in results if name not in values and name != self.name]
+        result_names = [name for name in results if name not in values and name != self.name]
         return {
             **{name: [method.values.get(name) for method in self.methods] for name in values},
             self.name: [
                 method.largest.largest if method.largest else None for method in self.methods
             ],
-            **{n: [value_or_none(method.row.get(n)) for method in self.methods] for n in told},
+            **{
+                n: [value_or_none(method.row.get(n)) for method in self.methods]
+                for n in result_names
+            },
             "ended_by": [method.reason for method in self.methods],
         }
 
@@ -319,9 +325,15 @@ class Methods:
 def has_several(request: Request) -> bool:
     """Whether a request lists several methods."""
     answers = [getattr(request, field.name) for field in fields(request)]
-    lists = [one for one in answers if isinstance(one, tuple) and one != request.objectives]
-    is_all = any(one == ALL for one in answers)
-    return is_all or any(one == (ALL,) or _is_several(one) for one in lists) or bool(_set(request))
+    tuples = [
+        answer for answer in answers if isinstance(answer, tuple) and answer != request.objectives
+    ]
+    is_all = any(answer == ALL for answer in answers)
+    return (
+        is_all
+        or any(answer == (ALL,) or _is_several(answer) for answer in tuples)
+        or bool(_set(request))
+    )
 
 
 def methods_of_layouts(request: Request) -> Methods:
@@ -351,19 +363,21 @@ def methods_of_layouts(request: Request) -> Methods:
         for cell, why in problem.refused
     ]
     for source, cell in zip(problem.sources, problem.cells, strict=True):
-        own = {name: cell.get(name) for name in problem.axes}
+        axis_values = {name: cell.get(name) for name in problem.axes}
         table = as_single_table(source)
         # Those of the first name's first value first.
         columns = [np.broadcast_to(getattr(table, name), table.size) for name in reversed(several)]
         for place in np.lexsort(columns) if several else range(table.size):
-            one = table.rows(np.array([place]))
-            values = {name: glossary()[name].shown(getattr(one, name)[0]) for name in several}
-            largest = largest_batch_of(plan, source, one, is_only=True)
+            configuration = table.rows(np.array([place]))
+            values = {
+                name: glossary()[name].shown(getattr(configuration, name)[0]) for name in several
+            }
+            largest = largest_batch_of(plan, source, configuration, is_only=True)
             reason = largest.reason
             if largest.largest is not None and largest.following is None:
                 ends = largest.ends_at
                 reason = f"it ends with {ends}" if ends else "more were not tried"
-            methods.append(Method(values=own | values, largest=largest, reason=reason))
+            methods.append(Method(values=axis_values | values, largest=largest, reason=reason))
     return Methods(plan=plan, name=workload.batch, methods=methods)
 
 

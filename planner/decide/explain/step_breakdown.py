@@ -93,11 +93,11 @@ class Formula:
 def references_of(function: Callable[..., object]) -> list[str]:
     """The works that the docstring of a formula cites, one text each."""
     text = inspect.getdoc(function) or ""
-    _, found, listed = text.partition("References\n----------\n")
-    if not found:
+    _, heading, listed = text.partition("References\n----------\n")
+    if not heading:
         return []
     lines = " ".join(line.strip() for line in listed.splitlines())
-    return [words.partition("] ")[2].strip() for words in lines.split(".. [") if words.strip()]
+    return [entry.partition("] ")[2].strip() for entry in lines.split(".. [") if entry.strip()]
 
 
 def _format_figures(done: RepeatedWork, *names: str) -> list[str]:
@@ -312,11 +312,11 @@ class SpecSources:
         gpu = self.plan.problem.setting.machine.gpu
         if name == "peak_flops":
             peak = done.figure(name)
-            found = [str(key) for key, rate in gpu.peak_flops.items() if rate == peak]
-            if not found:
+            matching = [str(key) for key, rate in gpu.peak_flops.items() if rate == peak]
+            if not matching:
                 return ""
             # Of precisions with the same peak that of the kernel, else the last that is listed.
-            nearest = next((name for name in found if name in done.work.key), found[-1])
+            nearest = next((name for name in matching if name in done.work.key), matching[-1])
             return f"gpu peak_flops.{nearest}"
         if name == "memory_bandwidth":
             return "gpu memory_bandwidth"
@@ -438,11 +438,11 @@ def explained_steps(plan: Plan, evaluation: Evaluation) -> list[ExplainedStep]:
 def _bounded(kinds: Mapping[str, Sequence[ExplainedPart]], kind: str) -> Iterator[ExplainedPart]:
     """The parts of a kind of step; those that are like one are bound as its own parts are."""
     for part in kinds[kind]:
-        own = [each for each in kinds.get(part.part.like, ()) if not each.part.like]
-        whole = sum(each.part.seconds for each in own)
+        direct_parts = [each for each in kinds.get(part.part.like, ()) if not each.part.like]
+        total = sum(each.part.seconds for each in direct_parts)
         bounds: dict[str, float] = {}
-        for name, seconds in (item for each in own for item in each.bounds.items()):
-            bounds[name] = bounds.get(name, 0.0) + part.part.seconds * seconds / whole
+        for name, seconds in (item for each in direct_parts for item in each.bounds.items()):
+            bounds[name] = bounds.get(name, 0.0) + part.part.seconds * seconds / total
         yield replace(part, bounds=bounds or part.bounds)
 
 
@@ -509,15 +509,15 @@ def _profile_keys(keys: Iterable[str], sources: SpecSources) -> Iterator[str]:
 
 def spec_numbers(steps: Iterable[ExplainedStep], sources: SpecSources) -> dict[str, str]:
     """Every number of the specs that steps rest on, with its source."""
-    found: dict[str, str] = {}
+    sources_by_key: dict[str, str] = {}
     for part in (part for step in steps for part in step.parts):
         for done in part.part.done:
             keys = (sources.key_of(done, name) for name in done.work.figures)
-            found |= {key: sources.of_key(key) for key in keys if key}
+            sources_by_key |= {key: sources.of_key(key) for key in keys if key}
         if part.waits:
-            known = _profile_keys(WAITS[part.part.part].keys, sources)
-            found |= {key: sources.of_key(key) for key in known}
-    return found
+            profile_keys = _profile_keys(WAITS[part.part.part].keys, sources)
+            sources_by_key |= {key: sources.of_key(key) for key in profile_keys}
+    return sources_by_key
 
 
 def _work_dict(done: RepeatedWork, sources: SpecSources) -> dict[str, object]:

@@ -59,32 +59,32 @@ USUAL = Startup(provision=120.0, bandwidth=2e9, engine=40.0)
 _PARTS = {"provision": "second", "weights": "byte/s", "engine": "second"}
 
 
-def read_startup(given: object, option_name: str = "startup_time") -> Startup:
+def read_startup(startup: object, option_name: str = "startup_time") -> Startup:
     """A time, ``auto``, or its parts: ``provision=90s,weights=5GB/s,engine=30s``.
 
     Parts that are not given are `USUAL`.
 
     Raises SearchSpaceError if it is none of these.
     """
-    if isinstance(given, Startup):
-        return given
-    words = str(given).strip()
-    if words != "auto" and "=" not in words:
-        return Startup(provision=parse_si(given, "second", option_name))
-    found = {"provision": USUAL.provision, "weights": USUAL.bandwidth, "engine": USUAL.engine}
-    for part in words.split(",") if words != "auto" else ():
-        name, _, value = (one.strip() for one in part.partition("="))
+    if isinstance(startup, Startup):
+        return startup
+    text = str(startup).strip()
+    if text != "auto" and "=" not in text:
+        return Startup(provision=parse_si(startup, "second", option_name))
+    parts = {"provision": USUAL.provision, "weights": USUAL.bandwidth, "engine": USUAL.engine}
+    for part in text.split(",") if text != "auto" else ():
+        name, _, value = (text_part.strip() for text_part in part.partition("="))
         if name not in _PARTS:
             raise SearchSpaceError(
                 f"{option_name} is a time, auto, or parts of {', '.join(_PARTS)}, such as "
-                f"provision=90s,weights=5GB/s,engine=30s, not {format_input(given)}."
+                f"provision=90s,weights=5GB/s,engine=30s, not {format_input(startup)}."
             )
-        found[name] = parse_si(value, _PARTS[name], f"{option_name} {name}")
-    if min(found.values()) < 0 or not found["weights"]:
+        parts[name] = parse_si(value, _PARTS[name], f"{option_name} {name}")
+    if min(parts.values()) < 0 or not parts["weights"]:
         raise SearchSpaceError(
-            f"{option_name}: its parts are at least 0, weights more, not {format_input(given)}."
+            f"{option_name}: its parts are at least 0, weights more, not {format_input(startup)}."
         )
-    return Startup(provision=found["provision"], bandwidth=found["weights"], engine=found["engine"])
+    return Startup(provision=parts["provision"], bandwidth=parts["weights"], engine=parts["engine"])
 
 
 @record(kw_only=True)
@@ -169,30 +169,30 @@ def autoscaled_counts(
     here).
     """
     starts = [period.start for period in load.periods]
-    known, last = [rate for rate, _, _ in fleets], len(fleets) - 1
+    rates, last = [rate for rate, _, _ in fleets], len(fleets) - 1
     wanted = [
-        min(bisect_left(known, (1 + spare) * period.request_rate * (1 - 1e-12)), last)
+        min(bisect_left(rates, (1 + spare) * period.request_rate * (1 - 1e-12)), last)
         for period in load.periods
     ]
     held = min(HOLD / HOUR, load.hours / 2)
-    asked = _within(starts, np.asarray(wanted, dtype=float), -held, load.hours)
-    begins, wants = asked.starts.tolist(), asked.values.tolist()
+    requested = _within(starts, np.asarray(wanted, dtype=float), -held, load.hours)
+    begins, wants = requested.starts.tolist(), requested.values.tolist()
     serving = least_before(begins, wants, startup_time / HOUR, load.hours)
-    gpus = np.array([float(one) for _, one, _ in fleets])
+    gpus = np.array([float(num_gpus) for _, num_gpus, _ in fleets])
     could = np.array([capacity for _, _, capacity in fleets])
-    return asked.mapped(gpus), serving.mapped(could)
+    return requested.mapped(gpus), serving.mapped(could)
 
 
 def size_autoscaled(
     load: LoadProfile, fleets: Fleets, spare: float, startup_time: float
 ) -> ScaledFleet:
     """What an autoscaler takes that follows a load, and which requests are late."""
-    asked, served = autoscaled_counts(load, fleets, spare, startup_time)
+    requested, served = autoscaled_counts(load, fleets, spare, startup_time)
     starts = [period.start for period in load.periods]
     queue = backlog_over_time(starts, [period.request_rate for period in load.periods], served)
     return ScaledFleet(
         spare=spare,
-        gpu_hours=float(asked.values @ (asked.ends - asked.starts)) * load.repeats,
+        gpu_hours=float(requested.values @ (requested.ends - requested.starts)) * load.repeats,
         late=queue.late * load.repeats / load.requests,
         longest=queue.longest,
     )
@@ -239,8 +239,8 @@ def _within(starts: Sequence[float], values: FloatArray, window: float, total: f
     seen = np.zeros((len(pairs), len(begins)), dtype=bool)
     for shift in (-total, 0.0, total):
         seen |= (begins + shift <= high) & (ends + shift > low)
-    most = np.where(seen, values, -np.inf).max(axis=1)
-    return ValueSpans(starts=pairs[:, 0], ends=pairs[:, 1], values=most)
+    largest = np.where(seen, values, -np.inf).max(axis=1)
+    return ValueSpans(starts=pairs[:, 0], ends=pairs[:, 1], values=largest)
 
 
 def backlog_over_time(

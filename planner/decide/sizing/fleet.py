@@ -172,9 +172,9 @@ class FeasiblePlan:
             margins=tuple(_margins(plan, candidates)),
             limit_names=tuple(plan.workload.wording.question_lines(source.setting)),
             chosen={
-                name: told
+                name: default_text
                 for name in _OF_WORK
-                if (told := plan.defaults.get(name)) and told != EACH_ITS_DEFAULT
+                if (default_text := plan.defaults.get(name)) and default_text != EACH_ITS_DEFAULT
             },
         )
 
@@ -204,9 +204,9 @@ def cost_ends(row: Mapping[str, object]) -> tuple[float, float, float]:
     low, high = distinguishing_interval(column, row) or (math.nan, math.nan)
     if column == HOURLY_COST and not math.isfinite(low + high):
         carried = number_or_nan(row.get(_CAPACITY))
-        least, most = (number_or_nan(row.get(end)) for end in ends_of(_CAPACITY))
-        if carried > 0 and least > 0:
-            low, high = value * carried / most, value * carried / least
+        min_capacity, max_capacity = (number_or_nan(row.get(end)) for end in ends_of(_CAPACITY))
+        if carried > 0 and min_capacity > 0:
+            low, high = value * carried / max_capacity, value * carried / min_capacity
     return value, low, high
 
 
@@ -231,20 +231,20 @@ def order_by_cost(rows: Sequence[AnyRow]) -> list[AnyRow]:
         cost = bad_cost(row)
         return math.inf if math.isnan(cost) else cost, number_or_nan(row.get("num_gpus"))
 
-    found = sorted(rows, key=order)
-    cheapest = [row for row in found if CHEAPEST in str(row.get("choice") or CHEAPEST)]
+    by_cost = sorted(rows, key=order)
+    cheapest = [row for row in by_cost if CHEAPEST in str(row.get("choice") or CHEAPEST)]
     if not cheapest:
-        return found
+        return by_cost
     first = cheapest[best_supported([cost_standing(row) for row in cheapest])]
-    return [first, *(row for row in found if row is not first)]
+    return [first, *(row for row in by_cost if row is not first)]
 
 
 def cost_standing(row: Mapping[str, object]) -> RankedPlan:
     """A row among others by what it costs."""
     value, low, high = cost_ends(row)
-    found = standing_of(RUN_COST if row.get(RUN_COST) is not None else HOURLY_COST, row)
+    ranked = standing_of(RUN_COST if row.get(RUN_COST) is not None else HOURLY_COST, row)
     time = number_or_nan(row.get("time_to_train_days"))
-    return found._replace(value=value, low=low, high=high, bad=bad_cost(row), time=time)
+    return ranked._replace(value=value, low=low, high=high, bad=bad_cost(row), time=time)
 
 
 def tied_with_first(rows: Sequence[Mapping[str, object]]) -> list[bool]:
@@ -309,11 +309,13 @@ class Size:
             fleet = getattr(self, name)
             if fleet is None:
                 continue
-            same = next((other for other, known in choices.items() if known is fleet), None)
+            same = next(
+                (other for other, same_fleet in choices.items() if same_fleet is fleet), None
+            )
             if same is not None:
                 choices = {
-                    f"{same}, {name}" if other == same else other: known
-                    for other, known in choices.items()
+                    f"{same}, {name}" if other == same else other: same_fleet
+                    for other, same_fleet in choices.items()
                 }
             else:
                 choices[name] = fleet
@@ -329,11 +331,11 @@ class Size:
     def standing(self) -> RankedPlan:
         """Standing among other sizes by cost, of a load by the cost of a day."""
         best = self.cheapest or self.fewest
-        found = RankedPlan(math.nan) if best is None else cost_standing(best.row)
-        if self.day is None or not found.value:
-            return found
-        ends = {n: getattr(found, n) * self.day.cost / found.value for n in _OF_COST}
-        return found._replace(**ends)
+        ranked = RankedPlan(math.nan) if best is None else cost_standing(best.row)
+        if self.day is None or not ranked.value:
+            return ranked
+        ends = {n: getattr(ranked, n) * self.day.cost / ranked.value for n in _OF_COST}
+        return ranked._replace(**ends)
 
     @property
     def order(self) -> tuple[bool, float, float]:
@@ -360,24 +362,29 @@ class Size:
         if not self.choices:
             yield {**head, "choice": "", "feasible": False, "reason": self.reason}
         for name, fleet in self.choices.items():
-            told: dict[str, Value] = {**head, "choice": name, "feasible": True, "reason": ""}
+            choice_columns: dict[str, Value] = {
+                **head,
+                "choice": name,
+                "feasible": True,
+                "reason": "",
+            }
             more = {} if self.carried is None else self.carried.columns
             if self.assumed:
                 before = self.fewest_at_assumed
-                told["assumed_limits"] = ", ".join(self.assumed)
-                told["num_gpus_at_assumed"] = None if before is None else before.num_gpus
+                choice_columns["assumed_limits"] = ", ".join(self.assumed)
+                choice_columns["num_gpus_at_assumed"] = None if before is None else before.num_gpus
             yield {
-                **told, "confidence": confidence, **_columns(fleet.margins), **fleet.row, **more,
+                **choice_columns, "confidence": confidence, **_columns(fleet.margins), **fleet.row, **more,
             }  # fmt: skip
 
 
 def _grounds(plan: Plan, candidates: Candidates, num_gpus: int) -> dict[str, Value]:
     """What the predictions of a plan rest on."""
     source = candidates.source
-    sure = source.confidence(num_gpus)
+    confidence = source.confidence(num_gpus)
     return {
-        BASIS: None if sure is None else sure.basis,
-        TIE_FACTOR: None if sure is None else float(sure.layout),
+        BASIS: None if confidence is None else confidence.basis,
+        TIE_FACTOR: None if confidence is None else float(confidence.layout),
         "assumed": formatting.summarize_assumed(plan.assumed),
     }
 
@@ -387,12 +394,12 @@ def _columns(margins: Iterable[Margin]) -> dict[str, float]:
     columns = {}
     for margin in margins:
         end, scale = SUFFIXES.get(glossary()[margin.name].unit, ("", 1.0))
-        for word, value in (
+        for prefix, value in (
             ("limit", margin.bound),
             ("sure", margin.sure),
             ("spare", margin.spare),
         ):
-            columns[f"{word}_{margin.name}{end}"] = value / scale
+            columns[f"{prefix}_{margin.name}{end}"] = value / scale
     return columns
 
 
@@ -477,7 +484,7 @@ class LowerBound:
             if source.description not in self.factors:
                 self.factors[source.description] = _least_factor(source, limit)
         self.limit = limit.bound / min(
-            self.factors[one.description] for one in plan.problem.sources
+            self.factors[plan_source.description] for plan_source in plan.problem.sources
         )
 
     def had_no_room(self, result: SearchResult, count: int) -> None:
@@ -535,32 +542,34 @@ class NearMiss:
     def of(cls, plan: Plan, result: SearchResult, num_gpus: int = 0) -> NearMiss:
         """The nearest miss of a search that found nothing."""
         limits = [limit.name for limit in plan.problem.constraints]
-        misses = [one for one in result.nearest_misses if one.rejection in limits]
+        misses = [miss for miss in result.nearest_misses if miss.rejection in limits]
         if misses:
-            last = max(misses, key=lambda one: limits.index(one.rejection))
+            last = max(misses, key=lambda miss: limits.index(miss.rejection))
             place = limits.index(last.rejection)
-            words = _limit_words(plan.problem.constraints[: place + 1], last, num_gpus)
+            description = _limit_words(plan.problem.constraints[: place + 1], last, num_gpus)
             excess = last.excess if math.isfinite(last.value) else math.inf
-            return cls(num_gpus=num_gpus, words=words, excess=excess, limit=place)
-        for miss in sorted(result.nearest_misses, key=lambda one: one.excess):
+            return cls(num_gpus=num_gpus, words=description, excess=excess, limit=place)
+        for miss in sorted(result.nearest_misses, key=lambda near_miss: near_miss.excess):
             needed, room = miss.value / GIB, miss.room / GIB
-            words = f"nothing fits{_on(num_gpus)}: {needed:,.1f} GiB needed, {room:,.1f} GiB usable"
-            return cls(num_gpus=num_gpus, words=words, excess=miss.excess, limit=-1)
+            description = (
+                f"nothing fits{_on(num_gpus)}: {needed:,.1f} GiB needed, {room:,.1f} GiB usable"
+            )
+            return cls(num_gpus=num_gpus, words=description, excess=miss.excess, limit=-1)
         rule = why(result.problem, result.groups)
-        told = {one.name: one.description for one in plan.problem.sources[0].rules}
-        words = f"nothing is possible: {told.get(rule, rule)}".removesuffix(": ")
-        return cls(num_gpus=num_gpus, words=words, excess=math.inf, limit=-1)
+        descriptions = {rule.name: rule.description for rule in plan.problem.sources[0].rules}
+        description = f"nothing is possible: {descriptions.get(rule, rule)}".removesuffix(": ")
+        return cls(num_gpus=num_gpus, words=description, excess=math.inf, limit=-1)
 
 
 def closest_reason(missed: Sequence[NearMiss]) -> str:
     """The reason of the number of GPUs that came closest; limits count before memory and rules."""
-    best = min(missed, key=lambda one: one.order, default=None)
+    best = min(missed, key=lambda miss: miss.order, default=None)
     return "no number of GPUs left to try" if best is None else best.words
 
 
 def _limit_words(limits: Sequence[Constraint], miss: NearestMiss, num_gpus: int) -> str:
     """By how much the last of some limits is missed where the others are kept."""
-    *kept, limit = limits
+    *kept_limits, limit = limits
     name = _words(limit)
     if not math.isfinite(miss.value):
         return f"{name} is unknown: give --price"
@@ -569,9 +578,13 @@ def _limit_words(limits: Sequence[Constraint], miss: NearestMiss, num_gpus: int)
     )
     side = "above" if limit.sign > 0 else "below"
     side = f"just {side}" if value == bound else side
-    words = f"{name} {value}{limit.format_confidence}{_on(num_gpus)}, {side} {bound}"
-    names = " and ".join(map(_words, kept))
-    return f"{words}, where {names} {'is' if len(kept) == 1 else 'are'} kept" if kept else words
+    text = f"{name} {value}{limit.format_confidence}{_on(num_gpus)}, {side} {bound}"
+    names = " and ".join(map(_words, kept_limits))
+    return (
+        f"{text}, where {names} {'is' if len(kept_limits) == 1 else 'are'} kept"
+        if kept_limits
+        else text
+    )
 
 
 def _words(limit: Constraint) -> str:

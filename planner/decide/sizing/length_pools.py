@@ -109,7 +109,7 @@ def read_pools(value: object, option_name: str = "pools") -> int | tuple[int, ..
     Raises SearchSpaceError if it is neither.
     """
     ends = [
-        parse_int(one, option_name, 1, unit="tokens") for one in split_items(value, option_name)
+        parse_int(end, option_name, 1, unit="tokens") for end in split_items(value, option_name)
     ]
     if len(ends) == 1 and ends[0] <= MOST_POOLS:
         if ends[0] < 2:
@@ -117,7 +117,7 @@ def read_pools(value: object, option_name: str = "pools") -> int | tuple[int, ..
                 f"{option_name} is 2 to {MOST_POOLS}, or where to cut, such as 6k."
             )
         return ends[0]
-    if len(ends) >= MOST_POOLS or any(one >= other for one, other in pairwise(ends)):
+    if len(ends) >= MOST_POOLS or any(end >= other for end, other in pairwise(ends)):
         raise SearchSpaceError(
             f"{option_name} is 2 to {MOST_POOLS}, or at most {MOST_POOLS - 1} ascending numbers of "
             f"tokens, such as 2k,8k, not {', '.join(map(str, ends))}."
@@ -141,16 +141,16 @@ def candidate_cuts(
         raise SearchSpaceError(
             f"{option_name('pools')} is for requests: give {option_name('workload')} serve."
         )
-    known = sorted({*_prompts(request).quantiles(_SHARES)})
-    if isinstance(pools, tuple) and len(known) > 1:
+    quantiles = sorted({*_prompts(request).quantiles(_SHARES)})
+    if isinstance(pools, tuple) and len(quantiles) > 1:
         return [pools]
-    if not isinstance(pools, int) or len(known) < pools:
+    if not isinstance(pools, int) or len(quantiles) < pools:
         raise SearchSpaceError(
             f"{option_name('pools')}: prompts are all alike: give {option_name('lengths')}, "
             f"{option_name('trace')} or "
             f"{option_name('input_variation')}."
         )
-    return [*combinations(known, pools - 1)]
+    return [*combinations(quantiles, pools - 1)]
 
 
 def _prompts(request: Request) -> PromptLengths:
@@ -204,24 +204,30 @@ def pools_by_length(
     mixed = shared([replace(service, name=ALL_PROMPTS)])
     costs: dict[LengthRange, float] = {}
     if len(ends) > 1:
-        known = sorted(mixed.of_one_type.items(), key=lambda one: one[1])
-        gpus = request.gpu or tuple(gpu for gpu, _ in known[:_TYPES])
+        by_cost = sorted(mixed.of_one_type.items(), key=lambda type_and_cost: type_and_cost[1])
+        gpus = request.gpu or tuple(gpu for gpu, _ in by_cost[:_TYPES])
         among = replace(service, request=request.changed(gpu=gpus))
         for part in dict.fromkeys(part for cut in ends for part in _ranges(cut)):
             try:
-                costs[part] = sum(shared([one]).cost for one in _of(among, prompts, part))
+                costs[part] = sum(
+                    shared([part_service]).cost for part_service in _of(among, prompts, part)
+                )
             except InfeasibleError:
                 costs[part] = math.inf
     cuts = [
         LengthCut(ends=cut, cost=sum(costs.get(part, 0.0) for part in _ranges(cut))) for cut in ends
     ]
-    cuts.sort(key=lambda one: one.cost)
-    parts = [one for part in _ranges(cuts[0].ends) for one in _of(service, prompts, part)]
-    found = shared(parts)
+    cuts.sort(key=lambda cut: cut.cost)
+    parts = [
+        part_service
+        for part in _ranges(cuts[0].ends)
+        for part_service in _of(service, prompts, part)
+    ]
+    placed = shared(parts)
     return LengthPools(
-        pools=found,
+        pools=placed,
         mixed=mixed,
-        cuts=tuple(cuts) if costs else (replace(cuts[0], cost=found.cost),),
+        cuts=tuple(cuts) if costs else (replace(cuts[0], cost=placed.cost),),
         unlimited=(
             shared([*map(_unlimited, parts)]).num_gpus,
             shared([_unlimited(service)]).num_gpus,
@@ -239,7 +245,7 @@ def _unlimited(service: Service) -> Service:
 
 def _ranges(ends: tuple[int, ...]) -> list[LengthRange]:
     bounds = [0.0, *map(float, ends), math.inf]
-    return [LengthRange(above=above, most=most) for above, most in pairwise(bounds)]
+    return [LengthRange(above=above, most=longest) for above, longest in pairwise(bounds)]
 
 
 def _of(service: Service, prompts: PromptLengths, part: LengthRange) -> list[Service]:
@@ -254,14 +260,14 @@ def _of(service: Service, prompts: PromptLengths, part: LengthRange) -> list[Ser
         name = f"prompts above {formatting.format_count(part.above)}"
     if of_all > 1 - _NEGLIGIBLE_SHARE:
         return [replace(service, name=name)]
-    of_share, asked = service.of_share(of_all), service.request
-    measured, is_measured = measured_answers(asked), asked.trace or asked.lengths
+    of_share, request = service.of_share(of_all), service.request
+    measured, is_measured = measured_answers(request), request.trace or request.lengths
     # What was given beside a trace or lengths stays.
-    own: dict[str, object] = {
+    part_answers: dict[str, object] = {
         term: value
         for term, value in lengths.items()
-        if not is_measured or getattr(asked, term) == measured[term]
+        if not is_measured or getattr(request, term) == measured[term]
     }
     if is_measured:
-        own["prompt_range"] = part.text
-    return [replace(of_share, name=name, request=of_share.request.changed(**own))]
+        part_answers["prompt_range"] = part.text
+    return [replace(of_share, name=name, request=of_share.request.changed(**part_answers))]
