@@ -1,4 +1,4 @@
-"""Which facts that nobody gave move an answer, and how far."""
+"""Assumptions that change predictions, and by how much."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from planner.workloads.assumptions import Assumption, EvaluatedChoice
 from planner.workloads.make_plan import Plan
 
 MOVES = 0.1
-"""What a fact changes less than this share of is not told."""
+"""Smallest relative change of a prediction that is reported."""
 
 Ends = tuple[float, float]
 
@@ -46,7 +46,7 @@ class SensitiveAssumption:
     does_not_fit: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
-        """The fact as a dictionary for JSON."""
+        """The assumption as a dictionary for JSON."""
         return {
             "fact": self.name,
             "assumed": self.assumed,
@@ -58,7 +58,7 @@ class SensitiveAssumption:
 
     @classmethod
     def from_dict(cls, table: Mapping[str, object]) -> Self:
-        """The fact of a dictionary of `to_dict`; unknown ends are NaN.
+        """The assumption of a dictionary of `to_dict`; unknown ends are NaN.
 
         Raises SpecError, TypeError, ValueError or AttributeError if the table is invalid.
 
@@ -82,10 +82,10 @@ class SensitiveAssumption:
 
 
 def sensitive_assumptions(plan: Plan, candidates: Candidates) -> list[SensitiveAssumption]:
-    """The facts that a chosen plan assumes and that move it, each alone, the others as assumed.
+    """The assumptions of a plan that change its predictions, one at a time.
 
-    The configuration stays what it is; of requests that lack room as many run as find it. An
-    alternative that is impossible on its GPUs is left out, and one without room only named.
+    The configuration stays the same; as many requests run as have KV cache. An alternative that
+    is impossible on its GPUs is left out; one that does not fit is only named.
     """
     if _code(candidates):
         return []
@@ -98,14 +98,14 @@ def sensitive_assumptions(plan: Plan, candidates: Candidates) -> list[SensitiveA
 def _moving(
     plan: Plan, fact: Assumption, candidates: Candidates, base_row: Row
 ) -> SensitiveAssumption:
-    """What a fact moves, of a plan with the row ``base_row``; nothing where it moves nothing."""
+    """Effect of an assumption on the columns of a plan with the row ``base_row``."""
     first_memory = candidates.source.num_rules + 1
     possible = {label: judged for label, judged in fact.tried.items() if not _code(judged)}
     rows = [base_row, *(judged.row for judged in possible.values())]
     moved = {
         name: (min(values), max(values))
         for name in _columns(plan, base_row)
-        # Where an alternative finds nothing in a cache it has no column of that.
+        # An alternative without prefix-cache hits has no column of them.
         if all(name in row for row in rows)
         and _is_moved(values := [number_or_nan(row[name]) for row in rows])
     }
@@ -127,7 +127,7 @@ def _moving(
 
 
 def _code(candidates: Candidates) -> int:
-    """The number of what rejects the one configuration, 0 where it is possible."""
+    """Number of the rejection of the one configuration; 0: feasible."""
     return int(np.max(candidates.rejected_by))
 
 

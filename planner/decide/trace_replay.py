@@ -1,4 +1,4 @@
-"""A plan against the very requests of a trace: what its replicas would show, event by event."""
+"""Replay the requests of a trace on the replicas of a plan, event by event."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class ReplayLatencies:
     """The mean and the percentiles of each latency [s], by ``mean`` or share.
 
     ``predicted`` in closed form, ``seen`` in the replay of ``requests``. ``hit_rates``: the share
-    of prompts that is found in the caches, predicted and seen; None where no blocks are named.
-    ``is_pipeline``: of replicas of several stages, which a replay takes for one.
+    of prompts found in the caches, predicted and replayed; None if the trace has no blocks.
+    ``is_pipeline``: replicas have several stages, which the replay treats as one.
     """
 
     requests: int
@@ -43,7 +43,7 @@ class ReplayLatencies:
     seen: Mapping[str, Mapping[float | None, float]]
 
     def differs(self, max_difference: float) -> list[str]:
-        """The latencies whose mean the two tell apart by more than this share."""
+        """Latencies whose predicted and replayed means differ by more than ``max_difference``."""
         return [
             name
             for name in LATENCIES
@@ -53,10 +53,10 @@ class ReplayLatencies:
 
 
 def replay_trace(candidates: Candidates, request: Request) -> ReplayLatencies:
-    """The trace of a question on the first of some candidates; its times stretched to the rate.
+    """Replay the trace of a request on the first candidate, with times stretched to the rate.
 
-    Requests go to the replicas in turn, to any, or where most of their prompt was computed last,
-    as the router sends them.
+    The router sends requests to replicas in turn, at random, or to the replica that computed most
+    of their prompt last.
 
     Raises SearchSpaceError if the plan has pools of prefill and decode workers, which are not
     replayed.
@@ -131,7 +131,7 @@ def replay_trace(candidates: Candidates, request: Request) -> ReplayLatencies:
 
 
 def _sent_back(blocks: Sequence[Sequence[int]], number: int) -> IndexArray:
-    """The replica of each request: that which has most of its prompt, else the next in turn."""
+    """The replica of each request: the one with most of its prompt cached, or the next in turn."""
     replica_of_block, owners = dict[int, int](), list[int]()
     for place, prompt in enumerate(blocks):
         half = prompt[len(prompt) // 2 :]

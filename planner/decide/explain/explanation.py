@@ -1,4 +1,4 @@
-"""Why a plan takes the time and the memory that it takes, and what would change that."""
+"""Explanation of the time and memory of a plan, and of changes that would improve them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from planner.workloads.workload import Evaluation
 
 _OF_MEMORY = ("peak_memory_gib", "memory_headroom_gib")
 _PARTS_OF_KERNELS = 3  # efficiency.gemm.bf16
-_NOT_KERNELS = ("collective",)  # alternatives of which the faster is taken
+_NOT_KERNELS = ("collective",)  # the faster of two alternatives is taken
 _KINDS = {*terms_about("spec"), "reliability", "power"} - {"model"}
 
 
@@ -74,9 +74,9 @@ class RankedAssumption:
 def rank_assumptions(
     seen: PredictedPlan, columns: Sequence[str], burst: int | None = None
 ) -> list[RankedAssumption]:
-    """Open facts over what is usual, and assumed numbers of specs 10 % lower and higher.
+    """Rank assumptions over usual values, and assumed numbers of specs 10 % lower and higher.
 
-    The one that moves a column most comes first; those that move none are left out.
+    The assumption with the largest effect on a column comes first; those without are left out.
     """
     plan, row = seen.plan, seen.row
     changeable = [
@@ -107,7 +107,7 @@ def rank_assumptions(
 
 
 def _told_of(fact: SensitiveAssumption, columns: Sequence[str]) -> dict[str, tuple[float, float]]:
-    """What a fact moves; of precisions no share of the peak, of which each has its own."""
+    """Columns that an assumption changes, without utilization for precisions: peaks differ."""
     is_precision = fact.name == "precision"
     return {
         name: ends
@@ -119,7 +119,7 @@ def _told_of(fact: SensitiveAssumption, columns: Sequence[str]) -> dict[str, tup
 def _number(
     plan: Plan, name: str, row: Row, columns: Sequence[str], burst: int | None
 ) -> RankedAssumption | None:
-    """What an assumed number moves; None where it is of no spec that a prediction reads."""
+    """Effect of an assumed number of a spec; None if no prediction reads it."""
     kind, _, path = name.partition(" ")
     if kind not in _KINDS:
         return None
@@ -138,7 +138,7 @@ def _number(
 def _assumption(
     name: str, assumed: str, tried: str, ends: Mapping[str, tuple[float, float]]
 ) -> RankedAssumption:
-    """What is told of the column with the greatest spread."""
+    """The assumption with its effect on the column with the greatest spread."""
     spreads = {name: round(_spread(*both), 9) for name, both in ends.items()}
     # Memory is no answer to a question of time or money where these move too.
     of_answer = [name for name in ends if spreads[name] > 1 and name not in _OF_MEMORY]

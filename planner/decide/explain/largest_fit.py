@@ -24,7 +24,7 @@ from planner.workloads.registry import workload_of
 from planner.workloads.workload import Evaluation, Workload, as_single_table
 
 _MOST_TOKENS = 2**20
-"""Tokens that are tried where nothing but memory ends a sequence."""
+"""Longest sequence that is tried if only memory limits it [tokens]."""
 
 _MOST_BATCH = 2**16
 _SHARE = "the sequences of a batch that a data-parallel rank has"
@@ -33,7 +33,7 @@ _COARSE = 2**12
 """Numbers that are judged at once; beyond them, those between the last that fits and the next."""
 
 SourceAtSize = Callable[[FloatArray], tuple[Source, ConfigurationTable]]
-"""The source and the configurations of a plan with each of some numbers."""
+"""Function from sizes to the source and configurations of a plan with these sizes."""
 
 
 @record(kw_only=True)
@@ -77,14 +77,14 @@ class LargestFit:
 
 
 def largest_batch(plan: Plan, evaluation: Evaluation) -> LargestFit:
-    """The most sequences of a micro-batch, or requests at once of a replica or worker."""
+    """The largest micro-batch, or number of concurrent requests of a replica or worker."""
     return largest_batch_of(plan, evaluation.source, evaluation.candidates.configurations)
 
 
 def largest_batch_of(
     plan: Plan, source: Source, configurations: ConfigurationTable, *, is_only: bool = False
 ) -> LargestFit:
-    """The same of the one configuration of a source; ``is_only``: its row and no smaller ones."""
+    """The largest batch of one configuration; ``is_only``: only its row, no smaller batches."""
     _check_batch(plan.workload)
     name, max_batch = plan.workload.batch, _MOST_BATCH
     if isinstance(configurations, TrainingConfigurations):  # a rank's share of it
@@ -110,13 +110,13 @@ def _check_batch(workload: Workload) -> None:
     """Refuse a workload whose micro-batches are as large as the longest sequence."""
     if not workload.batch:
         raise SearchSpaceError(
-            "Micro-batches have room for the longest sequence here: planner max-length says how "
-            "long that may be."
+            "Micro-batches have room for the longest sequence here: run planner max-length to get "
+            "its length."
         )
 
 
 def largest_length(plan: Plan, evaluation: Evaluation, name: str) -> LargestFit:
-    """The longest sequence, prompt or answer, the other lengths as they are.
+    """The longest sequence, prompt or answer that fits, with other lengths unchanged.
 
     All requests at once find room for it; of a plan with more than have room, as many as do.
 
@@ -183,14 +183,14 @@ def _largest(
         source, configurations = grown(numbers)
         broken = np.broadcast_to(source.broken(configurations), configurations.shape)
         is_allowed = (broken == 0) | (broken >= plan.problem.first_soft)
-        # All where a rule forbids every one, which is told then.
+        # If a rule forbids all sizes, all are evaluated to report that rule.
         numbers = numbers[is_allowed] if is_allowed.any() else numbers
         tried, codes = _judged(plan, grown, numbers)
     feasible = np.flatnonzero(codes == 0)
     last = int(feasible[-1]) if feasible.size else -1
     following = last + 1 if last + 1 < tried.size else None
     largest = int(tried[last]) if feasible.size else None
-    # Where none is feasible the rule is told that the furthest of them break.
+    # If none is feasible, the reported rule is the last one in the order of rules.
     code = 0 if following is None else codes[following] if feasible.size else codes.max()
     return LargestFit(
         name=name,
@@ -205,7 +205,7 @@ def _largest(
 
 
 def _judged(plan: Plan, grown: SourceAtSize, numbers: FloatArray) -> tuple[FloatArray, CodeArray]:
-    """Numbers in order and what rejects each; of very many those about the end of what fits."""
+    """Sizes in order and their rejection codes; of very many, only those around the largest."""
     if numbers.size <= _COARSE:
         return numbers, _codes(plan, grown, numbers)
     step = ceil_div(numbers.size, _COARSE)
@@ -216,7 +216,7 @@ def _judged(plan: Plan, grown: SourceAtSize, numbers: FloatArray) -> tuple[Float
 
 
 def _bisected(plan: Plan, grown: SourceAtSize, numbers: FloatArray) -> tuple[FloatArray, CodeArray]:
-    """The last number that is feasible and the next, one after the other: more take more memory."""
+    """The largest feasible size and the next, by bisection: memory grows with the size."""
     low, high = 0, numbers.size - 1
     codes = {
         indices: int(_codes(plan, grown, numbers[indices : indices + 1])[0])
@@ -231,7 +231,7 @@ def _bisected(plan: Plan, grown: SourceAtSize, numbers: FloatArray) -> tuple[Flo
 
 
 def _codes(plan: Plan, grown: SourceAtSize, numbers: FloatArray) -> CodeArray:
-    """0 or the number of what rejects each, the limits of the question among it."""
+    """Rejection code of each size, limits of the question included; 0: feasible."""
     source, configurations = grown(numbers)
     return plan.problem.codes(source.judged(configurations)).ravel()
 
@@ -243,7 +243,7 @@ def _row(grown: SourceAtSize, number: int) -> Row:
 
 
 def _reason(plan: Plan, code: int) -> str:
-    """What a rejection says."""
+    """Text of a rejection."""
     name = plan.problem.rejections[code - 1]
     rules = {rule.name: rule.description for rule in plan.problem.sources[0].rules}
     return rules.get(name, f"it misses the limit {name}")
@@ -302,7 +302,7 @@ class Methods:
 
     @property
     def columns(self) -> dict[str, list[Value]]:
-        """Equally long columns: what methods differ by, the largest batch, its result columns.
+        """Equally long columns: differing parameters, the largest batch, its result columns.
 
         None where nothing is feasible.
         """

@@ -1,4 +1,4 @@
-"""Operators one by one, as estimates time them: seconds, rates, what bounds them."""
+"""Times of single operators, as in estimates: seconds, rates, bounds."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ _FORMATS = ("precision", "fp8_recipe")
 
 @record(kw_only=True)
 class OperatorSizes:
-    """Operators of a kind that differ in sizes alone: equally long arrays by name, and words.
+    """Operators of a kind that differ only in sizes: equally long arrays by name, and choices.
 
-    ``framework``: whose kernels they are; None: those that the GPU's efficiencies are of.
+    ``framework``: framework of the kernels; None: kernels of the GPU's efficiencies.
     """
 
     machine: Machine
@@ -79,7 +79,7 @@ class OperatorSizes:
 
     @property
     def format(self) -> CodeArray:
-        """How products multiply, where ``TRAINING_FORMATS`` has it."""
+        """Number format of products, a code of ``TRAINING_FORMATS``."""
         precision = ComputePrecision[self.words["precision"].upper()]
         recipe = Fp8Recipe[self.words["fp8_recipe"].upper()]
         if precision is not ComputePrecision.FP8:
@@ -93,10 +93,10 @@ class OperatorSizes:
 
 @record()
 class OperatorKind:
-    """A kind of operator: how long it takes [s], and the terms that it is given by.
+    """A kind of operator: function of its time [s], and names of its sizes and choices.
 
-    ``sizes`` must be said where the table of terms has no default, ``words`` are the parameters
-    that choose its kernel. ``crosses``: it goes between GPUs, of a group of ``num_gpus`` where it
+    ``sizes`` are required if the table of terms has no default, ``words`` are the parameters
+    that choose its kernel. ``crosses``: it goes between GPUs, of a group of ``num_gpus`` if it
     ``is_group``.
     """
 
@@ -211,10 +211,10 @@ OptionNamer = Callable[[str], str]
 
 @record(kw_only=True)
 class OperatorQuestion:
-    """Which operators, of which sizes, on which GPUs; what is not given is None or not there.
+    """Requested operators, sizes and GPUs; unspecified ones are None or missing.
 
-    ``sizes`` are numbers in SI units by term, ``words`` those of parameters that choose kernels;
-    each may be several, of which every combination is asked for.
+    ``sizes`` are numbers in SI units by term, ``words`` are values of parameters that choose
+    kernels. Each may have several values: every combination is timed.
     """
 
     kinds: Sequence[str]
@@ -228,9 +228,9 @@ class OperatorQuestion:
 def read_question(
     operator: object, values: Mapping[str, object], option_name: OptionNamer = str
 ) -> OperatorQuestion:
-    """The question that texts or values ask; None stands for what is not given.
+    """Parse the question from texts or values; None: not specified.
 
-    Raises SearchSpaceError if a value is not what its name takes, is missing, or is of no use.
+    Raises SearchSpaceError if a value is invalid, missing or has no effect.
     """
     specified = {name: value for name, value in values.items() if value is not None}
     kinds = [
@@ -282,14 +282,14 @@ def read_question(
 
 
 def _counts(counts: object, option_name: str) -> list[float]:
-    """Numbers of GPUs; ``all`` are powers of two, those of one left out."""
+    """Numbers of GPUs; ``all``: powers of two above one."""
     if counts in (ALL, [ALL], (ALL,)):
         return [float(count) for count in every_count(None)[1:]]
     return [float(parse_int(value, option_name, 1)) for value in split_items(counts, option_name)]
 
 
 def _check(question: OperatorQuestion, option_name: OptionNamer) -> None:
-    """That every operator has its sizes, and every size an operator."""
+    """Raise SearchSpaceError if an operator lacks a size, or a size has no operator."""
     used = {name for kind in question.kinds for name in (*KINDS[kind].sizes, *KINDS[kind].words)}
     for name in (*question.sizes, *question.words):
         if name not in used:
@@ -402,7 +402,7 @@ def _of_kind(
     framework: FrameworkProfile | None,
     assumed: list[str],
 ) -> Iterator[tuple[dict[str, Value], tuple[RepeatedWork, ...]]]:
-    """The rows of a kind; what it assumes, or why it has none, goes into ``assumed``."""
+    """The rows of a kind; appends assumptions, or why there are none, to ``assumed``."""
     kind = KINDS[name]
     if name == "custom-all-reduce" and not machine.has_collective("custom_all_reduce"):
         assumed.append(f"{machine.gpu.name} has no measured custom all-reduce: left out.")
@@ -462,7 +462,7 @@ def _cases(
     choices: dict[str, str],
     framework: FrameworkProfile | None,
 ) -> Iterator[OperatorSizes]:
-    """Cases of one size of a head each: that is a kernel of its own."""
+    """Cases with one head size each: each head size has its own kernel."""
     case = OperatorSizes(machine=machine, sizes=sizes, words=choices, framework=framework)
     if "head_dim" not in sizes:
         yield case
@@ -475,7 +475,7 @@ def _cases(
 def _rows(
     kind: str, case: OperatorSizes, seconds: FloatArray, works: Sequence[KernelWork]
 ) -> Iterator[tuple[dict[str, Value], tuple[RepeatedWork, ...]]]:
-    """A row for each of the case's operators, with what it does."""
+    """A row for each operator of the case, with its work."""
     number = next(iter(case.sizes.values())).size
     all_seconds = np.broadcast_to(seconds, (number,))
     for index in range(number):
@@ -545,7 +545,7 @@ def _as_int(value: float | None) -> int | None:
 
 
 def bound_of(works: Sequence[RepeatedWork]) -> str:
-    """What bounds most of the time of some works, each of which counts whole."""
+    """The bound of most of the time of several works; each work has one bound."""
     seconds: dict[str, float] = {}
     for work in works:
         name = largest_term(work)
@@ -554,7 +554,7 @@ def bound_of(works: Sequence[RepeatedWork]) -> str:
 
 
 def work_dict(done: RepeatedWork) -> dict[str, object]:
-    """Plain words and numbers, as JSON takes them; times in seconds."""
+    """The work as a dictionary for JSON; times in seconds."""
     formula = FORMULAS[done.work.formula]
     return {
         "kind": formula.title,

@@ -1,4 +1,4 @@
-"""Plans side by side: what differs between them, step by step."""
+"""Compare plans step by step."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def replace_answers(
 ) -> Request:
     """A request with other answers and settings, by their names or short names.
 
-    Raises SpecError or SearchSpaceError if a name is unknown, or a value is not what it takes.
+    Raises SpecError or SearchSpaceError if a name is unknown or a value is invalid.
     """
     terms = terms_of(base.workload, "parameter", "question", "pool")
     answers: dict[str, object] = {}
@@ -423,7 +423,7 @@ def is_better_high(column: str) -> bool:
 
 
 def _is_published(column: str) -> bool:
-    """Whether published runs tell how far apart plans must be in a column."""
+    """Whether the error of published runs is known for a column."""
     return any(
         column in columns
         for quantity, both in FOLLOWING.items()
@@ -442,7 +442,7 @@ def _are_equal(values: Sequence[float]) -> bool:
 
 
 def _side_by_side(each: Sequence[Mapping[str, float]]) -> dict[str, tuple[float, ...]]:
-    """Parts that differ, those that differ most first."""
+    """Parts that differ between plans, the largest difference first."""
     names = dict.fromkeys(name for parts in each for name in parts)
     parts_by_name = {name: tuple(parts.get(name, 0.0) for parts in each) for name in names}
     differing = {name: values for name, values in parts_by_name.items() if not _are_equal(values)}

@@ -50,7 +50,7 @@ PlanChange = Callable[[Plan], Plan]
 
 
 def predict_outcome(plan: Plan, change: PlanChange, burst: int | None = None) -> Outcome:
-    """A plan predicted whole with a change; what is impossible with it is told, not raised."""
+    """Predict a plan with a change; an impossible change is returned as a reason, not raised."""
     try:
         other = change(plan)
         evaluation = evaluate(other, burst)
@@ -62,7 +62,7 @@ def predict_outcome(plan: Plan, change: PlanChange, burst: int | None = None) ->
 
 
 def rejection_reason(plan: Plan, evaluation: Evaluation) -> str:
-    """What rejects a configuration, in words, with what is to blame."""
+    """Text of the rule or limit that rejects a configuration, with its cause."""
     name = evaluation.rejected_by
     rules = {rule.name: rule.description for rule in evaluation.source.rules}
     description = rules.get(name, f"it misses the limit {name}")
@@ -146,9 +146,9 @@ def _at(spec: object, keys: Sequence[str], factor: float) -> object:
 
 _COSTS = "cost_usd", "cost_per_million_tokens_usd"
 SOFTWARE = "software"
-"""The group of what the same software could do otherwise."""
+"""The group of alternatives of the same software."""
 STEP = 0.1
-"""How much better or worse a number is tried."""
+"""Relative change of a number that is tried in both directions."""
 
 _MOST_NODES = 512
 _SOFTWARE = ("launch_time", "overhead")
@@ -260,7 +260,7 @@ def sensitivities(
 
 
 def _formats(plan: Plan, row: Row, burst: int | None) -> Iterator[Sensitivity]:
-    """The same layout in the other number formats that runs of today have."""
+    """The same layout in other common number formats."""
     name = plan.workload.precision
     if name not in row:
         return
@@ -279,7 +279,7 @@ def _formats(plan: Plan, row: Row, burst: int | None) -> Iterator[Sensitivity]:
 
 
 def contract_outcomes(plan: Plan, burst: int | None = None) -> dict[str, Outcome]:
-    """The same plan under each other contract that somebody sells its GPU under, as charged there.
+    """The same plan under each other contract with a price of its GPU.
 
     A price of the request stays that of its own contract.
     """
@@ -307,7 +307,7 @@ def _contracts(plan: Plan, burst: int | None) -> Iterator[Sensitivity]:
 def _others(
     plan: Plan, evaluation: Evaluation, row: Row, burst: int | None
 ) -> Iterator[Sensitivity]:
-    """Each way in which the same software could compute otherwise."""
+    """Alternatives of the same software, one at a time."""
     for description, other in plan.workload.others(evaluation.source, row).items():
         changed = with_answers(settings={**plan.request.settings, **other})
         outcomes = {description: predict_outcome(plan, changed, burst)}
@@ -343,7 +343,7 @@ def _lengths(plan: Plan, burst: int | None) -> Iterator[Sensitivity]:
 def _nodes(
     plan: Plan, evaluation: Evaluation, row: Row, burst: int | None
 ) -> Iterator[Sensitivity]:
-    """A node less and a node more; where rules forbid that, the next numbers that they allow."""
+    """One node less and one more; if rules forbid that, the next allowed numbers."""
     if (
         not plan.counts or evaluation.source.mesh is None
     ):  # pools would have other numbers of workers
@@ -374,7 +374,7 @@ def _nodes(
 
 
 def _changes(row: Row | None, base_row: Row, columns: tuple[str, ...]) -> dict[str, float | None]:
-    """By column the relative change; None where there is none to tell."""
+    """Relative change by column; None: unknown."""
     if row is None:
         return {}
     return {name: relative_change(row[name], base_row[name]) for name in columns}

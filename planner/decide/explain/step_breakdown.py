@@ -1,4 +1,4 @@
-"""What each step takes: its formulas with their numbers, and whence these are."""
+"""Time of each step by operator: formulas with their numbers and the sources of these."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def product_of(sizes: Sequence[float]) -> str:
 
 
 WAITING = "waiting"
-"""What bounds a part in which a GPU waits for other stages or nodes."""
+"""The bound of a part in which a GPU waits for other stages or nodes."""
 
 UNITS: Mapping[str, str] = {
     **dict.fromkeys(("flops", "paid_flops"), "FLOP"),
@@ -72,7 +72,7 @@ UNITS: Mapping[str, str] = {
 
 @record(kw_only=True)
 class Formula:
-    """A formula: the ``function`` that has it, its ``title``, and how it reads with numbers."""
+    """A formula: its ``function``, its ``title``, and a function that writes it with numbers."""
 
     title: str
     function: Callable[..., object]
@@ -197,9 +197,9 @@ FORMULAS: Mapping[str, Formula] = {
 
 @record(kw_only=True)
 class IdlePart:
-    """A part of a step without work of its own: what ``bounds`` it, why it is there.
+    """A part of a step without work of its own: its bound and its reason.
 
-    ``keys``: the numbers of the framework's or engine's profile that make it.
+    ``keys``: the numbers of the framework's or engine's profile that determine it.
     """
 
     bounds: str
@@ -279,7 +279,7 @@ class SpecSources:
     plan: Plan
 
     def of_key(self, key: str) -> str:
-        """The source of a number such as ``gpu peak_flops.bf16``; empty where nobody says."""
+        """The source of a number such as ``gpu peak_flops.bf16``; empty: unknown."""
         kind, _, path = key.partition(" ")
         return self._origins.get(kind, {}).get(path, "")
 
@@ -305,7 +305,7 @@ class SpecSources:
         }
 
     def key_of(self, done: RepeatedWork, name: str) -> str:
-        """The key of a figure in the specs; empty where model and layout make it.
+        """The key of a figure in the specs; empty if model and layout determine it.
 
         Reached shares are those of the spec times what the clock of hours and the software leave.
         """
@@ -333,7 +333,7 @@ class SpecSources:
 
 
 OTHER = "other"
-"""What bounds a part of which nothing is recorded."""
+"""The bound of a part without recorded work."""
 
 
 @record(kw_only=True)
@@ -421,7 +421,7 @@ class ExplainedStep:
 
 
 def explained_steps(plan: Plan, evaluation: Evaluation) -> list[ExplainedStep]:
-    """The steps of the one configuration of a plan, predicted again with what is behind them."""
+    """The steps of the one configuration of a plan, predicted again with a ledger of their work."""
     timed = plan.workload.timed(evaluate_with_ledger(evaluation))
     parts = {name: [_part(part) for part in step.parts] for name, step in timed.items()}
     return [
@@ -436,7 +436,7 @@ def explained_steps(plan: Plan, evaluation: Evaluation) -> list[ExplainedStep]:
 
 
 def _bounded(kinds: Mapping[str, Sequence[ExplainedPart]], kind: str) -> Iterator[ExplainedPart]:
-    """The parts of a kind of step; those that are like one are bound as its own parts are."""
+    """The parts of a kind of step; parts that resemble a step have the bounds of its parts."""
     for part in kinds[kind]:
         direct_parts = [each for each in kinds.get(part.part.like, ()) if not each.part.like]
         total = sum(each.part.seconds for each in direct_parts)
@@ -465,13 +465,13 @@ def _part(part: TimedPart) -> ExplainedPart:
 
 
 def largest_term(done: RepeatedWork) -> str:
-    """What bounds a piece of work."""
+    """The bound of a piece of work."""
     terms = done.terms
     return max(terms, key=lambda name: terms[name]) if terms else OTHER
 
 
 def step_dict(step: ExplainedStep, sources: SpecSources) -> dict[str, object]:
-    """Plain words and numbers, as JSON takes them; times in seconds."""
+    """The step as a dictionary for JSON; times in seconds."""
     return {
         "step": step.name,
         "time_s": step.seconds,
@@ -503,7 +503,7 @@ def _part_dict(part: ExplainedPart, step: ExplainedStep, sources: SpecSources) -
 
 
 def _profile_keys(keys: Iterable[str], sources: SpecSources) -> Iterator[str]:
-    """Those numbers of the profile that it has, as keys of the specs."""
+    """Keys of the specs of the numbers that the profile has."""
     return (named for key in keys if sources.of_key(named := f"{sources.profile_kind} {key}"))
 
 

@@ -1,4 +1,4 @@
-"""GPUs that take time to start: what is paid before they serve, what waits where they are late."""
+"""Autoscaling with GPU start-up time: GPU-hours paid before serving, and late requests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SPARES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0, 3
 
 @record(kw_only=True)
 class Startup:
-    """What passes from asking for a replica to its first request.
+    """Start-up time from the request of a replica to its first request.
 
     ``provision`` until a machine is there [s], the weights of a replica at a ``bandwidth`` from
     disk or network [bytes/s], ``engine`` for compiling, CUDA graphs and warming up [s].
@@ -62,7 +62,7 @@ _PARTS = {"provision": "second", "weights": "byte/s", "engine": "second"}
 def read_startup(startup: object, option_name: str = "startup_time") -> Startup:
     """A time, ``auto``, or its parts: ``provision=90s,weights=5GB/s,engine=30s``.
 
-    Parts that are not given are `USUAL`.
+    Unspecified parts are `USUAL`.
 
     Raises SearchSpaceError if it is none of these.
     """
@@ -89,7 +89,7 @@ def read_startup(startup: object, option_name: str = "startup_time") -> Startup:
 
 @record(kw_only=True)
 class Backlog:
-    """Requests that find others waiting, or more come than are served; the most that wait."""
+    """Late requests, and the largest queue."""
 
     late: float
     longest: float
@@ -162,7 +162,7 @@ Fleets: TypeAlias = Sequence[tuple[float, int, float]]
 def autoscaled_counts(
     load: LoadProfile, fleets: Fleets, spare: float, startup_time: float
 ) -> tuple[ValueSpans, ValueSpans]:
-    r"""The GPUs that an autoscaler asks for over a load, and the requests/s that it serves.
+    r"""GPUs that an autoscaler requests over a load, and the rate that they serve [1/s].
 
     It asks for :math:`n(\max_{t - h \le u \le t} (1 + s) \lambda(u))`, up to what the peak takes,
     h = `HOLD`, s the ``spare``; what it asks for serves ``startup_time`` seconds later (derived
@@ -186,7 +186,7 @@ def autoscaled_counts(
 def size_autoscaled(
     load: LoadProfile, fleets: Fleets, spare: float, startup_time: float
 ) -> ScaledFleet:
-    """What an autoscaler takes that follows a load, and which requests are late."""
+    """GPU-hours of an autoscaler that follows a load, and its late requests."""
     requested, served = autoscaled_counts(load, fleets, spare, startup_time)
     starts = [period.start for period in load.periods]
     queue = backlog_over_time(starts, [period.request_rate for period in load.periods], served)
@@ -217,7 +217,7 @@ def least_before(
 ) -> ValueSpans:
     """The least of a value in each moment and the ``hours`` before it (derived here).
 
-    What was asked for since then has not started.
+    GPUs requested since then have not started.
 
     >>> spans = least_before([0, 8], [2, 5], 1)
     >>> list(zip(spans.starts.tolist(), spans.values.tolist()))

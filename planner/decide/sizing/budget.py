@@ -1,4 +1,4 @@
-"""What a service carries within a number of watts or of dollars: the GPUs follow from them."""
+"""Load that a service carries within a power limit or a budget, which determine its GPUs."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ NUMBERS = ("replicas", "prefill_replicas")
 _ROUNDED = 1e-9
 _PERIODS = {"h": HOUR, "hour": HOUR, "day": DAY, "d": DAY, "month": MONTH, "year": YEAR}
 _PER = re.compile(r"\s*(?:/|\bper\b|\ba\b)\s*")
-# So many nodes tell which layout makes the most of a watt and of a dollar.
+# Number of nodes on which layouts are compared by tokens per watt and per dollar.
 _NODES = 8
-# Pools of more GPUs are so many times those of a part of them.
+# Larger pools are multiples of pools with so many GPUs.
 _MOST_AT_ONCE = 512
 # Layouts that are looked at on all GPUs, and how often their number is corrected.
 _LAYOUTS, _CORRECTIONS = 3, 8
@@ -173,7 +173,7 @@ class BudgetSearch:
     budget: float | None = None
 
     def most(self) -> tuple[BudgetResult | None, str]:
-        """What carries most; without one, why there is none.
+        """The fleet that carries the largest load; or the reason why there is none.
 
         Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
         """
@@ -227,7 +227,7 @@ class BudgetSearch:
         return int(min(bound for bound in bounds if bound is not None))
 
     def _layouts(self, count: int) -> tuple[list[FeasiblePlan], str]:
-        """The layouts that make most of a watt or of a dollar on so many GPUs, or why none does."""
+        """The layouts with most tokens per watt or dollar on ``count`` GPUs, or a reason."""
         open_ones = {name for name in self.request.constraints if name not in (POWER, MOST_GPUS)}
         bounds = {name: self.request.constraints[name] for name in open_ones}
         request = replace(self.request, num_gpus=count, constraints=bounds)
@@ -244,12 +244,13 @@ class BudgetSearch:
             fleets = [FeasiblePlan.of(*pair) for pair in best_of_groups(plan, result)]
             fleets.sort(key=lambda fleet: number_or_nan(fleet.row[_COLUMN[name]]))
             fleets_by_layout |= {
-                str(request_with_layout(request, layout_fleet)): layout_fleet for layout_fleet in fleets[:_LAYOUTS]
+                str(request_with_layout(request, layout_fleet)): layout_fleet
+                for layout_fleet in fleets[:_LAYOUTS]
             }
         return [*fleets_by_layout.values()], "" if fleets_by_layout else closest_reason(missed)
 
     def _grown(self, fleet: FeasiblePlan, max_gpus: int) -> BudgetResult | None:
-        """As many GPUs of a layout as are within all bounds; None where a step of them is not."""
+        """The most GPUs of a layout within all bounds; None if one step of GPUs exceeds them."""
         step = self._step(fleet, max_gpus)
         count = max_gpus // step * step
         if self._power is not None:
@@ -279,7 +280,7 @@ class BudgetSearch:
         return math.lcm(copy, node)
 
     def _sized_by_rate(self, best: BudgetResult, max_gpus: int) -> list[BudgetResult]:
-        """The plans that a size for a rate finds where it costs what the budget allows.
+        """Plans sized for a rate whose cost equals the budget.
 
         A rate decides the replicas and what they meet, so that another layout may be the best.
         """
@@ -305,7 +306,7 @@ class BudgetSearch:
         ]
 
     def _scaled(self, fleet: FeasiblePlan, rate: float, most: int) -> FeasiblePlan | None:
-        """A layout for about a rate, or for as much less of it as so many GPUs serve."""
+        """The fleet of a layout at a rate, or at a lower rate that ``max_gpus`` serve."""
         for _ in range(_CORRECTIONS):
             request = replace(self.request, num_gpus=None, request_rate=rate)
             fleet_at_rate = fleet_of(
@@ -317,7 +318,7 @@ class BudgetSearch:
         return None
 
     def _carried_by(self, fleet: FeasiblePlan) -> BudgetResult | None:
-        """What a fleet that keeps its limits at a rate carries at most; None above the power."""
+        """Largest load of a fleet that keeps its limits at a rate; None: above the power limit."""
         request = replace(self.request, num_gpus=fleet.num_gpus, objectives=_THROUGHPUT)
         pinned = request_with_layout(request, fleet)
         numbers = {name: fleet.row[name] for name in NUMBERS if fleet.row.get(name) is not None}
@@ -335,9 +336,9 @@ class BudgetSearch:
         return replace(carried, fleet=replace(carried.fleet, margins=margins))
 
     def _at(self, fleet: FeasiblePlan, count: int, step: int) -> tuple[BudgetResult | None, float]:
-        """A layout on so many GPUs where it keeps all limits, and the share of the power it draws.
+        """A layout on ``count`` GPUs if it keeps all limits, and its share of the power limit.
 
-        NaN where no power is asked for, or something else is missed.
+        NaN without a power limit, or if another limit is missed.
         """
         pinned = request_with_layout(
             replace(self.request, num_gpus=count, objectives=_THROUGHPUT), fleet
@@ -370,7 +371,7 @@ class BudgetSearch:
         return carried, shares[0] if shares else math.nan
 
     def _too_little(self, fleet: FeasiblePlan, count: int) -> str:
-        """What one node of a layout draws."""
+        """Message with the power of one node of a layout."""
         unlimited = BudgetSearch(request=replace(self.request, constraints={}), budget=self.budget)
         result, _ = unlimited._at(fleet, count, count)
         if result is None or self._power is None:
@@ -385,7 +386,7 @@ def _sure_rate(fleet: FeasiblePlan) -> float:
 
 
 def _yield_of(plan: Plan, candidates: Candidates) -> BudgetResult:
-    """What one configuration of a plan carries."""
+    """Load that one configuration of a plan carries."""
     profile = plan.problem.sources[0].site.power
     return BudgetResult(
         fleet=FeasiblePlan.of(plan, candidates),

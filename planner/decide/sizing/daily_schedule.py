@@ -42,7 +42,7 @@ from planner.workloads.make_plan import make_plan
 
 DAYS_PER_MONTH = 365 / 12
 
-# What is paid all day, whether it works or not, as opposed to what is had by the hour.
+# Contracts paid all day, busy or idle; others are paid by the hour.
 COMMITTED = (
     Contract.RESERVED_1Y,
     Contract.RESERVED,
@@ -51,14 +51,14 @@ COMMITTED = (
     Contract.OWNED,
 )
 HOURLY = (Contract.ON_DEMAND, Contract.SPOT)
-# Where nobody names contracts: longer ones are decisions of their own.
+# Default contracts; longer ones are a separate decision.
 _USUAL = (Contract.RESERVED_1Y, Contract.ON_DEMAND)
 _NUMBERS = ("replicas", "prefill_replicas")
 # A service without requests still holds one replica.
 _LEAST_RATE = 1e-6
-# Of loads of more rates, as by the minute, so many levels are looked at.
+# Number of rates that are sized of a load with more rates, such as one by the minute.
 _MOST_RATES, _LEVELS = 24, 12
-# Of a bound on costs, what floats may add.
+# Relative rounding error of a bound on costs.
 _ROUNDING = 1e-9
 _GPUS, _CAPACITY = "num_gpus", "capacity_requests_per_s"
 
@@ -188,7 +188,7 @@ class DailySchedule:
 
     @property
     def _fleets(self) -> Fleets:
-        """The fleets of its rates; what they serve is sure at the confidence of the size."""
+        """The fleets of its rates, with capacities at the confidence of the size."""
         share = _sure_share(self.peak)
         each = {hour.period.request_rate: hour for hour in self.hours}
         return [(rate, each[rate].num_gpus, share * each[rate].capacity) for rate in sorted(each)]
@@ -260,7 +260,7 @@ def day_cost(
 
 
 def cheapest_base(hours: Sequence[DayPeriod], terms: HourlyPrices, repeats: float = 1.0) -> int:
-    """How many GPUs to hold all day; where it makes no difference, those that never rest.
+    """Number of GPUs to hold all day; if costs are equal, those that never idle.
 
     The cost is a broken line over this number that bends at the GPUs of an hour.
     """
@@ -279,7 +279,7 @@ def daily_schedules(
     searches: Searches,
     startup: Startup,
 ) -> tuple[DailySchedule, DailySchedule]:
-    """The day that costs least of those that serve each hour, and that of the ``fewest`` GPUs.
+    """The cheapest day that serves each hour, and the day of the ``fewest`` GPUs.
 
     Layouts are the best of each mode and engine at the peak and on average.
     One whose GPUs would cost as much even if they served as many requests as they can is left out.
@@ -289,18 +289,15 @@ def daily_schedules(
     terms = cheapest_contracts(request, contracts)
     first = best = _day(request, fewest, load, terms, startup)
     best_by_layout: dict[Hashable, FeasiblePlan] = {}
+    hours_at_least = partial(_least_hours, load=load)
     for rate in dict.fromkeys((load.peak, max(load.mean, _LEAST_RATE))):
         for fleet in best_of_each(replace(request, request_rate=rate), searches):
             name = _layout(request, fleet)
-            # Of pools the numbers in which they are the most efficient.
+            # The most efficient numbers of workers of pools.
             both = (best_by_layout.get(name, fleet), fleet)
-            best_by_layout[name] = min(
-                both, key=lambda fleet_of_layout: _least_hours(fleet_of_layout, load)
-            )
+            best_by_layout[name] = min(both, key=hours_at_least)
     best_by_layout.pop(_layout(request, fewest), None)
-    for fleet in sorted(
-        best_by_layout.values(), key=lambda fleet_of_layout: _least_hours(fleet_of_layout, load)
-    ):
+    for fleet in sorted(best_by_layout.values(), key=hours_at_least):
         if _least_order(fleet, load, terms) >= best.order:
             continue
         pinned = replace(request_with_layout(request, fleet), request_rate=load.peak)
@@ -347,7 +344,7 @@ def _least_gpus(fleet: FeasiblePlan, rate: float) -> int:
 
 
 def _sure_share(fleet: FeasiblePlan) -> float:
-    """What of its predicted rate is sure at the confidence of the size."""
+    """Share of the predicted rate that holds at the confidence of the size."""
     rates = (margin for margin in fleet.margins if margin.name == RATE)
     return next((margin.sure / margin.predicted for margin in rates if margin.predicted), 1.0)
 
@@ -428,7 +425,7 @@ def fleets_by_rate(
 def _between(
     rates: Sequence[float], fleets: Mapping[float, FeasiblePlan], rate: float, step: int
 ) -> FeasiblePlan:
-    """The fleet of a rate by those of the rates beside it, in whole steps of GPUs."""
+    """The fleet of a rate, interpolated between neighbouring rates in steps of GPUs."""
     place = bisect_left(rates, rate)
     above = fleets[rates[place]]
     below = fleets[rates[max(place - 1, 0)]]
@@ -443,7 +440,7 @@ def _between(
 
 
 def _at_most(pinned: Request, rate: float, above: FeasiblePlan) -> FeasiblePlan:
-    """The smallest fleet of a rate, or that of a higher rate where it has no more GPUs."""
+    """The smallest fleet of a rate, or the one of a higher rate if it has no more GPUs."""
     at_rate = replace(pinned, request_rate=max(rate, _LEAST_RATE))
     fleet = fleet_of(at_rate)
     if fleet is None:

@@ -64,7 +64,7 @@ def fewest_that_fit(
 
 
 def _size(request: Request, may_be: MayBe, counts: Sequence[int]) -> Size:
-    """The first number of GPUs of one type on which a plan surely fits."""
+    """The fewest GPUs of one type on which a plan has the required fit probability."""
     current = make_single_plan(replace(request, num_gpus=min(gpu_counts(request.num_gpus or 1))))
     evaluation = evaluate(current)
     cluster = evaluation.source.setting.machine.cluster
@@ -105,14 +105,15 @@ def _span(counts: Sequence[int]) -> str:
 
 
 def _with(change: Change | None) -> str:
-    """On how many GPUs other settings fit, and which; empty where none do."""
+    """Number of GPUs on which other settings fit, and the settings; empty: none."""
     if change is None:
         return ""
     names = change.changed.keys() - {"global_batch_size"}
     changes = ", ".join(
         f"{name} {formatting.format_parameter(change.row[name])}" for name in sorted(names)
     )
-    return f"; it fits on {formatting.format_gpus(number_or_nan(change.row['num_gpus']))} with {changes}"
+    count = formatting.format_gpus(number_or_nan(change.row["num_gpus"]))
+    return f"; it fits on {count} with {changes}"
 
 
 def _plan_of(request: Request, row: Row) -> Plan:

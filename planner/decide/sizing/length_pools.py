@@ -1,4 +1,4 @@
-"""Pools by the length of their prompts: what they take, beside one pool of all."""
+"""Pools by prompt length: their GPUs and cost compared with one mixed pool."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MOST_POOLS = 4
 # Deciles, and the few longest prompts.
 _SHARES = (*(place / 10 for place in range(1, 10)), 0.95, 0.98)
-# Where nobody names GPUs ends are looked for on those that are cheapest with one pool.
+# Without named GPUs, ends are searched on the GPUs that are cheapest with one pool.
 _TYPES = 3
 _NEGLIGIBLE_SHARE = 1e-6
 _LATENCY, _ANY_TIME = "time_to_first_token", 1e6
@@ -104,7 +104,7 @@ class LengthPools:
 
 
 def read_pools(value: object, option_name: str = "pools") -> int | tuple[int, ...]:
-    """How many pools, of which the ends are looked for; or the ends [tokens], ascending.
+    """Parse the number of pools, or their ascending ends [tokens].
 
     Raises SearchSpaceError if it is neither.
     """
@@ -128,7 +128,7 @@ def read_pools(value: object, option_name: str = "pools") -> int | tuple[int, ..
 def candidate_cuts(
     request: Request, pools: int | tuple[int, ...], option_name: OptionNamer = str
 ) -> list[tuple[int, ...]]:
-    """The ends of pools that are compared: those given, or so many of the prompts' quantiles.
+    """The ends of pools that are compared: specified ones, or quantiles of the prompts.
 
     Raises SpecError or SearchSpaceError if a file cannot be read; prompts are alike, or a part of
     them already.
@@ -159,7 +159,7 @@ def _prompts(request: Request) -> PromptLengths:
 
 
 def num_sizings(cuts: Sequence[tuple[int, ...]]) -> int:
-    """How often `pools_by_length` sizes for them."""
+    """Number of sizings of `pools_by_length`."""
     return 4 + (len({part for cut in cuts for part in _ranges(cut)}) if len(cuts) > 1 else 0)
 
 
@@ -174,11 +174,11 @@ def pools_by_length(
     progress: Progress | None = None,
     workers: int = 1,
 ) -> LengthPools:
-    """A service in pools by the length of its prompts, beside one pool of all.
+    """Size a service in pools by prompt length, and in one mixed pool.
 
-    A pool has its share of the requests, their lengths, and a search of its own; every limit
-    holds in each. Of a number of pools the ends are those that cost least of the prompts' deciles,
-    95 and 98 %. ``progress`` is told how many of `num_parts` are sized.
+    A pool has its share of the requests, their lengths, and its own search; every limit holds in
+    each. For a number of pools, the ends are the cheapest of the prompts' deciles, 95 and 98 %.
+    ``progress`` receives how many of `num_parts` are sized.
 
     Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible; all prompts
     are alike; InfeasibleError if a pool, or one of all, keeps the limits on none of the GPUs.
@@ -236,7 +236,7 @@ def pools_by_length(
 
 
 def _unlimited(service: Service) -> Service:
-    """The same with limits of time that everything keeps."""
+    """The service with time limits that every plan keeps."""
     terms, bounds = glossary(), dict(service.request.constraints)
     times = [name for name in bounds if terms[name].type == "second"] or [_LATENCY]
     bounds |= dict.fromkeys(times, _ANY_TIME)
@@ -249,7 +249,7 @@ def _ranges(ends: tuple[int, ...]) -> list[LengthRange]:
 
 
 def _of(service: Service, prompts: PromptLengths, part: LengthRange) -> list[Service]:
-    """A service's requests with prompts in a range; nothing where there are none."""
+    """The part of a service with prompts in a range; empty: no such prompts."""
     of_all, lengths = prompts.within(part)
     if of_all < _NEGLIGIBLE_SHARE:
         return []
@@ -262,7 +262,7 @@ def _of(service: Service, prompts: PromptLengths, part: LengthRange) -> list[Ser
         return [replace(service, name=name)]
     of_share, request = service.of_share(of_all), service.request
     measured, is_measured = measured_answers(request), request.trace or request.lengths
-    # What was given beside a trace or lengths stays.
+    # Answers specified in addition to a trace or lengths stay.
     part_answers: dict[str, object] = {
         term: value
         for term, value in lengths.items()

@@ -1,4 +1,4 @@
-"""How many requests come when: the load of a day from a file, or a trace by the minute."""
+"""Request rate over a day: load of a CSV file, or of a trace by the minute."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def load_of(
     startup: object,
     option_name: OptionNamer = str,
 ) -> tuple[Request, LoadProfile | None]:
-    """A question and its load: of a file, or of its trace where a ``startup`` time is given, too.
+    """A request and its load: of a file, or of its trace if it also has a ``startup`` time.
 
     Raises SpecError or SearchSpaceError as `read_load` and `traced_load`.
     """

@@ -1,4 +1,4 @@
-"""The GPUs that a run or a service takes: searches, each made once for all contracts."""
+"""Searches for the GPUs of a run or a service; each is made once for all contracts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from planner.workloads.priced_hardware import LARGEST_OF_ALL, every_count, gpu_c
 
 @dataclass
 class Searches:
-    """Searches of one GPU under some ``contracts``, by all else that is asked."""
+    """Cached searches of one GPU under several ``contracts``, by request."""
 
     contracts: tuple[str | None, ...]
     results: dict[Hashable, dict[str | None, tuple[Plan, SearchResult]]] = field(
@@ -43,7 +43,7 @@ class Searches:
     )
 
     def of(self, request: Request, limits: Sequence[Constraint] = ()) -> tuple[Plan, SearchResult]:
-        """What a search finds; ``limits`` replace its own and are not widened.
+        """The plan and result of a search; ``limits`` replace its own and are not widened.
 
         Raises SpecError or SearchSpaceError if something is unknown, faulty or impossible.
         """
@@ -71,7 +71,7 @@ _PRIMES = (2, 3, 5, 7)
 
 
 def node_multiples(gpus_per_node: int, max_gpus: int | None) -> tuple[int, ...]:
-    """The numbers of GPUs that a run is usually given, ascending.
+    """Usual numbers of GPUs of a run, ascending.
 
     Powers of two within a node, then whole nodes, in numbers whose prime factors are 2, 3, 5 and
     7: others leave few ways to divide a batch, layers and heads. Up to ``max_gpus``, 16,384 where
@@ -89,7 +89,7 @@ def node_multiples(gpus_per_node: int, max_gpus: int | None) -> tuple[int, ...]:
 
 
 def one_per_doubling(counts: tuple[int, ...]) -> tuple[int, ...]:
-    """Of ascending numbers about one in every doubling, the last one among them."""
+    """About one number per doubling of ascending numbers, including the last."""
     spaced: list[int] = []
     for count in counts:
         if not spaced or count >= 2 * spaced[-1]:
@@ -156,7 +156,7 @@ class TrainingSizer:
         priced = [fleet for fleet in fleets if not math.isnan(fleet.cost)]
         return self._size(
             fewest=fewest,
-            cheapest=min(priced, key=lambda priced_fleet: (priced_fleet.cost, priced_fleet.num_gpus), default=None),
+            cheapest=min(priced, key=lambda plan: (plan.cost, plan.num_gpus), default=None),
             fastest=min(fleets, key=_duration) if self._is_budget else None,
         )
 
@@ -181,7 +181,7 @@ class TrainingSizer:
         )
 
     def _precision(self, fleet: FeasiblePlan | None) -> SensitiveAssumption | None:
-        """A fleet's precision beside the other one."""
+        """The precision of a fleet and the alternative precision."""
         if fleet is None:
             return None
         plan, result = self.searches.of(replace(self.request, num_gpus=fleet.num_gpus))
@@ -254,7 +254,7 @@ class TrainingSizer:
         return None
 
     def _among_the_most(self, counts: tuple[int, ...]) -> FeasiblePlan | None:
-        """Where all numbers are too few: the most of them come closest, if they run at all."""
+        """Size by the largest numbers of GPUs if all are too few: they come closest."""
         if not counts or counts[-1] >= self.floor.fewest:
             return None
         before: NearMiss | None = None
@@ -276,9 +276,9 @@ class TrainingSizer:
         return None
 
     def _around_the_nearest(self, counts: tuple[int, ...]) -> tuple[int, ...]:
-        """Numbers beside the one that came closest to keeping a limit.
+        """Numbers of GPUs around the nearest miss of a limit.
 
-        All where they may keep it; a few, for the reason, where it is far away.
+        All that may keep the limit; only a few, to report the reason, if the miss is large.
         """
         nearest = min(self.missed, key=lambda miss: miss.order, default=None)
         if nearest is None or not nearest.is_limit:
@@ -300,7 +300,7 @@ class TrainingSizer:
         return tuple(left[start:])
 
     def _fastest(self, counts: tuple[int, ...]) -> None:
-        """Look where the budget ends: at a rough grid, then beyond its last number within it.
+        """Search the largest number within the budget: a rough grid, then finer beyond its last.
 
         One number may fail for not dividing the batch; two in a row are beyond the budget.
         """
@@ -497,7 +497,7 @@ def _fewest(request: Request, searches: Searches) -> tuple[FeasiblePlan | None, 
 
 
 def _simplest(request: Request, searches: Searches, fewest: FeasiblePlan) -> FeasiblePlan | None:
-    """The plan one would launch, where published runs do not tell it from the fewest GPUs."""
+    """The simplest plan that is tied with the fewest GPUs; None: there is none."""
     plan, result = searches.of(replace(request, objectives=_FEWEST))
     recommended = result.recommended
     if recommended is None:
@@ -509,7 +509,7 @@ def _simplest(request: Request, searches: Searches, fewest: FeasiblePlan) -> Fea
 
 
 def _beyond(plan: Plan, result: SearchResult) -> Iterator[int]:
-    """Numbers of GPUs beyond what comes nearest to keeping a limit of latency."""
+    """Numbers of GPUs beyond the nearest miss of a latency limit."""
     limits = {limit.name for limit in plan.problem.constraints} - {"max_gpus"}
     misses = (miss for miss in result.nearest_misses if miss.rejection in limits)
     near = [number_or_nan(miss.row["num_gpus"]) for miss in misses]

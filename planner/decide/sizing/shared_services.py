@@ -1,4 +1,4 @@
-"""Several services that share a stock of GPUs: which runs on which type where all are cheapest."""
+"""Place several services on a shared stock of GPU types at the lowest total cost."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# Where bounds are weak, what was found until then is the answer.
+# Limit of a search with weak bounds; its best result so far is the answer.
 _MOST_LOOKED_AT = 50_000
 
 
@@ -139,7 +139,7 @@ class _Search:
     def place(
         self, left: Sequence[int], used: list[FloatArray], paid: float, places: tuple[int, ...]
     ) -> None:
-        """Look at all ways of the services that are ``left``, beside what others have used."""
+        """Branch over the ways of the services ``left``, with the GPUs that others have used."""
         self.looked_at += 1
         pairs = [*zip(used, self.types, strict=True)]
         cost = sum(held_and_cost(gpus, self.hours, gpu_type)[1] for gpus, gpu_type in pairs)
@@ -422,8 +422,8 @@ def read_services(
     """The services of a TOML file, or of a mapping like it, and its ``stock``.
 
     ``[services.NAME]`` has the answers of a service: ``model``, ``request_rate`` or ``load`` (a CSV
-    file beside it), lengths, limits; above it stands what they have in common, before which goes
-    what is ``common`` here.
+    file in the same folder), lengths, limits. Top-level answers hold for all services; ``common``
+    ones take precedence over them.
 
     Raises SpecError or SearchSpaceError if the file cannot be read; something is unknown, missing
     or impossible.
@@ -496,7 +496,7 @@ def share_gpus(
     progress: Progress | None = None,
     workers: int = 1,
 ) -> SharedFleet:
-    """The services on the GPUs of a stock, so that all together cost least.
+    """Place services on the GPUs of a stock at the lowest total cost.
 
     A service runs on one type of GPU; where the stock is too small for that, on two with quarters
     of its requests. Types without a stock have no end; without any stock and any GPU the types are

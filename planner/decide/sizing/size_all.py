@@ -1,4 +1,4 @@
-"""Size a run or a service on every GPU and contract that is asked for."""
+"""Size a run or a service on every requested GPU and contract, and recommend one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Sizing: TypeAlias = "list[tuple[str | None, Size | PlannerError]]"
 # Without any of them the fewest GPUs are those whose memory is large enough.
 _TRAINING = terms_about("training_target")
 SURELY = 0.9
-"""The confidence of sizes where none is given: what is bought is kept by 9 of 10 runs like it."""
+"""Default confidence of sizes: 9 of 10 runs like the plan keep its limits."""
 # A process takes as long to begin as a GPU to size.
 _FEW = 3
 COST, REGRET = "cost", "expected_regret"
@@ -174,18 +174,17 @@ def size_all(
 ) -> Sizes:
     """Size for every GPU of a request under every contract.
 
-    Without a GPU and a cluster, the GPUs are those of data centers with 60 GiB or more that some
-    list has a current price of. ``progress`` is told how many are done and may raise `StopSearch`,
-    after which the others have no plan; ``workers`` processes.
+    Default: data-centre GPUs with at least 60 GiB and a current price. ``progress`` receives how
+    many are done and may raise `StopSearch`, after which the others have no plan; ``workers``
+    processes.
     With a ``load`` the service is sized for its peak, and its day is priced with the contracts;
-    GPUs that are had by the hour begin their ``startup`` before they serve. A service
-    without a rate is as large as a limit of power, or a ``budget``, lets it be; of a run the latter
-    is the limit of its cost, and both are kept by the fastest. Limits hold for `SURELY` of runs
-    like these where the request has no confidence.
+    GPUs paid by the hour start ``startup`` before they serve. A service without a rate is as large
+    as a power limit, or a ``budget``, allows. The budget of a run is the limit of its cost; its
+    fastest plan keeps both limits. Limits hold for `SURELY` of runs like these if the request has
+    no confidence.
 
-    Raises SpecError or SearchSpaceError if no limit says what must be reached, something is
-    unknown, faulty or impossible for all GPUs alike; WorkersLost if worker processes ended again
-    and again.
+    Raises SpecError or SearchSpaceError if there is no limit, or something is unknown, invalid or
+    impossible for all GPUs; WorkersLost if worker processes ended repeatedly.
     """
     request = with_default_confidence(request)
     tasks = sizing_tasks(
@@ -217,7 +216,7 @@ def size_all(
 
 
 def ordered(sizes: Sequence[Size]) -> tuple[Size, ...]:
-    """The one to take first, then in their order."""
+    """Sizes with the recommended one first, then in their order; ties go to more evidence."""
     by_cost = sorted(sizes, key=lambda size: size.order)
     priced = [size for size in by_cost if size.fewest is not None and size.carried is None]
     if not priced or not math.isfinite(priced[0].standing.value):
@@ -246,7 +245,7 @@ def sizing_tasks(
     budget: Budget | None = None,
     option_name: OptionNamer = str,
 ) -> list[SizingTask]:
-    """What is to be sized: a task for each GPU.
+    """Sizing tasks, one for each GPU.
 
     Raises SpecError or SearchSpaceError as `size_all`, before any is sized.
     """
@@ -397,7 +396,7 @@ def _affordable(size: Size, budget: Budget | None) -> Size:
 
 
 def _unpriced(request: Request) -> Size | PlannerError | None:
-    """That nobody sells the GPU under the contract that is asked for; None where somebody does."""
+    """Size or error if the GPU has no price under the requested contract; None: it has one."""
     if request.contract is None:
         return None
     try:

@@ -26,7 +26,7 @@ from planner.workloads.saved_plan import SavedPlan
 if TYPE_CHECKING:
     from planner.optimize.result import SearchResult
 
-# Costs, of which a plan has one at least; by the load where there is one.
+# Cost columns; a plan has at least one, by the load if there is one.
 _RUN_COST, _HOURLY_COST = "cost_usd", "cost_per_hour_usd"
 _TOKEN_COST = "cost_per_million_tokens_usd"
 _COSTS = _RUN_COST, _HOURLY_COST, _TOKEN_COST
@@ -37,7 +37,7 @@ _SURE = 0.9
 
 @record(kw_only=True)
 class CostLever:
-    """One answer of a question changed, and the plan that one would then launch.
+    """One changed answer, and the recommended plan with it.
 
     ``name`` is the question, ``current`` and ``other`` its answers. ``row`` has the result columns
     of the other plan; empty where there is none. ``change`` is that of ``column`` as a share.
@@ -51,7 +51,7 @@ class CostLever:
     change: float
 
     def to_dict(self) -> dict[str, object]:
-        """Plain words and numbers, as JSON takes them."""
+        """The lever as a dictionary for JSON."""
         return {
             "lever": self.name,
             "own": self.current,
@@ -63,7 +63,7 @@ class CostLever:
 
 
 def cost_levers(plan: Plan, result: SearchResult) -> list[CostLever]:
-    """What moves the cost of a recommended plan by more than a tenth, most first.
+    """Answers that change the cost of the recommended plan by more than 10 %, largest first.
 
     Number formats, software, numbers of GPUs and the confidence are tried one at a time where the
     question has one answer to each, by a search of its own; contracts by their prices. What cannot
@@ -72,7 +72,7 @@ def cost_levers(plan: Plan, result: SearchResult) -> list[CostLever]:
     if result.recommended is None:
         return []
     base_row = full_row(result.recommended, plan.problem.sources)
-    # The cost that levers are told by; the time where no price is known.
+    # The cost column that levers are compared by; the time without a price.
     is_rated = plan.request.request_rate is not None
     order = _COSTS if is_rated else (_RUN_COST, _TOKEN_COST, _HOURLY_COST)
     priced = (name for name in order if math.isfinite(number_or_nan(base_row.get(name))))

@@ -22,7 +22,7 @@ from planner.workloads.make_plan import Plan, evaluate, make_plan, make_single_p
 
 _MOST_DOUBLINGS = 12
 _MOST_REMEDIES = 5
-# Units in which the limit of a dimension is told, the largest first.
+# Units of limits in messages by dimension, the largest first.
 _SCALES = {
     "byte": ((GIB, "GiB"),),
     "usd": ((1.0, "USD"),),

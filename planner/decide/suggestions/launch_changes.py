@@ -82,11 +82,11 @@ def allowed(
     can_say: Callable[[str, str | int | float], bool],
     defaults: Collection[str],
 ) -> MayBe:
-    """What may change of a launch file: what can be said in it, and keeps its load.
+    """Changes that a launch file can express and that keep its load.
 
-    The load, in requests of a replica at once, is one that no change raises: of a rate the number
-    that it keeps busy, which ``row`` has. ``defaults`` names what the file leaves to its engine,
-    and ``can_say`` tells whether it has words for a value.
+    The load is the number of concurrent requests of a replica, which no change raises; with a rate
+    it is that of ``row``. ``defaults`` names the options that the file leaves to its engine,
+    ``can_say`` returns whether the file can express a value.
     """
     max_concurrency = math.inf
     if request.workload == "serve":
@@ -140,7 +140,7 @@ def best_other_plan(
     profiles: Iterable[str] = (),
     may_be: MayBe = lambda *_: True,
 ) -> tuple[Plan, Change] | None:
-    """The best plan of these GPUs that fits, however much changes, and what does.
+    """The best plan on these GPUs that fits, with any number of changes, and the changes.
 
     Of the framework or engine of the plan, at first without what saves memory at the cost of
     time, or of formats; where it has none, of the best of ``profiles`` that keep weights and
@@ -201,7 +201,7 @@ def _changes(problem: Problem, base_row: Row, before: float, surely: float) -> l
 
 
 def recommended_change(changes: list[Change]) -> Change | None:
-    """The one with the fewest changes that has nearly all there is to gain."""
+    """The recommended change: the fewest changed parameters with nearly the full gain."""
     if not changes:
         return None
     max_gain = max((change.gain for change in changes if np.isfinite(change.gain)), default=np.nan)
