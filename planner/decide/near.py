@@ -14,10 +14,10 @@ from planner.base.records import record
 from planner.errors import PlannerError
 from planner.estimators.inference.context import ServingSetting
 from planner.optimize.collector import full_rows
-from planner.optimize.pareto import FURTHEST
 from planner.optimize.problem import Problem
 from planner.optimize.result_columns import fit_probability
 from planner.optimize.source import Candidates
+from planner.optimize.tie_breaking import FURTHEST
 from planner.question.terms import Term, glossary, terms_about, terms_of
 from planner.workloads.assumptions import assumed_limits
 from planner.workloads.make_plan import Plan, make_plan

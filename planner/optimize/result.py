@@ -15,22 +15,18 @@ from planner.optimize.collector import (
     CellResult,
     NearestMiss,
     Pieces,
-    bad_case,
-    best_choice,
-    better_tied,
     by_value,
-    cell_of,
     first,
     in_order,
     joint_front,
     nearest,
-    regret_of,
     why,
 )
-from planner.optimize.pareto import RankedConfiguration
 from planner.optimize.problem import Problem
+from planner.optimize.recommendation import bad_case, best_choice, better_tied, cell_of, regret_of
 from planner.optimize.result_columns import full_columns
 from planner.optimize.source import Candidates, Columns, Source
+from planner.optimize.tie_breaking import RankedConfiguration
 from planner.question.terms import terms_about
 
 if TYPE_CHECKING:

@@ -20,11 +20,11 @@ from planner.decide.sizing.fleet import (
 from planner.estimators.rl.context import RlSetting
 from planner.estimators.training.micro_batch_share import Setting
 from planner.optimize.exhaustive import doubled
-from planner.optimize.pareto import FURTHEST
 from planner.optimize.problem import Constraint, Problem
 from planner.optimize.reprice import searched
 from planner.optimize.result import SearchResult
 from planner.optimize.source import Candidates
+from planner.optimize.tie_breaking import FURTHEST
 from planner.question.request import ALL, Request
 from planner.specs.gpu import ClusterSpec
 from planner.specs.rollouts import RlWorkload
