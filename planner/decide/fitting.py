@@ -369,11 +369,16 @@ class _Near:
         return tried
 
     def best(
-        self, among: BoolArray, counts: range = CHANGES, chances: Sequence[float] = (SURE, MEDIAN)
+        self,
+        among: BoolArray,
+        counts: range = CHANGES,
+        fit_probabilities: Sequence[float] = (SURE, MEDIAN),
     ) -> Best:
         """The fastest for each number of changes with a high fit probability, or else any."""
-        for surely in chances:
-            best = best_rows(self.problem, self.candidates, self.current, surely, counts, among)
+        for min_fit_probability in fit_probabilities:
+            best = best_rows(
+                self.problem, self.candidates, self.current, min_fit_probability, counts, among
+            )
             if best:
                 return best
         return {}

@@ -312,7 +312,7 @@ Pieces: TypeAlias = Sequence[tuple[IndexArray, Candidates]]
 
 
 def joint_front(
-    groups: Sequence[CellResult], furthest: float, ahead: RankedConfiguration | None = None
+    groups: Sequence[CellResult], max_front_factor: float, ahead: RankedConfiguration | None = None
 ) -> Pieces:
     """The front of all groups, judged, up to a factor of the best first objective.
 
@@ -322,7 +322,7 @@ def joint_front(
     values = [collector.values for collector in collectors]
     together = np.concatenate(values)
     front = pareto_front(together)
-    front = front[useful(together[front], furthest)]
+    front = front[useful(together[front], max_front_factor)]
     sizes = [len(objectives) for objectives in values]
     owners = np.repeat(np.arange(len(collectors)), sizes)[front]
     starts = np.cumsum([0, *map(len, values)])

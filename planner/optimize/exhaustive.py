@@ -100,18 +100,18 @@ def _searched(
 
 def search_source(
     problem: Problem,
-    takers: Sequence[tuple[Source, Collector]],
+    sources_and_collectors: Sequence[tuple[Source, Collector]],
     progress: Progress | None = None,
     sink: Sink | None = None,
     done: int = 0,
 ) -> int:
     """Search one source; returns the rows ``done``, including those before it.
 
-    ``takers``: the source and its collector, then others with different operating terms.
+    ``sources_and_collectors``: the source and its collector, then others with different operating terms.
     """
-    (source, collector), *others = takers
+    (source, collector), *others = sources_and_collectors
     for block in source.blocks(problem.objectives, problem.constraints):
-        for _, each_collector in takers:
+        for _, each_collector in sources_and_collectors:
             each_collector.skip(block.dropped)
         if block.candidates is not None:
             feasible = collector.add(block.candidates)

@@ -61,16 +61,16 @@ def front_of_many(values: FloatArray) -> NDArray[np.intp]:
     return np.array(front, dtype=np.intp)
 
 
-def useful(ranked: FloatArray, furthest: float) -> BoolArray:
+def useful(ranked: FloatArray, max_factor: float) -> BoolArray:
     """Rows of a sorted front whose first objective is within a factor of the best one's.
 
     Of objectives around 0, which no factor compares, all rows.
     """
     first = ranked[:, 0]
     best = first[0] if first.size else 0.0
-    if best == 0 or not np.isfinite([best, furthest]).all():
+    if best == 0 or not np.isfinite([best, max_factor]).all():
         return np.ones(len(first), dtype=np.bool_)
-    return np.asarray(first <= (best * furthest if best > 0 else best / furthest))
+    return np.asarray(first <= (best * max_factor if best > 0 else best / max_factor))
 
 
 def undominated(values: FloatArray, front: FloatArray) -> BoolArray:

@@ -130,8 +130,8 @@ def best_changes(
         )
     (row,) = full_rows(evaluation.table(), [evaluation.source])
     fits = fit_probability(row)  # as surely as it fits now, where published runs tell
-    surely = max(min(SURE, fits), MEDIAN) if np.isfinite(fits) else SURE
-    return _changes(problem, base_row, now, surely)
+    min_fit_probability = max(min(SURE, fits), MEDIAN) if np.isfinite(fits) else SURE
+    return _changes(problem, base_row, now, min_fit_probability)
 
 
 def best_other_plan(
@@ -173,8 +173,10 @@ def _best_of(
     problem = plans_around(plan, base_row, may_be, profile, more)
     if problem is None or _state_bytes(problem) < _state_bytes(plan.problem):
         return None
-    for surely in (SURE, MEDIAN):
-        best_by_count = best_by_distance(problem, base_row, surely, range(len(base_row)))
+    for min_fit_probability in (SURE, MEDIAN):
+        best_by_count = best_by_distance(
+            problem, base_row, min_fit_probability, range(len(base_row))
+        )
         if best := max(best_by_count.values(), key=lambda candidate: candidate[2], default=None):
             return replace(plan, problem=problem), change_at(*best[:2], base_row, best[2], np.nan)
     return None
@@ -189,11 +191,13 @@ def _state_bytes(problem: Problem) -> float:
     return states.weight + states.optimizer
 
 
-def _changes(problem: Problem, base_row: Row, before: float, surely: float) -> list[Change]:
+def _changes(
+    problem: Problem, base_row: Row, before: float, min_fit_probability: float
+) -> list[Change]:
     """The best for each number of changed parameters that gains something over fewer."""
     changes: list[Change] = []
     reached = before if np.isfinite(before) else 0.0
-    for candidates, row, value in best_by_distance(problem, base_row, surely).values():
+    for candidates, row, value in best_by_distance(problem, base_row, min_fit_probability).values():
         if value > reached * (1 + WORTH):
             changes.append(change_at(candidates, row, base_row, value, value / before - 1))
             reached = value
