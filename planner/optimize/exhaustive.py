@@ -107,7 +107,8 @@ def search_source(
 ) -> int:
     """Search one source; returns the rows ``done``, including those before it.
 
-    ``sources_and_collectors``: the source and its collector, then others with different operating terms.
+    ``sources_and_collectors``: the source and its collector, then others that differ in operating
+    terms.
     """
     (source, collector), *others = sources_and_collectors
     for block in source.blocks(problem.objectives, problem.constraints):
