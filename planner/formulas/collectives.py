@@ -41,7 +41,7 @@ def group_bandwidth(
     Where s GPUs share an interface, g/s rings enter and leave the domain, each by one
     interface (NCCL keeps a ring on its NIC, NCCL_CROSS_NIC). A group that fills the domain
     has the interfaces to itself; the rings of s groups of some of its GPUs meet on each.
-    Software that forms fewer rings leaves a node by ``max_nics`` of them (0: by all).
+    Software that forms fewer rings leaves a node by ``most_nics`` of them (0: by all).
 
     Derived here: a ring is as fast as its slowest link.
     """

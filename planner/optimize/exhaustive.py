@@ -86,7 +86,7 @@ def _searched(
     try:
         with kept_pages():
             for several in zip(sources, zip(*collectors, strict=True), strict=True):
-                takers = [*zip(*several, strict=True)]
+                takers: list[tuple[Source, Collector]] = [*zip(*several, strict=True)]
                 done = search_source(problems[0], takers, progress, sink, done)
                 for _, collector in takers:
                     collector.settle()

@@ -218,12 +218,11 @@ def _asked(table: Columns, sources: Sequence[Source], which: int | IndexArray) -
 def _with_intervals(table: Columns, sources: Sequence[Source], which: int | IndexArray) -> Columns:
     counts, of_count = rank_values(np.asarray(table["num_gpus"]))
     pairs, of_row = rank_values(which * len(counts) + of_count)
-    confidences = [
+    confidences: list[Confidence | None] = [
         sources[pair // len(counts)].confidence(counts[pair % len(counts)]) for pair in pairs
     ]
-    most_utilization = np.array(
-        [confidence.most_utilization if confidence else math.inf for confidence in confidences]
-    )[of_row]
+    limits = [each.most_utilization if each else math.inf for each in confidences]
+    max_utilization = np.array(limits)[of_row]
     columns: dict[str, Column] = dict(table)
     if any(confidences):
         runs = [confidence.runs if confidence else None for confidence in confidences]
@@ -236,7 +235,7 @@ def _with_intervals(table: Columns, sources: Sequence[Source], which: int | Inde
         if all(ends is _UNKNOWN for ends in factors):
             continue
         low, high = np.array(factors)[of_row].T
-        low = _kernels_end(table, quantity, low, most_utilization)
+        low = _kernels_end(table, quantity, low, max_utilization)
         for column in (name for name in (*same, *inverse) if name in table):
             values = _floats(table, column)
             is_same = column in same
