@@ -80,7 +80,8 @@ def held_and_cost(gpus: FloatArray, hours: FloatArray, gpu_type: GpuType) -> tup
 
     The k-th GPU is needed for u of the H hours: it is held where that costs less (derived here).
 
-    >>> held_and_cost(np.array([2.0, 6.0]), np.array([12.0, 12.0]), GpuType(stock=9, base=1, hourly=3))
+    >>> gpu_type = GpuType(stock=9, base=1, hourly=3)
+    >>> held_and_cost(np.array([2.0, 6.0]), np.array([12.0, 12.0]), gpu_type)
     (6, 144.0)
     """
     levels = np.unique(np.concatenate([[0.0], gpus]))
