@@ -432,7 +432,7 @@ def chance(*, predicted: Numeric, usable: Numeric, center: Numeric, spread: Nume
 
 @cache
 def memory_errors(tables: ErrorTables, software: str, kind: str, scale: str) -> MemoryErrors:
-    """Memory errors of the most specific runs of which there are enough.
+    """Memory errors of the most specific group of runs that is large enough.
 
     ``software`` is the name of a framework or engine. ``kind`` is dense or moe, of an engine
     `planner.confidence.error_classes.batching_kind`, ``scale`` of training is

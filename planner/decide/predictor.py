@@ -54,7 +54,7 @@ class Predictor:
 
         Parameters
         ----------
-        candidates : judged configurations, the first of which counts
+        candidates : judged configurations; the first one is used
         """
         if not isinstance(candidates, Replicas):
             raise SearchSpaceError(
